@@ -1,0 +1,47 @@
+//! What can go wrong between a field and a statement.
+
+use squall_data::{DataError, Variable};
+use std::path::PathBuf;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, ClimateError>;
+
+/// Everything that input can cause.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClimateError {
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// An algorithm needs a field that the snapshot does not have.
+    #[error("{algorithm} needs {}, which {place} does not have", missing.iter().map(|v| v.name()).collect::<Vec<_>>().join(", "))]
+    MissingField {
+        /// What was to be computed.
+        algorithm: &'static str,
+        /// The variables it lacks.
+        missing: Vec<Variable>,
+        /// File and time.
+        place: String,
+    },
+    /// Two arrays or tables that must agree do not.
+    #[error("{what}: expected {expected}, found {found}")]
+    Mismatch {
+        /// What is compared.
+        what: String,
+        /// What would be right.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// A table cannot be read.
+    #[error("cannot read table `{}`: {reason}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// Line and column, expected and found.
+        reason: String,
+    },
+    /// A request that no input could satisfy.
+    #[error("{0}")]
+    Invalid(String),
+}

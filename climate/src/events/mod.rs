@@ -1,0 +1,44 @@
+//! Events: connected areas of one class at one time.
+
+use squall_data::{Class, Time};
+
+/// One connected area of one class at one time, with what the fields say inside it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// Tropical cyclone or atmospheric river.
+    pub class: Class,
+    /// When.
+    pub time: Time,
+    /// The track it belongs to, once tracked.
+    pub track_id: Option<u64>,
+    /// Longitude of the centre, [0, 360): of the pressure minimum for cyclones if PSL is known, else of the area.
+    pub lon_deg: f64,
+    /// Latitude of the centre.
+    pub lat_deg: f64,
+    /// Area on the sphere, km².
+    pub area_km2: f64,
+    /// Western edge of the bounding box, [0, 360); the box runs eastward from here, over the seam if need be.
+    pub west_deg: f64,
+    /// Southern edge.
+    pub south_deg: f64,
+    /// Eastern edge, [0, 360).
+    pub east_deg: f64,
+    /// Northern edge.
+    pub north_deg: f64,
+    /// Length of the major axis, km.
+    pub length_km: f64,
+    /// Area divided by length, km.
+    pub width_km: f64,
+    /// Orientation of the major axis, degrees anticlockwise from east, in [0, 180).
+    pub orientation_deg: f64,
+    /// Lowest sea-level pressure inside, Pa.
+    pub min_psl_pa: Option<f64>,
+    /// Highest lowest-level wind inside, m/s.
+    pub max_wind_m_s: Option<f64>,
+    /// Highest precipitable water inside, kg m-2.
+    pub max_tmq_kg_m2: Option<f64>,
+    /// Area-mean precipitation inside, m/s of liquid water.
+    pub mean_prect_m_s: Option<f64>,
+    /// Mean class probability inside, where the mask came with probabilities.
+    pub mean_probability: Option<f64>,
+}

@@ -1,0 +1,9 @@
+//! From fields and masks to climate statements: labels, events, tracks, statistics, maps and reports.
+
+pub mod error;
+pub mod events;
+pub mod track;
+
+pub use error::ClimateError;
+pub use events::Event;
+pub use track::Track;

@@ -1,0 +1,76 @@
+//! Tracks: one event followed through time.
+
+use serde::{Deserialize, Serialize};
+use squall_data::{Class, Time};
+
+/// How a track began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Out of nothing.
+    Genesis,
+    /// Out of another track that split.
+    Split,
+    /// It was there at the first time of the data.
+    StartOfData,
+}
+
+/// How a track ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// Into nothing.
+    Lysis,
+    /// Into another track.
+    Merge,
+    /// It was there at the last time of the data.
+    EndOfData,
+}
+
+/// The summary of one event followed through time: one row of `tracks.csv`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Track {
+    /// Unique within a run, ascending with the time and place of genesis.
+    pub track_id: u64,
+    /// Tropical cyclone or atmospheric river.
+    pub class: Class,
+    /// First time.
+    pub start: Time,
+    /// Last time.
+    pub end: Time,
+    /// Number of times at which it was seen.
+    pub points: usize,
+    /// How it began.
+    pub origin: Origin,
+    /// How it ended.
+    pub fate: Fate,
+    /// The track it split from or merged into, if any.
+    pub related_track: Option<u64>,
+    /// Longitude of the first centre.
+    pub genesis_lon_deg: f64,
+    /// Latitude of the first centre.
+    pub genesis_lat_deg: f64,
+    /// Longitude of the last centre.
+    pub end_lon_deg: f64,
+    /// Latitude of the last centre.
+    pub end_lat_deg: f64,
+    /// Length of the path of the centres, km.
+    pub distance_km: f64,
+    /// Largest area, km².
+    pub max_area_km2: f64,
+    /// Mean area over its points, km².
+    pub mean_area_km2: f64,
+    /// Lowest sea-level pressure, Pa.
+    pub min_psl_pa: Option<f64>,
+    /// Highest lowest-level wind, m/s.
+    pub max_wind_m_s: Option<f64>,
+    /// Highest precipitable water, kg m-2.
+    pub max_tmq_kg_m2: Option<f64>,
+}
+
+impl Track {
+    /// Time from the first to the last point, hours.
+    pub fn duration_hours(&self) -> f64 {
+        self.end.seconds_since(self.start) as f64 / 3600.0
+    }
+}

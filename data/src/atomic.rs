@@ -1,0 +1,95 @@
+//! Writing so that a file is either whole under its name or not there: temporary name, sync, rename.
+
+use crate::error::{DataError, Result};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// A file under a temporary name that takes its real name in [`Pending::commit`]; dropped without it, it is removed.
+///
+/// The temporary name is `.<name>.<process id>.tmp` in the same folder, so that the rename cannot cross devices.
+#[derive(Debug)]
+pub struct Pending {
+    temporary: PathBuf,
+    target: PathBuf,
+    committed: bool,
+}
+
+impl Pending {
+    /// Reserves a temporary name for `target`, creating its folder if needed. The file itself is not created.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if the folder cannot be created.
+    pub fn new(target: impl Into<PathBuf>) -> Result<Self> {
+        let target = target.into();
+        let folder = target
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = folder.join(format!(".{name}.{}.tmp", std::process::id()));
+        Ok(Self {
+            temporary,
+            target,
+            committed: false,
+        })
+    }
+
+    /// Where to write.
+    pub fn path(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Syncs what was written and gives it its real name.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if the file cannot be synced or renamed.
+    pub fn commit(mut self) -> Result<()> {
+        let file = File::open(&self.temporary).map_err(DataError::io("open", &self.temporary))?;
+        file.sync_all()
+            .map_err(DataError::io("sync", &self.temporary))?;
+        fs::rename(&self.temporary, &self.target)
+            .map_err(DataError::io("rename to", &self.target))?;
+        self.committed = true;
+        // The rename itself lasts only once the folder is on disk.
+        if let Some(folder) = self.target.parent().filter(|p| !p.as_os_str().is_empty()) {
+            let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.committed {
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// Writes `bytes` to `path`, whole or not at all.
+///
+/// # Errors
+/// [`DataError::Io`] with the step that failed.
+pub fn write(path: impl Into<PathBuf>, bytes: &[u8]) -> Result<()> {
+    let pending = Pending::new(path)?;
+    fs::write(pending.path(), bytes).map_err(DataError::io("write", pending.path()))?;
+    pending.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_uncommitted_file_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("deep/result.csv");
+        let pending = Pending::new(&target).unwrap();
+        fs::write(pending.path(), b"half").unwrap();
+        drop(pending);
+        assert_eq!(fs::read_dir(target.parent().unwrap()).unwrap().count(), 0);
+        write(&target, b"whole").unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"whole");
+    }
+}

@@ -1,0 +1,401 @@
+//! Model calendars and instants in them.
+//!
+//! Source: CF conventions 1.10, section 4.4.1 (calendars). Years are astronomical (year 0 exists).
+
+use crate::error::{DataError, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A CF calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Calendar {
+    /// Mixed Julian/Gregorian with the change on 1582-10-15 (CF `standard`, `gregorian`).
+    #[default]
+    Standard,
+    /// Gregorian rules for all years.
+    ProlepticGregorian,
+    /// 365 days every year.
+    NoLeap,
+    /// 366 days every year.
+    AllLeap,
+    /// Twelve months of 30 days.
+    Day360,
+    /// Julian rules for all years.
+    Julian,
+}
+
+const MONTH_DAYS: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+/// Seconds in a day.
+pub const DAY_SECONDS: i64 = 86_400;
+
+impl Calendar {
+    /// The calendar of a CF `calendar` attribute, in any letter case; `None` if the word is unknown.
+    pub fn from_cf(name: &str) -> Option<Self> {
+        Some(match name.trim().to_ascii_lowercase().as_str() {
+            "standard" | "gregorian" | "" => Self::Standard,
+            "proleptic_gregorian" => Self::ProlepticGregorian,
+            "noleap" | "365_day" | "no_leap" => Self::NoLeap,
+            "all_leap" | "366_day" => Self::AllLeap,
+            "360_day" => Self::Day360,
+            "julian" => Self::Julian,
+            _ => return None,
+        })
+    }
+
+    /// The word for a CF `calendar` attribute.
+    pub fn cf_name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::ProlepticGregorian => "proleptic_gregorian",
+            Self::NoLeap => "noleap",
+            Self::AllLeap => "all_leap",
+            Self::Day360 => "360_day",
+            Self::Julian => "julian",
+        }
+    }
+
+    /// Whether `year` has a 29 February.
+    pub fn is_leap(self, year: i64) -> bool {
+        let gregorian = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        match self {
+            Self::NoLeap | Self::Day360 => false,
+            Self::AllLeap => true,
+            Self::Julian => year % 4 == 0,
+            Self::ProlepticGregorian => gregorian,
+            Self::Standard => {
+                if year < 1583 {
+                    year % 4 == 0
+                } else {
+                    gregorian
+                }
+            }
+        }
+    }
+
+    /// Days in a month; 0 if `month` is not 1..=12.
+    pub fn days_in_month(self, year: i64, month: i64) -> i64 {
+        match (self, month) {
+            (_, m) if !(1..=12).contains(&m) => 0,
+            (Self::Day360, _) => 30,
+            (_, 2) if self.is_leap(year) => 29,
+            (_, m) => MONTH_DAYS[(m - 1) as usize],
+        }
+    }
+
+    /// Mean length of a year in days.
+    pub fn mean_year_days(self) -> f64 {
+        match self {
+            Self::Standard | Self::ProlepticGregorian => 365.2425,
+            Self::NoLeap => 365.0,
+            Self::AllLeap => 366.0,
+            Self::Day360 => 360.0,
+            Self::Julian => 365.25,
+        }
+    }
+
+    /// Days from 0000-01-01 to the given date, in this calendar.
+    fn day_number(self, year: i64, month: i64, day: i64) -> i64 {
+        let leaps_julian = |y: i64| (y + 3).div_euclid(4);
+        let leaps_gregorian =
+            |y: i64| (y + 3).div_euclid(4) - (y + 99).div_euclid(100) + (y + 399).div_euclid(400);
+        let in_year: i64 = (1..month).map(|m| self.days_in_month(year, m)).sum::<i64>() + day - 1;
+        match self {
+            Self::NoLeap => year * 365 + in_year,
+            Self::AllLeap => year * 366 + in_year,
+            Self::Day360 => year * 360 + in_year,
+            Self::Julian => year * 365 + leaps_julian(year) + in_year,
+            Self::ProlepticGregorian => year * 365 + leaps_gregorian(year) + in_year,
+            Self::Standard => {
+                // The Julian count runs on through 1582-10-04, whose next day is 1582-10-15.
+                if (year, month, day) < (1582, 10, 15) {
+                    year * 365 + leaps_julian(year) + in_year
+                } else {
+                    let gregorian = Self::ProlepticGregorian;
+                    let change = gregorian.day_number(1582, 10, 15);
+                    let julian_change = Self::Julian.day_number(1582, 10, 5);
+                    gregorian.day_number(year, month, day) - change + julian_change
+                }
+            }
+        }
+    }
+
+    /// The date whose [`Self::day_number`] is `number`.
+    fn date_of(self, number: i64) -> (i64, i64, i64) {
+        let mut year = (number as f64 / self.mean_year_days()).floor() as i64 - 1;
+        while self.day_number(year + 1, 1, 1) <= number {
+            year += 1;
+        }
+        let mut month = 12;
+        while month > 1 && self.day_number(year, month, 1) > number {
+            month -= 1;
+        }
+        let mut day = number - self.day_number(year, month, 1) + 1;
+        if self == Self::Standard && (year, month) == (1582, 10) && day > 4 {
+            day += 10;
+        }
+        (year, month, day)
+    }
+
+    fn valid_date(self, year: i64, month: i64, day: i64) -> bool {
+        let in_gap =
+            self == Self::Standard && (year, month) == (1582, 10) && (5..15).contains(&day);
+        day >= 1 && day <= self.days_in_month(year, month) && !in_gap
+    }
+}
+
+impl fmt::Display for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.cf_name())
+    }
+}
+
+/// An instant of a calendar, to the second.
+///
+/// # Example
+/// ```
+/// use squall_data::{Calendar, Time};
+/// let t = Time::new(Calendar::NoLeap, 1996, 2, 28, 21, 0, 0).unwrap();
+/// assert_eq!(t.add_seconds(3 * 3600).to_string(), "1996-03-01T00:00:00");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Time {
+    calendar: Calendar,
+    seconds: i64,
+}
+
+impl Time {
+    /// The instant of a date and a time of day.
+    ///
+    /// # Errors
+    /// [`DataError::Time`] if the calendar has no such date.
+    pub fn new(
+        calendar: Calendar,
+        year: i64,
+        month: i64,
+        day: i64,
+        hour: i64,
+        minute: i64,
+        second: i64,
+    ) -> Result<Self> {
+        let clock =
+            (0..24).contains(&hour) && (0..60).contains(&minute) && (0..60).contains(&second);
+        if !clock || !calendar.valid_date(year, month, day) {
+            return Err(DataError::Time(format!(
+                "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} does not exist in calendar {calendar}"
+            )));
+        }
+        let seconds = calendar.day_number(year, month, day) * DAY_SECONDS
+            + hour * 3600
+            + minute * 60
+            + second;
+        Ok(Self { calendar, seconds })
+    }
+
+    /// The calendar this instant belongs to.
+    pub fn calendar(self) -> Calendar {
+        self.calendar
+    }
+
+    /// (year, month, day).
+    pub fn date(self) -> (i64, i64, i64) {
+        self.calendar.date_of(self.seconds.div_euclid(DAY_SECONDS))
+    }
+
+    /// Year of the calendar.
+    pub fn year(self) -> i64 {
+        self.date().0
+    }
+
+    /// Month, 1..=12.
+    pub fn month(self) -> i64 {
+        self.date().1
+    }
+
+    /// Seconds since midnight.
+    pub fn second_of_day(self) -> i64 {
+        self.seconds.rem_euclid(DAY_SECONDS)
+    }
+
+    /// Days since 1 January of the same year, with the time of day as fraction.
+    pub fn day_of_year(self) -> f64 {
+        let start = self.calendar.day_number(self.year(), 1, 1) * DAY_SECONDS;
+        (self.seconds - start) as f64 / DAY_SECONDS as f64
+    }
+
+    /// Seconds from `earlier` to this instant; both must be of one calendar.
+    pub fn seconds_since(self, earlier: Self) -> i64 {
+        debug_assert_eq!(
+            self.calendar, earlier.calendar,
+            "instants of two calendars have no difference"
+        );
+        self.seconds - earlier.seconds
+    }
+
+    /// This instant moved by some seconds.
+    #[must_use]
+    pub fn add_seconds(self, seconds: i64) -> Self {
+        Self {
+            calendar: self.calendar,
+            seconds: self.seconds + seconds,
+        }
+    }
+
+    /// The instant `value` of a CF time axis with units such as `days since 1995-02-01 00:00:00`.
+    ///
+    /// # Errors
+    /// [`DataError::Time`] if the units cannot be read or the value is not finite.
+    pub fn from_cf(value: f64, units: &str, calendar: Calendar) -> Result<Self> {
+        let (unit_seconds, reference) = parse_units(units, calendar)?;
+        if !value.is_finite() || value.abs() * unit_seconds > 1e15 {
+            return Err(DataError::Time(format!(
+                "time value {value} ({units}) is not a date"
+            )));
+        }
+        Ok(reference.add_seconds((value * unit_seconds).round() as i64))
+    }
+
+    /// Days since `reference` (the value of a CF axis with units `days since reference`).
+    pub fn days_since(self, reference: Self) -> f64 {
+        self.seconds_since(reference) as f64 / DAY_SECONDS as f64
+    }
+
+    /// Parses `YYYY-MM-DD`, optionally followed by `T` or a space and `hh[:mm[:ss[.f]]]` and `Z`/`UTC`.
+    ///
+    /// # Errors
+    /// [`DataError::Time`] naming the text.
+    pub fn parse(text: &str, calendar: Calendar) -> Result<Self> {
+        let bad = || {
+            DataError::Time(format!(
+                "`{text}` is not a date such as 1996-08-26T03:00:00"
+            ))
+        };
+        let trimmed = text
+            .trim()
+            .trim_end_matches("UTC")
+            .trim_end_matches('Z')
+            .trim();
+        let negative = trimmed.starts_with('-');
+        let body = trimmed.trim_start_matches('-');
+        let (date, clock) = body.split_once(['T', ' ']).unwrap_or((body, ""));
+        let mut parts = date.split('-').map(|p| p.trim().parse::<i64>());
+        let mut next = || parts.next().ok_or_else(bad)?.map_err(|_| bad());
+        let (year, month, day) = (next()?, next()?, next()?);
+        // A zone such as "0:00" after the clock is accepted only when it is zero.
+        let mut fields = clock.split_whitespace();
+        let clock = fields.next().unwrap_or("");
+        if fields.any(|zone| zone.chars().any(|c| ('1'..='9').contains(&c))) {
+            return Err(bad());
+        }
+        let mut hms = [0i64; 3];
+        for (slot, part) in hms
+            .iter_mut()
+            .zip(clock.split(':').filter(|p| !p.is_empty()))
+        {
+            *slot = part.parse::<f64>().map_err(|_| bad())?.floor() as i64;
+        }
+        let year = if negative { -year } else { year };
+        Self::new(calendar, year, month, day, hms[0], hms[1], hms[2])
+    }
+}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        (self.calendar == other.calendar).then(|| self.seconds.cmp(&other.seconds))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = self.date();
+        let s = self.second_of_day();
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}",
+            s / 3600,
+            s / 60 % 60,
+            s % 60
+        )
+    }
+}
+
+/// Seconds per unit and the reference instant of CF time units.
+fn parse_units(units: &str, calendar: Calendar) -> Result<(f64, Time)> {
+    let bad = |why: &str| DataError::Time(format!("time units `{units}`: {why}"));
+    let (unit, reference) = units
+        .split_once(" since ")
+        .ok_or_else(|| bad("expected `<unit> since <date>`"))?;
+    let seconds = match unit.trim().to_ascii_lowercase().as_str() {
+        "seconds" | "second" | "secs" | "sec" | "s" => 1.0,
+        "minutes" | "minute" | "mins" | "min" => 60.0,
+        "hours" | "hour" | "hrs" | "hr" | "h" => 3600.0,
+        "days" | "day" | "d" => 86_400.0,
+        "milliseconds" | "msec" | "ms" => 1e-3,
+        "microseconds" => 1e-6,
+        "nanoseconds" => 1e-9,
+        other => {
+            return Err(bad(&format!(
+                "unit `{other}` has no fixed length in seconds"
+            )));
+        }
+    };
+    // Year 0 in a reference date is used by climatologies in calendars without it: read it as year 1.
+    let reference = Time::parse(reference, calendar).map_err(|error| bad(&error.to_string()))?;
+    Ok((seconds, reference))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: [Calendar; 6] = [
+        Calendar::Standard,
+        Calendar::ProlepticGregorian,
+        Calendar::NoLeap,
+        Calendar::AllLeap,
+        Calendar::Day360,
+        Calendar::Julian,
+    ];
+
+    #[test]
+    fn known_dates() {
+        // Unix epoch to 2000-03-01 is 11,017 days (dated external fact: `date -d`).
+        let t = Time::from_cf(11_017.0, "days since 1970-01-01", Calendar::Standard).unwrap();
+        assert_eq!(t.to_string(), "2000-03-01T00:00:00");
+        // The Gregorian change: the day after 1582-10-04 is 1582-10-15.
+        let t = Time::new(Calendar::Standard, 1582, 10, 4, 0, 0, 0)
+            .unwrap()
+            .add_seconds(DAY_SECONDS);
+        assert_eq!(t.to_string(), "1582-10-15T00:00:00");
+        let t = Time::from_cf(59.0, "days since 1995-01-01 00:00:00", Calendar::NoLeap).unwrap();
+        assert_eq!(t.to_string(), "1995-03-01T00:00:00");
+        let t = Time::from_cf(30.5, "days since 1995-02-01", Calendar::Day360).unwrap();
+        assert_eq!(t.to_string(), "1995-03-01T12:00:00");
+    }
+
+    #[test]
+    fn impossible_dates_are_refused() {
+        assert!(Time::new(Calendar::NoLeap, 2000, 2, 29, 0, 0, 0).is_err());
+        assert!(Time::new(Calendar::Day360, 2000, 1, 31, 0, 0, 0).is_err());
+        assert!(Time::new(Calendar::Standard, 1582, 10, 10, 0, 0, 0).is_err());
+        assert!(Time::from_cf(f64::NAN, "days since 2000-01-01", Calendar::Standard).is_err());
+        assert!(Time::from_cf(1.0, "fortnights since 2000-01-01", Calendar::Standard).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_day_number_names_one_date(number in -400_000i64..1_500_000, which in 0usize..6) {
+            let calendar = ALL[which];
+            let (y, m, d) = calendar.date_of(number);
+            prop_assert!(calendar.valid_date(y, m, d));
+            prop_assert_eq!(calendar.day_number(y, m, d), number);
+        }
+
+        #[test]
+        fn text_round_trips(seconds in 0i64..100_000_000_000, which in 0usize..6) {
+            let t = Time { calendar: ALL[which], seconds };
+            prop_assert_eq!(Time::parse(&t.to_string(), t.calendar).unwrap(), t);
+        }
+    }
+}

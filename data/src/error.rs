@@ -1,0 +1,104 @@
+//! What can go wrong between a file and a batch.
+
+use std::path::PathBuf;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, DataError>;
+
+/// Everything that a file, a user or a device can cause; each names the place, what was expected and what was found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// The operating system refused to read, write or rename something.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried: "read", "write", "rename", ...
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file could not be opened or decoded.
+    #[error("cannot read `{}`: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why: truncated, wrong magic, not netCDF, ...
+        reason: String,
+    },
+    /// Nothing usable was found where input was expected.
+    #[error("no usable input in `{input}`: {reason}")]
+    NoInput {
+        /// The path, glob or list as given.
+        input: String,
+        /// What was looked for.
+        reason: String,
+    },
+    /// A variable is needed but not in the file.
+    #[error("variable `{variable}` is missing from `{}` (found: {})", path.display(), found.join(", "))]
+    MissingVariable {
+        /// The file.
+        path: PathBuf,
+        /// What was needed.
+        variable: String,
+        /// What the file has instead.
+        found: Vec<String>,
+    },
+    /// A variable is there but cannot be used as it is.
+    #[error("cannot use variable `{variable}` from `{}`: expected {expected}, found {found}", path.display())]
+    BadVariable {
+        /// The file.
+        path: PathBuf,
+        /// The variable's name in the file.
+        variable: String,
+        /// What would be right.
+        expected: String,
+        /// What the file has.
+        found: String,
+    },
+    /// Grid coordinates that are not a global or regional latitude-longitude grid.
+    #[error("bad grid: {0}")]
+    Grid(String),
+    /// A date or time axis that has no meaning in its calendar.
+    #[error("bad time: {0}")]
+    Time(String),
+    /// Two things that must agree do not.
+    #[error("{what} differs: expected {expected}, found {found} in `{}`", path.display())]
+    Mismatch {
+        /// What is compared: "grid", "calendar", "channels", ...
+        what: &'static str,
+        /// The file that differs.
+        path: PathBuf,
+        /// The value everywhere else.
+        expected: String,
+        /// The value in this file.
+        found: String,
+    },
+    /// A checksum or a stored size does not match the bytes.
+    #[error("`{}` is damaged: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Which check failed.
+        reason: String,
+    },
+    /// A request that no input could satisfy.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl DataError {
+    /// Wraps an I/O error with what was tried and where.
+    pub fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Latitude-longitude grids: who else recomputes degrees from an index is wrong.
+//!
+//! Letters: j row (latitude, south to north), i column (longitude, eastward from 0).
+
+use crate::error::{DataError, Result};
+use ndarray::{ArrayView2, ArrayViewMut2};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Mean radius of the Earth, km (IUGG mean radius R1).
+pub const EARTH_RADIUS_KM: f64 = 6371.0088;
+/// Kilometres of one degree of a great circle.
+pub const KM_PER_DEGREE: f64 = EARTH_RADIUS_KM * std::f64::consts::PI / 180.0;
+
+/// A grid of latitudes (ascending) times longitudes (ascending in [0, 360), or eastward across the seam if regional).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LatLonGrid {
+    lat_deg: Vec<f64>,
+    lon_deg: Vec<f64>,
+    lat_bounds_deg: Vec<f64>,
+    periodic: bool,
+}
+
+/// How the axes of a file map to a [`LatLonGrid`]: rows reversed, columns rotated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AxisOrder {
+    /// The file's latitude descends.
+    pub flip_lat: bool,
+    /// Column of the file that is column 0 of the grid.
+    pub first_column: usize,
+    /// The file's longitude descends.
+    pub flip_lon: bool,
+    /// The file repeats its first meridian at the end; the last column is dropped.
+    pub drop_last_column: bool,
+}
+
+impl AxisOrder {
+    /// Copies a plane in file order to grid order.
+    pub fn copy_plane<T: Copy>(&self, file: ArrayView2<'_, T>, mut grid: ArrayViewMut2<'_, T>) {
+        let (rows, columns) = grid.dim();
+        for j in 0..rows {
+            let source_row = if self.flip_lat { rows - 1 - j } else { j };
+            for i in 0..columns {
+                let rotated = (i + self.first_column) % columns;
+                let source = if self.flip_lon {
+                    columns - 1 - rotated
+                } else {
+                    rotated
+                };
+                grid[[j, i]] = file[[source_row, source]];
+            }
+        }
+    }
+}
+
+impl LatLonGrid {
+    /// The global grid of a finite-volume model: rows at both poles, first column at 0°E.
+    ///
+    /// 768 x 1152 is CAM5's 0.25-degree grid, 192 x 288 its 1-degree grid.
+    ///
+    /// # Errors
+    /// [`DataError::Grid`] below 4 rows or 4 columns.
+    pub fn global(rows: usize, columns: usize) -> Result<Self> {
+        if rows < 4 || columns < 4 {
+            return Err(DataError::Grid(format!(
+                "{rows} x {columns}: at least 4 x 4 is needed"
+            )));
+        }
+        let lat = (0..rows)
+            .map(|j| -90.0 + 180.0 * j as f64 / (rows - 1) as f64)
+            .collect();
+        let lon = (0..columns)
+            .map(|i| 360.0 * i as f64 / columns as f64)
+            .collect();
+        Ok(Self::from_axes(lat, lon)?.0)
+    }
+
+    /// The grid of two coordinate axes in any order, and how to bring fields of that order to the grid's.
+    ///
+    /// # Errors
+    /// [`DataError::Grid`] if an axis is not finite, not strictly monotonic (after unwrapping longitude), out of
+    /// range, shorter than 2, or if longitudes cover more than a full circle.
+    pub fn from_axes(mut lat: Vec<f64>, lon: Vec<f64>) -> Result<(Self, AxisOrder)> {
+        let mut order = AxisOrder::default();
+        if lat.len() < 2 || lon.len() < 2 {
+            return Err(DataError::Grid(format!(
+                "{} latitudes, {} longitudes: too few",
+                lat.len(),
+                lon.len()
+            )));
+        }
+        if lat[0] > lat[1] {
+            lat.reverse();
+            order.flip_lat = true;
+        }
+        let rises = |axis: &[f64]| axis.windows(2).all(|w| w[1] > w[0]);
+        let in_range = |&v: &f64| v.is_finite() && v.abs() <= 90.0 + 1e-6;
+        if !lat.iter().all(in_range) || !rises(&lat) {
+            return Err(DataError::Grid(
+                "latitude is not strictly monotonic within [-90, 90]".into(),
+            ));
+        }
+        let (lon, periodic) = normalise_longitude(lon, &mut order)?;
+        let lat_bounds_deg = latitude_bounds(&lat);
+        Ok((
+            Self {
+                lat_deg: lat,
+                lon_deg: lon,
+                lat_bounds_deg,
+                periodic,
+            },
+            order,
+        ))
+    }
+
+    /// Rows and columns.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.lat_deg.len(), self.lon_deg.len())
+    }
+
+    /// Latitudes of the rows, south to north.
+    pub fn lat_deg(&self) -> &[f64] {
+        &self.lat_deg
+    }
+
+    /// Longitudes of the columns, in [0, 360).
+    pub fn lon_deg(&self) -> &[f64] {
+        &self.lon_deg
+    }
+
+    /// Edges of the rows: one more than rows, closed at the poles if the grid reaches them.
+    pub fn lat_bounds_deg(&self) -> &[f64] {
+        &self.lat_bounds_deg
+    }
+
+    /// Whether the last column's eastern neighbour is the first.
+    pub fn is_periodic(&self) -> bool {
+        self.periodic
+    }
+
+    /// Mean distance between rows, degrees.
+    pub fn lat_spacing_deg(&self) -> f64 {
+        (self.lat_deg[self.lat_deg.len() - 1] - self.lat_deg[0]) / (self.lat_deg.len() - 1) as f64
+    }
+
+    /// Distance between columns, degrees.
+    pub fn lon_spacing_deg(&self) -> f64 {
+        if self.periodic {
+            360.0 / self.lon_deg.len() as f64
+        } else {
+            (self.lon_deg[1] - self.lon_deg[0]).rem_euclid(360.0)
+        }
+    }
+
+    /// Spacing that a thing of some size must be compared with, km: the mean distance between rows.
+    pub fn spacing_km(&self) -> f64 {
+        self.lat_spacing_deg() * KM_PER_DEGREE
+    }
+
+    /// Area of one cell of row `j` on the sphere, km²: R² Δλ (sin φ₂ − sin φ₁).
+    pub fn cell_area_km2(&self, j: usize) -> f64 {
+        let south = self.lat_bounds_deg[j].to_radians().sin();
+        let north = self.lat_bounds_deg[j + 1].to_radians().sin();
+        EARTH_RADIUS_KM.powi(2) * self.lon_spacing_deg().to_radians() * (north - south)
+    }
+
+    /// [`Self::cell_area_km2`] of every row.
+    pub fn row_areas_km2(&self) -> Vec<f64> {
+        (0..self.lat_deg.len())
+            .map(|j| self.cell_area_km2(j))
+            .collect()
+    }
+
+    /// The column `steps` east of `i` (west if negative); `None` past the edge of a regional grid.
+    pub fn column(&self, i: usize, steps: isize) -> Option<usize> {
+        let columns = self.lon_deg.len() as isize;
+        let moved = i as isize + steps;
+        if self.periodic {
+            Some(moved.rem_euclid(columns) as usize)
+        } else {
+            (0..columns).contains(&moved).then_some(moved as usize)
+        }
+    }
+
+    /// The up to eight neighbours of a cell: longitude wraps if the grid does, poles are closed.
+    pub fn neighbours8(&self, j: usize, i: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let rows = self.lat_deg.len() as isize;
+        (-1..=1isize)
+            .flat_map(move |dj| (-1..=1isize).map(move |di| (dj, di)))
+            .filter_map(move |(dj, di)| {
+                let row = j as isize + dj;
+                if (dj, di) == (0, 0) || !(0..rows).contains(&row) {
+                    return None;
+                }
+                Some((row as usize, self.column(i, di)?))
+            })
+    }
+
+    /// The cell whose centre is nearest in latitude and in longitude.
+    pub fn nearest(&self, lat_deg: f64, lon_deg: f64) -> (usize, usize) {
+        let closest = |axis: &[f64], distance: &dyn Fn(f64) -> f64| {
+            let by_distance =
+                |a: &usize, b: &usize| distance(axis[*a]).total_cmp(&distance(axis[*b]));
+            (0..axis.len()).min_by(by_distance).unwrap_or(0)
+        };
+        let j = closest(&self.lat_deg, &|lat| (lat - lat_deg).abs());
+        let i = closest(&self.lon_deg, &|lon| lon_difference_deg(lon, lon_deg).abs());
+        (j, i)
+    }
+
+    /// A short hash of the coordinates: two grids with the same hash are the same.
+    pub fn hash(&self) -> u64 {
+        let values = self.lat_deg.iter().chain(&self.lon_deg);
+        // Rounded, so that axes stored as f32 and as f64 agree.
+        let bytes: Vec<u8> = values
+            .flat_map(|v| ((v * 1e4).round() as i64).to_le_bytes())
+            .collect();
+        xxh3_64(&bytes)
+    }
+
+    /// One line for people: `192 x 288 (0.94 x 1.25 degrees), global`.
+    pub fn describe(&self) -> String {
+        let (rows, columns) = self.shape();
+        let extent = if self.periodic
+            && self.lat_bounds_deg[0] < -89.0
+            && self.lat_bounds_deg[rows] > 89.0
+        {
+            "global".to_string()
+        } else {
+            let (south, north) = (self.lat_deg[0], self.lat_deg[rows - 1]);
+            let (west, east) = (self.lon_deg[0], self.lon_deg[columns - 1]);
+            format!("{south:.1}..{north:.1}N {west:.1}..{east:.1}E")
+        };
+        format!(
+            "{rows} x {columns} ({:.2} x {:.2} degrees), {extent}",
+            self.lat_spacing_deg(),
+            self.lon_spacing_deg()
+        )
+    }
+}
+
+/// Great-circle distance in km (haversine).
+pub fn distance_km(lat1_deg: f64, lon1_deg: f64, lat2_deg: f64, lon2_deg: f64) -> f64 {
+    let (p1, p2) = (lat1_deg.to_radians(), lat2_deg.to_radians());
+    let half_lat = ((p2 - p1) / 2.0).sin();
+    let half_lon = ((lon2_deg - lon1_deg).to_radians() / 2.0).sin();
+    let h = half_lat.powi(2) + p1.cos() * p2.cos() * half_lon.powi(2);
+    2.0 * EARTH_RADIUS_KM * h.sqrt().min(1.0).asin()
+}
+
+/// `a - b` of two longitudes, in [-180, 180).
+pub fn lon_difference_deg(a: f64, b: f64) -> f64 {
+    (a - b + 180.0).rem_euclid(360.0) - 180.0
+}
+
+fn latitude_bounds(lat: &[f64]) -> Vec<f64> {
+    let n = lat.len();
+    let mut bounds = Vec::with_capacity(n + 1);
+    bounds.push((lat[0] - (lat[1] - lat[0]) / 2.0).max(-90.0));
+    bounds.extend(lat.windows(2).map(|w| (w[0] + w[1]) / 2.0));
+    bounds.push((lat[n - 1] + (lat[n - 1] - lat[n - 2]) / 2.0).min(90.0));
+    bounds
+}
+
+/// Brings longitudes to [0, 360) ascending (eastward if regional) and says whether they close the circle.
+fn normalise_longitude(mut lon: Vec<f64>, order: &mut AxisOrder) -> Result<(Vec<f64>, bool)> {
+    let bad = |why: &str| DataError::Grid(format!("longitude {why}"));
+    if lon.iter().any(|v| !v.is_finite() || v.abs() > 720.0) {
+        return Err(bad("has values that are no longitudes"));
+    }
+    if lon_difference_deg(lon[1], lon[0]) < 0.0 {
+        lon.reverse();
+        order.flip_lon = true;
+    }
+    let steps: Vec<f64> = lon
+        .windows(2)
+        .map(|w| (w[1] - w[0]).rem_euclid(360.0))
+        .collect();
+    let span: f64 = steps.iter().sum();
+    let mean = span / steps.len() as f64;
+    if steps
+        .iter()
+        .any(|&s| s <= 0.0 || (s - mean).abs() > 0.1 * mean)
+    {
+        return Err(bad("is not evenly spaced"));
+    }
+    if (span - 360.0).abs() < 0.1 * mean {
+        if order.flip_lon {
+            return Err(bad("descends and repeats its first meridian"));
+        }
+        lon.pop();
+        order.drop_last_column = true;
+    } else if span > 360.0 {
+        return Err(bad("covers more than a circle"));
+    }
+    let periodic = (mean * lon.len() as f64 - 360.0).abs() < 0.5 * mean;
+    lon.iter_mut().for_each(|v| {
+        let wrapped = v.rem_euclid(360.0);
+        *v = if wrapped > 360.0 - 1e-6 { 0.0 } else { wrapped };
+    });
+    if periodic {
+        let first = (0..lon.len())
+            .min_by(|&a, &b| lon[a].total_cmp(&lon[b]))
+            .unwrap_or(0);
+        lon.rotate_left(first);
+        order.first_column = first;
+    }
+    Ok((lon, periodic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+    use proptest::prelude::*;
+
+    #[test]
+    fn areas_add_up_to_the_sphere() {
+        for (rows, columns) in [(4, 4), (73, 144), (192, 288), (768, 1152)] {
+            let grid = LatLonGrid::global(rows, columns).unwrap();
+            let total: f64 = grid.row_areas_km2().iter().sum::<f64>() * columns as f64;
+            let sphere = 4.0 * std::f64::consts::PI * EARTH_RADIUS_KM.powi(2);
+            approx::assert_relative_eq!(total, sphere, max_relative = 1e-9);
+        }
+    }
+
+    #[test]
+    fn file_orders_are_undone() {
+        // GFS: latitude descends; wind file: longitude from -180.
+        let lat: Vec<f64> = (0..73).map(|j| 90.0 - 2.5 * f64::from(j)).collect();
+        let lon: Vec<f64> = (0..144).map(|i| -180.0 + 2.5 * f64::from(i)).collect();
+        let (grid, order) = LatLonGrid::from_axes(lat.clone(), lon.clone()).unwrap();
+        assert_eq!(
+            (grid.lat_deg()[0], grid.lon_deg()[0], grid.is_periodic()),
+            (-90.0, 0.0, true)
+        );
+        let file = Array2::from_shape_fn((73, 144), |(j, i)| {
+            lat[j] * 1000.0 + lon[i].rem_euclid(360.0)
+        });
+        let mut out = Array2::zeros((73, 144));
+        order.copy_plane(file.view(), out.view_mut());
+        for ((j, i), value) in out.indexed_iter() {
+            assert_eq!(*value, grid.lat_deg()[j] * 1000.0 + grid.lon_deg()[i]);
+        }
+    }
+
+    #[test]
+    fn repeated_meridian_is_dropped_and_regions_are_not_periodic() {
+        let lat = vec![-1.0, 0.0, 1.0];
+        let closed: Vec<f64> = (0..=36).map(|i| f64::from(i) * 10.0).collect();
+        let (grid, order) = LatLonGrid::from_axes(lat.clone(), closed).unwrap();
+        assert_eq!((grid.shape(), order.drop_last_column), ((3, 36), true));
+        let region: Vec<f64> = (0..20).map(|i| 350.0 + f64::from(i)).collect();
+        let (grid, _) = LatLonGrid::from_axes(lat, region).unwrap();
+        assert!(!grid.is_periodic());
+        assert_eq!(grid.neighbours8(0, 0).count(), 3);
+    }
+
+    #[test]
+    fn nonsense_axes_are_refused() {
+        let lat = vec![0.0, 1.0, 2.0];
+        let lon = vec![0.0, 1.0, 2.0];
+        for (lat, lon) in [
+            (vec![0.0, 1.0, 0.5], lon.clone()),
+            (vec![0.0, f64::NAN, 2.0], lon.clone()),
+            (vec![80.0, 90.0, 100.0], lon.clone()),
+            (lat.clone(), vec![0.0, 1.0, 5.0]),
+            (lat.clone(), vec![0.0, f64::INFINITY, 1.0]),
+            (lat.clone(), vec![3.0]),
+        ] {
+            assert!(LatLonGrid::from_axes(lat, lon).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn distance_is_a_metric(a in -90.0..90.0f64, b in 0.0..360.0f64, c in -90.0..90.0f64, d in 0.0..360.0f64) {
+            let there = distance_km(a, b, c, d);
+            prop_assert!((there - distance_km(c, d, a, b)).abs() < 1e-6);
+            prop_assert!(there <= std::f64::consts::PI * EARTH_RADIUS_KM + 1e-6);
+            prop_assert!((there - distance_km(a, b + 360.0, c, d)).abs() < 1e-6);
+        }
+
+        #[test]
+        fn neighbours_are_mutual(j in 0usize..12, i in 0usize..16) {
+            let grid = LatLonGrid::global(12, 16).unwrap();
+            for (nj, ni) in grid.neighbours8(j, i) {
+                prop_assert!(grid.neighbours8(nj, ni).any(|cell| cell == (j, i)));
+            }
+        }
+    }
+}

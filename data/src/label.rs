@@ -1,0 +1,83 @@
+//! Classes and class masks.
+
+use crate::snapshot::shape_text;
+use crate::{DataError, Time};
+use ndarray::Array2;
+use serde::{Deserialize, Serialize};
+
+/// What a pixel of a mask shows; the discriminant is the stored code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Class {
+    /// Nothing of interest.
+    Background = 0,
+    /// A tropical cyclone.
+    TropicalCyclone = 1,
+    /// An atmospheric river.
+    AtmosphericRiver = 2,
+}
+
+impl Class {
+    /// All mask classes, in code order.
+    pub const ALL: [Self; 3] = [
+        Self::Background,
+        Self::TropicalCyclone,
+        Self::AtmosphericRiver,
+    ];
+    /// The classes that are events.
+    pub const EVENTS: [Self; 2] = [Self::TropicalCyclone, Self::AtmosphericRiver];
+
+    /// The code in a mask.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The class of a mask code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Background => "background",
+            Self::TropicalCyclone => "tropical_cyclone",
+            Self::AtmosphericRiver => "atmospheric_river",
+        }
+    }
+}
+
+/// The classes of every cell at one time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClassMask {
+    /// When.
+    pub time: Time,
+    /// Class codes, `(lat, lon)`, latitude ascending.
+    pub codes: Array2<u8>,
+}
+
+impl ClassMask {
+    /// A mask from class codes.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if a code is not one of [`Class::ALL`].
+    pub fn new(time: Time, codes: Array2<u8>) -> Result<Self, DataError> {
+        match codes.iter().find(|&&code| Class::from_code(code).is_none()) {
+            Some(code) => Err(DataError::Invalid(format!(
+                "mask of {time}, shape {}: code {code} is none of 0 (background), 1 (tropical cyclone), 2 (atmospheric river)",
+                shape_text(codes.shape())
+            ))),
+            None => Ok(Self { time, codes }),
+        }
+    }
+
+    /// Pixels of each class, in code order.
+    pub fn pixel_counts(&self) -> [u64; 3] {
+        let mut counts = [0; 3];
+        self.codes
+            .iter()
+            .for_each(|&code| counts[usize::from(code)] += 1);
+        counts
+    }
+}

@@ -1,0 +1,173 @@
+//! The variables Squall knows: names, units, plausible ranges and what other archives call them.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A field of the model, by its CAM5 short name. The first sixteen are the channels, in model order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[allow(missing_docs)] // each is described by its row in `TABLE`
+pub enum Variable {
+    Tmq,
+    U850,
+    V850,
+    Ubot,
+    Vbot,
+    Qrefht,
+    Ps,
+    Psl,
+    T200,
+    T500,
+    Prect,
+    Ts,
+    Trefht,
+    Z1000,
+    Z200,
+    Zbot,
+}
+
+impl Variable {
+    /// The sixteen channels in model order.
+    pub const CHANNELS: [Self; 16] = [
+        Self::Tmq,
+        Self::U850,
+        Self::V850,
+        Self::Ubot,
+        Self::Vbot,
+        Self::Qrefht,
+        Self::Ps,
+        Self::Psl,
+        Self::T200,
+        Self::T500,
+        Self::Prect,
+        Self::Ts,
+        Self::Trefht,
+        Self::Z1000,
+        Self::Z200,
+        Self::Zbot,
+    ];
+
+    /// The CAM5 short name, for instance `TMQ`.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// The variable of a CAM5 short name (exact).
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::CHANNELS.into_iter().find(|v| v.name() == name)
+    }
+
+    /// Everything known about it.
+    pub fn entry(self) -> &'static VariableEntry {
+        &TABLE[self as usize]
+    }
+}
+
+impl fmt::Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One row of the variable table.
+#[derive(Debug, Clone, Copy)]
+pub struct VariableEntry {
+    /// CAM5 short name.
+    pub name: &'static str,
+    /// CF-like long name.
+    pub long_name: &'static str,
+    /// SI unit after the reader.
+    pub unit: &'static str,
+    /// Values outside are reported as implausible.
+    pub plausible: (f32, f32),
+}
+
+const fn entry(
+    name: &'static str,
+    long_name: &'static str,
+    unit: &'static str,
+    low: f32,
+    high: f32,
+) -> VariableEntry {
+    VariableEntry {
+        name,
+        long_name,
+        unit,
+        plausible: (low, high),
+    }
+}
+
+const TABLE: [VariableEntry; 16] = [
+    entry(
+        "TMQ",
+        "total vertically integrated precipitable water",
+        "kg m-2",
+        0.0,
+        120.0,
+    ),
+    entry("U850", "zonal wind at 850 hPa", "m s-1", -120.0, 120.0),
+    entry("V850", "meridional wind at 850 hPa", "m s-1", -120.0, 120.0),
+    entry(
+        "UBOT",
+        "lowest model level zonal wind",
+        "m s-1",
+        -120.0,
+        120.0,
+    ),
+    entry(
+        "VBOT",
+        "lowest model level meridional wind",
+        "m s-1",
+        -120.0,
+        120.0,
+    ),
+    entry(
+        "QREFHT",
+        "reference height specific humidity",
+        "kg kg-1",
+        0.0,
+        0.04,
+    ),
+    entry("PS", "surface pressure", "Pa", 45_000.0, 110_000.0),
+    entry("PSL", "sea level pressure", "Pa", 85_000.0, 110_000.0),
+    entry("T200", "temperature at 200 hPa", "K", 170.0, 260.0),
+    entry("T500", "temperature at 500 hPa", "K", 190.0, 300.0),
+    entry(
+        "PRECT",
+        "total precipitation rate, liquid and ice",
+        "m s-1",
+        -1e-9,
+        2e-4,
+    ),
+    entry("TS", "radiative surface temperature", "K", 170.0, 350.0),
+    entry("TREFHT", "reference height temperature", "K", 170.0, 340.0),
+    entry(
+        "Z1000",
+        "geopotential height at 1000 hPa",
+        "m",
+        -1500.0,
+        1000.0,
+    ),
+    entry(
+        "Z200",
+        "geopotential height at 200 hPa",
+        "m",
+        9000.0,
+        13500.0,
+    ),
+    entry("ZBOT", "lowest model level height", "m", 0.0, 200.0),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_rows_stand_in_enum_order() {
+        for (index, variable) in Variable::CHANNELS.into_iter().enumerate() {
+            assert_eq!(variable as usize, index);
+            assert_eq!(Variable::from_name(variable.name()), Some(variable));
+            assert_eq!(serde_json::to_value(variable).unwrap(), variable.name());
+        }
+    }
+}

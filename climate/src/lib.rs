@@ -1,5 +1,7 @@
 //! From fields and masks to climate statements: labels, events, tracks, statistics, maps and reports.
 
+#![forbid(unsafe_code)]
+
 pub mod error;
 pub mod events;
 pub mod track;

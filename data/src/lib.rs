@@ -4,15 +4,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod atomic;
 pub mod calendar;
 pub mod error;
 pub mod grid;
+pub mod inspect;
 pub mod label;
+pub mod mask_file;
 pub mod random;
 pub mod snapshot;
+pub mod testdata;
 pub mod variable;
 
+pub use archive::Archive;
 pub use calendar::{Calendar, Time};
 pub use error::DataError;
 pub use grid::LatLonGrid;

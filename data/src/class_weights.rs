@@ -28,7 +28,7 @@ impl ClassWeighting {
     /// # Example
     /// ```
     /// use squall_data::class_weights::ClassWeighting;
-    /// let weights = ClassWeighting::InverseSqrt.weights(&[98_200, 70, 1_700]).unwrap();
+    /// let weights = ClassWeighting::InverseSqrt.weights(&[982_081, 708, 16_900]).unwrap();
     /// assert!((weights[0] - 0.0218).abs() < 1e-4);
     /// ```
     pub fn weights(self, counts: &[u64]) -> Result<Vec<f32>> {
@@ -76,7 +76,8 @@ mod tests {
 
     #[test]
     fn published_weights_come_out() {
-        let paper = [9820, 7, 170];
+        // The squares of the 0.991, 0.0266 and 0.13 in the published code, from frequencies 0.982, 0.0007 and 0.017.
+        let paper = [98_208_100, 70_756, 1_690_000];
         check(ClassWeighting::InverseSqrt, &paper, &[0.0218, 0.812, 0.166]);
         let mlperf = [98_626_800, 45_787, 1_327_430];
         check(ClassWeighting::Deepcam, &mlperf, &[1.0017, 2.6146, 1.7164]);

@@ -1,0 +1,57 @@
+//! The command line. Help texts are the reference; the work is in `commands`.
+
+use crate::commands::*;
+use clap::{Parser, Subcommand};
+
+/// Finds extreme weather in climate-model output: from simulation files to masks, events, tracks and a report.
+#[derive(Debug, Parser)]
+#[command(name = "squall", version = version::text(), propagate_version = false, max_term_width = 100)]
+#[command(after_help = "Start with `squall demo`. Exit codes: 1 a check failed, 2 wrong usage, 3 unusable input, \
+    4 the run failed, 5 output could not be written, 75 interrupted: run the same command again to go on.")]
+pub struct Arguments {
+    /// Say more (-v: what is decided, -vv: everything).
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// No progress, only results, warnings and errors.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// One subcommand per arrow of the main path, in its order.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Simulate(simulate::Simulate),
+    Inspect(inspect::Inspect),
+    Label(label::Label),
+    Stage(stage::Stage),
+    Train(train::Train),
+    Infer(infer::Infer),
+    Events(events::Events),
+    Score(score::Score),
+    Report(report::Report),
+    Summary(summary::Summary),
+    Bench(bench::Bench),
+    Demo(demo::Demo),
+}
+
+impl Command {
+    /// Runs the chosen subcommand.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Simulate(command) => command.run(),
+            Self::Inspect(command) => command.run(),
+            Self::Label(command) => command.run(),
+            Self::Stage(command) => command.run(),
+            Self::Train(command) => command.run(),
+            Self::Infer(command) => command.run(),
+            Self::Events(command) => command.run(),
+            Self::Score(command) => command.run(),
+            Self::Report(command) => command.run(),
+            Self::Summary(command) => command.run(),
+            Self::Bench(command) => command.run(),
+            Self::Demo(command) => command.run(),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! From an error chain to a message, a hint and an exit code.
+
+use squall_climate::ClimateError;
+use squall_data::DataError;
+use squall_jobs::JobError;
+use squall_model::ModelError;
+use std::process::ExitCode;
+
+/// A check that the user asked for did not hold.
+pub const CHECK_FAILED: u8 = 1;
+/// The command line or a recipe is wrong.
+pub const USAGE: u8 = 2;
+/// The input cannot be used.
+pub const INPUT: u8 = 3;
+/// The run failed.
+pub const RUN: u8 = 4;
+/// Output could not be written.
+pub const OUTPUT: u8 = 5;
+/// Interrupted by a signal; the same command goes on (EX_TEMPFAIL of sysexits.h).
+pub const INTERRUPTED: u8 = 75;
+
+/// An error with the advice that goes with it, for what only the program can know.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Advice {
+    /// What is wrong.
+    pub message: String,
+    /// What to try.
+    pub hint: String,
+    /// The exit code.
+    pub code: u8,
+}
+
+impl Advice {
+    /// Wrong usage, with what to try.
+    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+        Self { message: message.into(), hint: hint.into(), code: USAGE }.into()
+    }
+}
+
+/// Prints the error, its causes and a hint to standard error, and gives the exit code.
+#[allow(clippy::print_stderr)] // the one place where errors reach the user
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    let (code, hint) = classify(error);
+    let mut shown = String::new();
+    for (depth, cause) in error.chain().enumerate() {
+        let text = cause.to_string();
+        // Transparent wrappers repeat their cause: say it once.
+        if !shown.contains(&text) {
+            let lead = if depth == 0 { "error: " } else { "  because: " };
+            eprintln!("{lead}{text}");
+            shown.push_str(&text);
+        }
+    }
+    if let Some(hint) = hint {
+        eprintln!("hint: {hint}");
+    }
+    ExitCode::from(code)
+}
+
+/// Exit code and hint of the first cause that is one of ours.
+fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
+    for cause in error.chain() {
+        if let Some(advice) = cause.downcast_ref::<Advice>() {
+            return (advice.code, Some(advice.hint.clone()));
+        }
+        let found = cause.downcast_ref().map(of_data).or_else(|| cause.downcast_ref().map(of_climate));
+        let found = found.or_else(|| cause.downcast_ref().map(of_jobs)).or_else(|| cause.downcast_ref().map(of_model));
+        if let Some((code, hint)) = found {
+            return (code, hint.map(str::to_string));
+        }
+    }
+    (RUN, None)
+}
+
+type Verdict = (u8, Option<&'static str>);
+
+fn of_io(action: &str, source: &std::io::Error) -> Verdict {
+    use std::io::ErrorKind;
+    match source.kind() {
+        ErrorKind::StorageFull => (OUTPUT, Some("the disk is full; free space and run the same command again: what is finished is kept")),
+        ErrorKind::PermissionDenied => (OUTPUT, Some("check the permissions, or choose another output with --out")),
+        ErrorKind::NotFound if action == "read" || action == "open" => (INPUT, Some("check the path")),
+        _ if action == "read" || action == "open" => (INPUT, None),
+        _ => (OUTPUT, None),
+    }
+}
+
+fn of_data(error: &DataError) -> Verdict {
+    match error {
+        DataError::Io { action, source, .. } => of_io(action, source),
+        DataError::Unreadable { .. } => (INPUT, Some("`squall inspect FILE` says what a file is; --skip-bad goes on without it")),
+        DataError::NoInput { .. } => (INPUT, Some("give a file, a folder, a glob in quotes, or a text file that lists paths")),
+        DataError::MissingVariable { .. } => {
+            (INPUT, Some("`squall inspect` lists the variables and the names Squall knows; a recipe may use fewer channels"))
+        }
+        DataError::BadVariable { .. } => (INPUT, Some("`squall inspect` shows shapes and units of every variable")),
+        DataError::Mismatch { what: "grid", .. } => (INPUT, Some("all files of one run must share one grid; give the other grid's files separately")),
+        DataError::Mismatch { .. } => (INPUT, Some("all files of one run must agree; --skip-bad goes on without the one named")),
+        DataError::Damaged { .. } => (INPUT, Some("delete the damaged file and run the command that wrote it again")),
+        DataError::Invalid(_) => (USAGE, None),
+        _ => (INPUT, None),
+    }
+}
+
+fn of_climate(error: &ClimateError) -> Verdict {
+    match error {
+        ClimateError::Data(inner) => of_data(inner),
+        ClimateError::MissingField { .. } => (INPUT, Some("`squall inspect` lists what the input has")),
+        ClimateError::Invalid(_) => (USAGE, None),
+        _ => (INPUT, None),
+    }
+}
+
+fn of_jobs(error: &JobError) -> Verdict {
+    let _ = error;
+    (RUN, None)
+}
+
+fn of_model(error: &ModelError) -> Verdict {
+    let _ = error;
+    (RUN, None)
+}

@@ -1,0 +1,241 @@
+/* One small C interface over oneDNN, the same for API v2 (Debian 12) and v3: f32 convolutions on plain NHWC
+ * activations and plain OIHW weights, and a matrix product. Everything else of Squall is written without oneDNN. */
+#include <dnnl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define V3 (DNNL_VERSION_MAJOR >= 3)
+
+enum { FORWARD = 0, BACKWARD_DATA = 1, BACKWARD_WEIGHTS = 2 };
+
+typedef struct {
+    int64_t kind, batch, channels_in, height_in, width_in, channels_out, height_out, width_out;
+    int64_t kernel_h, kernel_w, stride, dilation, groups;
+    int64_t pad_top, pad_bottom, pad_left, pad_right;
+    int64_t bias, sum, relu;
+} squall_conv_desc;
+
+typedef struct {
+    dnnl_primitive_t primitive, reorder;
+    dnnl_memory_t src, weights_plain, weights, bias, dst;
+    size_t weights_bytes;
+    char implementation[64];
+} squall_conv;
+
+static dnnl_engine_t engine(void) {
+    static dnnl_engine_t value = NULL;
+    if (!value) dnnl_engine_create(&value, dnnl_cpu, 0);
+    return value;
+}
+
+static _Thread_local dnnl_stream_t thread_stream = NULL;
+static _Thread_local void *weights_scratch = NULL;
+static _Thread_local size_t weights_scratch_bytes = 0;
+
+static dnnl_stream_t stream(void) {
+    if (!thread_stream) dnnl_stream_create(&thread_stream, engine(), dnnl_stream_default_flags);
+    return thread_stream;
+}
+
+/* Blocked weights live only during one call: one buffer per thread serves every layer. */
+static void *scratch(size_t bytes) {
+    if (bytes > weights_scratch_bytes) {
+        free(weights_scratch);
+        weights_scratch = NULL;
+        if (posix_memalign(&weights_scratch, 64, bytes)) return NULL;
+        weights_scratch_bytes = bytes;
+    }
+    return weights_scratch;
+}
+
+#if V3
+typedef dnnl_memory_desc_t descriptor;
+static dnnl_status_t describe(descriptor *md, int rank, const int64_t *dims, dnnl_format_tag_t tag) {
+    return dnnl_memory_desc_create_with_tag(md, rank, dims, dnnl_f32, tag);
+}
+static void release(descriptor md) { if (md) dnnl_memory_desc_destroy(md); }
+typedef const_dnnl_memory_desc_t queried;
+#define QUERIED(md) (md)
+#define POINTER(md) (md)
+static size_t bytes_of(queried md) { return dnnl_memory_desc_get_size(md); }
+#else
+typedef dnnl_memory_desc_t descriptor;
+static dnnl_status_t describe(descriptor *md, int rank, const int64_t *dims, dnnl_format_tag_t tag) {
+    return dnnl_memory_desc_init_by_tag(md, rank, dims, dnnl_f32, tag);
+}
+static void release(descriptor md) { (void)md; }
+typedef const dnnl_memory_desc_t *queried;
+#define POINTER(md) (&(md))
+static size_t bytes_of(queried md) { return dnnl_memory_desc_get_size(md); }
+#endif
+
+#define TRY(call) do { status = (call); if (status != dnnl_success) goto done; } while (0)
+
+static dnnl_status_t create_pd(dnnl_primitive_desc_t *pd, const squall_conv_desc *d, descriptor src, descriptor weights,
+                               descriptor bias, descriptor dst, dnnl_primitive_attr_t attr) {
+    dnnl_dims_t strides = {d->stride, d->stride}, dilates = {d->dilation - 1, d->dilation - 1};
+    dnnl_dims_t low = {d->pad_top, d->pad_left}, high = {d->pad_bottom, d->pad_right};
+    const dnnl_alg_kind_t algorithm = dnnl_convolution_direct;
+    dnnl_status_t status;
+    dnnl_primitive_desc_t hint = NULL;
+#if V3
+    queried with_bias = d->bias ? bias : NULL;
+    if (d->kind == FORWARD)
+        return dnnl_convolution_forward_primitive_desc_create(pd, engine(), dnnl_forward_training, algorithm, src, weights,
+                                                              with_bias, dst, strides, dilates, low, high, attr);
+    status = dnnl_convolution_forward_primitive_desc_create(&hint, engine(), dnnl_forward_training, algorithm, src,
+                                                            weights, NULL, dst, strides, dilates, low, high, NULL);
+    if (status != dnnl_success) return status;
+    if (d->kind == BACKWARD_DATA)
+        status = dnnl_convolution_backward_data_primitive_desc_create(pd, engine(), algorithm, src, weights, dst, strides,
+                                                                      dilates, low, high, hint, attr);
+    else
+        status = dnnl_convolution_backward_weights_primitive_desc_create(pd, engine(), algorithm, src, weights, NULL, dst,
+                                                                         strides, dilates, low, high, hint, attr);
+#else
+    dnnl_convolution_desc_t op;
+    status = dnnl_dilated_convolution_forward_desc_init(&op, dnnl_forward_training, algorithm, &src, &weights,
+                                                        d->kind == FORWARD && d->bias ? &bias : NULL, &dst, strides,
+                                                        dilates, low, high);
+    if (status != dnnl_success) return status;
+    if (d->kind == FORWARD) return dnnl_primitive_desc_create(pd, &op, attr, engine(), NULL);
+    status = dnnl_primitive_desc_create(&hint, &op, NULL, engine(), NULL);
+    if (status != dnnl_success) return status;
+    if (d->kind == BACKWARD_DATA)
+        status = dnnl_dilated_convolution_backward_data_desc_init(&op, algorithm, &src, &weights, &dst, strides, dilates,
+                                                                  low, high);
+    else
+        status = dnnl_dilated_convolution_backward_weights_desc_init(&op, algorithm, &src, &weights, NULL, &dst, strides,
+                                                                     dilates, low, high);
+    if (status == dnnl_success) status = dnnl_primitive_desc_create(pd, &op, attr, engine(), hint);
+#endif
+    dnnl_primitive_desc_destroy(hint);
+    return status;
+}
+
+static dnnl_status_t post_ops(dnnl_primitive_attr_t attr, const squall_conv_desc *d) {
+    dnnl_post_ops_t ops;
+    dnnl_status_t status = dnnl_post_ops_create(&ops);
+    if (status != dnnl_success) return status;
+#if V3
+    if (d->sum) status = dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+    if (status == dnnl_success && d->relu) status = dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0.0f, 0.0f);
+#else
+    if (d->sum) status = dnnl_post_ops_append_sum(ops, 1.0f);
+    if (status == dnnl_success && d->relu) status = dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
+#endif
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attr, ops);
+    dnnl_post_ops_destroy(ops);
+    return status;
+}
+
+void squall_conv_destroy(squall_conv *conv) {
+    if (!conv) return;
+    if (conv->primitive) dnnl_primitive_destroy(conv->primitive);
+    if (conv->reorder) dnnl_primitive_destroy(conv->reorder);
+    if (conv->src) dnnl_memory_destroy(conv->src);
+    if (conv->weights_plain) dnnl_memory_destroy(conv->weights_plain);
+    if (conv->weights) dnnl_memory_destroy(conv->weights);
+    if (conv->bias) dnnl_memory_destroy(conv->bias);
+    if (conv->dst) dnnl_memory_destroy(conv->dst);
+    free(conv);
+}
+
+/* Builds a convolution primitive; 0 and *out on success, else a dnnl_status_t. */
+int squall_conv_create(squall_conv **out, const squall_conv_desc *d) {
+    *out = NULL;
+    squall_conv *conv = calloc(1, sizeof *conv);
+    if (!conv) return dnnl_out_of_memory;
+    const int grouped = d->groups > 1, rank = grouped ? 5 : 4;
+    const dnnl_dims_t src_dims = {d->batch, d->channels_in, d->height_in, d->width_in};
+    const dnnl_dims_t dst_dims = {d->batch, d->channels_out, d->height_out, d->width_out};
+    const dnnl_dims_t bias_dims = {d->channels_out};
+    const dnnl_dims_t grouped_dims = {d->groups, d->channels_out / d->groups, d->channels_in / d->groups, d->kernel_h, d->kernel_w};
+    const dnnl_dims_t plain_dims = {d->channels_out, d->channels_in, d->kernel_h, d->kernel_w};
+    const int64_t *weight_dims = grouped ? grouped_dims : plain_dims;
+    descriptor src, dst, bias, any, plain;
+    memset(&src, 0, sizeof src), memset(&dst, 0, sizeof dst), memset(&bias, 0, sizeof bias);
+    memset(&any, 0, sizeof any), memset(&plain, 0, sizeof plain);
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL, reorder_pd = NULL;
+    dnnl_status_t status;
+    TRY(describe(&src, 4, src_dims, dnnl_nhwc));
+    TRY(describe(&dst, 4, dst_dims, dnnl_nhwc));
+    TRY(describe(&bias, 1, bias_dims, dnnl_x));
+    TRY(describe(&any, rank, weight_dims, dnnl_format_tag_any));
+    TRY(describe(&plain, rank, weight_dims, grouped ? dnnl_goihw : dnnl_oihw));
+    TRY(dnnl_primitive_attr_create(&attr));
+    if (d->kind == FORWARD) TRY(post_ops(attr, d));
+    TRY(create_pd(&pd, d, src, any, bias, dst, attr));
+    TRY(dnnl_primitive_create(&conv->primitive, pd));
+    const char *name = NULL;
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    snprintf(conv->implementation, sizeof conv->implementation, "%s", name ? name : "?");
+    queried chosen = dnnl_primitive_desc_query_md(pd, d->kind == BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+    conv->weights_bytes = bytes_of(chosen);
+    TRY(dnnl_memory_create(&conv->src, POINTER(src), engine(), DNNL_MEMORY_NONE));
+    TRY(dnnl_memory_create(&conv->dst, POINTER(dst), engine(), DNNL_MEMORY_NONE));
+    TRY(dnnl_memory_create(&conv->bias, POINTER(bias), engine(), DNNL_MEMORY_NONE));
+    TRY(dnnl_memory_create(&conv->weights_plain, POINTER(plain), engine(), DNNL_MEMORY_NONE));
+    TRY(dnnl_memory_create(&conv->weights, chosen, engine(), DNNL_MEMORY_NONE));
+    if (d->kind == BACKWARD_WEIGHTS)
+        TRY(dnnl_reorder_primitive_desc_create(&reorder_pd, chosen, engine(), POINTER(plain), engine(), NULL));
+    else
+        TRY(dnnl_reorder_primitive_desc_create(&reorder_pd, POINTER(plain), engine(), chosen, engine(), NULL));
+    TRY(dnnl_primitive_create(&conv->reorder, reorder_pd));
+done:
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    if (reorder_pd) dnnl_primitive_desc_destroy(reorder_pd);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    release(src), release(dst), release(bias), release(any), release(plain);
+    if (status == dnnl_success) *out = conv;
+    else squall_conv_destroy(conv);
+    return status;
+}
+
+/* Runs it. `src` and `dst` are the activations on the input's and the output's side, whichever of them is written;
+ * `weights` is read, or written (not added to) by backward weights. */
+int squall_conv_execute(squall_conv *conv, int64_t kind, void *src, void *weights, void *bias, void *dst) {
+    dnnl_status_t status;
+    void *blocked = scratch(conv->weights_bytes);
+    if (!blocked) return dnnl_out_of_memory;
+    TRY(dnnl_memory_set_data_handle(conv->src, src));
+    TRY(dnnl_memory_set_data_handle(conv->dst, dst));
+    TRY(dnnl_memory_set_data_handle(conv->weights_plain, weights));
+    TRY(dnnl_memory_set_data_handle(conv->weights, blocked));
+    if (bias) TRY(dnnl_memory_set_data_handle(conv->bias, bias));
+    dnnl_exec_arg_t pack[] = {{DNNL_ARG_FROM, conv->weights_plain}, {DNNL_ARG_TO, conv->weights}};
+    dnnl_exec_arg_t unpack[] = {{DNNL_ARG_FROM, conv->weights}, {DNNL_ARG_TO, conv->weights_plain}};
+    if (kind == FORWARD) {
+        dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, conv->src}, {DNNL_ARG_WEIGHTS, conv->weights}, {DNNL_ARG_DST, conv->dst}, {DNNL_ARG_BIAS, conv->bias}};
+        TRY(dnnl_primitive_execute(conv->reorder, stream(), 2, pack));
+        TRY(dnnl_primitive_execute(conv->primitive, stream(), bias ? 4 : 3, args));
+    } else if (kind == BACKWARD_DATA) {
+        dnnl_exec_arg_t args[] = {{DNNL_ARG_DIFF_SRC, conv->src}, {DNNL_ARG_WEIGHTS, conv->weights}, {DNNL_ARG_DIFF_DST, conv->dst}};
+        TRY(dnnl_primitive_execute(conv->reorder, stream(), 2, pack));
+        TRY(dnnl_primitive_execute(conv->primitive, stream(), 3, args));
+    } else {
+        dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, conv->src}, {DNNL_ARG_DIFF_WEIGHTS, conv->weights}, {DNNL_ARG_DIFF_DST, conv->dst}};
+        TRY(dnnl_primitive_execute(conv->primitive, stream(), 3, args));
+        TRY(dnnl_primitive_execute(conv->reorder, stream(), 2, unpack));
+    }
+    TRY(dnnl_stream_wait(stream()));
+done:
+    return status;
+}
+
+const char *squall_conv_implementation(const squall_conv *conv) { return conv->implementation; }
+
+/* C (m x n) = op(A) B + beta C, row-major; op transposes if `transposed`. */
+int squall_gemm(int transposed, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb,
+                float beta, float *c, int64_t ldc) {
+    return dnnl_sgemm(transposed ? 'T' : 'N', 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+}
+
+/* Version as major * 10000 + minor * 100 + patch, and the instruction set in use (dnnl_cpu_isa_t). */
+int squall_dnnl_version(void) {
+    const dnnl_version_t *v = dnnl_version();
+    return v->major * 10000 + v->minor * 100 + v->patch;
+}
+unsigned squall_dnnl_isa(void) { return (unsigned)dnnl_get_effective_cpu_isa(); }

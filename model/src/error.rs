@@ -1,0 +1,93 @@
+//! What can go wrong between tensors.
+
+use std::path::PathBuf;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, ModelError>;
+
+/// Everything that a configuration, a file or a caller's shapes can cause.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// An operation was given a tensor of another shape than it takes.
+    #[error("{op}: {what}: expected {expected}, got {got}")]
+    Shape {
+        /// The operation.
+        op: &'static str,
+        /// Which argument.
+        what: &'static str,
+        /// What it takes.
+        expected: String,
+        /// What it was given.
+        got: String,
+    },
+    /// An operation was given a data type it does not take.
+    #[error("{op}: data type {got:?} is not supported (use f32, bf16 or f16)")]
+    DType {
+        /// The operation.
+        op: &'static str,
+        /// What it was given.
+        got: candle_core::DType,
+    },
+    /// A network, optimiser or schedule cannot be built as asked.
+    #[error("bad configuration: `{key}`: {reason}")]
+    Config {
+        /// The key of the configuration.
+        key: &'static str,
+        /// Expected and found.
+        reason: String,
+    },
+    /// A weight is not in the model file.
+    #[error("`{}`: weight `{name}` is missing (shape {expected:?})", path.display())]
+    MissingWeight {
+        /// The model file.
+        path: PathBuf,
+        /// The weight's path in the network.
+        name: String,
+        /// Its shape.
+        expected: Vec<usize>,
+    },
+    /// A weight has another shape than the network's.
+    #[error("`{}`: weight `{name}`: expected shape {expected:?}, found {found:?}", path.display())]
+    WeightShape {
+        /// The model file.
+        path: PathBuf,
+        /// The weight's path in the network.
+        name: String,
+        /// Shape in the network.
+        expected: Vec<usize>,
+        /// Shape in the file.
+        found: Vec<usize>,
+    },
+    /// A model file cannot be read.
+    #[error("cannot read model file `{}`: {reason}", path.display())]
+    File {
+        /// The model file.
+        path: PathBuf,
+        /// Why: truncated, no safetensors header, ...
+        reason: String,
+    },
+    /// The operating system refused to read, write or rename something.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// candle refused.
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
+    /// oneDNN refused.
+    #[error("oneDNN: {op}: status {status} ({detail})")]
+    OneDnn {
+        /// The primitive.
+        op: &'static str,
+        /// `dnnl_status_t`.
+        status: i32,
+        /// Shapes and data types.
+        detail: String,
+    },
+}

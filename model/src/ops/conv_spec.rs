@@ -1,0 +1,209 @@
+//! Shapes of convolutions, shared by every implementation.
+
+use crate::error::{ModelError, Result};
+
+/// A convolution's geometry. Letters: h latitude, w longitude.
+///
+/// Padding in latitude is zeros. Padding in longitude is zeros, or the other side of the globe if `periodic`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvSpec {
+    /// Extent of the kernel (h, w).
+    pub kernel: (usize, usize),
+    /// Step between output points, both axes.
+    pub stride: usize,
+    /// Step between kernel taps, both axes.
+    pub dilation: usize,
+    /// Groups of channels that do not see each other.
+    pub groups: usize,
+    /// Padding on each side (h, w).
+    pub padding: (usize, usize),
+    /// Longitude wraps.
+    pub periodic: bool,
+}
+
+impl ConvSpec {
+    /// A square, odd kernel whose output has the input's size.
+    pub fn same(kernel: usize) -> Self {
+        let padding = (kernel / 2, kernel / 2);
+        Self {
+            kernel: (kernel, kernel),
+            stride: 1,
+            dilation: 1,
+            groups: 1,
+            padding,
+            periodic: false,
+        }
+    }
+
+    /// With another stride; the output shrinks by it, rounding up.
+    #[must_use]
+    pub fn stride(self, stride: usize) -> Self {
+        Self { stride, ..self }
+    }
+
+    /// With another dilation, and the padding that keeps the size.
+    #[must_use]
+    pub fn dilation(self, dilation: usize) -> Self {
+        let padding = (self.kernel.0 / 2 * dilation, self.kernel.1 / 2 * dilation);
+        Self {
+            dilation,
+            padding,
+            ..self
+        }
+    }
+
+    /// With longitude wrapping or not.
+    #[must_use]
+    pub fn periodic(self, periodic: bool) -> Self {
+        Self { periodic, ..self }
+    }
+
+    /// Output extents (h, w) of an input of (h, w).
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] if the kernel does not fit, or a field of the spec is zero.
+    pub fn output_size(&self, input: (usize, usize)) -> Result<(usize, usize)> {
+        let bad = |what, expected: String, got: String| {
+            Err(ModelError::Shape {
+                op: "conv2d",
+                what,
+                expected,
+                got,
+            })
+        };
+        if self.stride * self.dilation * self.groups * self.kernel.0 * self.kernel.1 == 0 {
+            return bad("spec", "no zero in it".into(), format!("{self:?}"));
+        }
+        let size = |extent: usize, kernel: usize, padding: usize| {
+            (extent + 2 * padding)
+                .checked_sub(self.dilation * (kernel - 1) + 1)
+                .map(|room| room / self.stride + 1)
+        };
+        match (
+            size(input.0, self.kernel.0, self.padding.0),
+            size(input.1, self.kernel.1, self.padding.1),
+        ) {
+            (Some(h), Some(w)) => Ok((h, w)),
+            _ => bad(
+                "input",
+                format!("at least the extent of {self:?}"),
+                format!("{input:?}"),
+            ),
+        }
+    }
+
+    /// Checks an input and weights `(out, in / groups, kh, kw)` and gives the output's shape.
+    pub(crate) fn output_shape(
+        &self,
+        op: &'static str,
+        x: [usize; 4],
+        weights: &[usize],
+    ) -> Result<[usize; 4]> {
+        let [b, h, w, c] = x;
+        let (out_h, out_w) = self.output_size((h, w))?;
+        let expected = || {
+            format!(
+                "(out, {}, {}, {})",
+                c / self.groups,
+                self.kernel.0,
+                self.kernel.1
+            )
+        };
+        match *weights {
+            [out, inner, kh, kw]
+                if inner * self.groups == c
+                    && (kh, kw) == self.kernel
+                    && out > 0
+                    && out % self.groups == 0 =>
+            {
+                Ok([b, out_h, out_w, out])
+            }
+            ref got => Err(ModelError::Shape {
+                op,
+                what: "weights",
+                expected: expected(),
+                got: format!("{got:?}"),
+            }),
+        }
+    }
+}
+
+/// A transposed convolution: the backward-data pass of the convolution `conv`, whose output it takes as input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvTransposeSpec {
+    /// The convolution that it transposes.
+    pub conv: ConvSpec,
+    /// Extra rows and columns at the high end, to tell apart the inputs that stride rounds to one size.
+    pub output_padding: usize,
+}
+
+impl ConvTransposeSpec {
+    /// Doubles the extents with a 3x3 kernel.
+    pub fn double(periodic: bool) -> Self {
+        Self {
+            conv: ConvSpec::same(3).stride(2).periodic(periodic),
+            output_padding: 1,
+        }
+    }
+
+    /// Output extents (h, w) of an input of (h, w).
+    pub fn output_size(&self, input: (usize, usize)) -> (usize, usize) {
+        let conv = &self.conv;
+        let size = |extent: usize, kernel: usize, padding: usize| {
+            (extent - 1) * conv.stride + conv.dilation * (kernel - 1) + 1 + self.output_padding
+                - 2 * padding
+        };
+        (
+            size(input.0, conv.kernel.0, conv.padding.0),
+            size(input.1, conv.kernel.1, conv.padding.1),
+        )
+    }
+}
+
+/// Pooling geometry: square kernel, zero columns never win (padding does not count).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolSpec {
+    /// Extent of the window, both axes.
+    pub kernel: usize,
+    /// Step between output points.
+    pub stride: usize,
+    /// Padding on each side.
+    pub padding: usize,
+    /// Longitude wraps.
+    pub periodic: bool,
+}
+
+impl PoolSpec {
+    /// The 3x3, stride 2 pooling of ResNet's stem.
+    pub fn stem(periodic: bool) -> Self {
+        Self {
+            kernel: 3,
+            stride: 2,
+            padding: 1,
+            periodic,
+        }
+    }
+
+    /// Output extents (h, w) of an input of (h, w).
+    pub fn output_size(&self, input: (usize, usize)) -> (usize, usize) {
+        let size = |extent: usize| (extent + 2 * self.padding - self.kernel) / self.stride + 1;
+        (size(input.0), size(input.1))
+    }
+}
+
+/// Where a tap of the kernel reads: `None` where the padding is zero.
+pub(crate) fn source(
+    output: usize,
+    stride: usize,
+    offset: usize,
+    padding: usize,
+    extent: usize,
+    wrap: bool,
+) -> Option<usize> {
+    let at = (output * stride + offset) as isize - padding as isize;
+    if wrap {
+        Some(at.rem_euclid(extent as isize) as usize)
+    } else {
+        (0..extent as isize).contains(&at).then_some(at as usize)
+    }
+}

@@ -1,0 +1,194 @@
+//! Operations of one value at a time, and of channels: the same loops for every backend.
+
+use super::Backend;
+use super::fast::CHUNK;
+use super::host::{Host, bhwc, expect, tensor};
+use crate::error::Result;
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+/// f(a) or f(a, b) of all values.
+fn map(a: &[f32], f: impl Fn(f32) -> f32 + Sync) -> Vec<f32> {
+    let mut y = vec![0.0; a.len()];
+    y.par_chunks_mut(CHUNK)
+        .zip(a.par_chunks(CHUNK))
+        .for_each(|(y, a)| {
+            y.iter_mut().zip(a).for_each(|(y, &a)| *y = f(a));
+        });
+    y
+}
+
+fn zip(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<f32> {
+    let mut y = vec![0.0; a.len()];
+    y.par_chunks_mut(CHUNK)
+        .zip(a.par_chunks(CHUNK))
+        .zip(b.par_chunks(CHUNK))
+        .for_each(|((y, a), b)| {
+            y.iter_mut()
+                .zip(a)
+                .zip(b)
+                .for_each(|((y, &a), &b)| *y = f(a, b));
+        });
+    y
+}
+
+/// The mixing step of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64 bits that passes as random.
+fn mix(key: u64, index: u64) -> u64 {
+    let mut z = key ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Backend {
+    /// max(x, 0).
+    ///
+    /// # Errors
+    /// [`crate::ModelError::DType`] for integers.
+    pub fn relu(self, x: &Tensor) -> Result<Tensor> {
+        let values = Host::of("relu", x)?;
+        tensor(map(&values, |x| x.max(0.0)), x.dims(), x.dtype())
+    }
+
+    /// dy where y > 0, else 0: the gradient of [`Self::relu`], 0 at exactly 0.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if shapes differ.
+    pub fn relu_backward(self, dy: &Tensor, y: &Tensor) -> Result<Tensor> {
+        expect("relu_backward", "y", dy.dims(), y.dims())?;
+        let (grad, value) = (
+            Host::of("relu_backward", dy)?,
+            Host::of("relu_backward", y)?,
+        );
+        tensor(
+            zip(&grad, &value, |g, y| if y > 0.0 { g } else { 0.0 }),
+            dy.dims(),
+            dy.dtype(),
+        )
+    }
+
+    /// a + b.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if shapes differ.
+    pub fn add(self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        expect("add", "b", a.dims(), b.dims())?;
+        tensor(
+            zip(&Host::of("add", a)?, &Host::of("add", b)?, |a, b| a + b),
+            a.dims(),
+            a.dtype(),
+        )
+    }
+
+    /// x · factor.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::DType`] for integers.
+    pub fn scale(self, x: &Tensor, factor: f32) -> Result<Tensor> {
+        tensor(
+            map(&Host::of("scale", x)?, |x| x * factor),
+            x.dims(),
+            x.dtype(),
+        )
+    }
+
+    /// x with a share `rate` of its values set to 0 and the rest divided by 1 − rate.
+    ///
+    /// Which values is a pure function of `key` and position: the backward pass is the same call on the gradient.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Config`] unless 0 ≤ rate < 1.
+    pub fn dropout(self, x: &Tensor, rate: f32, key: u64) -> Result<Tensor> {
+        if !(0.0..1.0).contains(&rate) {
+            return Err(crate::ModelError::Config {
+                key: "dropout",
+                reason: format!("expected [0, 1), found {rate}"),
+            });
+        }
+        let (threshold, keep) = ((f64::from(rate) * 2f64.powi(64)) as u64, 1.0 / (1.0 - rate));
+        let values = Host::of("dropout", x)?;
+        let mut y = vec![0.0; values.len()];
+        y.par_chunks_mut(CHUNK)
+            .zip(values.par_chunks(CHUNK))
+            .enumerate()
+            .for_each(|(chunk, (y, x))| {
+                for (index, (y, x)) in y.iter_mut().zip(x).enumerate() {
+                    *y = if mix(key, (chunk * CHUNK + index) as u64) < threshold {
+                        0.0
+                    } else {
+                        x * keep
+                    };
+                }
+            });
+        tensor(y, x.dims(), x.dtype())
+    }
+
+    /// The channels of several tensors side by side.
+    ///
+    /// # Shapes
+    /// `(b, h, w, cᵢ)` each → `(b, h, w, Σ cᵢ)`
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if batch or extents differ.
+    pub fn concat(self, parts: &[&Tensor]) -> Result<Tensor> {
+        let shapes = parts
+            .iter()
+            .map(|part| bhwc("concat", "part", part))
+            .collect::<Result<Vec<_>>>()?;
+        let Some(&[b, h, w, _]) = shapes.first() else {
+            return Err(crate::ModelError::Config {
+                key: "concat",
+                reason: "nothing to concatenate".into(),
+            });
+        };
+        shapes.iter().try_for_each(|&[pb, ph, pw, _]| {
+            expect("concat", "(b, h, w)", (b, h, w), (pb, ph, pw))
+        })?;
+        let values = parts
+            .iter()
+            .map(|part| Host::of("concat", part))
+            .collect::<Result<Vec<_>>>()?;
+        let slices: Vec<(&[f32], usize)> = values
+            .iter()
+            .zip(&shapes)
+            .map(|(v, shape)| (&**v, shape[3]))
+            .collect();
+        let channels: usize = shapes.iter().map(|shape| shape[3]).sum();
+        let mut y = vec![0.0; b * h * w * channels];
+        y.par_chunks_mut(w * channels)
+            .enumerate()
+            .for_each(|(row, y)| {
+                for (column, mut pixel) in y.chunks_exact_mut(channels).enumerate() {
+                    for &(part, c) in &slices {
+                        let (head, rest) = pixel.split_at_mut(c);
+                        head.copy_from_slice(&part[(row * w + column) * c..][..c]);
+                        pixel = rest;
+                    }
+                }
+            });
+        tensor(y, &[b, h, w, channels], parts[0].dtype())
+    }
+
+    /// The inverse of [`Self::concat`]: tensors of the given channel counts.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if the counts do not add up to x's channels.
+    pub fn split(self, x: &Tensor, counts: &[usize]) -> Result<Vec<Tensor>> {
+        let [b, h, w, channels] = bhwc("split", "x", x)?;
+        expect("split", "channels", channels, counts.iter().sum())?;
+        let values = Host::of("split", x)?;
+        let mut first = 0;
+        let part = |count: usize| {
+            let mut y = vec![0.0; b * h * w * count];
+            y.par_chunks_mut(w * count)
+                .zip(values.par_chunks(w * channels))
+                .for_each(|(y, x)| {
+                    for (y, x) in y.chunks_exact_mut(count).zip(x.chunks_exact(channels)) {
+                        y.copy_from_slice(&x[first..first + count]);
+                    }
+                });
+            first += count;
+            tensor(y, &[b, h, w, count], x.dtype())
+        };
+        counts.iter().copied().map(part).collect()
+    }
+}

@@ -1,0 +1,73 @@
+//! The operations of the networks, behind one closed interface.
+//!
+//! Every operation is a method of [`Backend`] on candle tensors. Letters: b batch, h latitude, w longitude, c channel,
+//! k class. Activations are BHWC, contiguous, f32 or bf16 or f16; weights are f32 in PyTorch's layouts, `(out, in / groups,
+//! kh, kw)` and `(in, out, kh, kw)` for transposed convolutions. Gradients of parameters are **added** to what their
+//! slice holds.
+//!
+//! [`Backend::Reference`] is plain loops and judges the others; one test suite runs for each backend.
+//!
+//! # Not done
+//! Half precisions are stored as such but computed in f32 (no AVX-512 bf16 path yet): [`Backend::is_fast`] says so.
+
+pub mod conv;
+pub mod conv_spec;
+mod elementwise;
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+mod fast;
+pub(crate) mod host;
+pub mod loss;
+pub mod norm;
+#[cfg(feature = "onednn")]
+mod onednn;
+mod reference;
+pub(crate) mod resample;
+
+pub use conv::Fuse;
+pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};
+pub use norm::BatchNormSaved;
+
+use candle_core::DType;
+
+/// Which implementation runs the operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// Plain loops.
+    Reference,
+    /// oneDNN for convolutions, own parallel loops for what memory limits.
+    #[cfg(feature = "onednn")]
+    OneDnn,
+}
+
+impl Backend {
+    /// The fastest backend of this build.
+    pub fn best() -> Self {
+        #[cfg(feature = "onednn")]
+        return Self::OneDnn;
+        #[cfg(not(feature = "onednn"))]
+        Self::Reference
+    }
+
+    /// Every backend of this build.
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self::Reference];
+        if Self::best() != Self::Reference {
+            all.push(Self::best());
+        }
+        all
+    }
+
+    /// One line for logs and `--version`: library, version, instruction set, threads.
+    pub fn describe(self) -> String {
+        match self {
+            Self::Reference => "reference operations".to_string(),
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => onednn::describe(),
+        }
+    }
+
+    /// Whether computing in `dtype` is faster here than in f32.
+    pub fn is_fast(self, dtype: DType) -> bool {
+        dtype == DType::F32
+    }
+}

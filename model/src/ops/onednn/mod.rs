@@ -1,0 +1,336 @@
+//! Convolutions by oneDNN: the one safe wrapper of `squall-onednn-sys`.
+//!
+//! Primitives are built once per geometry and thread. Longitude that wraps is a copy with a few more columns in front of
+//! and behind the field, then an unpadded convolution. Backward-weights of atrous and 1x1 kernels is a sum of matrix
+//! products, one per tap over the pixels that the tap really sees: oneDNN's own is up to ten times slower there, and
+//! falls to reference code at the published rates. Which path runs is a function of the geometry alone, so that two
+//! runs of one recipe give the same bits.
+
+mod taps;
+
+use super::conv::Pass;
+use crate::error::{ModelError, Result};
+use squall_onednn_sys as sys;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_void};
+
+/// A primitive of the shim, destroyed with its owner.
+struct Primitive(*mut sys::Conv);
+
+impl Drop for Primitive {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `squall_conv_create` and nobody else frees it.
+        unsafe { sys::squall_conv_destroy(self.0) }
+    }
+}
+
+thread_local! {
+    /// Memory objects inside a primitive are set before each run, so a primitive belongs to one thread.
+    static PRIMITIVES: RefCell<HashMap<sys::ConvDesc, Primitive>> = RefCell::new(HashMap::new());
+}
+
+fn error(op: &'static str, status: i32, desc: &sys::ConvDesc) -> ModelError {
+    ModelError::OneDnn {
+        op,
+        status,
+        detail: format!("{desc:?}"),
+    }
+}
+
+/// Operands of one run; which of them is written depends on `ConvDesc::kind`.
+struct Operands {
+    src: *mut c_void,
+    weights: *mut c_void,
+    bias: *mut c_void,
+    dst: *mut c_void,
+}
+
+/// Runs the primitive of `desc`, building it if it is new to this thread.
+///
+/// # Safety
+/// Every operand must point to as many f32 as `desc` says, or be null if `desc` has no bias; the written one must be
+/// writable and overlap no other.
+unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Operands) -> Result<()> {
+    PRIMITIVES.with_borrow_mut(|primitives| {
+        let primitive = match primitives.entry(desc) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                let mut conv = std::ptr::null_mut();
+                // SAFETY: both pointers are valid for the call; the shim writes `conv` only.
+                let status = unsafe { sys::squall_conv_create(&raw mut conv, &raw const desc) };
+                if status != 0 {
+                    return Err(error(op, status, &desc));
+                }
+                // SAFETY: the primitive exists and its name is a C string inside it.
+                let name = unsafe { CStr::from_ptr(sys::squall_conv_implementation(conv)) }
+                    .to_string_lossy();
+                if name.starts_with("ref") {
+                    tracing::warn!(
+                        "oneDNN runs {op} by reference code ({name}), which is slow: {desc:?}"
+                    );
+                } else {
+                    tracing::debug!("oneDNN: {op}: {name}");
+                }
+                entry.insert(Primitive(conv))
+            }
+        };
+        // SAFETY: the caller vouches for the operands; the primitive is this thread's own.
+        let status = unsafe {
+            let Operands {
+                src,
+                weights,
+                bias,
+                dst,
+            } = *operands;
+            sys::squall_conv_execute(primitive.0, desc.kind, src, weights, bias, dst)
+        };
+        if status == 0 {
+            Ok(())
+        } else {
+            Err(error(op, status, &desc))
+        }
+    })
+}
+
+/// Columns to copy in front of and behind a field that wraps.
+fn wrapped_columns(pass: &Pass<'_>) -> usize {
+    if pass.spec.periodic {
+        pass.spec.padding.1
+    } else {
+        0
+    }
+}
+
+/// The geometry after `wrapped_columns` have been copied.
+fn descriptor(kind: i64, pass: &Pass<'_>) -> sys::ConvDesc {
+    let ([batch, height, width, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
+    let spec = pass.spec;
+    let extra = wrapped_columns(pass);
+    let (width, pad_w) = (width + 2 * extra, spec.padding.1 - extra);
+    // oneDNN wants the padding that the last window really uses, which stride can make less than was asked for.
+    let reach =
+        |out: usize, kernel: usize| (out - 1) * spec.stride + (kernel - 1) * spec.dilation + 1;
+    let high = |out, kernel, extent: usize, low: usize| {
+        (reach(out, kernel) as i64) - (extent + low) as i64
+    };
+    sys::ConvDesc {
+        kind,
+        batch: batch as i64,
+        channels_in: channels as i64,
+        height_in: height as i64,
+        width_in: width as i64,
+        channels_out: out as i64,
+        height_out: out_h as i64,
+        width_out: out_w as i64,
+        kernel_h: spec.kernel.0 as i64,
+        kernel_w: spec.kernel.1 as i64,
+        stride: spec.stride as i64,
+        dilation: spec.dilation as i64,
+        groups: spec.groups as i64,
+        pad_top: spec.padding.0 as i64,
+        pad_bottom: high(out_h, spec.kernel.0, height, spec.padding.0),
+        pad_left: pad_w as i64,
+        pad_right: high(out_w, spec.kernel.1, width, pad_w),
+        bias: 0,
+        sum: 0,
+        relu: 0,
+    }
+}
+
+/// x with `extra` columns of the other side in front and behind; borrowed if there are none.
+fn wrap<'a>(x: &'a [f32], shape: [usize; 4], extra: usize) -> std::borrow::Cow<'a, [f32]> {
+    if extra == 0 {
+        return x.into();
+    }
+    let [_, _, width, channels] = shape;
+    let mut wide = Vec::with_capacity(x.len() / width * (width + 2 * extra));
+    for row in x.chunks_exact(width * channels) {
+        let columns = (0..width + 2 * extra).map(|column| (column + extra * (width - 1)) % width);
+        if extra <= width {
+            wide.extend_from_slice(&row[(width - extra) * channels..]);
+            wide.extend_from_slice(row);
+            wide.extend_from_slice(&row[..extra * channels]);
+        } else {
+            columns
+                .for_each(|column| wide.extend_from_slice(&row[column * channels..][..channels]));
+        }
+    }
+    wide.into()
+}
+
+/// The transpose of [`wrap`]: gradients of copied columns are added to the columns they were copied from.
+fn unwrap_columns(wide: &[f32], shape: [usize; 4], extra: usize) -> Vec<f32> {
+    let [_, _, width, channels] = shape;
+    let total = width + 2 * extra;
+    let mut x = Vec::with_capacity(wide.len() / total * width);
+    for row in wide.chunks_exact(total * channels) {
+        let start = x.len();
+        x.extend_from_slice(&row[extra * channels..][..width * channels]);
+        let copied = (0..extra).chain(extra + width..total);
+        for column in copied {
+            let target = start + (column + extra * (width - 1)) % width * channels;
+            let source = &row[column * channels..][..channels];
+            x[target..target + channels]
+                .iter_mut()
+                .zip(source)
+                .for_each(|(x, g)| *x += g);
+        }
+    }
+    x
+}
+
+/// The output of a convolution, + bias, + residual, ReLU.
+pub fn forward(
+    pass: &Pass<'_>,
+    x: &[f32],
+    weights: &[f32],
+    bias: Option<&[f32]>,
+    residual: Option<&[f32]>,
+    relu: bool,
+) -> Result<Vec<f32>> {
+    let mut desc = descriptor(sys::FORWARD, pass);
+    (desc.bias, desc.sum, desc.relu) = (
+        bias.is_some().into(),
+        residual.is_some().into(),
+        relu.into(),
+    );
+    let wide = wrap(x, pass.x_shape, wrapped_columns(pass));
+    let length = pass.y_shape.iter().product();
+    let mut y = Vec::with_capacity(length);
+    y.extend_from_slice(residual.unwrap_or(&[]));
+    let operands = Operands {
+        src: wide.as_ptr() as *mut c_void,
+        weights: weights.as_ptr() as *mut c_void,
+        bias: bias.map_or(std::ptr::null_mut(), |bias| bias.as_ptr() as *mut c_void),
+        dst: y.as_mut_ptr() as *mut c_void,
+    };
+    // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads src, weights and bias and writes every
+    // value of dst, which has room for `length` (and holds the residual where `sum` makes oneDNN read it first).
+    unsafe {
+        run("conv2d", desc, &operands)?;
+        y.set_len(length);
+    }
+    Ok(y)
+}
+
+/// The gradient of the input.
+pub fn backward_data(pass: &Pass<'_>, dy: &[f32], weights: &[f32]) -> Result<Vec<f32>> {
+    let extra = wrapped_columns(pass);
+    let [batch, height, width, channels] = pass.x_shape;
+    let length = batch * height * (width + 2 * extra) * channels;
+    let mut dx = Vec::with_capacity(length);
+    let operands = Operands {
+        src: dx.as_mut_ptr() as *mut c_void,
+        weights: weights.as_ptr() as *mut c_void,
+        bias: std::ptr::null_mut(),
+        dst: dy.as_ptr() as *mut c_void,
+    };
+    // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads dst and weights and writes every value of
+    // src, which has room for `length`.
+    unsafe {
+        run(
+            "conv2d_backward_data",
+            descriptor(sys::BACKWARD_DATA, pass),
+            &operands,
+        )?;
+        dx.set_len(length);
+    }
+    Ok(if extra == 0 {
+        dx
+    } else {
+        unwrap_columns(&dx, pass.x_shape, extra)
+    })
+}
+
+/// Adds the gradient of the weights to `dw`.
+pub fn backward_weights(pass: &Pass<'_>, x: &[f32], dy: &[f32], dw: &mut [f32]) -> Result<()> {
+    let extra = wrapped_columns(pass);
+    let wide = wrap(x, pass.x_shape, extra);
+    if taps::are_faster(pass) {
+        return taps::backward_weights(pass, &wide, extra, dy, dw);
+    }
+    let mut fresh = Vec::with_capacity(dw.len());
+    let operands = Operands {
+        src: wide.as_ptr() as *mut c_void,
+        weights: fresh.as_mut_ptr() as *mut c_void,
+        bias: std::ptr::null_mut(),
+        dst: dy.as_ptr() as *mut c_void,
+    };
+    // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads src and dst and the shim writes every
+    // value of the plain weights, for which there is room.
+    unsafe {
+        run(
+            "conv2d_backward_weights",
+            descriptor(sys::BACKWARD_WEIGHTS, pass),
+            &operands,
+        )?;
+        fresh.set_len(dw.len());
+    }
+    dw.iter_mut()
+        .zip(fresh)
+        .for_each(|(dw, g): (&mut f32, f32)| *dw += g);
+    Ok(())
+}
+
+/// C (m × n) = Aᵀ B + β C with A (k × m), B (k × n), all row-major and dense.
+fn gemm_transposed(
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &[f32],
+    b: &[f32],
+    beta: f32,
+    c: &mut [f32],
+) -> Result<()> {
+    assert!(
+        a.len() >= k * m && b.len() >= k * n && c.len() >= m * n,
+        "matrix product over the end of a slice"
+    );
+    let [m, n, k] = [m as i64, n as i64, k as i64];
+    // SAFETY: the assertion above holds the sizes; the slices cannot overlap because `c` is borrowed mutably.
+    let status = unsafe {
+        sys::squall_gemm(
+            1,
+            m,
+            n,
+            k,
+            a.as_ptr(),
+            m,
+            b.as_ptr(),
+            n,
+            beta,
+            c.as_mut_ptr(),
+            n,
+        )
+    };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(ModelError::OneDnn {
+            op: "gemm",
+            status,
+            detail: format!("{m} x {n} x {k}"),
+        })
+    }
+}
+
+/// Library, version and instruction set in words.
+pub fn describe() -> String {
+    // SAFETY: both only read constants of the library.
+    let (version, isa) = unsafe { (sys::squall_dnnl_version(), sys::squall_dnnl_isa()) };
+    let isa = match isa {
+        isa if isa & 0xfff >= 0x1ff => "AMX",
+        isa if isa & 0xe7 == 0xe7 => "AVX-512 with bf16",
+        isa if isa & 0x27 == 0x27 => "AVX-512",
+        isa if isa & 0x7 == 0x7 => "AVX2",
+        _ => "below AVX2",
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "oneDNN {}.{}.{}, {isa}, {threads} threads",
+        version / 10_000,
+        version / 100 % 100,
+        version % 100
+    )
+}

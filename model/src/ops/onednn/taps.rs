@@ -1,0 +1,69 @@
+//! Backward-weights as one matrix product per kernel tap: dW[:, :, r, s] = Σ over pixels that the tap sees of dyᵀ x.
+
+use super::gemm_transposed;
+use crate::error::Result;
+use crate::ops::conv::Pass;
+
+/// Whether the tap products beat oneDNN's own backward-weights at this geometry.
+///
+/// Measured (see `ARCHITECTURE.md`): 1x1 kernels always; 3x3 kernels once the dilation leaves oneDNN's fast path. A rule of
+/// the geometry, never of a timing, so that results are reproducible.
+pub fn are_faster(pass: &Pass<'_>) -> bool {
+    let spec = pass.spec;
+    spec.groups == 1 && spec.stride == 1 && (spec.kernel == (1, 1) || spec.dilation >= 3)
+}
+
+/// Adds the gradient to `dw`; `wide` is x with `extra` wrapped columns on both sides.
+pub fn backward_weights(
+    pass: &Pass<'_>,
+    wide: &[f32],
+    extra: usize,
+    dy: &[f32],
+    dw: &mut [f32],
+) -> Result<()> {
+    let ([batch, height, width, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
+    let spec = pass.spec;
+    if spec.kernel == (1, 1) && spec.padding == (0, 0) {
+        return gemm_transposed(out, channels, batch * out_h * out_w, dy, wide, 1.0, dw);
+    }
+    let width = width + 2 * extra;
+    let pad_w = spec.padding.1 - extra;
+    let (mut x_seen, mut dy_seen) = (Vec::new(), Vec::new());
+    let mut product = vec![0.0; out * channels];
+    let area = spec.kernel.0 * spec.kernel.1;
+    for (r, s) in (0..spec.kernel.0).flat_map(|r| (0..spec.kernel.1).map(move |s| (r, s))) {
+        let rows = seen(out_h, r * spec.dilation, spec.padding.0, height);
+        let columns = seen(out_w, s * spec.dilation, pad_w, width);
+        if rows.is_empty() || columns.is_empty() {
+            continue;
+        }
+        x_seen.clear();
+        dy_seen.clear();
+        let left = columns.start + s * spec.dilation - pad_w;
+        for (b, p) in (0..batch).flat_map(|b| rows.clone().map(move |p| (b, p))) {
+            let h = p + r * spec.dilation - spec.padding.0;
+            x_seen.extend_from_slice(
+                &wide[((b * height + h) * width + left) * channels..][..columns.len() * channels],
+            );
+            dy_seen.extend_from_slice(
+                &dy[((b * out_h + p) * out_w + columns.start) * out..][..columns.len() * out],
+            );
+        }
+        let pixels = batch * rows.len() * columns.len();
+        gemm_transposed(out, channels, pixels, &dy_seen, &x_seen, 0.0, &mut product)?;
+        let tap = r * spec.kernel.1 + s;
+        dw[tap..]
+            .iter_mut()
+            .step_by(area)
+            .zip(&product)
+            .for_each(|(dw, g)| *dw += g);
+    }
+    Ok(())
+}
+
+/// Output positions whose tap at `offset` lies inside the input (stride 1).
+fn seen(outputs: usize, offset: usize, padding: usize, extent: usize) -> std::ops::Range<usize> {
+    let start = padding.saturating_sub(offset).min(outputs);
+    let end = (extent + padding).saturating_sub(offset).min(outputs);
+    start..end.max(start)
+}

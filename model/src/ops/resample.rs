@@ -1,0 +1,210 @@
+//! Pooling and resizing.
+
+use super::conv_spec::PoolSpec;
+use super::host::{Host, bhwc, expect, tensor};
+use super::{Backend, fast, reference};
+use crate::error::Result;
+use candle_core::Tensor;
+
+/// For every output position of one axis, the two input positions that it blends and the weight of the second.
+///
+/// Half-pixel centres: output p reads (p + ½) · in / out − ½ (PyTorch's `align_corners=False`). Past the ends the axis
+/// wraps if periodic, else holds its last value.
+pub(crate) struct Axis(Vec<(usize, usize, f32)>);
+
+impl Axis {
+    pub(crate) fn new(input: usize, output: usize, periodic: bool) -> Self {
+        let at = |index: isize| {
+            if periodic {
+                index.rem_euclid(input as isize) as usize
+            } else {
+                index.clamp(0, input as isize - 1) as usize
+            }
+        };
+        let blend = |p: usize| {
+            let position = (p as f64 + 0.5) * input as f64 / output as f64 - 0.5;
+            let below = position.floor();
+            (
+                at(below as isize),
+                at(below as isize + 1),
+                (position - below) as f32,
+            )
+        };
+        Self((0..output).map(blend).collect())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The (input position, weight) pairs of output `p`.
+    pub(crate) fn taps(&self, p: usize) -> [(usize, f32); 2] {
+        let (low, high, fraction) = self.0[p];
+        [(low, 1.0 - fraction), (high, fraction)]
+    }
+
+    /// For every input position, the (output position, weight) pairs that read it.
+    pub(crate) fn readers(&self, input: usize) -> Vec<Vec<(usize, f32)>> {
+        let mut readers = vec![Vec::new(); input];
+        (0..self.len()).for_each(|p| {
+            self.taps(p)
+                .iter()
+                .for_each(|&(at, weight)| readers[at].push((p, weight)))
+        });
+        readers
+    }
+}
+
+impl Backend {
+    /// The largest value of every window, and the winning cell of each window for the backward pass.
+    ///
+    /// # Shapes
+    /// x `(b, h, w, c)` → y `(b, p, q, c)`, winners as many as y.
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if x is not BHWC.
+    pub fn max_pool(self, x: &Tensor, spec: &PoolSpec) -> Result<(Tensor, Vec<u8>)> {
+        let shape = bhwc("max_pool", "x", x)?;
+        let (out_h, out_w) = spec.output_size((shape[1], shape[2]));
+        let values = Host::of("max_pool", x)?;
+        let (y, winner) = match self {
+            Self::Reference => reference::resample::max_pool(&values, shape, spec),
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => fast::resample::max_pool(&values, shape, spec),
+        };
+        Ok((
+            tensor(y, &[shape[0], out_h, out_w, shape[3]], x.dtype())?,
+            winner,
+        ))
+    }
+
+    /// The gradient of [`Self::max_pool`] with respect to its input.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if dy does not have the shape of the pooled output.
+    pub fn max_pool_backward(
+        self,
+        dy: &Tensor,
+        winner: &[u8],
+        x_shape: [usize; 4],
+        spec: &PoolSpec,
+    ) -> Result<Tensor> {
+        let (out_h, out_w) = spec.output_size((x_shape[1], x_shape[2]));
+        expect(
+            "max_pool_backward",
+            "dy",
+            [x_shape[0], out_h, out_w, x_shape[3]],
+            bhwc("max_pool_backward", "dy", dy)?,
+        )?;
+        let values = Host::of("max_pool_backward", dy)?;
+        expect("max_pool_backward", "winners", values.len(), winner.len())?;
+        let dx = match self {
+            Self::Reference => {
+                reference::resample::max_pool_backward(&values, winner, x_shape, spec)
+            }
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => fast::resample::max_pool_backward(&values, winner, x_shape, spec),
+        };
+        tensor(dx, &x_shape, dy.dtype())
+    }
+
+    /// The mean over latitude and longitude.
+    ///
+    /// # Shapes
+    /// `(b, h, w, c)` → `(b, 1, 1, c)`
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if x is not BHWC.
+    pub fn global_average_pool(self, x: &Tensor) -> Result<Tensor> {
+        let [b, h, w, c] = bhwc("global_average_pool", "x", x)?;
+        let values = Host::of("global_average_pool", x)?;
+        let mut means = Vec::with_capacity(b * c);
+        for sample in values.chunks_exact(h * w * c) {
+            let (mean, _) = match self {
+                Self::Reference => reference::norm::moments(sample, c),
+                #[cfg(feature = "onednn")]
+                Self::OneDnn => fast::norm::moments(sample, c),
+            };
+            means.extend(mean.iter().map(|&m| m as f32));
+        }
+        tensor(means, &[b, 1, 1, c], x.dtype())
+    }
+
+    /// The gradient of [`Self::global_average_pool`]: every pixel gets its share of its sample's gradient.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if dy is not `(b, 1, 1, c)` of `x_shape`.
+    pub fn global_average_pool_backward(self, dy: &Tensor, x_shape: [usize; 4]) -> Result<Tensor> {
+        let [b, h, w, c] = x_shape;
+        expect(
+            "global_average_pool_backward",
+            "dy",
+            [b, 1, 1, c],
+            bhwc("global_average_pool_backward", "dy", dy)?,
+        )?;
+        let values = Host::of("global_average_pool_backward", dy)?;
+        let share = 1.0 / (h * w) as f32;
+        let mut dx = Vec::with_capacity(b * h * w * c);
+        for sample in values.chunks_exact(c) {
+            let pixel: Vec<f32> = sample.iter().map(|g| g * share).collect();
+            (0..h * w).for_each(|_| dx.extend_from_slice(&pixel));
+        }
+        tensor(dx, &x_shape, dy.dtype())
+    }
+
+    /// x resized to `(h, w)` by bilinear interpolation with half-pixel centres.
+    ///
+    /// # Shapes
+    /// `(b, h₀, w₀, c)` → `(b, h, w, c)`
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if x is not BHWC.
+    pub fn resize_bilinear(
+        self,
+        x: &Tensor,
+        (h, w): (usize, usize),
+        periodic: bool,
+    ) -> Result<Tensor> {
+        let shape = bhwc("resize_bilinear", "x", x)?;
+        let (rows, columns) = (
+            Axis::new(shape[1], h, false),
+            Axis::new(shape[2], w, periodic),
+        );
+        let values = Host::of("resize_bilinear", x)?;
+        let y = match self {
+            Self::Reference => reference::resample::resize(&values, shape, &rows, &columns),
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => fast::resample::resize(&values, shape, &rows, &columns),
+        };
+        tensor(y, &[shape[0], h, w, shape[3]], x.dtype())
+    }
+
+    /// The gradient of [`Self::resize_bilinear`] with respect to its input.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if dy is not BHWC with the batch and channels of `x_shape`.
+    pub fn resize_bilinear_backward(
+        self,
+        dy: &Tensor,
+        x_shape: [usize; 4],
+        periodic: bool,
+    ) -> Result<Tensor> {
+        let [b, h, w, c] = bhwc("resize_bilinear_backward", "dy", dy)?;
+        expect(
+            "resize_bilinear_backward",
+            "dy (b, c)",
+            (x_shape[0], x_shape[3]),
+            (b, c),
+        )?;
+        let (rows, columns) = (
+            Axis::new(x_shape[1], h, false),
+            Axis::new(x_shape[2], w, periodic),
+        );
+        let values = Host::of("resize_bilinear_backward", dy)?;
+        let dx = match self {
+            Self::Reference => {
+                reference::resample::resize_backward(&values, x_shape, &rows, &columns)
+            }
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => fast::resample::resize_backward(&values, x_shape, &rows, &columns),
+        };
+        tensor(dx, &x_shape, dy.dtype())
+    }
+}

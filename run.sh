@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# The one entry script: ./run.sh setup | demo | test | lint | bench
+# setup installs the system packages that are missing; demo and test call it first.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+# What the default build needs, as Debian and Ubuntu name it.
+packages=(build-essential pkg-config libnetcdf-dev libdnnl-dev)
+
+setup() {
+  if ! command -v cargo >/dev/null; then
+    echo "error: cargo is not on the PATH" >&2
+    echo "hint: install Rust 1.88 or later from https://rustup.rs, then run this again" >&2
+    exit 2
+  fi
+  if ! command -v apt-get >/dev/null; then
+    if pkg-config --exists netcdf 2>/dev/null && command -v cc >/dev/null; then
+      return # another system that has what is needed
+    fi
+    echo "error: this script can install packages only with apt-get (Debian, Ubuntu)" >&2
+    echo "hint: install these and run again:" >&2
+    echo "  a C and C++ compiler, make, pkg-config" >&2
+    echo "  netCDF 4.7 or later with headers   (netcdf-devel, netcdf)" >&2
+    echo "  oneDNN 2.5 or later with headers   (onednn-devel, onednn); or build with --no-default-features" >&2
+    exit 2
+  fi
+  local missing=() package
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  local sudo=""
+  if [ "$(id -u)" -ne 0 ]; then
+    sudo="sudo"
+    command -v sudo >/dev/null || { echo "error: run as root: apt-get install ${missing[*]}" >&2; exit 2; }
+  fi
+  echo "setup: installing ${missing[*]}"
+  $sudo apt-get update -qq
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+lint() {
+  cargo fmt --all --check
+  cargo clippy --workspace --all-targets -- -D warnings
+  RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+}
+
+# Runs tests with nextest where it is installed, else with cargo's own runner.
+run_tests() {
+  if cargo nextest --version >/dev/null 2>&1; then
+    cargo nextest run --no-fail-fast "$@"
+  else
+    cargo test --no-fail-fast --lib --bins --tests --examples "$@"
+  fi
+}
+
+case "${1:-help}" in
+  setup) setup ;;
+  demo)
+    setup
+    cargo build --release -p squall
+    shift
+    exec "${CARGO_TARGET_DIR:-target}/release/squall" demo "$@"
+    ;;
+  lint) setup && lint ;;
+  test)
+    setup
+    lint
+    # Without oneDNN: the reference operations must pass the same suite.
+    run_tests -p squall-model --no-default-features
+    cargo test --workspace --doc --quiet
+    run_tests --workspace
+    ;;
+  bench)
+    setup
+    cargo build --release -p squall
+    shift
+    exec "${CARGO_TARGET_DIR:-target}/release/squall" bench "$@"
+    ;;
+  *)
+    echo "usage: ./run.sh setup | demo | test | lint | bench"
+    echo "  setup  install missing system packages (${packages[*]})"
+    echo "  demo   build, then the whole path on a small synthetic run: files to report, in minutes"
+    echo "  test   format, lints, documentation and all tests"
+    echo "  lint   format, lints and documentation only"
+    echo "  bench  measure operations, training step, inference, reading and simulating"
+    [ "${1:-help}" = help ] || exit 2
+    ;;
+esac

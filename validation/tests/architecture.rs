@@ -1,0 +1,195 @@
+//! What ARCHITECTURE.md promises about the shape of the code, checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which crates of ours each crate may depend on.
+const ARROWS: [(&str, &[&str]); 6] = [
+    ("data", &[]),
+    ("model", &[]),
+    ("climate", &["data"]),
+    ("jobs", &["data", "model"]),
+    ("validation", &["climate", "data", "jobs", "model"]),
+    ("app", &["climate", "data", "jobs", "model", "validation"]),
+];
+
+/// The only places with `unsafe`: the list of ARCHITECTURE.md.
+const UNSAFE_ALLOWED: [&str; 3] = [
+    "model/onednn-sys/",
+    "model/src/ops/onednn/",
+    "model/src/memory.rs",
+];
+
+/// A file longer than this holds more than one concept.
+const MAX_LINES: usize = 800;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .expect("the workspace folder exists")
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder)
+        .expect("a readable folder")
+        .map(|e| e.expect("a readable entry").path())
+    {
+        if entry.is_dir() && entry.file_name().is_some_and(|name| name != "target") {
+            rust_files(&entry, found);
+        } else if entry.extension().is_some_and(|e| e == "rs") {
+            found.push(entry);
+        }
+    }
+}
+
+fn all_rust_files() -> Vec<(String, String)> {
+    let root = root();
+    let mut files = Vec::new();
+    ARROWS
+        .iter()
+        .for_each(|(name, _)| rust_files(&root.join(name), &mut files));
+    assert!(
+        files.len() > 30,
+        "only {} Rust files found: the walk is broken",
+        files.len()
+    );
+    let relative = |path: &PathBuf| {
+        path.strip_prefix(&root)
+            .expect("under the root")
+            .to_string_lossy()
+            .into_owned()
+    };
+    files
+        .iter()
+        .map(|path| {
+            (
+                relative(path),
+                fs::read_to_string(path).expect("UTF-8 source"),
+            )
+        })
+        .collect()
+}
+
+/// A line of source without its comment and string literals.
+fn code_of(line: &str) -> String {
+    let without_comment = line.split("//").next().unwrap_or("");
+    without_comment.split('"').step_by(2).collect()
+}
+
+fn has_word(code: &str, word: &str) -> bool {
+    code.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .any(|token| token == word)
+}
+
+#[test]
+fn arrows_between_crates_hold() {
+    for (name, allowed) in ARROWS {
+        let manifest =
+            fs::read_to_string(root().join(name).join("Cargo.toml")).expect("a manifest");
+        let manifest: BTreeMap<String, toml::Value> =
+            toml::from_str(&manifest).expect("valid TOML");
+        let mut ours = BTreeSet::new();
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let table = manifest.get(section).and_then(toml::Value::as_table);
+            ours.extend(
+                table
+                    .iter()
+                    .flat_map(|t| t.keys())
+                    .filter_map(|k| k.strip_prefix("squall-")),
+            );
+        }
+        ours.remove("onednn-sys");
+        for dependency in ours {
+            assert!(
+                allowed.contains(&dependency),
+                "{name} -> {dependency} is not an arrow of the design"
+            );
+        }
+    }
+}
+
+#[test]
+fn unsafe_stays_in_its_folders() {
+    let mut outside = Vec::new();
+    for (path, text) in all_rust_files() {
+        let listed = UNSAFE_ALLOWED
+            .iter()
+            .any(|allowed| path.starts_with(allowed));
+        let found = text.lines().any(|line| has_word(&code_of(line), "unsafe"));
+        if found && !listed {
+            outside.push(path);
+        }
+    }
+    assert!(
+        outside.is_empty(),
+        "`unsafe` outside the listed folders: {outside:?}"
+    );
+    let architecture = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    for allowed in UNSAFE_ALLOWED {
+        assert!(
+            architecture.contains(&format!("`{}`", allowed.trim_end_matches('/'))),
+            "{allowed} is not in ARCHITECTURE.md"
+        );
+    }
+}
+
+#[test]
+fn crates_without_unsafe_say_so() {
+    for file in [
+        "data/src/lib.rs",
+        "climate/src/lib.rs",
+        "jobs/src/lib.rs",
+        "validation/src/lib.rs",
+        "app/src/main.rs",
+    ] {
+        let text = fs::read_to_string(root().join(file)).expect("the crate's root file");
+        assert!(
+            text.contains("#![forbid(unsafe_code)]"),
+            "{file} lacks #![forbid(unsafe_code)]"
+        );
+    }
+}
+
+#[test]
+fn files_hold_one_concept() {
+    let long: Vec<_> = all_rust_files()
+        .into_iter()
+        .filter(|(_, text)| text.lines().count() > MAX_LINES)
+        .map(|(path, _)| path)
+        .collect();
+    assert!(long.is_empty(), "longer than {MAX_LINES} lines: {long:?}");
+}
+
+#[test]
+fn every_path_that_the_map_names_exists() {
+    let architecture = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let mut checked = 0;
+    for quoted in architecture.split('`').skip(1).step_by(2) {
+        let is_path = ARROWS
+            .iter()
+            .any(|(name, _)| quoted.starts_with(&format!("{name}/")));
+        if is_path && !quoted.contains(['*', '{', ' ']) {
+            assert!(
+                root().join(quoted).exists(),
+                "ARCHITECTURE.md names `{quoted}`, which does not exist"
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked >= 8, "ARCHITECTURE.md names only {checked} paths");
+}
+
+#[test]
+fn only_the_program_reads_arguments_and_environment() {
+    for (path, text) in all_rust_files() {
+        let library =
+            path.contains("/src/") && !path.starts_with("app/") && !path.ends_with("testdata.rs");
+        if library {
+            let code: String = text.lines().map(code_of).collect();
+            assert!(!code.contains("env::args"), "{path} reads arguments");
+            assert!(!code.contains("env::var"), "{path} reads the environment");
+        }
+    }
+}

@@ -1,9 +1,8 @@
 //! Precipitable water without the tropics, and vapour transport.
 
-use super::check_shape;
+use super::{check_shape, plane_by_rows};
 use crate::error::{ClimateError, Result};
-use ndarray::{Array2, Array3, ArrayView2, Axis, Zip};
-use rayon::prelude::*;
+use ndarray::{Array2, Array3, ArrayView2};
 use squall_data::LatLonGrid;
 use squall_data::snapshot::shape_text;
 
@@ -28,18 +27,12 @@ pub fn damped_precipitable_water(
     sigma_deg: f64,
 ) -> Result<Array2<f32>> {
     check_shape("precipitable water", &tmq_kg_m2, grid)?;
-    let mut damped = Array2::zeros(tmq_kg_m2.dim());
-    damped
-        .axis_iter_mut(Axis(0))
-        .into_par_iter()
-        .enumerate()
-        .for_each(|(j, row)| {
-            let factor = tropical_damping(grid.lat_deg()[j], sigma_deg) as f32;
-            Zip::from(row)
-                .and(tmq_kg_m2.row(j))
-                .for_each(|out, &tmq| *out = tmq * factor);
-        });
-    Ok(damped)
+    Ok(plane_by_rows(tmq_kg_m2.dim(), |j, row| {
+        let factor = tropical_damping(grid.lat_deg()[j], sigma_deg) as f32;
+        for (out, &tmq) in row.iter_mut().zip(tmq_kg_m2.row(j)) {
+            *out = tmq * factor;
+        }
+    }))
 }
 
 /// Integrated vapour transport (1/g) |∫ q (u, v) dp| over pressure levels by the trapezoidal rule, kg m-1 s-1.
@@ -76,22 +69,19 @@ pub fn integrated_vapour_transport(
     }
     let mut order: Vec<usize> = (0..levels).collect();
     order.sort_by(|&a, &b| pressure_pa[a].total_cmp(&pressure_pa[b]));
-    let mut transport = Array2::zeros((rows, columns));
-    transport
-        .axis_iter_mut(Axis(0))
-        .into_par_iter()
-        .enumerate()
-        .for_each(|(j, mut row)| {
-            for (i, out) in row.iter_mut().enumerate() {
-                let flux = order.iter().filter_map(|&k| {
-                    let q = f64::from(q_kg_kg[[k, j, i]]);
-                    let (east, north) = (f64::from(u_m_s[[k, j, i]]) * q, f64::from(v_m_s[[k, j, i]]) * q);
-                    (east.is_finite() && north.is_finite()).then_some((pressure_pa[k], east, north))
-                });
-                *out = column_transport(flux) as f32;
-            }
-        });
-    Ok(transport)
+    Ok(plane_by_rows((rows, columns), |j, row| {
+        for (i, out) in row.iter_mut().enumerate() {
+            let flux = order.iter().filter_map(|&k| {
+                let q = f64::from(q_kg_kg[[k, j, i]]);
+                let (east, north) = (
+                    f64::from(u_m_s[[k, j, i]]) * q,
+                    f64::from(v_m_s[[k, j, i]]) * q,
+                );
+                (east.is_finite() && north.is_finite()).then_some((pressure_pa[k], east, north))
+            });
+            *out = column_transport(flux) as f32;
+        }
+    }))
 }
 
 fn column_transport(flux: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
@@ -122,7 +112,11 @@ mod tests {
         let damped = damped_precipitable_water(tmq.view(), &grid, 19.0).unwrap();
         assert_eq!(damped[[90, 3]], 0.0);
         // exp(−1/2) at one sigma, by hand.
-        approx::assert_relative_eq!(damped[[109, 3]], 40.0 * (1.0 - 0.606_530_66), max_relative = 1e-6);
+        approx::assert_relative_eq!(
+            damped[[109, 3]],
+            40.0 * (1.0 - 0.606_530_66),
+            max_relative = 1e-6
+        );
         assert!((damped[[180, 0]] - 40.0).abs() < 1e-3);
         assert_eq!(damped[[71, 0]], damped[[109, 0]]);
     }
@@ -134,12 +128,20 @@ mod tests {
         let (q, u, mut v) = (full(0.01), full(3.0), full(4.0));
         let ivt = integrated_vapour_transport(&pressure, &q, &u, &v).unwrap();
         // 0.01 · 5 m/s · 80,000 Pa / g
-        approx::assert_relative_eq!(f64::from(ivt[[1, 1]]), 4000.0 / 9.80665, max_relative = 1e-6);
+        approx::assert_relative_eq!(
+            f64::from(ivt[[1, 1]]),
+            4000.0 / 9.80665,
+            max_relative = 1e-6
+        );
         v[[1, 0, 0]] = f32::NAN; // 1000 hPa below ground
         v[[0, 0, 1]] = f32::NAN;
         v[[1, 0, 1]] = f32::NAN;
         let ivt = integrated_vapour_transport(&pressure, &q, &u, &v).unwrap();
-        approx::assert_relative_eq!(f64::from(ivt[[0, 0]]), 1500.0 / 9.80665, max_relative = 1e-6);
+        approx::assert_relative_eq!(
+            f64::from(ivt[[0, 0]]),
+            1500.0 / 9.80665,
+            max_relative = 1e-6
+        );
         assert!(ivt[[0, 1]].is_nan());
         assert!(integrated_vapour_transport(&pressure[..2], &q, &u, &v).is_err());
     }

@@ -1,8 +1,8 @@
 //! Wind speed, upper-level temperature and thickness.
 
+use super::plane_by_rows;
 use crate::error::{ClimateError, Result};
-use ndarray::{Array2, ArrayView2, Axis, Zip};
-use rayon::prelude::*;
+use ndarray::{Array2, ArrayView2};
 use squall_data::snapshot::shape_text;
 
 /// Speed of the wind (u, v), m s-1.
@@ -10,7 +10,9 @@ use squall_data::snapshot::shape_text;
 /// # Errors
 /// [`ClimateError::Mismatch`] if the planes differ in shape.
 pub fn wind_speed(u_m_s: ArrayView2<'_, f32>, v_m_s: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
-    combine("wind components", u_m_s, v_m_s, |u, v| (u * u + v * v).sqrt())
+    combine("wind components", u_m_s, v_m_s, |u, v| {
+        (u * u + v * v).sqrt()
+    })
 }
 
 /// Mean of the temperatures at 200 and 500 hPa, K: where it is highest lies the warm core of a cyclone.
@@ -31,7 +33,9 @@ pub fn upper_mean_temperature(
 /// # Errors
 /// [`ClimateError::Mismatch`] if the planes differ in shape.
 pub fn thickness(z200_m: ArrayView2<'_, f32>, z1000_m: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
-    combine("Z200 and Z1000", z200_m, z1000_m, |top, bottom| top - bottom)
+    combine("Z200 and Z1000", z200_m, z1000_m, |top, bottom| {
+        top - bottom
+    })
 }
 
 fn combine(
@@ -47,17 +51,11 @@ fn combine(
             found: shape_text(b.shape()),
         });
     }
-    let mut out = Array2::zeros(a.dim());
-    out.axis_iter_mut(Axis(0))
-        .into_par_iter()
-        .enumerate()
-        .for_each(|(j, row)| {
-            Zip::from(row)
-                .and(a.row(j))
-                .and(b.row(j))
-                .for_each(|out, &a, &b| *out = each(a, b));
-        });
-    Ok(out)
+    Ok(plane_by_rows(a.dim(), |j, row| {
+        for ((out, &a), &b) in row.iter_mut().zip(a.row(j)).zip(b.row(j)) {
+            *out = each(a, b);
+        }
+    }))
 }
 
 #[cfg(test)]
@@ -67,11 +65,20 @@ mod tests {
 
     #[test]
     fn values_follow_their_definitions() {
-        let (a, b) = (arr2(&[[3.0, 0.0], [f32::NAN, -5.0]]), arr2(&[[4.0, 2.0], [1.0, 12.0]]));
+        let (a, b) = (
+            arr2(&[[3.0, 0.0], [f32::NAN, -5.0]]),
+            arr2(&[[4.0, 2.0], [1.0, 12.0]]),
+        );
         let speed = wind_speed(a.view(), b.view()).unwrap();
-        assert_eq!((speed[[0, 0]], speed[[0, 1]], speed[[1, 1]]), (5.0, 2.0, 13.0));
+        assert_eq!(
+            (speed[[0, 0]], speed[[0, 1]], speed[[1, 1]]),
+            (5.0, 2.0, 13.0)
+        );
         assert!(speed[[1, 0]].is_nan());
-        assert_eq!(upper_mean_temperature(a.view(), b.view()).unwrap()[[0, 0]], 3.5);
+        assert_eq!(
+            upper_mean_temperature(a.view(), b.view()).unwrap()[[0, 0]],
+            3.5
+        );
         assert_eq!(thickness(a.view(), b.view()).unwrap()[[0, 1]], -2.0);
         let narrow = arr2(&[[1.0]]);
         let error = thickness(a.view(), narrow.view()).unwrap_err();

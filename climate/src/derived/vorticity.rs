@@ -1,9 +1,8 @@
 //! Relative vorticity on the sphere.
 
-use super::check_shape;
+use super::{check_shape, plane_by_rows};
 use crate::error::Result;
-use ndarray::{Array2, ArrayView2, Axis};
-use rayon::prelude::*;
+use ndarray::{Array2, ArrayView2};
 use squall_data::LatLonGrid;
 use squall_data::grid::EARTH_RADIUS_KM;
 
@@ -26,34 +25,28 @@ pub fn relative_vorticity(
     check_shape("eastward wind", &u_m_s, grid)?;
     check_shape("northward wind", &v_m_s, grid)?;
     let (rows, columns) = grid.shape();
-    let mut vorticity = Array2::zeros((rows, columns));
-    vorticity
-        .axis_iter_mut(Axis(0))
-        .into_par_iter()
-        .enumerate()
-        .for_each(|(j, mut row)| {
-            if let Some(value) = polar_cap(u_m_s, grid, j) {
-                row.fill(value);
-                return;
-            }
-            let here = Row::new(grid, j);
-            let (u_south, u_north) = (u_m_s.row(here.south), u_m_s.row(here.north));
-            let v = v_m_s.row(j);
-            let one = |west: usize, i: usize, east: usize| {
-                let steps = f64::from(u8::from(west != i) + u8::from(east != i));
-                let shear_v = f64::from(v[east] - v[west]) / steps * here.per_column;
-                let shear_u = f64::from(u_north[i]) * here.weight_north
-                    - f64::from(u_south[i]) * here.weight_south;
-                (shear_v - shear_u) as f32
-            };
-            for i in 1..columns - 1 {
-                row[i] = one(i - 1, i, i + 1);
-            }
-            let last = columns - 1;
-            row[0] = one(grid.column(0, -1).unwrap_or(0), 0, 1);
-            row[last] = one(last - 1, last, grid.column(last, 1).unwrap_or(last));
-        });
-    Ok(vorticity)
+    Ok(plane_by_rows((rows, columns), |j, row| {
+        if let Some(value) = polar_cap(u_m_s, grid, j) {
+            row.fill(value);
+            return;
+        }
+        let here = Row::new(grid, j);
+        let (u_south, u_north) = (u_m_s.row(here.south), u_m_s.row(here.north));
+        let v = v_m_s.row(j);
+        let one = |west: usize, i: usize, east: usize| {
+            let steps = f64::from(u8::from(west != i) + u8::from(east != i));
+            let shear_v = f64::from(v[east] - v[west]) / steps * here.per_column;
+            let shear_u = f64::from(u_north[i]) * here.weight_north
+                - f64::from(u_south[i]) * here.weight_south;
+            (shear_v - shear_u) as f32
+        };
+        for i in 1..columns - 1 {
+            row[i] = one(i - 1, i, i + 1);
+        }
+        let last = columns - 1;
+        row[0] = one(grid.column(0, -1).unwrap_or(0), 0, 1);
+        row[last] = one(last - 1, last, grid.column(last, 1).unwrap_or(last));
+    }))
 }
 
 /// The constants of one row's differences.
@@ -122,7 +115,10 @@ mod tests {
                 let expected = 2.0 * OMEGA * grid.lat_deg()[j].to_radians().sin();
                 // Second order in the spacing: 1 − cos 2.5° = 0.001 of 2Ω.
                 let error = f64::from(value) - expected;
-                assert!(error.abs() < 2e-3 * 2.0 * OMEGA, "row {j}: {value} for {expected}");
+                assert!(
+                    error.abs() < 2e-3 * 2.0 * OMEGA,
+                    "row {j}: {value} for {expected}"
+                );
             }
         }
     }
@@ -133,16 +129,28 @@ mod tests {
         let grid = LatLonGrid::global(181, 360).unwrap();
         let wind = |f: fn(f64, f64) -> f64| {
             Array2::from_shape_fn(grid.shape(), |(j, i)| {
-                let (lat, lon) = (grid.lat_deg()[j].to_radians(), grid.lon_deg()[i].to_radians());
+                let (lat, lon) = (
+                    grid.lat_deg()[j].to_radians(),
+                    grid.lon_deg()[i].to_radians(),
+                );
                 (OMEGA * 6_371_008.8 * f(lat, lon)) as f32
             })
         };
-        let (u, v) = (wind(|lat, lon| -lat.sin() * lon.cos()), wind(|_, lon| lon.sin()));
+        let (u, v) = (
+            wind(|lat, lon| -lat.sin() * lon.cos()),
+            wind(|_, lon| lon.sin()),
+        );
         let vorticity = relative_vorticity(u.view(), v.view(), &grid).unwrap();
         for ((j, i), &value) in vorticity.indexed_iter() {
-            let (lat, lon) = (grid.lat_deg()[j].to_radians(), grid.lon_deg()[i].to_radians());
+            let (lat, lon) = (
+                grid.lat_deg()[j].to_radians(),
+                grid.lon_deg()[i].to_radians(),
+            );
             let expected = 2.0 * OMEGA * lat.cos() * lon.cos();
-            assert!((f64::from(value) - expected).abs() < 5e-4 * OMEGA, "{j} {i}: {value} {expected}");
+            assert!(
+                (f64::from(value) - expected).abs() < 5e-4 * OMEGA,
+                "{j} {i}: {value} {expected}"
+            );
         }
     }
 

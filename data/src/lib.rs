@@ -13,18 +13,17 @@ pub mod error;
 pub mod grid;
 pub mod inspect;
 pub mod label;
-pub mod mask_file;
 pub mod loader;
+pub mod mask_file;
 pub mod normalise;
 pub mod random;
 pub mod sampler;
 pub mod snapshot;
+pub mod store;
 pub mod testdata;
 pub mod variable;
 
 pub use archive::Archive;
-pub mod store;
-
 pub use batch::HostBatch;
 pub use calendar::{Calendar, Time};
 pub use error::DataError;

@@ -26,7 +26,12 @@ impl Resampler {
             let north = map.lat_deg(r as f64 / height as f64);
             let south = map.lat_deg((r + 1) as f64 / height as f64);
             let first = lat.partition_point(|&v| v < south);
-            let last = lat.partition_point(|&v| v < north);
+            // The northernmost pixel also holds a row exactly on its edge, as at the pole.
+            let last = if r == 0 {
+                rows
+            } else {
+                lat.partition_point(|&v| v < north)
+            };
             if first < last && height < rows {
                 return first..last;
             }

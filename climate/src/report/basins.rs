@@ -2,10 +2,11 @@
 //!
 //! # Source
 //! After the basins of IBTrACS v04 (Knapp et al. 2010, doi:10.1175/2009BAMS2755.1), simplified to meridians and one
-//! line along Central America; the two southern Indian and Pacific basins meet at 135°E.
+//! line along Central America; the southern Indian and Pacific basins meet at 135°E. Rivers over the continent north
+//! of 30°N and between 30 and 100°E, where no cyclone basin lies, are counted as Eurasia.
 
-/// All basins, in the order of tables.
-pub(crate) const BASINS: [&str; 7] = [
+/// All basins, in the order of tables; the last one is land and holds rivers only.
+pub(crate) const BASINS: [&str; 8] = [
     "North Atlantic",
     "East Pacific",
     "West Pacific",
@@ -13,6 +14,7 @@ pub(crate) const BASINS: [&str; 7] = [
     "South Indian",
     "South Pacific",
     "South Atlantic",
+    "Eurasia",
 ];
 
 /// Latitude and longitude of points on the divide between Pacific and Atlantic, from south to north.
@@ -42,6 +44,7 @@ pub(crate) fn basin(lat_deg: f64, lon_deg: f64) -> usize {
             w[0].1 + (lat_deg - w[0].0) / (w[1].0 - w[0].0) * (w[1].1 - w[0].1)
         });
     match lon {
+        l if (30.0..100.0).contains(&l) && lat_deg >= 30.0 => 7,
         l if (30.0..100.0).contains(&l) => 3,
         l if (100.0..180.0).contains(&l) => 2,
         l if (180.0..divide).contains(&l) => 1,
@@ -65,6 +68,7 @@ mod tests {
             ("Idai 2019", -18.0, 42.0, "South Indian"),
             ("Winston 2016", -17.0, 178.0, "South Pacific"),
             ("Catarina 2004", -28.0, -45.0, "South Atlantic"),
+            ("a river over Turkey", 39.9, 31.0, "Eurasia"),
         ] {
             assert_eq!(BASINS[basin(lat, lon)], expected, "{name}");
         }

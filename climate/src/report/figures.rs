@@ -76,7 +76,6 @@ pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
         categories: false,
     };
     let days: fn(&Object<'_>) -> Option<f64> = |o| o.duration_hours.map(|h| h / 24.0);
-    let area: fn(&Object<'_>) -> Option<f64> = |o| Some(o.max_area_km2 / 1e6);
     if class == Class::TropicalCyclone {
         vec![
             Quantity {
@@ -100,7 +99,12 @@ pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
                 "days",
                 days,
             ),
-            plain("Size", "largest area (million km²)", "million km²", area),
+            plain(
+                "Size",
+                "largest area (thousand km²)",
+                "thousand km²",
+                |o| Some(o.max_area_km2 / 1e3),
+            ),
         ]
     } else {
         vec![
@@ -119,7 +123,9 @@ pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
                 "days",
                 days,
             ),
-            plain("Size", "largest area (million km²)", "million km²", area),
+            plain("Size", "largest area (million km²)", "million km²", |o| {
+                Some(o.max_area_km2 / 1e6)
+            }),
         ]
     }
 }
@@ -208,11 +214,21 @@ pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -
         quantity.title.to_lowercase(),
         class_word(class)
     );
-    figure(
-        quantity.title,
-        &plot.finish(&description),
-        &format!("{note}."),
-    )
+    let rows = samples.iter().filter_map(|(s, v)| {
+        let [p10, p50, p90] = quantiles(v)?.map(|q| numbers::significant(q, 3));
+        Some(format!(
+            "<tr><th scope=\"row\"><i class=\"key {}\"></i>{}</th><td class=\"n\">{p50}</td><td class=\"n\">{p10} to {p90}</td><td class=\"n\">{}</td></tr>",
+            s.kind.css(),
+            escape(&s.label),
+            whole(v.len())
+        ))
+    });
+    let table = format!(
+        "<table class=\"stats\"><thead><tr><th scope=\"col\">{}</th><th scope=\"col\" class=\"n\">median</th><th scope=\"col\" class=\"n\">10–90 %</th><th scope=\"col\" class=\"n\">n</th></tr></thead><tbody>{}</tbody></table>\n",
+        escape(quantity.unit),
+        rows.collect::<String>()
+    );
+    figure(quantity.title, &(plot.finish(&description) + &table), "")
 }
 
 /// Counts per month of genesis; months that the data do not cover are marked.
@@ -295,9 +311,12 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
         counts[object.basin()][(object.start.month() - 1) as usize] += 1;
     }
     let highest = counts.iter().flatten().copied().max().unwrap_or(0).max(1);
-    let (left, row, column) = (104.0, 25.0, 24.0);
+    let (left, row, column) = (118.0, 25.0, 28.0);
     let mut svg = String::new();
-    for (b, name) in BASINS.iter().enumerate() {
+    // Land has a row only where a river began over it.
+    let basins = BASINS.len() - usize::from(counts[BASINS.len() - 1].iter().sum::<usize>() == 0);
+    let height = 26.0 + row * basins as f64;
+    for (b, name) in BASINS.iter().enumerate().take(basins) {
         let y = 24.0 + row * b as f64;
         let _ = write!(
             svg,
@@ -366,7 +385,7 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
         totals
     };
     let svg = format!(
-        "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 400 204\" aria-label=\"{}\">{svg}</svg>\n",
+        "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 460 {height:.0}\" aria-label=\"{}\">{svg}</svg>\n",
         escape(&format!("{title}. {described}."))
     );
     figure(&title, &svg, "")
@@ -383,7 +402,7 @@ pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> St
         return String::new();
     }
     let ticks = nice_ticks(0.0, last, 6);
-    let mut plot = Plot::sized((820.0, 248.0), (0.0, last), (0.0, 1.0));
+    let mut plot = Plot::new((0.0, last), (0.0, 1.0));
     plot.y_axis(&[0.0, 0.25, 0.5, 0.75, 1.0], "IoU of the areas");
     let ticks: Vec<f64> = ticks.into_iter().filter(|t| *t <= last).collect();
     plot.x_axis(&ticks, &format!("days since {}", numbers::day(*first)));

@@ -8,8 +8,9 @@ use crate::report::figures::{SAFFIR_SIMPSON, capital, category, whole};
 use crate::report::html::escape;
 use crate::report::numbers::{self, grouped};
 use crate::report::summary::{Object, objects};
-use crate::report::ticks::{nice_ticks, tick_labels};
-use crate::report::{FrequencyMap, Source, class_word};
+use crate::report::ticks::nice_ticks;
+use crate::report::viewer::bar_labels;
+use crate::report::{FrequencyMap, Source, class_css, class_word};
 use ndarray::{Array2, Axis, concatenate};
 use squall_data::{Class, LatLonGrid};
 use std::fmt::Write as _;
@@ -132,7 +133,7 @@ impl Panel {
         // Text and circles are sized by the width, so that regional maps look like global ones.
         format!(
             "<svg class=\"map\" role=\"img\" viewBox=\"0 0 {width:.0} {height:.0}\" style=\"font-size:{:.0}px\" aria-label=\"{}\">{inner}</svg>\n",
-            0.0215 * width,
+            0.027 * width,
             escape(description)
         )
     }
@@ -223,14 +224,13 @@ fn colours_of(class: Class) -> ColourMap {
 
 /// The colour bar of frequency maps.
 pub(crate) fn frequency_bar(class: Class, top: f64) -> String {
-    let ticks = nice_ticks(0.0, top, 4);
     let stops = (0..=8)
         .map(|k| colour::hex(colours_of(class).at(f64::from(k) / 8.0)))
         .collect::<Vec<_>>()
         .join(",");
-    let labels = tick_labels(&ticks).join(" %</span><span>");
+    let labels = bar_labels(0.0, top, " %");
     format!(
-        "<div class=\"bar\" role=\"img\" aria-label=\"Colours from 0 to {} percent of the time\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div><span>{labels} %</span></div><p>share of time with {} {}</p></div>\n",
+        "<div class=\"bar\" role=\"img\" aria-label=\"Colours from 0 to {} percent of the time\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div>{labels}</div><p>share of time with {} {}</p></div>\n",
         grouped(top, 1),
         if class == Class::TropicalCyclone {
             "a"
@@ -270,7 +270,8 @@ pub(crate) fn track_map(
         };
         let _ = write!(
             lines,
-            "<path class=\"track\" stroke=\"{stroke}\" d=\"{path}\"/>"
+            "<path class=\"track {}\" stroke=\"{stroke}\" d=\"{path}\"/>",
+            class_css(class)
         );
     }
     let inner = format!(
@@ -332,7 +333,11 @@ fn draw_object(panel: &Panel, object: &Object<'_>, paths: &mut [String], dots: &
             let _ = write!(path, "M{x1:.0} {y1:.0}L{x2:.0} {y2:.0}");
         }
     }
-    if let Some(first) = object.points.first() {
+    if let Some(first) = object
+        .points
+        .first()
+        .filter(|e| e.class == Class::TropicalCyclone)
+    {
         let _ = write!(
             dots,
             "<circle class=\"genesis\" cx=\"{:.0}\" cy=\"{:.0}\" r=\"{:.0}\"/>",

@@ -84,7 +84,13 @@ pub(crate) fn duration(hours: f64) -> String {
     if hours < 48.0 {
         format!("{} h", significant(hours, 3))
     } else if hours < 730.0 * 24.0 {
-        format!("{} days", significant(hours / 24.0, 3))
+        let days = hours / 24.0;
+        let days = if days < 10.0 {
+            significant(days, 2)
+        } else {
+            grouped(days, 0)
+        };
+        format!("{days} days")
     } else {
         format!("{} years", significant(hours / 8766.0, 3))
     }
@@ -130,6 +136,8 @@ mod tests {
         assert_eq!(place(-18.25, 225.5), "18.2°S 134.5°W");
         assert_eq!(place(5.0, 180.0), "5.0°N 180.0°W");
         assert_eq!(duration(30.0), "30 h");
+        assert_eq!(duration(59.875 * 24.0), "60 days");
+        assert_eq!(duration(75.0), "3.1 days");
         assert_eq!(percent(0.0234), "2.3 %");
         assert_eq!(quantiles(&[1.0, 2.0, 3.0]).unwrap()[1], 2.0);
         assert_eq!(quantiles(&[f64::NAN]), None);

@@ -185,7 +185,7 @@ fn summary(page: &Page<'_>) -> Section {
     if !tiles.is_empty() {
         let _ = writeln!(html, "<ul class=\"tiles\">{tiles}</ul>");
     }
-    html.push_str("<div class=\"prose\">");
+    html.push_str("<div class=\"split\"><div class=\"prose\">");
     for source in &page.input.sources {
         html += &sentences(page, source);
     }
@@ -208,6 +208,7 @@ fn summary(page: &Page<'_>) -> Section {
         }
         html.push_str("</ul></aside>\n");
     }
+    html.push_str("</div>\n");
     Section {
         id: "summary",
         nav: "Summary",
@@ -281,18 +282,11 @@ fn frequency(page: &Page<'_>) -> Result<Option<Section>> {
         html += &maps::frequency_bar(class, top);
         let shares: Vec<String> = of_class
             .iter()
-            .map(|m| {
-                format!(
-                    "{} of the map's area by {}",
-                    percent(mean_share(page, m)),
-                    page.label(m.source).to_lowercase_first()
-                )
-            })
+            .map(|m| format!("{} {}", page.label(m.source), percent(mean_share(page, m))))
             .collect();
         let _ = writeln!(
             html,
-            "<p class=\"note\">{}s cover {} on average.</p>",
-            capital(class_word(class)),
+            "<p class=\"note\">Mean share of the map's area, weighted by cell area: {}.</p>",
             escape(&shares.join(", "))
         );
     }
@@ -339,7 +333,7 @@ fn season(page: &Page<'_>) -> Option<Section> {
     let empty = days.iter().filter(|d| **d == 0.0).count();
     let lead = if empty > 0 {
         format!(
-            "By month and basin of origin. The data do not reach {}: hatched, not zero.",
+            "By month and basin of origin. The data do not reach {}: shaded grey, not zero.",
             counted(empty, "month")
         )
     } else {
@@ -435,25 +429,24 @@ fn agreement(page: &Page<'_>) -> Option<Section> {
     if pairs.is_empty() {
         return None;
     }
-    let mut html = String::new();
-    for pair in pairs {
-        let (a, b) = (page.label(pair.first), page.label(pair.second));
-        let verdict = |total: &PairAgreement| {
-            total
-                .iou()
-                .map_or("neither marks any".to_string(), |v| format!("{v:.2}"))
-        };
-        let _ = writeln!(
-            html,
-            "<p>{} and {}: IoU {} for tropical cyclones, {} for atmospheric rivers.</p>",
-            escape(&a),
-            escape(&b),
-            verdict(&pair.total[0]),
-            verdict(&pair.total[1])
-        );
-    }
-    html = format!(
-        "<div class=\"prose\">{html}</div>\n{}",
+    let first = &pairs[0];
+    let (a, b) = (page.label(first.first), page.label(first.second));
+    let sentence = |total: &PairAgreement, class: Class| {
+        let iou = total.iou()?;
+        let union = total.both_km2 + total.only_first_km2 + total.only_second_km2;
+        Some(format!(
+            "Of the area that {a} or {b} marks as {}, both mark {}; {} is marked by {a} alone and {} by {b} alone.",
+            class_word(class),
+            percent(iou),
+            percent(total.only_first_km2 / union),
+            percent(total.only_second_km2 / union)
+        ))
+    };
+    let sentences = first.total.iter().zip(Class::EVENTS);
+    let sentences: Vec<String> = sentences.filter_map(|(t, c)| sentence(t, c)).collect();
+    let mut html = format!(
+        "<div class=\"prose\">{}</div>\n{}",
+        paragraphs(&sentences.join("\n\n")),
         tables::agreement_table(pairs, |kind| page.label(kind))
     );
     let charts: String = pairs
@@ -463,7 +456,7 @@ fn agreement(page: &Page<'_>) -> Option<Section> {
     if !charts.is_empty() {
         let _ = write!(
             html,
-            "{}<div class=\"grid series\">\n{charts}</div>\n",
+            "{}<div class=\"grid\">\n{charts}</div>\n",
             figures::class_legend()
         );
     }

@@ -5,10 +5,10 @@ use crate::report::ticks::tick_labels;
 use std::fmt::Write as _;
 
 /// Width and height of a plot, in the units of its coordinates; the page scales it.
-pub(crate) const SIZE: (f64, f64) = (400.0, 248.0);
+pub(crate) const SIZE: (f64, f64) = (460.0, 250.0);
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 12.0;
-const TOP: f64 = 20.0;
+const TOP: f64 = 28.0;
 const BOTTOM: f64 = 42.0;
 
 /// A plot under construction.
@@ -21,16 +21,11 @@ pub(crate) struct Plot {
 }
 
 impl Plot {
-    /// A plot of the standard size over ranges of x and y.
+    /// A plot over ranges of x and y.
     pub(crate) fn new(x: (f64, f64), y: (f64, f64)) -> Self {
-        Self::sized(SIZE, x, y)
-    }
-
-    /// A plot of any size.
-    pub(crate) fn sized(size: (f64, f64), x: (f64, f64), y: (f64, f64)) -> Self {
         Self {
             body: String::new(),
-            size,
+            size: SIZE,
             x,
             y,
             bottom: BOTTOM,
@@ -64,7 +59,7 @@ impl Plot {
         }
         let _ = writeln!(
             self.body,
-            "<text class=\"h\" x=\"{:.1}\" y=\"11\">{}</text>",
+            "<text class=\"h\" x=\"{:.1}\" y=\"12\">{}</text>",
             4.0,
             escape(heading)
         );
@@ -191,11 +186,6 @@ impl Plot {
             let _ = write!(path, "{letter}{x0:.1} {y:.1}L{x1:.1} {y:.1}");
         }
         let _ = writeln!(self.body, "<path class=\"line {class}\" d=\"{path}\"/>");
-    }
-
-    /// Anything else, already SVG.
-    pub(crate) fn raw(&mut self, svg: &str) {
-        self.body.push_str(svg);
     }
 
     /// The SVG element; `description` is what someone who cannot see it hears.

@@ -3,6 +3,7 @@
 use crate::report::html::escape;
 use crate::report::numbers::moment;
 use crate::report::page::{Page, Section};
+use crate::report::ticks::{nice_ticks, tick_labels};
 use crate::report::{FieldInfo, SourceKind};
 use std::fmt::Write as _;
 
@@ -60,7 +61,12 @@ fn viewer(page: &Page<'_>) -> String {
     let mut layers = String::new();
     for (index, kind) in shown.iter().enumerate() {
         let key = format!("stroke {}", kind.css());
-        layers += &checkbox(&format!("layer-{index}"), &page.label(*kind), &key, true);
+        layers += &checkbox(
+            &format!("layer-{index}"),
+            &page.label(*kind),
+            &key,
+            index < 2,
+        );
     }
     let any_tracks = page.input.sources.iter().any(|s| !s.tracks.is_empty());
     if any_tracks {
@@ -107,8 +113,8 @@ fn viewer(page: &Page<'_>) -> String {
 <div class="zoom"><button type="button" id="zoom-in" aria-label="Zoom in">+</button><button type="button" id="zoom-out" aria-label="Zoom out">−</button><button type="button" id="zoom-reset" aria-label="Show the whole map">⤢</button></div>
 <noscript><p class="empty">This map needs JavaScript. The maps and tables below do not.</p></noscript></div>
 <div class="transport"><button type="button" id="play" aria-pressed="false" aria-label="Play">▶</button><button type="button" id="back" aria-label="Previous time">‹</button><input type="range" id="time" min="0" max="{last}" value="0" step="1" aria-label="Time"><button type="button" id="next" aria-label="Next time">›</button><output id="when" for="time"></output></div>
-{bar}<ul class="legend" id="class-legend"><li><i class="key cyclone"></i>tropical cyclone</li><li><i class="key river"></i>atmospheric river</li></ul>
-<ul class="legend" id="difference-legend" hidden><li><i class="key both"></i>both</li><li><i class="key first"></i><span id="first-name"></span></li><li><i class="key second"></i><span id="second-name"></span></li></ul>
+<div class="keys">{bar}<ul class="legend" id="class-legend"><li><i class="key cyclone"></i>tropical cyclone</li><li><i class="key river"></i>atmospheric river</li></ul>
+<ul class="legend" id="difference-legend" hidden><li><i class="key both"></i>both</li><li><i class="key first"></i><span id="first-name"></span></li><li><i class="key second"></i><span id="second-name"></span></li><li><i class="key differ"></i>both, as different classes</li></ul></div>
 <fieldset class="layers"><legend>Layers</legend>{layers}</fieldset>
 <div class="selects">{mode}{centre}<label class="select">Colours <select id="colours"><option value="slate">Slate</option><option value="viridis">Viridis</option><option value="cividis">Cividis</option></select></label></div>
 <p class="note" id="counts"></p>
@@ -128,14 +134,29 @@ fn field_bar(field: &FieldInfo, shown: bool) -> String {
         return "<p class=\"note\">No field was given: masks are drawn alone.</p>\n".into();
     }
     let (low, high) = (f64::from(field.range.0), f64::from(field.range.1));
-    let ticks: Vec<f64> = (0..=4)
-        .map(|k| low + (high - low) * f64::from(k) / 4.0)
-        .collect();
-    let labels = crate::report::ticks::tick_labels(&ticks).join("</span><span>");
+    let labels = bar_labels(low, high, "");
     format!(
-        "<div class=\"bar\"><i id=\"field-bar\"></i><div><span>{labels}</span></div><p>{} ({}, {})</p></div>\n",
+        "<div class=\"bar\"><i id=\"field-bar\"></i><div>{labels}</div><p>{} ({}, {})</p></div>\n",
         escape(&field.long_name),
         escape(&field.name),
         escape(&field.unit)
     )
+}
+
+/// Numbers under a colour bar, each where its value is.
+pub(crate) fn bar_labels(low: f64, high: f64, unit: &str) -> String {
+    let ticks: Vec<f64> = nice_ticks(low, high, 6)
+        .into_iter()
+        .filter(|t| *t >= low - 1e-9 && *t <= high + 1e-9)
+        .collect();
+    let place = |t: f64| 100.0 * (t - low) / (high - low);
+    let labels = ticks.iter().zip(tick_labels(&ticks));
+    labels.fold(String::new(), |mut out, (tick, label)| {
+        let _ = write!(
+            out,
+            "<span style=\"left:{:.1}%\">{label}{unit}</span>",
+            place(*tick)
+        );
+        out
+    })
 }

@@ -256,7 +256,7 @@
         before = x;
       }
       const cyclone = track.c === 1;
-      strokeCased(path, cyclone ? '#ffffff' : '#ffe2a0', cyclone ? 1.6 : 1, cyclone ? [] : [2, 3], cyclone ? CASING : 'rgba(8,14,20,0.35)');
+      strokeCased(path, cyclone ? '#ffffff' : 'rgba(255,226,160,0.75)', cyclone ? 1.6 : 0.8, [], cyclone ? CASING : 'rgba(8,14,20,0.3)');
       if (cyclone && track.t[track.t.length - 1] >= hour - 0.01) {
         const dot = new Path2D();
         dot.arc(X(track.p[2 * last]), Y(track.p[2 * last + 1]), 2.6, 0, 7);
@@ -499,6 +499,7 @@
 
   // ---- size -------------------------------------------------------------------------------------------------------
   function resize() {
+    if (canvas.parentElement.clientWidth === width) return;
     width = canvas.parentElement.clientWidth;
     height = Math.round(width * spanLat / win.span);
     const scale = Math.min(3, window.devicePixelRatio || 1);
@@ -507,7 +508,7 @@
     canvas.height = Math.round(height * scale);
     draw();
   }
-  new ResizeObserver(resize).observe(canvas.parentElement);
+  new ResizeObserver(() => requestAnimationFrame(resize)).observe(canvas.parentElement);
   paintBar();
   resize();
   show(state.index);

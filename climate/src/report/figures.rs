@@ -351,7 +351,8 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
             if n > 0 {
                 let _ = write!(
                     svg,
-                    "<text class=\"m cell\" x=\"{:.0}\" y=\"{:.0}\">{n}</text>",
+                    "<text class=\"m cell{}\" x=\"{:.0}\" y=\"{:.0}\">{n}</text>",
+                    if opacity > 0.6 { " on" } else { "" },
                     x + column / 2.0 - 1.0,
                     y + 16.0
                 );

@@ -130,10 +130,9 @@ impl Panel {
 
     fn svg(&self, inner: &str, description: &str) -> String {
         let (width, height) = self.size();
-        // Text and circles are sized by the width, so that regional maps look like global ones.
+        // The style sheet sizes text by --w, so that regional maps look like global ones.
         format!(
-            "<svg class=\"map\" role=\"img\" viewBox=\"0 0 {width:.0} {height:.0}\" style=\"font-size:{:.0}px\" aria-label=\"{}\">{inner}</svg>\n",
-            0.027 * width,
+            "<svg class=\"map\" role=\"img\" viewBox=\"0 0 {width:.0} {height:.0}\" style=\"--w:{width:.0}px\" aria-label=\"{}\">{inner}</svg>\n",
             escape(description)
         )
     }

@@ -82,7 +82,7 @@ pub(crate) fn moment(time: Time) -> String {
 /// A length of time in the unit that suits it.
 pub(crate) fn duration(hours: f64) -> String {
     if hours < 48.0 {
-        format!("{} h", significant(hours, 3))
+        format!("{} h", grouped(hours, 0))
     } else if hours < 730.0 * 24.0 {
         let days = hours / 24.0;
         let days = if days < 10.0 {

@@ -255,6 +255,10 @@ fn warnings(page: &Page<'_>) -> Vec<String> {
 
 fn frequency(page: &Page<'_>) -> Result<Option<Section>> {
     let counted;
+    // The share of a single time is the mask itself, which the map shows already.
+    if page.input.frequencies.is_empty() && page.counter.times() < 2 {
+        return Ok(None);
+    }
     let given: &[FrequencyMap] = if page.input.frequencies.is_empty() {
         counted = page.counter.frequencies();
         &counted
@@ -268,7 +272,7 @@ fn frequency(page: &Page<'_>) -> Result<Option<Section>> {
             continue;
         }
         let top = maps::common_top(&of_class);
-        html.push_str("<div class=\"grid wide\">\n");
+        let _ = writeln!(html, "<div class=\"grid wide n{}\">", of_class.len());
         for map in &of_class {
             html += &maps::frequency_map(
                 &page.input.grid,
@@ -390,7 +394,7 @@ fn tracks(page: &Page<'_>) -> Option<Section> {
         if class == Class::TropicalCyclone {
             html += &maps::wind_legend();
         }
-        html.push_str("<div class=\"grid wide\">\n");
+        let _ = writeln!(html, "<div class=\"grid wide n{}\">", with.len());
         for source in with {
             html += &maps::track_map(&page.input.grid, source, class, page.options.centre_deg);
         }

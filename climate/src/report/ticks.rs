@@ -77,7 +77,7 @@ mod tests {
             [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0]
         );
         assert_eq!(nice_ticks(f64::NAN, 1.0, 2), [0.0, 0.5, 1.0]);
-        assert_eq!(nice_ticks(3.0, 3.0, 3).len(), 3);
+        assert_eq!(nice_ticks(3.0, 3.0, 3), [3.0, 4.0]);
         assert_eq!(count_ticks(3.0, 5), [0.0, 1.0, 2.0, 3.0]);
         assert_eq!(count_ticks(0.0, 5), [0.0, 1.0]);
         assert_eq!(tick_labels(&[0.0, 0.25, 0.5]), ["0.00", "0.25", "0.50"]);

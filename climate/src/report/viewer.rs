@@ -112,15 +112,20 @@ fn viewer(page: &Page<'_>) -> String {
 <p id="stamp" class="stamp"></p><p id="tip" class="tip" hidden></p>
 <div class="zoom"><button type="button" id="zoom-in" aria-label="Zoom in">+</button><button type="button" id="zoom-out" aria-label="Zoom out">−</button><button type="button" id="zoom-reset" aria-label="Show the whole map">⤢</button></div>
 <noscript><p class="empty">This map needs JavaScript. The maps and tables below do not.</p></noscript></div>
-<div class="transport"><button type="button" id="play" aria-pressed="false" aria-label="Play">▶</button><button type="button" id="back" aria-label="Previous time">‹</button><input type="range" id="time" min="0" max="{last}" value="0" step="1" aria-label="Time"><button type="button" id="next" aria-label="Next time">›</button><output id="when" for="time"></output></div>
+<div class="transport"><button type="button" id="play" aria-pressed="false" aria-label="Play">▶</button><button type="button" id="back" aria-label="Previous time">‹</button><input type="range" id="time" min="0" max="{last}" value="0" step="1" aria-label="Time"><button type="button" id="next" aria-label="Next time">›</button><output id="position" for="time"></output></div>
 <div class="keys">{bar}<ul class="legend" id="class-legend"><li><i class="key cyclone"></i>tropical cyclone</li><li><i class="key river"></i>atmospheric river</li></ul>
 <ul class="legend" id="difference-legend" hidden><li><i class="key both"></i>both</li><li><i class="key first"></i><span id="first-name"></span></li><li><i class="key second"></i><span id="second-name"></span></li><li><i class="key differ"></i>both, as different classes</li></ul></div>
 <fieldset class="layers"><legend>Layers</legend>{layers}</fieldset>
 <div class="selects">{mode}{centre}<label class="select">Colours <select id="colours"><option value="slate">Slate</option><option value="viridis">Viridis</option><option value="cividis">Cividis</option></select></label></div>
 <p class="note" id="counts"></p>
-<p class="note" id="map-help">With the map in focus: ← and → change the time, space plays, + and − zoom, 0 shows the whole map; drag to move when zoomed in. The difference view compares both classes at once.</p>
+<p class="note" id="map-help">With the map in focus: ← and → change the time, space plays, + and − zoom, 0 shows the whole map; drag to move when zoomed in.{difference_help}</p>
 </div>
 "#,
+        difference_help = if shown.len() > 1 {
+            " The other views show where two sources differ."
+        } else {
+            ""
+        },
         long_name = escape(&page.input.field.long_name),
         bar = field_bar(
             &page.input.field,

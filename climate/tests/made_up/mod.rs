@@ -206,10 +206,12 @@ impl World {
             let own: Vec<Event> = (0..self.times)
                 .filter_map(|k| self.event(storm, k))
                 .collect();
-            if missed || own.len() < 4 {
+            if missed || own.len() < self.times.min(4) {
                 continue;
             }
-            tracks.push(track(storm, &own, self.time(self.times - 1), self.start));
+            if self.times > 1 {
+                tracks.push(track(storm, &own, self.time(self.times - 1), self.start));
+            }
             events.extend(own);
         }
         (events, tracks)
@@ -227,7 +229,7 @@ impl World {
         Some(Event {
             class: storm.class,
             time: self.time(index),
-            track_id: Some(storm.id),
+            track_id: (self.times > 1).then_some(storm.id),
             lon_deg: lon,
             lat_deg: lat,
             area_km2: 0.78 * length * width,

@@ -317,6 +317,37 @@
     ctx.stroke(path);
   }
 
+  function drawGraticule() {
+    const across = win.span / state.zoom, apart = [60, 30, 20, 10, 5, 2].find((d) => across / d >= 5) || 1;
+    ctx.font = '11px system-ui, sans-serif';
+    ctx.fillStyle = 'rgba(255,255,255,0.8)';
+    ctx.strokeStyle = 'rgba(255,255,255,0.14)';
+    ctx.shadowColor = '#0a1420';
+    ctx.shadowBlur = 3;
+    ctx.lineWidth = 1;
+    ctx.beginPath();
+    const [west, north] = place(0, 0), [east, south] = place(width, height);
+    for (let lon = Math.ceil(west / apart) * apart; lon < east; lon += apart) {
+      const x = (lon - west) / (east - west) * width, signed = mod(lon + 180, 360) - 180;
+      if (x < 24 || x > width - 24) continue;
+      ctx.moveTo(x, 0);
+      ctx.lineTo(x, height);
+      ctx.textAlign = 'center';
+      ctx.fillText(`${Math.abs(signed)}°${signed === 0 || signed === -180 ? '' : signed < 0 ? 'W' : 'E'}`, x, height - 6);
+    }
+    const rise = Math.min(30, apart);
+    for (let lat = Math.ceil(south / rise) * rise; lat < north; lat += rise) {
+      const y = (north - lat) / (north - south) * height;
+      if (y < 44 || y > height - 30) continue;
+      ctx.moveTo(0, y);
+      ctx.lineTo(width, y);
+      ctx.textAlign = 'left';
+      ctx.fillText(`${Math.abs(lat)}°${lat === 0 ? '' : lat < 0 ? 'S' : 'N'}`, 6, y - 4);
+    }
+    ctx.shadowBlur = 0;
+    ctx.stroke();
+  }
+
   let current = null;
   function draw() {
     const frame = current;
@@ -327,6 +358,7 @@
     ctx.fillRect(0, 0, width, height);
     const mode = $('mode')?.value || 'layers';
     if (frame.field) drawField(frame, mode !== 'layers');
+    drawGraticule();
     drawShores();
     drawPressure(frame);
     drawWind(frame);
@@ -343,7 +375,7 @@
       .map((s, k) => frame.n[k] && `${s.label}: ${counted(frame.n[k][0], 'cyclone')}, ${counted(frame.n[k][1], 'river')}`)
       .filter(Boolean);
     $('stamp').textContent = frame.t;
-    $('when').textContent = `${state.index + 1} of ${frames.length}`;
+    $('position').textContent = `${state.index + 1} of ${frames.length}`;
     $('counts').textContent = parts.length ? `${frame.t}. ${parts.join('; ')}.` : '';
     $('time').value = state.index;
     $('time').setAttribute('aria-valuetext', frame.t);
@@ -433,6 +465,7 @@
     const mode = $('mode').value, layers = mode === 'layers';
     $('class-legend').hidden = !layers;
     $('difference-legend').hidden = layers;
+    data.sources.forEach((_, k) => { $('layer-' + k).disabled = !layers; });
     if (!layers) {
       const [a, b] = mode.split('-').map((k) => data.sources[k].label);
       $('first-name').textContent = 'only ' + a;

@@ -2,6 +2,8 @@
 //!
 //! After this crate latitude ascends, longitude lies in [0, 360), units are SI and missing values are NaN.
 
+#![forbid(unsafe_code)]
+
 pub mod atomic;
 pub mod calendar;
 pub mod error;

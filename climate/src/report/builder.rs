@@ -30,7 +30,7 @@ pub struct ReportOptions {
 impl Default for ReportOptions {
     fn default() -> Self {
         Self {
-            max_frames: 160,
+            max_frames: 240,
             max_picture_bytes: 5_000_000,
             picture_rows: 192,
             picture_columns: 288,

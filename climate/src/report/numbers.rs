@@ -99,7 +99,7 @@ pub(crate) fn duration(hours: f64) -> String {
 /// A share as percent: `2.3 %`, `0.04 %`.
 pub(crate) fn percent(share: f64) -> String {
     if share.is_finite() {
-        format!("{} %", significant(100.0 * share, 2))
+        format!("{}\u{a0}%", significant(100.0 * share, 2))
     } else {
         "–".into()
     }
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(duration(30.0), "30 h");
         assert_eq!(duration(59.875 * 24.0), "60 days");
         assert_eq!(duration(75.0), "3.1 days");
-        assert_eq!(percent(0.0234), "2.3 %");
+        assert_eq!(percent(0.0234), "2.3\u{a0}%");
         assert_eq!(quantiles(&[1.0, 2.0, 3.0]).unwrap()[1], 2.0);
         assert_eq!(quantiles(&[f64::NAN]), None);
     }

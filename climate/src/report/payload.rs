@@ -1,12 +1,12 @@
 //! The data of the interactive map, as JSON for the page's script.
 
-use crate::map::colour::hex;
+use crate::map::colour::{CYCLONE_COLOUR, RIVER_COLOUR, hex};
 use crate::map::image::base64;
 use crate::map::{ColourMap, Projection};
 use crate::report::frames::{EncodedFrame, FrameEncoder, PSL_RANGE_HPA, WIND_RANGE_M_S};
 use crate::report::numbers::moment;
 use crate::report::summary::{is_tracked, objects};
-use crate::report::{ReportInput, SourceKind, class_css};
+use crate::report::{ReportInput, SourceKind};
 use serde_json::{Value, json};
 use squall_data::{Class, LatLonGrid, Time};
 use std::collections::HashMap;
@@ -146,7 +146,7 @@ pub(crate) fn payload(
             "viridis": table(ColourMap::Viridis),
             "cividis": table(ColourMap::Cividis),
         },
-        "classes": Class::EVENTS.map(class_css),
+        "classColours": { "1": hex(CYCLONE_COLOUR), "2": hex(RIVER_COLOUR) },
         "sources": sources,
         "frames": frame_values,
     })

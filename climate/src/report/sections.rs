@@ -111,11 +111,11 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
         };
         let pressure = top
             .min_psl_pa
-            .map_or(String::new(), |p| format!(" and {:.0} hPa", p / 100.0));
+            .map_or(String::new(), |p| format!(" and {:.0}\u{a0}hPa", p / 100.0));
         let basin = super::basins::BASINS[top.basin()];
         let _ = write!(
             out,
-            " Its strongest cyclone, first seen in the {basin} on {}, reached {} m s⁻¹ ({grade}){pressure}.",
+            " Its strongest cyclone, first seen in the {basin} on {}, reached {}\u{a0}m\u{a0}s⁻¹ ({grade}){pressure}.",
             day(top.start),
             significant(wind, 3)
         );
@@ -128,7 +128,7 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
     if let Some(event) = longest.filter(|e| e.length_km > 0.0) {
         let _ = write!(
             out,
-            " Its longest river stretched over {} km on {}.",
+            " Its longest river stretched over {}\u{a0}km on {}.",
             significant(event.length_km, 3),
             day(event.time)
         );
@@ -390,7 +390,7 @@ fn tracks(page: &Page<'_>) -> Option<Section> {
         if with.is_empty() {
             continue;
         }
-        let _ = write!(html, "<h3>{}s</h3>\n", capital(class_word(class)));
+        let _ = writeln!(html, "<h3>{}s</h3>", capital(class_word(class)));
         if class == Class::TropicalCyclone {
             html += &maps::wind_legend();
         }

@@ -108,7 +108,7 @@ fn viewer(page: &Page<'_>) -> String {
     };
     format!(
         r#"<div class="viewer" id="viewer">
-<div class="stage"><canvas id="canvas" tabindex="0" role="img" aria-label="Map of {long_name} and masks. Arrow keys change the time, plus and minus zoom." aria-describedby="map-help"></canvas>
+<div class="stage"><canvas id="canvas" tabindex="0" role="application" aria-label="Map of {long_name} and masks. Arrow keys change the time, plus and minus zoom." aria-describedby="map-help"></canvas>
 <p id="stamp" class="stamp"></p><p id="tip" class="tip" hidden></p>
 <div class="zoom"><button type="button" id="zoom-in" aria-label="Zoom in">+</button><button type="button" id="zoom-out" aria-label="Zoom out">−</button><button type="button" id="zoom-reset" aria-label="Show the whole map">⤢</button></div>
 <noscript><p class="empty">This map needs JavaScript. The maps and tables below do not.</p></noscript></div>
@@ -150,7 +150,7 @@ fn field_bar(field: &FieldInfo, shown: bool) -> String {
 
 /// Numbers under a colour bar, each where its value is.
 pub(crate) fn bar_labels(low: f64, high: f64, unit: &str) -> String {
-    let ticks: Vec<f64> = nice_ticks(low, high, 6)
+    let ticks: Vec<f64> = nice_ticks(low, high, 4)
         .into_iter()
         .filter(|t| *t >= low - 1e-9 && *t <= high + 1e-9)
         .collect();

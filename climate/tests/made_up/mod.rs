@@ -304,8 +304,8 @@ fn cell(
     tmq += 2.5 * wave(7.0, 0.03, phi * 6.0) * phi.cos()
         + 1.6 * wave(13.0, 0.05, phi * 11.0) * phi.cos();
     let storm_belt = ((2.0 * phi).sin()).powi(2);
-    let mut psl = 101_300.0 + 900.0 * (4.0 * phi).cos() * -1.0
-        - 700.0 * (-((lat + 62.0) / 9.0).powi(2)).exp();
+    let mut psl =
+        101_300.0 - 900.0 * (4.0 * phi).cos() - 700.0 * (-((lat + 62.0) / 9.0).powi(2)).exp();
     psl += 1200.0 * storm_belt * wave(5.0, 0.028, phi * 2.0)
         + 500.0 * storm_belt * wave(8.0, 0.05, -phi * 5.0);
     let mut u = 12.0 * storm_belt - 6.0 * (3.0 * phi).cos().max(0.0);

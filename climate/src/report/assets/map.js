@@ -10,7 +10,7 @@
   const ctx = canvas.getContext('2d');
   const mod = (a, b) => ((a % b) + b) % b;
   const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
-  const CLASS_COLOURS = { 1: '#f23d93', 2: '#ffb81c' };
+  const CLASS_COLOURS = data.classColours;
   const CASING = 'rgba(8,14,20,0.7)';
   const DASHES = { heuristic: [], network: [7, 4], truth: [1.5, 4] };
   const DIFFERENCE = [null, [244, 246, 248, 190], [92, 140, 255, 235], [45, 212, 176, 235], [200, 120, 255, 235]];

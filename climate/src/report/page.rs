@@ -7,7 +7,7 @@ use crate::report::builder::ReportOptions;
 use crate::report::frames::{EncodedFrame, FrameEncoder};
 use crate::report::html::{escape, script_json};
 use crate::report::payload::payload;
-use crate::report::{ReportInput, SourceKind, sections};
+use crate::report::{ReportInput, SourceKind, overview, sections};
 use squall_data::Time;
 use std::fmt::Write as _;
 
@@ -35,6 +35,16 @@ impl Page<'_> {
     pub(crate) fn label(&self, kind: SourceKind) -> String {
         let own = self.input.sources.iter().find(|s| s.kind == kind);
         own.map_or(kind.name(), |s| s.label.as_str()).to_string()
+    }
+
+    /// The same inside a sentence: `Heuristic` becomes `the heuristic`, `DeepLabV3+` stays.
+    pub(crate) fn in_sentence(&self, kind: SourceKind) -> String {
+        let label = self.label(kind);
+        if label == kind.name() {
+            format!("the {}", label.to_lowercase())
+        } else {
+            label
+        }
     }
 
     /// First and last analysed time, if there is any.
@@ -75,7 +85,7 @@ pub(crate) fn page(page: &Page<'_>) -> Result<String> {
         coast.svg_area(),
         coast.svg_shores()
     );
-    out.push_str(&sections::header(page));
+    out.push_str(&overview::header(page));
     out.push_str("<nav aria-label=\"Sections\"><div>");
     for section in &sections {
         let _ = write!(out, "<a href=\"#{}\">{}</a>", section.id, section.nav);

@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod derived;
 pub mod error;
 pub mod events;
+pub mod label;
 pub mod map;
 pub mod report;
 pub mod track;

@@ -51,7 +51,6 @@ fn published_counts() {
             summary.parameters as f64 / 1e6,
             summary.training_flops as f64 / 1e12,
         );
-        println!("{name:?}: {found:?}");
         assert!(
             (found.0 - parameters).abs() < 0.01,
             "{name:?}: {found:?}, published {parameters}"

@@ -531,16 +531,15 @@
 
   // ---- size -------------------------------------------------------------------------------------------------------
   function resize() {
-    if (canvas.parentElement.clientWidth === width) return;
-    width = canvas.parentElement.clientWidth;
-    height = Math.round(width * spanLat / win.span);
+    width = canvas.clientWidth;
+    height = canvas.clientHeight;
     const scale = Math.min(3, window.devicePixelRatio || 1);
-    canvas.style.height = height + 'px';
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
     draw();
   }
-  new ResizeObserver(() => requestAnimationFrame(resize)).observe(canvas.parentElement);
+  canvas.style.aspectRatio = `${win.span} / ${spanLat}`;
+  new ResizeObserver(resize).observe(canvas);
   paintBar();
   resize();
   show(state.index);

@@ -167,7 +167,7 @@ mod tests {
             let expected = 1.0 / (111_195.08 * grid.lat_deg()[j].to_radians().cos());
             approx::assert_relative_eq!(f64::from(value), expected, max_relative = 1e-5);
         }
-        let error = relative_vorticity(u.view(), v.slice(ndarray::s![1.., ..]), &grid).unwrap_err();
+        let error = relative_vorticity(u.view(), v.t(), &grid).unwrap_err();
         assert!(error.to_string().contains("northward wind and grid"));
     }
 

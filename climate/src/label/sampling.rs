@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_rise_must_be_all_around() {
         let grid = LatLonGrid::global(181, 360).unwrap();
-        let field = bowl(&grid, 10.0, 359.5);
+        let field = bowl(&grid, 10.0, 359.0);
         let low = lowest_near(&grid, &field, (10.0, 0.0), 2.0).unwrap();
         // Least along the longitudes: 0.5 · 4² = 8 at four degrees, the last place before five.
         assert!(rises_all_around(&grid, &field, low, 7.99, 5.0));

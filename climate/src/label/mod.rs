@@ -62,22 +62,27 @@ pub struct Labeller {
 }
 
 impl Labeller {
-    /// Criteria for a grid; the cyclones' are adapted to it if the thresholds say so.
+    /// Criteria for a grid, adapted to it if the thresholds say so.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if a threshold makes no sense.
     pub fn new(thresholds: &Thresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
         thresholds.cyclone.check()?;
         thresholds.river.check()?;
-        let cyclone = if thresholds.adapt_to_grid {
-            thresholds.cyclone.adapted_to(&grid)
+        let Thresholds {
+            cyclone,
+            river,
+            adapt_to_grid,
+        } = thresholds;
+        let (cyclone, river) = if *adapt_to_grid {
+            (cyclone.adapted_to(&grid), river.adapted_to(&grid))
         } else {
-            thresholds.cyclone.clone()
+            (cyclone.clone(), river.clone())
         };
         Ok(Self {
             grid,
             cyclone,
-            river: thresholds.river.clone(),
+            river,
         })
     }
 

@@ -52,10 +52,16 @@ fn is_river(piece: &[Run], grid: &LatLonGrid, areas: &[f64], thresholds: &ArThre
     let lat = grid.lat_deg();
     let (south, north) = (lat[first.row as usize], lat[last.row as usize]);
     let width_deg = east_west_extent_deg(piece, grid);
-    let extent_km = distance_km(south, 0.0, north, 0.0);
-    if extent_km <= 0.0 || width_deg <= 0.0 {
+    if first.row == last.row || width_deg <= 0.0 {
         return false;
     }
+    let margin = thresholds.box_margin_deg;
+    let (south, north) = (
+        (south - margin / 2.0).max(-90.0),
+        (north + margin / 2.0).min(90.0),
+    );
+    let width_deg = (width_deg + margin).min(360.0);
+    let extent_km = distance_km(south, 0.0, north, 0.0);
     let diagonal_km = distance_km(south, 0.0, north, width_deg);
     let area_km2: f64 = piece
         .iter()

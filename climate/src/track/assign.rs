@@ -16,12 +16,12 @@ pub(crate) struct Pair {
 }
 
 /// What it costs to leave a track without an event. Every possible pair must cost less.
-pub(crate) const UNMATCHED: f64 = 2.0;
+pub(crate) const UNMATCHED: f64 = 2.5;
 /// Groups above this size are assigned greedily: the exact method is cubic. Far above anything in a sane mask.
 const EXACT_LIMIT: usize = 400;
 
-/// For every track the event it goes on with. The result does not depend on the order of `pairs`: ties go to the lower
-/// track, then to the lower event.
+/// For every track the event it goes on with. The result does not depend on the order of `pairs`; of equal totals always
+/// the same one is taken.
 pub(crate) fn assign(tracks: usize, events: usize, pairs: &[Pair]) -> Vec<Option<usize>> {
     let mut pairs = pairs.to_vec();
     pairs.sort_by_key(|a| (a.track, a.event));
@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn total_cost_is_least(costs in proptest::collection::vec(proptest::option::of(0.0..1.9f64), 20), shift in 0usize..20) {
+        fn total_cost_is_least(costs in proptest::collection::vec(proptest::option::of(0.0..2.4f64), 20), shift in 0usize..20) {
             let mut pairs: Vec<Pair> = costs
                 .iter()
                 .enumerate()

@@ -1,7 +1,13 @@
 //! From fields and masks to climate statements: labels, events, tracks, statistics, maps and reports.
 
+#![forbid(unsafe_code)]
+
+pub mod derived;
 pub mod error;
 pub mod events;
+pub mod label;
+pub mod map;
+pub mod report;
 pub mod track;
 
 pub use error::ClimateError;

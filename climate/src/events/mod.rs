@@ -1,5 +1,12 @@
 //! Events: connected areas of one class at one time.
 
+pub mod components;
+pub mod extract;
+pub mod shape;
+
+pub use components::{Region, Run, label_plane, regions};
+pub use extract::{DetectedEvent, EventFields, ExtractOptions, extract};
+
 use squall_data::{Class, Time};
 
 /// One connected area of one class at one time, with what the fields say inside it.

@@ -1,0 +1,148 @@
+//! Precipitable water without the tropics, and vapour transport.
+
+use super::{check_shape, plane_by_rows};
+use crate::error::{ClimateError, Result};
+use ndarray::{Array2, Array3, ArrayView2};
+use squall_data::LatLonGrid;
+use squall_data::snapshot::shape_text;
+
+/// Standard acceleration of gravity, m s-2.
+pub const STANDARD_GRAVITY: f64 = 9.80665;
+
+/// The factor that takes the tropics out of a moisture field: 1 − exp(−φ²/(2σ²)), φ and σ in degrees.
+///
+/// # Source
+/// ClimDeepLearn, `create_multichannel_multithreshold_labels.py`, "damp anomalies to 0 near the tropics".
+pub fn tropical_damping(lat_deg: f64, sigma_deg: f64) -> f64 {
+    -(-lat_deg.powi(2) / (2.0 * sigma_deg.powi(2))).exp_m1()
+}
+
+/// Precipitable water times [`tropical_damping`], kg m-2.
+///
+/// # Errors
+/// [`ClimateError::Mismatch`] if the plane is not of the grid's shape.
+pub fn damped_precipitable_water(
+    tmq_kg_m2: ArrayView2<'_, f32>,
+    grid: &LatLonGrid,
+    sigma_deg: f64,
+) -> Result<Array2<f32>> {
+    check_shape("precipitable water", &tmq_kg_m2, grid)?;
+    Ok(plane_by_rows(tmq_kg_m2.dim(), |j, row| {
+        let factor = tropical_damping(grid.lat_deg()[j], sigma_deg) as f32;
+        for (out, &tmq) in row.iter_mut().zip(tmq_kg_m2.row(j)) {
+            *out = tmq * factor;
+        }
+    }))
+}
+
+/// Integrated vapour transport (1/g) |∫ q (u, v) dp| over pressure levels by the trapezoidal rule, kg m-1 s-1.
+///
+/// Levels in any order. Levels at which any of the three is NaN (below ground) are left out of a column; fewer than two
+/// levels give NaN.
+///
+/// # Shapes
+/// `pressure_pa`: (level); the fields: (level, lat, lon).
+/// # Errors
+/// [`ClimateError::Mismatch`] if shapes differ.
+pub fn integrated_vapour_transport(
+    pressure_pa: &[f64],
+    q_kg_kg: &Array3<f32>,
+    u_m_s: &Array3<f32>,
+    v_m_s: &Array3<f32>,
+) -> Result<Array2<f32>> {
+    let (levels, rows, columns) = q_kg_kg.dim();
+    for (name, found) in [("u", u_m_s.shape()), ("v", v_m_s.shape())] {
+        if found != q_kg_kg.shape() {
+            return Err(ClimateError::Mismatch {
+                what: format!("levels of q and {name}"),
+                expected: shape_text(q_kg_kg.shape()),
+                found: shape_text(found),
+            });
+        }
+    }
+    if pressure_pa.len() != levels {
+        return Err(ClimateError::Mismatch {
+            what: "pressure levels".into(),
+            expected: levels.to_string(),
+            found: pressure_pa.len().to_string(),
+        });
+    }
+    let mut order: Vec<usize> = (0..levels).collect();
+    order.sort_by(|&a, &b| pressure_pa[a].total_cmp(&pressure_pa[b]));
+    Ok(plane_by_rows((rows, columns), |j, row| {
+        for (i, out) in row.iter_mut().enumerate() {
+            let flux = order.iter().filter_map(|&k| {
+                let q = f64::from(q_kg_kg[[k, j, i]]);
+                let (east, north) = (
+                    f64::from(u_m_s[[k, j, i]]) * q,
+                    f64::from(v_m_s[[k, j, i]]) * q,
+                );
+                (east.is_finite() && north.is_finite()).then_some((pressure_pa[k], east, north))
+            });
+            *out = column_transport(flux) as f32;
+        }
+    }))
+}
+
+fn column_transport(flux: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
+    let (mut east, mut north, mut layers) = (0.0, 0.0, 0);
+    let mut above: Option<(f64, f64, f64)> = None;
+    for (pressure, u, v) in flux {
+        if let Some((top, u_top, v_top)) = above {
+            east += 0.5 * (u + u_top) * (pressure - top);
+            north += 0.5 * (v + v_top) * (pressure - top);
+            layers += 1;
+        }
+        above = Some((pressure, u, v));
+    }
+    if layers == 0 {
+        return f64::NAN;
+    }
+    east.hypot(north) / STANDARD_GRAVITY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_equator_is_dry_and_the_poles_untouched() {
+        let grid = LatLonGrid::global(181, 8).unwrap();
+        let tmq = Array2::from_elem((181, 8), 40.0);
+        let damped = damped_precipitable_water(tmq.view(), &grid, 19.0).unwrap();
+        assert_eq!(damped[[90, 3]], 0.0);
+        // exp(−1/2) at one sigma, by hand.
+        approx::assert_relative_eq!(
+            damped[[109, 3]],
+            40.0 * (1.0 - 0.606_530_66),
+            max_relative = 1e-6
+        );
+        assert!((damped[[180, 0]] - 40.0).abs() < 1e-3);
+        assert_eq!(damped[[71, 0]], damped[[109, 0]]);
+    }
+
+    #[test]
+    fn transport_of_a_uniform_layer_is_q_times_wind_times_mass() {
+        let pressure = [20_000.0, 100_000.0, 50_000.0];
+        let full = |value: f32| Array3::from_elem((3, 4, 8), value);
+        let (q, u, mut v) = (full(0.01), full(3.0), full(4.0));
+        let ivt = integrated_vapour_transport(&pressure, &q, &u, &v).unwrap();
+        // 0.01 · 5 m/s · 80,000 Pa / g
+        approx::assert_relative_eq!(
+            f64::from(ivt[[1, 1]]),
+            4000.0 / 9.80665,
+            max_relative = 1e-6
+        );
+        v[[1, 0, 0]] = f32::NAN; // 1000 hPa below ground
+        v[[0, 0, 1]] = f32::NAN;
+        v[[1, 0, 1]] = f32::NAN;
+        let ivt = integrated_vapour_transport(&pressure, &q, &u, &v).unwrap();
+        approx::assert_relative_eq!(
+            f64::from(ivt[[0, 0]]),
+            1500.0 / 9.80665,
+            max_relative = 1e-6
+        );
+        assert!(ivt[[0, 1]].is_nan());
+        assert!(integrated_vapour_transport(&pressure[..2], &q, &u, &v).is_err());
+    }
+}

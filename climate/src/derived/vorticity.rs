@@ -1,0 +1,192 @@
+//! Relative vorticity on the sphere.
+
+use super::{check_shape, plane_by_rows};
+use crate::error::Result;
+use ndarray::{Array2, ArrayView2};
+use squall_data::LatLonGrid;
+use squall_data::grid::EARTH_RADIUS_KM;
+
+/// Relative vorticity, ζ = 1/(R cos φ) ∂v/∂λ − 1/R ∂(u cos φ)/∂(sin φ), by centred differences.
+///
+/// The second term carries the curvature of the parallels: a solid rotation u = Ω R cos φ gives 2 Ω sin φ. Longitude
+/// wraps where the grid does. At the edges of a regional grid, and on first and last rows that are not poles, the
+/// differences are one-sided. A pole's row holds the circulation around the next parallel divided by the area of the cap
+/// (Stokes), one value for all columns; a grid that is not periodic has no such cap and gets NaN there.
+///
+/// # Units
+/// m s-1 in, s-1 out.
+/// # Errors
+/// [`crate::ClimateError::Mismatch`] if a plane is not of the grid's shape.
+pub fn relative_vorticity(
+    u_m_s: ArrayView2<'_, f32>,
+    v_m_s: ArrayView2<'_, f32>,
+    grid: &LatLonGrid,
+) -> Result<Array2<f32>> {
+    check_shape("eastward wind", &u_m_s, grid)?;
+    check_shape("northward wind", &v_m_s, grid)?;
+    let (rows, columns) = grid.shape();
+    Ok(plane_by_rows((rows, columns), |j, row| {
+        if let Some(value) = polar_cap(u_m_s, grid, j) {
+            row.fill(value);
+            return;
+        }
+        let here = Row::new(grid, j);
+        let (u_south, u_north) = (u_m_s.row(here.south), u_m_s.row(here.north));
+        let v = v_m_s.row(j);
+        let one = |west: usize, i: usize, east: usize| {
+            let steps = f64::from(u8::from(west != i) + u8::from(east != i));
+            let shear_v = f64::from(v[east] - v[west]) / steps * here.per_column;
+            let shear_u = f64::from(u_north[i]) * here.weight_north
+                - f64::from(u_south[i]) * here.weight_south;
+            (shear_v - shear_u) as f32
+        };
+        for i in 1..columns - 1 {
+            row[i] = one(i - 1, i, i + 1);
+        }
+        let last = columns - 1;
+        row[0] = one(grid.column(0, -1).unwrap_or(0), 0, 1);
+        row[last] = one(last - 1, last, grid.column(last, 1).unwrap_or(last));
+    }))
+}
+
+/// The constants of one row's differences.
+struct Row {
+    south: usize,
+    north: usize,
+    /// 1 / (R cos φ Δλ).
+    per_column: f64,
+    /// cos φ / (R (sin φ_north − sin φ_south)) of the row to the north.
+    weight_north: f64,
+    /// The same of the row to the south.
+    weight_south: f64,
+}
+
+impl Row {
+    fn new(grid: &LatLonGrid, j: usize) -> Self {
+        let lat = |row: usize| grid.lat_deg()[row].to_radians();
+        let (south, north) = (j.saturating_sub(1), (j + 1).min(grid.shape().0 - 1));
+        let radius_m = EARTH_RADIUS_KM * 1000.0;
+        let rise = radius_m * (lat(north).sin() - lat(south).sin());
+        Self {
+            south,
+            north,
+            per_column: 1.0 / (radius_m * lat(j).cos() * grid.lon_spacing_deg().to_radians()),
+            weight_north: lat(north).cos() / rise,
+            weight_south: lat(south).cos() / rise,
+        }
+    }
+}
+
+/// Vorticity of the cap around a pole, if row `j` is one.
+fn polar_cap(u_m_s: ArrayView2<'_, f32>, grid: &LatLonGrid, j: usize) -> Option<f32> {
+    let lat = grid.lat_deg();
+    if 90.0 - lat[j].abs() > 1e-3 {
+        return None;
+    }
+    if !grid.is_periodic() {
+        return Some(f32::NAN);
+    }
+    let next = if j == 0 { 1 } else { j - 1 };
+    let (sin, cos) = lat[next].to_radians().sin_cos();
+    let row = u_m_s.row(next);
+    let mean = row.iter().map(|&u| f64::from(u)).sum::<f64>() / row.len() as f64;
+    // Circulation 2πR cos φ ū over the cap 2πR²(1 − |sin φ|); eastward is anticlockwise only around the north pole.
+    let value = mean * cos / (EARTH_RADIUS_KM * 1000.0 * (1.0 - sin.abs()));
+    Some((value * lat[j].signum()) as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const OMEGA: f64 = 1e-5;
+
+    #[test]
+    fn solid_rotation_has_twice_omega_sine_latitude() {
+        for (rows, columns) in [(73, 144), (192, 288)] {
+            let grid = LatLonGrid::global(rows, columns).unwrap();
+            let u = Array2::from_shape_fn(grid.shape(), |(j, _)| {
+                (OMEGA * 6_371_008.8 * grid.lat_deg()[j].to_radians().cos()) as f32
+            });
+            let v = Array2::zeros(grid.shape());
+            let vorticity = relative_vorticity(u.view(), v.view(), &grid).unwrap();
+            for ((j, _), &value) in vorticity.indexed_iter() {
+                let expected = 2.0 * OMEGA * grid.lat_deg()[j].to_radians().sin();
+                // Second order in the spacing: 1 − cos 2.5° = 0.001 of 2Ω.
+                let error = f64::from(value) - expected;
+                assert!(
+                    error.abs() < 2e-3 * 2.0 * OMEGA,
+                    "row {j}: {value} for {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn rotation_about_an_axis_in_the_equator_crosses_seam_and_poles() {
+        // Solid rotation about the axis through 0N 0E: u = −ΩR sin φ cos λ, v = ΩR sin λ, ζ = 2Ω cos φ cos λ.
+        let grid = LatLonGrid::global(181, 360).unwrap();
+        let wind = |f: fn(f64, f64) -> f64| {
+            Array2::from_shape_fn(grid.shape(), |(j, i)| {
+                let (lat, lon) = (
+                    grid.lat_deg()[j].to_radians(),
+                    grid.lon_deg()[i].to_radians(),
+                );
+                (OMEGA * 6_371_008.8 * f(lat, lon)) as f32
+            })
+        };
+        let (u, v) = (
+            wind(|lat, lon| -lat.sin() * lon.cos()),
+            wind(|_, lon| lon.sin()),
+        );
+        let vorticity = relative_vorticity(u.view(), v.view(), &grid).unwrap();
+        for ((j, i), &value) in vorticity.indexed_iter() {
+            let (lat, lon) = (
+                grid.lat_deg()[j].to_radians(),
+                grid.lon_deg()[i].to_radians(),
+            );
+            let expected = 2.0 * OMEGA * lat.cos() * lon.cos();
+            assert!(
+                (f64::from(value) - expected).abs() < 5e-4 * OMEGA,
+                "{j} {i}: {value} {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn regional_edges_are_one_sided_and_shapes_are_checked() {
+        let lat: Vec<f64> = (0..9).map(f64::from).collect();
+        let lon: Vec<f64> = (0..11).map(|i| 355.0 + f64::from(i)).collect();
+        let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        // v linear in longitude: the same shear everywhere, edges included.
+        let u = Array2::zeros((9, 11));
+        let v = Array2::from_shape_fn((9, 11), |(_, i)| i as f32);
+        let vorticity = relative_vorticity(u.view(), v.view(), &grid).unwrap();
+        for ((j, _), &value) in vorticity.indexed_iter() {
+            let expected = 1.0 / (111_195.08 * grid.lat_deg()[j].to_radians().cos());
+            approx::assert_relative_eq!(f64::from(value), expected, max_relative = 1e-5);
+        }
+        let error = relative_vorticity(u.view(), v.slice(ndarray::s![1.., ..]), &grid).unwrap_err();
+        assert!(error.to_string().contains("northward wind and grid"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20))]
+        #[test]
+        fn rolling_longitudes_rolls_it(seed in any::<u64>(), shift in 0usize..24) {
+            let grid = LatLonGrid::global(13, 24).unwrap();
+            let noise = |salt: u64| Array2::from_shape_fn((13, 24), |(j, i)| {
+                ((seed ^ salt).wrapping_mul((j * 24 + i + 1) as u64 * 0x9E37_79B9_7F4A_7C15) >> 40) as f32 / 1e6
+            });
+            let roll = |a: &Array2<f32>| Array2::from_shape_fn((13, 24), |(j, i)| a[[j, (i + 24 - shift) % 24]]);
+            let (u, v) = (noise(1), noise(2));
+            let plain = relative_vorticity(u.view(), v.view(), &grid).unwrap();
+            let rolled = relative_vorticity(roll(&u).view(), roll(&v).view(), &grid).unwrap();
+            for (a, b) in roll(&plain).iter().zip(&rolled) {
+                // The pole sums in another order.
+                prop_assert!((a - b).abs() <= 1e-5 * a.abs().max(1e-9), "{a} {b}");
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Pass one: where a cyclone may be at one time.
+
+use super::sampling::{Low, lowest_near, rises_all_around};
+use super::thresholds::TcThresholds;
+use crate::derived::relative_vorticity;
+use crate::error::{ClimateError, Result};
+use ndarray::{Array2, ArrayView2};
+use squall_data::{LatLonGrid, Snapshot, Variable};
+
+/// A vorticity maximum with a closed low of sea-level pressure at one time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CycloneCandidate {
+    /// Latitude of the pressure minimum, to a fraction of a cell.
+    pub lat_deg: f64,
+    /// Longitude of the pressure minimum, [0, 360).
+    pub lon_deg: f64,
+    /// The pressure there, Pa.
+    pub min_psl_pa: f64,
+    /// Vorticity at 850 hPa, positive in the sense of a cyclone, s-1.
+    pub vorticity_per_s: f64,
+    /// Highest lowest-level wind in the window about the vorticity maximum, m s-1.
+    pub max_wind_m_s: f64,
+    /// Whether it has a warm core.
+    pub warm_core: bool,
+    /// Whether it has a maximum of thickness.
+    pub thick_core: bool,
+    /// Temperature of the warmest place near the centre (mean of 200 and 500 hPa), K.
+    pub core_temperature_k: Option<f64>,
+    /// Greatest thickness from 1000 to 200 hPa near the centre, m.
+    pub core_thickness_m: Option<f64>,
+    /// The track it belongs to; `None` before tracking, and where the input is too short to track.
+    pub track_id: Option<u64>,
+}
+
+impl CycloneCandidate {
+    /// Whether it is a storm at this time: wind, warm core and thickness.
+    pub fn is_storm(&self, min_wind_m_s: f64) -> bool {
+        self.max_wind_m_s >= min_wind_m_s && self.warm_core && self.thick_core
+    }
+}
+
+/// The planes that the cyclone criteria look at.
+pub(super) struct CycloneFields<'a> {
+    grid: &'a LatLonGrid,
+    vorticity: Array2<f32>,
+    psl: ArrayView2<'a, f32>,
+    wind: [ArrayView2<'a, f32>; 2],
+    temperature: [ArrayView2<'a, f32>; 2],
+    height: [ArrayView2<'a, f32>; 2],
+}
+
+/// The planes of some variables.
+///
+/// # Errors
+/// [`ClimateError::MissingField`] with everything that is missing.
+pub(super) fn planes<'a, const N: usize>(
+    snapshot: &'a Snapshot,
+    algorithm: &'static str,
+    variables: [Variable; N],
+) -> Result<[ArrayView2<'a, f32>; N]> {
+    let found = variables.map(|v| snapshot.field(v).ok_or(v));
+    let missing: Vec<Variable> = found
+        .iter()
+        .filter_map(|f| f.as_ref().err().copied())
+        .collect();
+    if missing.is_empty() {
+        let found: Vec<ArrayView2<'a, f32>> = found.into_iter().flatten().collect();
+        if let Ok(planes) = found.try_into() {
+            return Ok(planes);
+        }
+    }
+    let (path, index) = &snapshot.source;
+    Err(ClimateError::MissingField {
+        algorithm,
+        missing,
+        place: format!("`{}`, time {index} ({})", path.display(), snapshot.time),
+    })
+}
+
+impl<'a> CycloneFields<'a> {
+    /// # Errors
+    /// [`ClimateError::MissingField`] if the snapshot lacks one.
+    pub(super) fn of(snapshot: &'a Snapshot) -> Result<Self> {
+        use Variable::{Psl, T200, T500, U850, Ubot, V850, Vbot, Z200, Z1000};
+        let needed = [U850, V850, Psl, Ubot, Vbot, T200, T500, Z200, Z1000];
+        let [u850, v850, psl, u, v, t200, t500, z200, z1000] =
+            planes(snapshot, "the tropical cyclone labels", needed)?;
+        Ok(Self {
+            grid: &snapshot.grid,
+            vorticity: relative_vorticity(u850, v850, &snapshot.grid)?,
+            psl,
+            wind: [u, v],
+            temperature: [t200, t500],
+            height: [z200, z1000],
+        })
+    }
+
+    /// Candidates from south to north, then by longitude.
+    pub(super) fn candidates(&self, thresholds: &TcThresholds) -> Vec<CycloneCandidate> {
+        // As TECA: cells on either side of the middle one, the same number in both directions.
+        let window = thresholds.vorticity_window_deg / self.grid.lat_spacing_deg();
+        let window = (((window - 1.0) / 2.0 + 1e-6) as isize).max(1);
+        let mut found = Vec::new();
+        for (j, i) in self.vorticity_peaks(thresholds, window) {
+            let peak = (self.grid.lat_deg()[j], self.grid.lon_deg()[i]);
+            if let Some(low) = self.closed_low(thresholds, peak) {
+                found.push(self.describe(thresholds, (j, i), window, low));
+            }
+        }
+        found.sort_by(|a: &CycloneCandidate, b| {
+            a.lat_deg
+                .total_cmp(&b.lat_deg)
+                .then(a.lon_deg.total_cmp(&b.lon_deg))
+        });
+        found
+    }
+
+    /// Vorticity with the sign of the hemisphere's cyclones.
+    fn spin(&self, j: usize, i: usize) -> f32 {
+        let value = self.vorticity[[j, i]];
+        if self.grid.lat_deg()[j] < 0.0 {
+            -value
+        } else {
+            value
+        }
+    }
+
+    /// Cells above the threshold that no cell of their window exceeds; of equals the south-westernmost.
+    fn vorticity_peaks(&self, thresholds: &TcThresholds, window: isize) -> Vec<(usize, usize)> {
+        let lat = self.grid.lat_deg();
+        let low = thresholds.min_vorticity_per_s as f32;
+        let mut peaks = Vec::new();
+        for (j, lat_deg) in lat.iter().enumerate() {
+            if lat_deg.abs() > thresholds.max_latitude_deg {
+                continue;
+            }
+            let sign = if *lat_deg < 0.0 { -1.0 } else { 1.0 };
+            for (i, value) in self.vorticity.row(j).iter().enumerate() {
+                // Most cells stop at the threshold, most of the others at a neighbour.
+                if sign * value >= low
+                    && self.is_peak(j, i, 1)
+                    && (window == 1 || self.is_peak(j, i, window))
+                {
+                    peaks.push((j, i));
+                }
+            }
+        }
+        peaks
+    }
+
+    fn is_peak(&self, j: usize, i: usize, window: isize) -> bool {
+        let here = self.spin(j, i);
+        self.window(j, i, window).all(|(dj, di, a, b)| {
+            let there = self.spin(a, b);
+            // NaN is no rival.
+            !(there > here || (there == here && (dj, di) < (0, 0)))
+        })
+    }
+
+    /// The cells about one, with their offsets: closed at the poles, wrapping at the seam if the grid does.
+    fn window(
+        &self,
+        j: usize,
+        i: usize,
+        half: isize,
+    ) -> impl Iterator<Item = (isize, isize, usize, usize)> + '_ {
+        let (rows, columns) = self.grid.shape();
+        let (j, wide) = (j as isize, half.min((columns as isize - 1) / 2));
+        let south = (-half).max(-j);
+        let north = half.min(rows as isize - 1 - j);
+        (south..=north).flat_map(move |dj| {
+            (-wide..=wide).filter_map(move |di| {
+                let column = self.grid.column(i, di)?;
+                Some((dj, di, (j + dj) as usize, column))
+            })
+        })
+    }
+
+    fn closed_low(&self, thresholds: &TcThresholds, peak: (f64, f64)) -> Option<Low> {
+        let psl = |j: usize, i: usize| f64::from(self.psl[[j, i]]);
+        let low = lowest_near(self.grid, &psl, peak, thresholds.max_core_radius_deg)?;
+        let closed = low.value >= thresholds.min_credible_pressure_pa
+            && rises_all_around(
+                self.grid,
+                &psl,
+                low,
+                thresholds.pressure_rise_pa,
+                thresholds.pressure_radius_deg,
+            );
+        closed.then_some(low)
+    }
+
+    fn describe(
+        &self,
+        thresholds: &TcThresholds,
+        (j, i): (usize, usize),
+        window: isize,
+        low: Low,
+    ) -> CycloneCandidate {
+        let [u, v] = &self.wind;
+        let max_wind_m_s = self
+            .window(j, i, window)
+            .map(|(_, _, a, b)| f64::from(u[[a, b]]).hypot(f64::from(v[[a, b]])))
+            .filter(|speed| speed.is_finite())
+            .fold(0.0, f64::max);
+        // Maxima are searched for as lows of the negative field.
+        let [t200, t500] = &self.temperature;
+        let cold = |j: usize, i: usize| -0.5 * (f64::from(t200[[j, i]]) + f64::from(t500[[j, i]]));
+        let [z200, z1000] = &self.height;
+        let thin = |j: usize, i: usize| f64::from(z1000[[j, i]]) - f64::from(z200[[j, i]]);
+        let centre = (low.lat_deg, low.lon_deg);
+        let core = |field: &dyn Fn(usize, usize) -> f64, fall: f64, radius_deg: f64| {
+            let top = lowest_near(self.grid, &field, centre, thresholds.max_core_radius_deg);
+            let stands =
+                top.is_some_and(|top| rises_all_around(self.grid, &field, top, fall, radius_deg));
+            (top.map(|top| -top.value), stands)
+        };
+        let (core_temperature_k, warm_core) = core(
+            &cold,
+            thresholds.warm_core_fall_k,
+            thresholds.warm_core_radius_deg,
+        );
+        let (core_thickness_m, thick_core) = core(
+            &thin,
+            thresholds.thickness_fall_m,
+            thresholds.thickness_radius_deg,
+        );
+        CycloneCandidate {
+            lat_deg: low.lat_deg,
+            lon_deg: low.lon_deg,
+            min_psl_pa: low.value,
+            vorticity_per_s: f64::from(self.spin(j, i)),
+            max_wind_m_s,
+            warm_core,
+            thick_core,
+            core_temperature_k,
+            core_thickness_m,
+            track_id: None,
+        }
+    }
+}

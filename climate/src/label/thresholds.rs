@@ -1,0 +1,332 @@
+//! The numbers of the label recipes, with units and sources.
+
+use super::scaling::GridScaling;
+use crate::error::{ClimateError, Result};
+use serde::{Deserialize, Serialize};
+use squall_data::LatLonGrid;
+
+/// Criteria for tropical cyclones.
+///
+/// # Source
+/// GFDL TSTORMS as in TECA (`alg/teca_tc_candidates.cxx`, `gfdl_tc_candidates.f90.in`, `gfdl_tc_trajectory.f90.in`,
+/// `teca_tc_wind_radii.cxx`) for candidates, tracks and the wind radius; ClimDeepLearn
+/// (`create_multichannel_multithreshold_labels.py`) for the window, the four settings and the mask. The published numbers
+/// hold for a grid of a quarter of a degree: [`TcThresholds::adapted_to`] carries them over to coarser ones.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TcThresholds {
+    /// Lowest vorticity at 850 hPa, positive in the sense of a cyclone, s-1.
+    pub min_vorticity_per_s: f64,
+    /// Side of the window in which the vorticity must be the largest, degrees of latitude.
+    pub vorticity_window_deg: f64,
+    /// Largest distance of pressure minimum from vorticity maximum, and of warm core and thickness maximum from pressure
+    /// minimum, degrees.
+    pub max_core_radius_deg: f64,
+    /// Lowest sea-level pressure that is believed, Pa.
+    pub min_credible_pressure_pa: f64,
+    /// Rise of the sea-level pressure in all eight directions, Pa ...
+    pub pressure_rise_pa: f64,
+    /// ... within this distance, degrees.
+    pub pressure_radius_deg: f64,
+    /// Fall of the mean temperature of 200 and 500 hPa in all eight directions, K ...
+    pub warm_core_fall_k: f64,
+    /// ... within this distance, degrees.
+    pub warm_core_radius_deg: f64,
+    /// Fall of the thickness from 1000 to 200 hPa in all eight directions, m ...
+    pub thickness_fall_m: f64,
+    /// ... within this distance, degrees.
+    pub thickness_radius_deg: f64,
+    /// Candidates farther from the equator are not searched for, degrees.
+    pub max_latitude_deg: f64,
+    /// Fastest motion of a cyclone, km per day.
+    pub max_speed_km_per_day: f64,
+    /// Lowest wind of a storm, m s-1.
+    pub min_wind_m_s: f64,
+    /// Shortest total time as a storm with warm core and thickness, days.
+    pub min_storm_days: f64,
+    /// Two times farther apart are not linked, hours. (TECA has no such limit; its input has no holes.)
+    pub max_step_hours: f64,
+    /// Added to the wind radius to make half the side of a cyclone's box, degrees.
+    pub box_margin_deg: f64,
+    /// Wind at which the wind radius is taken, m s-1: 63 km/h, the lower end of tropical storms.
+    pub radius_wind_m_s: f64,
+    /// The wind radius is searched up to this distance, degrees ...
+    pub radius_search_deg: f64,
+    /// ... in so many rings.
+    pub radius_bins: usize,
+    /// Cells of the box above this percentile belong to the cyclone.
+    pub mask_percentile: f64,
+}
+
+impl Default for TcThresholds {
+    fn default() -> Self {
+        Self {
+            min_vorticity_per_s: 1.6e-4,
+            vorticity_window_deg: 7.74446,
+            max_core_radius_deg: 2.0,
+            min_credible_pressure_pa: 50_000.0,
+            pressure_rise_pa: 400.0,
+            pressure_radius_deg: 5.0,
+            warm_core_fall_k: 0.8,
+            warm_core_radius_deg: 5.0,
+            thickness_fall_m: 50.0,
+            thickness_radius_deg: 4.0,
+            max_latitude_deg: 80.0,
+            max_speed_km_per_day: 1600.0,
+            min_wind_m_s: 17.0,
+            min_storm_days: 2.0,
+            max_step_hours: 24.0,
+            box_margin_deg: 6.6,
+            radius_wind_m_s: 63.0 / 3.6,
+            radius_search_deg: 6.0,
+            radius_bins: 32,
+            mask_percentile: 93.0,
+        }
+    }
+}
+
+impl TcThresholds {
+    /// The names of the published settings, strictest first.
+    pub const PRESETS: [&'static str; 4] = ["default", "medium", "relaxed", "super_relaxed"];
+
+    /// A published setting by name.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if there is none of that name.
+    pub fn preset(name: &str) -> Result<Self> {
+        match name {
+            "default" => Ok(Self::default()),
+            "medium" => Ok(Self::medium()),
+            "relaxed" => Ok(Self::relaxed()),
+            "super_relaxed" => Ok(Self::super_relaxed()),
+            other => Err(ClimateError::Invalid(format!(
+                "no cyclone thresholds `{other}`: expected one of {}",
+                Self::PRESETS.join(", ")
+            ))),
+        }
+    }
+
+    /// Vorticity 1.5e-4 s-1, warm core 0.7 K, pressure 350 Pa.
+    pub fn medium() -> Self {
+        Self::with(1.5e-4, 0.7, 350.0)
+    }
+
+    /// Vorticity 1.4e-4 s-1, warm core 0.6 K, pressure 300 Pa.
+    pub fn relaxed() -> Self {
+        Self::with(1.4e-4, 0.6, 300.0)
+    }
+
+    /// Vorticity 0.1e-4 s-1, warm core 0.1 K, pressure 100 Pa.
+    pub fn super_relaxed() -> Self {
+        Self::with(0.1e-4, 0.1, 100.0)
+    }
+
+    fn with(min_vorticity_per_s: f64, warm_core_fall_k: f64, pressure_rise_pa: f64) -> Self {
+        Self {
+            min_vorticity_per_s,
+            warm_core_fall_k,
+            pressure_rise_pa,
+            ..Self::default()
+        }
+    }
+
+    /// The same criteria for a grid of another spacing: see [`GridScaling`]. At a quarter of a degree and finer nothing
+    /// changes. Distances are physical and stay, except that none may be so short that it holds no neighbouring cell: the
+    /// core radius grows to 1.5 cells, the others to two cells.
+    pub fn adapted_to(&self, grid: &LatLonGrid) -> Self {
+        let scaling = GridScaling::for_spacing_km(grid.spacing_km());
+        let cell_deg = grid.lat_spacing_deg().max(grid.lon_spacing_deg());
+        Self {
+            min_vorticity_per_s: self.min_vorticity_per_s * scaling.vorticity,
+            pressure_rise_pa: self.pressure_rise_pa * scaling.pressure,
+            warm_core_fall_k: self.warm_core_fall_k * scaling.core,
+            thickness_fall_m: self.thickness_fall_m * scaling.core,
+            min_wind_m_s: self.min_wind_m_s * scaling.wind,
+            radius_wind_m_s: self.radius_wind_m_s * scaling.wind,
+            max_core_radius_deg: self.max_core_radius_deg.max(1.5 * cell_deg),
+            pressure_radius_deg: self.pressure_radius_deg.max(2.0 * cell_deg),
+            warm_core_radius_deg: self.warm_core_radius_deg.max(2.0 * cell_deg),
+            thickness_radius_deg: self.thickness_radius_deg.max(2.0 * cell_deg),
+            ..self.clone()
+        }
+    }
+
+    /// # Errors
+    /// [`ClimateError::Invalid`] if a number makes no sense.
+    pub(super) fn check(&self) -> Result<()> {
+        let positive = [
+            ("min_vorticity_per_s", self.min_vorticity_per_s),
+            ("vorticity_window_deg", self.vorticity_window_deg),
+            ("max_core_radius_deg", self.max_core_radius_deg),
+            ("pressure_radius_deg", self.pressure_radius_deg),
+            ("warm_core_radius_deg", self.warm_core_radius_deg),
+            ("thickness_radius_deg", self.thickness_radius_deg),
+            ("max_latitude_deg", self.max_latitude_deg),
+            ("max_speed_km_per_day", self.max_speed_km_per_day),
+            ("max_step_hours", self.max_step_hours),
+            ("box_margin_deg", self.box_margin_deg),
+            ("radius_search_deg", self.radius_search_deg),
+            ("radius_bins", self.radius_bins as f64),
+        ];
+        if let Some((name, value)) = positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
+            return Err(invalid(name, "a number above 0", *value));
+        }
+        if !(0.0..100.0).contains(&self.mask_percentile) {
+            return Err(invalid(
+                "mask_percentile",
+                "0 to below 100",
+                self.mask_percentile,
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Criteria for atmospheric rivers.
+///
+/// # Source
+/// ClimDeepLearn, `create_multichannel_multithreshold_labels.py`, `get_AR_semantic_mask`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArThresholds {
+    /// Damped precipitable water must exceed this, kg m-2: 24 in the labels 0 of the data set, 21 in its labels 1.
+    pub min_damped_tmq_kg_m2: f64,
+    /// Width of the damping about the equator, degrees of latitude.
+    pub damping_sigma_deg: f64,
+    /// The diagonal of the bounding box must exceed this, km.
+    pub min_length_km: f64,
+    /// Area divided by the north-south extent of the bounding box must stay below this, km.
+    pub max_width_km: f64,
+    /// Radius of the sphere on which areas are taken for the width, km. 6170 as published (the Earth's is 6371).
+    pub area_radius_km: f64,
+}
+
+impl Default for ArThresholds {
+    fn default() -> Self {
+        Self {
+            min_damped_tmq_kg_m2: 24.0,
+            damping_sigma_deg: 19.0,
+            min_length_km: 1500.0,
+            max_width_km: 1000.0,
+            area_radius_km: 6170.0,
+        }
+    }
+}
+
+impl ArThresholds {
+    /// The wetter of the two published settings: rivers above 24 kg m-2 (`labels_0`).
+    pub fn labels_0() -> Self {
+        Self::default()
+    }
+
+    /// The drier one: 21 kg m-2 (`labels_1`).
+    pub fn labels_1() -> Self {
+        Self {
+            min_damped_tmq_kg_m2: 21.0,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let numbers = [
+            ("min_damped_tmq_kg_m2", self.min_damped_tmq_kg_m2),
+            ("damping_sigma_deg", self.damping_sigma_deg),
+            ("max_width_km", self.max_width_km),
+            ("area_radius_km", self.area_radius_km),
+        ];
+        match numbers.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
+            Some((name, value)) => Err(invalid(name, "a number above 0", *value)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn invalid(name: &str, expected: &str, found: f64) -> ClimateError {
+    ClimateError::Invalid(format!(
+        "label thresholds: {name}: expected {expected}, found {found}"
+    ))
+}
+
+/// All criteria of the labels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Thresholds {
+    /// For tropical cyclones.
+    pub cyclone: TcThresholds,
+    /// For atmospheric rivers.
+    pub river: ArThresholds,
+    /// Whether the cyclones' criteria are adapted to the grid ([`TcThresholds::adapted_to`]); on by default. A grid of a
+    /// quarter of a degree or finer gets the published numbers either way.
+    pub adapt_to_grid: bool,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            cyclone: TcThresholds::default(),
+            river: ArThresholds::default(),
+            adapt_to_grid: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_ordered_and_named() {
+        let presets = TcThresholds::PRESETS.map(|name| TcThresholds::preset(name).unwrap());
+        for pair in presets.windows(2) {
+            assert!(pair[0].min_vorticity_per_s > pair[1].min_vorticity_per_s);
+            assert!(pair[0].warm_core_fall_k > pair[1].warm_core_fall_k);
+            assert!(pair[0].pressure_rise_pa > pair[1].pressure_rise_pa);
+            assert_eq!(pair[0].thickness_fall_m, pair[1].thickness_fall_m);
+        }
+        let error = TcThresholds::preset("lax").unwrap_err().to_string();
+        assert!(error.contains("super_relaxed"), "{error}");
+    }
+
+    #[test]
+    fn the_published_grid_gets_the_published_numbers_and_coarser_ones_less() {
+        let published = TcThresholds::default();
+        let cam5 = LatLonGrid::global(768, 1152).unwrap();
+        assert_eq!(published.adapted_to(&cam5), published);
+        let coarse = published.adapted_to(&LatLonGrid::global(73, 144).unwrap());
+        assert!(coarse.min_vorticity_per_s < published.min_vorticity_per_s / 3.0);
+        assert_eq!(coarse.max_core_radius_deg, 3.75);
+        assert_eq!(
+            (coarse.pressure_radius_deg, coarse.thickness_radius_deg),
+            (5.0, 5.0)
+        );
+        assert_eq!(coarse.mask_percentile, published.mask_percentile);
+    }
+
+    #[test]
+    fn recipes_are_read_strictly_and_checked() {
+        let read: Thresholds =
+            serde_json::from_str(r#"{"river": {"min_damped_tmq_kg_m2": 21.0}}"#).unwrap();
+        assert_eq!(read.river, ArThresholds::labels_1());
+        assert!(serde_json::from_str::<Thresholds>(r#"{"rivers": {}}"#).is_err());
+        let bad = TcThresholds {
+            mask_percentile: 100.0,
+            ..TcThresholds::default()
+        };
+        assert!(
+            bad.check()
+                .unwrap_err()
+                .to_string()
+                .contains("mask_percentile")
+        );
+        let bad = ArThresholds {
+            damping_sigma_deg: 0.0,
+            ..ArThresholds::default()
+        };
+        assert!(
+            bad.check()
+                .unwrap_err()
+                .to_string()
+                .contains("damping_sigma_deg")
+        );
+    }
+}

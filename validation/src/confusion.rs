@@ -80,12 +80,10 @@ impl Confusion {
                     ))
                 })? += 1;
             }
-            for t in 0..3 {
-                for p in 0..3 {
-                    confusion.pixels[t][p] += row[t][p];
-                    confusion.area_km2[t][p] += row[t][p] as f64 * area;
-                }
-            }
+            confusion.merge(&Self {
+                pixels: row,
+                area_km2: row.map(|of_truth| of_truth.map(|pixels| pixels as f64 * area)),
+            });
         }
         Ok(confusion)
     }

@@ -87,7 +87,7 @@ fn hits_misses_and_false_alarms_by_hand() {
 
 #[test]
 fn matching_is_one_to_one_and_nearest_first() {
-    // Prediction 0 is within 500 km of both, nearer to truth 1; truth 0 then takes prediction 1.
+    // Prediction 0 is nearer to truth 1 than to truth 0, but truth 1 goes to prediction 2, which is nearer still.
     let truth = [cyclone(0, 0.0, 100.0), cyclone(0, 0.0, 103.0)];
     let predicted = [
         cyclone(0, 0.0, 102.0),

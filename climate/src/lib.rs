@@ -6,6 +6,10 @@ pub mod derived;
 pub mod error;
 pub mod events;
 pub mod label;
+pub mod map;
+pub mod report;
+pub mod statistics;
+pub mod table;
 pub mod track;
 
 pub use error::ClimateError;

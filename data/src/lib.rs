@@ -2,18 +2,36 @@
 //!
 //! After this crate latitude ascends, longitude lies in [0, 360), units are SI and missing values are NaN.
 
+#![forbid(unsafe_code)]
+
+pub mod archive;
 pub mod atomic;
+pub mod batch;
 pub mod calendar;
+pub mod class_weights;
 pub mod error;
 pub mod grid;
+pub mod inspect;
 pub mod label;
+pub mod loader;
+pub mod mask_file;
+pub mod normalise;
 pub mod random;
+pub mod sampler;
 pub mod snapshot;
+pub mod store;
+pub mod testdata;
 pub mod variable;
 
+pub use archive::Archive;
+pub use batch::HostBatch;
 pub use calendar::{Calendar, Time};
 pub use error::DataError;
 pub use grid::LatLonGrid;
 pub use label::{Class, ClassMask};
+pub use loader::Loader;
+pub use normalise::Normalisation;
+pub use sampler::Sampler;
 pub use snapshot::Snapshot;
+pub use store::Store;
 pub use variable::Variable;

@@ -1,1 +1,3 @@
-//! Squall crate.
+//! What runs for hours: staging, training and inference, resumable at any point.
+
+#![forbid(unsafe_code)]

@@ -1,8 +1,21 @@
 //! From tensors to tensors: operations on NHWC, networks, losses, optimisers and model files.
 
 pub mod error;
+mod layers;
 pub mod memory;
+pub mod model_file;
+pub mod networks;
 pub mod ops;
+pub mod optim;
+pub mod parameters;
+pub mod pass;
+pub mod precision;
+pub mod summary;
 
 pub use error::ModelError;
+pub use model_file::ModelFile;
+pub use networks::{Network, NetworkConfig};
 pub use ops::Backend;
+pub use parameters::{Gradients, Parameters};
+pub use pass::Pass;
+pub use precision::Precision;

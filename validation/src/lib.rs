@@ -1,1 +1,3 @@
-//! Squall crate.
+//! Scores: predictions against labels, by pixel and by event.
+
+#![forbid(unsafe_code)]

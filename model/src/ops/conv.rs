@@ -33,6 +33,7 @@ impl<'a> Fuse<'a> {
 }
 
 /// Everything a backend needs for one pass of a convolution, checked.
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) struct Pass<'a> {
     pub x_shape: [usize; 4],
     pub y_shape: [usize; 4],

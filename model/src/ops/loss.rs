@@ -1,7 +1,9 @@
 //! Softmax, weighted cross entropy and argmax.
 
+#[cfg(feature = "onednn")]
+use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, fast, reference};
+use super::{Backend, reference};
 use crate::error::{ModelError, Result};
 use candle_core::{DType, Tensor};
 
@@ -11,9 +13,9 @@ pub const IGNORED: u8 = 255;
 /// The loss of one batch and its gradient.
 #[derive(Debug)]
 pub struct Loss {
-    /// Σ w[label] · −ln p[label].
+    /// Σ w(label) · −ln p(label).
     pub weighted_sum: f64,
-    /// Σ w[label].
+    /// Σ w(label).
     pub weight_sum: f64,
     /// The gradient of `weighted_sum / weight_sum · scale` with respect to the logits.
     pub gradient: Tensor,

@@ -1,7 +1,9 @@
 //! Batch normalisation, fused with the residual add and the ReLU that follow it.
 
+#[cfg(feature = "onednn")]
+use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, fast, reference};
+use super::{Backend, reference};
 use crate::error::Result;
 use candle_core::Tensor;
 

@@ -1,8 +1,10 @@
 //! Pooling and resizing.
 
 use super::conv_spec::PoolSpec;
+#[cfg(feature = "onednn")]
+use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, fast, reference};
+use super::{Backend, reference};
 use crate::error::Result;
 use candle_core::Tensor;
 

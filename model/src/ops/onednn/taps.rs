@@ -3,14 +3,17 @@
 use super::gemm_transposed;
 use crate::error::Result;
 use crate::ops::conv::Pass;
+use std::borrow::Cow;
 
 /// Whether the tap products beat oneDNN's own backward-weights at this geometry.
 ///
 /// Measured (see `ARCHITECTURE.md`): 1x1 kernels always; 3x3 kernels once the dilation leaves oneDNN's fast path. A rule of
-/// the geometry, never of a timing, so that results are reproducible.
+/// the geometry, never of a timing, so that results are reproducible. For 1x1 kernels with a stride it is also needed:
+/// oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity.rs` has the case).
 pub fn are_faster(pass: &Pass<'_>) -> bool {
     let spec = pass.spec;
-    spec.groups == 1 && spec.stride == 1 && (spec.kernel == (1, 1) || spec.dilation >= 3)
+    let point = spec.kernel == (1, 1) && spec.padding == (0, 0);
+    spec.groups == 1 && (point || spec.stride == 1 && spec.dilation >= 3)
 }
 
 /// Adds the gradient to `dw`; `wide` is x with `extra` wrapped columns on both sides.
@@ -24,7 +27,8 @@ pub fn backward_weights(
     let ([batch, height, width, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
     let spec = pass.spec;
     if spec.kernel == (1, 1) && spec.padding == (0, 0) {
-        return gemm_transposed(out, channels, batch * out_h * out_w, dy, wide, 1.0, dw);
+        let read = every_stride(wide, pass.x_shape, spec.stride);
+        return gemm_transposed(out, channels, batch * out_h * out_w, dy, &read, 1.0, dw);
     }
     let width = width + 2 * extra;
     let pad_w = spec.padding.1 - extra;
@@ -59,6 +63,22 @@ pub fn backward_weights(
             .for_each(|(dw, g)| *dw += g);
     }
     Ok(())
+}
+
+/// The pixels that a 1x1 kernel with this stride reads.
+fn every_stride(x: &[f32], shape: [usize; 4], stride: usize) -> Cow<'_, [f32]> {
+    if stride == 1 {
+        return x.into();
+    }
+    let [_, height, width, channels] = shape;
+    let mut read = Vec::with_capacity(x.len() / (stride * stride) + x.len() / stride);
+    for field in x.chunks_exact(height * width * channels) {
+        for row in field.chunks_exact(width * channels).step_by(stride) {
+            let pixels = row.chunks_exact(channels).step_by(stride);
+            pixels.for_each(|pixel| read.extend_from_slice(pixel));
+        }
+    }
+    read.into()
 }
 
 /// Output positions whose tap at `offset` lies inside the input (stride 1).

@@ -1,0 +1,126 @@
+//! The equirectangular map: longitude to the right, latitude upwards, the seam where the caller wants it.
+
+use squall_data::LatLonGrid;
+
+/// A window of longitude and latitude, in degrees, mapped linearly to fractions of a picture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Projection {
+    /// Longitude of the left edge, [0, 360).
+    pub west_deg: f64,
+    /// Width of the window, at most 360.
+    pub lon_span_deg: f64,
+    /// Latitude of the lower edge.
+    pub south_deg: f64,
+    /// Latitude of the upper edge.
+    pub north_deg: f64,
+}
+
+impl Projection {
+    /// The whole Earth with `centre_deg` in the middle; 180 keeps the Pacific whole.
+    pub fn global(centre_deg: f64) -> Self {
+        Self {
+            west_deg: (centre_deg - 180.0).rem_euclid(360.0),
+            lon_span_deg: 360.0,
+            south_deg: -90.0,
+            north_deg: 90.0,
+        }
+    }
+
+    /// The window of a grid from cell edge to cell edge; global grids start at their own first column.
+    pub fn of_grid(grid: &LatLonGrid) -> Self {
+        let half = grid.lon_spacing_deg() / 2.0;
+        let (bounds, lon) = (grid.lat_bounds_deg(), grid.lon_deg());
+        let span = if grid.is_periodic() {
+            360.0
+        } else {
+            grid.lon_spacing_deg() * lon.len() as f64
+        };
+        Self {
+            west_deg: (lon[0] - half).rem_euclid(360.0),
+            lon_span_deg: span,
+            south_deg: bounds[0].max(-90.0),
+            north_deg: bounds[bounds.len() - 1].min(90.0),
+        }
+    }
+
+    /// The map that shows a grid: for a global one centred on `centre_deg`, for a regional one its own window.
+    pub fn showing(grid: &LatLonGrid, centre_deg: f64) -> Self {
+        let own = Self::of_grid(grid);
+        if grid.is_periodic() {
+            Self {
+                west_deg: (centre_deg - 180.0).rem_euclid(360.0),
+                ..own
+            }
+        } else {
+            own
+        }
+    }
+
+    /// Whether the window goes round the Earth.
+    pub fn is_global(&self) -> bool {
+        self.lon_span_deg >= 359.999
+    }
+
+    /// Fraction of the width, [0, 1) inside the window; beyond 1 for longitudes outside it.
+    pub fn x(&self, lon_deg: f64) -> f64 {
+        (lon_deg - self.west_deg).rem_euclid(360.0) / self.lon_span_deg
+    }
+
+    /// Fraction of the height from the top.
+    pub fn y(&self, lat_deg: f64) -> f64 {
+        (self.north_deg - lat_deg) / (self.north_deg - self.south_deg)
+    }
+
+    /// Longitude, [0, 360), at a fraction of the width.
+    pub fn lon_deg(&self, x: f64) -> f64 {
+        (self.west_deg + x * self.lon_span_deg).rem_euclid(360.0)
+    }
+
+    /// Latitude at a fraction of the height from the top.
+    pub fn lat_deg(&self, y: f64) -> f64 {
+        self.north_deg - y * (self.north_deg - self.south_deg)
+    }
+
+    /// Height of a picture of some width with equal scales on both axes; at least 1.
+    pub fn height_for(&self, width: usize) -> usize {
+        let ratio = (self.north_deg - self.south_deg) / self.lon_span_deg;
+        ((width as f64 * ratio).round() as usize).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_pacific_is_whole_when_centred_on_180() {
+        let map = Projection::global(180.0);
+        assert_eq!(map.x(180.0), 0.5);
+        assert!(map.x(120.0) < map.x(200.0) && map.x(200.0) < map.x(280.0));
+        assert_eq!((map.y(90.0), map.y(0.0), map.y(-90.0)), (0.0, 0.5, 1.0));
+        assert_eq!(map.height_for(720), 360);
+    }
+
+    #[test]
+    fn a_regional_grid_across_the_seam_keeps_its_window() {
+        let lon: Vec<f64> = (0..21).map(|i| (350.0 + f64::from(i)) % 360.0).collect();
+        let lat: Vec<f64> = (0..11).map(f64::from).collect();
+        let (grid, _) = LatLonGrid::from_axes(lat, lon).unwrap();
+        let map = Projection::showing(&grid, 180.0);
+        assert!((map.west_deg - 349.5).abs() < 1e-9 && (map.lon_span_deg - 21.0).abs() < 1e-9);
+        assert!(map.x(0.0) > map.x(355.0) && map.x(9.0) < 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn places_round_trip(lon in 0.0f64..360.0, lat in -90.0f64..90.0, centre in 0.0f64..360.0) {
+            let map = Projection::global(centre);
+            let back = map.lon_deg(map.x(lon));
+            let apart = (back - lon).abs();
+            prop_assert!(apart < 1e-9 || (apart - 360.0).abs() < 1e-9);
+            prop_assert!((map.lat_deg(map.y(lat)) - lat).abs() < 1e-9);
+            prop_assert!((0.0..1.0).contains(&map.x(lon)));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! How far two masks of the same times agree, in area.
+
+use crate::report::{FrequencyMap, SourceKind};
+use ndarray::{Array2, ArrayView2};
+use squall_data::{Class, LatLonGrid, Time};
+
+/// Areas that two sources gave to one class, summed over times, km².
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PairAgreement {
+    /// Both.
+    pub both_km2: f64,
+    /// The first alone.
+    pub only_first_km2: f64,
+    /// The second alone.
+    pub only_second_km2: f64,
+}
+
+impl PairAgreement {
+    /// Intersection over union; `None` if neither source has the class.
+    pub fn iou(&self) -> Option<f64> {
+        let union = self.both_km2 + self.only_first_km2 + self.only_second_km2;
+        (union > 0.0).then(|| self.both_km2 / union)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.both_km2 += other.both_km2;
+        self.only_first_km2 += other.only_first_km2;
+        self.only_second_km2 += other.only_second_km2;
+    }
+}
+
+/// The agreement of two sources.
+#[derive(Debug, Clone)]
+pub struct Agreement {
+    /// The first source.
+    pub first: SourceKind,
+    /// The second source.
+    pub second: SourceKind,
+    /// Over all times, in the order of [`Class::EVENTS`].
+    pub total: [PairAgreement; 2],
+    /// IoU at each time, in the order of [`Class::EVENTS`]; `None` where neither has the class.
+    pub series: Vec<(Time, [Option<f64>; 2])>,
+}
+
+/// Counts agreement of all pairs of sources and how often each cell has each class.
+#[derive(Debug)]
+pub(crate) struct MaskCounter {
+    row_area_km2: Vec<f64>,
+    shape: (usize, usize),
+    pairs: Vec<Agreement>,
+    /// Per source and event class: times counted and times with the class per cell.
+    counts: [(u32, [Array2<u32>; 2]); 3],
+}
+
+impl MaskCounter {
+    pub(crate) fn new(grid: &LatLonGrid) -> Self {
+        let empty = || [Array2::zeros((0, 0)), Array2::zeros((0, 0))];
+        Self {
+            row_area_km2: grid.row_areas_km2(),
+            shape: grid.shape(),
+            pairs: Vec::new(),
+            counts: [(0, empty()), (0, empty()), (0, empty())],
+        }
+    }
+
+    /// Counts the masks of one time; they must have the grid's shape.
+    pub(crate) fn add(&mut self, time: Time, masks: &[(SourceKind, ArrayView2<'_, u8>)]) {
+        for (kind, mask) in masks {
+            let (times, counts) = &mut self.counts[*kind as usize];
+            *times += 1;
+            for (count, class) in counts.iter_mut().zip(Class::EVENTS) {
+                if count.is_empty() {
+                    *count = Array2::zeros(self.shape);
+                }
+                ndarray::Zip::from(count)
+                    .and(mask)
+                    .for_each(|n, &code| *n += u32::from(code == class.code()));
+            }
+        }
+        for (k, (first, a)) in masks.iter().enumerate() {
+            for (second, b) in &masks[k + 1..] {
+                let now = Class::EVENTS.map(|class| self.compare(a, b, class));
+                let position = self
+                    .pairs
+                    .iter()
+                    .position(|p| (p.first, p.second) == (*first, *second))
+                    .unwrap_or_else(|| {
+                        self.pairs.push(Agreement {
+                            first: *first,
+                            second: *second,
+                            total: Default::default(),
+                            series: Vec::new(),
+                        });
+                        self.pairs.len() - 1
+                    });
+                let pair = &mut self.pairs[position];
+                pair.total.iter_mut().zip(&now).for_each(|(t, n)| t.add(n));
+                pair.series.push((time, now.map(|n| n.iou())));
+            }
+        }
+    }
+
+    fn compare(
+        &self,
+        a: &ArrayView2<'_, u8>,
+        b: &ArrayView2<'_, u8>,
+        class: Class,
+    ) -> PairAgreement {
+        let mut result = PairAgreement::default();
+        for ((x, y), area) in a.rows().into_iter().zip(b.rows()).zip(&self.row_area_km2) {
+            let (mut both, mut first, mut second) = (0u32, 0u32, 0u32);
+            for (&p, &q) in x.iter().zip(y) {
+                match (p == class.code(), q == class.code()) {
+                    (true, true) => both += 1,
+                    (true, false) => first += 1,
+                    (false, true) => second += 1,
+                    (false, false) => {}
+                }
+            }
+            result.add(&PairAgreement {
+                both_km2: f64::from(both) * area,
+                only_first_km2: f64::from(first) * area,
+                only_second_km2: f64::from(second) * area,
+            });
+        }
+        result
+    }
+
+    pub(crate) fn pairs(&self) -> &[Agreement] {
+        &self.pairs
+    }
+
+    /// The largest number of times that one source's masks were counted.
+    pub(crate) fn times(&self) -> u32 {
+        self.counts.iter().map(|c| c.0).max().unwrap_or(0)
+    }
+
+    /// How often each cell has each class, for every source that was counted.
+    pub(crate) fn frequencies(&self) -> Vec<FrequencyMap> {
+        let mut maps = Vec::new();
+        for (index, class) in Class::EVENTS.into_iter().enumerate() {
+            for source in SourceKind::ALL {
+                let (times, counts) = &self.counts[source as usize];
+                if *times > 0 {
+                    let share = counts[index].mapv(|n| n as f32 / *times as f32);
+                    maps.push(FrequencyMap {
+                        source,
+                        class,
+                        share,
+                    });
+                }
+            }
+        }
+        maps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::Calendar;
+
+    #[test]
+    fn areas_not_pixels_are_compared() {
+        let grid = LatLonGrid::global(18, 36).unwrap();
+        let time = Time::new(Calendar::NoLeap, 1, 1, 1, 0, 0, 0).unwrap();
+        let mut a = Array2::<u8>::zeros((18, 36));
+        let mut b = a.clone();
+        // One common cell near the equator, one cell of the first alone near the pole.
+        a[[9, 3]] = 2;
+        b[[9, 3]] = 2;
+        a[[17, 3]] = 2;
+        let mut counter = MaskCounter::new(&grid);
+        let masks = [
+            (SourceKind::Heuristic, a.view()),
+            (SourceKind::Network, b.view()),
+        ];
+        counter.add(time, &masks);
+        counter.add(time.add_seconds(3600), &masks);
+        let pair = &counter.pairs()[0];
+        let expected = grid.cell_area_km2(9) / (grid.cell_area_km2(9) + grid.cell_area_km2(17));
+        assert!((pair.total[1].iou().unwrap() - expected).abs() < 1e-12);
+        assert!(expected > 0.9);
+        assert_eq!(pair.total[0].iou(), None);
+        assert_eq!(pair.series.len(), 2);
+        let maps = counter.frequencies();
+        assert_eq!(maps.len(), 4);
+        assert_eq!(maps[2].share[[17, 3]], 1.0);
+    }
+}

@@ -1,0 +1,548 @@
+// The interactive map. No libraries, no requests: everything comes from the JSON element #data.
+(() => {
+  'use strict';
+  const $ = (id) => document.getElementById(id);
+  const data = JSON.parse($('data').textContent);
+  const win = data.window;
+  const [rows, cols] = data.shape;
+  const frames = data.frames;
+  const canvas = $('canvas');
+  const ctx = canvas.getContext('2d');
+  const mod = (a, b) => ((a % b) + b) % b;
+  const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
+  const CLASS_COLOURS = data.classColours;
+  const CASING = 'rgba(8,14,20,0.7)';
+  const DASHES = { heuristic: [], network: [7, 4], truth: [1.5, 4] };
+  const DIFFERENCE = [null, [244, 246, 248, 190], [92, 140, 255, 235], [45, 212, 176, 235], [200, 120, 255, 235]];
+  const TRAIL_HOURS = 120;
+  const state = { index: Math.floor((frames.length - 1) / 2), zoom: 1, ox: 0, oy: 0, playing: false };
+  let width = 0, height = 0;
+
+  // ---- decoding ---------------------------------------------------------------------------------------------------
+  async function pixels(base64, shape) {
+    if (!base64) return null;
+    const image = new Image();
+    image.src = 'data:image/png;base64,' + base64;
+    await image.decode();
+    const [h, w] = shape;
+    const sheet = Object.assign(document.createElement('canvas'), { width: w, height: h });
+    const pen = sheet.getContext('2d', { willReadFrequently: true });
+    pen.drawImage(image, 0, 0);
+    const rgba = pen.getImageData(0, 0, w, h).data;
+    return Uint8Array.from({ length: w * h }, (_, k) => rgba[4 * k]);
+  }
+
+  const cache = new Map();
+  function load(index) {
+    if (!cache.has(index)) {
+      if (cache.size > 48) cache.delete(cache.keys().next().value);
+      const f = frames[index];
+      const wind = [2 * data.windShape[0], data.windShape[1]];
+      cache.set(index, Promise.all([
+        pixels(f.f, data.shape), pixels(f.p, data.pressureShape), pixels(f.w, wind),
+        Promise.all(f.m.map((m) => pixels(m, data.shape))),
+      ]).then(([field, pressure, wind, masks]) => ({
+        field, pressure, wind, masks: masks.map((m) => m && m.map((v) => v / 85)), paths: new Map(),
+      })));
+    }
+    return cache.get(index);
+  }
+
+  // ---- outlines ---------------------------------------------------------------------------------------------------
+  // Closed outlines of the cells of one class, through the middles of the edges between cell centres, in cell units.
+  function outline(mask, code) {
+    const at = (r, c) => r >= 0 && r < rows && (win.global || (c >= 0 && c < cols)) && mask[r * cols + mod(c, cols)] === code;
+    const turn = 2 * cols;
+    const next = new Map();
+    const key = (x, y) => (y + 4) * 4 * turn + (win.global ? mod(x, turn) : x + turn);
+    const first = win.global ? 0 : -1;
+    for (let r = -1; r < rows; r++) {
+      for (let c = first; c < cols; c++) {
+        const a = at(r, c), b = at(r, c + 1), d = at(r + 1, c + 1), e = at(r + 1, c);
+        const kind = a + 2 * b + 4 * d + 8 * e;
+        if (kind === 0 || kind === 15) continue;
+        const x = 2 * c + 1, y = 2 * r + 1;
+        const T = [x + 1, y], R = [x + 2, y + 1], B = [x + 1, y + 2], L = [x, y + 1];
+        const lines = {
+          1: [[L, T]], 2: [[T, R]], 3: [[L, R]], 4: [[R, B]], 5: [[L, T], [R, B]], 6: [[T, B]], 7: [[L, B]],
+          8: [[B, L]], 9: [[B, T]], 10: [[T, R], [B, L]], 11: [[B, R]], 12: [[R, L]], 13: [[R, T]], 14: [[T, L]],
+        }[kind];
+        for (const [from, to] of lines) next.set(key(...from), [from, to]);
+      }
+    }
+    const path = new Path2D();
+    while (next.size) {
+      const [start, [from]] = next.entries().next().value;
+      const points = [from];
+      for (let at = start; next.has(at);) {
+        const to = next.get(at)[1];
+        next.delete(at);
+        let x = to[0];
+        const last = points[points.length - 1][0];
+        while (win.global && x - last > cols) x -= turn;
+        while (win.global && last - x > cols) x += turn;
+        points.push([x, to[1]]);
+        at = key(...to);
+      }
+      points.pop();
+      // Rounded by less than half a cell: curves through the middles of the sides.
+      const middle = (k) => {
+        const p = points[k % points.length], q = points[(k + 1) % points.length];
+        return [(p[0] + q[0]) / 4, (p[1] + q[1]) / 4];
+      };
+      path.moveTo(...middle(0));
+      for (let k = 1; k <= points.length; k++) {
+        const p = points[k % points.length];
+        path.quadraticCurveTo(p[0] / 2, p[1] / 2, ...middle(k));
+      }
+      path.closePath();
+    }
+    return path;
+  }
+
+  function outlineOf(frame, source, code) {
+    const name = source + ':' + code;
+    if (!frame.paths.has(name)) frame.paths.set(name, outline(frame.masks[source], code));
+    return frame.paths.get(name);
+  }
+
+  // Isolines of a field given as levels, in cell units.
+  function isolines(levels, [h, w], low, high, step) {
+    const value = new Float32Array(h * w);
+    const get = (r, c) => levels[clamp(r, 0, h - 1) * w + (win.global ? mod(c, w) : clamp(c, 0, w - 1))];
+    for (let r = 0; r < h; r++) {
+      for (let c = 0; c < w; c++) {
+        let sum = 4 * get(r, c);
+        for (const [dr, dc, k] of [[0, 1, 2], [0, -1, 2], [1, 0, 2], [-1, 0, 2], [1, 1, 1], [1, -1, 1], [-1, 1, 1], [-1, -1, 1]]) sum += k * get(r + dr, c + dc);
+        value[r * w + c] = low + (high - low) * sum / 16 / 255;
+      }
+    }
+    const path = new Path2D();
+    const lastColumn = win.global ? w : w - 1;
+    for (let r = 0; r < h - 1; r++) {
+      for (let c = 0; c < lastColumn; c++) {
+        const v = [value[r * w + c], value[r * w + (c + 1) % w], value[(r + 1) * w + (c + 1) % w], value[(r + 1) * w + c]];
+        const min = Math.min(...v), max = Math.max(...v);
+        for (let level = Math.ceil(min / step) * step; level < max; level += step) {
+          const cuts = [];
+          const corner = [[c, r], [c + 1, r], [c + 1, r + 1], [c, r + 1]];
+          for (let k = 0; k < 4; k++) {
+            const p = v[k], q = v[(k + 1) % 4];
+            if ((p < level) !== (q < level)) {
+              const t = (level - p) / (q - p), a = corner[k], b = corner[(k + 1) % 4];
+              cuts.push([a[0] + t * (b[0] - a[0]) + 0.5, a[1] + t * (b[1] - a[1]) + 0.5]);
+            }
+          }
+          for (let k = 0; k + 1 < cuts.length; k += 2) {
+            path.moveTo(...cuts[k]);
+            path.lineTo(...cuts[k + 1]);
+          }
+        }
+      }
+    }
+    return path;
+  }
+
+  // ---- places -----------------------------------------------------------------------------------------------------
+  const left = () => (win.global ? centre - 180 : win.west);
+  let centre = win.centre;
+  const spanLat = win.north - win.south;
+  const X = (lon) => (mod(lon - left(), 360) / win.span - state.ox) * width * state.zoom;
+  const Y = (lat) => ((win.north - lat) / spanLat - state.oy) * height * state.zoom;
+  const place = (x, y) => [
+    left() + (x / (width * state.zoom) + state.ox) * win.span,
+    win.north - (y / (height * state.zoom) + state.oy) * spanLat,
+  ];
+
+  // From cells of a picture of h rows and w columns to the screen; once more to the left on a global map.
+  function matrices(h, w) {
+    const sx = width * state.zoom / w, sy = height * state.zoom / h;
+    const x0 = (mod(win.west - left(), 360) / win.span - state.ox) * width * state.zoom;
+    const y0 = -state.oy * height * state.zoom;
+    const shifts = win.global ? [0, -width * state.zoom] : [0];
+    return shifts.map((dx) => new DOMMatrix([sx, 0, 0, sy, x0 + dx, y0]));
+  }
+
+  function placed(path, list) {
+    const out = new Path2D();
+    for (const m of list) out.addPath(path, m);
+    return out;
+  }
+
+  // ---- drawing ----------------------------------------------------------------------------------------------------
+  const sheet = Object.assign(document.createElement('canvas'), { width: cols, height: rows });
+  const pen = sheet.getContext('2d');
+  const tables = {};
+  for (const [name, text] of Object.entries(data.colours)) {
+    tables[name] = Uint8Array.from({ length: 768 }, (_, k) => parseInt(text.substr(2 * k, 2), 16));
+  }
+  const shores = new Path2D($('shores').getAttribute('d'));
+
+  function drawSheet(rgba, smooth) {
+    pen.putImageData(new ImageData(rgba, cols, rows), 0, 0);
+    ctx.imageSmoothingEnabled = smooth;
+    ctx.imageSmoothingQuality = 'high';
+    for (const m of matrices(rows, cols)) ctx.drawImage(sheet, m.e - 0.3, m.f, m.a * cols + 0.6, m.d * rows);
+  }
+
+  function drawField(frame, grey) {
+    const table = tables[$('colours').value];
+    const rgba = new Uint8ClampedArray(4 * rows * cols);
+    for (let k = 0; k < rows * cols; k++) {
+      const v = 3 * frame.field[k];
+      const [r, g, b] = [table[v], table[v + 1], table[v + 2]];
+      const l = 0.55 * (0.3 * r + 0.59 * g + 0.11 * b);
+      rgba.set(grey ? [l, l + 4, l + 8, 255] : [r, g, b, 255], 4 * k);
+    }
+    drawSheet(rgba, true);
+  }
+
+  function drawDifference(frame, a, b) {
+    const first = frame.masks[a], second = frame.masks[b];
+    if (!first || !second) return;
+    const rgba = new Uint8ClampedArray(4 * rows * cols);
+    for (let k = 0; k < rows * cols; k++) {
+      const p = first[k], q = second[k];
+      const kind = p === q ? (p ? 1 : 0) : q === 0 ? 2 : p === 0 ? 3 : 4;
+      if (kind) rgba.set(DIFFERENCE[kind], 4 * k);
+    }
+    drawSheet(rgba, false);
+  }
+
+  function strokeCased(path, colour, thick, dash, casing = CASING) {
+    ctx.lineJoin = ctx.lineCap = 'round';
+    ctx.setLineDash([]);
+    ctx.strokeStyle = casing;
+    ctx.lineWidth = thick + 1.8;
+    ctx.stroke(path);
+    ctx.setLineDash(dash);
+    ctx.strokeStyle = colour;
+    ctx.lineWidth = thick;
+    ctx.stroke(path);
+    ctx.setLineDash([]);
+  }
+
+  const visible = (source) => $('layer-' + source)?.checked;
+
+  function drawMasks(frame) {
+    const list = matrices(rows, cols);
+    const thick = width < 600 ? 1.2 : 1.6;
+    data.sources.forEach((source, s) => {
+      if (!visible(s) || !frame.masks[s]) return;
+      for (const code of [2, 1]) {
+        const path = placed(outlineOf(frame, s, code), list);
+        if (source.kind === 'heuristic' || data.sources.length === 1) {
+          ctx.fillStyle = CLASS_COLOURS[code] + '40';
+          ctx.fill(path, 'evenodd');
+        }
+        strokeCased(path, CLASS_COLOURS[code], source.kind === 'truth' ? thick + 0.6 : thick, DASHES[source.kind]);
+      }
+    });
+  }
+
+  function drawTracks(hour) {
+    if (!$('layer-tracks')?.checked) return;
+    const source = data.sources.find((s, k) => visible(k) && s.tracks.length) || data.sources.find((s) => s.tracks.length);
+    for (const track of source ? source.tracks : []) {
+      const last = track.t.findLastIndex((t) => t <= hour + 0.01);
+      if (last < 0 || track.t[track.t.length - 1] < hour - 6) continue;
+      const path = new Path2D();
+      let before = null;
+      for (let k = 0; k <= last; k++) {
+        if (track.t[k] < hour - TRAIL_HOURS) continue;
+        const x = X(track.p[2 * k]), y = Y(track.p[2 * k + 1]);
+        const jump = before === null || Math.abs(x - before) > width * state.zoom / 2;
+        jump ? path.moveTo(x, y) : path.lineTo(x, y);
+        before = x;
+      }
+      const cyclone = track.c === 1;
+      strokeCased(path, cyclone ? '#ffffff' : 'rgba(255,226,160,0.75)', cyclone ? 1.6 : 0.8, [], cyclone ? CASING : 'rgba(8,14,20,0.3)');
+      if (cyclone && track.t[track.t.length - 1] >= hour - 0.01) {
+        const dot = new Path2D();
+        dot.arc(X(track.p[2 * last]), Y(track.p[2 * last + 1]), 2.6, 0, 7);
+        strokeCased(dot, '#ffffff', 1.2, []);
+        ctx.fillStyle = CLASS_COLOURS[1];
+        ctx.fill(dot);
+      }
+    }
+  }
+
+  function drawPressure(frame) {
+    if (!$('layer-pressure')?.checked || !frame.pressure) return;
+    const [low, high] = data.pressureRange;
+    frame.lines ??= isolines(frame.pressure, data.pressureShape, low, high, 8);
+    ctx.strokeStyle = 'rgba(255,255,255,0.75)';
+    ctx.lineWidth = 0.8;
+    ctx.stroke(placed(frame.lines, matrices(...data.pressureShape)));
+  }
+
+  function drawWind(frame) {
+    if (!$('layer-wind')?.checked || !frame.wind) return;
+    const [h, w] = data.windShape, [low, high] = data.windRange;
+    const speed = (k) => low + (high - low) * frame.wind[k] / 255;
+    const skip = Math.max(1, Math.round(14 * w / (width * state.zoom)));
+    const cell = width * state.zoom / w * skip;
+    ctx.strokeStyle = 'rgba(255,255,255,0.85)';
+    ctx.lineWidth = 1;
+    ctx.beginPath();
+    for (let r = skip >> 1; r < h; r += skip) {
+      for (let c = 0; c < w; c += skip) {
+        const u = speed(r * w + c), v = speed(h * w + r * w + c), s = Math.hypot(u, v);
+        if (s < 3) continue;
+        const x = X(win.west + (c + 0.5) * win.span / w), y = Y(win.north - (r + 0.5) * spanLat / h);
+        const k = cell * Math.min(1.1, 0.25 + s / 30) / s, dx = u * k, dy = -v * k;
+        ctx.moveTo(x, y);
+        ctx.lineTo(x + dx, y + dy);
+        for (const a of [2.6, -2.6]) {
+          ctx.moveTo(x + dx, y + dy);
+          ctx.lineTo(x + dx + 0.3 * (dx * Math.cos(a) - dy * Math.sin(a)), y + dy + 0.3 * (dx * Math.sin(a) + dy * Math.cos(a)));
+        }
+      }
+    }
+    ctx.stroke();
+  }
+
+  function drawShores() {
+    const k = width * state.zoom / win.span / 10, ky = height * state.zoom / spanLat / 10;
+    const path = new Path2D();
+    for (const turn of [-1, 0, 1, 2]) {
+      const x = ((turn * 360 - left()) / win.span - state.ox) * width * state.zoom;
+      path.addPath(shores, new DOMMatrix([k, 0, 0, ky, x, Y(90)]));
+    }
+    ctx.strokeStyle = 'rgba(6,10,14,0.55)';
+    ctx.lineWidth = 1.8;
+    ctx.stroke(path);
+    ctx.strokeStyle = 'rgba(255,255,255,0.7)';
+    ctx.lineWidth = 0.8;
+    ctx.stroke(path);
+  }
+
+  function drawGraticule() {
+    const across = win.span / state.zoom, apart = [60, 30, 20, 10, 5, 2].find((d) => across / d >= 5) || 1;
+    ctx.font = '11px system-ui, sans-serif';
+    ctx.fillStyle = 'rgba(255,255,255,0.8)';
+    ctx.strokeStyle = 'rgba(255,255,255,0.14)';
+    ctx.shadowColor = '#0a1420';
+    ctx.shadowBlur = 3;
+    ctx.lineWidth = 1;
+    ctx.beginPath();
+    const [west, north] = place(0, 0), [east, south] = place(width, height);
+    for (let lon = Math.ceil(west / apart) * apart; lon < east; lon += apart) {
+      const x = (lon - west) / (east - west) * width, signed = mod(lon + 180, 360) - 180;
+      if (x < 24 || x > width - 24) continue;
+      ctx.moveTo(x, 0);
+      ctx.lineTo(x, height);
+      ctx.textAlign = 'center';
+      ctx.fillText(`${Math.abs(signed)}°${signed === 0 || signed === -180 ? '' : signed < 0 ? 'W' : 'E'}`, x, height - 6);
+    }
+    const rise = Math.min(30, apart);
+    for (let lat = Math.ceil(south / rise) * rise; lat < north; lat += rise) {
+      const y = (north - lat) / (north - south) * height;
+      if (y < 44 || y > height - 30) continue;
+      ctx.moveTo(0, y);
+      ctx.lineTo(width, y);
+      ctx.textAlign = 'left';
+      ctx.fillText(`${Math.abs(lat)}°${lat === 0 ? '' : lat < 0 ? 'S' : 'N'}`, 6, y - 4);
+    }
+    ctx.shadowBlur = 0;
+    ctx.stroke();
+  }
+
+  let current = null;
+  function draw() {
+    const frame = current;
+    if (!frame || !width) return;
+    const scale = canvas.width / width;
+    ctx.setTransform(scale, 0, 0, scale, 0, 0);
+    ctx.fillStyle = '#0a1420';
+    ctx.fillRect(0, 0, width, height);
+    const mode = $('mode')?.value || 'layers';
+    if (frame.field) drawField(frame, mode !== 'layers');
+    drawGraticule();
+    drawShores();
+    drawPressure(frame);
+    drawWind(frame);
+    if (mode === 'layers') drawMasks(frame);
+    else drawDifference(frame, ...mode.split('-').map(Number));
+    drawTracks(frames[state.index].h);
+  }
+
+  // ---- words ------------------------------------------------------------------------------------------------------
+  const counted = (n, word) => (n === 0 ? `no ${word}s` : n === 1 ? `1 ${word}` : `${n} ${word}s`);
+  function describe() {
+    const frame = frames[state.index];
+    const parts = data.sources
+      .map((s, k) => frame.n[k] && `${s.label}: ${counted(frame.n[k][0], 'cyclone')}, ${counted(frame.n[k][1], 'river')}`)
+      .filter(Boolean);
+    $('stamp').textContent = frame.t;
+    $('position').textContent = `${state.index + 1} of ${frames.length}`;
+    $('counts').textContent = parts.length ? `${frame.t}. ${parts.join('; ')}.` : '';
+    $('time').value = state.index;
+    $('time').setAttribute('aria-valuetext', frame.t);
+  }
+
+  let wanted = 0;
+  async function show(index) {
+    state.index = mod(index, frames.length);
+    describe();
+    const ticket = ++wanted;
+    const frame = await load(state.index);
+    if (ticket !== wanted) return;
+    current = frame;
+    draw();
+    if (state.playing) load(mod(state.index + 1, frames.length));
+  }
+
+  // ---- controls ---------------------------------------------------------------------------------------------------
+  const pace = matchMedia('(prefers-reduced-motion: reduce)').matches ? 700 : 140;
+  async function play() {
+    while (state.playing) {
+      const pause = new Promise((done) => setTimeout(done, pace));
+      await show(state.index + 1);
+      await pause;
+    }
+  }
+  function setPlaying(on) {
+    state.playing = on && frames.length > 1;
+    $('play').textContent = state.playing ? '❚❚' : '▶';
+    $('play').setAttribute('aria-pressed', state.playing);
+    $('play').setAttribute('aria-label', state.playing ? 'Pause' : 'Play');
+    if (state.playing) play();
+  }
+  function step(by) {
+    setPlaying(false);
+    show(state.index + by);
+  }
+  function zoom(factor, x = width / 2, y = height / 2) {
+    const before = [x / (width * state.zoom) + state.ox, y / (height * state.zoom) + state.oy];
+    state.zoom = clamp(state.zoom * factor, 1, 10);
+    state.ox = before[0] - x / (width * state.zoom);
+    state.oy = before[1] - y / (height * state.zoom);
+    pan(0, 0);
+  }
+  function pan(dx, dy) {
+    const room = 1 - 1 / state.zoom;
+    state.ox = clamp(state.ox - dx / (width * state.zoom), 0, room);
+    state.oy = clamp(state.oy - dy / (height * state.zoom), 0, room);
+    canvas.style.touchAction = state.zoom > 1 ? 'none' : 'pan-y';
+    canvas.classList.toggle('zoomed', state.zoom > 1);
+    draw();
+  }
+
+  $('play').onclick = () => setPlaying(!state.playing);
+  $('back').onclick = () => step(-1);
+  $('next').onclick = () => step(1);
+  $('time').oninput = (e) => { setPlaying(false); show(Number(e.target.value)); };
+  $('zoom-in').onclick = () => zoom(1.6);
+  $('zoom-out').onclick = () => zoom(1 / 1.6);
+  $('zoom-reset').onclick = () => zoom(0);
+  if (frames.length < 2) for (const id of ['play', 'back', 'next', 'time']) $(id).disabled = true;
+  canvas.onkeydown = (e) => {
+    const act = {
+      ArrowLeft: () => step(-1), ArrowRight: () => step(1), ' ': () => setPlaying(!state.playing),
+      '+': () => zoom(1.6), '=': () => zoom(1.6), '-': () => zoom(1 / 1.6), 0: () => zoom(0),
+      Home: () => step(-state.index), End: () => step(frames.length - 1 - state.index),
+    }[e.key];
+    if (act && !e.ctrlKey && !e.metaKey && !e.altKey) {
+      e.preventDefault();
+      act();
+    }
+  };
+  for (const input of document.querySelectorAll('.layers input')) input.onchange = draw;
+
+  function paintBar() {
+    const bar = $('field-bar');
+    if (!bar) return;
+    const table = tables[$('colours').value];
+    const stops = Array.from({ length: 17 }, (_, k) => {
+      const v = 3 * Math.min(255, 16 * k);
+      return `rgb(${table[v]},${table[v + 1]},${table[v + 2]})`;
+    });
+    bar.style.background = `linear-gradient(90deg,${stops})`;
+  }
+  $('colours').onchange = () => { paintBar(); draw(); };
+  if ($('mode')) $('mode').onchange = () => {
+    const mode = $('mode').value, layers = mode === 'layers';
+    $('class-legend').hidden = !layers;
+    $('difference-legend').hidden = layers;
+    data.sources.forEach((_, k) => { $('layer-' + k).disabled = !layers; });
+    if (!layers) {
+      const [a, b] = mode.split('-').map((k) => data.sources[k].label);
+      $('first-name').textContent = 'only ' + a;
+      $('second-name').textContent = 'only ' + b;
+    }
+    draw();
+  };
+  if ($('centre')) {
+    $('centre').value = [180, 300, 80].includes(centre) ? centre : 180;
+    $('centre').onchange = () => { centre = Number($('centre').value); draw(); };
+  }
+
+  // ---- pointer ----------------------------------------------------------------------------------------------------
+  const fingers = new Map();
+  const here = (e) => {
+    const box = canvas.getBoundingClientRect();
+    return [e.clientX - box.left, e.clientY - box.top];
+  };
+  canvas.onpointerdown = (e) => {
+    fingers.set(e.pointerId, here(e));
+    if (state.zoom > 1 || fingers.size > 1) canvas.setPointerCapture(e.pointerId);
+  };
+  canvas.onpointerup = canvas.onpointercancel = (e) => fingers.delete(e.pointerId);
+  canvas.onpointerleave = (e) => { fingers.delete(e.pointerId); $('tip').hidden = true; };
+  canvas.onpointermove = (e) => {
+    const now = here(e), before = fingers.get(e.pointerId);
+    if (before && fingers.size === 2) {
+      const other = [...fingers].find(([id]) => id !== e.pointerId)[1];
+      const far = (p) => Math.hypot(p[0] - other[0], p[1] - other[1]);
+      zoom(far(now) / Math.max(1, far(before)), (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
+    } else if (before && state.zoom > 1) pan(now[0] - before[0], now[1] - before[1]);
+    if (before) fingers.set(e.pointerId, now);
+    if (e.pointerType !== 'touch' || !before) tell(now);
+  };
+  canvas.addEventListener('wheel', (e) => {
+    if (!e.ctrlKey && !e.metaKey) return;
+    e.preventDefault();
+    zoom(Math.exp(-e.deltaY / 200), ...here(e));
+  }, { passive: false });
+
+  function tell([x, y]) {
+    const tip = $('tip');
+    if (!current) return;
+    const [lon, lat] = place(x, y);
+    const c = Math.floor(mod(lon - win.west, 360) / win.span * cols);
+    const r = Math.floor((win.north - lat) / spanLat * rows);
+    if (c < 0 || c >= cols || r < 0 || r >= rows) { tip.hidden = true; return; }
+    const k = r * cols + c;
+    const signed = mod(lon + 180, 360) - 180;
+    const where = `${Math.abs(lat).toFixed(1)}°${lat < 0 ? 'S' : 'N'} ${Math.abs(signed).toFixed(1)}°${signed < 0 ? 'W' : 'E'}`;
+    const parts = [where];
+    if (current.field) {
+      const v = data.field.low + (data.field.high - data.field.low) * current.field[k] / 255;
+      const digits = data.field.high - data.field.low > 300 ? 0 : 1;
+      parts.push(`${data.field.name} ${current.field[k] === 255 ? '≥ ' : ''}${v.toFixed(digits)} ${data.field.unit}`);
+    }
+    data.sources.forEach((s, n) => {
+      const code = current.masks[n]?.[k];
+      if (code) parts.push(`${s.label}: ${code === 1 ? 'cyclone' : 'river'}`);
+    });
+    tip.textContent = parts.join(' · ');
+    tip.hidden = false;
+  }
+
+  // ---- size -------------------------------------------------------------------------------------------------------
+  function resize() {
+    if (canvas.parentElement.clientWidth === width) return;
+    width = canvas.parentElement.clientWidth;
+    height = Math.round(width * spanLat / win.span);
+    const scale = Math.min(3, window.devicePixelRatio || 1);
+    canvas.style.height = height + 'px';
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+    draw();
+  }
+  new ResizeObserver(() => requestAnimationFrame(resize)).observe(canvas.parentElement);
+  paintBar();
+  resize();
+  show(state.index);
+})();

@@ -1,0 +1,189 @@
+//! Gathers what goes on the page, then writes it.
+
+use crate::error::{ClimateError, Result};
+use crate::report::agreement::{Agreement, MaskCounter};
+use crate::report::frames::{EncodedFrame, Frame, FrameEncoder, frame_step};
+use crate::report::page::{Page, page};
+use crate::report::summary::by_time;
+use crate::report::{ReportInput, SourceKind};
+use ndarray::ArrayView2;
+use squall_data::{Time, atomic};
+use std::path::Path;
+
+/// Sizes of the page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReportOptions {
+    /// Most frames of the interactive map; of more, every n-th is shown, and the page says so.
+    pub max_frames: usize,
+    /// Most bytes of all pictures of the interactive map before base64; frames are thinned to it.
+    pub max_picture_bytes: usize,
+    /// Most rows of a picture of the interactive map.
+    pub picture_rows: usize,
+    /// Most columns of a picture of the interactive map.
+    pub picture_columns: usize,
+    /// Longitude in the middle of global maps.
+    pub centre_deg: f64,
+    /// Rows of the tables of the strongest and longest.
+    pub table_rows: usize,
+}
+
+impl Default for ReportOptions {
+    fn default() -> Self {
+        Self {
+            max_frames: 240,
+            max_picture_bytes: 5_000_000,
+            picture_rows: 192,
+            picture_columns: 288,
+            centre_deg: 180.0,
+            table_rows: 10,
+        }
+    }
+}
+
+/// A report under construction. Memory: the compressed frames, about 40 kB each, and counts on the grid.
+#[derive(Debug)]
+pub struct ReportBuilder {
+    input: ReportInput,
+    options: ReportOptions,
+    encoder: FrameEncoder,
+    counter: MaskCounter,
+    frames: Vec<EncodedFrame>,
+    /// Only every so many of the frames that were offered is kept; doubles whenever too many are.
+    stride: usize,
+    offered: usize,
+}
+
+impl ReportBuilder {
+    /// A report with the standard sizes.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if a frequency map is not on the report's grid.
+    pub fn new(input: ReportInput) -> Result<Self> {
+        Self::with_options(input, ReportOptions::default())
+    }
+
+    /// A report with chosen sizes.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if a frequency map is not on the report's grid;
+    /// [`ClimateError::Invalid`] for a field whose range is empty or two sources of one kind.
+    pub fn with_options(input: ReportInput, options: ReportOptions) -> Result<Self> {
+        for map in &input.frequencies {
+            if map.share.dim() != input.grid.shape() {
+                return Err(ClimateError::Mismatch {
+                    what: format!("frequency map of {}", map.class.name()),
+                    expected: format!("{:?}", input.grid.shape()),
+                    found: format!("{:?}", map.share.dim()),
+                });
+            }
+        }
+        let (low, high) = input.field.range;
+        if !(low < high && low.is_finite() && high.is_finite()) {
+            return Err(ClimateError::Invalid(format!(
+                "range of {} in the report: expected low < high, found {low} to {high}",
+                input.field.name
+            )));
+        }
+        for kind in SourceKind::ALL {
+            if input.sources.iter().filter(|s| s.kind == kind).count() > 1 {
+                return Err(ClimateError::Invalid(format!(
+                    "the report has two sources of kind {}",
+                    kind.name()
+                )));
+            }
+        }
+        Ok(Self {
+            encoder: FrameEncoder::new(&input.grid, options.picture_rows, options.picture_columns),
+            counter: MaskCounter::new(&input.grid),
+            frames: Vec::new(),
+            stride: 1,
+            offered: 0,
+            input,
+            options,
+        })
+    }
+
+    /// Counts the masks of one time for agreement and frequency without showing the time on the map.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] for a mask of another grid or with an unknown class.
+    pub fn count_masks(
+        &mut self,
+        time: Time,
+        masks: &[(SourceKind, ArrayView2<'_, u8>)],
+    ) -> Result<()> {
+        let frame = Frame {
+            masks: masks.to_vec(),
+            ..Frame::new(time)
+        };
+        frame.check(&self.input.grid)?;
+        self.counter.add(time, masks);
+        Ok(())
+    }
+
+    /// Whether the next frame offered will be kept for the map (else only its masks are counted, and fields may be left out).
+    pub fn keeps_next_frame(&self) -> bool {
+        self.offered.is_multiple_of(self.stride)
+    }
+
+    /// Counts the masks of one time and keeps it for the map, if it is one of the times shown. Offer times in order.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] for an array of another grid or an unknown class.
+    pub fn add_frame(&mut self, frame: &Frame<'_>) -> Result<()> {
+        frame.check(&self.input.grid)?;
+        self.counter.add(frame.time, &frame.masks);
+        if self.keeps_next_frame() {
+            self.frames
+                .push(self.encoder.encode(frame, &self.input.field)?);
+            // Twice the limit is kept, so that the final choice can still be an even one.
+            if self.frames.len() >= 2 * self.options.max_frames.max(1) {
+                let mut index = 0;
+                self.frames.retain(|_| {
+                    index += 1;
+                    index % 2 == 1
+                });
+                self.stride *= 2;
+            }
+        }
+        self.offered += 1;
+        Ok(())
+    }
+
+    /// Agreement of each pair of sources over the masks counted so far.
+    pub fn agreement(&self) -> &[Agreement] {
+        self.counter.pairs()
+    }
+
+    /// The page.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if a picture cannot be made.
+    pub fn html(&self) -> Result<String> {
+        let mut frames: Vec<&EncodedFrame> = self.frames.iter().collect();
+        frames.sort_by(|a, b| by_time(a.time, b.time));
+        let bytes: usize = frames.iter().map(|f| f.bytes()).sum();
+        let by_size = bytes.div_ceil(self.options.max_picture_bytes.max(1)).max(1);
+        let step = frame_step(frames.len(), self.options.max_frames).max(by_size);
+        let shown: Vec<&EncodedFrame> = frames.into_iter().step_by(step).collect();
+        page(&Page {
+            input: &self.input,
+            options: &self.options,
+            encoder: &self.encoder,
+            counter: &self.counter,
+            frames: &shown,
+            every: step * self.stride,
+            offered: self.offered,
+        })
+    }
+
+    /// Writes the page, whole or not at all, and returns its size in bytes.
+    ///
+    /// # Errors
+    /// As [`Self::html`]; [`ClimateError::Data`] if the file cannot be written.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<u64> {
+        let html = self.html()?;
+        atomic::write(path.as_ref(), html.as_bytes())?;
+        Ok(html.len() as u64)
+    }
+}

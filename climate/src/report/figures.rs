@@ -1,0 +1,454 @@
+//! The plots of the page.
+
+use crate::report::basins::BASINS;
+use crate::report::html::escape;
+use crate::report::numbers::{self, MONTHS, grouped, quantiles};
+use crate::report::summary::{Object, is_tracked, objects};
+use crate::report::svg::Plot;
+use crate::report::ticks::{count_ticks, nice_ticks, tick_labels};
+use crate::report::{Agreement, Source, SourceKind, class_css, class_word};
+use squall_data::Class;
+use std::fmt::Write as _;
+
+/// Lower bounds of the Saffir–Simpson categories, m/s of one-minute wind at 10 m, and their short names.
+pub(crate) const SAFFIR_SIMPSON: [(f64, &str); 6] = [
+    (17.5, "TS"),
+    (33.0, "1"),
+    (43.0, "2"),
+    (50.0, "3"),
+    (58.0, "4"),
+    (70.0, "5"),
+];
+
+/// Category of a wind: 0 below tropical storm, 1 tropical storm, 2..=6 categories 1 to 5.
+pub(crate) fn category(wind_m_s: f64) -> usize {
+    SAFFIR_SIMPSON
+        .iter()
+        .filter(|(low, _)| wind_m_s >= *low)
+        .count()
+}
+
+/// A plot with its heading and, if it helps, a sentence below.
+fn figure(title: &str, svg: &str, note: &str) -> String {
+    let mut out = format!(
+        "<figure class=\"chart\"><figcaption>{}</figcaption>\n{svg}",
+        escape(title)
+    );
+    if !note.is_empty() {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
+    }
+    out.push_str("</figure>\n");
+    out
+}
+
+/// The names of the sources beside their marks.
+pub(crate) fn source_legend(sources: &[Source]) -> String {
+    let mut out = String::from("<ul class=\"legend\">");
+    for source in sources {
+        let _ = write!(
+            out,
+            "<li><i class=\"key {}\"></i>{}</li>",
+            source.kind.css(),
+            escape(&source.label)
+        );
+    }
+    out.push_str("</ul>\n");
+    out
+}
+
+/// What a histogram shows.
+pub(crate) struct Quantity {
+    pub(crate) title: &'static str,
+    pub(crate) axis: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) value: fn(&Object<'_>) -> Option<f64>,
+    /// Whether thresholds of the Saffir–Simpson scale are marked.
+    pub(crate) categories: bool,
+}
+
+/// The distributions shown for a class.
+pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
+    let plain = |title, axis, unit, value| Quantity {
+        title,
+        axis,
+        unit,
+        value,
+        categories: false,
+    };
+    let days: fn(&Object<'_>) -> Option<f64> = |o| o.duration_hours.map(|h| h / 24.0);
+    if class == Class::TropicalCyclone {
+        vec![
+            Quantity {
+                categories: true,
+                ..plain(
+                    "Strongest wind",
+                    "lifetime-maximum wind (m s⁻¹)",
+                    "m s⁻¹",
+                    |o| o.max_wind_m_s,
+                )
+            },
+            plain(
+                "Lowest pressure",
+                "lifetime-minimum sea-level pressure (hPa)",
+                "hPa",
+                |o| o.min_psl_pa.map(|p| p / 100.0),
+            ),
+            plain(
+                "Lifetime",
+                "days from first to last time seen",
+                "days",
+                days,
+            ),
+            plain(
+                "Size",
+                "largest area (thousand km²)",
+                "thousand km²",
+                |o| Some(o.max_area_km2 / 1e3),
+            ),
+        ]
+    } else {
+        vec![
+            plain("Length", "largest length (km)", "km", |o| {
+                o.longest.map(|e| e.length_km)
+            }),
+            plain(
+                "Water",
+                "largest precipitable water (kg m⁻²)",
+                "kg m⁻²",
+                |o| o.max_tmq_kg_m2,
+            ),
+            plain(
+                "Lifetime",
+                "days from first to last time seen",
+                "days",
+                days,
+            ),
+            plain("Size", "largest area (million km²)", "million km²", |o| {
+                Some(o.max_area_km2 / 1e6)
+            }),
+        ]
+    }
+}
+
+/// A histogram of a quantity, one series per source; empty text if no source knows it.
+pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -> String {
+    let samples: Vec<(&Source, Vec<f64>)> = sources
+        .iter()
+        .map(|s| {
+            let found = objects(s, class);
+            let values = found.iter().filter_map(quantity.value);
+            (s, values.filter(|v| v.is_finite()).collect())
+        })
+        .filter(|(_, v): &(_, Vec<f64>)| !v.is_empty())
+        .collect();
+    let all = || samples.iter().flat_map(|(_, v)| v.iter().copied());
+    if samples.is_empty() {
+        return String::new();
+    }
+    let (low, high) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |r, v| {
+        (r.0.min(v), r.1.max(v))
+    });
+    let edges = nice_ticks(low, high, 12);
+    let bins = edges.len() - 1;
+    let count = |values: &[f64]| {
+        let mut counts = vec![0.0; bins];
+        for v in values {
+            let bin = ((v - edges[0]) / (edges[1] - edges[0])) as usize;
+            counts[bin.min(bins - 1)] += 1.0;
+        }
+        counts
+    };
+    let counts: Vec<Vec<f64>> = samples.iter().map(|(_, v)| count(v)).collect();
+    let ticks = count_ticks(counts.iter().flatten().copied().fold(1.0, f64::max), 4);
+    let mut plot = Plot::new((edges[0], edges[bins]), (0.0, ticks[ticks.len() - 1]));
+    let tracked = samples.iter().all(|(s, _)| is_tracked(s, class));
+    plot.y_axis(&ticks, if tracked { "tracks" } else { "objects" });
+    let labels = nice_ticks(edges[0], edges[bins], 5);
+    let labels: Vec<f64> = labels
+        .into_iter()
+        .filter(|t| (edges[0]..=edges[bins]).contains(t))
+        .collect();
+    plot.x_axis(&labels, quantity.axis);
+    if quantity.categories {
+        for (wind, name) in SAFFIR_SIMPSON {
+            if wind > edges[0] && wind < edges[bins] {
+                plot.mark(wind, name);
+            }
+        }
+    }
+    let bars = samples
+        .iter()
+        .filter(|(s, _)| s.kind != SourceKind::Truth)
+        .count()
+        .max(1);
+    let mut slot = 0;
+    for ((source, _), counts) in samples.iter().zip(&counts) {
+        if source.kind == SourceKind::Truth && samples.len() > 1 {
+            plot.steps(&edges, counts, "truth");
+            continue;
+        }
+        let width = (edges[1] - edges[0]) * 0.88 / bars as f64;
+        for (k, n) in counts.iter().enumerate() {
+            let from = edges[k] + (edges[1] - edges[0]) * 0.06 + slot as f64 * width;
+            let range = tick_labels(&edges[k..=k + 1]).join("–");
+            let tip = format!("{}: {n} between {range} {}", source.label, quantity.unit);
+            plot.bar((from, from + width), *n, source.kind.css(), &tip);
+        }
+        slot += 1;
+    }
+    let note = samples
+        .iter()
+        .filter_map(|(s, v)| {
+            let [p10, p50, p90] = quantiles(v)?.map(|q| numbers::significant(q, 3));
+            Some(format!(
+                "{}: median {p50}, 10–90 % {p10} to {p90} {} (n = {})",
+                s.label,
+                quantity.unit,
+                v.len()
+            ))
+        })
+        .collect::<Vec<_>>()
+        .join(". ");
+    let description = format!(
+        "Histogram of {} of {}s. {note}.",
+        quantity.title.to_lowercase(),
+        class_word(class)
+    );
+    let rows = samples.iter().filter_map(|(s, v)| {
+        let [p10, p50, p90] = quantiles(v)?.map(|q| numbers::significant(q, 3));
+        Some(format!(
+            "<tr><th scope=\"row\"><i class=\"key {}\"></i>{}</th><td class=\"n\">{p50}</td><td class=\"n\">{p10} to {p90}</td><td class=\"n\">{}</td></tr>",
+            s.kind.css(),
+            escape(&s.label),
+            whole(v.len())
+        ))
+    });
+    let table = format!(
+        "<table class=\"stats\"><thead><tr><th scope=\"col\">{}</th><th scope=\"col\" class=\"n\">median</th><th scope=\"col\" class=\"n\">10–90 %</th><th scope=\"col\" class=\"n\">n</th></tr></thead><tbody>{}</tbody></table>\n",
+        escape(quantity.unit),
+        rows.collect::<String>()
+    );
+    figure(quantity.title, &(plot.finish(&description) + &table), "")
+}
+
+/// Counts per month of genesis; months that the data do not cover are marked.
+pub(crate) fn seasonal(sources: &[Source], class: Class, days: &[f64; 12], years: f64) -> String {
+    let per_year = years >= 2.0;
+    let tracked = sources
+        .iter()
+        .all(|s| is_tracked(s, class) || s.events.is_empty());
+    let counts: Vec<[f64; 12]> = sources
+        .iter()
+        .map(|source| {
+            let mut counts = [0.0; 12];
+            for object in objects(source, class) {
+                counts[(object.start.month() - 1) as usize] += 1.0;
+            }
+            if per_year {
+                counts
+                    .iter_mut()
+                    .zip(days)
+                    .for_each(|(n, d)| *n *= 30.4 / d.max(1.0));
+            }
+            counts
+        })
+        .collect();
+    let highest = counts.iter().flatten().copied().fold(0.0, f64::max);
+    let ticks = if per_year {
+        nice_ticks(0.0, highest.max(0.1), 4)
+    } else {
+        count_ticks(highest, 4)
+    };
+    let mut plot = Plot::new((0.0, 12.0), (0.0, ticks[ticks.len() - 1]));
+    // Neighbouring months without data share one band.
+    let mut start = 0;
+    while start < 12 {
+        if days[start] > 0.0 {
+            start += 1;
+            continue;
+        }
+        let end = (start..12).find(|&m| days[m] > 0.0).unwrap_or(12);
+        let word = if end - start > 1 { "no data" } else { "" };
+        plot.band((start as f64, end as f64), "nodata", word);
+        start = end;
+    }
+    let what = if tracked { "tracks begun" } else { "objects" };
+    let heading = if per_year {
+        format!("{what} per month of data")
+    } else {
+        what.to_string()
+    };
+    plot.y_axis(&ticks, &heading);
+    let labels: Vec<_> = (0..12)
+        .map(|m| (m as f64 + 0.5, MONTHS[m][..1].to_string()))
+        .collect();
+    plot.x_labels(&labels, "month", false);
+    let width = 0.8 / sources.len().max(1) as f64;
+    for (k, (source, counts)) in sources.iter().zip(&counts).enumerate() {
+        for (m, n) in counts.iter().enumerate() {
+            let from = m as f64 + 0.1 + k as f64 * width;
+            let tip = format!(
+                "{}, {}: {}",
+                source.label,
+                MONTHS[m],
+                numbers::significant(*n, 3)
+            );
+            plot.bar((from, from + width), *n, source.kind.css(), &tip);
+        }
+    }
+    let title = format!("{}s by month", capital(class_word(class)));
+    let description = format!(
+        "Bar chart: {heading} in each month, for {} sources.",
+        sources.len()
+    );
+    figure(&title, &plot.finish(&description), "")
+}
+
+/// Where and when: basins by months, shaded by count, for one source.
+pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) -> String {
+    let mut counts = [[0usize; 12]; BASINS.len()];
+    for object in objects(source, class) {
+        counts[object.basin()][(object.start.month() - 1) as usize] += 1;
+    }
+    let highest = counts.iter().flatten().copied().max().unwrap_or(0).max(1);
+    let (left, row, column) = (118.0, 25.0, 28.0);
+    let mut svg = String::new();
+    // Land has a row only where a river began over it.
+    let basins = BASINS.len() - usize::from(counts[BASINS.len() - 1].iter().sum::<usize>() == 0);
+    let height = 26.0 + row * basins as f64;
+    for (b, name) in BASINS.iter().enumerate().take(basins) {
+        let y = 24.0 + row * b as f64;
+        let _ = write!(
+            svg,
+            "<text class=\"e\" x=\"{:.0}\" y=\"{:.0}\">{name}</text>",
+            left - 8.0,
+            y + 16.0
+        );
+        for m in 0..12 {
+            let (n, x) = (counts[b][m], left + column * m as f64);
+            let class_name = if days[m] == 0.0 {
+                "nodata"
+            } else {
+                class_css(class)
+            };
+            let opacity = if days[m] == 0.0 {
+                1.0
+            } else {
+                0.07 + 0.93 * (n as f64 / highest as f64).sqrt()
+            };
+            let _ = write!(
+                svg,
+                "<rect class=\"{class_name}\" x=\"{x:.0}\" y=\"{y:.0}\" width=\"{:.0}\" height=\"{:.0}\" fill-opacity=\"{}\"><title>{name}, {}: {n}</title></rect>",
+                column - 2.0,
+                row - 2.0,
+                if n == 0 && days[m] > 0.0 {
+                    "0.07".to_string()
+                } else {
+                    format!("{opacity:.2}")
+                },
+                MONTHS[m]
+            );
+            if n > 0 {
+                let _ = write!(
+                    svg,
+                    "<text class=\"m cell{}\" x=\"{:.0}\" y=\"{:.0}\">{n}</text>",
+                    if opacity > 0.6 { " on" } else { "" },
+                    x + column / 2.0 - 1.0,
+                    y + 16.0
+                );
+            }
+        }
+    }
+    for (m, month) in MONTHS.iter().enumerate() {
+        let _ = write!(
+            svg,
+            "<text class=\"m\" x=\"{:.0}\" y=\"16\">{}</text>",
+            left + column * (m as f64 + 0.5) - 1.0,
+            &month[..1]
+        );
+    }
+    let title = format!(
+        "{}s by basin and month: {}",
+        capital(class_word(class)),
+        source.label
+    );
+    let totals = BASINS
+        .iter()
+        .zip(&counts)
+        .map(|(name, months)| (name, months.iter().sum::<usize>()))
+        .filter(|(_, n)| *n > 0)
+        .map(|(name, n)| format!("{name} {n}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let described = if totals.is_empty() {
+        "none".into()
+    } else {
+        totals
+    };
+    let svg = format!(
+        "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 460 {height:.0}\" aria-label=\"{}\">{svg}</svg>\n",
+        escape(&format!("{title}. {described}."))
+    );
+    figure(&title, &svg, "")
+}
+
+/// IoU of two sources over time, both classes.
+pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> String {
+    let Some((first, _)) = agreement.series.first() else {
+        return String::new();
+    };
+    let days = |k: usize| agreement.series[k].0.days_since(*first);
+    let last = days(agreement.series.len() - 1);
+    if last <= 0.0 {
+        return String::new();
+    }
+    let ticks = nice_ticks(0.0, last, 6);
+    let mut plot = Plot::new((0.0, last), (0.0, 1.0));
+    plot.y_axis(&[0.0, 0.25, 0.5, 0.75, 1.0], "IoU of the areas");
+    let ticks: Vec<f64> = ticks.into_iter().filter(|t| *t <= last).collect();
+    plot.x_axis(&ticks, &format!("days since {}", numbers::day(*first)));
+    for (index, class) in Class::EVENTS.into_iter().enumerate() {
+        let points: Vec<_> = agreement
+            .series
+            .iter()
+            .enumerate()
+            .map(|(k, (_, iou))| (days(k), iou[index]))
+            .collect();
+        plot.line(&points, class_css(class));
+    }
+    let title = format!("{} against {} over time", names.0, names.1);
+    let svg = plot.finish(&format!(
+        "Line chart: {title}, intersection over union of tropical cyclones and atmospheric rivers."
+    ));
+    figure(&title, &svg, "Gaps: times at which neither has the class.")
+}
+
+/// The two classes beside their marks.
+pub(crate) fn class_legend() -> String {
+    "<ul class=\"legend\"><li><i class=\"key cyclone\"></i>tropical cyclones</li><li><i class=\"key river\"></i>atmospheric rivers</li></ul>\n".into()
+}
+
+/// The same with a capital letter.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |c| c.to_uppercase().chain(letters).collect())
+}
+
+/// A count as people read it.
+pub(crate) fn whole(count: usize) -> String {
+    grouped(count as f64, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn categories_have_the_published_bounds() {
+        // 64 kt = 32.9 m/s is category 1, 137 kt = 70.5 m/s is category 5 (NHC).
+        let found = [10.0, 17.5, 32.0, 33.0, 49.9, 50.0, 69.0, 70.5].map(category);
+        assert_eq!(found, [0, 1, 1, 2, 3, 4, 5, 6]);
+    }
+}

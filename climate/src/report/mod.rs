@@ -1,0 +1,276 @@
+//! One self-contained HTML file of a run: maps, plots, tables and what they rest on.
+//!
+//! Give a [`ReportInput`] to [`ReportBuilder::new`], push frames (each is compressed at once, so that a long run needs
+//! little memory), and [`ReportBuilder::write`] the page. Everything but the grid may be missing: a section without
+//! data says so instead of being empty.
+
+mod agreement;
+mod basins;
+mod builder;
+mod figures;
+mod frames;
+mod html;
+mod maps;
+mod numbers;
+mod page;
+mod payload;
+mod sections;
+mod summary;
+mod svg;
+mod tables;
+pub mod ticks;
+mod viewer;
+
+pub use agreement::{Agreement, PairAgreement};
+pub use builder::{ReportBuilder, ReportOptions};
+pub use frames::{Frame, select_frames};
+
+use crate::{Event, Track};
+use ndarray::Array2;
+use squall_data::{Class, LatLonGrid, Time, Variable};
+use std::sync::Arc;
+
+/// Who drew a mask or found an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SourceKind {
+    /// Thresholds on the fields.
+    Heuristic,
+    /// A trained network.
+    Network,
+    /// What a synthetic run really contains, or an expert's labels.
+    Truth,
+}
+
+impl SourceKind {
+    /// All kinds, in the order of legends.
+    pub const ALL: [Self; 3] = [Self::Heuristic, Self::Network, Self::Truth];
+
+    /// The word in legends, if the source has no label of its own.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Heuristic => "Heuristic",
+            Self::Network => "Network",
+            Self::Truth => "Truth",
+        }
+    }
+
+    /// The CSS class of marks of this source.
+    pub(crate) fn css(self) -> &'static str {
+        match self {
+            Self::Heuristic => "heuristic",
+            Self::Network => "network",
+            Self::Truth => "truth",
+        }
+    }
+}
+
+/// The events and tracks that one source found.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Who found them.
+    pub kind: SourceKind,
+    /// What legends call it, for instance "DeepCAM recipe" or "DeepLabV3+".
+    pub label: String,
+    /// One per object and time.
+    pub events: Vec<Event>,
+    /// One per object followed through time; may be empty where nothing was tracked.
+    pub tracks: Vec<Track>,
+}
+
+impl Source {
+    /// A source that is called by its kind.
+    pub fn new(kind: SourceKind, events: Vec<Event>, tracks: Vec<Track>) -> Self {
+        Self {
+            kind,
+            label: kind.name().to_string(),
+            events,
+            tracks,
+        }
+    }
+
+    /// The same source under another name.
+    #[must_use]
+    pub fn labelled(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+}
+
+/// One line of the table of scores.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Score {
+    /// Heading under which it stands, for instance "Network against truth, events".
+    pub group: String,
+    /// What is measured.
+    pub name: String,
+    /// The number as it is to be read, with its unit.
+    pub value: String,
+    /// The same as a share from 0 to 1, drawn as a bar, where it is one.
+    pub fraction: Option<f64>,
+    /// What it means, in a sentence.
+    pub meaning: String,
+}
+
+impl Score {
+    /// A score between 0 and 1; a value that is not finite is shown as not defined.
+    pub fn fraction(
+        group: impl Into<String>,
+        name: impl Into<String>,
+        value: f64,
+        meaning: impl Into<String>,
+    ) -> Self {
+        let defined = value.is_finite();
+        Self {
+            group: group.into(),
+            name: name.into(),
+            value: if defined {
+                format!("{value:.3}")
+            } else {
+                "not defined".into()
+            },
+            fraction: defined.then(|| value.clamp(0.0, 1.0)),
+            meaning: meaning.into(),
+        }
+    }
+
+    /// A score with a unit.
+    pub fn number(
+        group: impl Into<String>,
+        name: impl Into<String>,
+        value: f64,
+        unit: &str,
+        meaning: impl Into<String>,
+    ) -> Self {
+        let text = if value.is_finite() {
+            format!("{} {unit}", numbers::significant(value, 3))
+        } else {
+            "not defined".into()
+        };
+        Self {
+            group: group.into(),
+            name: name.into(),
+            value: text.trim_end().to_string(),
+            fraction: None,
+            meaning: meaning.into(),
+        }
+    }
+}
+
+/// How often each cell belongs to a class, by one source.
+#[derive(Debug, Clone)]
+pub struct FrequencyMap {
+    /// Whose masks were counted.
+    pub source: SourceKind,
+    /// Which class.
+    pub class: Class,
+    /// Share of the times, 0 to 1, `(lat, lon)` on the grid of the report.
+    pub share: Array2<f32>,
+}
+
+/// A field shown under the masks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldInfo {
+    /// Short name, for instance `TMQ`.
+    pub name: String,
+    /// What it is, in words.
+    pub long_name: String,
+    /// Its unit as it is to be read, for instance `kg m⁻²`.
+    pub unit: String,
+    /// Values of the first and last colour.
+    pub range: (f32, f32),
+}
+
+impl FieldInfo {
+    /// Precipitable water, 0 to 70 kg m⁻².
+    pub fn precipitable_water() -> Self {
+        Self {
+            name: Variable::Tmq.name().into(),
+            long_name: "precipitable water".into(),
+            unit: "kg m⁻²".into(),
+            range: (0.0, 70.0),
+        }
+    }
+
+    /// Magnitude of the integrated vapour transport, 0 to 1000 kg m⁻¹ s⁻¹.
+    pub fn vapour_transport() -> Self {
+        Self {
+            name: "IVT".into(),
+            long_name: "integrated vapour transport".into(),
+            unit: "kg m⁻¹ s⁻¹".into(),
+            range: (0.0, 1000.0),
+        }
+    }
+}
+
+/// Everything that the page says apart from the frames of its map.
+#[derive(Debug, Clone)]
+pub struct ReportInput {
+    /// Heading and title of the page.
+    pub title: String,
+    /// What was run, in a few sentences; blank lines separate paragraphs.
+    pub description: String,
+    /// The grid of masks, fields and frequency maps.
+    pub grid: Arc<LatLonGrid>,
+    /// First and last analysed time; found from the events and frames if `None`.
+    pub period: Option<(Time, Time)>,
+    /// Number of analysed times; found from the frames if `None`.
+    pub times: Option<usize>,
+    /// The field under the masks.
+    pub field: FieldInfo,
+    /// Events and tracks; the first is the one that single-source figures and tables show.
+    pub sources: Vec<Source>,
+    /// Frequency maps, shown in this order.
+    pub frequencies: Vec<FrequencyMap>,
+    /// Scores with what they mean, shown in this order.
+    pub scores: Vec<Score>,
+    /// Where the data come from: name and value.
+    pub provenance: Vec<(String, String)>,
+    /// The thresholds or the recipe, as text.
+    pub recipe: Option<String>,
+    /// Commands that make the page again.
+    pub commands: Vec<String>,
+    /// What a reader must know before believing a number; the page adds what it sees itself (short sample, for instance).
+    pub warnings: Vec<String>,
+    /// What wrote the page, for instance `squall 0.1.0`.
+    pub generator: String,
+}
+
+impl ReportInput {
+    /// A report with a title and nothing else yet.
+    pub fn new(title: impl Into<String>, grid: Arc<LatLonGrid>) -> Self {
+        Self {
+            title: title.into(),
+            description: String::new(),
+            grid,
+            period: None,
+            times: None,
+            field: FieldInfo::precipitable_water(),
+            sources: Vec::new(),
+            frequencies: Vec::new(),
+            scores: Vec::new(),
+            provenance: Vec::new(),
+            recipe: None,
+            commands: Vec::new(),
+            warnings: Vec::new(),
+            generator: concat!("squall ", env!("CARGO_PKG_VERSION")).into(),
+        }
+    }
+}
+
+/// The word for a class, in the singular.
+pub(crate) fn class_word(class: Class) -> &'static str {
+    match class {
+        Class::Background => "background",
+        Class::TropicalCyclone => "tropical cyclone",
+        Class::AtmosphericRiver => "atmospheric river",
+    }
+}
+
+/// The CSS class of marks of a class.
+pub(crate) fn class_css(class: Class) -> &'static str {
+    match class {
+        Class::Background => "background",
+        Class::TropicalCyclone => "cyclone",
+        Class::AtmosphericRiver => "river",
+    }
+}

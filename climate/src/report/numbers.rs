@@ -1,0 +1,151 @@
+//! Numbers, dates and places as people read them.
+
+use squall_data::Time;
+
+/// A value with some decimals and narrow spaces between thousands (from 10,000 on).
+pub(crate) fn grouped(value: f64, decimals: usize) -> String {
+    if !value.is_finite() {
+        return "–".into();
+    }
+    let text = format!("{:.decimals$}", value.abs());
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let mut out = String::new();
+    for (k, digit) in whole.chars().enumerate() {
+        if k > 0 && whole.len() > 4 && (whole.len() - k).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    let zero = out.chars().all(|c| matches!(c, '0' | '.'));
+    if value < 0.0 && !zero {
+        out.insert(0, '−');
+    }
+    out
+}
+
+/// A value rounded to some significant digits.
+pub(crate) fn significant(value: f64, digits: i32) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return grouped(value, 0);
+    }
+    let exponent = value.abs().log10().floor() as i32;
+    let decimals = (digits - 1 - exponent).clamp(0, 8);
+    let scale = 10f64.powi(exponent - digits + 1);
+    grouped((value / scale).round() * scale, decimals as usize)
+}
+
+/// `1 cyclone`, `14 cyclones`, `no cyclones`.
+pub(crate) fn counted(count: usize, word: &str) -> String {
+    match count {
+        0 => format!("no {word}s"),
+        1 => format!("1 {word}"),
+        _ => format!("{} {word}s", grouped(count as f64, 0)),
+    }
+}
+
+/// `18.2°N 134.5°W`.
+pub(crate) fn place(lat_deg: f64, lon_deg: f64) -> String {
+    let lon = (lon_deg + 180.0).rem_euclid(360.0) - 180.0;
+    let (ns, ew) = (
+        if lat_deg < 0.0 { 'S' } else { 'N' },
+        if lon < 0.0 { 'W' } else { 'E' },
+    );
+    format!("{:.1}°{ns} {:.1}°{ew}", lat_deg.abs(), lon.abs())
+}
+
+/// Three letters of each month.
+pub(crate) const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// `26 Aug 1996`.
+pub(crate) fn day(time: Time) -> String {
+    let (year, month, day) = time.date();
+    format!("{day} {} {year:04}", MONTHS[(month - 1) as usize])
+}
+
+/// `26 Aug 1996, 03:00`.
+pub(crate) fn moment(time: Time) -> String {
+    let seconds = time.second_of_day();
+    format!(
+        "{}, {:02}:{:02}",
+        day(time),
+        seconds / 3600,
+        seconds / 60 % 60
+    )
+}
+
+/// A length of time in the unit that suits it.
+pub(crate) fn duration(hours: f64) -> String {
+    if hours < 48.0 {
+        format!("{} h", grouped(hours, 0))
+    } else if hours < 730.0 * 24.0 {
+        let days = hours / 24.0;
+        let days = if days < 10.0 {
+            significant(days, 2)
+        } else {
+            grouped(days, 0)
+        };
+        format!("{days} days")
+    } else {
+        format!("{} years", significant(hours / 8766.0, 3))
+    }
+}
+
+/// A share as percent: `2.3 %`, `0.04 %`.
+pub(crate) fn percent(share: f64) -> String {
+    if share.is_finite() {
+        format!("{}\u{a0}%", significant(100.0 * share, 2))
+    } else {
+        "–".into()
+    }
+}
+
+/// The middle value of a sample, and its 10th and 90th percentile (linear between ranks); `None` if empty.
+pub(crate) fn quantiles(values: &[f64]) -> Option<[f64; 3]> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    Some([0.1, 0.5, 0.9].map(|p| {
+        let place = p * last as f64;
+        let low = place.floor() as usize;
+        let high = (low + 1).min(last);
+        sorted[low] + (place - low as f64) * (sorted[high] - sorted[low])
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::Calendar;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(grouped(1234567.0, 0), "1\u{202f}234\u{202f}567");
+        assert_eq!(grouped(-1234.56, 1), "−1234.6");
+        assert_eq!(grouped(-0.001, 1), "0.0");
+        assert_eq!(significant(0.012345, 2), "0.012");
+        assert_eq!(significant(98_765.0, 2), "99\u{202f}000");
+        assert_eq!(significant(f64::NAN, 2), "–");
+        assert_eq!(counted(0, "river"), "no rivers");
+        assert_eq!(counted(1, "river"), "1 river");
+        assert_eq!(place(-18.25, 225.5), "18.2°S 134.5°W");
+        assert_eq!(place(5.0, 180.0), "5.0°N 180.0°W");
+        assert_eq!(duration(30.0), "30 h");
+        assert_eq!(duration(59.875 * 24.0), "60 days");
+        assert_eq!(duration(75.0), "3.1 days");
+        assert_eq!(percent(0.0234), "2.3\u{a0}%");
+        assert_eq!(quantiles(&[1.0, 2.0, 3.0]).unwrap()[1], 2.0);
+        assert_eq!(quantiles(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn dates_read_well() {
+        let time = Time::new(Calendar::NoLeap, 1996, 8, 26, 3, 0, 0).unwrap();
+        assert_eq!(moment(time), "26 Aug 1996, 03:00");
+    }
+}

@@ -1,0 +1,116 @@
+//! The page as a whole: head, sections in order, data and script.
+
+use crate::error::Result;
+use crate::map::Coastline;
+use crate::report::agreement::MaskCounter;
+use crate::report::builder::ReportOptions;
+use crate::report::frames::{EncodedFrame, FrameEncoder};
+use crate::report::html::{escape, script_json};
+use crate::report::payload::payload;
+use crate::report::{ReportInput, SourceKind, sections};
+use squall_data::Time;
+use std::fmt::Write as _;
+
+const STYLE: &str = include_str!("assets/style.css");
+const SCRIPT: &str = include_str!("assets/map.js");
+/// No request leaves the page: everything but inline style, inline script and inline pictures is forbidden.
+const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// What the sections are made of.
+pub(crate) struct Page<'a> {
+    pub(crate) input: &'a ReportInput,
+    pub(crate) options: &'a ReportOptions,
+    pub(crate) encoder: &'a FrameEncoder,
+    pub(crate) counter: &'a MaskCounter,
+    /// In time order.
+    pub(crate) frames: &'a [&'a EncodedFrame],
+    /// Every so many of the times offered is on the map.
+    pub(crate) every: usize,
+    /// Times offered for the map.
+    pub(crate) offered: usize,
+}
+
+impl Page<'_> {
+    /// What legends call a source.
+    pub(crate) fn label(&self, kind: SourceKind) -> String {
+        let own = self.input.sources.iter().find(|s| s.kind == kind);
+        own.map_or(kind.name(), |s| s.label.as_str()).to_string()
+    }
+
+    /// First and last analysed time, if there is any.
+    pub(crate) fn period(&self) -> Option<(Time, Time)> {
+        super::summary::period(self.input, self.frames.iter().map(|f| f.time))
+    }
+
+    /// Number of analysed times.
+    pub(crate) fn times(&self) -> usize {
+        let counted = self.counter.times() as usize;
+        self.input.times.unwrap_or(counted.max(self.offered))
+    }
+}
+
+/// A section of the page: its place in the navigation and its content; without content it is left out.
+pub(crate) struct Section {
+    pub(crate) id: &'static str,
+    pub(crate) nav: &'static str,
+    pub(crate) heading: &'static str,
+    /// One sentence under the heading, plain text.
+    pub(crate) lead: String,
+    pub(crate) html: String,
+}
+
+/// The page as text.
+pub(crate) fn page(page: &Page<'_>) -> Result<String> {
+    let sections: Vec<Section> = sections::all(page)?;
+    let title = escape(&page.input.title);
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"{}\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to content</a>\n",
+        escape(&page.input.generator)
+    );
+    // One coastline for all still maps and for the script.
+    let coast = Coastline::natural_earth();
+    let _ = writeln!(
+        out,
+        "<svg width=\"0\" height=\"0\" class=\"defs\" aria-hidden=\"true\"><defs><path id=\"land\" fill-rule=\"evenodd\" d=\"{}\"/><path id=\"shores\" d=\"{}\"/></defs></svg>",
+        coast.svg_area(),
+        coast.svg_shores()
+    );
+    out.push_str(&sections::header(page));
+    out.push_str("<nav aria-label=\"Sections\"><div>");
+    for section in &sections {
+        let _ = write!(out, "<a href=\"#{}\">{}</a>", section.id, section.nav);
+    }
+    out.push_str("</div></nav>\n<main id=\"main\">\n");
+    for section in &sections {
+        let lead = if section.lead.is_empty() {
+            String::new()
+        } else {
+            format!("<p class=\"lead\">{}</p>\n", escape(&section.lead))
+        };
+        let _ = write!(
+            out,
+            "<section id=\"{}\" aria-labelledby=\"{0}-h\">\n<h2 id=\"{0}-h\">{}</h2>\n{lead}{}</section>\n",
+            section.id, section.heading, section.html
+        );
+    }
+    let _ = writeln!(
+        out,
+        "</main>\n<footer><p>Written by {}. Coastlines: Natural Earth, public domain. This file needs no network: everything it shows is inside it.</p></footer>",
+        escape(&page.input.generator)
+    );
+    if !page.frames.is_empty() {
+        let data = payload(
+            page.input,
+            page.encoder,
+            page.frames,
+            page.options.centre_deg,
+        );
+        let _ = writeln!(
+            out,
+            "<script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{SCRIPT}</script>",
+            script_json(&data)
+        );
+    }
+    out.push_str("</body>\n</html>\n");
+    Ok(out)
+}

@@ -1,0 +1,153 @@
+//! The data of the interactive map, as JSON for the page's script.
+
+use crate::map::colour::{CYCLONE_COLOUR, RIVER_COLOUR, hex};
+use crate::map::image::base64;
+use crate::map::{ColourMap, Projection};
+use crate::report::frames::{EncodedFrame, FrameEncoder, PSL_RANGE_HPA, WIND_RANGE_M_S};
+use crate::report::numbers::moment;
+use crate::report::summary::{is_tracked, objects};
+use crate::report::{ReportInput, SourceKind};
+use serde_json::{Value, json};
+use squall_data::{Class, LatLonGrid, Time};
+use std::collections::HashMap;
+
+fn window(grid: &LatLonGrid, centre_deg: f64) -> Value {
+    let map = Projection::of_grid(grid);
+    json!({
+        "west": map.west_deg,
+        "span": map.lon_span_deg,
+        "south": map.south_deg,
+        "north": map.north_deg,
+        "global": map.is_global(),
+        "centre": centre_deg,
+    })
+}
+
+/// Tenths of degrees or hours as numbers without a tail of digits.
+fn tenth(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+/// Objects of each class at each time.
+type Counts = HashMap<(Time, Class), usize>;
+
+fn counts(input: &ReportInput, kind: SourceKind) -> Option<Counts> {
+    let source = input.sources.iter().find(|s| s.kind == kind)?;
+    let mut counts = Counts::new();
+    for event in &source.events {
+        *counts.entry((event.time, event.class)).or_default() += 1;
+    }
+    Some(counts)
+}
+
+/// Tracks of a source as flat lists: hours since the first frame, then longitude and latitude in degrees.
+fn tracks(input: &ReportInput, kind: SourceKind, start: Time) -> Vec<Value> {
+    let Some(source) = input.sources.iter().find(|s| s.kind == kind) else {
+        return Vec::new();
+    };
+    Class::EVENTS
+        .into_iter()
+        .filter(|class| is_tracked(source, *class))
+        .flat_map(|class| objects(source, class))
+        .filter(|o| o.points.len() > 1)
+        .map(|o| {
+            let hours: Vec<f64> = o
+                .points
+                .iter()
+                .map(|p| tenth(p.time.seconds_since(start) as f64 / 3600.0))
+                .collect();
+            let places: Vec<f64> = o
+                .points
+                .iter()
+                .flat_map(|p| [tenth(p.lon_deg), tenth(p.lat_deg)])
+                .collect();
+            json!({ "c": o.class.code(), "id": o.id, "t": hours, "p": places })
+        })
+        .collect()
+}
+
+/// Everything the script needs; `frames` are in time order.
+pub(crate) fn payload(
+    input: &ReportInput,
+    encoder: &FrameEncoder,
+    frames: &[&EncodedFrame],
+    centre_deg: f64,
+) -> Value {
+    let Some(first) = frames.first() else {
+        return Value::Null;
+    };
+    let has_mask = |kind: SourceKind| frames.iter().any(|f| f.masks[kind as usize].is_some());
+    let shown: Vec<SourceKind> = SourceKind::ALL
+        .into_iter()
+        .filter(|k| has_mask(*k))
+        .collect();
+    let sources: Vec<Value> = shown
+        .iter()
+        .map(|kind| {
+            let own = input.sources.iter().find(|s| s.kind == *kind);
+            json!({
+                "kind": kind.css(),
+                "label": own.map_or(kind.name(), |s| s.label.as_str()),
+                "tracks": tracks(input, *kind, first.time),
+            })
+        })
+        .collect();
+    let per_time: Vec<Option<Counts>> = shown.iter().map(|k| counts(input, *k)).collect();
+    let picture = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|b| base64(b));
+    let frame_values: Vec<Value> = frames
+        .iter()
+        .map(|frame| {
+            let masks: Vec<_> = shown
+                .iter()
+                .map(|k| picture(&frame.masks[*k as usize]))
+                .collect();
+            let objects: Vec<_> = per_time
+                .iter()
+                .map(|c| {
+                    c.as_ref().map(|c| {
+                        Class::EVENTS.map(|class| c.get(&(frame.time, class)).copied().unwrap_or(0))
+                    })
+                })
+                .collect();
+            json!({
+                "t": moment(frame.time),
+                "h": tenth(frame.time.seconds_since(first.time) as f64 / 3600.0),
+                "f": picture(&frame.field),
+                "p": picture(&frame.pressure),
+                "w": picture(&frame.wind),
+                "m": masks,
+                "n": objects,
+            })
+        })
+        .collect();
+    let table = |map: ColourMap| {
+        map.table()
+            .iter()
+            .map(|c| hex(*c)[1..].to_string())
+            .collect::<String>()
+    };
+    let [field, pressure, wind] = encoder.shapes();
+    json!({
+        "window": window(&input.grid, centre_deg),
+        "shape": [field.0, field.1],
+        "pressureShape": [pressure.0, pressure.1],
+        "windShape": [wind.0, wind.1],
+        "pressureRange": [PSL_RANGE_HPA.0, PSL_RANGE_HPA.1],
+        "windRange": [WIND_RANGE_M_S.0, WIND_RANGE_M_S.1],
+        "field": {
+            "name": input.field.name,
+            "long": input.field.long_name,
+            "unit": input.field.unit,
+            "low": input.field.range.0,
+            "high": input.field.range.1,
+        },
+        "colours": {
+            "slate": table(ColourMap::Slate),
+            "viridis": table(ColourMap::Viridis),
+            "cividis": table(ColourMap::Cividis),
+        },
+        "classColours": { "1": hex(CYCLONE_COLOUR), "2": hex(RIVER_COLOUR) },
+        "sources": sources,
+        "frames": frame_values,
+    })
+}

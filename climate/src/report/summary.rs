@@ -1,0 +1,179 @@
+//! One row per object of a source: what figures and tables are made of.
+
+use crate::Event;
+use crate::report::basins::basin;
+use crate::report::{ReportInput, Source};
+use squall_data::{Class, Time};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// An object over its life; an untracked event is an object of one time and unknown life.
+#[derive(Debug, Clone)]
+pub(crate) struct Object<'a> {
+    pub(crate) id: Option<u64>,
+    pub(crate) class: Class,
+    pub(crate) start: Time,
+    pub(crate) lat_deg: f64,
+    pub(crate) lon_deg: f64,
+    pub(crate) duration_hours: Option<f64>,
+    pub(crate) distance_km: Option<f64>,
+    pub(crate) max_wind_m_s: Option<f64>,
+    pub(crate) min_psl_pa: Option<f64>,
+    pub(crate) max_tmq_kg_m2: Option<f64>,
+    pub(crate) max_area_km2: f64,
+    /// The event where it is longest.
+    pub(crate) longest: Option<&'a Event>,
+    /// Its events in time order.
+    pub(crate) points: Vec<&'a Event>,
+}
+
+impl Object<'_> {
+    /// Index of the basin in which it began.
+    pub(crate) fn basin(&self) -> usize {
+        basin(self.lat_deg, self.lon_deg)
+    }
+}
+
+/// Order of two times of one calendar.
+pub(crate) fn by_time(a: Time, b: Time) -> Ordering {
+    a.partial_cmp(&b).unwrap_or(Ordering::Equal)
+}
+
+/// Whether the source has tracks of a class, so that its objects have a life.
+pub(crate) fn is_tracked(source: &Source, class: Class) -> bool {
+    source.tracks.iter().any(|t| t.class == class)
+}
+
+/// The objects of a class: its tracks, or its events where nothing was tracked.
+pub(crate) fn objects(source: &Source, class: Class) -> Vec<Object<'_>> {
+    let mut groups: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
+    for event in source.events.iter().filter(|e| e.class == class) {
+        if let Some(id) = event.track_id {
+            groups.entry(id).or_default().push(event);
+        }
+    }
+    groups
+        .values_mut()
+        .for_each(|points| points.sort_by(|a, b| by_time(a.time, b.time)));
+    if !is_tracked(source, class) {
+        let events = source.events.iter().filter(|e| e.class == class);
+        return events.map(of_event).collect();
+    }
+    let tracks = source.tracks.iter().filter(|t| t.class == class);
+    tracks
+        .map(|track| {
+            let points = groups.remove(&track.track_id).unwrap_or_default();
+            Object {
+                id: Some(track.track_id),
+                class,
+                start: track.start,
+                lat_deg: track.genesis_lat_deg,
+                lon_deg: track.genesis_lon_deg,
+                duration_hours: Some(track.duration_hours()),
+                distance_km: Some(track.distance_km),
+                max_wind_m_s: track.max_wind_m_s,
+                min_psl_pa: track.min_psl_pa,
+                max_tmq_kg_m2: track.max_tmq_kg_m2,
+                max_area_km2: track.max_area_km2,
+                longest: points
+                    .iter()
+                    .copied()
+                    .max_by(|a, b| a.length_km.total_cmp(&b.length_km)),
+                points,
+            }
+        })
+        .collect()
+}
+
+fn of_event(event: &Event) -> Object<'_> {
+    Object {
+        id: event.track_id,
+        class: event.class,
+        start: event.time,
+        lat_deg: event.lat_deg,
+        lon_deg: event.lon_deg,
+        duration_hours: None,
+        distance_km: None,
+        max_wind_m_s: event.max_wind_m_s,
+        min_psl_pa: event.min_psl_pa,
+        max_tmq_kg_m2: event.max_tmq_kg_m2,
+        max_area_km2: event.area_km2,
+        longest: Some(event),
+        points: vec![event],
+    }
+}
+
+/// Mean number of events of a class per time that has been analysed.
+pub(crate) fn mean_per_time(source: &Source, class: Class, times: usize) -> Option<f64> {
+    let count = source.events.iter().filter(|e| e.class == class).count();
+    (times > 0).then(|| count as f64 / times as f64)
+}
+
+/// First and last time that the input or the frames name.
+pub(crate) fn period(
+    input: &ReportInput,
+    frames: impl Iterator<Item = Time>,
+) -> Option<(Time, Time)> {
+    input.period.or_else(|| {
+        let events = input.sources.iter().flat_map(|s| &s.events).map(|e| e.time);
+        let tracks = input.sources.iter().flat_map(|s| &s.tracks);
+        let ends = tracks.flat_map(|t| [t.start, t.end]);
+        frames.chain(events).chain(ends).fold(None, |range, time| {
+            let (first, last) = range.unwrap_or((time, time));
+            Some((
+                if time < first { time } else { first },
+                if time > last { time } else { last },
+            ))
+        })
+    })
+}
+
+/// Days of each calendar month between two times, both days included.
+pub(crate) fn days_per_month(period: (Time, Time)) -> [f64; 12] {
+    let calendar = period.0.calendar();
+    let (first, last) = (period.0.date(), period.1.date());
+    let mut days = [0.0; 12];
+    for year in first.0..=last.0 {
+        for (month, sum) in (1..=12).zip(&mut days) {
+            if (year, month) < (first.0, first.1) || (year, month) > (last.0, last.1) {
+                continue;
+            }
+            let from = if (year, month) == (first.0, first.1) {
+                first.2
+            } else {
+                1
+            };
+            let to = if (year, month) == (last.0, last.1) {
+                last.2
+            } else {
+                calendar.days_in_month(year, month)
+            };
+            *sum += (to - from + 1) as f64;
+        }
+    }
+    days
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::Calendar;
+
+    fn day(year: i64, month: i64, day: i64) -> Time {
+        Time::new(Calendar::NoLeap, year, month, day, 0, 0, 0).unwrap()
+    }
+
+    #[test]
+    fn days_of_short_and_long_periods() {
+        let short = days_per_month((day(1995, 8, 20), day(1995, 10, 3)));
+        assert_eq!(short[7..10], [12.0, 30.0, 3.0]);
+        assert_eq!(short.iter().sum::<f64>(), 45.0);
+        let long = days_per_month((day(1, 3, 1), day(100, 12, 31)));
+        assert_eq!(long[0], 99.0 * 31.0);
+        assert_eq!(long[5], 100.0 * 30.0);
+        let total = (day(100, 12, 31).days_since(day(1, 3, 1))) + 1.0;
+        assert_eq!(long.iter().sum::<f64>(), total);
+        let once = days_per_month((day(3, 5, 5), day(3, 5, 5)));
+        assert_eq!(once.iter().sum::<f64>(), 1.0);
+    }
+}

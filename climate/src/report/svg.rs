@@ -1,0 +1,227 @@
+//! Small plots as SVG: axes, bars, lines. Colours come from the page's style sheet by class name.
+
+use crate::report::html::escape;
+use crate::report::ticks::tick_labels;
+use std::fmt::Write as _;
+
+/// Width and height of a plot, in the units of its coordinates; the page scales it.
+pub(crate) const SIZE: (f64, f64) = (460.0, 250.0);
+const LEFT: f64 = 46.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 28.0;
+const BOTTOM: f64 = 42.0;
+
+/// A plot under construction.
+pub(crate) struct Plot {
+    body: String,
+    size: (f64, f64),
+    x: (f64, f64),
+    y: (f64, f64),
+    bottom: f64,
+}
+
+impl Plot {
+    /// A plot over ranges of x and y.
+    pub(crate) fn new(x: (f64, f64), y: (f64, f64)) -> Self {
+        Self {
+            body: String::new(),
+            size: SIZE,
+            x,
+            y,
+            bottom: BOTTOM,
+        }
+    }
+
+    /// Horizontal place of a value.
+    pub(crate) fn px(&self, x: f64) -> f64 {
+        LEFT + (x - self.x.0) / (self.x.1 - self.x.0) * (self.size.0 - LEFT - RIGHT)
+    }
+
+    /// Vertical place of a value.
+    pub(crate) fn py(&self, y: f64) -> f64 {
+        let floor = self.size.1 - self.bottom;
+        floor - (y - self.y.0) / (self.y.1 - self.y.0) * (floor - TOP)
+    }
+
+    /// Gridlines, labels and the heading of the vertical axis.
+    pub(crate) fn y_axis(&mut self, ticks: &[f64], heading: &str) {
+        for (tick, label) in ticks.iter().zip(tick_labels(ticks)) {
+            let y = self.py(*tick);
+            let class = if *tick == self.y.0 { "axis" } else { "grid" };
+            let _ = writeln!(
+                self.body,
+                "<line class=\"{class}\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"e\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                self.size.0 - RIGHT,
+                LEFT - 6.0,
+                y + 4.0,
+                escape(&label),
+            );
+        }
+        let _ = writeln!(
+            self.body,
+            "<text class=\"h\" x=\"{:.1}\" y=\"12\">{}</text>",
+            4.0,
+            escape(heading)
+        );
+    }
+
+    /// Ticks at round values under the horizontal axis, and its heading.
+    pub(crate) fn x_axis(&mut self, ticks: &[f64], heading: &str) {
+        let labels = tick_labels(ticks);
+        let labelled: Vec<_> = ticks.iter().copied().zip(labels).collect();
+        self.x_labels(&labelled, heading, true);
+    }
+
+    /// Words under the horizontal axis, and its heading.
+    pub(crate) fn x_labels(&mut self, labels: &[(f64, String)], heading: &str, marks: bool) {
+        let floor = self.size.1 - self.bottom;
+        for (place, label) in labels {
+            let x = self.px(*place);
+            if marks {
+                let _ = write!(
+                    self.body,
+                    "<line class=\"axis\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{floor:.1}\" y2=\"{:.1}\"/>",
+                    floor + 4.0
+                );
+            }
+            let _ = writeln!(
+                self.body,
+                "<text class=\"m\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+                floor + 16.0,
+                escape(label)
+            );
+        }
+        let _ = writeln!(
+            self.body,
+            "<text class=\"m h\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            (LEFT + self.size.0 - RIGHT) / 2.0,
+            self.size.1 - 7.0,
+            escape(heading)
+        );
+    }
+
+    /// A bar from the floor up, between two values of x; `tip` is shown on hovering.
+    pub(crate) fn bar(&mut self, (from, to): (f64, f64), value: f64, class: &str, tip: &str) {
+        let (x, width) = (self.px(from), self.px(to) - self.px(from));
+        let (top, floor) = (self.py(value), self.py(self.y.0));
+        if floor - top > 0.0 {
+            let _ = writeln!(
+                self.body,
+                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}</title></rect>",
+                width.max(0.5),
+                floor - top,
+                escape(tip)
+            );
+        }
+    }
+
+    /// A shaded column over the whole height, with a word at its top.
+    pub(crate) fn band(&mut self, (from, to): (f64, f64), class: &str, word: &str) {
+        let (x, width) = (self.px(from), self.px(to) - self.px(from));
+        let floor = self.size.1 - self.bottom;
+        let _ = writeln!(
+            self.body,
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{:.1}\"/>",
+            floor - TOP
+        );
+        if !word.is_empty() {
+            let _ = writeln!(
+                self.body,
+                "<text class=\"m s\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                x + width / 2.0,
+                TOP + 10.0,
+                escape(word)
+            );
+        }
+    }
+
+    /// A thin upright line with a word at its top, for instance a threshold.
+    pub(crate) fn mark(&mut self, x: f64, word: &str) {
+        let place = self.px(x);
+        let _ = writeln!(
+            self.body,
+            "<line class=\"mark\" x1=\"{place:.1}\" x2=\"{place:.1}\" y1=\"{TOP}\" y2=\"{:.1}\"/><text class=\"m s\" x=\"{place:.1}\" y=\"{:.1}\">{}</text>",
+            self.size.1 - self.bottom,
+            TOP - 3.0,
+            escape(word)
+        );
+    }
+
+    /// A line through points; `None` breaks it. A point with breaks on both sides becomes a dot.
+    pub(crate) fn line(&mut self, points: &[(f64, Option<f64>)], class: &str) {
+        let mut path = String::new();
+        let mut dots = String::new();
+        let mut drawing = false;
+        for (k, (x, y)) in points.iter().enumerate() {
+            let Some(y) = y else {
+                drawing = false;
+                continue;
+            };
+            let letter = if drawing { 'L' } else { 'M' };
+            let (px, py) = (self.px(*x), self.py(*y));
+            let _ = write!(path, "{letter}{px:.1} {py:.1}");
+            let alone = !drawing && points.get(k + 1).is_none_or(|next| next.1.is_none());
+            if alone {
+                let _ = write!(
+                    dots,
+                    "<circle class=\"dot {class}\" cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"2.5\"/>"
+                );
+            }
+            drawing = true;
+        }
+        if !path.is_empty() {
+            let _ = writeln!(
+                self.body,
+                "<path class=\"line {class}\" d=\"{path}\"/>{dots}"
+            );
+        }
+    }
+
+    /// A step line over bins, as wide as the bins, at the height of each value.
+    pub(crate) fn steps(&mut self, edges: &[f64], values: &[f64], class: &str) {
+        let mut path = String::new();
+        for (k, value) in values.iter().enumerate() {
+            let letter = if k == 0 { 'M' } else { 'L' };
+            let (x0, x1, y) = (self.px(edges[k]), self.px(edges[k + 1]), self.py(*value));
+            let _ = write!(path, "{letter}{x0:.1} {y:.1}L{x1:.1} {y:.1}");
+        }
+        let _ = writeln!(self.body, "<path class=\"line {class}\" d=\"{path}\"/>");
+    }
+
+    /// The SVG element; `description` is what someone who cannot see it hears.
+    pub(crate) fn finish(self, description: &str) -> String {
+        format!(
+            "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 {} {}\" aria-label=\"{}\">\n{}</svg>\n",
+            self.size.0,
+            self.size.1,
+            escape(description),
+            self.body
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_plot() {
+        let mut plot = Plot::new((0.0, 4.0), (0.0, 2.0));
+        plot.y_axis(&[0.0, 1.0, 2.0], "tracks");
+        plot.x_axis(&[0.0, 2.0, 4.0], "wind (m s⁻¹)");
+        plot.mark(3.0, "hurricane");
+        plot.bar((0.2, 0.8), 1.5, "heuristic", "1.5 <tracks>");
+        plot.bar((1.2, 1.8), 0.0, "heuristic", "nothing to draw");
+        plot.line(
+            &[
+                (0.0, Some(1.0)),
+                (1.0, Some(2.0)),
+                (2.0, None),
+                (3.0, Some(0.5)),
+            ],
+            "network",
+        );
+        plot.steps(&[0.0, 1.0, 2.0], &[1.0, 2.0], "truth");
+        insta::assert_snapshot!(plot.finish("Two & a half tracks"));
+    }
+}

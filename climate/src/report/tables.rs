@@ -1,0 +1,237 @@
+//! Tables of the strongest cyclones, the longest rivers, basins, agreement and scores.
+
+use crate::report::basins::BASINS;
+use crate::report::figures::{category, whole};
+use crate::report::html::{Table, escape};
+use crate::report::numbers::{duration, moment, percent, place, significant};
+use crate::report::summary::{Object, objects};
+use crate::report::{Agreement, Score, Source, class_word};
+use squall_data::Class;
+use std::fmt::Write as _;
+
+const UNKNOWN: &str = "–";
+
+fn or_unknown(value: Option<f64>, digits: i32) -> String {
+    value.map_or_else(|| UNKNOWN.into(), |v| significant(v, digits))
+}
+
+fn number_of(object: &Object<'_>, rank: usize) -> String {
+    object
+        .id
+        .map_or_else(|| format!("{rank}."), |id| format!("{id}"))
+}
+
+/// The cyclones with the strongest wind, or the lowest pressure where no wind is known.
+pub(crate) fn strongest_cyclones(source: &Source, rows: usize) -> Option<String> {
+    let mut found = objects(source, Class::TropicalCyclone);
+    let key = |o: &Object<'_>| {
+        let pressure = o.min_psl_pa.map_or(0.0, |p| 1e6 - p);
+        (o.max_wind_m_s.unwrap_or(0.0), pressure)
+    };
+    found.sort_by(|a, b| {
+        let (a, b) = (key(a), key(b));
+        b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    let cells: Vec<Vec<String>> = found
+        .iter()
+        .take(rows)
+        .enumerate()
+        .map(|(k, o)| {
+            let grade = o
+                .max_wind_m_s
+                .map_or(UNKNOWN.to_string(), |w| match category(w) {
+                    0 => "depression".into(),
+                    1 => "storm".into(),
+                    c => format!("{}", c - 1),
+                });
+            vec![
+                number_of(o, k + 1),
+                moment(o.start),
+                format!(
+                    "{} <small>{}</small>",
+                    place(o.lat_deg, o.lon_deg),
+                    BASINS[o.basin()]
+                ),
+                or_unknown(o.max_wind_m_s, 3),
+                grade,
+                o.min_psl_pa
+                    .map_or(UNKNOWN.into(), |p| format!("{:.0}", p / 100.0)),
+                o.duration_hours.map_or(UNKNOWN.into(), duration),
+                or_unknown(o.distance_km, 3),
+            ]
+        })
+        .collect();
+    let columns = [
+        ("Track", false),
+        ("First seen", false),
+        ("Where", false),
+        ("Wind (m s⁻¹)", true),
+        ("Category", true),
+        ("Pressure (hPa)", true),
+        ("Lifetime", true),
+        ("Path (km)", true),
+    ];
+    (!cells.is_empty()).then(|| {
+        Table {
+            caption: &format!("Strongest tropical cyclones, {}", source.label),
+            columns: &columns,
+            rows: &cells,
+        }
+        .html()
+    })
+}
+
+/// The rivers with the greatest length.
+pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
+    let mut found = objects(source, Class::AtmosphericRiver);
+    let length = |o: &Object<'_>| o.longest.map_or(0.0, |e| e.length_km);
+    found.sort_by(|a, b| length(b).total_cmp(&length(a)));
+    let cells: Vec<Vec<String>> = found
+        .iter()
+        .filter_map(|o| Some((o, o.longest?)))
+        .take(rows)
+        .enumerate()
+        .map(|(k, (o, at))| {
+            vec![
+                number_of(o, k + 1),
+                moment(at.time),
+                format!(
+                    "{} <small>{}</small>",
+                    place(at.lat_deg, at.lon_deg),
+                    BASINS[crate::report::basins::basin(at.lat_deg, at.lon_deg)]
+                ),
+                significant(at.length_km, 3),
+                significant(at.width_km, 3),
+                or_unknown(o.max_tmq_kg_m2, 3),
+                o.duration_hours.map_or(UNKNOWN.into(), duration),
+            ]
+        })
+        .collect();
+    let columns = [
+        ("Track", false),
+        ("When longest", false),
+        ("Centre then", false),
+        ("Length (km)", true),
+        ("Width (km)", true),
+        ("Water (kg m⁻²)", true),
+        ("Lifetime", true),
+    ];
+    (!cells.is_empty()).then(|| {
+        Table {
+            caption: &format!("Longest atmospheric rivers, {}", source.label),
+            columns: &columns,
+            rows: &cells,
+        }
+        .html()
+    })
+}
+
+/// Objects per basin and source, both classes.
+pub(crate) fn basin_table(sources: &[Source]) -> String {
+    let mut columns = vec![("Basin of origin".to_string(), false)];
+    let mut counts = Vec::new();
+    for class in Class::EVENTS {
+        for source in sources {
+            let short = if class == Class::TropicalCyclone {
+                "cyclones"
+            } else {
+                "rivers"
+            };
+            columns.push((format!("{}: {short}", source.label), true));
+            let mut count = vec![0usize; BASINS.len()];
+            objects(source, class)
+                .iter()
+                .for_each(|o| count[o.basin()] += 1);
+            counts.push(count);
+        }
+    }
+    let mut rows: Vec<Vec<String>> = BASINS
+        .iter()
+        .enumerate()
+        .map(|(b, name)| {
+            let mut row = vec![name.to_string()];
+            row.extend(counts.iter().map(|c| whole(c[b])));
+            row
+        })
+        .collect();
+    let mut total = vec!["All".to_string()];
+    total.extend(counts.iter().map(|c| whole(c.iter().sum())));
+    rows.push(total);
+    let columns: Vec<(&str, bool)> = columns
+        .iter()
+        .map(|(name, n)| (name.as_str(), *n))
+        .collect();
+    Table {
+        caption: "Objects by basin of origin",
+        columns: &columns,
+        rows: &rows,
+    }
+    .html()
+}
+
+/// IoU and what each of two sources marks alone.
+pub(crate) fn agreement_table(
+    pairs: &[Agreement],
+    label: impl Fn(crate::report::SourceKind) -> String,
+) -> String {
+    let mut rows = Vec::new();
+    for pair in pairs {
+        let (first, second) = (label(pair.first), label(pair.second));
+        for (total, class) in pair.total.iter().zip(Class::EVENTS) {
+            let union = total.both_km2 + total.only_first_km2 + total.only_second_km2;
+            rows.push(vec![
+                format!("{} and {}", escape(&first), escape(&second)),
+                class_word(class).to_string(),
+                total
+                    .iou()
+                    .map_or(UNKNOWN.into(), |v| format!("<strong>{v:.2}</strong>")),
+                percent(total.both_km2 / union),
+                percent(total.only_first_km2 / union),
+                percent(total.only_second_km2 / union),
+            ]);
+        }
+    }
+    Table {
+        caption: "Agreement of the marked areas, over all compared times",
+        columns: &[
+            ("First and second", false),
+            ("Class", false),
+            ("IoU", true),
+            ("Marked by both", true),
+            ("First alone", true),
+            ("Second alone", true),
+        ],
+        rows: &rows,
+    }
+    .html()
+}
+
+/// The scores, grouped, each with its meaning.
+pub(crate) fn score_table(scores: &[Score]) -> String {
+    let mut out = String::new();
+    let mut rest = scores;
+    while let Some(first) = rest.first() {
+        let size = rest.iter().take_while(|s| s.group == first.group).count();
+        let (group, after) = rest.split_at(size);
+        let _ = write!(
+            out,
+            "<h3>{}</h3>\n<dl class=\"scores\">\n",
+            escape(&first.group)
+        );
+        for score in group {
+            let bar = score.fraction.map_or(String::new(), |f| {
+                format!("<span class=\"gauge\" aria-hidden=\"true\"><i style=\"width:{:.1}%\"></i></span>", 100.0 * f)
+            });
+            let _ = writeln!(
+                out,
+                "<div><dt>{}</dt><dd class=\"value\">{}{bar}</dd><dd>{}</dd></div>",
+                escape(&score.name),
+                escape(&score.value),
+                escape(&score.meaning)
+            );
+        }
+        out.push_str("</dl>\n");
+        rest = after;
+    }
+    out
+}

@@ -1,0 +1,327 @@
+//! The page: whole, self-contained, well-formed, and honest about what is missing.
+
+mod made_up;
+
+use made_up::World;
+use ndarray::Array2;
+use squall_climate::report::{
+    FieldInfo, Frame, FrequencyMap, ReportBuilder, ReportInput, ReportOptions, Score, Source,
+    SourceKind, select_frames,
+};
+use squall_data::{Calendar, Class, LatLonGrid, Time};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A report of `times` of a small world as `kinds` see it.
+fn report(times: usize, kinds: &[SourceKind], options: ReportOptions) -> ReportBuilder {
+    let world = World::new(48, 96, times);
+    let mut input = ReportInput::new("A <small> world & its storms", world.grid.clone());
+    input.description = "First \"paragraph\".\n\nSecond </script> paragraph.".into();
+    for kind in kinds {
+        let (events, tracks) = world.found_by(*kind);
+        input
+            .sources
+            .push(Source::new(*kind, events, tracks).labelled(format!("{}</script>", kind.name())));
+    }
+    input.scores = vec![Score::fraction("Group", "IoU", 0.5, "Half of it.")];
+    input.provenance = vec![("Fields".into(), "<made up>".into())];
+    input.recipe = Some("threshold = 1 # < 2".into());
+    input.commands = vec!["squall report 'a b' > c".into()];
+    let mut builder = ReportBuilder::with_options(input, options).unwrap();
+    for index in 0..times {
+        let weather = world.weather(index);
+        let masks: Vec<_> = kinds
+            .iter()
+            .map(|k| (*k, world.seen_by(&weather.truth, *k)))
+            .collect();
+        builder
+            .add_frame(&Frame {
+                field: Some(weather.tmq.view()),
+                sea_level_pressure_pa: Some(weather.psl.view()),
+                wind_m_s: Some((weather.u.view(), weather.v.view())),
+                masks: masks.iter().map(|(k, m)| (*k, m.view())).collect(),
+                ..Frame::new(weather.time)
+            })
+            .unwrap();
+    }
+    builder
+}
+
+/// The text of the JSON element.
+fn data(html: &str) -> serde_json::Value {
+    let start = html.find("id=\"data\">").expect("the data element") + 10;
+    let end = start + html[start..].find("</script>").expect("its end");
+    serde_json::from_str(&html[start..end]).expect("valid JSON")
+}
+
+/// Tags in order as (name, attributes), without the contents of scripts and styles; panics at an unquoted `<`.
+fn tags(html: &str) -> Vec<(String, String)> {
+    let mut out = Vec::new();
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at + 1..];
+        let mut quote = false;
+        let end = rest
+            .char_indices()
+            .find(|(_, c)| {
+                quote ^= *c == '"';
+                *c == '>' && !quote
+            })
+            .unwrap_or_else(|| panic!("an open tag: {}", &rest[..40.min(rest.len())]))
+            .0;
+        let (name, attributes) = rest[..end]
+            .split_once(char::is_whitespace)
+            .unwrap_or((&rest[..end], ""));
+        out.push((name.to_string(), attributes.to_string()));
+        rest = &rest[end + 1..];
+        if name == "script" || name == "style" {
+            let close = rest
+                .find(&format!("</{name}>"))
+                .expect("a closed script or style");
+            rest = &rest[close..];
+        }
+    }
+    out
+}
+
+fn check_page(html: &str) {
+    // Tags close in the order in which they open.
+    let mut open = Vec::new();
+    let mut ids = BTreeSet::new();
+    for (name, attributes) in tags(html) {
+        if name == "!DOCTYPE"
+            || name == "meta"
+            || name == "input"
+            || attributes.ends_with('/')
+            || name.ends_with('/')
+        {
+        } else if let Some(closing) = name.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(closing), "after {attributes}");
+        } else {
+            open.push(name.clone());
+        }
+        if let Some(id) = attributes
+            .split(" id=\"")
+            .nth(1)
+            .or_else(|| attributes.strip_prefix("id=\""))
+        {
+            let id = id.split('"').next().unwrap();
+            assert!(ids.insert(id.to_string()), "two elements with id {id}");
+        }
+        for word in ["src=\"", "href=\"", "url("] {
+            for target in attributes.split(word).skip(1) {
+                assert!(
+                    target.starts_with('#') || target.starts_with("data:"),
+                    "{name} refers to {:.60}",
+                    target
+                );
+            }
+        }
+        assert!(!attributes.contains("onclick") && !attributes.contains("javascript:"));
+        if !attributes.contains("data:image") {
+            let bad = attributes.contains("NaN") || attributes.contains("inf\"");
+            assert!(!bad, "{name} {attributes} has no number");
+        }
+        if name == "svg" && !attributes.contains("aria-hidden") {
+            assert!(
+                attributes.contains("aria-label=\"") && attributes.contains("role=\"img\""),
+                "{attributes}"
+            );
+        }
+    }
+    assert!(open.is_empty(), "never closed: {open:?}");
+    for target in html.split("href=\"#").skip(1) {
+        let id = target.split('"').next().unwrap();
+        assert!(ids.contains(id), "#{id} leads nowhere");
+    }
+    // No network: no address, no import, no eval.
+    for forbidden in [
+        "http://",
+        "https://",
+        "@import",
+        "url(",
+        "eval(",
+        "new Function",
+        "fetch(",
+        "XMLHttpRequest",
+    ] {
+        assert!(!html.contains(forbidden), "the page contains {forbidden}");
+    }
+    assert!(html.contains("default-src 'none'"));
+}
+
+#[test]
+fn a_full_report_is_well_formed_and_complete() {
+    let builder = report(40, &SourceKind::ALL, ReportOptions::default());
+    let html = builder.html().unwrap();
+    check_page(&html);
+    for id in [
+        "summary",
+        "map",
+        "where",
+        "when",
+        "distributions",
+        "tracks",
+        "extremes",
+        "agreement",
+        "scores",
+        "method",
+    ] {
+        assert!(
+            html.contains(&format!("<section id=\"{id}\"")),
+            "section {id}"
+        );
+    }
+    assert!(html.contains("A &lt;small&gt; world &amp; its storms"));
+    assert!(html.contains("threshold = 1 # &lt; 2"));
+    assert!(html.contains("All 40 times that were given for the map."));
+    assert!(html.contains("The data cover 4.9 days"));
+    let data = data(&html);
+    assert_eq!(data["frames"].as_array().unwrap().len(), 40);
+    assert_eq!(data["sources"].as_array().unwrap().len(), 3);
+    assert_eq!(data["sources"][0]["label"], "Heuristic</script>");
+    assert_eq!(data["shape"], serde_json::json!([48, 96]));
+    assert!(data["frames"][3]["n"][0][1].as_u64().unwrap() > 0);
+    // The network's masks hold the heuristic's: their IoU is the ratio of the areas.
+    let agreement = builder.agreement();
+    assert_eq!(agreement.len(), 3);
+    let rivers = agreement[0].total[1];
+    let ratio = rivers.both_km2 / (rivers.both_km2 + rivers.only_second_km2);
+    assert!((rivers.iou().unwrap() - ratio).abs() < 0.02 && ratio < 0.9);
+}
+
+#[test]
+fn frames_are_thinned_and_the_page_says_so() {
+    let options = ReportOptions {
+        max_frames: 4,
+        ..ReportOptions::default()
+    };
+    let html = report(30, &[SourceKind::Network], options).html().unwrap();
+    let frames = data(&html)["frames"].as_array().unwrap().clone();
+    assert!((3..=4).contains(&frames.len()), "{} frames", frames.len());
+    let hours: Vec<f64> = frames.iter().map(|f| f["h"].as_f64().unwrap()).collect();
+    let steps: Vec<f64> = hours.windows(2).map(|w| w[1] - w[0]).collect();
+    assert!(steps.iter().all(|s| *s == steps[0]), "{hours:?}");
+    let every = (steps[0] / 3.0) as usize;
+    assert!(
+        html.contains(&format!("{} of 30 times: every {every}th", frames.len())),
+        "every {every}"
+    );
+    let small = ReportOptions {
+        max_picture_bytes: 20_000,
+        ..ReportOptions::default()
+    };
+    let thin = report(30, &[SourceKind::Network], small).html().unwrap();
+    assert!(data(&thin)["frames"].as_array().unwrap().len() < 15);
+}
+
+#[test]
+fn empty_inputs_say_what_is_missing() {
+    let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());
+    let html = ReportBuilder::new(ReportInput::new("Nothing", grid.clone()))
+        .unwrap()
+        .html()
+        .unwrap();
+    check_page(&html);
+    assert!(
+        html.contains("No fields or masks were given")
+            && html.contains("No table of events was given")
+    );
+    assert!(!html.contains("id=\"data\""));
+
+    // One time without any field, one source without events.
+    let mut input = ReportInput::new("One time", grid.clone());
+    input
+        .sources
+        .push(Source::new(SourceKind::Heuristic, Vec::new(), Vec::new()));
+    let mut builder = ReportBuilder::new(input).unwrap();
+    let time = Time::new(Calendar::Day360, 30, 2, 30, 6, 0, 0).unwrap();
+    let mask = Array2::zeros((24, 48));
+    let mut frame = Frame::new(time);
+    frame.masks.push((SourceKind::Heuristic, mask.view()));
+    builder.add_frame(&frame).unwrap();
+    let html = builder.html().unwrap();
+    check_page(&html);
+    assert!(html.contains("found no tropical cyclone objects"));
+    assert!(html.contains("One time only"));
+    assert!(html.contains("No field was given"));
+    assert!(html.contains("No events were found by any source"));
+    assert!(html.contains("30 Feb 0030, 06:00"));
+}
+
+#[test]
+fn one_time_of_one_source_has_objects_but_no_tracks() {
+    let html = report(1, &[SourceKind::Heuristic], ReportOptions::default())
+        .html()
+        .unwrap();
+    check_page(&html);
+    assert!(html.contains("atmospheric river objects"));
+    assert!(
+        !html.contains("Lifetime</figcaption>"),
+        "no lifetimes are known"
+    );
+    assert!(!html.contains("id=\"agreement\""));
+    assert!(!html.contains("id=\"mode\""), "nothing to compare with");
+}
+
+#[test]
+fn a_regional_grid_across_the_seam_is_shown_in_its_own_window() {
+    let lon: Vec<f64> = (0..40).map(|i| (340.0 + f64::from(i)) % 360.0).collect();
+    let lat: Vec<f64> = (20..50).map(f64::from).collect();
+    let grid = Arc::new(LatLonGrid::from_axes(lat, lon).unwrap().0);
+    let mut input = ReportInput::new("Region", grid.clone());
+    input.field = FieldInfo::vapour_transport();
+    input.frequencies.push(FrequencyMap {
+        source: SourceKind::Truth,
+        class: Class::AtmosphericRiver,
+        share: Array2::from_shape_fn(grid.shape(), |(j, _)| j as f32 / 300.0),
+    });
+    let mut builder = ReportBuilder::new(input).unwrap();
+    let field = Array2::from_elem(grid.shape(), f32::NAN);
+    let mut frame = Frame::new(Time::new(Calendar::Standard, 2001, 1, 1, 0, 0, 0).unwrap());
+    frame.field = Some(field.view());
+    builder.add_frame(&frame).unwrap();
+    let html = builder.html().unwrap();
+    check_page(&html);
+    let window = data(&html)["window"].clone();
+    assert_eq!(window["global"], false);
+    assert_eq!(window["west"], 339.5);
+    assert_eq!(window["span"], 40.0);
+    assert!(!html.contains("id=\"centre\""));
+}
+
+#[test]
+fn bad_input_is_refused_with_its_place() {
+    let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());
+    let mut input = ReportInput::new("Bad", grid.clone());
+    input.frequencies.push(FrequencyMap {
+        source: SourceKind::Truth,
+        class: Class::TropicalCyclone,
+        share: Array2::zeros((24, 47)),
+    });
+    let error = ReportBuilder::new(input).unwrap_err().to_string();
+    assert!(
+        error.contains("(24, 48)") && error.contains("(24, 47)"),
+        "{error}"
+    );
+    let mut input = ReportInput::new("Bad", grid.clone());
+    input.field.range = (3.0, 3.0);
+    assert!(ReportBuilder::new(input).is_err());
+    let mut input = ReportInput::new("Bad", grid);
+    input.sources = vec![Source::new(SourceKind::Truth, vec![], vec![]); 2];
+    assert!(ReportBuilder::new(input).is_err());
+}
+
+#[test]
+fn the_file_is_written_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/report.html");
+    let builder = report(3, &[SourceKind::Heuristic], ReportOptions::default());
+    let bytes = builder.write(&path).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes);
+    assert_eq!(
+        std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
+        1
+    );
+    assert_eq!(select_frames(480, 160).len(), 160);
+}

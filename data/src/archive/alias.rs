@@ -1,0 +1,194 @@
+//! What other archives call the channels.
+
+use crate::Variable;
+use crate::Variable::*;
+
+/// Names of whole fields, lower case. The first column is CAM's own; then ERA5 (short and CDS names), MERRA-2, CMIP, GFS.
+const SURFACE: [(Variable, &[&str]); 16] = [
+    (
+        Tmq,
+        &[
+            "tmq",
+            "tcwv",
+            "total_column_water_vapour",
+            "tqv",
+            "prw",
+            "pwat",
+            "pwtr",
+            "pw",
+        ],
+    ),
+    (U850, &["u850", "ua850", "u_850"]),
+    (V850, &["v850", "va850", "v_850"]),
+    (Ubot, &["ubot"]),
+    (Vbot, &["vbot"]),
+    (Qrefht, &["qrefht", "qv2m", "huss", "q2m", "q2", "spfh2m"]),
+    (Ps, &["ps", "sp", "surface_pressure", "pressfc", "psfc"]),
+    (
+        Psl,
+        &[
+            "psl",
+            "msl",
+            "mean_sea_level_pressure",
+            "slp",
+            "prmsl",
+            "mslet",
+        ],
+    ),
+    (T200, &["t200", "ta200", "t_200"]),
+    (T500, &["t500", "ta500", "t_500"]),
+    (
+        Prect,
+        &[
+            "prect",
+            "pr",
+            "prectot",
+            "prectotcorr",
+            "mtpr",
+            "mean_total_precipitation_rate",
+            "tprate",
+            "prate",
+        ],
+    ),
+    (Ts, &["ts", "skt", "skin_temperature", "tskin", "tmpsfc"]),
+    (
+        Trefht,
+        &["trefht", "t2m", "2t", "tas", "2m_temperature", "tmp2m"],
+    ),
+    (Z1000, &["z1000", "h1000", "zg1000", "z_1000"]),
+    (Z200, &["z200", "h200", "zg200", "z_200"]),
+    (Zbot, &["zbot", "hlml"]),
+];
+
+/// Close relatives that stand in for a channel when it is missing, and how a report says so.
+const PROXIES: [(Variable, &[&str], &str); 2] = [
+    (
+        Ubot,
+        &[
+            "u10",
+            "10u",
+            "u10m",
+            "uas",
+            "u10n",
+            "ulml",
+            "10m_u_component_of_wind",
+            "ugrd10m",
+        ],
+        "10 m wind instead of the lowest model level",
+    ),
+    (
+        Vbot,
+        &[
+            "v10",
+            "10v",
+            "v10m",
+            "vas",
+            "v10n",
+            "vlml",
+            "10m_v_component_of_wind",
+            "vgrd10m",
+        ],
+        "10 m wind instead of the lowest model level",
+    ),
+];
+
+/// Fields on pressure levels, and the channels that one of their levels (hPa) is.
+const LEVELS: [(&[&str], &[(Variable, f64)]); 4] = [
+    (
+        &["u", "ua", "uwnd", "u_component_of_wind"],
+        &[(U850, 850.0)],
+    ),
+    (
+        &["v", "va", "vwnd", "v_component_of_wind"],
+        &[(V850, 850.0)],
+    ),
+    (
+        &["t", "ta", "air", "temperature"],
+        &[(T200, 200.0), (T500, 500.0)],
+    ),
+    (
+        &[
+            "z",
+            "z3",
+            "zg",
+            "h",
+            "hgt",
+            "geopotential",
+            "geopotential_height",
+        ],
+        &[(Z200, 200.0), (Z1000, 1000.0)],
+    ),
+];
+
+/// Names of specific humidity on levels: its vertical integral is TMQ.
+pub(super) const HUMIDITY: [&str; 5] = ["q", "hus", "qv", "specific_humidity", "shum"];
+
+/// How a name in a file serves a channel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Match {
+    /// It is the channel.
+    Same,
+    /// It stands in for it; the text says how it differs.
+    Proxy(&'static str),
+    /// One of its levels is, at this pressure in hPa.
+    Level(f64),
+}
+
+/// Every channel that a variable of this name can serve.
+pub fn matches(name: &str) -> Vec<(Variable, Match)> {
+    let name = name.to_ascii_lowercase();
+    let mut found = Vec::new();
+    for (variable, names) in SURFACE {
+        if names.contains(&name.as_str()) {
+            found.push((variable, Match::Same));
+        }
+    }
+    for (variable, names, difference) in PROXIES {
+        if names.contains(&name.as_str()) {
+            found.push((variable, Match::Proxy(difference)));
+        }
+    }
+    for (names, channels) in LEVELS {
+        if names.contains(&name.as_str()) {
+            found.extend(
+                channels
+                    .iter()
+                    .map(|&(variable, level)| (variable, Match::Level(level))),
+            );
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_channel_answers_to_its_own_name_and_to_no_other() {
+        for (index, variable) in Variable::CHANNELS.into_iter().enumerate() {
+            assert_eq!(SURFACE[index].0, variable, "rows stand in model order");
+            assert_eq!(matches(variable.name()), [(variable, Match::Same)]);
+        }
+        assert_eq!(matches("tcwv"), [(Tmq, Match::Same)]);
+        assert_eq!(
+            matches("T"),
+            [(T200, Match::Level(200.0)), (T500, Match::Level(500.0))]
+        );
+        assert!(matches("time").is_empty());
+    }
+
+    #[test]
+    fn no_name_means_two_channels() {
+        let mut all: Vec<&str> = SURFACE
+            .iter()
+            .flat_map(|row| row.1.iter().copied())
+            .collect();
+        all.extend(PROXIES.iter().flat_map(|row| row.1.iter().copied()));
+        all.extend(LEVELS.iter().flat_map(|row| row.0.iter().copied()));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}

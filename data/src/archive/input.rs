@@ -1,0 +1,97 @@
+//! From what a user types to a list of files.
+
+use crate::error::{DataError, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Endings of files that may be netCDF.
+const ENDINGS: [&str; 6] = ["nc", "nc4", "cdf", "h5", "hdf5", "netcdf"];
+
+/// The files of a path, a folder, a glob or a list file, sorted by name.
+///
+/// # Errors
+/// [`DataError::NoInput`] or [`DataError::Io`] saying what was looked for.
+pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
+    let none = |reason: &str| DataError::NoInput {
+        input: input.into(),
+        reason: reason.into(),
+    };
+    let path = Path::new(input);
+    let mut files = if path.is_dir() {
+        in_folder(path)?
+    } else if path.is_file() {
+        if looks_like_data(path) || has_magic(path)? {
+            vec![path.to_path_buf()]
+        } else {
+            listed_in(path)?
+        }
+    } else if input.contains(['*', '?', '[']) {
+        let pattern = glob::glob(input).map_err(|error| none(&format!("bad pattern: {error}")))?;
+        pattern
+            .filter_map(std::result::Result::ok)
+            .filter(|path| path.is_file())
+            .collect()
+    } else {
+        return Err(none("there is no such file or folder"));
+    };
+    if files.is_empty() {
+        return Err(none("no netCDF files (.nc, .nc4, .cdf, .h5) there"));
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn looks_like_data(path: &Path) -> bool {
+    let ending = path
+        .extension()
+        .map(|e| e.to_string_lossy().to_ascii_lowercase());
+    ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
+}
+
+/// Whether the file starts as netCDF classic or HDF5 do.
+fn has_magic(path: &Path) -> Result<bool> {
+    use std::io::Read;
+    let mut start = Vec::new();
+    let file = fs::File::open(path).map_err(DataError::io("open", path))?;
+    file.take(8)
+        .read_to_end(&mut start)
+        .map_err(DataError::io("read", path))?;
+    Ok(start.starts_with(b"CDF") || start.starts_with(b"\x89HDF"))
+}
+
+fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(DataError::io("read", folder))? {
+        let path = entry.map_err(DataError::io("read", folder))?.path();
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if path.is_file() && !hidden && looks_like_data(&path) {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+fn listed_in(list: &Path) -> Result<Vec<PathBuf>> {
+    let text = fs::read(list).map_err(DataError::io("read", list))?;
+    let not_a_list = |reason: String| DataError::Unreadable {
+        path: list.into(),
+        reason,
+    };
+    let text = String::from_utf8(text)
+        .map_err(|_| not_a_list("neither netCDF nor a list of paths".into()))?;
+    let folder = list.parent().unwrap_or(Path::new("."));
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let paths: Vec<PathBuf> = lines.map(|line| folder.join(line)).collect();
+    match paths.iter().find(|path| !path.is_file()) {
+        Some(path) => Err(not_a_list(format!(
+            "neither netCDF nor a list of paths: there is no file `{}`",
+            path.display()
+        ))),
+        None => Ok(paths),
+    }
+}

@@ -1,0 +1,120 @@
+//! Units of files to SI: every conversion is a factor and an offset.
+
+/// Standard gravity, m s-2: geopotential to geopotential height.
+const GRAVITY: f64 = 9.80665;
+/// Density of water, kg m-3: mass flux of rain to depth of rain.
+const WATER: f64 = 1000.0;
+/// A day in seconds.
+const DAY: f64 = 86_400.0;
+/// A knot in m s-1.
+const KNOT: f64 = 1852.0 / 3600.0;
+
+/// The factor and offset from `found` to `target` (a unit of the variable table); `None` if no exact conversion exists.
+pub fn conversion(target: &str, found: &str) -> Option<(f64, f64)> {
+    let found = tidy(found);
+    if found == tidy(target) {
+        return Some((1.0, 0.0));
+    }
+    let factor = |factor: f64| Some((factor, 0.0));
+    match (target, found.as_str()) {
+        ("Pa", "pascal" | "pascals" | "n m-2") => factor(1.0),
+        (
+            "Pa",
+            "hpa" | "mb" | "mbar" | "millibar" | "millibars" | "hectopascal" | "hectopascals",
+        ) => factor(100.0),
+        ("Pa", "kpa") => factor(1000.0),
+        ("K", "kelvin" | "degk" | "deg_k" | "degrees_k") => factor(1.0),
+        (
+            "K",
+            "c" | "degc" | "deg_c" | "celsius" | "degree_celsius" | "degrees_celsius" | "degreec"
+            | "degreesc" | "°c",
+        ) => Some((1.0, 273.15)),
+        ("m s-1", "m sec-1" | "meters second-1" | "metre s-1" | "meter second-1") => factor(1.0),
+        ("m s-1", "knot" | "knots" | "kt" | "kts") => factor(KNOT),
+        ("m s-1", "km h-1" | "km hr-1") => factor(1.0 / 3.6),
+        ("m s-1", "kg m-2 s-1" | "kg s-1 m-2" | "mm s-1") => factor(1.0 / WATER),
+        ("m s-1", "mm day-1" | "mm d-1" | "kg m-2 day-1" | "kg m-2 d-1") => {
+            factor(1.0 / WATER / DAY)
+        }
+        ("m s-1", "mm h-1" | "mm hr-1" | "mm hour-1") => factor(1.0 / WATER / 3600.0),
+        ("m s-1", "m day-1") => factor(1.0 / DAY),
+        (
+            "m",
+            "gpm" | "meter" | "meters" | "metre" | "metres" | "geopotential_meter"
+            | "geopotential meter",
+        ) => factor(1.0),
+        ("m", "m2 s-2") => factor(1.0 / GRAVITY),
+        ("m", "dam" | "gpdm") => factor(10.0),
+        ("m", "km") => factor(1000.0),
+        ("kg kg-1", "1" | "" | "g g-1" | "dimensionless") => factor(1.0),
+        ("kg kg-1", "g kg-1") => factor(1e-3),
+        ("kg m-2", "mm" | "millimeter" | "millimeters") => factor(1.0),
+        ("kg m-2", "m" | "meters") => factor(WATER),
+        ("kg m-2", "cm") => factor(10.0),
+        _ => None,
+    }
+}
+
+/// One spelling of a unit: lower case, single blanks, exponents as in CF (`m s-1`, not `m/s` or `m s**-1`).
+fn tidy(unit: &str) -> String {
+    let text = unit
+        .trim()
+        .to_ascii_lowercase()
+        .replace("**", "")
+        .replace('^', "")
+        .replace(['*', '.'], " ");
+    let mut parts = text.split('/');
+    let mut tidy: Vec<String> = parts
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .map(str::to_string)
+        .collect();
+    for below in parts {
+        for (index, word) in below.split_whitespace().enumerate() {
+            let digits = word.trim_start_matches(|c: char| !c.is_ascii_digit());
+            // Only the first word after the slash is below it; "kg/m2/s" has two slashes.
+            match (index, digits.is_empty()) {
+                (0, true) => tidy.push(format!("{word}-1")),
+                (0, false) => tidy.push(format!("{}-{digits}", &word[..word.len() - digits.len()])),
+                _ => tidy.push(word.to_string()),
+            }
+        }
+    }
+    tidy.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_unit() {
+        for spelling in ["m s-1", "m/s", "m s**-1", "m s^-1", "m.s-1", " M S-1 "] {
+            assert_eq!(
+                conversion("m s-1", spelling),
+                Some((1.0, 0.0)),
+                "{spelling}"
+            );
+        }
+        for spelling in ["kg m-2 s-1", "kg/m2/s", "kg m**-2 s**-1", "kg/m^2/s"] {
+            assert_eq!(
+                conversion("m s-1", spelling),
+                Some((1e-3, 0.0)),
+                "{spelling}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_by_hand() {
+        let convert =
+            |target, found, value: f64| conversion(target, found).map(|(a, b)| a * value + b);
+        assert_eq!(convert("Pa", "hPa", 1013.25), Some(101_325.0));
+        assert_eq!(convert("K", "degC", 0.0), Some(273.15));
+        assert_eq!(convert("m", "m**2 s**-2", 9806.65), Some(1000.0));
+        assert!((convert("m s-1", "mm/day", 86.4).unwrap() - 1e-6).abs() < 1e-18);
+        assert_eq!(convert("m s-1", "K", 1.0), None);
+        assert_eq!(convert("Pa", "", 1.0), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! What a file or folder is, in words and as data.
+
+use crate::archive::{Archive, BadFiles, Match, conversion, files_of, matches, nc};
+use crate::error::Result;
+use serde::Serialize;
+use std::fmt;
+use std::path::Path;
+
+/// One variable of the first file.
+#[derive(Debug, Serialize)]
+pub struct VariableInfo {
+    /// Name in the file.
+    pub name: String,
+    /// Unit in the file.
+    pub units: Option<String>,
+    /// Dimension names and lengths.
+    pub dimensions: Vec<(String, usize)>,
+    /// The channels it serves.
+    pub channels: Vec<String>,
+    /// What is done to reach the channel's unit, or why that is impossible.
+    pub conversion: Option<String>,
+}
+
+/// What a file or folder is.
+#[derive(Debug, Serialize)]
+pub struct Inspection {
+    /// What was asked about.
+    pub input: String,
+    /// Files found.
+    pub files: usize,
+    /// Which tool's habits the first file shows.
+    pub dialect: &'static str,
+    /// Variables of the first file.
+    pub variables: Vec<VariableInfo>,
+    /// Channels that can be read at every time.
+    pub channels: Vec<String>,
+    /// The grid, if it is a latitude-longitude grid.
+    pub grid: Option<String>,
+    /// The calendar.
+    pub calendar: Option<String>,
+    /// First time, last time, number of times.
+    pub times: Option<(String, String, usize)>,
+    /// Hours between times, if even.
+    pub step_hours: Option<f64>,
+    /// What was guessed, skipped or is in the way.
+    pub problems: Vec<String>,
+}
+
+/// Looks at a file, folder, glob or list of files.
+///
+/// # Errors
+/// [`crate::DataError`] if there is nothing there, or the first file is not netCDF.
+pub fn inspect(input: &str) -> Result<Inspection> {
+    let files = files_of(input)?;
+    let first = describe(&files[0])?;
+    let mut inspection = Inspection {
+        input: input.to_string(),
+        files: files.len(),
+        dialect: dialect(&files[0], &first),
+        variables: first,
+        channels: Vec::new(),
+        grid: None,
+        calendar: None,
+        times: None,
+        step_hours: None,
+        problems: Vec::new(),
+    };
+    match Archive::open_with(input, BadFiles::Skip) {
+        Err(error) => inspection.problems.push(error.to_string()),
+        Ok(archive) => {
+            let times = archive.times();
+            inspection.channels = archive
+                .available()
+                .iter()
+                .map(|v| v.name().to_string())
+                .collect();
+            inspection.grid = Some(archive.grid().describe());
+            inspection.calendar = Some(archive.calendar().cf_name().to_string());
+            inspection.times = Some((
+                times[0].to_string(),
+                times[times.len() - 1].to_string(),
+                times.len(),
+            ));
+            let mut steps = times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
+            if let Some(step) = steps.next() {
+                if steps.all(|other| other == step) {
+                    inspection.step_hours = Some(step as f64 / 3600.0);
+                } else {
+                    inspection.problems.push("the time axis is uneven".into());
+                }
+            }
+            inspection
+                .problems
+                .extend(archive.problems().iter().cloned());
+            if inspection.channels.is_empty() {
+                inspection.problems.push(
+                    "no channel of the sixteen is there: nothing to label or to learn from".into(),
+                );
+            }
+        }
+    }
+    Ok(inspection)
+}
+
+fn describe(path: &Path) -> Result<Vec<VariableInfo>> {
+    let file = nc::open(path)?;
+    let info = |variable: netcdf::Variable<'_>| {
+        let name = variable.name();
+        let units = nc::text(&variable, "units");
+        let found = matches(&name);
+        let named = |(channel, kind): &(crate::Variable, Match)| match kind {
+            Match::Same => channel.name().to_string(),
+            Match::Proxy(difference) => format!("{channel} ({difference})"),
+            Match::Level(hpa) => format!("{channel} (at {hpa} hPa)"),
+        };
+        let convert = |units: &String| {
+            let target = found.first()?.0.entry().unit;
+            Some(match conversion(target, units) {
+                Some((factor, shift)) if (factor, shift) == (1.0, 0.0) => format!("is {target}"),
+                Some((factor, shift)) => format!("× {factor} + {shift} → {target}"),
+                None => format!("`{units}` cannot be converted to {target}"),
+            })
+        };
+        VariableInfo {
+            conversion: units.as_ref().and_then(convert),
+            channels: found.iter().map(named).collect(),
+            dimensions: variable
+                .dimensions()
+                .iter()
+                .map(|d| (d.name(), d.len()))
+                .collect(),
+            name,
+            units,
+        }
+    };
+    Ok(file.variables().map(info).collect())
+}
+
+fn dialect(path: &Path, variables: &[VariableInfo]) -> &'static str {
+    let has = |name: &str| variables.iter().any(|v| v.name == name);
+    let file = path
+        .file_name()
+        .map(|n| n.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    match () {
+        () if has("LABELS") && has("TMQ") => "ClimateNet",
+        () if has("LABELS") || has("ar_binary_tag") || has("binary_tag") || has("object_id") => {
+            "masks"
+        }
+        () if has("XLAT") || has("XLONG") => "WRF",
+        () if has("hyam") || has("date") && has("datesec") || file.contains(".cam") => {
+            "CAM history"
+        }
+        () if has("tcwv") || has("msl") || has("u10") && has("v10") => "ERA5",
+        () if has("TQV") || has("SLP") || has("QV2M") => "MERRA-2",
+        () if has("prw") || has("psl") || has("ta") || has("hus") || has("tas") || has("pr") => {
+            "CMIP"
+        }
+        () if has("TMQ") || has("PSL") || has("PRECT") => "CAM names",
+        () => "unknown",
+    }
+}
+
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files = if self.files == 1 {
+            "1 file".to_string()
+        } else {
+            format!("{} files", self.files)
+        };
+        writeln!(f, "{}: {files}, dialect: {}", self.input, self.dialect)?;
+        let line = |f: &mut fmt::Formatter<'_>, name: &str, value: &Option<String>| match value {
+            Some(value) => writeln!(f, "  {name:<9} {value}"),
+            None => Ok(()),
+        };
+        line(f, "grid", &self.grid)?;
+        line(f, "calendar", &self.calendar)?;
+        if let Some((first, last, count)) = &self.times {
+            let step = self
+                .step_hours
+                .map(|hours| format!(", every {hours} h"))
+                .unwrap_or_default();
+            writeln!(f, "  times     {count}: {first} to {last}{step}")?;
+        }
+        if !self.channels.is_empty() {
+            writeln!(
+                f,
+                "  channels  {} of 16: {}",
+                self.channels.len(),
+                self.channels.join(" ")
+            )?;
+        }
+        writeln!(f, "  variables")?;
+        for variable in &self.variables {
+            let shape: Vec<String> = variable
+                .dimensions
+                .iter()
+                .map(|(name, n)| format!("{name} {n}"))
+                .collect();
+            let units = variable.units.as_deref().unwrap_or("-");
+            write!(
+                f,
+                "    {:<16} {units:<12} ({})",
+                variable.name,
+                shape.join(", ")
+            )?;
+            match (&variable.channels[..], &variable.conversion) {
+                ([], _) => writeln!(f)?,
+                (channels, None) => writeln!(f, " → {}", channels.join(", "))?,
+                (channels, Some(conversion)) => {
+                    writeln!(f, " → {} ({conversion})", channels.join(", "))?
+                }
+            }
+        }
+        self.problems
+            .iter()
+            .try_for_each(|problem| writeln!(f, "  note: {problem}"))
+    }
+}

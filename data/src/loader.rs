@@ -1,0 +1,281 @@
+//! Batches read ahead by threads, delivered in the order of the plan.
+
+use crate::batch::HostBatch;
+use crate::error::{DataError, Result};
+use crate::normalise::Normalisation;
+use crate::random::stream;
+use crate::sampler::BatchPlan;
+use crate::store::{SampleReader, Store, View};
+use crate::{LatLonGrid, Variable};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// Changes that keep a sample true, drawn anew for every sample and epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Augmentation {
+    /// Moves the globe eastward by any number of columns.
+    pub roll: bool,
+    /// Swaps the hemispheres every other time, with the sign of meridional winds.
+    pub mirror: bool,
+}
+
+impl Augmentation {
+    /// How a sample is turned in an epoch: a pure function, so that it does not matter which rank or thread reads it.
+    pub fn view(self, seed: u64, epoch: u64, id: usize, columns: usize) -> View {
+        let mut random = stream(seed, "augment", &[epoch, id as u64]);
+        // Both are always drawn, so that switching one off does not change the other.
+        let (roll, mirror) = (
+            random.random_range(0..columns.max(1)),
+            random.random::<bool>(),
+        );
+        View {
+            roll: if self.roll { roll } else { 0 },
+            mirror: self.mirror && mirror,
+        }
+    }
+
+    fn check(self, grid: &LatLonGrid) -> Result<()> {
+        if self.roll && !grid.is_periodic() {
+            return Err(DataError::Invalid(format!(
+                "augmentation: {} does not go around the globe, so it cannot be rolled",
+                grid.describe()
+            )));
+        }
+        let lat = grid.lat_deg();
+        let symmetric = lat
+            .iter()
+            .zip(lat.iter().rev())
+            .all(|(a, b)| (a + b).abs() < 1e-3);
+        if self.mirror && !symmetric {
+            return Err(DataError::Invalid(format!(
+                "augmentation: {} is not symmetric about the equator, so it cannot be mirrored",
+                grid.describe()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What a [`Loader`] reads and how.
+#[derive(Debug, Clone)]
+pub struct LoaderConfig {
+    /// Channels of the batches, in order.
+    pub channels: Vec<Variable>,
+    /// Of at least those channels; `None` leaves SI units.
+    pub normalisation: Option<Normalisation>,
+    /// Random changes; none for validation.
+    pub augmentation: Augmentation,
+    /// Of the augmentation.
+    pub seed: u64,
+    /// Reading threads, at least 1.
+    pub threads: usize,
+    /// Batches read or being read ahead of the one in use, at least 1: with the memory of one more, this bounds memory.
+    pub prefetch: usize,
+}
+
+impl LoaderConfig {
+    /// All channels of a store in SI units, without augmentation; two threads, two batches ahead.
+    pub fn new(store: &Store) -> Self {
+        Self {
+            channels: store.channels().to_vec(),
+            normalisation: None,
+            augmentation: Augmentation::default(),
+            seed: 0,
+            threads: 2,
+            prefetch: 2,
+        }
+    }
+}
+
+type Numbered = (u64, Result<HostBatch>);
+
+/// Reads planned batches ahead and gives them back in order; an iterator.
+///
+/// A batch that cannot be read is an `Err` at its place; those behind it still come. Dropping the loader stops its threads.
+/// Hand used batches to [`Loader::give_back`] so that their memory is used again.
+pub struct Loader {
+    results: Receiver<Numbered>,
+    /// One permit per batch that may be under way; `None` once the loader ends.
+    permits: Option<Sender<()>>,
+    spare: Sender<HostBatch>,
+    early: BTreeMap<u64, Result<HostBatch>>,
+    next: u64,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Plans {
+    plans: Box<dyn Iterator<Item = BatchPlan> + Send>,
+    taken: u64,
+}
+
+/// What the threads share.
+struct Shared {
+    plans: Mutex<Plans>,
+    missing: AtomicU64,
+    taken: AtomicU64,
+    reader: SampleReader,
+    augmentation: Augmentation,
+    seed: u64,
+}
+
+impl Loader {
+    /// Starts reading the planned batches, for instance [`crate::sampler::Sampler::endless`].
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] for a channel that store or normalisation does not have, or an augmentation that the grid does not allow;
+    /// [`DataError::Io`] if a thread cannot be started.
+    pub fn new(
+        store: &Arc<Store>,
+        plans: impl Iterator<Item = BatchPlan> + Send + 'static,
+        config: &LoaderConfig,
+    ) -> Result<Self> {
+        config.augmentation.check(store.grid())?;
+        let prefetch = config.prefetch.max(1);
+        let shared = Arc::new(Shared {
+            plans: Mutex::new(Plans {
+                plans: Box::new(plans),
+                taken: 0,
+            }),
+            missing: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            reader: store.reader(&config.channels, config.normalisation.as_ref())?,
+            augmentation: config.augmentation,
+            seed: config.seed,
+        });
+        let (permit, permits) = bounded(prefetch);
+        let (result, results) = unbounded();
+        let (spare, spares) = bounded(prefetch + 1);
+        for _ in 0..prefetch {
+            let _ = permit.try_send(());
+        }
+        let mut loader = Self {
+            results,
+            permits: Some(permit),
+            spare,
+            early: BTreeMap::new(),
+            next: 0,
+            shared: Arc::clone(&shared),
+            threads: Vec::new(),
+        };
+        for index in 0..config.threads.clamp(1, prefetch) {
+            let (shared, permits) = (Arc::clone(&shared), permits.clone());
+            let (result, spares) = (result.clone(), spares.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("loader-{index}"))
+                .spawn(move || shared.work(&permits, &spares, &result))
+                .map_err(DataError::io("start a thread for", store.folder()))?;
+            loader.threads.push(thread);
+        }
+        Ok(loader)
+    }
+
+    /// Takes back a batch whose memory may be used again.
+    pub fn give_back(&self, batch: HostBatch) {
+        let _ = self.spare.try_send(batch);
+    }
+
+    /// Missing values that were replaced in the batches read so far.
+    pub fn missing_values(&self) -> u64 {
+        self.shared.missing.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// One thread: a permit, a plan, a batch, again; until the plans or the loader end.
+    fn work(
+        &self,
+        permits: &Receiver<()>,
+        spares: &Receiver<HostBatch>,
+        result: &Sender<Numbered>,
+    ) {
+        while permits.recv().is_ok() {
+            let (number, plan) = {
+                // A poisoned lock means that the plan's iterator panicked: the loader reports the missing batch.
+                let Ok(mut plans) = self.plans.lock() else {
+                    return;
+                };
+                self.taken.store(plans.taken + 1, Ordering::Release);
+                let Some(plan) = plans.plans.next() else {
+                    self.taken.store(plans.taken, Ordering::Release);
+                    return;
+                };
+                plans.taken += 1;
+                (plans.taken - 1, plan)
+            };
+            let spare = spares.try_recv().unwrap_or_default();
+            // A panic must not leave its place empty: everything behind it would wait for ever.
+            let read = AssertUnwindSafe(|| self.read(plan, spare));
+            let batch = catch_unwind(read).unwrap_or_else(|_| {
+                Err(DataError::Invalid(format!(
+                    "reading batch {number} panicked: this is a bug"
+                )))
+            });
+            if result.send((number, batch)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn read(&self, plan: BatchPlan, mut batch: HostBatch) -> Result<HostBatch> {
+        let shape @ [rows, columns, channels] = self.reader.shape();
+        batch.resize(plan.ids, shape);
+        let pixels = rows * columns;
+        let x = batch.x.chunks_exact_mut(pixels * channels);
+        let samples = x.zip(batch.labels.chunks_exact_mut(pixels)).zip(&batch.ids);
+        for ((x, labels), &id) in samples {
+            let view = self
+                .augmentation
+                .view(self.seed, plan.at.epoch, id, columns);
+            let missing = self.reader.read_into(id, view, x, labels)?;
+            self.missing.fetch_add(missing as u64, Ordering::Relaxed);
+        }
+        Ok(batch)
+    }
+}
+
+impl Iterator for Loader {
+    type Item = Result<HostBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(batch) = self.early.remove(&self.next) {
+                self.next += 1;
+                if let Some(permits) = &self.permits {
+                    let _ = permits.try_send(());
+                }
+                return Some(batch);
+            }
+            match self.results.recv() {
+                Ok((number, batch)) => {
+                    self.early.insert(number, batch);
+                }
+                Err(_) if self.next < self.shared.taken.load(Ordering::Acquire) => {
+                    // Only a plan that panics leaves a batch out.
+                    self.next += 1;
+                    return Some(Err(DataError::Invalid(format!(
+                        "batch {} of the loader was lost: its plan panicked",
+                        self.next - 1
+                    ))));
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.permits = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! From SI values to numbers that a network likes.
+
+use crate::Variable;
+use crate::error::{DataError, Result};
+use crate::store::{Statistics, hex};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// How values are normalised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormalisationMethod {
+    /// (x - mean) / standard deviation.
+    #[default]
+    MeanStd,
+    /// (x - min) / (max - min), in [0, 1]: DeepCAM's.
+    MinMax,
+}
+
+/// The normalisation of one channel: `(x - subtract) / divide`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelScale {
+    /// Of which variable.
+    pub variable: Variable,
+    /// Subtracted first, in the variable's SI unit.
+    pub subtract: f64,
+    /// Divided by then; never 0.
+    pub divide: f64,
+    /// What stands for a missing value before normalisation: the mean.
+    pub missing: f64,
+}
+
+impl ChannelScale {
+    /// No change; missing values become the mean.
+    pub fn identity(variable: Variable, mean: f64) -> Self {
+        Self {
+            variable,
+            subtract: 0.0,
+            divide: 1.0,
+            missing: mean,
+        }
+    }
+
+    /// What stands for a missing value after normalisation: 0 under [`NormalisationMethod::MeanStd`].
+    pub fn fill(&self) -> f32 {
+        ((self.missing - self.subtract) / self.divide) as f32
+    }
+}
+
+/// The normalisation of all channels of a model, in its channel order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Normalisation {
+    /// How it was made.
+    pub method: NormalisationMethod,
+    /// One per channel.
+    pub channels: Vec<ChannelScale>,
+}
+
+impl Normalisation {
+    /// From the statistics of training data. A channel that is constant there is only shifted.
+    pub fn from_statistics(method: NormalisationMethod, statistics: &Statistics) -> Self {
+        let scales = statistics.variables.iter().zip(&statistics.channels);
+        let channels = scales.map(|(&variable, channel)| {
+            let (subtract, divide) = match method {
+                NormalisationMethod::MeanStd => (channel.mean, channel.std()),
+                NormalisationMethod::MinMax => (channel.min, channel.max - channel.min),
+            };
+            // Rounding alone leaves a constant field a spread of about 1e-7 of its size.
+            let usable = divide > 1e-7 * channel.mean.abs() && divide > 0.0;
+            ChannelScale {
+                variable,
+                subtract,
+                divide: if usable { divide } else { 1.0 },
+                missing: channel.mean,
+            }
+        });
+        Self {
+            method,
+            channels: channels.collect(),
+        }
+    }
+
+    /// The variables, in channel order.
+    pub fn variables(&self) -> Vec<Variable> {
+        self.channels.iter().map(|c| c.variable).collect()
+    }
+
+    /// That of some channels, in the order asked for.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] naming the channel that it does not have.
+    pub fn select(&self, variables: &[Variable]) -> Result<Self> {
+        let find = |variable: &Variable| {
+            let found = self.channels.iter().find(|c| c.variable == *variable);
+            found.copied().ok_or_else(|| {
+                DataError::Invalid(format!(
+                    "the normalisation has no channel {variable} (it has {})",
+                    names(&self.variables())
+                ))
+            })
+        };
+        Ok(Self {
+            method: self.method,
+            channels: variables.iter().map(find).collect::<Result<_>>()?,
+        })
+    }
+
+    /// Normalises whole pixels `(..., channel)` in place; NaN becomes the normalised mean. Gives back how many that were.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if the length is not a multiple of the number of channels.
+    pub fn apply(&self, pixels: &mut [f32]) -> Result<usize> {
+        let channels = self.channels.len();
+        if channels == 0 || !pixels.len().is_multiple_of(channels) {
+            return Err(DataError::Invalid(format!(
+                "normalisation: {} values are not whole pixels of {channels} channels",
+                pixels.len()
+            )));
+        }
+        let scales: Vec<(f32, f32, f32)> = self
+            .channels
+            .iter()
+            .map(|c| (c.subtract as f32, (1.0 / c.divide) as f32, c.fill()))
+            .collect();
+        let mut missing = 0;
+        for pixel in pixels.chunks_exact_mut(channels) {
+            for (x, (subtract, factor, fill)) in pixel.iter_mut().zip(&scales) {
+                let value = (*x - subtract) * factor;
+                let nan = value.is_nan();
+                missing += usize::from(nan);
+                *x = if nan { *fill } else { value };
+            }
+        }
+        Ok(missing)
+    }
+
+    /// SHA-256 (hexadecimal) of method, channels and numbers (as f32: what acts on the data).
+    pub fn hash(&self) -> String {
+        let mut hasher = Sha256::new();
+        hasher.update([self.method as u8]);
+        for channel in &self.channels {
+            hasher.update(channel.variable.name());
+            hasher.update([0]);
+            for number in [channel.subtract, channel.divide, channel.missing] {
+                hasher.update((number as f32).to_le_bytes());
+            }
+        }
+        hex(&hasher.finalize())
+    }
+}
+
+pub(crate) fn names(variables: &[Variable]) -> String {
+    let names: Vec<&str> = variables.iter().map(|v| v.name()).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::ChannelStatistics;
+
+    fn statistics() -> Statistics {
+        let channel = |mean: f64, spread: f64, min, max| ChannelStatistics {
+            count: 4,
+            mean,
+            squared_deviations: 4.0 * spread * spread,
+            min,
+            max,
+            ..ChannelStatistics::default()
+        };
+        Statistics {
+            variables: vec![Variable::Psl, Variable::Tmq, Variable::Zbot],
+            channels: vec![
+                channel(101_000.0, 1000.0, 95_000.0, 105_000.0),
+                channel(20.0, 10.0, 0.0, 80.0),
+                channel(60.0, 0.0, 60.0, 60.0),
+            ],
+            samples: 1,
+        }
+    }
+
+    #[test]
+    fn values_and_missing_values_follow_the_formulas() {
+        let normalisation =
+            Normalisation::from_statistics(NormalisationMethod::MeanStd, &statistics());
+        let mut pixels = [102_000.0, 25.0, 61.0, f32::NAN, f32::NAN, 60.0];
+        assert_eq!(normalisation.apply(&mut pixels).unwrap(), 2);
+        assert_eq!(pixels, [1.0, 0.5, 1.0, 0.0, 0.0, 0.0]);
+        let normalisation =
+            Normalisation::from_statistics(NormalisationMethod::MinMax, &statistics());
+        let mut pixels = [105_000.0, 40.0, 60.0, f32::NAN, f32::NAN, f32::NAN];
+        assert_eq!(normalisation.apply(&mut pixels).unwrap(), 3);
+        for (found, expected) in pixels.iter().zip([1.0, 0.5, 0.0, 0.6, 0.25, 0.0]) {
+            assert!(
+                (found - expected).abs() < 1e-6,
+                "{found} instead of {expected}"
+            );
+        }
+        assert!(normalisation.apply(&mut [0.0; 4]).is_err());
+    }
+
+    #[test]
+    fn selection_reorders_and_the_hash_notices() {
+        let all = Normalisation::from_statistics(NormalisationMethod::MeanStd, &statistics());
+        let some = all.select(&[Variable::Tmq, Variable::Psl]).unwrap();
+        assert_eq!(some.channels, [all.channels[1], all.channels[0]]);
+        assert_ne!(some.hash(), all.hash());
+        assert!(
+            all.select(&[Variable::U850])
+                .unwrap_err()
+                .to_string()
+                .contains("U850")
+        );
+        let text = serde_json::to_string(&all).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Normalisation>(&text).unwrap().hash(),
+            all.hash()
+        );
+        let mut other = all.clone();
+        other.channels[0].divide = 1001.0;
+        assert_ne!(other.hash(), all.hash());
+    }
+}

@@ -1,0 +1,255 @@
+//! Which samples a rank sees, in which order: a pure function of seed, epoch and rank.
+
+use crate::error::{DataError, Result};
+use crate::random::stream;
+use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
+
+/// What happens to the samples that do not fill the last global batch of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LastBatch {
+    /// They wait for the next epoch's shuffle: for training.
+    #[default]
+    Drop,
+    /// They are dealt evenly to the ranks, some of which may get none: for validation.
+    Keep,
+}
+
+/// What a [`Sampler`] depends on besides the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SamplerConfig {
+    /// Of the shuffle; `None` keeps the order given.
+    pub shuffle: Option<u64>,
+    /// This rank, counted from 0.
+    pub rank: usize,
+    /// All ranks.
+    pub ranks: usize,
+    /// Samples per rank and step.
+    pub batch: usize,
+    /// What happens to the rest.
+    pub last: LastBatch,
+}
+
+/// A place in the sequence of batches: the next one to be read.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub struct Cursor {
+    /// Epoch, counted from 0.
+    pub epoch: u64,
+    /// Step in the epoch, counted from 0.
+    pub step: usize,
+}
+
+/// The samples of one rank at one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchPlan {
+    /// Which step.
+    pub at: Cursor,
+    /// Sample ids; may be empty under [`LastBatch::Keep`].
+    pub ids: Vec<usize>,
+}
+
+/// Deals samples to ranks and steps.
+///
+/// Global batch k of an epoch is the k-th run of `ranks · batch` samples of the epoch's order, and rank r takes the r-th
+/// part of it. So N ranks with batch b see, step by step, what one rank with batch N·b sees.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    ids: Vec<usize>,
+    config: SamplerConfig,
+}
+
+impl Sampler {
+    /// A sampler over these samples.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if there is no sample, no rank, an empty batch, or under [`LastBatch::Drop`] not one full
+    /// global batch.
+    pub fn new(ids: Vec<usize>, config: SamplerConfig) -> Result<Self> {
+        let SamplerConfig {
+            rank,
+            ranks,
+            batch,
+            last,
+            ..
+        } = config;
+        if batch == 0 || rank >= ranks {
+            return Err(DataError::Invalid(format!(
+                "sampler: rank {rank} of {ranks} with batch {batch} is impossible"
+            )));
+        }
+        let needed = if last == LastBatch::Drop {
+            ranks * batch
+        } else {
+            1
+        };
+        if ids.len() < needed {
+            return Err(DataError::Invalid(format!(
+                "{} samples are too few for {ranks} ranks with batch {batch}: one step needs {needed}",
+                ids.len()
+            )));
+        }
+        Ok(Self { ids, config })
+    }
+
+    /// Number of samples dealt from.
+    pub fn samples(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Steps per epoch, the same on every rank.
+    pub fn steps_per_epoch(&self) -> usize {
+        let global = self.config.ranks * self.config.batch;
+        match self.config.last {
+            LastBatch::Drop => self.ids.len() / global,
+            LastBatch::Keep => self.ids.len().div_ceil(global),
+        }
+    }
+
+    /// The cursor after so many steps from the start.
+    pub fn cursor(&self, steps: u64) -> Cursor {
+        let per_epoch = self.steps_per_epoch() as u64;
+        Cursor {
+            epoch: steps / per_epoch,
+            step: (steps % per_epoch) as usize,
+        }
+    }
+
+    /// All samples in the order of an epoch, before they are dealt to ranks.
+    pub fn order(&self, epoch: u64) -> Vec<usize> {
+        let mut order = self.ids.clone();
+        if let Some(seed) = self.config.shuffle {
+            order.shuffle(&mut stream(seed, "sampler", &[epoch]));
+        }
+        order
+    }
+
+    /// This rank's batches of the cursor's epoch, from the cursor on.
+    pub fn epoch(&self, from: Cursor) -> impl Iterator<Item = BatchPlan> + Send + use<> {
+        let sampler = self.clone();
+        let order = self.order(from.epoch);
+        (from.step..self.steps_per_epoch()).map(move |step| BatchPlan {
+            at: Cursor {
+                epoch: from.epoch,
+                step,
+            },
+            ids: sampler.part(&order, step).to_vec(),
+        })
+    }
+
+    /// This rank's batches from the cursor on, epoch after epoch without end.
+    pub fn endless(&self, from: Cursor) -> impl Iterator<Item = BatchPlan> + Send + use<> {
+        let sampler = self.clone();
+        (from.epoch..).flat_map(move |epoch| {
+            let step = if epoch == from.epoch { from.step } else { 0 };
+            sampler.epoch(Cursor { epoch, step })
+        })
+    }
+
+    /// This rank's part of a global batch.
+    fn part<'a>(&self, order: &'a [usize], step: usize) -> &'a [usize] {
+        let SamplerConfig {
+            rank, ranks, batch, ..
+        } = self.config;
+        let start = step * ranks * batch;
+        let global = &order[start..order.len().min(start + ranks * batch)];
+        &global[global.len() * rank / ranks..global.len() * (rank + 1) / ranks]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sampler(n: usize, rank: usize, ranks: usize, batch: usize, last: LastBatch) -> Sampler {
+        let config = SamplerConfig {
+            shuffle: Some(7),
+            rank,
+            ranks,
+            batch,
+            last,
+        };
+        Sampler::new((100..100 + n).collect(), config).unwrap()
+    }
+
+    fn epoch(sampler: &Sampler, epoch: u64) -> Vec<Vec<usize>> {
+        sampler
+            .epoch(Cursor { epoch, step: 0 })
+            .map(|plan| plan.ids)
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn ranks_together_see_what_one_rank_sees(
+            ranks in 1usize..7, batch in 1usize..5, steps in 1usize..6, rest in 0usize..20, e in 0u64..4, keep: bool
+        ) {
+            let n = steps * ranks * batch + rest % (ranks * batch);
+            let last = if keep { LastBatch::Keep } else { LastBatch::Drop };
+            let alone = epoch(&sampler(n, 0, 1, ranks * batch, last), e);
+            let each: Vec<_> = (0..ranks).map(|r| epoch(&sampler(n, r, ranks, batch, last), e)).collect();
+            for (step, global) in alone.iter().enumerate() {
+                let joined: Vec<usize> = each.iter().flat_map(|rank| rank[step].clone()).collect();
+                prop_assert_eq!(&joined, global);
+                let sizes = each.iter().map(|rank| rank[step].len());
+                prop_assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
+            }
+            prop_assert!(each.iter().all(|rank| rank.len() == alone.len()));
+            // Every sample at most once; under Keep, exactly once.
+            let mut seen: Vec<usize> = alone.concat();
+            seen.sort_unstable();
+            let count = seen.len();
+            seen.dedup();
+            prop_assert_eq!(seen.len(), count);
+            prop_assert_eq!(count, if keep { n } else { steps * ranks * batch });
+        }
+
+        #[test]
+        fn a_cursor_resumes_exactly(done in 0u64..40) {
+            let sampler = sampler(23, 1, 2, 3, LastBatch::Drop);
+            let all: Vec<BatchPlan> = sampler.endless(Cursor::default()).take(50).collect();
+            let resumed: Vec<BatchPlan> = sampler.endless(sampler.cursor(done)).take(10).collect();
+            prop_assert_eq!(&all[done as usize..done as usize + 10], &resumed[..]);
+        }
+    }
+
+    #[test]
+    fn epochs_differ_and_seeds_decide() {
+        let sampler = sampler(40, 0, 1, 4, LastBatch::Drop);
+        assert_ne!(sampler.order(0), sampler.order(1));
+        assert_eq!(sampler.order(1), sampler.order(1));
+        let mut other = sampler.clone();
+        other.config.shuffle = Some(8);
+        assert_ne!(sampler.order(0), other.order(0));
+        other.config.shuffle = None;
+        assert_eq!(other.order(3), (100..140).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn impossible_demands_are_refused() {
+        let config = SamplerConfig {
+            shuffle: None,
+            rank: 0,
+            ranks: 2,
+            batch: 4,
+            last: LastBatch::Drop,
+        };
+        let error = Sampler::new((0..7).collect(), config)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("7 samples") && error.contains("needs 8"),
+            "{error}"
+        );
+        for config in [
+            SamplerConfig { rank: 2, ..config },
+            SamplerConfig { batch: 0, ..config },
+            SamplerConfig { ranks: 0, ..config },
+        ] {
+            assert!(Sampler::new((0..20).collect(), config).is_err());
+        }
+    }
+}

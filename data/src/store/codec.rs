@@ -1,0 +1,259 @@
+//! Between fields and record bytes: interleaving on the way in, one fused pass on the way out.
+
+use super::{Encoding, StoreMeta};
+use crate::Variable;
+use crate::normalise::ChannelScale;
+use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use ndarray::{ArrayView2, ArrayView3};
+use std::io::Write;
+use xxhash_rust::xxh3::Xxh3;
+
+/// What writing a record gave.
+pub struct WrittenRecord {
+    pub bytes: u64,
+    pub checksum: u64,
+}
+
+/// Turns `(channel, lat, lon)` fields into record bytes, row by row.
+pub struct RecordEncoder {
+    encoding: Encoding,
+    affine: Vec<(f32, f32)>,
+    row: Vec<u8>,
+}
+
+impl RecordEncoder {
+    pub fn new(meta: &StoreMeta) -> Self {
+        let affine = |variable| {
+            let (offset, scale) = meta.encoding.affine(variable);
+            (offset as f32, scale as f32)
+        };
+        Self {
+            encoding: meta.encoding,
+            affine: meta.channels.iter().map(|&v| affine(v)).collect(),
+            row: Vec::new(),
+        }
+    }
+
+    /// Writes fields and class codes, without padding. Infinite values are written as NaN.
+    pub fn write(
+        &mut self,
+        fields_chw: ArrayView3<'_, f32>,
+        codes: ArrayView2<'_, u8>,
+        out: &mut impl Write,
+    ) -> std::io::Result<WrittenRecord> {
+        let (channels, rows, columns) = fields_chw.dim();
+        let size = self.encoding.bytes();
+        let mut hasher = Xxh3::new();
+        let mut bytes = 0;
+        self.row.resize(columns * channels * size, 0);
+        for j in 0..rows {
+            for c in 0..channels {
+                let (offset, scale) = self.affine[c];
+                for i in 0..columns {
+                    let value = fields_chw[[c, j, i]];
+                    let value = if value.is_finite() { value } else { f32::NAN };
+                    let at = (i * channels + c) * size;
+                    match self.encoding {
+                        Encoding::F32 => {
+                            self.row[at..at + 4].copy_from_slice(&value.to_le_bytes());
+                        }
+                        Encoding::F16 => {
+                            let stored = f16::from_f32((value - offset) / scale);
+                            self.row[at..at + 2].copy_from_slice(&stored.to_le_bytes());
+                        }
+                    }
+                }
+            }
+            hasher.update(&self.row);
+            out.write_all(&self.row)?;
+            bytes += self.row.len() as u64;
+        }
+        self.row.clear();
+        for row in codes.rows() {
+            self.row.clear();
+            self.row.extend(row.iter());
+            hasher.update(&self.row);
+            out.write_all(&self.row)?;
+            bytes += self.row.len() as u64;
+        }
+        Ok(WrittenRecord {
+            bytes,
+            checksum: hasher.digest(),
+        })
+    }
+}
+
+/// How a sample is turned while it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct View {
+    /// Columns by which it moves eastward, around the globe.
+    pub roll: usize,
+    /// Northern and southern hemisphere change places, and meridional winds their sign.
+    pub mirror: bool,
+}
+
+impl View {
+    /// Turns class codes `(lat, lon)` as the fields are turned.
+    pub(super) fn turn_labels(self, labels: &mut [u8], columns: usize) {
+        if self.roll != 0 {
+            for row in labels.chunks_exact_mut(columns) {
+                row.rotate_right(self.roll % columns);
+            }
+        }
+        if self.mirror {
+            let rows = labels.len() / columns;
+            for j in 0..rows / 2 {
+                let (south, north) = labels.split_at_mut((rows - 1 - j) * columns);
+                south[j * columns..(j + 1) * columns].swap_with_slice(&mut north[..columns]);
+            }
+        }
+    }
+}
+
+/// `y = (x - offset) · factor` per channel, repeated so often that a vector loop runs over it.
+#[derive(Debug, Clone)]
+struct Pattern {
+    offset: Vec<f32>,
+    factor: Vec<f32>,
+    fill: Vec<f32>,
+}
+
+impl Pattern {
+    fn new(scales: impl Iterator<Item = (f64, f64, f32)>) -> Self {
+        let one: Vec<(f64, f64, f32)> = scales.collect();
+        let times = 64usize.div_ceil(one.len().max(1));
+        let repeat = |get: &dyn Fn(&(f64, f64, f32)) -> f32| {
+            let single: Vec<f32> = one.iter().map(get).collect();
+            single.repeat(times)
+        };
+        Self {
+            offset: repeat(&|s| s.0 as f32),
+            factor: repeat(&|s| s.1 as f32),
+            fill: repeat(&|s| s.2),
+        }
+    }
+
+    /// Applies it to whole pixels; gives back how many values were missing.
+    fn apply<S: Copy>(&self, source: &[S], target: &mut [f32], get: impl Fn(S) -> f32) -> usize {
+        let period = self.offset.len();
+        let mut missing = 0;
+        for (source, target) in source.chunks(period).zip(target.chunks_mut(period)) {
+            let mut bad = 0u32;
+            let pattern = self.offset.iter().zip(&self.factor).zip(&self.fill);
+            for ((x, y), ((offset, factor), fill)) in source.iter().zip(target).zip(pattern) {
+                let value = (get(*x) - offset) * factor;
+                let nan = value.is_nan();
+                bad += u32::from(nan);
+                *y = if nan { *fill } else { value };
+            }
+            missing += bad as usize;
+        }
+        missing
+    }
+}
+
+/// From record bytes to the chosen channels, normalised, in one pass.
+#[derive(Debug, Clone)]
+pub struct RecordDecoder {
+    encoding: Encoding,
+    stored_channels: usize,
+    /// Stored index of each channel wanted, unless that is all of them in order.
+    gather: Option<Vec<usize>>,
+    plain: Pattern,
+    mirrored: Pattern,
+}
+
+/// Whether it changes its sign when the hemispheres change places.
+fn is_meridional(variable: Variable) -> bool {
+    matches!(variable, Variable::V850 | Variable::Vbot)
+}
+
+/// Buffers of one thread that decodes.
+#[derive(Debug, Default)]
+pub struct DecodeBuffers {
+    halves: Vec<u16>,
+    values: Vec<f32>,
+    gathered: Vec<f32>,
+}
+
+impl RecordDecoder {
+    /// A decoder of the channels of `scales` (each must be in `meta`; `None` otherwise).
+    pub fn new(meta: &StoreMeta, scales: &[ChannelScale]) -> Option<Self> {
+        let stored: Option<Vec<usize>> = scales
+            .iter()
+            .map(|scale| meta.channels.iter().position(|&v| v == scale.variable))
+            .collect();
+        let stored = stored?;
+        let pattern = |mirror: bool| {
+            Pattern::new(scales.iter().map(|scale| {
+                // value = offset + size · stored, and its sign turns with the hemisphere for meridional winds.
+                let (offset, size) = meta.encoding.affine(scale.variable);
+                let sign = if mirror && is_meridional(scale.variable) {
+                    -1.0
+                } else {
+                    1.0
+                };
+                (
+                    (sign * scale.subtract - offset) / size,
+                    sign * size / scale.divide,
+                    scale.fill(),
+                )
+            }))
+        };
+        let all = stored.iter().copied().eq(0..meta.channels.len());
+        Some(Self {
+            encoding: meta.encoding,
+            stored_channels: meta.channels.len(),
+            gather: (!all).then_some(stored),
+            plain: pattern(false),
+            mirrored: pattern(true),
+        })
+    }
+
+    /// Number of channels it gives.
+    pub fn channels(&self) -> usize {
+        self.gather.as_ref().map_or(self.stored_channels, Vec::len)
+    }
+
+    /// Decodes the bytes of whole pixels; gives back how many values were missing.
+    pub fn decode(
+        &self,
+        bytes: &[u8],
+        mirror: bool,
+        target: &mut [f32],
+        buffers: &mut DecodeBuffers,
+    ) -> usize {
+        let pattern = if mirror { &self.mirrored } else { &self.plain };
+        match (self.encoding, &self.gather) {
+            (Encoding::F32, None) => pattern.apply(bytes.as_chunks().0, target, f32::from_le_bytes),
+            (encoding, gather) => {
+                buffers.values.resize(bytes.len() / encoding.bytes(), 0.0);
+                match encoding {
+                    Encoding::F32 => {
+                        for (value, word) in buffers.values.iter_mut().zip(bytes.as_chunks().0) {
+                            *value = f32::from_le_bytes(*word);
+                        }
+                    }
+                    Encoding::F16 => {
+                        buffers.halves.clear();
+                        let words = bytes.as_chunks().0.iter();
+                        buffers
+                            .halves
+                            .extend(words.map(|word| u16::from_le_bytes(*word)));
+                        let halves: &[f16] = buffers.halves.reinterpret_cast();
+                        halves.convert_to_f32_slice(&mut buffers.values);
+                    }
+                }
+                let Some(gather) = gather else {
+                    return pattern.apply(&buffers.values, target, |x| x);
+                };
+                buffers.gathered.clear();
+                for pixel in buffers.values.chunks_exact(self.stored_channels) {
+                    buffers.gathered.extend(gather.iter().map(|&c| pixel[c]));
+                }
+                pattern.apply(&buffers.gathered, target, |x| x)
+            }
+        }
+    }
+}

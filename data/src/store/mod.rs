@@ -1,0 +1,36 @@
+//! The sample store: what training reads instead of simulation files.
+//!
+//! A store is a folder with an index `store.json` and shard files `shard-00000.bin`, ... Every shard holds records of one size,
+//! each starting on a page boundary:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | `h·w·c·size` | the fields, `(lat, lon, channel)`, little-endian f32 or f16 ([`Encoding`]) |
+//! | `h·w` | the class codes, one byte each |
+//! | up to the next multiple of 4096 | zeros |
+//!
+//! After the records stands what the index needs to know about them (JSON, with its length, checksum and a magic word),
+//! so that a finished shard survives whatever happens to the writer and a later writer continues behind it.
+
+mod codec;
+mod entry;
+mod reader;
+mod shard;
+mod split;
+mod statistics;
+mod writer;
+
+pub use codec::View;
+pub(crate) use entry::hex;
+pub use entry::{Encoding, SampleEntry, ShardEntry, StoreMeta};
+pub use reader::{Checking, SampleReader, Store, Verification};
+pub use split::{Split, SplitRule};
+pub use statistics::{ChannelStatistics, Statistics};
+pub use writer::StoreWriter;
+
+/// Version of the layout that this code writes and reads.
+pub const STORE_VERSION: u32 = 1;
+/// Name of the index in a store's folder.
+pub const INDEX_FILE: &str = "store.json";
+/// Records start at multiples of this.
+const PAGE: u64 = 4096;

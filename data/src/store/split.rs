@@ -1,0 +1,231 @@
+//! Which samples are for training, which for choosing and which for the final score.
+
+use crate::Time;
+use crate::error::{DataError, Result};
+use crate::random::stream;
+use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
+
+/// What a sample may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Split {
+    /// Weights and statistics are made from it.
+    Train,
+    /// Settings are chosen by it.
+    Validation,
+    /// Looked at once, at the end.
+    Test,
+}
+
+impl Split {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
+
+    /// The word in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Validation => "validation",
+            Self::Test => "test",
+        }
+    }
+}
+
+/// How samples are dealt to the splits.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "rule", deny_unknown_fields)]
+pub enum SplitRule {
+    /// Each sample alone, as DeepCAM did. Neighbouring times are nearly equal, so scores come out too good.
+    Shuffled {
+        /// Of the shuffle.
+        seed: u64,
+        /// Shares of training and validation; the rest is for the test.
+        train: f64,
+        /// Share of validation.
+        validation: f64,
+    },
+    /// Whole blocks of days, dealt at random: no storm stands in two splits except at the edges of blocks.
+    Blocks {
+        /// Of the shuffle.
+        seed: u64,
+        /// Share of training.
+        train: f64,
+        /// Share of validation.
+        validation: f64,
+        /// Length of a block.
+        days: f64,
+    },
+    /// First the training times, then validation, then test.
+    Chronological {
+        /// Share of training.
+        train: f64,
+        /// Share of validation.
+        validation: f64,
+    },
+}
+
+impl Default for SplitRule {
+    /// Each sample alone, 0.8/0.1/0.1 with seed 12345: the split of the published DeepCAM data.
+    fn default() -> Self {
+        Self::Shuffled {
+            seed: 12345,
+            train: 0.8,
+            validation: 0.1,
+        }
+    }
+}
+
+impl SplitRule {
+    /// The split of every time. A pure function of the rule and the times.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if the shares are not in [0, 1] or add up to more than 1, or a block has no length.
+    pub fn assign(&self, times: &[Time]) -> Result<Vec<Split>> {
+        let (train, validation) = self.shares();
+        let bad_share = |share: f64| !(0.0..=1.0).contains(&share);
+        if bad_share(train) || bad_share(validation) || train + validation > 1.0 + 1e-9 {
+            return Err(DataError::Invalid(format!(
+                "split: shares of training {train} and validation {validation} must be in [0, 1] and add up to at most 1"
+            )));
+        }
+        // Units are what is dealt as a whole: samples, or blocks of them.
+        let unit_of: Vec<usize> = match *self {
+            Self::Blocks { days, .. } => blocks(times, days)?,
+            Self::Shuffled { .. } | Self::Chronological { .. } => (0..times.len()).collect(),
+        };
+        let units = unit_of
+            .last()
+            .map_or(0, |_| unit_of.iter().max().map_or(0, |m| m + 1));
+        let mut order: Vec<usize> = (0..units).collect();
+        if let Self::Shuffled { seed, .. } | Self::Blocks { seed, .. } = *self {
+            order.shuffle(&mut stream(seed, "split", &[]));
+        } else {
+            order.sort_by(|&a, &b| times[a].partial_cmp(&times[b]).unwrap_or(a.cmp(&b)));
+        }
+        let first_validation = (train * units as f64).round() as usize;
+        let first_test = ((train + validation) * units as f64).round() as usize;
+        let mut split_of_unit = vec![Split::Test; units];
+        for (position, &unit) in order.iter().enumerate() {
+            if position < first_validation {
+                split_of_unit[unit] = Split::Train;
+            } else if position < first_test {
+                split_of_unit[unit] = Split::Validation;
+            }
+        }
+        Ok(unit_of
+            .into_iter()
+            .map(|unit| split_of_unit[unit])
+            .collect())
+    }
+
+    fn shares(&self) -> (f64, f64) {
+        match *self {
+            Self::Shuffled {
+                train, validation, ..
+            }
+            | Self::Blocks {
+                train, validation, ..
+            }
+            | Self::Chronological { train, validation } => (train, validation),
+        }
+    }
+}
+
+/// The block of every time, counted from the earliest; blocks without a time get no number.
+fn blocks(times: &[Time], days: f64) -> Result<Vec<usize>> {
+    let seconds = days * crate::calendar::DAY_SECONDS as f64;
+    if !(seconds >= 1.0 && seconds.is_finite()) {
+        return Err(DataError::Invalid(format!(
+            "split: blocks of {days} days have no length"
+        )));
+    }
+    let Some(&first) = times
+        .iter()
+        .min_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))
+    else {
+        return Ok(Vec::new());
+    };
+    let raw: Vec<u64> = times
+        .iter()
+        .map(|time| (time.seconds_since(first) as f64 / seconds) as u64)
+        .collect();
+    let mut used = raw.clone();
+    used.sort_unstable();
+    used.dedup();
+    Ok(raw
+        .iter()
+        .map(|block| used.partition_point(|b| b < block))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Calendar;
+
+    fn three_hourly(n: i64) -> Vec<Time> {
+        let start = Time::new(Calendar::NoLeap, 1996, 1, 1, 0, 0, 0).unwrap();
+        (0..n).map(|i| start.add_seconds(i * 10_800)).collect()
+    }
+
+    fn counts(splits: &[Split]) -> [usize; 3] {
+        Split::ALL.map(|split| splits.iter().filter(|&&s| s == split).count())
+    }
+
+    #[test]
+    fn shares_are_met_and_the_seed_decides() {
+        let times = three_hourly(1000);
+        let rule = SplitRule::default();
+        let splits = rule.assign(&times).unwrap();
+        assert_eq!(counts(&splits), [800, 100, 100]);
+        assert_eq!(splits, rule.assign(&times).unwrap());
+        let other = SplitRule::Shuffled {
+            seed: 1,
+            train: 0.8,
+            validation: 0.1,
+        };
+        assert_ne!(splits, other.assign(&times).unwrap());
+    }
+
+    #[test]
+    fn blocks_stay_whole_and_chronological_stays_in_order() {
+        let times = three_hourly(8 * 100);
+        let rule = SplitRule::Blocks {
+            seed: 3,
+            train: 0.8,
+            validation: 0.1,
+            days: 5.0,
+        };
+        let splits = rule.assign(&times).unwrap();
+        assert_eq!(counts(&splits), [640, 80, 80]);
+        assert!(
+            splits
+                .chunks(40)
+                .all(|block| block.iter().all(|s| *s == block[0]))
+        );
+        let rule = SplitRule::Chronological {
+            train: 0.5,
+            validation: 0.25,
+        };
+        let splits = rule.assign(&times).unwrap();
+        assert!(splits.windows(2).all(|pair| pair[0] as u8 <= pair[1] as u8));
+        assert_eq!(counts(&splits), [400, 200, 200]);
+    }
+
+    #[test]
+    fn impossible_shares_are_refused() {
+        for (train, validation) in [(0.9, 0.2), (-0.1, 0.1), (f64::NAN, 0.1)] {
+            let rule = SplitRule::Chronological { train, validation };
+            assert!(rule.assign(&three_hourly(4)).is_err());
+        }
+        let rule = SplitRule::Blocks {
+            seed: 1,
+            train: 0.8,
+            validation: 0.1,
+            days: 0.0,
+        };
+        assert!(rule.assign(&three_hourly(4)).is_err());
+        assert!(SplitRule::default().assign(&[]).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,168 @@
+//! Mean, spread and range of every channel, gathered in one pass and mergeable.
+
+use crate::Variable;
+use ndarray::ArrayView2;
+use serde::{Deserialize, Serialize};
+
+/// What one channel looks like. Every grid value counts once (not area-weighted), as in DeepCAM's `stats.h5`.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ChannelStatistics {
+    /// Values seen.
+    pub count: u64,
+    /// Values that were missing, on top of `count`.
+    pub missing: u64,
+    /// Arithmetic mean; 0 if nothing was seen.
+    pub mean: f64,
+    /// Sum of squared deviations from the mean.
+    pub squared_deviations: f64,
+    /// Lowest value; 0 if nothing was seen.
+    pub min: f64,
+    /// Highest value; 0 if nothing was seen.
+    pub max: f64,
+}
+
+impl ChannelStatistics {
+    /// Of the values of a plane; NaN and infinite values count as missing.
+    pub fn of_plane(plane: ArrayView2<'_, f32>) -> Self {
+        let mut total = Self::default();
+        for row in plane.rows() {
+            let mut part = Self {
+                min: f64::INFINITY,
+                max: f64::NEG_INFINITY,
+                ..Self::default()
+            };
+            let finite = || row.iter().filter(|v| v.is_finite()).map(|&v| f64::from(v));
+            let mut sum = 0.0;
+            for value in finite() {
+                part.count += 1;
+                sum += value;
+                part.min = part.min.min(value);
+                part.max = part.max.max(value);
+            }
+            part.missing = row.len() as u64 - part.count;
+            if part.count > 0 {
+                part.mean = sum / part.count as f64;
+                part.squared_deviations = finite().map(|v| (v - part.mean).powi(2)).sum();
+            }
+            total.merge(&part);
+        }
+        total
+    }
+
+    /// Adds what another part of the data looks like.
+    ///
+    /// # Source
+    /// Chan, Golub & LeVeque 1979, the pairwise update of means and squared deviations.
+    pub fn merge(&mut self, other: &Self) {
+        self.missing += other.missing;
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            let missing = self.missing;
+            *self = Self { missing, ..*other };
+            return;
+        }
+        let (n, m) = (self.count as f64, other.count as f64);
+        let delta = other.mean - self.mean;
+        self.mean += delta * m / (n + m);
+        self.squared_deviations += other.squared_deviations + delta * delta * n * m / (n + m);
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// Standard deviation of the population; 0 if nothing was seen.
+    pub fn std(&self) -> f64 {
+        if self.count == 0 {
+            return 0.0;
+        }
+        (self.squared_deviations / self.count as f64).sqrt()
+    }
+
+    /// Mean of the squared values (`sqmean` of DeepCAM's `stats.h5`).
+    pub fn mean_square(&self) -> f64 {
+        self.std().powi(2) + self.mean * self.mean
+    }
+}
+
+/// [`ChannelStatistics`] of every channel of a store, over its training samples.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Which channel each entry of `channels` describes.
+    pub variables: Vec<Variable>,
+    /// In store order.
+    pub channels: Vec<ChannelStatistics>,
+    /// Samples they were taken over.
+    pub samples: u64,
+}
+
+impl Statistics {
+    /// Of nothing yet.
+    pub fn empty(variables: &[Variable]) -> Self {
+        Self {
+            variables: variables.to_vec(),
+            channels: vec![ChannelStatistics::default(); variables.len()],
+            samples: 0,
+        }
+    }
+
+    /// Adds those of other samples of the same channels.
+    pub fn merge(&mut self, other: &Self) {
+        debug_assert_eq!(self.variables, other.variables);
+        self.samples += other.samples;
+        for (channel, other) in self.channels.iter_mut().zip(&other.channels) {
+            channel.merge(other);
+        }
+    }
+
+    /// Those of one channel.
+    pub fn of(&self, variable: Variable) -> Option<&ChannelStatistics> {
+        let index = self.variables.iter().position(|&v| v == variable)?;
+        self.channels.get(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::stream;
+    use approx::assert_relative_eq;
+    use ndarray::Array2;
+    use rand::Rng;
+
+    #[test]
+    fn merged_parts_equal_two_passes_over_everything() {
+        let mut random = stream(1, "statistics", &[]);
+        // Pressure-like: the mean is large against the spread, where a sum of squares would lose digits.
+        let planes: Vec<Array2<f32>> = (0..7)
+            .map(|_| Array2::from_shape_fn((5, 11), |_| 101_325.0 + random.random_range(-9.0..9.0)))
+            .collect();
+        let mut merged = ChannelStatistics::default();
+        for plane in &planes {
+            merged.merge(&ChannelStatistics::of_plane(plane.view()));
+        }
+        let all: Vec<f64> = planes.iter().flatten().map(|&v| f64::from(v)).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        let variance = all.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / all.len() as f64;
+        let square = all.iter().map(|v| v * v).sum::<f64>() / all.len() as f64;
+        assert_eq!(merged.count, 385);
+        assert_relative_eq!(merged.mean, mean, max_relative = 1e-14);
+        assert_relative_eq!(merged.std(), variance.sqrt(), max_relative = 1e-10);
+        assert_relative_eq!(merged.mean_square(), square, max_relative = 1e-13);
+        assert_eq!(
+            merged.min,
+            all.iter().copied().fold(f64::INFINITY, f64::min)
+        );
+        assert_eq!(merged.max, all.iter().copied().fold(0.0, f64::max));
+    }
+
+    #[test]
+    fn missing_values_are_counted_and_do_not_spread() {
+        let plane = ndarray::array![[f32::NAN, 1.0], [f32::INFINITY, 3.0], [f32::NAN, f32::NAN]];
+        let statistics = ChannelStatistics::of_plane(plane.view());
+        assert_eq!((statistics.count, statistics.missing), (2, 4));
+        assert_eq!((statistics.mean, statistics.std()), (2.0, 1.0));
+        assert_eq!((statistics.min, statistics.max), (1.0, 3.0));
+    }
+}

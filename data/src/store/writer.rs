@@ -1,0 +1,245 @@
+//! Writing a store, in shards that survive the writer.
+
+use super::codec::RecordEncoder;
+use super::shard::{ShardWriter, read_footer, remove_unfinished, shard_name};
+use super::statistics::ChannelStatistics;
+use super::{INDEX_FILE, SampleEntry, ShardEntry, Split, Statistics, Store, StoreMeta};
+use crate::error::{DataError, Result};
+use crate::snapshot::shape_text;
+use crate::store::reader::IndexFile;
+use crate::{ClassMask, Snapshot, atomic};
+use ndarray::{Array3, Axis};
+use rayon::prelude::*;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Writes a store sample by sample. One writer per folder at a time.
+///
+/// A killed writer loses the samples of its unfinished shard, never more: a new writer on the same folder with the same
+/// [`StoreMeta`] continues behind the finished shards, at sample [`StoreWriter::len`].
+pub struct StoreWriter {
+    folder: PathBuf,
+    meta: StoreMeta,
+    shards: Vec<ShardEntry>,
+    samples: Vec<SampleEntry>,
+    current: Option<ShardWriter>,
+    encoder: RecordEncoder,
+    fields: Array3<f32>,
+}
+
+impl StoreWriter {
+    /// Begins a store in a folder, or continues the one that is there.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if there is no channel or one stands twice; [`DataError::Mismatch`] if the folder holds shards of another layout;
+    /// [`DataError::Damaged`] if one of its shards is damaged; [`DataError::Io`].
+    pub fn create(folder: impl AsRef<Path>, meta: StoreMeta) -> Result<Self> {
+        let folder = folder.as_ref().to_path_buf();
+        let mut sorted = meta.channels.clone();
+        sorted.sort();
+        sorted.dedup();
+        if meta.channels.is_empty() || sorted.len() != meta.channels.len() {
+            return Err(DataError::Invalid(format!(
+                "a store needs channels, each once; asked for: {}",
+                crate::normalise::names(&meta.channels)
+            )));
+        }
+        std::fs::create_dir_all(&folder).map_err(DataError::io("create folder", &folder))?;
+        let removed = remove_unfinished(&folder)?;
+        let mut writer = Self {
+            encoder: RecordEncoder::new(&meta),
+            fields: Array3::zeros((0, 0, 0)),
+            shards: Vec::new(),
+            samples: Vec::new(),
+            current: None,
+            folder,
+            meta,
+        };
+        while writer.folder.join(shard_name(writer.shards.len())).exists() {
+            let path = writer.folder.join(shard_name(writer.shards.len()));
+            let (shard, footer) = read_footer(&path, &writer.meta)?;
+            writer.shards.push(shard);
+            writer.samples.extend(footer.samples);
+        }
+        if !writer.is_empty() || removed > 0 {
+            tracing::info!(
+                store = %writer.folder.display(),
+                samples = writer.len(),
+                unfinished_shards_removed = removed,
+                "continuing a sample store"
+            );
+        }
+        Ok(writer)
+    }
+
+    /// Samples already in it; the next one pushed gets this id.
+    pub fn len(&self) -> usize {
+        self.samples.len() + self.current.as_ref().map_or(0, ShardWriter::len)
+    }
+
+    /// Whether nothing is in it yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The samples in finished shards: after [`StoreWriter::create`], all that are there.
+    pub fn samples(&self) -> &[SampleEntry] {
+        &self.samples
+    }
+
+    /// Appends a sample. Infinite values are stored as missing.
+    ///
+    /// # Errors
+    /// [`DataError::MissingVariable`] if the snapshot lacks a channel; [`DataError::Mismatch`] if its grid, calendar, or the time or shape of the
+    /// mask differ; [`DataError::Invalid`] for a class code above 2; [`DataError::Io`].
+    pub fn push(&mut self, snapshot: &Snapshot, mask: &ClassMask, split: Split) -> Result<()> {
+        self.check(snapshot, mask)?;
+        let mut class_counts = [0u64; 3];
+        for &code in &mask.codes {
+            let count = class_counts.get_mut(usize::from(code)).ok_or_else(|| {
+                DataError::Invalid(format!("mask of {}: {code} is no class code", mask.time))
+            })?;
+            *count += 1;
+        }
+        let planes: Vec<_> = self
+            .meta
+            .channels
+            .iter()
+            .filter_map(|&variable| snapshot.field(variable))
+            .collect();
+        let channels: Vec<ChannelStatistics> = planes
+            .par_iter()
+            .map(|plane| ChannelStatistics::of_plane(*plane))
+            .collect();
+        let missing = channels.iter().map(|c| c.missing).sum();
+        let entry = SampleEntry {
+            time: snapshot.time.to_string(),
+            source: snapshot.source.0.to_string_lossy().into_owned(),
+            source_index: snapshot.source.1,
+            split,
+            class_counts,
+            missing,
+            checksum: String::new(),
+        };
+        let statistics = Statistics {
+            variables: self.meta.channels.clone(),
+            channels,
+            samples: 1,
+        };
+        let fields = if snapshot.variables == self.meta.channels {
+            snapshot.fields.view()
+        } else {
+            let (rows, columns) = self.meta.grid.shape();
+            if self.fields.dim() != (planes.len(), rows, columns) {
+                self.fields = Array3::zeros((planes.len(), rows, columns));
+            }
+            for (mut target, plane) in self.fields.axis_iter_mut(Axis(0)).zip(&planes) {
+                target.assign(plane);
+            }
+            self.fields.view()
+        };
+        let shard = match &mut self.current {
+            Some(shard) => shard,
+            None => {
+                let shard = ShardWriter::create(&self.folder, self.shards.len(), &self.meta)?;
+                self.current.insert(shard)
+            }
+        };
+        let for_statistics = (split == Split::Train).then_some(&statistics);
+        shard.push(
+            &mut self.encoder,
+            fields,
+            mask.codes.view(),
+            entry,
+            for_statistics,
+        )?;
+        if shard.len() >= self.meta.samples_per_shard() {
+            self.seal()?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, snapshot: &Snapshot, mask: &ClassMask) -> Result<()> {
+        let path = &snapshot.source.0;
+        let differs = |what, expected: String, found: String| DataError::Mismatch {
+            what,
+            path: path.clone(),
+            expected,
+            found,
+        };
+        let same_grid = Arc::ptr_eq(&snapshot.grid, &self.meta.grid)
+            || snapshot.grid.hash() == self.meta.grid.hash();
+        if !same_grid {
+            let (expected, found) = (self.meta.grid.describe(), snapshot.grid.describe());
+            return Err(differs("grid", expected, found));
+        }
+        let (rows, columns) = self.meta.grid.shape();
+        let planes = [snapshot.variables.len(), rows, columns];
+        for (what, expected, found) in [
+            ("shape of the fields", &planes[..], snapshot.fields.shape()),
+            ("shape of the mask", &planes[1..], mask.codes.shape()),
+        ] {
+            if expected != found {
+                return Err(differs(what, shape_text(expected), shape_text(found)));
+            }
+        }
+        if snapshot.time.calendar() != self.meta.calendar {
+            let found = snapshot.time.calendar().to_string();
+            return Err(differs("calendar", self.meta.calendar.to_string(), found));
+        }
+        if mask.time != snapshot.time {
+            let (expected, found) = (snapshot.time.to_string(), mask.time.to_string());
+            return Err(differs("time of the mask", expected, found));
+        }
+        let lacks = |v: &&crate::Variable| !snapshot.variables.contains(v);
+        match self.meta.channels.iter().find(lacks) {
+            Some(variable) => Err(DataError::MissingVariable {
+                path: path.clone(),
+                variable: variable.name().to_string(),
+                found: snapshot
+                    .variables
+                    .iter()
+                    .map(|v| v.name().to_string())
+                    .collect(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the current shard; what is in it can no longer be lost.
+    fn seal(&mut self) -> Result<()> {
+        if let Some(shard) = self.current.take() {
+            shard.seal()?;
+            let path = self.folder.join(shard_name(self.shards.len()));
+            let (shard, footer) = read_footer(&path, &self.meta)?;
+            self.shards.push(shard);
+            self.samples.extend(footer.samples);
+        }
+        Ok(())
+    }
+
+    /// Writes the index and opens the finished store.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if nothing was written; [`DataError::Io`].
+    pub fn finish(mut self) -> Result<Store> {
+        self.seal()?;
+        if self.samples.is_empty() {
+            return Err(DataError::Invalid(format!(
+                "no sample for the store `{}`",
+                self.folder.display()
+            )));
+        }
+        // Read back from the shards, so that an interrupted and an uninterrupted run end with the same bits.
+        let mut statistics = Statistics::empty(&self.meta.channels);
+        for index in 0..self.shards.len() {
+            let path = self.folder.join(shard_name(index));
+            statistics.merge(&read_footer(&path, &self.meta)?.1.statistics);
+        }
+        let index = IndexFile::new(&self.meta, self.shards, self.samples, statistics);
+        let text = serde_json::to_vec(&index)
+            .map_err(|e| DataError::Invalid(format!("index of the store: {e}")))?;
+        atomic::write(self.folder.join(INDEX_FILE), &text)?;
+        Store::open(&self.folder)
+    }
+}

@@ -1,0 +1,208 @@
+//! The loader delivers exactly the planned batches, in order, and never hangs.
+
+#[allow(dead_code)]
+mod store_support;
+
+use squall_data::loader::{Augmentation, Loader, LoaderConfig};
+use squall_data::normalise::NormalisationMethod;
+use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
+use squall_data::store::{Encoding, Split, Store};
+use squall_data::{DataError, HostBatch, Variable};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use store_support::{COLUMNS, ROWS, write_store};
+
+const CHANNELS: [Variable; 3] = [Variable::T500, Variable::Vbot, Variable::Tmq];
+const VALUES: usize = ROWS * COLUMNS * CHANNELS.len();
+
+fn sampler(store: &Store, rank: usize, ranks: usize, batch: usize) -> Sampler {
+    let config = SamplerConfig {
+        shuffle: Some(3),
+        rank,
+        ranks,
+        batch,
+        last: LastBatch::Drop,
+    };
+    Sampler::new(store.ids(Split::Train), config).unwrap()
+}
+
+fn config(store: &Store, threads: usize) -> LoaderConfig {
+    LoaderConfig {
+        channels: CHANNELS.to_vec(),
+        normalisation: Some(store.normalisation(NormalisationMethod::MeanStd)),
+        augmentation: Augmentation {
+            roll: true,
+            mirror: true,
+        },
+        seed: 11,
+        threads,
+        prefetch: 3,
+    }
+}
+
+/// What the plan says, read one after the other.
+fn direct(store: &Arc<Store>, plan: &BatchPlan, config: &LoaderConfig) -> HostBatch {
+    let reader = store
+        .reader(&config.channels, config.normalisation.as_ref())
+        .unwrap();
+    let batch = plan.ids.len();
+    let (mut x, mut labels) = (vec![0.0; batch * VALUES], vec![0; batch * ROWS * COLUMNS]);
+    for (k, &id) in plan.ids.iter().enumerate() {
+        let view = config
+            .augmentation
+            .view(config.seed, plan.at.epoch, id, COLUMNS);
+        let x = &mut x[k * VALUES..(k + 1) * VALUES];
+        let labels = &mut labels[k * ROWS * COLUMNS..(k + 1) * ROWS * COLUMNS];
+        reader.read_into(id, view, x, labels).unwrap();
+    }
+    HostBatch {
+        x,
+        shape: [batch, ROWS, COLUMNS, CHANNELS.len()],
+        labels,
+        ids: plan.ids.clone(),
+    }
+}
+
+#[test]
+fn batches_come_in_order_whatever_the_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(write_store(folder.path(), Encoding::F32, 20));
+    let sampler = sampler(&store, 0, 1, 2);
+    for threads in [1, 3] {
+        let config = config(&store, threads);
+        let mut loader =
+            Loader::new(&store, sampler.endless(Cursor::default()).take(25), &config).unwrap();
+        for plan in sampler.endless(Cursor::default()).take(25) {
+            let batch = loader.next().unwrap().unwrap();
+            assert_eq!(batch, direct(&store, &plan, &config));
+            loader.give_back(batch);
+        }
+        assert!(loader.next().is_none());
+        assert!(loader.next().is_none());
+        assert!(loader.missing_values() > 0);
+    }
+}
+
+#[test]
+fn two_ranks_see_what_one_rank_sees() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(write_store(folder.path(), Encoding::F32, 20));
+    let read = |rank, ranks, batch| -> Vec<HostBatch> {
+        let sampler = sampler(&store, rank, ranks, batch);
+        let plans = sampler.endless(Cursor { epoch: 1, step: 1 }).take(4);
+        let loader = Loader::new(&store, plans, &config(&store, 2)).unwrap();
+        loader.map(|batch| batch.unwrap()).collect()
+    };
+    let (alone, first, second) = (read(0, 1, 4), read(0, 2, 2), read(1, 2, 2));
+    for ((alone, first), second) in alone.iter().zip(&first).zip(&second) {
+        assert_eq!(alone.x, [&first.x[..], &second.x[..]].concat());
+        assert_eq!(
+            alone.labels,
+            [&first.labels[..], &second.labels[..]].concat()
+        );
+    }
+}
+
+#[test]
+fn augmentation_changes_with_the_epoch_and_not_with_the_run() {
+    let augmentation = Augmentation {
+        roll: true,
+        mirror: true,
+    };
+    let views = |epoch| {
+        (0..50)
+            .map(|id| augmentation.view(1, epoch, id, 1152))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(views(0), views(0));
+    assert_ne!(views(0), views(1));
+    let mirrored = views(0).iter().filter(|view| view.mirror).count();
+    assert!((10..40).contains(&mirrored), "{mirrored} of 50 mirrored");
+    let only_roll = Augmentation {
+        mirror: false,
+        ..augmentation
+    };
+    assert_eq!(only_roll.view(1, 0, 7, 1152).roll, views(0)[7].roll);
+}
+
+#[test]
+fn an_unreadable_sample_is_an_error_at_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(write_store(folder.path(), Encoding::F32, 6));
+    let shard = folder.path().join("shard-00001.bin");
+    let file = std::fs::File::options().write(true).open(shard).unwrap();
+    file.write_all_at(&[0xff; 8], 40).unwrap();
+    let plan = |step, ids: &[usize]| BatchPlan {
+        at: Cursor { epoch: 0, step },
+        ids: ids.to_vec(),
+    };
+    let plans = vec![
+        plan(0, &[0, 1]),
+        plan(1, &[2, 3]),
+        plan(2, &[4, 5]),
+        plan(3, &[99]),
+        plan(4, &[]),
+    ];
+    let results: Vec<_> = Loader::new(&store, plans.into_iter(), &config(&store, 2))
+        .unwrap()
+        .collect();
+    assert_eq!(results.len(), 5);
+    assert_eq!(results[0].as_ref().unwrap().ids, [0, 1]);
+    let error = results[1].as_ref().unwrap_err();
+    assert!(
+        matches!(error, DataError::Damaged { .. }) && error.to_string().contains("sample 3"),
+        "{error}"
+    );
+    assert_eq!(results[2].as_ref().unwrap().ids, [4, 5]);
+    assert!(results[3].is_err());
+    assert!(results[4].as_ref().unwrap().is_empty());
+}
+
+#[test]
+fn a_plan_that_panics_is_an_error_and_no_hang() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(write_store(folder.path(), Encoding::F32, 3));
+    let plans = (0..6).map(|step| {
+        assert!(step < 2, "a bug in the plan");
+        BatchPlan {
+            at: Cursor { epoch: 0, step },
+            ids: vec![step],
+        }
+    });
+    let results: Vec<_> = Loader::new(&store, plans, &config(&store, 2))
+        .unwrap()
+        .collect();
+    assert_eq!(results.len(), 3);
+    assert!(results[0].is_ok() && results[1].is_ok() && results[2].is_err());
+}
+
+#[test]
+fn dropping_a_loader_stops_its_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(write_store(folder.path(), Encoding::F32, 6));
+    for taken in [0, 1, 5] {
+        let plans = sampler(&store, 0, 1, 1).endless(Cursor::default());
+        let mut loader = Loader::new(&store, plans, &config(&store, 3)).unwrap();
+        assert_eq!(
+            loader.by_ref().take(taken).filter(Result::is_ok).count(),
+            taken
+        );
+        drop(loader);
+        // The threads held the store; they are gone.
+        assert_eq!(Arc::strong_count(&store), 1);
+    }
+}
+
+#[test]
+fn impossible_configurations_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(write_store(folder.path(), Encoding::F32, 3));
+    let mut unknown = config(&store, 1);
+    unknown.channels.push(Variable::Z200);
+    let plans = sampler(&store, 0, 1, 1).endless(Cursor::default());
+    assert!(Loader::new(&store, plans, &unknown).is_err());
+    unknown.normalisation = None;
+    let plans = sampler(&store, 0, 1, 1).endless(Cursor::default());
+    let error = Loader::new(&store, plans, &unknown).err().unwrap();
+    assert!(error.to_string().contains("Z200"), "{error}");
+}

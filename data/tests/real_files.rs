@@ -1,0 +1,127 @@
+//! The reader on files of other people.
+
+use squall_data::testdata::real;
+use squall_data::{Archive, Variable, inspect};
+
+fn open(name: &str) -> Option<Archive> {
+    let path = real(name)?;
+    Some(Archive::open(path.to_str().unwrap()).unwrap())
+}
+
+#[test]
+fn gfs_column_water_from_humidity() {
+    let Some(archive) = open("gfs-2p5deg-20111011/gfs_2p5deg_20111011T00.nc") else {
+        return;
+    };
+    assert_eq!(archive.grid().shape(), (73, 144));
+    let snapshot = archive.read(0, &[Variable::Tmq, Variable::Psl]).unwrap();
+    let (file, ours) = (
+        snapshot.field(Variable::Tmq).unwrap(),
+        archive.integrate_tmq(0).unwrap(),
+    );
+    let areas = archive.grid().row_areas_km2();
+    let (mut weight, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for ((j, i), value) in ours.indexed_iter() {
+        let off = f64::from(value - file[[j, i]]);
+        weight += areas[j];
+        sum += areas[j] * off;
+        squares += areas[j] * off * off;
+    }
+    let (bias, rmse) = (sum / weight, (squares / weight).sqrt());
+    assert!(
+        bias.abs() < 0.6 && rmse < 0.7,
+        "bias {bias:.3}, rmse {rmse:.3} kg m-2"
+    );
+    // Jova: 990.2 hPa at 17.5N 105W, after turning the descending latitudes.
+    let (j, i) = archive.grid().nearest(17.5, 255.0);
+    assert!((snapshot.field(Variable::Psl).unwrap()[[j, i]] - 99_020.0).abs() < 10.0);
+}
+
+#[test]
+fn packed_pressure_on_an_uneven_axis() {
+    let Some(archive) = open("mslp-ecmwf-0p4-202208/mslp.nc") else {
+        return;
+    };
+    let times: Vec<String> = archive.times().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        times,
+        [
+            "2022-08-17T00:00:00",
+            "2022-08-18T00:00:00",
+            "2022-08-18T12:00:00",
+            "2022-08-19T00:00:00"
+        ]
+    );
+    let snapshot = archive.read(3, &[Variable::Psl]).unwrap();
+    let psl = snapshot.field(Variable::Psl).unwrap();
+    let (j, i) = archive.grid().nearest(20.8, 90.0);
+    let low = psl
+        .slice(ndarray::s![j - 3..j + 4, i - 3..i + 4])
+        .iter()
+        .copied()
+        .fold(f32::INFINITY, f32::min);
+    assert!((low - 99_610.0).abs() < 60.0, "{low}");
+}
+
+#[test]
+fn noleap_cam_history() {
+    let Some(archive) = open("cesm-1deg-precip-daily/zfp1e-7.PRECT.60days.nc") else {
+        return;
+    };
+    assert_eq!(
+        (archive.calendar().cf_name(), archive.times().len()),
+        ("noleap", 60)
+    );
+    assert_eq!(archive.available(), [Variable::Prect]);
+    let rain = archive.read(59, &[Variable::Prect]).unwrap();
+    assert!(rain.fields.iter().all(|v| (-1e-6..1e-4).contains(v)));
+    let error = archive.read(0, &[Variable::Tmq]).unwrap_err().to_string();
+    assert!(error.contains("TMQ") && error.contains("PRECT"), "{error}");
+}
+
+#[test]
+fn western_longitudes_move_to_the_east() {
+    let Some(archive) = open("gfs-wind-1deg-20161120-22/gfs_wind10_20161120_22.nc") else {
+        return;
+    };
+    assert_eq!(
+        (archive.grid().lon_deg()[0], archive.times().len()),
+        (0.0, 9)
+    );
+    let wind = archive.read(8, &[Variable::Ubot, Variable::Vbot]).unwrap();
+    // Gap winds of Tehuantepec at 15N 95W.
+    let (j, i) = archive.grid().nearest(15.0, 265.0);
+    let speed = wind.fields[[0, j, i]].hypot(wind.fields[[1, j, i]]);
+    assert!(speed > 10.0, "{speed}");
+    assert!(
+        archive.problems().iter().any(|p| p.contains("10 m wind")),
+        "{:?}",
+        archive.problems()
+    );
+}
+
+#[test]
+fn files_that_break_readers_are_described_or_refused() {
+    let Some(folder) = real("netcdf-stress") else {
+        return;
+    };
+    let (mut described, mut refused) = (0, 0);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match inspect::inspect(path.to_str().unwrap()) {
+            Ok(inspection) => {
+                assert!(!inspection.to_string().is_empty());
+                described += 1;
+            }
+            Err(error) => {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                assert!(error.to_string().contains(&name), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(
+        described >= 20 && refused >= 2,
+        "{described} described, {refused} refused"
+    );
+}

@@ -1,0 +1,316 @@
+//! A store gives back what was put in, says what is damaged, and survives its writer.
+
+mod store_support;
+
+use squall_data::normalise::NormalisationMethod;
+use squall_data::store::{Checking, Encoding, Split, Store, StoreWriter, View};
+use squall_data::{DataError, Variable};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use store_support::{CHANNELS, COLUMNS, ROWS, mask, meta, sample, split, write_store};
+
+const PIXELS: usize = ROWS * COLUMNS;
+
+/// `(lat, lon, channel)` of a sample in store order, straight from its snapshot.
+fn expected(id: usize) -> Vec<f32> {
+    let snapshot = sample(id);
+    let mut values = Vec::new();
+    for j in 0..ROWS {
+        for i in 0..COLUMNS {
+            values.extend(CHANNELS.map(|v| snapshot.field(v).unwrap()[[j, i]]));
+        }
+    }
+    values
+}
+
+#[test]
+fn what_was_pushed_is_read_back_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = write_store(folder.path(), Encoding::F32, 7);
+    assert_eq!(store.len(), 7);
+    assert_eq!(store.channels(), CHANNELS);
+    let (mut x, mut labels) = (vec![0.0; PIXELS * CHANNELS.len()], vec![0; PIXELS]);
+    for id in 0..7 {
+        let missing = store.read_sample_into(id, &mut x, &mut labels).unwrap();
+        let expected = expected(id);
+        assert_eq!(missing, expected.iter().filter(|v| v.is_nan()).count());
+        for (k, (found, expected)) in x.iter().zip(&expected).enumerate() {
+            if expected.is_nan() {
+                let mean = store.statistics().channels[k % CHANNELS.len()].mean as f32;
+                assert_eq!(*found, mean);
+            } else {
+                assert_eq!(found.to_bits(), expected.to_bits());
+            }
+        }
+        assert!(labels.iter().eq(mask(id).codes.iter()));
+        assert_eq!(store.read_mask(id).unwrap(), mask(id));
+        assert_eq!(store.times()[id], sample(id).time);
+        assert_eq!(store.samples()[id].class_counts, mask(id).pixel_counts());
+        assert_eq!(store.samples()[id].missing, missing as u64);
+    }
+    let ids: Vec<Vec<usize>> = Split::ALL.iter().map(|&s| store.ids(s)).collect();
+    assert_eq!(ids.concat().len(), 7);
+    assert!(ids[1].iter().all(|&id| split(id) == Split::Validation));
+}
+
+#[test]
+fn half_precision_keeps_the_promised_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = write_store(folder.path(), Encoding::F16, 3);
+    let (mut x, mut labels) = (vec![0.0; PIXELS * CHANNELS.len()], vec![0; PIXELS]);
+    store.read_sample_into(1, &mut x, &mut labels).unwrap();
+    for (k, (found, expected)) in x.iter().zip(&expected(1)).enumerate() {
+        let (_, scale) = Encoding::F16.affine(CHANNELS[k % CHANNELS.len()]);
+        if !expected.is_nan() {
+            let error = f64::from((found - expected).abs());
+            assert!(
+                error <= scale * 2f64.powi(-11),
+                "{found} instead of {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn statistics_are_those_of_training_samples_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = write_store(folder.path(), Encoding::F32, 9);
+    let training: Vec<usize> = (0..9).filter(|&id| split(id) == Split::Train).collect();
+    assert_eq!(store.statistics().samples, training.len() as u64);
+    for (c, variable) in CHANNELS.into_iter().enumerate() {
+        let values: Vec<f64> = training
+            .iter()
+            .flat_map(|&id| expected(id).into_iter().skip(c).step_by(CHANNELS.len()))
+            .filter(|v| !v.is_nan())
+            .map(f64::from)
+            .collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
+        let found = store.statistics().of(variable).unwrap();
+        assert_eq!(found.count, values.len() as u64);
+        assert!((found.mean - mean).abs() <= 1e-12 * mean.abs());
+        assert!((found.std() - variance.sqrt()).abs() <= 1e-9 * variance.sqrt());
+        assert_eq!(found.max, values.iter().copied().fold(f64::MIN, f64::max));
+    }
+    let mut counts = [0; 3];
+    for &id in &training {
+        let of_mask = mask(id).pixel_counts();
+        (0..3).for_each(|k| counts[k] += of_mask[k]);
+    }
+    assert_eq!(store.class_counts(Split::Train), counts);
+}
+
+#[test]
+fn fused_reading_equals_normalising_afterwards() {
+    for encoding in [Encoding::F32, Encoding::F16] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(write_store(folder.path(), encoding, 4));
+        for method in [NormalisationMethod::MeanStd, NormalisationMethod::MinMax] {
+            let normalisation = store.normalisation(method);
+            // A subset in another order, too.
+            for channels in [&CHANNELS[..], &[Variable::Vbot, Variable::Tmq][..]] {
+                let reader = store.reader(channels, Some(&normalisation)).unwrap();
+                let raw = store.reader(channels, None).unwrap();
+                let mut fused = vec![0.0; PIXELS * channels.len()];
+                let (mut later, mut labels) = (fused.clone(), vec![0; PIXELS]);
+                let view = View::default();
+                reader.read_into(2, view, &mut fused, &mut labels).unwrap();
+                raw.read_into(2, view, &mut later, &mut labels).unwrap();
+                let chosen = normalisation.select(channels).unwrap();
+                chosen.apply(&mut later).unwrap();
+                for (fused, later) in fused.iter().zip(&later) {
+                    assert!((fused - later).abs() < 2e-4, "{fused} and {later}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_view_rolls_and_mirrors_fields_and_labels_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(write_store(folder.path(), Encoding::F32, 2));
+    let reader = store.reader(&CHANNELS, None).unwrap();
+    let n = CHANNELS.len();
+    let read = |view| {
+        let (mut x, mut labels) = (vec![0.0; PIXELS * n], vec![0; PIXELS]);
+        reader.read_into(1, view, &mut x, &mut labels).unwrap();
+        (x, labels)
+    };
+    let (plain, plain_labels) = read(View::default());
+    for (roll, mirror) in [(3, false), (0, true), (5, true), (COLUMNS, false)] {
+        let (x, labels) = read(View { roll, mirror });
+        for j in 0..ROWS {
+            for i in 0..COLUMNS {
+                let source_row = if mirror { ROWS - 1 - j } else { j };
+                let source = source_row * COLUMNS + (i + COLUMNS - roll % COLUMNS) % COLUMNS;
+                assert_eq!(labels[j * COLUMNS + i], plain_labels[source]);
+                for (c, variable) in CHANNELS.into_iter().enumerate() {
+                    let turned = mirror && matches!(variable, Variable::V850 | Variable::Vbot);
+                    let sign = if turned { -1.0 } else { 1.0 };
+                    let found = x[(j * COLUMNS + i) * n + c];
+                    // Where it was missing stands the mean, which keeps its sign.
+                    let was_missing =
+                        sample(1).field(variable).unwrap().as_slice().unwrap()[source].is_nan();
+                    let expected = if was_missing {
+                        plain[source * n + c]
+                    } else {
+                        sign * plain[source * n + c]
+                    };
+                    assert_eq!(found, expected, "{variable} at ({j}, {i})");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_killed_writer_loses_only_its_unfinished_shard() {
+    let (whole, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let reference = write_store(whole.path(), Encoding::F32, 8);
+    let mut writer = StoreWriter::create(killed.path(), meta(Encoding::F32)).unwrap();
+    (0..5).for_each(|id| writer.push(&sample(id), &mask(id), split(id)).unwrap());
+    // As after kill -9: no destructor runs, the temporary file stays.
+    std::mem::forget(writer);
+    let unfinished = || {
+        let names = fs::read_dir(killed.path()).unwrap();
+        names
+            .filter(|f| {
+                f.as_ref()
+                    .unwrap()
+                    .file_name()
+                    .to_string_lossy()
+                    .ends_with(".tmp")
+            })
+            .count()
+    };
+    assert_eq!(unfinished(), 1);
+    assert!(matches!(
+        Store::open(killed.path()),
+        Err(DataError::NoInput { .. })
+    ));
+    let mut writer = StoreWriter::create(killed.path(), meta(Encoding::F32)).unwrap();
+    assert_eq!(unfinished(), 0);
+    // Shards hold 3 samples.
+    assert_eq!(writer.len(), 3);
+    assert_eq!(writer.samples()[2].time, sample(2).time.to_string());
+    (writer.len()..8).for_each(|id| writer.push(&sample(id), &mask(id), split(id)).unwrap());
+    let resumed = writer.finish().unwrap();
+    assert_eq!(resumed.data_hash(), reference.data_hash());
+    for name in [
+        "store.json",
+        "shard-00000.bin",
+        "shard-00001.bin",
+        "shard-00002.bin",
+    ] {
+        let read = |folder: &std::path::Path| fs::read(folder.join(name)).unwrap();
+        assert_eq!(read(killed.path()), read(whole.path()), "{name}");
+    }
+}
+
+#[test]
+fn every_flipped_byte_is_noticed_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = write_store(folder.path(), Encoding::F32, 5);
+    assert!(store.verify().unwrap().problems.is_empty());
+    let path = folder.path().join("shard-00001.bin");
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let record = store.meta().record_bytes();
+    let (mut x, mut labels) = (vec![0.0; PIXELS * CHANNELS.len()], vec![0; PIXELS]);
+    let label_start = (PIXELS * CHANNELS.len() * 4) as u64;
+    // Sample 4 is the second of the second shard: in its fields, its last field byte, its labels.
+    for offset in [17, label_start - 1, label_start + 5] {
+        let at = record + offset;
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+        let fresh = Store::open(folder.path()).unwrap();
+        fresh.read_sample_into(3, &mut x, &mut labels).unwrap();
+        let error = fresh.read_sample_into(4, &mut x, &mut labels).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, DataError::Damaged { .. }), "{text}");
+        assert!(
+            text.contains("shard-00001.bin") && text.contains("sample 4"),
+            "{text}"
+        );
+        assert_eq!(fresh.verify().unwrap().problems.len(), 1);
+        let careless = Store::open(folder.path())
+            .unwrap()
+            .with_checking(Checking::Never);
+        careless.read_sample_into(4, &mut x, &mut labels).unwrap();
+        file.write_all_at(&byte, at).unwrap();
+    }
+}
+
+#[test]
+fn broken_stores_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    write_store(folder.path(), Encoding::F32, 5);
+    let index = folder.path().join("store.json");
+    let text = fs::read_to_string(&index).unwrap();
+    let open = || Store::open(folder.path()).unwrap_err();
+
+    fs::write(&index, text.replace("\"version\":1", "\"version\":9")).unwrap();
+    let error = open();
+    assert!(
+        matches!(
+            error,
+            DataError::Mismatch {
+                what: "store version",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(error.to_string().contains("squall-store 9"));
+    for broken in [
+        &text[..text.len() / 2],
+        "[]",
+        &text.replacen("validation", "train", 1),
+    ] {
+        fs::write(&index, broken).unwrap();
+        assert!(matches!(open(), DataError::Damaged { .. }), "{}", open());
+    }
+    fs::write(&index, &text).unwrap();
+
+    let shard = folder.path().join("shard-00001.bin");
+    let bytes = fs::read(&shard).unwrap();
+    fs::write(&shard, &bytes[..bytes.len() - 1]).unwrap();
+    let error = open();
+    assert!(matches!(error, DataError::Damaged { .. }));
+    assert!(
+        error.to_string().contains("shard-00001.bin") && error.to_string().contains("truncated")
+    );
+    assert!(StoreWriter::create(folder.path(), meta(Encoding::F32)).is_err());
+    fs::write(&shard, &bytes).unwrap();
+    // Another layout cannot continue it.
+    let error = StoreWriter::create(folder.path(), meta(Encoding::F16))
+        .err()
+        .unwrap();
+    assert!(matches!(error, DataError::Mismatch { .. }), "{error}");
+    assert!(StoreWriter::create(folder.path(), meta(Encoding::F32)).is_ok());
+}
+
+#[test]
+fn wrong_samples_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = StoreWriter::create(folder.path(), meta(Encoding::F32)).unwrap();
+    assert!(writer.push(&sample(0), &mask(1), Split::Train).is_err());
+    let mut lacking = sample(0);
+    lacking.variables[1] = Variable::Zbot;
+    let error = writer.push(&lacking, &mask(0), Split::Train).unwrap_err();
+    assert!(
+        matches!(error, DataError::MissingVariable { .. }),
+        "{error}"
+    );
+    let mut wrong = mask(0);
+    wrong.codes[[1, 1]] = 7;
+    assert!(writer.push(&sample(0), &wrong, Split::Train).is_err());
+    assert!(writer.is_empty());
+    assert!(writer.finish().is_err());
+}

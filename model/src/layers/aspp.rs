@@ -1,0 +1,169 @@
+//! Atrous spatial pyramid pooling: one 1x1, several atrous 3x3 and the mean of the whole field, side by side.
+//!
+//! # Source
+//! Chen et al. 2018 (arXiv:1802.02611), with the rates of 1810.01993 doubled for output stride 8.
+
+use super::conv::Conv;
+use super::resize::{resize, resize_backward, shape_of};
+use super::unit::Unit;
+use super::{Layer, Style};
+use crate::error::Result;
+use crate::ops::ConvSpec;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::{Pass, Saved};
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// The pyramid and the 1x1 that mixes its branches.
+#[derive(Debug)]
+pub(crate) struct Aspp {
+    branches: Vec<Unit>,
+    pooled: ImagePooling,
+    mix: Unit,
+    channels: usize,
+}
+
+impl Aspp {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        (channels_in, channels): (usize, usize),
+        rates: &[usize],
+        style: Style,
+    ) -> Result<Self> {
+        let point = ("conv_1x1".to_string(), ConvSpec::same(1));
+        let atrous = rates.iter().enumerate().map(|(i, &rate)| {
+            let spec = ConvSpec::same(3).dilation(rate);
+            (format!("conv_3x3_{}", i + 1), spec)
+        });
+        let branches = std::iter::once(point)
+            .chain(atrous)
+            .map(|(branch, spec)| {
+                let name = format!("{name}.{branch}");
+                Unit::new(parameters, &name, spec, (channels_in, channels), style)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let pooled_name = format!("{name}.image_pooling");
+        let pooled = ImagePooling::new(parameters, &pooled_name, (channels_in, channels), style)?;
+        let side_by_side = (branches.len() + 1) * channels;
+        let mix_name = format!("{name}.mix");
+        let point = ConvSpec::same(1);
+        let mix = Unit::new(
+            parameters,
+            &mix_name,
+            point,
+            (side_by_side, channels),
+            style,
+        )?;
+        Ok(Self {
+            branches,
+            pooled,
+            mix,
+            channels,
+        })
+    }
+}
+
+impl Layer for Aspp {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let mut parts = Vec::with_capacity(self.branches.len() + 1);
+        for branch in &self.branches {
+            parts.push(branch.forward(parameters, pass, x)?);
+        }
+        parts.push(self.pooled.forward(parameters, pass, x)?);
+        let all = pass.backend.concat(&parts.iter().collect::<Vec<_>>())?;
+        drop(parts);
+        self.mix.forward(parameters, pass, &all)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let dall = self.mix.backward(parameters, pass, dy, gradients)?;
+        let counts = vec![self.channels; self.branches.len() + 1];
+        let mut parts = pass.backend.split(&dall, &counts)?;
+        drop(dall);
+        let pooled = parts.pop().expect("the pooled branch is always there");
+        let mut dx = self.pooled.backward(parameters, pass, pooled, gradients)?;
+        for (branch, part) in self.branches.iter().zip(parts).rev() {
+            let through = branch.backward(parameters, pass, part, gradients)?;
+            dx = pass.backend.add(&dx, &through)?;
+        }
+        Ok(dx)
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        for branch in &self.branches {
+            branch.trace(x, trace)?;
+        }
+        let [b, h, w, c] = self.pooled.trace(x, trace)?;
+        self.mix
+            .trace([b, h, w, c * (self.branches.len() + 1)], trace)
+    }
+}
+
+/// The field's mean, through a 1x1 and a ReLU, at every pixel.
+///
+/// Batch statistics of one value per sample say nothing, so there is a bias instead of batch normalisation (the DeepCAM
+/// reference does the same).
+#[derive(Debug)]
+struct ImagePooling {
+    conv: Conv,
+    half: bool,
+}
+
+impl ImagePooling {
+    fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        channels: (usize, usize),
+        style: Style,
+    ) -> Result<Self> {
+        let bias = style.batch_norm;
+        Ok(Self {
+            conv: Conv::new(parameters, name, ConvSpec::same(1), channels, bias)?,
+            half: !style.batch_norm,
+        })
+    }
+}
+
+impl Layer for ImagePooling {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        pass.push(Saved::Shape(shape_of(x)?));
+        let mean = pass.backend.global_average_pool(x)?;
+        let mut y = self.conv.forward(parameters, pass, &mean)?;
+        if self.half {
+            y = pass.backend.scale(&y, 0.5)?;
+        }
+        let y = pass.backend.relu(&y)?;
+        pass.push_tensor(&y);
+        let (_, h, w, _) = x.dims4()?;
+        resize(pass, &y, (h, w), true)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let dy = resize_backward(pass, &dy, true)?;
+        let mut dy = pass.backend.relu_backward(&dy, &pass.pop_tensor())?;
+        if self.half {
+            dy = pass.backend.scale(&dy, 0.5)?;
+        }
+        let dmean = self.conv.backward(parameters, pass, dy, gradients)?;
+        let shape = pass.pop_shape();
+        pass.backend.global_average_pool_backward(&dmean, shape)
+    }
+
+    fn trace(&self, [b, h, w, c]: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let [_, _, _, channels] = self.conv.trace([b, 1, 1, c], trace)?;
+        Ok([b, h, w, channels])
+    }
+}

@@ -1,0 +1,252 @@
+//! A convolution or a transposed convolution with its parameters.
+
+use super::Layer;
+use super::resize::shape_of;
+use crate::error::Result;
+use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse};
+use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// A convolution, with or without bias.
+#[derive(Debug)]
+pub(crate) struct Conv {
+    name: String,
+    weight: ParameterId,
+    bias: Option<ParameterId>,
+    spec: ConvSpec,
+    channels_in: usize,
+    pub(crate) channels_out: usize,
+}
+
+impl Conv {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: ConvSpec,
+        (channels_in, channels_out): (usize, usize),
+        bias: bool,
+    ) -> Result<Self> {
+        let inner = channels_in / spec.groups;
+        let shape = [channels_out, inner, spec.kernel.0, spec.kernel.1];
+        let fan_in = inner * spec.kernel.0 * spec.kernel.1;
+        let weight = parameters.weight(format!("{name}.weight"), &shape, fan_in)?;
+        let bias = bias
+            .then(|| parameters.vector(format!("{name}.bias"), Kind::Bias, channels_out, 0.0))
+            .transpose()?;
+        Ok(Self {
+            name: name.to_string(),
+            weight,
+            bias,
+            spec,
+            channels_in,
+            channels_out,
+        })
+    }
+
+    /// The output plus `residual`, in one pass over memory. The gradient of the residual is the gradient of the output.
+    pub(crate) fn forward_adding(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+        residual: &Tensor,
+    ) -> Result<Tensor> {
+        pass.push_tensor(x);
+        self.apply(parameters, pass, x, Fuse::Add(residual))
+    }
+
+    fn apply(
+        &self,
+        parameters: &Parameters,
+        pass: &Pass,
+        x: &Tensor,
+        fuse: Fuse<'_>,
+    ) -> Result<Tensor> {
+        let bias = self.bias.map(|bias| parameters.get(bias));
+        let weight = parameters.get(self.weight);
+        pass.backend.conv2d(x, weight, bias, &self.spec, fuse)
+    }
+
+    /// In inference: the convolution with `scale` folded into the kernel, plus `shift`, then ReLU if asked.
+    pub(crate) fn forward_folded(
+        &self,
+        parameters: &Parameters,
+        pass: &Pass,
+        x: &Tensor,
+        (scale, shift): (&[f32], &[f32]),
+        relu: bool,
+    ) -> Result<Tensor> {
+        let mut weights = parameters.values(self.weight)?;
+        let per_output = weights.len() / self.channels_out;
+        for (kernel, scale) in weights.chunks_exact_mut(per_output).zip(scale) {
+            kernel.iter_mut().for_each(|w| *w *= scale);
+        }
+        let shape = parameters.get(self.weight).dims();
+        let device = x.device();
+        let weights = Tensor::from_vec(weights, shape, device)?;
+        let bias = Tensor::from_vec(shift.to_vec(), self.channels_out, device)?;
+        let fuse = if relu { Fuse::Relu } else { Fuse::None };
+        (pass.backend).conv2d(x, &weights, Some(&bias), &self.spec, fuse)
+    }
+}
+
+impl Conv {
+    /// Adds the parameters' gradients only: for the first layer, whose input has no use for a gradient.
+    pub(crate) fn backward_parameters(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: &Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let x = pass.pop_tensor();
+        let weight = parameters.range(self.weight);
+        let (dw, dbias) = match self.bias {
+            Some(bias) => {
+                let (dw, dbias) = gradients.of_two(weight, parameters.range(bias));
+                (dw, Some(dbias))
+            }
+            None => (gradients.of(weight), None),
+        };
+        (pass.backend).conv2d_backward_weights(&x, dy, &self.spec, dw, dbias)?;
+        Ok(x)
+    }
+}
+
+impl Layer for Conv {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        pass.push_tensor(x);
+        self.apply(parameters, pass, x, Fuse::None)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let x = self.backward_parameters(parameters, pass, &dy, gradients)?;
+        let shape = shape_of(&x)?;
+        drop(x);
+        let kernel = parameters.get(self.weight);
+        (pass.backend).conv2d_backward_data(&dy, kernel, shape, &self.spec)
+    }
+
+    fn trace(&self, [b, h, w, _]: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let (p, q) = self.spec.output_size((h, w))?;
+        let taps = self.channels_in / self.spec.groups * self.spec.kernel.0 * self.spec.kernel.1;
+        let y = [b, p, q, self.channels_out];
+        let bias = self.bias.map_or(0, |_| self.channels_out);
+        trace.row(
+            &self.name,
+            y,
+            taps * self.channels_out + bias,
+            2 * (b * p * q * taps * self.channels_out) as u64,
+        );
+        Ok(y)
+    }
+}
+
+/// A transposed 3x3 convolution that doubles the extents, then drops what exceeds the target.
+#[derive(Debug)]
+pub(crate) struct Upsample {
+    name: String,
+    weight: ParameterId,
+    bias: Option<ParameterId>,
+    spec: ConvTransposeSpec,
+    channels_in: usize,
+    channels_out: usize,
+}
+
+impl Upsample {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        periodic: bool,
+        (channels_in, channels_out): (usize, usize),
+        bias: bool,
+    ) -> Result<Self> {
+        let spec = ConvTransposeSpec::double(periodic);
+        let shape = [channels_in, channels_out, 3, 3];
+        // With stride 2 a quarter of the nine taps reaches each output pixel.
+        let weight = parameters.weight(format!("{name}.weight"), &shape, channels_in * 9 / 4)?;
+        let bias = bias
+            .then(|| parameters.vector(format!("{name}.bias"), Kind::Bias, channels_out, 0.0))
+            .transpose()?;
+        Ok(Self {
+            name: name.to_string(),
+            weight,
+            bias,
+            spec,
+            channels_in,
+            channels_out,
+        })
+    }
+
+    /// The output, of extents `target` (h, w): twice the input's, or one less where the encoder rounded up.
+    pub(crate) fn forward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+        (h, w): (usize, usize),
+    ) -> Result<Tensor> {
+        pass.push_tensor(x);
+        let bias = self.bias.map(|bias| parameters.get(bias));
+        let weight = parameters.get(self.weight);
+        let y = pass.backend.conv_transpose2d(x, weight, bias, &self.spec)?;
+        let (_, full_h, full_w, _) = y.dims4()?;
+        if (full_h, full_w) == (h, w) {
+            return Ok(y);
+        }
+        Ok(y.narrow(1, 0, h)?.narrow(2, 0, w)?.contiguous()?)
+    }
+
+    pub(crate) fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let x = pass.pop_tensor();
+        let (_, h, w, _) = x.dims4()?;
+        let (full_h, full_w) = self.spec.output_size((h, w));
+        let (_, dy_h, dy_w, _) = dy.dims4()?;
+        let dy = if (full_h, full_w) == (dy_h, dy_w) {
+            dy
+        } else {
+            let rows = dy.pad_with_zeros(1, 0, full_h - dy_h)?;
+            rows.pad_with_zeros(2, 0, full_w - dy_w)?.contiguous()?
+        };
+        let weight = parameters.range(self.weight);
+        let (dw, dbias) = match self.bias {
+            Some(bias) => {
+                let (dw, dbias) = gradients.of_two(weight, parameters.range(bias));
+                (dw, Some(dbias))
+            }
+            None => (gradients.of(weight), None),
+        };
+        (pass.backend).conv_transpose2d_backward_weights(&x, &dy, &self.spec, dw, dbias)?;
+        drop(x);
+        (pass.backend).conv_transpose2d_backward_data(&dy, parameters.get(self.weight), &self.spec)
+    }
+
+    pub(crate) fn trace(
+        &self,
+        [b, h, w, _]: [usize; 4],
+        (target_h, target_w): (usize, usize),
+        trace: &mut Trace,
+    ) -> [usize; 4] {
+        let y = [b, target_h, target_w, self.channels_out];
+        let taps = 9 * self.channels_in * self.channels_out;
+        let bias = self.bias.map_or(0, |_| self.channels_out);
+        // Every input pixel meets every tap once.
+        let flops = 2 * (b * h * w * taps) as u64;
+        trace.row(&self.name, y, taps + bias, flops);
+        y
+    }
+}

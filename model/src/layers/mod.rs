@@ -1,0 +1,43 @@
+//! Layers: what parameters they own, their forward pass, their backward pass, their costs.
+//!
+//! Letters: b batch, h latitude, w longitude, c channel.
+
+pub(crate) mod aspp;
+pub(crate) mod bottleneck;
+pub(crate) mod conv;
+pub(crate) mod norm;
+pub(crate) mod resize;
+pub(crate) mod unit;
+
+use crate::error::Result;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// A function of one tensor with parameters.
+pub(crate) trait Layer {
+    /// The output; in training the layer leaves on the tape what its backward pass needs.
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor>;
+
+    /// The gradient of the input; the parameters' gradients are added to `gradients`.
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor>;
+
+    /// The output's shape; costs are added to `trace`. Allocates nothing.
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]>;
+}
+
+/// What layers of one network share while it is built.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Style {
+    /// Longitude wraps in every padding.
+    pub periodic: bool,
+    /// Batch normalisation, or the published multiplication by one half.
+    pub batch_norm: bool,
+}

@@ -1,0 +1,74 @@
+//! Pooling and resizing: layers without parameters.
+
+use super::Layer;
+use crate::error::Result;
+use crate::ops::PoolSpec;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::{Pass, Saved};
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+pub(crate) fn shape_of(x: &Tensor) -> Result<[usize; 4]> {
+    let (b, h, w, c) = x.dims4()?;
+    Ok([b, h, w, c])
+}
+
+/// The largest value of every window.
+#[derive(Debug)]
+pub(crate) struct MaxPool(pub PoolSpec);
+
+impl MaxPool {
+    /// Every `stride`-th pixel: the shortcut of a bottleneck that shrinks the field but not its channels.
+    pub(crate) fn subsample(stride: usize) -> Self {
+        Self(PoolSpec {
+            kernel: 1,
+            stride,
+            padding: 0,
+            periodic: false,
+        })
+    }
+}
+
+impl Layer for MaxPool {
+    fn forward(&self, _: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let (y, winners) = pass.backend.max_pool(x, &self.0)?;
+        pass.push(Saved::Winners(winners));
+        pass.push(Saved::Shape(shape_of(x)?));
+        Ok(y)
+    }
+
+    fn backward(
+        &self,
+        _: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        _: &mut Gradients,
+    ) -> Result<Tensor> {
+        let shape = pass.pop_shape();
+        let winners = pass.pop_winners();
+        pass.backend
+            .max_pool_backward(&dy, &winners, shape, &self.0)
+    }
+
+    fn trace(&self, [b, h, w, c]: [usize; 4], _: &mut Trace) -> Result<[usize; 4]> {
+        let (p, q) = self.0.output_size((h, w));
+        Ok([b, p, q, c])
+    }
+}
+
+/// x resized to `size` by bilinear interpolation.
+pub(crate) fn resize(
+    pass: &mut Pass,
+    x: &Tensor,
+    size: (usize, usize),
+    periodic: bool,
+) -> Result<Tensor> {
+    pass.push(Saved::Shape(shape_of(x)?));
+    pass.backend.resize_bilinear(x, size, periodic)
+}
+
+/// The gradient of [`resize`].
+pub(crate) fn resize_backward(pass: &mut Pass, dy: &Tensor, periodic: bool) -> Result<Tensor> {
+    let shape = pass.pop_shape();
+    pass.backend.resize_bilinear_backward(dy, shape, periodic)
+}

@@ -1,0 +1,68 @@
+//! Convolution, normalisation, ReLU: the unit that networks are made of.
+
+use super::conv::Conv;
+use super::norm::Norm;
+use super::{Layer, Style};
+use crate::error::Result;
+use crate::ops::ConvSpec;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// A convolution without bias, its normalisation and a ReLU.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    conv: Conv,
+    norm: Norm,
+}
+
+impl Unit {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: ConvSpec,
+        channels: (usize, usize),
+        style: Style,
+    ) -> Result<Self> {
+        let spec = spec.periodic(style.periodic);
+        Ok(Self {
+            conv: Conv::new(parameters, name, spec, channels, false)?,
+            norm: Norm::new(parameters, &format!("{name}.norm"), channels.1, style)?,
+        })
+    }
+}
+
+impl Layer for Unit {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        if !pass.is_training() {
+            let (scale, shift) = match &self.norm {
+                Norm::Batch(norm) => norm.folded(parameters)?,
+                Norm::Half => {
+                    let channels = self.conv.channels_out;
+                    (vec![0.5; channels], vec![0.0; channels])
+                }
+            };
+            let fold = (&scale[..], &shift[..]);
+            return self.conv.forward_folded(parameters, pass, x, fold, true);
+        }
+        let x = self.conv.forward(parameters, pass, x)?;
+        self.norm.forward(parameters, pass, &x)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let dy = self.norm.backward(parameters, pass, dy, gradients)?;
+        self.conv.backward(parameters, pass, dy, gradients)
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let y = self.conv.trace(x, trace)?;
+        self.norm.trace(y, trace)
+    }
+}

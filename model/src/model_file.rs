@@ -1,0 +1,187 @@
+//! Tensors and facts in one safetensors file, written whole or not at all.
+
+use crate::error::{ModelError, Result};
+use crate::parameters::NamedTensors;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Named f32 tensors and named facts.
+#[derive(Debug, Clone, Default)]
+pub struct ModelFile {
+    /// Shape and values by name.
+    pub tensors: NamedTensors,
+    /// The contract: whatever the tensors mean nothing without.
+    pub facts: BTreeMap<String, String>,
+}
+
+impl ModelFile {
+    /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] naming the file.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let bytes: BTreeMap<&String, Vec<u8>> = (self.tensors.iter())
+            .map(|(name, (_, values))| {
+                (name, values.iter().flat_map(|v| v.to_le_bytes()).collect())
+            })
+            .collect();
+        let file_error = |reason: String| ModelError::File {
+            path: path.into(),
+            reason,
+        };
+        let views = (self.tensors.iter())
+            .map(|(name, (shape, _))| {
+                let view = TensorView::new(Dtype::F32, shape.clone(), &bytes[name]);
+                Ok((
+                    name.clone(),
+                    view.map_err(|error| file_error(error.to_string()))?,
+                ))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        // safetensors takes a hash map, whose order changes from run to run: one JSON string keeps files byte-identical.
+        let facts = serde_json::to_string(&self.facts).map_err(|e| file_error(e.to_string()))?;
+        let metadata = HashMap::from([("squall".to_string(), facts)]);
+        let whole = serialize(views, Some(metadata)).map_err(|e| file_error(e.to_string()))?;
+        write_whole(path, &whole)
+    }
+
+    /// Reads a file that [`Self::write`] wrote.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] if it cannot be read, [`ModelError::File`] if it is damaged or something else.
+    pub fn read(path: &Path) -> Result<Self> {
+        let source = |source| ModelError::Io {
+            action: "read",
+            path: path.into(),
+            source,
+        };
+        let bytes = std::fs::read(path).map_err(source)?;
+        let bad = |reason: String| ModelError::File {
+            path: path.into(),
+            reason,
+        };
+        let (_, header) = SafeTensors::read_metadata(&bytes)
+            .map_err(|error| bad(format!("no valid safetensors file ({error})")))?;
+        let facts = header.metadata().as_ref().and_then(|all| all.get("squall"));
+        let facts = facts.ok_or_else(|| bad("it has no Squall facts: import it first".into()))?;
+        let facts = serde_json::from_str(facts).map_err(|error| bad(error.to_string()))?;
+        let parsed = SafeTensors::deserialize(&bytes).map_err(|error| bad(error.to_string()))?;
+        let mut tensors = BTreeMap::new();
+        for (name, view) in parsed.tensors() {
+            if view.dtype() != Dtype::F32 {
+                return Err(bad(format!(
+                    "tensor `{name}`: expected F32, found {:?}",
+                    view.dtype()
+                )));
+            }
+            let values = (view.data().chunks_exact(4))
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                .collect();
+            tensors.insert(name, (view.shape().to_vec(), values));
+        }
+        Ok(Self { tensors, facts })
+    }
+
+    /// A tensor's shape and values.
+    pub fn tensor(&self, name: &str) -> Option<(&[usize], &[f32])> {
+        let (shape, values) = self.tensors.get(name)?;
+        Some((shape, values))
+    }
+
+    /// A fact that must be there.
+    ///
+    /// # Errors
+    /// [`ModelError::File`] naming the fact.
+    pub fn fact(&self, path: &Path, name: &str) -> Result<&str> {
+        self.facts
+            .get(name)
+            .map(String::as_str)
+            .ok_or_else(|| ModelError::File {
+                path: path.into(),
+                reason: format!("the fact `{name}` is missing"),
+            })
+    }
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let io = |action: &'static str, path: PathBuf| {
+        move |source| ModelError::Io {
+            action,
+            path,
+            source,
+        }
+    };
+    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
+    let attempt = || -> Result<()> {
+        let mut file =
+            std::fs::File::create(&temporary).map_err(io("create", temporary.clone()))?;
+        file.write_all(bytes)
+            .map_err(io("write", temporary.clone()))?;
+        file.sync_all().map_err(io("sync", temporary.clone()))?;
+        std::fs::rename(&temporary, path).map_err(io("rename", path.to_path_buf()))
+    };
+    attempt().inspect_err(|_| drop(std::fs::remove_file(&temporary)))?;
+    // The rename itself must survive a power cut.
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if let Ok(folder) = std::fs::File::open(folder.unwrap_or(Path::new("."))) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_is_exact_and_reproducible() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (
+            folder.path().join("a.safetensors"),
+            folder.path().join("b.safetensors"),
+        );
+        let mut file = ModelFile::default();
+        let odd = vec![f32::MIN_POSITIVE, -0.0, 1.0 / 3.0, f32::MAX, 1e-40, 2.5];
+        file.tensors
+            .insert("layer.weight".into(), (vec![2, 3], odd.clone()));
+        file.tensors
+            .insert("layer.bias".into(), (vec![1], vec![7.0]));
+        (0..20).for_each(|i| {
+            drop(
+                file.facts
+                    .insert(format!("fact{i}"), "\"quoted\"\n".repeat(i)),
+            )
+        });
+        file.write(&a).unwrap();
+        file.write(&b).unwrap();
+        assert_eq!(std::fs::read(&a).unwrap(), std::fs::read(&b).unwrap());
+        let back = ModelFile::read(&a).unwrap();
+        assert_eq!(back.facts, file.facts);
+        let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(back.tensor("layer.weight").unwrap().1), bits(&odd));
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            2,
+            "no temporary file is left"
+        );
+    }
+
+    #[test]
+    fn damage_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.safetensors");
+        let mut file = ModelFile::default();
+        file.tensors.insert("w".into(), (vec![4], vec![1.0; 4]));
+        file.write(&path).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for cut in [0, 4, 8, 20, whole.len() - 1] {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let error = ModelFile::read(&path).unwrap_err().to_string();
+            assert!(error.contains("m.safetensors"), "{error}");
+        }
+    }
+}

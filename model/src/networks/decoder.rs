@@ -1,0 +1,332 @@
+//! The three decoders: back to the input's resolution.
+//!
+//! # Source
+//! ClimDeepLearn `deeplab_model.py`. As published, layers at full resolution have a bias and neither normalisation nor
+//! activation; with batch normalisation on, they are units like all others.
+
+use super::config::{NetworkConfig, NetworkName};
+use crate::error::Result;
+use crate::layers::conv::{Conv, Upsample};
+use crate::layers::norm::Norm;
+use crate::layers::resize::{resize, resize_backward};
+use crate::layers::unit::Unit;
+use crate::layers::{Layer, Style};
+use crate::ops::ConvSpec;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// A doubling of the resolution, followed by normalisation and ReLU where batch normalisation is on.
+#[derive(Debug)]
+struct Double {
+    conv: Upsample,
+    norm: Option<Norm>,
+}
+
+impl Double {
+    fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        channels: (usize, usize),
+        style: Style,
+    ) -> Result<Self> {
+        let conv = Upsample::new(
+            parameters,
+            name,
+            style.periodic,
+            channels,
+            !style.batch_norm,
+        )?;
+        let norm = (style.batch_norm)
+            .then(|| Norm::new(parameters, &format!("{name}.norm"), channels.1, style))
+            .transpose()?;
+        Ok(Self { conv, norm })
+    }
+
+    fn forward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+        size: (usize, usize),
+    ) -> Result<Tensor> {
+        let y = self.conv.forward(parameters, pass, x, size)?;
+        match &self.norm {
+            Some(norm) => norm.forward(parameters, pass, &y),
+            None => Ok(y),
+        }
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        mut dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        if let Some(norm) = &self.norm {
+            dy = norm.backward(parameters, pass, dy, gradients)?;
+        }
+        self.conv.backward(parameters, pass, dy, gradients)
+    }
+
+    fn trace(&self, x: [usize; 4], size: (usize, usize), trace: &mut Trace) -> Result<[usize; 4]> {
+        let y = self.conv.trace(x, size, trace);
+        if let Some(norm) = &self.norm {
+            norm.trace(y, trace)?;
+        }
+        Ok(y)
+    }
+}
+
+/// A 3x3 convolution at full resolution.
+#[derive(Debug)]
+enum Full {
+    Unit(Unit),
+    Plain(Conv),
+}
+
+impl Full {
+    fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        channels: (usize, usize),
+        style: Style,
+    ) -> Result<Self> {
+        let spec = ConvSpec::same(3);
+        Ok(if style.batch_norm {
+            Self::Unit(Unit::new(parameters, name, spec, channels, style)?)
+        } else {
+            let spec = spec.periodic(style.periodic);
+            Self::Plain(Conv::new(parameters, name, spec, channels, true)?)
+        })
+    }
+
+    fn layer(&self) -> &dyn Layer {
+        match self {
+            Self::Unit(unit) => unit,
+            Self::Plain(conv) => conv,
+        }
+    }
+}
+
+/// From half the resolution of the low-level features to the input's, by two doublings.
+#[derive(Debug)]
+struct Deconv {
+    first: Double,
+    second: Double,
+    third: Double,
+    /// The `deconv1x` part: the input itself, two convolutions deep, beside the decoded features.
+    skip: Option<[Full; 4]>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Bilinear,
+    Deconv(Box<Deconv>),
+}
+
+/// Pyramid features, low-level features and the input to logits.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    low: Unit,
+    refine: [Unit; 2],
+    kind: Kind,
+    classify: Conv,
+    channels: usize,
+    low_channels: usize,
+    skip_channels: usize,
+    periodic: bool,
+}
+
+impl Decoder {
+    pub(super) fn new(
+        parameters: &mut Parameters,
+        config: &NetworkConfig,
+        low_level: usize,
+        style: Style,
+    ) -> Result<Self> {
+        let channels = config.decoder_channels(256);
+        let (low_channels, point) = (config.decoder_channels(48), ConvSpec::same(1));
+        let skip = [config.decoder_channels(64), config.decoder_channels(128)];
+        let name = "decoder.low_level";
+        let low = Unit::new(parameters, name, point, (low_level, low_channels), style)?;
+        let double = |parameters: &mut Parameters, name: &str| {
+            Double::new(
+                parameters,
+                &format!("decoder.{name}"),
+                (channels, channels),
+                style,
+            )
+        };
+        let first = match config.name {
+            NetworkName::DeepLabV3PlusBilinear => None,
+            _ => Some(double(parameters, "up1")?),
+        };
+        let unit = |parameters: &mut Parameters, name: &str, channels_in: usize| {
+            let name = format!("decoder.{name}");
+            let spec = ConvSpec::same(3);
+            Unit::new(parameters, &name, spec, (channels_in, channels), style)
+        };
+        let refine = [
+            unit(parameters, "refine1", channels + low_channels)?,
+            unit(parameters, "refine2", channels)?,
+        ];
+        let kind = match first {
+            None => Kind::Bilinear,
+            Some(first) => {
+                let second = double(parameters, "up2")?;
+                let third = double(parameters, "up3")?;
+                let full = |parameters: &mut Parameters, name: &str, channels: (usize, usize)| {
+                    Full::new(parameters, &format!("decoder.{name}"), channels, style)
+                };
+                let skip = match config.name {
+                    NetworkName::DeepLabV3Plus => Some([
+                        full(parameters, "skip1", (config.channels_in, skip[0]))?,
+                        full(parameters, "skip2", (skip[0], skip[1]))?,
+                        full(parameters, "full1", (channels + skip[1], channels))?,
+                        full(parameters, "full2", (channels, channels))?,
+                    ]),
+                    _ => None,
+                };
+                Kind::Deconv(Box::new(Deconv {
+                    first,
+                    second,
+                    third,
+                    skip,
+                }))
+            }
+        };
+        let ends = (channels, config.classes);
+        Ok(Self {
+            low,
+            refine,
+            kind,
+            classify: Conv::new(parameters, "decoder.classify", point, ends, true)?,
+            channels,
+            low_channels,
+            skip_channels: skip[1],
+            periodic: style.periodic,
+        })
+    }
+
+    /// The logits at the resolution of `x`.
+    pub(super) fn forward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        deep: &Tensor,
+        low: &Tensor,
+        x: &Tensor,
+    ) -> Result<Tensor> {
+        let (_, low_h, low_w, _) = low.dims4()?;
+        let (_, h, w, _) = x.dims4()?;
+        let low = self.low.forward(p, pass, low)?;
+        let deep = match &self.kind {
+            Kind::Bilinear => resize(pass, deep, (low_h, low_w), self.periodic)?,
+            Kind::Deconv(deconv) => deconv.first.forward(p, pass, deep, (low_h, low_w))?,
+        };
+        let joined = pass.backend.concat(&[&deep, &low])?;
+        drop((deep, low));
+        let mut y = self.refine[0].forward(p, pass, &joined)?;
+        drop(joined);
+        y = self.refine[1].forward(p, pass, &y)?;
+        let deconv = match &self.kind {
+            Kind::Bilinear => {
+                let logits = self.classify.forward(p, pass, &y)?;
+                return resize(pass, &logits, (h, w), self.periodic);
+            }
+            Kind::Deconv(deconv) => deconv,
+        };
+        let half = (h.div_ceil(2), w.div_ceil(2));
+        y = deconv.second.forward(p, pass, &y, half)?;
+        y = deconv.third.forward(p, pass, &y, (h, w))?;
+        if let Some([skip1, skip2, full1, full2]) = &deconv.skip {
+            let mut skip = skip1.layer().forward(p, pass, x)?;
+            skip = skip2.layer().forward(p, pass, &skip)?;
+            let joined = pass.backend.concat(&[&y, &skip])?;
+            drop(skip);
+            y = full1.layer().forward(p, pass, &joined)?;
+            drop(joined);
+            y = full2.layer().forward(p, pass, &y)?;
+        }
+        self.classify.forward(p, pass, &y)
+    }
+
+    /// The gradients of the pyramid's features and of the low-level features.
+    pub(super) fn backward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dlogits: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<(Tensor, Tensor)> {
+        let mut dy = match &self.kind {
+            Kind::Bilinear => {
+                let dlogits = resize_backward(pass, &dlogits, self.periodic)?;
+                self.classify.backward(p, pass, dlogits, gradients)?
+            }
+            Kind::Deconv(deconv) => {
+                let mut dy = self.classify.backward(p, pass, dlogits, gradients)?;
+                if let Some([skip1, skip2, full1, full2]) = &deconv.skip {
+                    dy = full2.layer().backward(p, pass, dy, gradients)?;
+                    dy = full1.layer().backward(p, pass, dy, gradients)?;
+                    let counts = [self.channels, self.skip_channels];
+                    let mut parts = pass.backend.split(&dy, &counts)?;
+                    let dskip = parts.pop().expect("two parts");
+                    dy = parts.pop().expect("two parts");
+                    let dskip = skip2.layer().backward(p, pass, dskip, gradients)?;
+                    // Its result, the gradient of the network's input, has no use.
+                    skip1.layer().backward(p, pass, dskip, gradients)?;
+                }
+                dy = deconv.third.backward(p, pass, dy, gradients)?;
+                deconv.second.backward(p, pass, dy, gradients)?
+            }
+        };
+        dy = self.refine[1].backward(p, pass, dy, gradients)?;
+        dy = self.refine[0].backward(p, pass, dy, gradients)?;
+        let counts = [self.channels, self.low_channels];
+        let mut parts = pass.backend.split(&dy, &counts)?;
+        drop(dy);
+        let dlow = parts.pop().expect("two parts");
+        let ddeep = parts.pop().expect("two parts");
+        let ddeep = match &self.kind {
+            Kind::Bilinear => resize_backward(pass, &ddeep, self.periodic)?,
+            Kind::Deconv(deconv) => deconv.first.backward(p, pass, ddeep, gradients)?,
+        };
+        let dlow = self.low.backward(p, pass, dlow, gradients)?;
+        Ok((ddeep, dlow))
+    }
+
+    pub(super) fn trace(
+        &self,
+        deep: [usize; 4],
+        low: [usize; 4],
+        x: [usize; 4],
+        trace: &mut Trace,
+    ) -> Result<()> {
+        let ([b, h, w, _], quarter) = (x, (low[1], low[2]));
+        self.low.trace(low, trace)?;
+        if let Kind::Deconv(deconv) = &self.kind {
+            deconv.first.trace(deep, quarter, trace)?;
+        }
+        let joined = [b, low[1], low[2], self.channels + self.low_channels];
+        let mut y = self.refine[0].trace(joined, trace)?;
+        y = self.refine[1].trace(y, trace)?;
+        if let Kind::Deconv(deconv) = &self.kind {
+            y = (deconv.second).trace(y, (h.div_ceil(2), w.div_ceil(2)), trace)?;
+            y = deconv.third.trace(y, (h, w), trace)?;
+            if let Some([skip1, skip2, full1, full2]) = &deconv.skip {
+                let skip = skip1.layer().trace(x, trace)?;
+                skip2.layer().trace(skip, trace)?;
+                y = full1
+                    .layer()
+                    .trace([b, h, w, self.channels + self.skip_channels], trace)?;
+                y = full2.layer().trace(y, trace)?;
+            }
+        }
+        self.classify.trace(y, trace)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! DeepLabV3+: a residual encoder, a pyramid of atrous convolutions, a decoder that brings back the resolution.
+//!
+//! # Source
+//! 1810.01993 section V-B (16 channels, ResNet-50, output stride 8, full-resolution decoder); Chen et al. 2018
+//! (arXiv:1802.02611).
+
+use super::config::NetworkConfig;
+use super::decoder::Decoder;
+use super::resnet::ResNet;
+use crate::error::Result;
+use crate::layers::aspp::Aspp;
+use crate::layers::{Layer, Style};
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::{Pass, Saved};
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// Encoder, pyramid, decoder.
+#[derive(Debug)]
+pub(super) struct DeepLabV3Plus {
+    encoder: ResNet,
+    pyramid: Aspp,
+    decoder: Decoder,
+    dropout: f32,
+}
+
+impl DeepLabV3Plus {
+    pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
+        let style = Style {
+            periodic: config.periodic_longitude,
+            batch_norm: config.batch_norm,
+        };
+        let encoder = ResNet::new(parameters, config, style)?;
+        let channels = (encoder.channels_out, config.decoder_channels(256));
+        let pyramid = Aspp::new(parameters, "aspp", channels, &config.atrous_rates, style)?;
+        let decoder = Decoder::new(parameters, config, encoder.low_level_channels, style)?;
+        Ok(Self {
+            encoder,
+            pyramid,
+            decoder,
+            dropout: config.dropout,
+        })
+    }
+
+    pub(super) fn forward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+    ) -> Result<Tensor> {
+        let (deep, low) = self.encoder.forward(parameters, pass, x)?;
+        let mut deep = self.pyramid.forward(parameters, pass, &deep)?;
+        if self.dropout > 0.0 && pass.is_training() {
+            let key = pass.next_key();
+            deep = pass.backend.dropout(&deep, self.dropout, key)?;
+            pass.push(Saved::Key(key));
+        }
+        self.decoder.forward(parameters, pass, &deep, &low, x)
+    }
+
+    pub(super) fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dlogits: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let (mut ddeep, dlow) = (self.decoder).backward(parameters, pass, dlogits, gradients)?;
+        if self.dropout > 0.0 {
+            let key = pass.pop_key();
+            ddeep = pass.backend.dropout(&ddeep, self.dropout, key)?;
+        }
+        let ddeep = self.pyramid.backward(parameters, pass, ddeep, gradients)?;
+        (self.encoder).backward(parameters, pass, ddeep, dlow, gradients)
+    }
+
+    pub(super) fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()> {
+        let (deep, low) = self.encoder.trace(x, trace)?;
+        let deep = self.pyramid.trace(deep, trace)?;
+        self.decoder.trace(deep, low, x, trace)
+    }
+}

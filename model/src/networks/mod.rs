@@ -1,0 +1,154 @@
+//! Networks built from a configuration.
+
+pub mod config;
+mod decoder;
+mod deeplab_v3_plus;
+mod resnet;
+
+pub use config::NetworkConfig;
+
+use crate::error::Result;
+use crate::ops::Backend;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::summary::{Summary, Trace};
+use candle_core::{DType, Tensor};
+use deeplab_v3_plus::DeepLabV3Plus;
+
+/// A segmentation network: fields to the logits of every class at every pixel.
+///
+/// # Shapes
+/// `(b, h, w, c)` → `(b, h, w, k)`
+///
+/// # Example
+/// ```
+/// use candle_core::{DType, Device, Tensor};
+/// use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};
+///
+/// let config = NetworkConfig { width: 0.05, blocks: vec![1, 1], channels_in: 4, ..NetworkConfig::default() };
+/// let mut network = Network::build(&config, Backend::best(), 1)?;
+/// let x = Tensor::ones((1, 16, 32, 4), DType::F32, &Device::Cpu)?;
+/// let mut pass = Pass::train(network.backend(), DType::F32, 0);
+/// let logits = network.forward(&x, &mut pass)?;
+/// assert_eq!(logits.dims(), [1, 16, 32, 3]);
+/// let labels = vec![0; 16 * 32];
+/// let loss = network.backend().softmax_cross_entropy(&logits, &labels, &[1.0; 3], 1.0)?;
+/// let mut gradients = Gradients::new(network.parameters());
+/// network.backward(&loss.gradient, pass, &mut gradients)?;
+/// assert!(gradients.norm() > 0.0);
+/// # Ok::<(), squall_model::ModelError>(())
+/// ```
+#[derive(Debug)]
+pub struct Network {
+    config: NetworkConfig,
+    backend: Backend,
+    parameters: Parameters,
+    layers: DeepLabV3Plus,
+}
+
+impl Network {
+    /// A network with initial values that follow from `seed` and the names of its parameters.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Config`] naming the key that cannot be.
+    pub fn build(config: &NetworkConfig, backend: Backend, seed: u64) -> Result<Self> {
+        config.check()?;
+        let mut parameters = Parameters::new(seed);
+        let layers = DeepLabV3Plus::new(&mut parameters, config)?;
+        Ok(Self {
+            config: config.clone(),
+            backend,
+            parameters,
+            layers,
+        })
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &NetworkConfig {
+        &self.config
+    }
+
+    /// Which implementation runs it.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Its parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Its parameters, for the optimiser and for loading.
+    pub fn parameters_mut(&mut self) -> &mut Parameters {
+        &mut self.parameters
+    }
+
+    /// The logits, f32.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if x does not fit.
+    pub fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
+        let x = if x.dtype() == pass.dtype {
+            x.clone()
+        } else {
+            x.to_dtype(pass.dtype)?
+        };
+        let logits = self.layers.forward(&self.parameters, pass, &x)?;
+        Ok(logits.to_dtype(DType::F32)?)
+    }
+
+    /// Adds the gradient of every parameter to `gradients`, freeing the tape as it goes.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if the gradient is not of the forward pass's logits.
+    pub fn backward(
+        &self,
+        dlogits: &Tensor,
+        mut pass: Pass,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let dlogits = dlogits.to_dtype(pass.dtype)?;
+        self.layers
+            .backward(&self.parameters, &mut pass, dlogits, gradients)?;
+        assert!(pass.is_spent(), "a layer left something on the tape");
+        Ok(())
+    }
+
+    /// Moves the running statistics of batch normalisation towards those of a training pass.
+    ///
+    /// Variances become unbiased (n / (n − 1)), as in PyTorch.
+    pub fn update_running_statistics(&mut self, pass: &mut Pass) {
+        let keep = self.config.batch_norm_decay;
+        for (mean, variance, batch) in pass.take_statistics() {
+            let unbiased = batch.count as f32 / (batch.count as f32 - 1.0).max(1.0);
+            let blend = |running: &mut [f32], fresh: &[f32], factor: f32| {
+                for (running, fresh) in running.iter_mut().zip(fresh) {
+                    *running = keep * *running + (1.0 - keep) * factor * fresh;
+                }
+            };
+            blend(self.parameters.running_mut(mean), &batch.mean, 1.0);
+            let running = self.parameters.running_mut(variance);
+            blend(running, &batch.variance, unbiased);
+        }
+    }
+
+    /// The logits of an inference pass: running statistics folded into the kernels, no tape.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if x does not fit.
+    pub fn infer(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
+        self.forward(x, &mut Pass::infer(self.backend, dtype))
+    }
+
+    /// Shapes and costs for one sample of (h, w).
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if the field is too small for the network.
+    pub fn summary(&self, height: usize, width: usize) -> Result<Summary> {
+        let mut trace = Trace::default();
+        let input = [height, width, self.config.channels_in];
+        self.layers
+            .trace([1, height, width, input[2]], &mut trace)?;
+        Ok(Summary::new(self.config.name.as_str(), input, trace))
+    }
+}

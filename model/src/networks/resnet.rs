@@ -1,0 +1,145 @@
+//! ResNet v2 with atrous blocks: the encoder.
+//!
+//! # Source
+//! TensorFlow slim `resnet_v2`: a block's stride sits in its last unit; once the output stride is reached, strides become
+//! dilations of the blocks that follow.
+
+use super::config::NetworkConfig;
+use crate::error::Result;
+use crate::layers::bottleneck::{Bottleneck, BottleneckSpec};
+use crate::layers::conv::Conv;
+use crate::layers::norm::Norm;
+use crate::layers::resize::MaxPool;
+use crate::layers::{Layer, Style};
+use crate::ops::{ConvSpec, PoolSpec};
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// Stem, blocks and, with batch normalisation, the activation that ends a pre-activated network.
+#[derive(Debug)]
+pub(super) struct ResNet {
+    stem: Conv,
+    pool: MaxPool,
+    units: Vec<Bottleneck>,
+    /// The unit whose reduced features feed the decoder's skip: the last of the first block, at a quarter of the input.
+    tapped: usize,
+    post: Option<Norm>,
+    pub(super) channels_out: usize,
+    pub(super) low_level_channels: usize,
+}
+
+impl ResNet {
+    pub(super) fn new(
+        parameters: &mut Parameters,
+        config: &NetworkConfig,
+        style: Style,
+    ) -> Result<Self> {
+        let root = config.encoder_channels(64);
+        let stem = ConvSpec::same(7).stride(2).periodic(style.periodic);
+        let channels = (config.channels_in, root);
+        let stem = Conv::new(parameters, "encoder.stem", stem, channels, true)?;
+        let (mut units, mut channels_in) = (Vec::new(), root);
+        let (mut reached, mut dilation) = (4, 1);
+        let last_block = config.blocks.len() - 1;
+        for (block, &count) in config.blocks.iter().enumerate() {
+            let inner = config.encoder_channels(64 << block);
+            let channels_out = 4 * inner;
+            for unit in 0..count {
+                let shrinks = unit + 1 == count && block < last_block;
+                let atrous = shrinks && reached == config.output_stride;
+                let stride = if shrinks && !atrous { 2 } else { 1 };
+                let name = format!("encoder.block{}.unit{}", block + 1, unit + 1);
+                let spec = BottleneckSpec {
+                    channels_in,
+                    inner,
+                    channels_out,
+                    stride,
+                    dilation,
+                };
+                units.push(Bottleneck::new(parameters, &name, spec, style)?);
+                reached *= stride;
+                dilation *= if atrous { 2 } else { 1 };
+                channels_in = channels_out;
+            }
+        }
+        let post = (style.batch_norm)
+            .then(|| Norm::new(parameters, "encoder.post", channels_in, style))
+            .transpose()?;
+        Ok(Self {
+            stem,
+            pool: MaxPool(PoolSpec::stem(style.periodic)),
+            units,
+            tapped: config.blocks[0] - 1,
+            post,
+            channels_out: channels_in,
+            low_level_channels: config.encoder_channels(64),
+        })
+    }
+
+    /// The features at the output stride, and the low-level features at a quarter of the input.
+    pub(super) fn forward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
+        let stem = self.stem.forward(parameters, pass, x)?;
+        let mut y = self.pool.forward(parameters, pass, &stem)?;
+        drop(stem);
+        let mut low = None;
+        for (index, unit) in self.units.iter().enumerate() {
+            let (next, reduced) = unit.forward_tapped(parameters, pass, &y)?;
+            y = next;
+            if index == self.tapped {
+                low = Some(reduced);
+            }
+        }
+        if let Some(post) = &self.post {
+            y = post.forward(parameters, pass, &y)?;
+        }
+        Ok((y, low.expect("the tapped unit is one of the units")))
+    }
+
+    pub(super) fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        mut dy: Tensor,
+        dlow: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        if let Some(post) = &self.post {
+            dy = post.backward(parameters, pass, dy, gradients)?;
+        }
+        for (index, unit) in self.units.iter().enumerate().rev() {
+            let tapped = (index == self.tapped).then(|| dlow.clone());
+            dy = unit.backward_tapped(parameters, pass, dy, tapped, gradients)?;
+        }
+        let dstem = self.pool.backward(parameters, pass, dy, gradients)?;
+        (self.stem).backward_parameters(parameters, pass, &dstem, gradients)?;
+        Ok(())
+    }
+
+    pub(super) fn trace(
+        &self,
+        x: [usize; 4],
+        trace: &mut Trace,
+    ) -> Result<([usize; 4], [usize; 4])> {
+        let stem = self.stem.trace(x, trace)?;
+        let mut y = self.pool.trace(stem, trace)?;
+        let mut low = y;
+        for (index, unit) in self.units.iter().enumerate() {
+            let (next, reduced) = unit.trace_tapped(y, trace)?;
+            y = next;
+            if index == self.tapped {
+                low = reduced;
+            }
+        }
+        if let Some(post) = &self.post {
+            post.trace(y, trace)?;
+        }
+        Ok((y, low))
+    }
+}

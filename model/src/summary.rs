@@ -1,0 +1,109 @@
+//! A network as a tree with shapes and costs, from shapes alone.
+
+use serde::Serialize;
+use std::fmt;
+
+/// One layer with its costs for one sample.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Path in the network.
+    pub name: String,
+    /// Output (h, w, c).
+    pub output: [usize; 3],
+    /// Trainable values.
+    pub parameters: usize,
+    /// Floating-point operations of the forward pass; a multiply-add counts 2.
+    pub forward_flops: u64,
+}
+
+/// Collects rows while shapes flow through a network.
+#[derive(Debug, Default)]
+pub struct Trace {
+    rows: Vec<Row>,
+    activations: u64,
+}
+
+impl Trace {
+    pub(crate) fn row(&mut self, name: &str, y: [usize; 4], parameters: usize, flops: u64) {
+        self.activations += y.iter().map(|&n| n as u64).product::<u64>();
+        self.rows.push(Row {
+            name: name.to_string(),
+            output: [y[1], y[2], y[3]],
+            parameters,
+            forward_flops: flops,
+        });
+    }
+}
+
+/// Costs of a network for one sample of a given size.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// The network's name.
+    pub network: String,
+    /// Input (h, w, c).
+    pub input: [usize; 3],
+    /// Trainable values.
+    pub parameters: usize,
+    /// Floating-point operations of one forward pass.
+    pub forward_flops: u64,
+    /// Floating-point operations of one training step per sample: three forward passes.
+    pub training_flops: u64,
+    /// Bytes of f32 activations that a training step keeps per sample: every layer's output once.
+    pub activation_bytes: u64,
+    /// Layers in forward order.
+    pub layers: Vec<Row>,
+}
+
+impl Summary {
+    pub(crate) fn new(network: &str, input: [usize; 3], trace: Trace) -> Self {
+        let forward_flops = trace.rows.iter().map(|row| row.forward_flops).sum();
+        Self {
+            network: network.to_string(),
+            input,
+            parameters: trace.rows.iter().map(|row| row.parameters).sum(),
+            forward_flops,
+            training_flops: 3 * forward_flops,
+            activation_bytes: 4 * trace.activations,
+            layers: trace.rows,
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [h, w, c] = self.input;
+        writeln!(f, "{} on {h} x {w} x {c}", self.network)?;
+        let mut open: Vec<&str> = Vec::new();
+        for row in &self.layers {
+            let path: Vec<&str> = row.name.split('.').collect();
+            let shared = open.iter().zip(&path).take_while(|(a, b)| a == b).count();
+            for (depth, part) in path.iter().enumerate().skip(shared) {
+                let label = format!("{:indent$}{part}", "", indent = 2 * depth + 2);
+                if depth + 1 < path.len() {
+                    writeln!(f, "{label}")?;
+                    continue;
+                }
+                let [h, w, c] = row.output;
+                let shape = format!("{h} x {w} x {c}");
+                let flops = match row.forward_flops {
+                    0 => String::new(),
+                    flops => format!("{:.2} GF", flops as f64 / 1e9),
+                };
+                writeln!(
+                    f,
+                    "{label:<40} {shape:>18} {:>12} {flops:>12}",
+                    row.parameters
+                )?;
+            }
+            open = path;
+        }
+        writeln!(
+            f,
+            "parameters {:.2} M; forward {:.3} TF, training {:.2} TF per sample; activations {:.2} GB in f32",
+            self.parameters as f64 / 1e6,
+            self.forward_flops as f64 / 1e12,
+            self.training_flops as f64 / 1e12,
+            self.activation_bytes as f64 / 1e9,
+        )
+    }
+}

@@ -1,0 +1,386 @@
+//! Every backend against the reference loops, on the shapes that break index arithmetic.
+
+use candle_core::{DType, Device, Tensor};
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use squall_model::ops::norm::After;
+use squall_model::ops::{ConvSpec, ConvTransposeSpec, Fuse, PoolSpec};
+use squall_model::{Backend, ModelError};
+
+fn random(seed: u64, shape: &[usize]) -> Tensor {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let values: Vec<f32> = (0..shape.iter().product())
+        .map(|_| rng.random_range(-1.0..1.0))
+        .collect();
+    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+}
+
+fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor
+        .to_dtype(DType::F32)
+        .unwrap()
+        .flatten_all()
+        .unwrap()
+        .to_vec1()
+        .unwrap()
+}
+
+/// ‖a − b‖ / ‖b‖ of two vectors.
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let square = |v: &mut dyn Iterator<Item = f32>| v.map(|v| f64::from(v).powi(2)).sum::<f64>();
+    let difference = square(&mut a.iter().zip(b).map(|(a, b)| a - b));
+    (difference / square(&mut b.iter().copied()).max(1e-30)).sqrt()
+}
+
+/// Sums of f32 products of up to a few thousand terms differ from f64 ones by a few 1e-7.
+const TOLERANCE: f64 = 2e-6;
+
+struct Case {
+    x: [usize; 4],
+    out: usize,
+    spec: ConvSpec,
+}
+
+fn cases() -> Vec<Case> {
+    let same = ConvSpec::same;
+    let mut cases = vec![
+        Case {
+            x: [1, 12, 18, 16],
+            out: 8,
+            spec: same(7).stride(2),
+        },
+        Case {
+            x: [2, 9, 11, 5],
+            out: 7,
+            spec: same(3),
+        },
+        Case {
+            x: [1, 9, 8, 3],
+            out: 4,
+            spec: same(3).stride(2),
+        },
+        Case {
+            x: [2, 6, 10, 12],
+            out: 20,
+            spec: same(1),
+        },
+        Case {
+            x: [1, 8, 12, 4],
+            out: 6,
+            spec: same(1).stride(2),
+        },
+        Case {
+            x: [1, 6, 9, 8],
+            out: 5,
+            spec: same(3).dilation(2),
+        },
+        Case {
+            x: [2, 6, 9, 8],
+            out: 5,
+            spec: same(3).dilation(4),
+        },
+        // The dilation is larger than the field: only the middle tap sees anything in latitude.
+        Case {
+            x: [1, 5, 7, 6],
+            out: 4,
+            spec: same(3).dilation(12),
+        },
+        Case {
+            x: [1, 7, 7, 8],
+            out: 8,
+            spec: ConvSpec {
+                groups: 8,
+                ..same(3)
+            },
+        },
+        Case {
+            x: [1, 7, 8, 8],
+            out: 12,
+            spec: ConvSpec {
+                groups: 4,
+                ..same(3).stride(2)
+            },
+        },
+        Case {
+            x: [1, 8, 6, 3],
+            out: 4,
+            spec: ConvSpec {
+                kernel: (3, 5),
+                padding: (1, 2),
+                ..same(3)
+            },
+        },
+        Case {
+            x: [1, 8, 6, 3],
+            out: 4,
+            spec: ConvSpec {
+                padding: (0, 0),
+                ..same(3)
+            },
+        },
+    ];
+    let wrapped: Vec<Case> = cases
+        .iter()
+        .map(|case| Case {
+            spec: case.spec.periodic(true),
+            ..*case
+        })
+        .collect();
+    cases.extend(wrapped);
+    cases
+}
+
+#[test]
+fn convolutions_agree_in_all_three_directions() {
+    for backend in Backend::all() {
+        for (index, case) in cases().iter().enumerate() {
+            let spec = &case.spec;
+            let weights_shape = [
+                case.out,
+                case.x[3] / spec.groups,
+                spec.kernel.0,
+                spec.kernel.1,
+            ];
+            let (x, w, bias) = (
+                random(1, &case.x),
+                random(2, &weights_shape),
+                random(3, &[case.out]),
+            );
+            let reference = Backend::Reference
+                .conv2d(&x, &w, Some(&bias), spec, Fuse::None)
+                .unwrap();
+            let place = format!("case {index} on {backend:?}: {:?} {spec:?}", case.x);
+            let y = backend
+                .conv2d(&x, &w, Some(&bias), spec, Fuse::None)
+                .unwrap();
+            assert!(
+                distance(&values(&y), &values(&reference)) < TOLERANCE,
+                "forward, {place}"
+            );
+
+            let residual = random(4, y.dims());
+            let fused = backend
+                .conv2d(&x, &w, Some(&bias), spec, Fuse::AddRelu(&residual))
+                .unwrap();
+            let expected: Vec<f32> = values(&reference)
+                .iter()
+                .zip(values(&residual))
+                .map(|(y, r)| (y + r).max(0.0))
+                .collect();
+            assert!(
+                distance(&values(&fused), &expected) < TOLERANCE,
+                "fused, {place}"
+            );
+
+            let dy = random(5, y.dims());
+            let dx = backend.conv2d_backward_data(&dy, &w, case.x, spec).unwrap();
+            let expected = Backend::Reference
+                .conv2d_backward_data(&dy, &w, case.x, spec)
+                .unwrap();
+            assert!(
+                distance(&values(&dx), &values(&expected)) < TOLERANCE,
+                "backward data, {place}"
+            );
+
+            // Gradients are added to what is there.
+            let gradient = |backend: Backend| {
+                let (mut dw, mut dbias) = (vec![0.5; w.elem_count()], vec![0.25; case.out]);
+                backend
+                    .conv2d_backward_weights(&x, &dy, spec, &mut dw, Some(&mut dbias))
+                    .unwrap();
+                [dw, dbias].concat()
+            };
+            let off = distance(&gradient(backend), &gradient(Backend::Reference));
+            assert!(off < TOLERANCE, "backward weights, {place}: {off}");
+        }
+    }
+}
+
+#[test]
+fn transposed_convolution_doubles_and_agrees() {
+    for (backend, periodic) in Backend::all()
+        .into_iter()
+        .flat_map(|b| [(b, false), (b, true)])
+    {
+        let spec = ConvTransposeSpec::double(periodic);
+        let (x, w, bias) = (
+            random(1, &[2, 5, 7, 6]),
+            random(2, &[6, 4, 3, 3]),
+            random(3, &[4]),
+        );
+        let y = backend
+            .conv_transpose2d(&x, &w, Some(&bias), &spec)
+            .unwrap();
+        assert_eq!(y.dims(), [2, 10, 14, 4]);
+        let expected = Backend::Reference
+            .conv_transpose2d(&x, &w, Some(&bias), &spec)
+            .unwrap();
+        assert!(distance(&values(&y), &values(&expected)) < TOLERANCE);
+        let dy = random(4, y.dims());
+        let dx = backend
+            .conv_transpose2d_backward_data(&dy, &w, &spec)
+            .unwrap();
+        let expected = Backend::Reference
+            .conv_transpose2d_backward_data(&dy, &w, &spec)
+            .unwrap();
+        assert!(distance(&values(&dx), &values(&expected)) < TOLERANCE);
+    }
+}
+
+#[test]
+fn loops_limited_by_memory_agree() {
+    for (backend, periodic) in Backend::all()
+        .into_iter()
+        .flat_map(|b| [(b, false), (b, true)])
+    {
+        let reference = Backend::Reference;
+        // More pixels than one chunk of work, so that partial sums are merged.
+        let x = random(1, &[2, 61, 83, 13]);
+        let pool = PoolSpec::stem(periodic);
+        let (y, winner) = backend.max_pool(&x, &pool).unwrap();
+        let (expected, expected_winner) = reference.max_pool(&x, &pool).unwrap();
+        assert_eq!((values(&y), &winner), (values(&expected), &expected_winner));
+        let dy = random(2, y.dims());
+        let dx = backend
+            .max_pool_backward(&dy, &winner, [2, 61, 83, 13], &pool)
+            .unwrap();
+        let expected = reference
+            .max_pool_backward(&dy, &winner, [2, 61, 83, 13], &pool)
+            .unwrap();
+        assert!(distance(&values(&dx), &values(&expected)) < TOLERANCE);
+
+        for size in [(122, 166), (100, 40)] {
+            let y = backend.resize_bilinear(&x, size, periodic).unwrap();
+            let expected = reference.resize_bilinear(&x, size, periodic).unwrap();
+            assert!(distance(&values(&y), &values(&expected)) < TOLERANCE);
+            let dy = random(3, y.dims());
+            let dx = backend
+                .resize_bilinear_backward(&dy, [2, 61, 83, 13], periodic)
+                .unwrap();
+            let expected = reference
+                .resize_bilinear_backward(&dy, [2, 61, 83, 13], periodic)
+                .unwrap();
+            assert!(distance(&values(&dx), &values(&expected)) < TOLERANCE);
+        }
+
+        let (gamma, beta) = (values(&random(4, &[13])), values(&random(5, &[13])));
+        let residual = random(6, x.dims());
+        let run = |backend: Backend| {
+            let (y, saved) = backend
+                .batch_norm_forward(&x, &gamma, &beta, 1e-5, Some(&residual), true)
+                .unwrap();
+            let (mut dgamma, mut dbeta) = (vec![0.0; 13], vec![0.0; 13]);
+            let after = After {
+                residual: true,
+                relu: true,
+            };
+            let dy = random(7, x.dims());
+            let (dx, dresidual) = backend
+                .batch_norm_backward(&dy, &x, &y, &gamma, &saved, after, &mut dgamma, &mut dbeta)
+                .unwrap();
+            [
+                values(&y),
+                values(&dx),
+                values(&dresidual.unwrap()),
+                dgamma,
+                dbeta,
+            ]
+        };
+        for (ours, expected) in run(backend).iter().zip(run(reference)) {
+            assert!(
+                distance(ours, &expected) < 1e-5,
+                "{}",
+                distance(ours, &expected)
+            );
+        }
+
+        let logits = random(8, &[2, 61, 83, 3]);
+        let labels: Vec<u8> = (0..2 * 61 * 83)
+            .map(|i| if i % 17 == 0 { 255 } else { (i % 3) as u8 })
+            .collect();
+        let ours = backend
+            .softmax_cross_entropy(&logits, &labels, &[0.1, 2.0, 0.7], 3.0)
+            .unwrap();
+        let expected = reference
+            .softmax_cross_entropy(&logits, &labels, &[0.1, 2.0, 0.7], 3.0)
+            .unwrap();
+        approx::assert_relative_eq!(ours.mean(), expected.mean(), max_relative = 1e-9);
+        assert_eq!(values(&ours.gradient), values(&expected.gradient));
+    }
+}
+
+#[test]
+fn half_precisions_are_close() {
+    for (backend, dtype, tolerance) in Backend::all()
+        .into_iter()
+        .flat_map(|b| [(b, DType::BF16, 6e-3), (b, DType::F16, 8e-4)])
+    {
+        let (x, w) = (random(1, &[1, 9, 11, 16]), random(2, &[8, 16, 3, 3]));
+        let expected = backend
+            .conv2d(&x, &w, None, &ConvSpec::same(3), Fuse::None)
+            .unwrap();
+        let y = backend
+            .conv2d(
+                &x.to_dtype(dtype).unwrap(),
+                &w,
+                None,
+                &ConvSpec::same(3),
+                Fuse::None,
+            )
+            .unwrap();
+        assert_eq!(y.dtype(), dtype);
+        let off = distance(&values(&y), &values(&expected));
+        assert!(off < tolerance && off > 0.0, "{backend:?} {dtype:?}: {off}");
+    }
+}
+
+#[test]
+fn wrong_shapes_are_refused_by_name() {
+    let x = random(1, &[1, 4, 4, 3]);
+    let refused = |result: Result<Tensor, ModelError>, word: &str| {
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains(word), "{text}");
+    };
+    for backend in Backend::all() {
+        let conv = |w: &[usize], spec| backend.conv2d(&x, &random(2, w), None, &spec, Fuse::None);
+        refused(conv(&[8, 4, 3, 3], ConvSpec::same(3)), "weights");
+        refused(
+            conv(
+                &[8, 3, 9, 9],
+                ConvSpec {
+                    padding: (0, 0),
+                    ..ConvSpec::same(9)
+                },
+            ),
+            "input",
+        );
+        refused(backend.add(&x, &random(1, &[1, 4, 4, 2])), "b: expected");
+        refused(
+            backend.concat(&[&x, &random(1, &[1, 5, 4, 2])]),
+            "(b, h, w)",
+        );
+        refused(backend.softmax(&random(1, &[4, 3])), "logits");
+    }
+}
+
+proptest! {
+    /// A field seen from another meridian gives the output seen from that meridian.
+    #[test]
+    fn periodic_convolutions_commute_with_rolling(k in 0usize..6, dilation in 1usize..5, stride in 1usize..3) {
+        let spec = ConvSpec::same(3).dilation(dilation).stride(stride).periodic(true);
+        let (x, w) = (random(7, &[1, 6, 12, 2]), random(8, &[3, 2, 3, 3]));
+        let roll = |t: &Tensor, k: usize| {
+            let width = t.dims()[2];
+            Tensor::cat(&[t.narrow(2, width - k, k).unwrap(), t.narrow(2, 0, width - k).unwrap()], 2).unwrap()
+        };
+        for backend in Backend::all() {
+            let y = backend.conv2d(&x, &w, None, &spec, Fuse::None).unwrap();
+            let rolled = if k == 0 { x.clone() } else { roll(&x, k * stride) };
+            let y_rolled = backend.conv2d(&rolled, &w, None, &spec, Fuse::None).unwrap();
+            let expected = if k == 0 { y } else { roll(&y, k) };
+            prop_assert!(distance(&values(&y_rolled), &values(&expected)) < TOLERANCE);
+        }
+    }
+}

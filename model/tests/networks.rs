@@ -1,0 +1,383 @@
+//! Whole networks: counts against the published ones, gradients against finite differences, learning, saving.
+
+use candle_core::{DType, Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use squall_model::networks::config::NetworkName;
+use squall_model::optim::{Optimizer, OptimizerConfig};
+use squall_model::parameters::{Kind, Parameter};
+use squall_model::{Backend, Gradients, ModelFile, Network, NetworkConfig, Pass};
+
+fn tiny(name: NetworkName) -> NetworkConfig {
+    NetworkConfig {
+        name,
+        channels_in: 4,
+        width: 0.05,
+        blocks: vec![2, 1, 1],
+        atrous_rates: vec![2, 3],
+        ..NetworkConfig::default()
+    }
+}
+
+fn draw(seed: u64, count: usize) -> Vec<f32> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+}
+
+fn field(seed: u64, [b, h, w, c]: [usize; 4]) -> Tensor {
+    Tensor::from_vec(draw(seed, b * h * w * c), (b, h, w, c), &Device::Cpu).unwrap()
+}
+
+fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+#[test]
+fn published_counts() {
+    // Hand counts: parameters in millions, TF per training sample.
+    for (name, parameters, training) in [
+        (NetworkName::DeepLabV3Plus, 43.67, 13.02),
+        (NetworkName::DeepLabV3PlusDeconv, 42.11, 4.76),
+        (NetworkName::DeepLabV3PlusBilinear, 40.34, 3.73),
+    ] {
+        let network = Network::build(&NetworkConfig::published(name), Backend::best(), 1).unwrap();
+        let summary = network.summary(768, 1152).unwrap();
+        assert_eq!(
+            summary.parameters,
+            network.parameters().count(),
+            "{name:?}: the tree forgets parameters"
+        );
+        let found = (
+            summary.parameters as f64 / 1e6,
+            summary.training_flops as f64 / 1e12,
+        );
+        assert!(
+            (found.0 - parameters).abs() < 0.01,
+            "{name:?}: {found:?}, published {parameters}"
+        );
+        assert!(
+            (found.1 - training).abs() < 0.005 * training,
+            "{name:?}: {found:?}, published {training}"
+        );
+        assert_eq!(summary.training_flops, 3 * summary.forward_flops);
+    }
+}
+
+#[test]
+fn one_layer_counted_by_hand() {
+    let network = Network::build(
+        &NetworkConfig::published(NetworkName::DeepLabV3Plus),
+        Backend::best(),
+        1,
+    )
+    .unwrap();
+    let summary = network.summary(768, 1152).unwrap();
+    let row = |name: &str| {
+        summary
+            .layers
+            .iter()
+            .find(|row| row.name == name)
+            .unwrap_or_else(|| panic!("{name}"))
+    };
+    let stem = row("encoder.stem");
+    assert_eq!(
+        (stem.output, stem.parameters),
+        ([384, 576, 64], 7 * 7 * 16 * 64 + 64)
+    );
+    assert_eq!(stem.forward_flops, 2 * 384 * 576 * 64 * 7 * 7 * 16);
+    let full = row("decoder.full1");
+    assert_eq!(
+        (full.output, full.parameters),
+        ([768, 1152, 256], 9 * 384 * 256 + 256)
+    );
+    assert_eq!(row("encoder.block4.unit3.conv3").output, [96, 144, 2048]);
+}
+
+/// Σ r · logits: a loss whose gradient with respect to the logits is r.
+fn probe(network: &Network, x: &Tensor, r: &[f32]) -> (f64, Pass) {
+    let mut pass = Pass::train(network.backend(), DType::F32, 5);
+    let logits = values(&network.forward(x, &mut pass).unwrap());
+    let loss = logits
+        .iter()
+        .zip(r)
+        .map(|(y, r)| f64::from(*y) * f64::from(*r))
+        .sum();
+    (loss, pass)
+}
+
+#[test]
+fn gradients_of_whole_networks() {
+    for (name, batch_norm) in NetworkName::ALL
+        .into_iter()
+        .flat_map(|name| [(name, true), (name, false)])
+    {
+        // 13 x 18: neither extent is a multiple of 8, so every rounding is met.
+        let config = NetworkConfig {
+            batch_norm,
+            dropout: 0.2,
+            ..tiny(name)
+        };
+        let mut network = Network::build(&config, Backend::Reference, 3).unwrap();
+        // Away from the symmetric start, so that γ and β matter, and with most ReLUs well inside their linear part:
+        // their kinks spoil finite differences (`gradient_check.rs` tests them alone).
+        let mut rng = ChaCha8Rng::seed_from_u64(9);
+        let shake = |p: &Parameter, values: &mut [f32]| {
+            let (factor, offset) = match p.kind {
+                Kind::Scale => (0.6, 0.0),
+                Kind::Shift => (1.0, 2.0),
+                _ => (1.0, 0.0),
+            };
+            values
+                .iter_mut()
+                .for_each(|v| *v = factor * *v + offset + rng.random_range(-0.1..0.1));
+        };
+        network.parameters_mut().update(shake).unwrap();
+        let (x, r) = (field(1, [2, 13, 18, 4]), draw(2, 2 * 13 * 18 * 3));
+        let (_, pass) = probe(&network, &x, &r);
+        let mut gradients = Gradients::new(network.parameters());
+        let dlogits = Tensor::from_vec(r.clone(), (2, 13, 18, 3), &Device::Cpu).unwrap();
+        network.backward(&dlogits, pass, &mut gradients).unwrap();
+        let all: Vec<_> = network
+            .parameters()
+            .iter()
+            .map(|p| (p.name.clone(), p.range.clone()))
+            .collect();
+        let mut wrong = Vec::new();
+        for (parameter, range) in all {
+            let direction = draw(range.start as u64, range.len());
+            let length = f64::from(direction.iter().map(|d| d * d).sum::<f32>().sqrt());
+            let at = &gradients.as_slice()[range];
+            let analytic: f64 = at
+                .iter()
+                .zip(&direction)
+                .map(|(g, d)| f64::from(*g) * f64::from(*d))
+                .sum();
+            let shift = |network: &mut Network, shift: f64| {
+                let moved = |p: &Parameter, values: &mut [f32]| {
+                    if p.name == parameter {
+                        values
+                            .iter_mut()
+                            .zip(&direction)
+                            .for_each(|(v, d)| *v += shift as f32 * d);
+                    }
+                };
+                network.parameters_mut().update(moved).unwrap();
+            };
+            // Kinks spoil large steps, rounding spoils small ones: the best of several must agree.
+            let mut numeric = Vec::new();
+            for step in [3e-3, 1e-3, 3e-4].map(|step| step / length) {
+                shift(&mut network, step);
+                let up = probe(&network, &x, &r).0;
+                shift(&mut network, -2.0 * step);
+                let down = probe(&network, &x, &r).0;
+                shift(&mut network, step);
+                numeric.push((up - down) / (2.0 * step));
+            }
+            let off = numeric
+                .iter()
+                .map(|n| (n - analytic).abs())
+                .fold(f64::INFINITY, f64::min);
+            if off > 0.02 * length + 0.02 * analytic.abs() {
+                wrong.push(format!(
+                    "{parameter}: numeric {numeric:.3?}, analytic {analytic:.3}"
+                ));
+            }
+        }
+        assert!(
+            wrong.is_empty(),
+            "{name:?}, batch norm {batch_norm}:\n{}",
+            wrong.join("\n")
+        );
+    }
+}
+
+#[test]
+fn backends_agree_on_whole_networks() {
+    for name in NetworkName::ALL {
+        let x = field(1, [2, 24, 32, 4]);
+        let labels: Vec<u8> = draw(4, 2 * 24 * 32)
+            .iter()
+            .map(|v| ((v + 1.0) * 1.4) as u8)
+            .collect();
+        let run = |backend: Backend| {
+            let network = Network::build(&tiny(name), backend, 3).unwrap();
+            let mut pass = Pass::train(backend, DType::F32, 5);
+            let logits = network.forward(&x, &mut pass).unwrap();
+            let loss = backend
+                .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
+                .unwrap();
+            let mut gradients = Gradients::new(network.parameters());
+            network
+                .backward(&loss.gradient, pass, &mut gradients)
+                .unwrap();
+            (loss.mean(), gradients)
+        };
+        let (reference, expected) = run(Backend::Reference);
+        let (loss, gradients) = run(Backend::best());
+        assert!(
+            (loss - reference).abs() < 1e-4 * reference,
+            "{loss} {reference}"
+        );
+        let off: f64 = gradients
+            .as_slice()
+            .iter()
+            .zip(expected.as_slice())
+            .map(|(a, b)| f64::from(a - b).powi(2))
+            .sum::<f64>()
+            .sqrt();
+        assert!(
+            off < 2e-3 * expected.norm(),
+            "{name:?}: {off} of {}",
+            expected.norm()
+        );
+    }
+}
+
+#[test]
+fn one_batch_is_learnt_saved_and_found_again() {
+    let config = tiny(NetworkName::DeepLabV3Plus);
+    let mut network = Network::build(&config, Backend::best(), 3).unwrap();
+    let x = field(1, [2, 16, 24, 4]);
+    // A label that needs more than one pixel: the sign of a neighbour's first channel, on a blob.
+    let input = values(&x);
+    let labels: Vec<u8> = (0..2 * 16 * 24)
+        .map(|i| {
+            if input[i * 4] > 0.3 {
+                1
+            } else {
+                2 * u8::from(i % 24 > 12)
+            }
+        })
+        .collect();
+    let mut optimizer = Optimizer::new(&OptimizerConfig::default(), network.parameters()).unwrap();
+    let mut gradients = Gradients::new(network.parameters());
+    let mut losses = Vec::new();
+    for step in 0..120 {
+        let mut pass = Pass::train(network.backend(), DType::F32, step);
+        let logits = network.forward(&x, &mut pass).unwrap();
+        let loss = network
+            .backend()
+            .softmax_cross_entropy(&logits, &labels, &[1.0; 3], 1.0)
+            .unwrap();
+        losses.push(loss.mean());
+        network.update_running_statistics(&mut pass);
+        gradients.clear();
+        network
+            .backward(&loss.gradient, pass, &mut gradients)
+            .unwrap();
+        optimizer
+            .step(network.parameters_mut(), &mut gradients, 5e-3)
+            .unwrap();
+    }
+    let (first, last) = (losses[0], losses[losses.len() - 1]);
+    assert!(last < first / 10.0, "loss {first} -> {last}");
+
+    // Folded inference sees nearly what training saw: the same batch filled the running statistics.
+    let logits = network.infer(&x, DType::F32).unwrap();
+    let found = network.backend().argmax(&logits).unwrap();
+    let right = found.iter().zip(&labels).filter(|(a, b)| a == b).count();
+    assert!(
+        right * 10 > labels.len() * 9,
+        "{right} of {} pixels",
+        labels.len()
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let file = ModelFile {
+        tensors: network.parameters().to_named().unwrap(),
+        ..ModelFile::default()
+    };
+    file.write(&path).unwrap();
+    let back = ModelFile::read(&path).unwrap();
+    let mut other = Network::build(&config, Backend::best(), 4).unwrap();
+    other
+        .parameters_mut()
+        .load(&path, |name| back.tensor(name))
+        .unwrap();
+    assert_eq!(
+        values(&other.infer(&x, DType::F32).unwrap()),
+        values(&logits),
+        "a loaded model gives the same bits"
+    );
+    let mut wider = Network::build(
+        &NetworkConfig {
+            width: 0.2,
+            ..config
+        },
+        Backend::best(),
+        4,
+    )
+    .unwrap();
+    let error = wider
+        .parameters_mut()
+        .load(&path, |name| back.tensor(name))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("encoder.stem.weight"), "{error}");
+}
+
+#[test]
+fn rolling_the_globe_rolls_the_logits() {
+    let network = Network::build(&tiny(NetworkName::DeepLabV3Plus), Backend::best(), 3).unwrap();
+    let (x, shift) = (field(1, [1, 16, 48, 4]), 16);
+    let roll = |x: &Tensor| {
+        Tensor::cat(
+            &[
+                x.narrow(2, 48 - shift, shift).unwrap(),
+                x.narrow(2, 0, 48 - shift).unwrap(),
+            ],
+            2,
+        )
+        .unwrap()
+        .contiguous()
+        .unwrap()
+    };
+    let rolled_after = values(&roll(&network.infer(&x, DType::F32).unwrap()));
+    let rolled_before = values(&network.infer(&roll(&x), DType::F32).unwrap());
+    let off = rolled_after
+        .iter()
+        .zip(&rolled_before)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max);
+    assert!(off < 1e-4, "{off}");
+}
+
+#[test]
+fn impossible_configurations_are_refused_by_key() {
+    for (key, config) in [
+        (
+            "width",
+            NetworkConfig {
+                width: 0.0,
+                ..NetworkConfig::default()
+            },
+        ),
+        (
+            "blocks",
+            NetworkConfig {
+                blocks: vec![3],
+                ..NetworkConfig::default()
+            },
+        ),
+        (
+            "output_stride",
+            NetworkConfig {
+                output_stride: 32,
+                ..NetworkConfig::default()
+            },
+        ),
+        (
+            "dropout",
+            NetworkConfig {
+                dropout: 1.0,
+                ..NetworkConfig::default()
+            },
+        ),
+    ] {
+        let error = Network::build(&config, Backend::best(), 1)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(key), "{error}");
+    }
+}

@@ -96,7 +96,7 @@ impl MaskWriter {
                 Extent::from(0..columns),
             ];
             variable(&mut self.file, "time")?.put_values(&[time], [Extent::from(at..at + 1)])?;
-            variable(&mut self.file, "LABELS")?.put_values(&codes, plane.clone())?;
+            variable(&mut self.file, "LABELS")?.put_values(&codes, plane)?;
             variable(&mut self.file, "ar_binary_tag")?.put_values(&rivers, plane)?;
             if let (true, Some(values)) = (self.probabilities, probabilities) {
                 let packed: Vec<u8> = values

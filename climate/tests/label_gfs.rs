@@ -1,4 +1,5 @@
 //! The labels on a real 2.5-degree analysis-like field: GFS, 2011-10-11 00Z, hurricanes Jova and Irwin.
+#![allow(clippy::print_stdout)] // a skipped test says so
 
 use ndarray::{Array2, Array3, Axis};
 use squall_climate::label::{Labeller, Thresholds, required_channels};

@@ -55,6 +55,7 @@ fn store_read(criterion: &mut Criterion) {
         };
         let store = open(Checking::Never);
         let normalisation = store.normalisation(NormalisationMethod::MeanStd);
+        let normalisation = normalisation.expect("training samples");
         let bytes = PIXELS * (16 * encoding.bytes() + 1);
         let mut group = criterion.benchmark_group(format!("store_read/{encoding:?}"));
         group.sample_size(10);

@@ -5,9 +5,35 @@ use crate::Variable;
 use crate::normalise::ChannelScale;
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
-use ndarray::{ArrayView2, ArrayView3};
+use ndarray::{ArrayView2, ArrayView3, Axis};
 use std::io::Write;
+use std::slice::ChunksExactMut;
 use xxhash_rust::xxh3::Xxh3;
+
+/// Columns interleaved at a time.
+const BLOCK_COLUMNS: usize = 64;
+
+impl Encoding {
+    /// Writes the values of channel `c` into their pixels.
+    fn interleave<'a>(
+        self,
+        values: impl Iterator<Item = &'a f32>,
+        (offset, scale): (f32, f32),
+        c: usize,
+        pixels: ChunksExactMut<'_, u8>,
+    ) {
+        let known = |value: f32| if value.is_finite() { value } else { f32::NAN };
+        for (pixel, &value) in pixels.zip(values) {
+            match self {
+                Self::F32 => pixel[c * 4..c * 4 + 4].copy_from_slice(&known(value).to_le_bytes()),
+                Self::F16 => {
+                    let stored = f16::from_f32((known(value) - offset) / scale);
+                    pixel[c * 2..c * 2 + 2].copy_from_slice(&stored.to_le_bytes());
+                }
+            }
+        }
+    }
+}
 
 /// What writing a record gave.
 pub struct WrittenRecord {
@@ -48,21 +74,19 @@ impl RecordEncoder {
         let mut bytes = 0;
         self.row.resize(columns * channels * size, 0);
         for j in 0..rows {
-            for c in 0..channels {
-                let (offset, scale) = self.affine[c];
-                for i in 0..columns {
-                    let value = fields_chw[[c, j, i]];
-                    let value = if value.is_finite() { value } else { f32::NAN };
-                    let at = (i * channels + c) * size;
-                    match self.encoding {
-                        Encoding::F32 => {
-                            self.row[at..at + 4].copy_from_slice(&value.to_le_bytes());
-                        }
-                        Encoding::F16 => {
-                            let stored = f16::from_f32((value - offset) / scale);
-                            self.row[at..at + 2].copy_from_slice(&stored.to_le_bytes());
-                        }
-                    }
+            // Some columns at a time: their pixels stay in the first-level cache while the channels pass.
+            let blocks = self.row.chunks_mut(BLOCK_COLUMNS * channels * size);
+            for (block, pixels) in blocks.enumerate() {
+                let first = block * BLOCK_COLUMNS;
+                for c in 0..channels {
+                    let plane = fields_chw.index_axis(Axis(0), c);
+                    let values = plane.row(j).into_iter().skip(first);
+                    self.encoding.interleave(
+                        values,
+                        self.affine[c],
+                        c,
+                        pixels.chunks_exact_mut(channels * size),
+                    );
                 }
             }
             hasher.update(&self.row);

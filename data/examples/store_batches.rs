@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut writer = StoreWriter::create(folder.path(), meta)?;
     for (k, (&time, &split)) in times.iter().zip(&splits).enumerate() {
         let fields = Array3::from_shape_fn((2, 16, 24), |(c, j, i)| {
-            [20.0, 101_000.0][c] + ((7 * j + 3 * i + k) % 20) as f32
+            [20.0, 101_000.0][c] + [1.0, 100.0][c] * ((7 * j + 3 * i + k) % 20) as f32
         });
         let snapshot = Snapshot {
             time,

@@ -2,7 +2,7 @@
 //!
 //! The files are in the page cache, so the plain read is the ceiling; throughput is in bytes as stored.
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ndarray::{Array2, Array3};
 use squall_data::loader::{Augmentation, Loader, LoaderConfig};
 use squall_data::normalise::NormalisationMethod;
@@ -20,29 +20,63 @@ const COLUMNS: usize = 1152;
 const PIXELS: usize = ROWS * COLUMNS;
 const SAMPLES: usize = 4;
 
-fn write(folder: &Path, encoding: Encoding) -> Store {
+fn meta(encoding: Encoding) -> StoreMeta {
     let grid = Arc::new(LatLonGrid::global(ROWS, COLUMNS).expect("a good grid"));
-    let variables = Variable::CHANNELS.to_vec();
-    let mut meta = StoreMeta::new(Arc::clone(&grid), Calendar::NoLeap, variables.clone());
+    let mut meta = StoreMeta::new(grid, Calendar::NoLeap, Variable::CHANNELS.to_vec());
     meta.encoding = encoding;
-    let mut writer = StoreWriter::create(folder, meta).expect("a new store");
+    meta
+}
+
+fn sample(meta: &StoreMeta, index: usize) -> (Snapshot, ClassMask) {
+    let time = Time::new(Calendar::NoLeap, 2000, 1, 1 + index as i64, 0, 0, 0).expect("a date");
+    let fields = Array3::from_shape_fn((meta.channels.len(), ROWS, COLUMNS), |(c, j, i)| {
+        let (low, high) = meta.channels[c].entry().plausible;
+        low + (high - low) * ((j * 31 + i * 17 + index) % 1000) as f32 / 1000.0
+    });
+    let snapshot = Snapshot {
+        time,
+        grid: Arc::clone(&meta.grid),
+        variables: meta.channels.clone(),
+        fields,
+        source: ("bench".into(), index),
+    };
+    let mask = ClassMask::new(time, Array2::zeros((ROWS, COLUMNS))).expect("codes");
+    (snapshot, mask)
+}
+
+fn write(folder: &Path, encoding: Encoding) -> Store {
+    let meta = meta(encoding);
+    let mut writer = StoreWriter::create(folder, meta.clone()).expect("a new store");
     for index in 0..SAMPLES {
-        let time = Time::new(Calendar::NoLeap, 2000, 1, 1 + index as i64, 0, 0, 0).expect("a date");
-        let fields = Array3::from_shape_fn((variables.len(), ROWS, COLUMNS), |(c, j, i)| {
-            let (low, high) = variables[c].entry().plausible;
-            low + (high - low) * ((j * 31 + i * 17 + index) % 1000) as f32 / 1000.0
-        });
-        let snapshot = Snapshot {
-            time,
-            grid: Arc::clone(&grid),
-            variables: variables.clone(),
-            fields,
-            source: ("bench".into(), index),
-        };
-        let mask = ClassMask::new(time, Array2::zeros((ROWS, COLUMNS))).expect("codes");
+        let (snapshot, mask) = sample(&meta, index);
         writer.push(&snapshot, &mask, Split::Train).expect("room");
     }
     writer.finish().expect("an index")
+}
+
+/// Statistics, interleaving, checksum and writing of one sample; the shard stays unfinished and is removed.
+fn store_write(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("store_write");
+    group.sample_size(10);
+    group.throughput(Throughput::Bytes((PIXELS * 65) as u64));
+    for encoding in [Encoding::F32, Encoding::F16] {
+        let meta = meta(encoding);
+        let (snapshot, mask) = sample(&meta, 0);
+        group.bench_function(format!("{encoding:?}"), |b| {
+            b.iter_batched(
+                || {
+                    let folder = tempfile::tempdir().expect("a temporary folder");
+                    let writer = StoreWriter::create(folder.path(), meta.clone());
+                    (folder, writer.expect("a new store"))
+                },
+                |(folder, mut writer)| {
+                    writer.push(&snapshot, &mask, Split::Train).expect("room");
+                    (folder, writer)
+                },
+                BatchSize::PerIteration,
+            );
+        });
+    }
 }
 
 fn store_read(criterion: &mut Criterion) {
@@ -55,6 +89,7 @@ fn store_read(criterion: &mut Criterion) {
         };
         let store = open(Checking::Never);
         let normalisation = store.normalisation(NormalisationMethod::MeanStd);
+        let normalisation = normalisation.expect("training samples");
         let bytes = PIXELS * (16 * encoding.bytes() + 1);
         let mut group = criterion.benchmark_group(format!("store_read/{encoding:?}"));
         group.sample_size(10);
@@ -118,5 +153,5 @@ fn store_read(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, store_read);
+criterion_group!(benches, store_read, store_write);
 criterion_main!(benches);

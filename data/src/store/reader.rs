@@ -157,7 +157,10 @@ impl Store {
     }
 
     /// The normalisation that its training samples give, for all channels.
-    pub fn normalisation(&self, method: NormalisationMethod) -> Normalisation {
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if they hold no value of a channel.
+    pub fn normalisation(&self, method: NormalisationMethod) -> Result<Normalisation> {
         Normalisation::from_statistics(method, self.statistics())
     }
 

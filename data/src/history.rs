@@ -1,5 +1,6 @@
 //! CAM history files: the layout that CESM writes and every CAM tool opens.
 
+use crate::archive::on_library_thread;
 use crate::atomic::Pending;
 use crate::error::{DataError, Result};
 use crate::{LatLonGrid, Snapshot, Time, Variable};
@@ -33,8 +34,8 @@ impl HistoryWriter {
     ) -> Result<Self> {
         let pending = Pending::new(path)?;
         let origin = origin.add_seconds(-origin.second_of_day());
-        let file = create(pending.path(), grid, first, origin, source)
-            .map_err(|error| refused(path, &error))?;
+        let file = on_library_thread(|| create(pending.path(), grid, first, origin, source));
+        let file = file.map_err(|error| refused(path, &error))?;
         Ok(Self {
             pending,
             file,
@@ -49,14 +50,9 @@ impl HistoryWriter {
     /// # Errors
     /// [`DataError::Io`] if netCDF refuses.
     pub fn write(&mut self, snapshot: &Snapshot, step_hours: f64) -> Result<()> {
-        put(
-            &mut self.file,
-            self.written,
-            snapshot,
-            self.origin,
-            step_hours,
-        )
-        .map_err(|error| refused(&self.path, &error))?;
+        let Self { file, written, origin, .. } = self;
+        let put = on_library_thread(|| put(file, *written, snapshot, *origin, step_hours));
+        put.map_err(|error| refused(&self.path, &error))?;
         self.written += 1;
         Ok(())
     }
@@ -66,9 +62,8 @@ impl HistoryWriter {
     /// # Errors
     /// [`DataError::Io`] if it cannot be synced or renamed.
     pub fn finish(self) -> Result<()> {
-        self.file
-            .close()
-            .map_err(|error| refused(&self.path, &error))?;
+        let closed = on_library_thread(|| self.file.close());
+        closed.map_err(|error| refused(&self.path, &error))?;
         self.pending.commit()
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod contract;
 pub mod error;
+pub mod infer;
 pub mod lock;
 pub mod metrics;
 pub mod recipe;
@@ -16,6 +17,7 @@ pub mod train;
 
 pub use contract::Contract;
 pub use error::JobError;
+pub use infer::{InferEvent, InferOptions, InferReport, Model, infer};
 pub use recipe::Recipe;
 pub use run_dir::RunDir;
 pub use train::{Outcome, TrainEvent, TrainReport, train};

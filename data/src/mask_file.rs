@@ -257,6 +257,7 @@ pub struct MaskArchive {
     calendar: Calendar,
     times: Vec<Time>,
     places: Vec<(usize, usize)>,
+    source: String,
 }
 
 impl MaskArchive {
@@ -273,6 +274,7 @@ impl MaskArchive {
         let mut files = Vec::new();
         let mut all = Vec::new();
         let mut first: Option<(LatLonGrid, Calendar)> = None;
+        let mut source = String::new();
         for path in files_of(input)? {
             let file = nc::open(&path)?;
             let found = LAYOUTS
@@ -295,6 +297,10 @@ impl MaskArchive {
                 }
             })?;
             let axis = time_axis(&path, &file)?;
+            if source.is_empty() {
+                let attribute = file.attribute("source").and_then(|a| a.value().ok());
+                source = attribute.and_then(|value| String::try_from(value).ok()).unwrap_or_default();
+            }
             let (known, calendar) = first.get_or_insert_with(|| (grid.clone(), axis.calendar));
             if known.hash() != grid.hash() || *calendar != axis.calendar {
                 let (expected, found) = (known.describe(), grid.describe());
@@ -344,18 +350,17 @@ impl MaskArchive {
             .into_iter()
             .map(|(time, file, at)| (time, (file, at)))
             .unzip();
-        Ok(Self {
-            files,
-            grid: Arc::new(grid),
-            calendar,
-            times,
-            places,
-        })
+        Ok(Self { files, grid: Arc::new(grid), calendar, times, places, source })
     }
 
     /// The grid of every mask.
     pub fn grid(&self) -> &Arc<LatLonGrid> {
         &self.grid
+    }
+
+    /// What made the masks, as the first file says (CF `source`); empty if it does not.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The calendar of the time axis.

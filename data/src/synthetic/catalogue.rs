@@ -277,7 +277,7 @@ fn tropical_cyclone(
     let life = (7.5 * (0.38 * normal(rng)).exp()).clamp(2.5, 15.0);
     let points = (life * 24.0 / TRACK_HOURS) as usize + 1;
     let deficit =
-        (3300.0 * (0.5 * normal(rng)).exp()).clamp(1000.0, 8500.0) * scenario.cyclone_deficit;
+        (3600.0 * (0.48 * normal(rng)).exp()).clamp(1200.0, 8500.0) * scenario.cyclone_deficit;
     let (mut wander, nudge) = ((0.0, 0.0), (0.8 * normal(rng), 0.5 * normal(rng)));
     let (mut track, mut strength) = (Vec::with_capacity(points), Vec::with_capacity(points));
     let mut kept = 1.0;

@@ -23,13 +23,15 @@ const ROTATION: f64 = 7.292e-5;
 /// Lapse rate below the ground, K/m.
 const LAPSE: f64 = 0.0065;
 /// The wind of a tropical cyclone that marks its true extent, m/s (gale force is 17).
-const TRUE_WIND: f64 = 14.0;
+const TRUE_WIND: f64 = 15.0;
 /// The share of its axis value that marks a river's true extent.
-const TRUE_SHARE: f64 = 0.42;
+const TRUE_SHARE: f64 = 0.5;
 /// Column water above the surroundings from which a river is one, kg m-2.
 const TRUE_MOISTURE: f64 = 12.0;
-/// Deficit from which a cyclone is one in the truth, Pa.
-const TRUE_DEFICIT: f64 = 700.0;
+/// Lowest-level wind from which a cyclone has a name and is one in the truth, m/s: that of the labels' criterion.
+const NAMED_WIND: f64 = 17.0;
+/// Lowest-level wind relative to that above the boundary layer.
+const FRICTION: f64 = 0.78;
 
 /// The planes that winds are computed from.
 struct Mass {
@@ -71,7 +73,7 @@ pub(super) fn compute(run: &SyntheticRun, time: Time) -> (Snapshot, Truth) {
         };
         let vortex = Vortex::new(storm, state, run.grid.spacing_km());
         let seen = planes.add_vortex(&vortex, &run.grid, scenario.cyclone_rain);
-        if state.deficit_pa >= TRUE_DEFICIT {
+        if FRICTION * vortex.wind(vortex.rmw_km()) >= NAMED_WIND {
             truth.cyclone(storm.id, &vortex, &seen);
         }
     }
@@ -358,7 +360,7 @@ impl Planes {
                 let (u, v) = turn(wind, 0.0);
                 self.u850[at] += (u + carried * state.motion.0) as f32;
                 self.v850[at] += (v + carried * state.motion.1) as f32;
-                let (u, v) = turn(0.78 * wind, 22f64.to_radians());
+                let (u, v) = turn(FRICTION * wind, 22f64.to_radians());
                 self.ubot[at] += (u + 0.7 * carried * state.motion.0) as f32;
                 self.vbot[at] += (v + 0.7 * carried * state.motion.1) as f32;
                 self.psl[at] -= deficit as f32;

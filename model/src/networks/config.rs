@@ -115,7 +115,7 @@ impl NetworkConfig {
         }
     }
 
-    /// A network that two CPU cores train in minutes: 0.36 M parameters, 10 GF per training sample at 192 x 288.
+    /// A network that two CPU cores train in minutes: 0.36 M parameters, 8 GF per training sample at 192 x 288.
     ///
     /// A quarter of the published encoder's channels in three blocks of one unit, an eleventh of the decoder's, rates for a
     /// 1-degree grid.

@@ -40,8 +40,8 @@ pub fn relative_vorticity(
                 - f64::from(u_south[i]) * here.weight_south;
             (shear_v - shear_u) as f32
         };
-        for i in 1..columns - 1 {
-            row[i] = one(i - 1, i, i + 1);
+        for (i, out) in row.iter_mut().enumerate().take(columns - 1).skip(1) {
+            *out = one(i - 1, i, i + 1);
         }
         let last = columns - 1;
         row[0] = one(grid.column(0, -1).unwrap_or(0), 0, 1);

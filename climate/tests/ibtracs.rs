@@ -161,8 +161,9 @@ fn climatology_has_the_known_seasons_and_shares() {
         .unwrap()
         .lifetime_hours;
     assert_eq!(lifetimes.total() as usize, tracks.len());
-    let five: u64 = Basin::ALL.iter().map(|&b| whole.categories(b)[6]).sum();
-    assert!(five > 20 && five < 200, "{five}");
+    // Atlantic hurricanes of category 5 in odd years: Hugo, Isabel, Emily, Katrina, Rita, Wilma, Dean, Felix, Irma, Maria,
+    // Dorian, Lee. (Lorenzo of 2019 reached it at 03 UTC, between the six-hourly points.)
+    assert_eq!(whole.categories(Basin::NorthAtlantic)[6], 12);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::statistics::{Basin, Statistics};
+use squall_data::archive::on_library_thread;
 use squall_data::atomic::Pending;
 use squall_data::{Calendar, Class, DataError, LatLonGrid};
 use std::path::Path;
@@ -31,12 +32,13 @@ impl Statistics {
             });
         }
         let pending = Pending::new(path)?;
-        self.fill(pending.path(), grid, calendar)
-            .map_err(|error| DataError::Io {
+        on_library_thread(|| self.fill(pending.path(), grid, calendar)).map_err(|error| {
+            DataError::Io {
                 action: "write",
                 path: path.into(),
                 source: std::io::Error::other(error.to_string()),
-            })?;
+            }
+        })?;
         Ok(pending.commit()?)
     }
 

@@ -10,11 +10,13 @@ mod plan;
 mod logging;
 mod output;
 mod progress;
+mod threads;
 
 use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    threads::wait_quietly();
     squall_model::memory::keep_large_buffers();
     let arguments = cli::Arguments::parse();
     logging::start(arguments.verbose, arguments.quiet);

@@ -6,6 +6,7 @@ use crate::{input, interrupt, output};
 use clap::Args;
 use serde::Serialize;
 use squall_climate::events::{EventFields, ExtractOptions, extract};
+use squall_climate::statistics::Statistics;
 use squall_climate::table::{TableWriter, keep_track_ids, write_tracks};
 use squall_climate::track::{Tracker, TrackerOptions};
 use squall_climate::{Event, Track};
@@ -26,7 +27,7 @@ pub struct Events {
     /// Fields at the same times, for pressure, wind, moisture and rain of each event.
     #[arg(long, value_name = "IN")]
     pub fields: Option<String>,
-    /// Folder for events.csv and tracks.csv.
+    /// Folder for events.csv, tracks.csv and statistics by month, year and basin (CSV and netCDF).
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Smallest cyclone, km².
@@ -101,6 +102,7 @@ impl Events {
         let mut tracker = Tracker::new(masks.grid(), TrackerOptions::default())?;
         let mut table = TableWriter::<Event>::create(self.out.join("events.csv"))?;
         let (mut tracks, mut discarded): (Vec<Track>, HashSet<u64>) = Default::default();
+        let mut statistics = Statistics::new(masks.grid());
         let mut summary = EventsSummary { times, ..EventsSummary::default() };
         let mut progress = Progress::new("events", times);
         for index in 0..times {
@@ -115,6 +117,8 @@ impl Events {
             };
             let mut found = extract(&mask, masks.grid(), &known, &options)?;
             let step = tracker.push(mask.time, &mut found)?;
+            let events = found.iter().map(|detected| &detected.event);
+            statistics.add_time(&mask, hours_of(masks.times(), index), events)?;
             tracks.extend(step.finished);
             discarded.extend(step.discarded);
             for detected in &found {
@@ -135,11 +139,25 @@ impl Events {
         keep_track_ids(self.out.join("events.csv"), |id| !discarded.contains(&id))?;
         tracks.sort_by_key(|track| track.track_id);
         write_tracks(self.out.join("tracks.csv"), &tracks)?;
+        tracks.iter().for_each(|track| statistics.add_track(track));
+        statistics.write_csv(&self.out)?;
+        statistics.write_netcdf(&self.out.join("statistics.nc"), masks.grid(), masks.calendar())?;
         let count = |class| tracks.iter().filter(|track| track.class == class).count();
         summary.cyclone_tracks = count(Class::TropicalCyclone);
         summary.river_tracks = count(Class::AtmosphericRiver);
         Ok(summary)
     }
+}
+
+/// Hours that a time stands for: to the next one, or from the one before.
+fn hours_of(times: &[squall_data::Time], index: usize) -> f64 {
+    let (from, to) = match times.len() {
+        0 | 1 => return 6.0,
+        count if index + 1 < count => (index, index + 1),
+        _ => (index - 1, index),
+    };
+    // A hole in the data is not a time that a storm lasted.
+    (times[to].seconds_since(times[from]) as f64 / 3600.0).min(24.0)
 }
 
 /// Fields at the times of masks.

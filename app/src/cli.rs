@@ -26,14 +26,9 @@ pub enum Command {
     Inspect(inspect::Inspect),
     Label(label::Label),
     Stage(stage::Stage),
-    Train(train::Train),
-    Infer(infer::Infer),
     Events(events::Events),
     Score(score::Score),
-    Report(report::Report),
     Summary(summary::Summary),
-    Bench(bench::Bench),
-    Demo(demo::Demo),
 }
 
 impl Command {
@@ -44,14 +39,9 @@ impl Command {
             Self::Inspect(command) => command.run(),
             Self::Label(command) => command.run(),
             Self::Stage(command) => command.run(),
-            Self::Train(command) => command.run(),
-            Self::Infer(command) => command.run(),
             Self::Events(command) => command.run(),
             Self::Score(command) => command.run(),
-            Self::Report(command) => command.run(),
             Self::Summary(command) => command.run(),
-            Self::Bench(command) => command.run(),
-            Self::Demo(command) => command.run(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a file or folder is, in words and as data.
 
-use crate::archive::{Archive, BadFiles, Match, conversion, files_of, matches, nc};
+use crate::archive::{Archive, BadFiles, Match, conversion, files_of, matches, nc, on_library_thread};
 use crate::error::Result;
 use serde::Serialize;
 use std::fmt;
@@ -52,7 +52,7 @@ pub struct Inspection {
 /// [`crate::DataError`] if there is nothing there, or the first file is not netCDF.
 pub fn inspect(input: &str) -> Result<Inspection> {
     let files = files_of(input)?;
-    let first = describe(&files[0])?;
+    let first = on_library_thread(|| describe(&files[0]))?;
     let mut inspection = Inspection {
         input: input.to_string(),
         files: files.len(),

@@ -1,7 +1,7 @@
 //! Masks as CF netCDF: what ClimateNet, ARTMIP and TempestExtremes users can open.
 
 use crate::archive::files_of;
-use crate::archive::nc;
+use crate::archive::nc::{self, on_library_thread};
 use crate::archive::scan::{axes, time_axis};
 use crate::atomic::Pending;
 use crate::error::{DataError, Result};
@@ -89,14 +89,14 @@ impl MaskWriter {
             .collect();
         let time = mask.time.days_since(self.origin);
         let at = self.written;
-        let mut put = || -> std::result::Result<(), netcdf::Error> {
+        let put = || -> std::result::Result<(), netcdf::Error> {
             let plane = [
                 Extent::from(at),
                 Extent::from(0..rows),
                 Extent::from(0..columns),
             ];
             variable(&mut self.file, "time")?.put_values(&[time], [Extent::from(at..at + 1)])?;
-            variable(&mut self.file, "LABELS")?.put_values(&codes, plane.clone())?;
+            variable(&mut self.file, "LABELS")?.put_values(&codes, plane)?;
             variable(&mut self.file, "ar_binary_tag")?.put_values(&rivers, plane)?;
             if let (true, Some(values)) = (self.probabilities, probabilities) {
                 let packed: Vec<u8> = values
@@ -113,7 +113,7 @@ impl MaskWriter {
             }
             Ok(())
         };
-        put().map_err(|error| refused(&self.path, &error))?;
+        on_library_thread(put).map_err(|error| refused(&self.path, &error))?;
         self.written += 1;
         Ok(())
     }
@@ -123,9 +123,8 @@ impl MaskWriter {
     /// # Errors
     /// [`DataError::Io`] if it cannot be synced or renamed.
     pub fn finish(self) -> Result<()> {
-        self.file
-            .close()
-            .map_err(|error| refused(&self.path, &error))?;
+        let closed = on_library_thread(|| self.file.close());
+        closed.map_err(|error| refused(&self.path, &error))?;
         self.pending.commit()
     }
 }
@@ -267,6 +266,10 @@ impl MaskArchive {
     /// # Errors
     /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::Mismatch`] if files differ in grid or calendar.
     pub fn open(input: &str) -> Result<Self> {
+        on_library_thread(|| Self::scan(input))
+    }
+
+    fn scan(input: &str) -> Result<Self> {
         let mut files = Vec::new();
         let mut all = Vec::new();
         let mut first: Option<(LatLonGrid, Calendar)> = None;
@@ -405,7 +408,8 @@ impl MaskArchive {
     /// [`DataError::Unreadable`] if the file is damaged.
     pub fn probability(&self, index: usize, class: Class) -> Result<Option<Array2<f32>>> {
         let file = &self.files[self.places[index].0];
-        if nc::open(&file.path)?.variable("probability").is_none() {
+        let kept = || Ok::<_, DataError>(nc::open(&file.path)?.variable("probability").is_some());
+        if !on_library_thread(kept)? {
             return Ok(None);
         }
         let stored: Vec<f64> = self.stored(index, "probability", &[usize::from(class.code())])?;
@@ -427,17 +431,12 @@ impl MaskArchive {
         };
         extents.extend([Extent::from(0..rows), Extent::from(0..columns)]);
         extents.extend(last.iter().map(|&at| Extent::from(at)));
-        let netcdf = nc::open(&file.path)?;
-        let unreadable = |reason: String| DataError::Unreadable {
-            path: file.path.clone(),
-            reason,
-        };
-        let variable = netcdf
-            .variable(name)
-            .ok_or_else(|| unreadable(format!("`{name}` has gone")))?;
-        variable
-            .get_values(extents)
-            .map_err(|error| unreadable(format!("variable `{name}`: {error}")))
+        on_library_thread(|| {
+            let netcdf = nc::open(&file.path)?;
+            let unreadable = |reason: String| DataError::Unreadable { path: file.path.clone(), reason };
+            let variable = netcdf.variable(name).ok_or_else(|| unreadable(format!("`{name}` has gone")))?;
+            variable.get_values(extents).map_err(|error| unreadable(format!("variable `{name}`: {error}")))
+        })
     }
 
     fn in_order<T: Copy + Default>(&self, file: &MaskFile, values: Vec<T>) -> Result<Array2<T>> {

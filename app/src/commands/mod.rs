@@ -1,15 +1,10 @@
 //! One file per subcommand: arguments to library calls.
 
-pub mod bench;
-pub mod demo;
 pub mod events;
-pub mod infer;
 pub mod inspect;
 pub mod label;
-pub mod report;
 pub mod score;
 pub mod simulate;
 pub mod stage;
 pub mod summary;
-pub mod train;
 pub mod version;

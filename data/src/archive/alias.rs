@@ -60,8 +60,11 @@ const SURFACE: [(Variable, &[&str]); 16] = [
     (Zbot, &["zbot", "hlml"]),
 ];
 
+/// A channel, the names of what stands in for it, and how that differs.
+type Proxy = (Variable, &'static [&'static str], &'static str);
+
 /// Close relatives that stand in for a channel when it is missing, and how a report says so.
-const PROXIES: [(Variable, &[&str], &str); 2] = [
+const PROXIES: [Proxy; 2] = [
     (
         Ubot,
         &[
@@ -92,8 +95,11 @@ const PROXIES: [(Variable, &[&str], &str); 2] = [
     ),
 ];
 
+/// Names of a field on pressure levels, and the channels that its levels are.
+type Levelled = (&'static [&'static str], &'static [(Variable, f64)]);
+
 /// Fields on pressure levels, and the channels that one of their levels (hPa) is.
-const LEVELS: [(&[&str], &[(Variable, f64)]); 4] = [
+const LEVELS: [Levelled; 4] = [
     (
         &["u", "ua", "uwnd", "u_component_of_wind"],
         &[(U850, 850.0)],

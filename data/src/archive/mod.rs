@@ -13,6 +13,7 @@ mod vapour;
 
 pub use alias::{Match, matches};
 pub use input::files_of;
+pub use nc::on_library_thread;
 pub use units::conversion;
 pub use vapour::precipitable_water;
 
@@ -48,7 +49,7 @@ pub struct Archive {
     places: Vec<Vec<(usize, usize)>>,
     available: Vec<Variable>,
     problems: Vec<String>,
-    /// The netCDF library is not thread-safe: everything that touches it holds this lock.
+    /// Used on the library's thread only.
     open: Mutex<VecDeque<(usize, netcdf::File)>>,
 }
 
@@ -80,7 +81,7 @@ impl Archive {
         let paths = files_of(input)?;
         let (mut files, mut problems) = (Vec::<FileInfo>::new(), Vec::new());
         for path in &paths {
-            let usable = scan::scan(path).and_then(|info| match files.first() {
+            let usable = on_library_thread(|| scan::scan(path)).and_then(|info| match files.first() {
                 Some(first) => agrees(first, &info).map(|()| info),
                 None => Ok(info),
             });
@@ -272,33 +273,30 @@ impl Archive {
                     ),
                 })?;
             let extents = source.extents(at, level);
-            nc::plane(
-                &info.path,
-                &variable,
-                extents,
-                &source.decoder,
-                info.file_shape,
-                source.is_transposed(),
-            )
+            nc::stored(&info.path, &variable, extents, &source.decoder)
         })?;
+        let read = nc::plane(&info.path, read, &source.decoder, info.file_shape, source.is_transposed())?;
         info.order.copy_plane(read.view(), plane);
         Ok(())
     }
 
-    fn with_file<T>(&self, file: usize, act: impl FnOnce(&netcdf::File) -> Result<T>) -> Result<T> {
-        // A panic elsewhere leaves the cache usable: it holds only open files.
-        let mut open = self
-            .open
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((_, netcdf)) = open.iter().find(|(known, _)| *known == file) {
-            return act(netcdf);
-        }
-        if open.len() == OPEN_FILES {
-            open.pop_front();
-        }
-        open.push_back((file, nc::open(&self.files[file].path)?));
-        act(&open.back().expect("just pushed").1)
+    fn with_file<T: Send>(
+        &self,
+        file: usize,
+        act: impl FnOnce(&netcdf::File) -> Result<T> + Send,
+    ) -> Result<T> {
+        on_library_thread(|| {
+            // A panic elsewhere leaves the cache usable: it holds only open files.
+            let mut open = self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Some((_, netcdf)) = open.iter().find(|(known, _)| *known == file) {
+                return act(netcdf);
+            }
+            if open.len() == OPEN_FILES {
+                open.pop_front();
+            }
+            open.push_back((file, nc::open(&self.files[file].path)?));
+            act(&open.back().expect("just pushed").1)
+        })
     }
 
     fn missing(&self, index: usize, variable: Variable) -> DataError {

@@ -5,6 +5,20 @@ use ndarray::Array2;
 use netcdf::types::{FloatType, IntType, NcVariableType};
 use netcdf::{AttributeValue, Extent, File, Variable};
 use std::path::Path;
+use std::sync::OnceLock;
+
+/// Runs `act` on the one thread that calls the netCDF library.
+///
+/// The library is not thread-safe, and the HDF5 below it keeps its error printing per thread: netCDF turns it off where
+/// it is first used, and every other thread would fill the terminal with tracebacks of harmless probes.
+pub fn on_library_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    static THREAD: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
+    let build = || rayon::ThreadPoolBuilder::new().num_threads(1).thread_name(|_| "netcdf".into()).build().ok();
+    match THREAD.get_or_init(build) {
+        Some(thread) => thread.install(act),
+        None => act(),
+    }
+}
 
 /// Opens a file for reading.
 ///
@@ -161,48 +175,48 @@ impl Decoder {
     }
 }
 
-/// Reads the (lat, lon) plane at `extents`, in file order; `transposed` if longitude varies slowest.
+/// Values as they are stored.
+pub(crate) enum Stored {
+    Single(Vec<f32>),
+    Other(Vec<f64>),
+}
+
+/// Reads the values at `extents` as they are stored.
 ///
 /// # Errors
 /// [`DataError::Unreadable`] naming file and variable.
+pub(crate) fn stored(path: &Path, variable: &Variable<'_>, extents: Vec<Extent>, decoder: &Decoder) -> Result<Stored> {
+    let read = if decoder.single {
+        variable.get_values(extents).map(Stored::Single)
+    } else {
+        variable.get_values(extents).map(Stored::Other)
+    };
+    read.map_err(|error| DataError::Unreadable {
+        path: path.into(),
+        reason: format!("variable `{}`: {error}", variable.name()),
+    })
+}
+
+/// The (lat, lon) plane of stored values, in file order; `transposed` if longitude varies slowest.
+///
+/// # Errors
+/// [`DataError::Unreadable`] if their number is not that of the grid's cells.
 pub(crate) fn plane(
     path: &Path,
-    variable: &Variable<'_>,
-    extents: Vec<Extent>,
+    stored: Stored,
     decoder: &Decoder,
     (rows, columns): (usize, usize),
     transposed: bool,
 ) -> Result<Array2<f32>> {
-    let unreadable = |reason: String| DataError::Unreadable {
-        path: path.into(),
-        reason: format!("variable `{}`: {reason}", variable.name()),
+    let values: Vec<f32> = match stored {
+        Stored::Single(mut values) => {
+            values.iter_mut().for_each(|value| *value = decoder.decode(f64::from(*value)));
+            values
+        }
+        Stored::Other(values) => values.into_iter().map(|value| decoder.decode(value)).collect(),
     };
-    let values: Vec<f32> = if decoder.single {
-        let mut stored: Vec<f32> = variable
-            .get_values(extents)
-            .map_err(|e| unreadable(e.to_string()))?;
-        stored
-            .iter_mut()
-            .for_each(|value| *value = decoder.decode(f64::from(*value)));
-        stored
-    } else {
-        let stored: Vec<f64> = variable
-            .get_values(extents)
-            .map_err(|e| unreadable(e.to_string()))?;
-        stored
-            .into_iter()
-            .map(|value| decoder.decode(value))
-            .collect()
-    };
-    let shape = if transposed {
-        (columns, rows)
-    } else {
-        (rows, columns)
-    };
-    let plane = Array2::from_shape_vec(shape, values).map_err(|e| unreadable(e.to_string()))?;
-    Ok(if transposed {
-        plane.reversed_axes()
-    } else {
-        plane
-    })
+    let shape = if transposed { (columns, rows) } else { (rows, columns) };
+    let plane = Array2::from_shape_vec(shape, values)
+        .map_err(|error| DataError::Unreadable { path: path.into(), reason: error.to_string() })?;
+    Ok(if transposed { plane.reversed_axes() } else { plane })
 }

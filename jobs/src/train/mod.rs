@@ -456,7 +456,7 @@ fn inputs(recipe: &Recipe, store: &Store) -> Result<(Vec<Variable>, Normalisatio
         .channels
         .clone()
         .unwrap_or_else(|| store.channels().to_vec());
-    let all = store.normalisation(recipe.data.normalisation);
+    let all = store.normalisation(recipe.data.normalisation)?;
     let normalisation = all.select(&channels).map_err(|error| JobError::Recipe {
         path: None,
         reason: format!("`data.channels`: the store does not hold them all: {error}"),

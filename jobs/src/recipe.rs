@@ -45,7 +45,7 @@ pub struct Recipe {
     pub optimiser: OptimizerConfig,
     /// Learning rate over the run. Default a cosine from 1e-3 to 0.
     pub schedule: Schedule,
-    /// Which network. Its `channels_in` and `classes` follow from `data.channels` and the task unless given.
+    /// Which network. Its `channels_in` and `classes` are set from `data.channels` and the task, whatever stands there.
     pub network: NetworkConfig,
 }
 

@@ -176,7 +176,7 @@ fn killed_or_stopped_anywhere_it_ends_with_the_same_masks() {
     run(&archive, &model, &whole, &options).unwrap();
     let manifest = |out: &Path| std::fs::read(out.join("manifest.json")).unwrap();
     std::panic::set_hook(Box::new(|_| {}));
-    for at in [1, 4, 8, 9, 15, 17, 20] {
+    for at in [1, 8, 9, 17, 20] {
         for kill in [true, false] {
             let out = folder.path().join(format!("part{at}{kill}"));
             let stop = AtomicBool::new(false);

@@ -147,26 +147,25 @@ impl Model {
     ) -> Result<Prediction> {
         let (batch, channels) = (times.len(), self.contract.channels.len());
         let x = Tensor::from_slice(pixels, (batch, rows, columns, channels), &Device::Cpu)?;
-        let logits = self.network.infer(&x, self.dtype)?;
-        let backend = self.network.backend();
-        let codes = backend.argmax(&logits)?;
+        let predicted = self.network.predict(&x, self.dtype, probabilities)?;
         let shaped = |error: ndarray::ShapeError| {
             JobError::Data(squall_data::DataError::Invalid(format!("logits: {error}")))
         };
         let masks = times
             .iter()
-            .zip(codes.chunks_exact(rows * columns))
+            .zip(predicted.classes.chunks_exact(rows * columns))
             .map(|(&time, codes)| {
                 let codes = Array2::from_shape_vec((rows, columns), codes.to_vec());
                 Ok(ClassMask::new(time, codes.map_err(shaped)?)?)
             })
             .collect::<Result<_>>()?;
-        let probabilities = if probabilities {
-            let values = backend.softmax(&logits)?.flatten_all()?.to_vec1::<f32>()?;
-            let shape = (batch, rows, columns, self.contract.classes.len());
-            Some(Array4::from_shape_vec(shape, values).map_err(shaped)?)
-        } else {
-            None
+        let probabilities = match predicted.probabilities {
+            Some(values) => {
+                let shape = (batch, rows, columns, self.contract.classes.len());
+                let values = values.flatten_all()?.to_vec1::<f32>()?;
+                Some(Array4::from_shape_vec(shape, values).map_err(shaped)?)
+            }
+            None => None,
         };
         Ok(Prediction {
             masks,

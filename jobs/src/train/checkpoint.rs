@@ -18,8 +18,6 @@ const FACT: &str = "checkpoint";
 pub struct CheckpointFacts {
     /// Steps done and skipped.
     pub progress: LearnerProgress,
-    /// Steps that the optimiser took.
-    pub optimizer_steps: u64,
     /// The best validation so far.
     pub best: Option<Best>,
     /// The validation of its last step was interrupted and comes first.
@@ -39,10 +37,7 @@ pub fn save(path: &Path, learner: &Learner, facts: &CheckpointFacts) -> Result<(
         tensors: learner.network.parameters().to_named()?,
         ..ModelFile::default()
     };
-    for (name, values) in learner.optimizer.state() {
-        let entry = (vec![values.len()], values.to_vec());
-        file.tensors.insert(name.to_string(), entry);
-    }
+    learner.optimizer.save_into(&mut file);
     file.facts.insert(FACT.to_string(), to_json(facts, path)?);
     file.write(path)?;
     Ok(())
@@ -62,14 +57,7 @@ pub fn load(path: &Path, learner: &mut Learner) -> Result<CheckpointFacts> {
         .map_err(|error| damaged(format!("checkpoint facts: {error}")))?;
     let parameters = learner.network.parameters_mut();
     parameters.load(path, |name| file.tensor(name))?;
-    let state = |name: &str| {
-        let (_, values) = file
-            .tensor(name)
-            .ok_or_else(|| damaged(format!("`{name}` is missing")))?;
-        Ok::<_, JobError>(values)
-    };
-    let (first, second) = (state("optimizer.first")?, state("optimizer.second")?);
-    (learner.optimizer).restore(facts.optimizer_steps, first, second)?;
+    learner.optimizer.load_from(path, &file)?;
     learner.progress = facts.progress;
     Ok(facts)
 }

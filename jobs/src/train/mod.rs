@@ -422,7 +422,6 @@ impl<'a> Run<'a> {
         self.write_model(&self.run.last(), None)?;
         let facts = CheckpointFacts {
             progress: self.learner.progress,
-            optimizer_steps: self.learner.optimizer.steps(),
             best: self.best.clone(),
             validation_due: self.validation_due,
             data_hash: self.store.data_hash().to_string(),

@@ -7,8 +7,6 @@ use squall_model::ModelError;
 use squall_validation::ValidationError;
 use std::process::ExitCode;
 
-/// A check that the user asked for did not hold.
-pub const CHECK_FAILED: u8 = 1;
 /// The command line or a recipe is wrong.
 pub const USAGE: u8 = 2;
 /// The input cannot be used.

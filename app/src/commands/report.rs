@@ -57,7 +57,7 @@ impl Masks {
         let archive = MaskArchive::open(&folder)?;
         let kind = match archive.source() {
             source if source.contains("synthetic") => SourceKind::Truth,
-            source if source.contains("infer") || source.contains("model") => SourceKind::Network,
+            source if source.contains("training steps") => SourceKind::Network,
             _ => SourceKind::Heuristic,
         };
         Ok(Self { kind, folder, tables, archive })

@@ -7,7 +7,7 @@ use serde::Serialize;
 use squall_climate::events::{EventFields, ExtractOptions, extract};
 use squall_climate::{Event, table};
 use squall_data::mask_file::MaskArchive;
-use squall_data::{DataError, Time};
+use squall_data::DataError;
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::{
     Confusion, EventScores, MatchingRules, SegmentationScore, SegmentationScorer, TrackRules, TrackScores, score_events,
@@ -121,9 +121,4 @@ pub fn table_of(folder: &str, masks: &MaskArchive) -> anyhow::Result<Option<Vec<
     let path = ["events.csv", "objects.csv"].map(|name| Path::new(folder).join(name)).into_iter().find(|p| p.is_file());
     let Some(path) = path else { return Ok(None) };
     Ok(Some(table::read_events(path, masks.calendar())?))
-}
-
-/// First and last of some times.
-pub fn period(times: &[Time]) -> Option<(Time, Time)> {
-    Some((*times.first()?, *times.last()?))
 }

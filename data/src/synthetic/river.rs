@@ -60,7 +60,7 @@ pub(super) struct Effect {
 impl River {
     pub(super) fn draw(rng: &mut ChaCha8Rng, hemisphere: f64, scenario: &Scenario) -> Self {
         Self {
-            moisture: rng.random_range(24.0..38.0) * scenario.moisture,
+            moisture: rng.random_range(29.0..44.0) * scenario.moisture,
             jet: rng.random_range(13.0..22.0),
             width_km: rng.random_range(260.0..370.0),
             tail: (

@@ -112,6 +112,8 @@ fn describe(path: &Path) -> Result<Vec<VariableInfo>> {
             Match::Same => channel.name().to_string(),
             Match::Proxy(difference) => format!("{channel} ({difference})"),
             Match::Level(hpa) => format!("{channel} (at {hpa} hPa)"),
+            Match::Lowest => format!("{channel} (at the lowest model level)"),
+            Match::HourlyTotal => format!("{channel} (a sum of an hour)"),
         };
         let convert = |units: &String| {
             let target = found.first()?.0.entry().unit;

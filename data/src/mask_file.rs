@@ -1,8 +1,8 @@
 //! Masks as CF netCDF: what ClimateNet, ARTMIP and TempestExtremes users can open.
 
+use crate::archive::coordinates::{axes, time_axis};
 use crate::archive::files_of;
 use crate::archive::nc;
-use crate::archive::scan::{axes, time_axis};
 use crate::atomic::Pending;
 use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;

@@ -1,10 +1,42 @@
 //! What the netCDF library gives, made safe to use: attributes of any type, one plane of a packed variable.
 
 use crate::error::{DataError, Result};
-use ndarray::Array2;
-use netcdf::types::{FloatType, IntType, NcVariableType};
-use netcdf::{AttributeValue, Extent, File, Variable};
+use netcdf::types::NcVariableType;
+use netcdf::{AttributeValue, File, Variable};
+use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Files kept open: reading in order needs two, variables split over several file sets a few more.
+const OPEN_FILES: usize = 8;
+
+/// The files read last, open. The netCDF library is not thread-safe: its crate takes one global lock for each call, so
+/// that files can be shared and decoding runs outside the lock.
+#[derive(Default)]
+pub(crate) struct FileCache(Mutex<VecDeque<(usize, Arc<File>)>>);
+
+impl FileCache {
+    /// The open file number `id`, which lies at `path`.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub(crate) fn get(&self, id: usize, path: &Path) -> Result<Arc<File>> {
+        // A panic elsewhere leaves the cache usable: it holds only open files.
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = cached.iter().position(|(known, _)| *known == id) {
+            let entry = cached.remove(at).expect("just found");
+            let file = entry.1.clone();
+            cached.push_back(entry);
+            return Ok(file);
+        }
+        let file = Arc::new(open(path)?);
+        if cached.len() == OPEN_FILES {
+            cached.pop_front();
+        }
+        cached.push_back((id, file.clone()));
+        Ok(file)
+    }
+}
 
 /// Opens a file for reading.
 ///
@@ -91,118 +123,5 @@ pub(crate) fn coordinate(path: &Path, variable: &Variable<'_>) -> Result<Vec<f64
         variable: variable.name(),
         expected: "readable numbers".into(),
         found,
-    })
-}
-
-/// How stored numbers become values: missing ones, packing, then a unit conversion.
-#[derive(Debug, Clone)]
-pub(crate) struct Decoder {
-    missing: Vec<f64>,
-    valid: (f64, f64),
-    scale: f64,
-    offset: f64,
-    wrap: Option<f64>,
-    single: bool,
-}
-
-impl Decoder {
-    pub(crate) fn new(variable: &Variable<'_>, (factor, shift): (f64, f64)) -> Self {
-        let first = |name: &str| numbers(variable, name).first().copied();
-        let missing = ["_FillValue", "missing_value"]
-            .iter()
-            .flat_map(|name| numbers(variable, name))
-            .collect();
-        let range = numbers(variable, "valid_range");
-        let low = first("valid_min")
-            .or(range.first().copied())
-            .unwrap_or(f64::NEG_INFINITY);
-        let high = first("valid_max")
-            .or(range.get(1).copied())
-            .unwrap_or(f64::INFINITY);
-        let (packed, base) = (
-            first("scale_factor").unwrap_or(1.0),
-            first("add_offset").unwrap_or(0.0),
-        );
-        let kind = variable.vartype();
-        // netCDF classic has no unsigned types: the attribute says that negative numbers are large ones.
-        let unsigned =
-            text(variable, "_Unsigned").is_some_and(|flag| flag.eq_ignore_ascii_case("true"));
-        let wrap = match kind {
-            NcVariableType::Int(IntType::I8) if unsigned => Some(256.0),
-            NcVariableType::Int(IntType::I16) if unsigned => Some(65_536.0),
-            NcVariableType::Int(IntType::I32) if unsigned => Some(4_294_967_296.0),
-            _ => None,
-        };
-        Self {
-            missing,
-            valid: (low, high),
-            scale: packed * factor,
-            offset: base * factor + shift,
-            wrap,
-            single: kind == NcVariableType::Float(FloatType::F32),
-        }
-    }
-
-    fn decode(&self, stored: f64) -> f32 {
-        let same =
-            |missing: &f64| stored == *missing || (stored - missing).abs() < 1e-6 * missing.abs();
-        // 9.97e36 and 1e20 are what netCDF and CMIP leave where nothing was written.
-        if !stored.is_finite() || stored.abs() > 9e19 || self.missing.iter().any(same) {
-            return f32::NAN;
-        }
-        let stored = match self.wrap {
-            Some(wrap) if stored < 0.0 => stored + wrap,
-            _ => stored,
-        };
-        if stored < self.valid.0 || stored > self.valid.1 {
-            return f32::NAN;
-        }
-        (stored * self.scale + self.offset) as f32
-    }
-}
-
-/// Reads the (lat, lon) plane at `extents`, in file order; `transposed` if longitude varies slowest.
-///
-/// # Errors
-/// [`DataError::Unreadable`] naming file and variable.
-pub(crate) fn plane(
-    path: &Path,
-    variable: &Variable<'_>,
-    extents: Vec<Extent>,
-    decoder: &Decoder,
-    (rows, columns): (usize, usize),
-    transposed: bool,
-) -> Result<Array2<f32>> {
-    let unreadable = |reason: String| DataError::Unreadable {
-        path: path.into(),
-        reason: format!("variable `{}`: {reason}", variable.name()),
-    };
-    let values: Vec<f32> = if decoder.single {
-        let mut stored: Vec<f32> = variable
-            .get_values(extents)
-            .map_err(|e| unreadable(e.to_string()))?;
-        stored
-            .iter_mut()
-            .for_each(|value| *value = decoder.decode(f64::from(*value)));
-        stored
-    } else {
-        let stored: Vec<f64> = variable
-            .get_values(extents)
-            .map_err(|e| unreadable(e.to_string()))?;
-        stored
-            .into_iter()
-            .map(|value| decoder.decode(value))
-            .collect()
-    };
-    let shape = if transposed {
-        (columns, rows)
-    } else {
-        (rows, columns)
-    };
-    let plane = Array2::from_shape_vec(shape, values).map_err(|e| unreadable(e.to_string()))?;
-    Ok(if transposed {
-        plane.reversed_axes()
-    } else {
-        plane
     })
 }

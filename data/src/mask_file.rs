@@ -6,6 +6,7 @@ use crate::archive::nc;
 use crate::atomic::Pending;
 use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;
+use crate::snapshot::shape_text;
 use crate::{Calendar, Class, ClassMask, LatLonGrid, Time};
 use ndarray::{Array2, ArrayView3};
 use netcdf::{Extent, FileMut};
@@ -96,7 +97,7 @@ impl MaskWriter {
                 Extent::from(0..columns),
             ];
             variable(&mut self.file, "time")?.put_values(&[time], [Extent::from(at..at + 1)])?;
-            variable(&mut self.file, "LABELS")?.put_values(&codes, plane.clone())?;
+            variable(&mut self.file, "LABELS")?.put_values(&codes, plane)?;
             variable(&mut self.file, "ar_binary_tag")?.put_values(&rivers, plane)?;
             if let (true, Some(values)) = (self.probabilities, probabilities) {
                 let packed: Vec<u8> = values
@@ -229,17 +230,17 @@ fn create(
 enum Layout {
     /// Class codes (Squall, ClimateNet).
     Labels,
-    /// Anything above 0 is a river (ARTMIP, TempestExtremes).
-    River,
+    /// Anything above 0 is tagged (ARTMIP, TempestExtremes).
+    Tag,
 }
 
 /// Names of mask variables, the ones that say most first.
 const LAYOUTS: [(&str, Layout); 5] = [
     ("LABELS", Layout::Labels),
     ("labels", Layout::Labels),
-    ("ar_binary_tag", Layout::River),
-    ("binary_tag", Layout::River),
-    ("object_id", Layout::River),
+    ("ar_binary_tag", Layout::Tag),
+    ("binary_tag", Layout::Tag),
+    ("object_id", Layout::Tag),
 ];
 
 struct MaskFile {
@@ -258,6 +259,9 @@ pub struct MaskArchive {
     calendar: Calendar,
     times: Vec<Time>,
     places: Vec<(usize, usize)>,
+    /// What tags without a class (`ar_binary_tag`, `binary_tag`, `object_id`) mean.
+    tagged: Class,
+    open: nc::FileCache,
 }
 
 impl MaskArchive {
@@ -267,6 +271,14 @@ impl MaskArchive {
     /// # Errors
     /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::Mismatch`] if files differ in grid or calendar.
     pub fn open(input: &str) -> Result<Self> {
+        Self::open_as(input, Class::AtmosphericRiver)
+    }
+
+    /// As [`Self::open`], for tags of another class, such as `binary_tag` of cyclones.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_as(input: &str, tagged: Class) -> Result<Self> {
         let mut files = Vec::new();
         let mut all = Vec::new();
         let mut first: Option<(LatLonGrid, Calendar)> = None;
@@ -294,7 +306,10 @@ impl MaskArchive {
             let axis = time_axis(&path, &file)?;
             let (known, calendar) = first.get_or_insert_with(|| (grid.clone(), axis.calendar));
             if known.hash() != grid.hash() || *calendar != axis.calendar {
-                let (expected, found) = (known.describe(), grid.describe());
+                let (expected, found) = (
+                    format!("{}, {calendar}", known.describe()),
+                    format!("{}, {}", grid.describe(), axis.calendar),
+                );
                 return Err(DataError::Mismatch {
                     what: "grid or calendar",
                     path,
@@ -308,9 +323,20 @@ impl MaskArchive {
                     .enumerate()
                     .map(|(at, &time)| (time, files.len(), at)),
             );
-            let has_time = file
+            let shape: Vec<usize> = file
                 .variable(name)
-                .is_some_and(|v| v.dimensions().len() == 3);
+                .map(|v| v.dimensions().iter().map(|d| d.len()).collect())
+                .unwrap_or_default();
+            let has_time = shape.len() == 3;
+            if shape.len() < 2 || shape.len() > 3 || !shape.ends_with(&[file_shape.0, file_shape.1])
+            {
+                return Err(DataError::BadVariable {
+                    path,
+                    variable: name.into(),
+                    expected: "a mask of (time, lat, lon) or (lat, lon)".into(),
+                    found: shape_text(&shape),
+                });
+            }
             files.push(MaskFile {
                 path,
                 name,
@@ -347,6 +373,8 @@ impl MaskArchive {
             calendar,
             times,
             places,
+            tagged,
+            open: nc::FileCache::default(),
         })
     }
 
@@ -389,11 +417,8 @@ impl MaskArchive {
                 expected: "0 (background), 1 (tropical cyclone), 2 (atmospheric river)".into(),
                 found: value.to_string(),
             }),
-            Layout::River => Ok(if *value > 0.0 {
-                Class::AtmosphericRiver.code()
-            } else {
-                0
-            }),
+            Layout::Tag if *value > 0.0 => Ok(self.tagged.code()),
+            Layout::Tag => Ok(0),
         };
         let codes = stored.iter().map(code).collect::<Result<Vec<u8>>>()?;
         ClassMask::new(self.times[index], self.in_order(file, codes)?)
@@ -405,7 +430,8 @@ impl MaskArchive {
     /// [`DataError::Unreadable`] if the file is damaged.
     pub fn probability(&self, index: usize, class: Class) -> Result<Option<Array2<f32>>> {
         let file = &self.files[self.places[index].0];
-        if nc::open(&file.path)?.variable("probability").is_none() {
+        let netcdf = self.open.get(self.places[index].0, &file.path)?;
+        if netcdf.variable("probability").is_none() {
             return Ok(None);
         }
         let stored: Vec<f64> = self.stored(index, "probability", &[usize::from(class.code())])?;
@@ -417,8 +443,8 @@ impl MaskArchive {
     }
 
     fn stored(&self, index: usize, name: &str, last: &[usize]) -> Result<Vec<f64>> {
-        let (file, at) = self.places[index];
-        let file = &self.files[file];
+        let (id, at) = self.places[index];
+        let file = &self.files[id];
         let (rows, columns) = file.file_shape;
         let mut extents: Vec<Extent> = if file.has_time {
             vec![at.into()]
@@ -427,7 +453,7 @@ impl MaskArchive {
         };
         extents.extend([Extent::from(0..rows), Extent::from(0..columns)]);
         extents.extend(last.iter().map(|&at| Extent::from(at)));
-        let netcdf = nc::open(&file.path)?;
+        let netcdf = self.open.get(id, &file.path)?;
         let unreadable = |reason: String| DataError::Unreadable {
             path: file.path.clone(),
             reason,

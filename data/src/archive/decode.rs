@@ -193,3 +193,68 @@ pub(crate) fn plane(
         plane
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::nc;
+
+    fn read(file: &str, name: &str) -> Option<(Vec<f32>, usize)> {
+        let path = crate::testdata::real(&format!("netcdf-stress/{file}"))?;
+        let netcdf = nc::open(&path).unwrap();
+        let variable = netcdf.variable(name).unwrap();
+        let decoder = Decoder::new(&variable, (1.0, 0.0));
+        let stored = variable.get_values::<f64, _>(..).unwrap();
+        let values: Vec<f32> = stored.iter().map(|v| decoder.value(*v)).collect();
+        if decoder.single {
+            let mut single = variable.get_values::<f32, _>(..).unwrap();
+            decoder.decode_single(&mut single);
+            let same = |(a, b): (&f32, &f32)| a == b || a.is_nan() && b.is_nan();
+            assert!(single.iter().zip(&values).all(same), "{file} {name}");
+        }
+        let missing = values.iter().filter(|v| v.is_nan()).count();
+        Some((values, missing))
+    }
+
+    fn range(values: &[f32]) -> (f32, f32) {
+        values.iter().fold((f32::MAX, f32::MIN), |(low, high), &v| {
+            (low.min(v), high.max(v))
+        })
+    }
+
+    /// Ranges as the table of SOURCE.md gives them (netCDF4-python).
+    #[test]
+    fn ranges_of_files_that_break_readers() {
+        for (file, name, (low, high)) in [
+            // unsigned 16 bits, valid range "0, -6"
+            ("20171025_2056.Cloud_Top_Height.nc", "HT", (0.0, 15_430.0)),
+            // negative scale factors, NaN as fill value of integers
+            ("eraint_uvz.nc", "z", (10_300.0, 123_300.0)),
+            ("eraint_uvz.nc", "u", (-24.56, 78.5)),
+            ("ubyte.nc", "ub", (0.0, 255.0)),
+            ("ubyte.nc", "sb", (-128.0, 127.0)),
+            ("coads_climatology.nc", "SST", (-2.6, 33.15)),
+            ("basin_mask.nc", "basin", (1.0, 58.0)),
+        ] {
+            let Some((values, missing)) = read(file, name) else {
+                return;
+            };
+            let found = range(&values);
+            let near = |a: f32, b: f32| (a - b).abs() <= 1e-2 * b.abs().max(0.1);
+            assert!(
+                near(found.0, low) && near(found.1, high),
+                "{file} {name}: {found:?}"
+            );
+            assert!(missing < values.len());
+        }
+    }
+
+    #[test]
+    fn attributes_as_text_count() {
+        let Some((values, _)) = read("fnoc1.nc", "u") else {
+            return;
+        };
+        // scale_factor = "0.005": winds of some m/s, not thousands.
+        assert!(range(&values).1 < 50.0, "{:?}", range(&values));
+    }
+}

@@ -174,10 +174,9 @@ impl Build {
                 found,
             })
         };
-        if let Some(first) = self.layouts.first() {
-            if first.grid.hash() != info.layout.grid.hash() {
-                return differs("grid", first.grid.describe(), info.layout.grid.describe());
-            }
+        let first = self.layouts.first().map(|layout| &layout.grid);
+        if let Some(grid) = first.filter(|grid| grid.hash() != info.layout.grid.hash()) {
+            return differs("grid", grid.describe(), info.layout.grid.describe());
         }
         let calendar = *self.calendar.get_or_insert(info.calendar);
         let Some(times) = in_calendar(&info.times, calendar) else {

@@ -4,6 +4,7 @@ use squall_climate::ClimateError;
 use squall_data::DataError;
 use squall_jobs::JobError;
 use squall_model::ModelError;
+use squall_validation::ValidationError;
 use std::process::ExitCode;
 
 /// A check that the user asked for did not hold.
@@ -65,7 +66,7 @@ fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
             return (advice.code, Some(advice.hint.clone()));
         }
         let found = cause.downcast_ref().map(of_data).or_else(|| cause.downcast_ref().map(of_climate));
-        let found = found.or_else(|| cause.downcast_ref().map(of_jobs)).or_else(|| cause.downcast_ref().map(of_model));
+        let found = found.or_else(|| cause.downcast_ref().map(of_jobs)).or_else(|| cause.downcast_ref().map(of_model)).or_else(|| cause.downcast_ref().map(of_validation));
         if let Some((code, hint)) = found {
             return (code, hint.map(str::to_string));
         }
@@ -113,11 +114,36 @@ fn of_climate(error: &ClimateError) -> Verdict {
 }
 
 fn of_jobs(error: &JobError) -> Verdict {
-    let _ = error;
-    (RUN, None)
+    match error {
+        JobError::Data(inner) => of_data(inner),
+        JobError::Model(inner) => of_model(inner),
+        JobError::Io { action, source, .. } => of_io(action, source),
+        JobError::Recipe { .. } => (USAGE, Some("`squall train --help`; recipes to start from come with Squall: small, full")),
+        JobError::Contract { .. } => (INPUT, Some("`squall inspect` shows what the input has; the model needs the channels and grid it was trained on")),
+        JobError::NoContract { .. } => (INPUT, Some("give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run")),
+        JobError::Locked { .. } => (OUTPUT, Some("wait for the other process, or choose another output with --out")),
+        JobError::Resume { .. } => (USAGE, Some("choose another output with --out, or go back to the settings the run began with")),
+        JobError::Diverged { .. } => (RUN, Some("lower schedule.rate, or raise schedule.warmup_steps, and start in a new folder")),
+        JobError::Damaged { .. } => (INPUT, Some("delete the damaged file and run the command that wrote it again")),
+        _ => (RUN, None),
+    }
 }
 
 fn of_model(error: &ModelError) -> Verdict {
-    let _ = error;
-    (RUN, None)
+    match error {
+        ModelError::Io { action, source, .. } => of_io(action, source),
+        ModelError::Config { .. } => (USAGE, None),
+        ModelError::File { .. } | ModelError::MissingWeight { .. } | ModelError::WeightShape { .. } => {
+            (INPUT, Some("give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run"))
+        }
+        _ => (RUN, None),
+    }
+}
+
+fn of_validation(error: &ValidationError) -> Verdict {
+    match error {
+        ValidationError::Data(inner) => of_data(inner),
+        ValidationError::Mismatch { .. } => (INPUT, Some("both sides must have the same grid and calendar")),
+        _ => (INPUT, None),
+    }
 }

@@ -1,4 +1,25 @@
-//! `squall`: finds extreme weather in climate-model output.
+//! `squall`: finds extreme weather in climate-model output. One subcommand per arrow of the main path.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod cli;
+mod commands;
+mod failure;
+mod input;
+mod interrupt;
+mod plan;
+mod logging;
+mod output;
+mod progress;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    squall_model::memory::keep_large_buffers();
+    let arguments = cli::Arguments::parse();
+    logging::start(arguments.verbose, arguments.quiet);
+    match arguments.command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error),
+    }
+}

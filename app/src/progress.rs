@@ -13,7 +13,9 @@ pub struct Progress {
     plain: bool,
     name: &'static str,
     last_line: Instant,
-    started: Instant,
+    last_position: usize,
+    /// Where this call began, for its rate: a continued run does not begin at 0.
+    first: (usize, Instant),
 }
 
 impl Progress {
@@ -31,7 +33,16 @@ impl Progress {
             ProgressDrawTarget::hidden()
         });
         let now = Instant::now();
-        Self { bar, plain: !terminal && !quiet, name, last_line: now, started: now }
+        let plain = !terminal && !quiet;
+        Self { bar, plain, name, last_line: now, last_position: 0, first: (0, now) }
+    }
+
+    /// Sets the total and how much of it was done before.
+    pub fn start(&mut self, total: usize, done: usize) {
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+        self.bar.reset_eta();
+        self.first = (done, Instant::now());
     }
 
     /// Sets the position and a short message such as the loss.
@@ -39,13 +50,21 @@ impl Progress {
         self.bar.set_position(position as u64);
         self.bar.set_message(message);
         let total = self.bar.length().unwrap_or(0) as usize;
-        if self.plain && (self.last_line.elapsed() > LINE_INTERVAL || position == total) {
+        let ends = position == total && self.last_position != total;
+        self.last_position = position;
+        if self.plain && (self.last_line.elapsed() > LINE_INTERVAL || ends) {
             self.last_line = Instant::now();
-            let elapsed = self.started.elapsed().as_secs_f64();
-            let left = elapsed / position.max(1) as f64 * total.saturating_sub(position) as f64;
+            let elapsed = self.first.1.elapsed().as_secs_f64();
+            let done = position.saturating_sub(self.first.0).max(1);
+            let left = elapsed / done as f64 * total.saturating_sub(position) as f64;
             let message = self.bar.message();
             tracing::info!("{}: {position}/{total}, {elapsed:.0} s, {left:.0} s left {message}", self.name);
         }
+    }
+
+    /// Says something without disturbing the bar.
+    pub fn note(&self, text: &str) {
+        self.bar.suspend(|| tracing::info!("{text}"));
     }
 
     /// Removes the bar.

@@ -41,6 +41,20 @@ pub enum ClimateError {
         /// Line and column, expected and found.
         reason: String,
     },
+    /// A cell of a table does not hold what its column needs.
+    #[error("cannot read table `{}`, line {line}, column `{column}`: expected {expected}, found `{found}`", path.display())]
+    TableCell {
+        /// The file.
+        path: PathBuf,
+        /// Line of the file, counted from 1; the header is line 1.
+        line: u64,
+        /// Name of the column.
+        column: String,
+        /// What would be right.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+    },
     /// A request that no input could satisfy.
     #[error("{0}")]
     Invalid(String),

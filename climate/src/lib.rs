@@ -8,6 +8,8 @@ pub mod events;
 pub mod label;
 pub mod map;
 pub mod report;
+pub mod statistics;
+pub mod table;
 pub mod track;
 
 pub use error::ClimateError;

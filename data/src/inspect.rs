@@ -3,7 +3,9 @@
 use crate::Time;
 use crate::archive::coordinates::{TimeAxis, time_axis};
 use crate::archive::scan::{self, Layout};
-use crate::archive::{Archive, BadFiles, Match, conversion, files_of, matches, nc};
+use crate::archive::{
+    Archive, BadFiles, Match, conversion, files_of, matches, nc, on_library_thread,
+};
 use crate::error::Result;
 use serde::Serialize;
 use std::fmt;
@@ -59,8 +61,10 @@ pub struct Inspection {
 /// [`crate::DataError`] if there is nothing there, or the first file is not netCDF.
 pub fn inspect(input: &str) -> Result<Inspection> {
     let files = files_of(input)?;
-    let layout = scan::scan(&files[0]).ok().map(|info| info.layout);
-    let first = describe(&files[0], layout.as_ref())?;
+    let layout = on_library_thread(|| scan::scan(&files[0]))
+        .ok()
+        .map(|info| info.layout);
+    let first = on_library_thread(|| describe(&files[0], layout.as_ref()))?;
     let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |m| m.len());
     let mut inspection = Inspection {
         input: input.to_string(),
@@ -80,7 +84,9 @@ pub fn inspect(input: &str) -> Result<Inspection> {
         Err(error) => {
             inspection.problems.push(error.to_string());
             // WRF and rotated grids are refused, but their dates are still worth knowing.
-            let axis = nc::open(&files[0]).and_then(|file| time_axis(&files[0], &file));
+            let axis = on_library_thread(|| {
+                nc::open(&files[0]).and_then(|file| time_axis(&files[0], &file))
+            });
             if let Ok(TimeAxis {
                 times, calendar, ..
             }) = axis

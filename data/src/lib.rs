@@ -11,6 +11,7 @@ pub mod calendar;
 pub mod class_weights;
 pub mod error;
 pub mod grid;
+pub mod history;
 pub mod inspect;
 pub mod label;
 pub mod loader;
@@ -20,6 +21,7 @@ pub mod random;
 pub mod sampler;
 pub mod snapshot;
 pub mod store;
+pub mod synthetic;
 pub mod testdata;
 pub mod variable;
 

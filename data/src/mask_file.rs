@@ -2,7 +2,7 @@
 
 use crate::archive::coordinates::{axes, time_axis};
 use crate::archive::files_of;
-use crate::archive::nc;
+use crate::archive::nc::{self, on_library_thread};
 use crate::atomic::Pending;
 use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;
@@ -53,8 +53,8 @@ impl MaskWriter {
         options: &MaskFileOptions,
     ) -> Result<Self> {
         let pending = Pending::new(path)?;
-        let file =
-            create(pending.path(), grid, first, options).map_err(|error| refused(path, &error))?;
+        let file = on_library_thread(|| create(pending.path(), grid, first, options))
+            .map_err(|error| refused(path, &error))?;
         Ok(Self {
             pending,
             file,
@@ -90,7 +90,7 @@ impl MaskWriter {
             .collect();
         let time = mask.time.days_since(self.origin);
         let at = self.written;
-        let mut put = || -> std::result::Result<(), netcdf::Error> {
+        let put = || -> std::result::Result<(), netcdf::Error> {
             let plane = [
                 Extent::from(at),
                 Extent::from(0..rows),
@@ -114,7 +114,7 @@ impl MaskWriter {
             }
             Ok(())
         };
-        put().map_err(|error| refused(&self.path, &error))?;
+        on_library_thread(put).map_err(|error| refused(&self.path, &error))?;
         self.written += 1;
         Ok(())
     }
@@ -124,9 +124,8 @@ impl MaskWriter {
     /// # Errors
     /// [`DataError::Io`] if it cannot be synced or renamed.
     pub fn finish(self) -> Result<()> {
-        self.file
-            .close()
-            .map_err(|error| refused(&self.path, &error))?;
+        let closed = on_library_thread(|| self.file.close());
+        closed.map_err(|error| refused(&self.path, &error))?;
         self.pending.commit()
     }
 }
@@ -259,6 +258,7 @@ pub struct MaskArchive {
     calendar: Calendar,
     times: Vec<Time>,
     places: Vec<(usize, usize)>,
+    source: String,
     /// What tags without a class (`ar_binary_tag`, `binary_tag`, `object_id`) mean.
     tagged: Class,
     open: nc::FileCache,
@@ -279,6 +279,11 @@ impl MaskArchive {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_as(input: &str, tagged: Class) -> Result<Self> {
+        on_library_thread(|| Self::scan(input, tagged))
+    }
+
+    fn scan(input: &str, tagged: Class) -> Result<Self> {
+        let mut source = String::new();
         let mut files = Vec::new();
         let mut all = Vec::new();
         let mut first: Option<(LatLonGrid, Calendar)> = None;
@@ -304,6 +309,11 @@ impl MaskArchive {
                 }
             })?;
             let axis = time_axis(&path, &file)?;
+            if source.is_empty() {
+                let attribute = file.attribute("source").and_then(|a| a.value().ok());
+                let text = attribute.and_then(|value| String::try_from(value).ok());
+                source = text.unwrap_or_default();
+            }
             let (known, calendar) = first.get_or_insert_with(|| (grid.clone(), axis.calendar));
             if known.hash() != grid.hash() || *calendar != axis.calendar {
                 let (expected, found) = (
@@ -373,6 +383,7 @@ impl MaskArchive {
             calendar,
             times,
             places,
+            source,
             tagged,
             open: nc::FileCache::default(),
         })
@@ -381,6 +392,11 @@ impl MaskArchive {
     /// The grid of every mask.
     pub fn grid(&self) -> &Arc<LatLonGrid> {
         &self.grid
+    }
+
+    /// What made the masks, as the first file says (CF `source`); empty if it does not.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The calendar of the time axis.
@@ -430,8 +446,8 @@ impl MaskArchive {
     /// [`DataError::Unreadable`] if the file is damaged.
     pub fn probability(&self, index: usize, class: Class) -> Result<Option<Array2<f32>>> {
         let file = &self.files[self.places[index].0];
-        let netcdf = self.open.get(self.places[index].0, &file.path)?;
-        if netcdf.variable("probability").is_none() {
+        let kept = |netcdf: &netcdf::File| Ok(netcdf.variable("probability").is_some());
+        if !self.open.with(self.places[index].0, &file.path, kept)? {
             return Ok(None);
         }
         let stored: Vec<f64> = self.stored(index, "probability", &[usize::from(class.code())])?;
@@ -453,17 +469,18 @@ impl MaskArchive {
         };
         extents.extend([Extent::from(0..rows), Extent::from(0..columns)]);
         extents.extend(last.iter().map(|&at| Extent::from(at)));
-        let netcdf = self.open.get(id, &file.path)?;
-        let unreadable = |reason: String| DataError::Unreadable {
-            path: file.path.clone(),
-            reason,
-        };
-        let variable = netcdf
-            .variable(name)
-            .ok_or_else(|| unreadable(format!("`{name}` has gone")))?;
-        variable
-            .get_values(extents)
-            .map_err(|error| unreadable(format!("variable `{name}`: {error}")))
+        self.open.with(id, &file.path, |netcdf| {
+            let unreadable = |reason: String| DataError::Unreadable {
+                path: file.path.clone(),
+                reason,
+            };
+            let variable = netcdf
+                .variable(name)
+                .ok_or_else(|| unreadable(format!("`{name}` has gone")))?;
+            variable
+                .get_values(extents)
+                .map_err(|error| unreadable(format!("variable `{name}`: {error}")))
+        })
     }
 
     fn in_order<T: Copy + Default>(&self, file: &MaskFile, values: Vec<T>) -> Result<Array2<T>> {

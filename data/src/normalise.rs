@@ -60,8 +60,17 @@ pub struct Normalisation {
 
 impl Normalisation {
     /// From the statistics of training data. A channel that is constant there is only shifted.
-    pub fn from_statistics(method: NormalisationMethod, statistics: &Statistics) -> Self {
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] naming a channel of which no value was seen.
+    pub fn from_statistics(method: NormalisationMethod, statistics: &Statistics) -> Result<Self> {
         let scales = statistics.variables.iter().zip(&statistics.channels);
+        if let Some((variable, _)) = scales.clone().find(|(_, channel)| channel.count == 0) {
+            return Err(DataError::Invalid(format!(
+                "no normalisation for channel {variable}: {} training samples with no value of it",
+                statistics.samples
+            )));
+        }
         let channels = scales.map(|(&variable, channel)| {
             let (subtract, divide) = match method {
                 NormalisationMethod::MeanStd => (channel.mean, channel.std()),
@@ -76,10 +85,10 @@ impl Normalisation {
                 missing: channel.mean,
             }
         });
-        Self {
+        Ok(Self {
             method,
             channels: channels.collect(),
-        }
+        })
     }
 
     /// The variables, in channel order.
@@ -184,12 +193,12 @@ mod tests {
     #[test]
     fn values_and_missing_values_follow_the_formulas() {
         let normalisation =
-            Normalisation::from_statistics(NormalisationMethod::MeanStd, &statistics());
+            Normalisation::from_statistics(NormalisationMethod::MeanStd, &statistics()).unwrap();
         let mut pixels = [102_000.0, 25.0, 61.0, f32::NAN, f32::NAN, 60.0];
         assert_eq!(normalisation.apply(&mut pixels).unwrap(), 2);
         assert_eq!(pixels, [1.0, 0.5, 1.0, 0.0, 0.0, 0.0]);
         let normalisation =
-            Normalisation::from_statistics(NormalisationMethod::MinMax, &statistics());
+            Normalisation::from_statistics(NormalisationMethod::MinMax, &statistics()).unwrap();
         let mut pixels = [105_000.0, 40.0, 60.0, f32::NAN, f32::NAN, f32::NAN];
         assert_eq!(normalisation.apply(&mut pixels).unwrap(), 3);
         for (found, expected) in pixels.iter().zip([1.0, 0.5, 0.0, 0.6, 0.25, 0.0]) {
@@ -199,11 +208,16 @@ mod tests {
             );
         }
         assert!(normalisation.apply(&mut [0.0; 4]).is_err());
+        let mut unseen = statistics();
+        unseen.channels[1].count = 0;
+        let error = Normalisation::from_statistics(NormalisationMethod::MeanStd, &unseen);
+        assert!(error.unwrap_err().to_string().contains("TMQ"));
     }
 
     #[test]
     fn selection_reorders_and_the_hash_notices() {
-        let all = Normalisation::from_statistics(NormalisationMethod::MeanStd, &statistics());
+        let all =
+            Normalisation::from_statistics(NormalisationMethod::MeanStd, &statistics()).unwrap();
         let some = all.select(&[Variable::Tmq, Variable::Psl]).unwrap();
         assert_eq!(some.channels, [all.channels[1], all.channels[0]]);
         assert_ne!(some.hash(), all.hash());

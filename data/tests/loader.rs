@@ -29,7 +29,7 @@ fn sampler(store: &Store, rank: usize, ranks: usize, batch: usize) -> Sampler {
 fn config(store: &Store, threads: usize) -> LoaderConfig {
     LoaderConfig {
         channels: CHANNELS.to_vec(),
-        normalisation: Some(store.normalisation(NormalisationMethod::MeanStd)),
+        normalisation: Some(store.normalisation(NormalisationMethod::MeanStd).unwrap()),
         augmentation: Augmentation {
             roll: true,
             mirror: true,

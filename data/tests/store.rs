@@ -107,7 +107,7 @@ fn fused_reading_equals_normalising_afterwards() {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(write_store(folder.path(), encoding, 4));
         for method in [NormalisationMethod::MeanStd, NormalisationMethod::MinMax] {
-            let normalisation = store.normalisation(method);
+            let normalisation = store.normalisation(method).unwrap();
             // A subset in another order, too.
             for channels in [&CHANNELS[..], &[Variable::Vbot, Variable::Tmq][..]] {
                 let reader = store.reader(channels, Some(&normalisation)).unwrap();

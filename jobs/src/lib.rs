@@ -1,3 +1,23 @@
-//! What runs for hours: staging, training and inference, resumable at any point.
+//! Training and inference: from a recipe and a sample store to a model, from a model and an archive to masks.
+//!
+//! Read [`train::train`] and [`infer::infer`] first. Nothing here prints: both tell a closure what happens, and stop when a
+//! flag is set, leaving behind what the next call continues from.
 
 #![forbid(unsafe_code)]
+
+pub mod contract;
+pub mod error;
+pub mod infer;
+pub mod lock;
+pub mod metrics;
+pub mod recipe;
+pub mod run_dir;
+pub mod tensorboard;
+pub mod train;
+
+pub use contract::Contract;
+pub use error::JobError;
+pub use infer::{InferEvent, InferOptions, InferReport, Model, infer};
+pub use recipe::Recipe;
+pub use run_dir::RunDir;
+pub use train::{Outcome, TrainEvent, TrainReport, train};

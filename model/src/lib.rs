@@ -14,7 +14,7 @@ pub mod summary;
 
 pub use error::ModelError;
 pub use model_file::ModelFile;
-pub use networks::{Network, NetworkConfig};
+pub use networks::{Network, NetworkConfig, Prediction};
 pub use ops::Backend;
 pub use parameters::{Gradients, Parameters};
 pub use pass::Pass;

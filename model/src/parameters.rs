@@ -302,6 +302,28 @@ impl Gradients {
         (&mut head[first], &mut tail[..second.end - second.start])
     }
 
+    /// Consecutive ranges of at least `values` values each (the last may be shorter), in the order in which the backward
+    /// pass completes them: from the end of the network to its start. Together they cover the buffer once.
+    ///
+    /// What several ranks average piece by piece. Boundaries lie between parameters.
+    pub fn buckets(parameters: &Parameters, values: usize) -> Vec<Range<usize>> {
+        let mut buckets = Vec::new();
+        let mut end = parameters.count();
+        for parameter in parameters.entries.iter().rev() {
+            let start = parameter.range.start;
+            if end - start >= values.max(1) || start == 0 && end > 0 {
+                buckets.push(start..end);
+                end = start;
+            }
+        }
+        buckets
+    }
+
+    /// Whether no value is infinite or NaN.
+    pub fn is_finite(&self) -> bool {
+        self.values.iter().all(|g| g.is_finite())
+    }
+
     /// √Σ g².
     pub fn norm(&self) -> f64 {
         // Chunked so that the sum does not depend on the number of threads and stays exact enough for 10⁸ values.

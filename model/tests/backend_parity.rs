@@ -120,6 +120,20 @@ fn cases() -> Vec<Case> {
                 ..same(3)
             },
         },
+        // Wide enough that backward-weights cuts the field into strips, with and without padding.
+        Case {
+            x: [2, 3, 72, 128],
+            out: 8,
+            spec: same(3),
+        },
+        Case {
+            x: [1, 5, 74, 8],
+            out: 128,
+            spec: ConvSpec {
+                padding: (1, 0),
+                ..same(3)
+            },
+        },
     ];
     let wrapped: Vec<Case> = cases
         .iter()

@@ -163,21 +163,21 @@ fn gradients_of_whole_networks() {
                 };
                 network.parameters_mut().update(moved).unwrap();
             };
-            // Kinks spoil large steps, rounding spoils small ones: the best of several must agree.
+            // Kinks spoil large steps, rounding spoils small ones: one of several must agree.
+            let bound = 0.02 * length + 0.02 * analytic.abs();
             let mut numeric = Vec::new();
-            for step in [3e-3, 1e-3, 3e-4].map(|step| step / length) {
+            for step in [1e-3, 3e-3, 3e-4].map(|step| step / length) {
                 shift(&mut network, step);
                 let up = probe(&network, &x, &r).0;
                 shift(&mut network, -2.0 * step);
                 let down = probe(&network, &x, &r).0;
                 shift(&mut network, step);
                 numeric.push((up - down) / (2.0 * step));
+                if numeric.iter().any(|n| (n - analytic).abs() <= bound) {
+                    break;
+                }
             }
-            let off = numeric
-                .iter()
-                .map(|n| (n - analytic).abs())
-                .fold(f64::INFINITY, f64::min);
-            if off > 0.02 * length + 0.02 * analytic.abs() {
+            if numeric.iter().all(|n| (n - analytic).abs() > bound) {
                 wrong.push(format!(
                     "{parameter}: numeric {numeric:.3?}, analytic {analytic:.3}"
                 ));

@@ -1,3 +1,16 @@
-//! Scores: predictions against labels, by pixel and by event.
+//! Scores of predictions against labels: pixels, events, tracks.
 
 #![forbid(unsafe_code)]
+
+pub mod bootstrap;
+pub mod confusion;
+pub mod error;
+pub mod event_scores;
+pub mod iou;
+pub mod track_scores;
+
+pub use confusion::Confusion;
+pub use error::ValidationError;
+pub use event_scores::{EventScores, MatchingRules, score_events};
+pub use iou::{SegmentationScore, SegmentationScorer};
+pub use track_scores::{TrackRules, TrackScores, score_tracks};

@@ -10,11 +10,12 @@
 
 use crate::error::{ClimateError, Result};
 use ndarray::{Array2, ArrayView2};
+use serde::{Deserialize, Serialize};
 use squall_data::snapshot::shape_text;
 use squall_data::{Class, LatLonGrid};
 
 /// A stretch of neighbouring cells of one row: columns `first..end`. It never crosses the seam (two runs do).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Run {
     /// Row, south to north.
     pub row: u32,
@@ -37,7 +38,7 @@ impl Run {
 }
 
 /// One connected area of one class: its cells as runs, sorted by row, then column.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// The class of all its cells.
     pub class: Class,

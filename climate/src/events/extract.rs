@@ -49,7 +49,7 @@ impl ExtractOptions {
 /// What is known at the time of a mask besides the mask. What is absent stays blank in the events.
 #[derive(Debug, Clone, Default)]
 pub struct EventFields<'a> {
-    /// Fields on the mask's grid; any of PSL, UBOT, VBOT, TMQ and PRECT are used.
+    /// Fields on the mask's grid; any of PSL, UBOT, VBOT (else U850, V850), TMQ and PRECT are used.
     pub snapshot: Option<&'a Snapshot>,
     /// Probability of a class, `(lat, lon)`.
     pub probabilities: Vec<(Class, ArrayView2<'a, f32>)>,
@@ -98,7 +98,8 @@ pub struct DetectedEvent {
 ///
 /// Position, box, length, width and orientation as in [`crate::events::shape`]. With fields: a cyclone's centre is the
 /// lowest sea-level pressure inside, to a fraction of a cell by parabolas through its neighbours; extremes are over the
-/// cells, precipitation is weighted by area. Missing values are left out; where all are missing the property is blank.
+/// cells, precipitation is weighted by area. Wind is that of the lowest level (UBOT, VBOT); without it that at 850 hPa
+/// (U850, V850), of which the surface wind over sea is about 0.8 (Franklin et al. 2003), so that categories come out high. Missing values are left out; where all are missing the property is blank.
 ///
 /// # Errors
 /// [`ClimateError::Mismatch`] if mask, grid and fields differ in shape or time, [`ClimateError::Invalid`] on an unknown
@@ -167,9 +168,9 @@ fn describe(
         }
         (weight > 0.0).then(|| sum / weight)
     };
-    let wind = fields
-        .plane(Variable::Ubot)
-        .zip(fields.plane(Variable::Vbot));
+    let wind = |u, v| fields.plane(u).zip(fields.plane(v));
+    let lowest = wind(Variable::Ubot, Variable::Vbot);
+    let wind = lowest.or_else(|| wind(Variable::U850, Variable::V850));
     let max_wind_m_s = wind.and_then(|(u, v)| {
         let speeds = region
             .indices()
@@ -234,7 +235,9 @@ fn move_to_pressure_minimum(
     );
     let lat = grid.lat_deg()[j] + north * grid.lat_spacing_deg();
     detected.event.lat_deg = lat.clamp(-90.0, 90.0);
-    detected.event.lon_deg = (grid.lon_deg()[i] + east * grid.lon_spacing_deg()).rem_euclid(360.0);
+    let lon = (grid.lon_deg()[i] + east * grid.lon_spacing_deg()).rem_euclid(360.0);
+    // rem_euclid of a tiny negative angle rounds to 360 itself.
+    detected.event.lon_deg = if lon >= 360.0 { 0.0 } else { lon };
 }
 
 /// Where the parabola through three evenly spaced values is lowest, in steps from the middle one; 0 where the middle one
@@ -371,7 +374,8 @@ mod tests {
                 let sign = if mirror { -1.0 } else { 1.0 };
                 prop_assert!(distance_km(sign * a.lat_deg, a.lon_deg + turn, b.lat_deg, b.lon_deg) < 1e-3);
                 prop_assert!((a.area_km2 - b.area_km2).abs() < 1e-3);
-                prop_assert!((a.length_km - b.length_km).abs() < 1e-3);
+                // A cell on the border of two slices may fall to either.
+                prop_assert!((a.length_km / b.length_km - 1.0).abs() < 0.05);
                 prop_assert!(((a.west_deg + turn - b.west_deg + 180.0).rem_euclid(360.0) - 180.0).abs() < 1e-9);
                 prop_assert_eq!(a.max_wind_m_s, b.max_wind_m_s);
                 prop_assert_eq!(a.min_psl_pa, b.min_psl_pa);

@@ -5,7 +5,10 @@ use super::thresholds::TcThresholds;
 use crate::derived::relative_vorticity;
 use crate::error::{ClimateError, Result};
 use ndarray::{Array2, ArrayView2};
+use rayon::prelude::*;
 use squall_data::{LatLonGrid, Snapshot, Variable};
+use std::cmp::Ordering;
+use std::ops::Range;
 
 /// A vorticity maximum with a closed low of sea-level pressure at one time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -100,78 +103,105 @@ impl<'a> CycloneFields<'a> {
         // As TECA: cells on either side of the middle one, the same number in both directions.
         let window = thresholds.vorticity_window_deg / self.grid.lat_spacing_deg();
         let window = (((window - 1.0) / 2.0 + 1e-6) as isize).max(1);
-        let mut found = Vec::new();
-        for (j, i) in self.vorticity_peaks(thresholds, window) {
-            let peak = (self.grid.lat_deg()[j], self.grid.lon_deg()[i]);
-            if let Some(low) = self.closed_low(thresholds, peak) {
-                found.push(self.describe(thresholds, (j, i), window, low));
-            }
-        }
-        found.sort_by(|a: &CycloneCandidate, b| {
-            a.lat_deg
-                .total_cmp(&b.lat_deg)
-                .then(a.lon_deg.total_cmp(&b.lon_deg))
+        let mut found: Vec<CycloneCandidate> = (0..self.grid.shape().0)
+            .into_par_iter()
+            .flat_map_iter(|j| self.vorticity_peaks(thresholds, j, window))
+            .filter_map(|(j, i)| {
+                let peak = (self.grid.lat_deg()[j], self.grid.lon_deg()[i]);
+                let low = self.closed_low(thresholds, peak)?;
+                Some(self.describe(thresholds, (j, i), window, low))
+            })
+            .collect();
+        found.sort_by(|a, b| {
+            let north = a.lat_deg.total_cmp(&b.lat_deg);
+            north.then(a.lon_deg.total_cmp(&b.lon_deg))
         });
         found
     }
 
-    /// Vorticity with the sign of the hemisphere's cyclones.
-    fn spin(&self, j: usize, i: usize) -> f32 {
-        let value = self.vorticity[[j, i]];
+    /// The sense of cyclones in a row's hemisphere.
+    fn sign(&self, j: usize) -> f32 {
         if self.grid.lat_deg()[j] < 0.0 {
-            -value
+            -1.0
         } else {
-            value
+            1.0
         }
     }
 
-    /// Cells above the threshold that no cell of their window exceeds; of equals the south-westernmost.
-    fn vorticity_peaks(&self, thresholds: &TcThresholds, window: isize) -> Vec<(usize, usize)> {
-        let lat = self.grid.lat_deg();
-        let low = thresholds.min_vorticity_per_s as f32;
-        let mut peaks = Vec::new();
-        for (j, lat_deg) in lat.iter().enumerate() {
-            if lat_deg.abs() > thresholds.max_latitude_deg {
-                continue;
-            }
-            let sign = if *lat_deg < 0.0 { -1.0 } else { 1.0 };
-            for (i, value) in self.vorticity.row(j).iter().enumerate() {
-                // Most cells stop at the threshold, most of the others at a neighbour.
-                if sign * value >= low
-                    && self.is_peak(j, i, 1)
-                    && (window == 1 || self.is_peak(j, i, window))
-                {
-                    peaks.push((j, i));
+    /// Cells of a row above the threshold that no cell of their window exceeds; of equals the south-westernmost.
+    fn vorticity_peaks(
+        &self,
+        thresholds: &TcThresholds,
+        j: usize,
+        window: isize,
+    ) -> Vec<(usize, usize)> {
+        if self.grid.lat_deg()[j].abs() > thresholds.max_latitude_deg {
+            return Vec::new();
+        }
+        let (sign, low) = (self.sign(j), thresholds.min_vorticity_per_s as f32);
+        let row = self.vorticity.row(j);
+        let above = row
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| sign * **value >= low);
+        // Most cells stop at the threshold, most of the others at a neighbour.
+        let peaks = above.filter(|(i, _)| {
+            self.is_peak(j, *i, 1) && (window == 1 || self.is_peak(j, *i, window))
+        });
+        peaks.map(|(i, _)| (j, i)).collect()
+    }
+
+    fn is_peak(&self, j: usize, i: usize, half: isize) -> bool {
+        let here = self.sign(j) * self.vorticity[[j, i]];
+        let rows = self.grid.shape().0 as isize;
+        let (middle, i) = (j as isize, i as isize);
+        let wide = self.half_width(half);
+        ((middle - half).max(0)..=(middle + half).min(rows - 1)).all(|row| {
+            let row_index = row as usize;
+            match row.cmp(&middle) {
+                Ordering::Less => !self.rival(row_index, i - wide..i + wide + 1, here, true),
+                Ordering::Greater => !self.rival(row_index, i - wide..i + wide + 1, here, false),
+                Ordering::Equal => {
+                    !self.rival(row_index, i - wide..i, here, true)
+                        && !self.rival(row_index, i + 1..i + wide + 1, here, false)
                 }
             }
-        }
-        peaks
-    }
-
-    fn is_peak(&self, j: usize, i: usize, window: isize) -> bool {
-        let here = self.spin(j, i);
-        self.window(j, i, window).all(|(dj, di, a, b)| {
-            let there = self.spin(a, b);
-            // NaN is no rival.
-            !(there > here || (there == here && (dj, di) < (0, 0)))
         })
     }
 
-    /// The cells about one, with their offsets: closed at the poles, wrapping at the seam if the grid does.
-    fn window(
-        &self,
-        j: usize,
-        i: usize,
-        half: isize,
-    ) -> impl Iterator<Item = (isize, isize, usize, usize)> + '_ {
-        let (rows, columns) = self.grid.shape();
-        let (j, wide) = (j as isize, half.min((columns as isize - 1) / 2));
+    /// Whether a stretch of a row, over the seam if the grid wraps, holds a value above `here`. NaN is no rival.
+    fn rival(&self, j: usize, columns: Range<isize>, here: f32, or_equal: bool) -> bool {
+        let count = self.grid.shape().1 as isize;
+        let (sign, row) = (self.sign(j), self.vorticity.row(j));
+        let Some(row) = row.as_slice() else {
+            return false;
+        };
+        let exceeds = |from: isize, to: isize| {
+            let part = &row[from.clamp(0, count) as usize..to.clamp(0, count) as usize];
+            part.iter()
+                .any(|&v| sign * v > here || (or_equal && sign * v == here))
+        };
+        exceeds(columns.start, columns.end)
+            || (self.grid.is_periodic()
+                && (columns.start < 0 && exceeds(columns.start + count, count)
+                    || columns.end > count && exceeds(0, columns.end - count)))
+    }
+
+    /// Half a window's columns: never more than the circle has.
+    fn half_width(&self, half: isize) -> isize {
+        half.min((self.grid.shape().1 as isize - 1) / 2)
+    }
+
+    /// The cells about one: closed at the poles, wrapping at the seam if the grid does.
+    fn window(&self, j: usize, i: usize, half: isize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let rows = self.grid.shape().0;
+        let (j, wide) = (j as isize, self.half_width(half));
         let south = (-half).max(-j);
         let north = half.min(rows as isize - 1 - j);
         (south..=north).flat_map(move |dj| {
             (-wide..=wide).filter_map(move |di| {
                 let column = self.grid.column(i, di)?;
-                Some((dj, di, (j + dj) as usize, column))
+                Some(((j + dj) as usize, column))
             })
         })
     }
@@ -200,7 +230,7 @@ impl<'a> CycloneFields<'a> {
         let [u, v] = &self.wind;
         let max_wind_m_s = self
             .window(j, i, window)
-            .map(|(_, _, a, b)| f64::from(u[[a, b]]).hypot(f64::from(v[[a, b]])))
+            .map(|(a, b)| f64::from(u[[a, b]]).hypot(f64::from(v[[a, b]])))
             .filter(|speed| speed.is_finite())
             .fold(0.0, f64::max);
         // Maxima are searched for as lows of the negative field.
@@ -229,7 +259,7 @@ impl<'a> CycloneFields<'a> {
             lat_deg: low.lat_deg,
             lon_deg: low.lon_deg,
             min_psl_pa: low.value,
-            vorticity_per_s: f64::from(self.spin(j, i)),
+            vorticity_per_s: f64::from(self.sign(j) * self.vorticity[[j, i]]),
             max_wind_m_s,
             warm_core,
             thick_core,

@@ -1,9 +1,166 @@
 //! Labels by rule: tropical cyclones and atmospheric rivers as the DeepCAM data set has them.
+//!
+//! Two passes over a series of snapshots, because a cyclone is one only if it lasts:
+//! 1. [`Labeller::candidates`] of every time, joined to tracks by [`Trajectories`];
+//! 2. [`Labeller::masks`] of every time, given the candidates that stand ([`AcceptedCyclones::at`]).
+//!
+//! [`Labeller::label_series`] does both, in parallel over time with bounded memory.
+//!
+//! # Source
+//! 1810.01993 section III-A2 and its code, ClimDeepLearn; TECA for the cyclones. Where the published programs differ from
+//! what their documentation states, the documentation is followed and the difference told: [`TcThresholds`],
+//! [`Trajectories`], and the comments in this folder.
+
 mod candidates;
+mod cyclone_mask;
+mod objects;
+mod patches;
+mod river_mask;
 mod sampling;
 mod scaling;
+mod series;
 mod thresholds;
+mod trajectory;
 
 pub use candidates::CycloneCandidate;
 pub use scaling::GridScaling;
+pub use series::SeriesSummary;
 pub use thresholds::{ArThresholds, TcThresholds, Thresholds};
+pub use trajectory::{AcceptedCyclones, Trajectories};
+
+use crate::error::{ClimateError, Result};
+use crate::events::{Event, Region};
+use candidates::{CycloneFields, planes};
+use ndarray::Array2;
+use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Variable};
+use std::sync::Arc;
+
+/// The variables that the labels need, in model order.
+pub fn required_channels() -> [Variable; 11] {
+    use Variable::{Prect, Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
+    [
+        Tmq, U850, V850, Ubot, Vbot, Psl, T200, T500, Prect, Z1000, Z200,
+    ]
+}
+
+/// The labels of one time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LabelledSnapshot {
+    /// Class codes.
+    pub mask: ClassMask,
+    /// One event per cyclone and per river: cyclones first, each kind from south to north. A cyclone's centre is its
+    /// pressure minimum. Track numbers are those of the cyclones' tracks; rivers have none.
+    pub objects: Vec<Event>,
+}
+
+/// Applies the criteria on one grid.
+#[derive(Debug, Clone)]
+pub struct Labeller {
+    grid: Arc<LatLonGrid>,
+    cyclone: TcThresholds,
+    river: ArThresholds,
+}
+
+impl Labeller {
+    /// Criteria for a grid, adapted to it if the thresholds say so.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if a threshold makes no sense.
+    pub fn new(thresholds: &Thresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
+        thresholds.cyclone.check()?;
+        thresholds.river.check()?;
+        let Thresholds {
+            cyclone,
+            river,
+            adapt_to_grid,
+        } = thresholds;
+        let (cyclone, river) = if *adapt_to_grid {
+            (cyclone.adapted_to(&grid), river.adapted_to(&grid))
+        } else {
+            (cyclone.clone(), river.clone())
+        };
+        Ok(Self {
+            grid,
+            cyclone,
+            river,
+        })
+    }
+
+    /// The cyclones' criteria in use on this grid.
+    pub fn cyclone_thresholds(&self) -> &TcThresholds {
+        &self.cyclone
+    }
+
+    /// The rivers' criteria in use.
+    pub fn river_thresholds(&self) -> &ArThresholds {
+        &self.river
+    }
+
+    /// An empty set of tracks with this labeller's criteria.
+    pub fn trajectories(&self) -> Trajectories {
+        Trajectories::new(&self.cyclone)
+    }
+
+    /// Where a cyclone may be: vorticity maxima with a closed low, from south to north. Needs U850, V850, PSL, UBOT, VBOT,
+    /// T200, T500, Z200 and Z1000.
+    ///
+    /// # Errors
+    /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`] if the snapshot lacks a field or is on another grid.
+    pub fn candidates(&self, snapshot: &Snapshot) -> Result<Vec<CycloneCandidate>> {
+        self.check_grid(snapshot)?;
+        Ok(CycloneFields::of(snapshot)?.candidates(&self.cyclone))
+    }
+
+    /// The mask and the objects of one time, given its cyclones. Cyclones override rivers. Needs TMQ, U850, V850, UBOT,
+    /// VBOT and PRECT; PSL fills in the objects' pressure if there.
+    ///
+    /// # Errors
+    /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`] if the snapshot lacks a field or is on another grid.
+    pub fn masks(
+        &self,
+        snapshot: &Snapshot,
+        cyclones: &[CycloneCandidate],
+    ) -> Result<LabelledSnapshot> {
+        use Variable::{Prect, Tmq, U850, Ubot, V850, Vbot};
+        self.check_grid(snapshot)?;
+        let grid = self.grid.as_ref();
+        let [tmq, u850, v850, prect] = planes(snapshot, "the labels", [Tmq, U850, V850, Prect])?;
+        let wind = planes(snapshot, "the tropical cyclone labels", [Ubot, Vbot])?;
+        let mut codes = Array2::<u8>::zeros(grid.shape());
+        let rivers = river_mask::rivers(tmq, grid, &self.river)?;
+        for (j, i) in rivers.iter().flatten().flat_map(|run| run.indices()) {
+            codes[[j, i]] = Class::AtmosphericRiver.code();
+        }
+        let channels = [tmq, u850, v850, prect];
+        let mut storms = Vec::with_capacity(cyclones.len());
+        for cyclone in cyclones {
+            let runs = cyclone_mask::cyclone_cells(grid, &channels, wind, cyclone, &self.cyclone);
+            for (j, i) in runs.iter().flat_map(|run| run.indices()) {
+                codes[[j, i]] = Class::TropicalCyclone.code();
+            }
+            let class = Class::TropicalCyclone;
+            storms.push((cyclone, Region { class, runs }));
+        }
+        let rivers = objects::uncovered(rivers, &codes);
+        let objects = objects::describe(snapshot, &storms, &rivers);
+        let mask = ClassMask {
+            time: snapshot.time,
+            codes,
+        };
+        Ok(LabelledSnapshot { mask, objects })
+    }
+
+    fn check_grid(&self, snapshot: &Snapshot) -> Result<()> {
+        if Arc::ptr_eq(&snapshot.grid, &self.grid) || *snapshot.grid == *self.grid {
+            return Ok(());
+        }
+        Err(ClimateError::Mismatch {
+            what: format!(
+                "grid of the labels and of `{}`",
+                snapshot.source.0.display()
+            ),
+            expected: self.grid.describe(),
+            found: snapshot.grid.describe(),
+        })
+    }
+}

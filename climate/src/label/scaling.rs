@@ -25,8 +25,9 @@ const RADIUS_KM: f64 = 100.0;
 const LOW_KM: f64 = 1.5 * RADIUS_KM;
 /// Radius of its warm core.
 const CORE_KM: f64 = 2.0 * RADIUS_KM;
-/// The spacing for which the thresholds were published.
-const PUBLISHED_KM: f64 = 0.25 * KM_PER_DEGREE;
+/// The spacing for which the thresholds were published, degrees.
+pub(super) const PUBLISHED_DEG: f64 = 0.25;
+const PUBLISHED_KM: f64 = PUBLISHED_DEG * KM_PER_DEGREE;
 
 /// Factors to multiply the published thresholds with; all 1 at a quarter of a degree and finer, falling with the spacing.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,9 +1,10 @@
 //! The numbers of the label recipes, with units and sources.
 
-use super::scaling::GridScaling;
+use super::scaling::{GridScaling, PUBLISHED_DEG};
 use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
+use squall_data::grid::KM_PER_DEGREE;
 
 /// Criteria for tropical cyclones.
 ///
@@ -199,6 +200,8 @@ pub struct ArThresholds {
     pub max_width_km: f64,
     /// Radius of the sphere on which areas are taken for the width, km. 6170 as published (the Earth's is 6371).
     pub area_radius_km: f64,
+    /// Added to the height and width of the bounding box, degrees. 0 as published: the box runs between cell centres.
+    pub box_margin_deg: f64,
 }
 
 impl Default for ArThresholds {
@@ -209,6 +212,7 @@ impl Default for ArThresholds {
             min_length_km: 1500.0,
             max_width_km: 1000.0,
             area_radius_km: 6170.0,
+            box_margin_deg: 0.0,
         }
     }
 }
@@ -224,6 +228,20 @@ impl ArThresholds {
         Self {
             min_damped_tmq_kg_m2: 21.0,
             ..Self::default()
+        }
+    }
+
+    /// The same criteria for a grid of another spacing; at a quarter of a degree and finer nothing changes.
+    ///
+    /// Moisture and lengths are physical and stay. What a coarse grid changes is the outline: the box between cell centres
+    /// loses a cell of its height and width, which is given back (but for the quarter of a degree it loses at the published
+    /// spacing), and widths are known to half a cell only, which is allowed for.
+    pub fn adapted_to(&self, grid: &LatLonGrid) -> Self {
+        let coarser_deg = (grid.lat_spacing_deg() - PUBLISHED_DEG).max(0.0);
+        Self {
+            max_width_km: self.max_width_km + 0.5 * coarser_deg * KM_PER_DEGREE,
+            box_margin_deg: self.box_margin_deg + coarser_deg,
+            ..self.clone()
         }
     }
 
@@ -255,7 +273,7 @@ pub struct Thresholds {
     pub cyclone: TcThresholds,
     /// For atmospheric rivers.
     pub river: ArThresholds,
-    /// Whether the cyclones' criteria are adapted to the grid ([`TcThresholds::adapted_to`]); on by default. A grid of a
+    /// Whether the criteria are adapted to the grid ([`TcThresholds::adapted_to`], [`ArThresholds::adapted_to`]); on by default. A grid of a
     /// quarter of a degree or finer gets the published numbers either way.
     pub adapt_to_grid: bool,
 }
@@ -300,6 +318,13 @@ mod tests {
             (5.0, 5.0)
         );
         assert_eq!(coarse.mask_percentile, published.mask_percentile);
+        let published = ArThresholds::default();
+        assert_eq!(published.adapted_to(&cam5), published);
+        let coarse = published.adapted_to(&LatLonGrid::global(73, 144).unwrap());
+        assert_eq!(coarse.box_margin_deg, 2.25);
+        // Half of 2.25 degrees of 111.195 km.
+        assert!((coarse.max_width_km - 1125.094).abs() < 0.01, "{coarse:?}");
+        assert_eq!(coarse.min_damped_tmq_kg_m2, published.min_damped_tmq_kg_m2);
     }
 
     #[test]

@@ -402,6 +402,8 @@ pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> St
     if last <= 0.0 {
         return String::new();
     }
+    // More points than pixels show nothing more: a long run is averaged over equal stretches.
+    let every = agreement.series.len().div_ceil(600).max(1);
     let ticks = nice_ticks(0.0, last, 6);
     let mut plot = Plot::new((0.0, last), (0.0, 1.0));
     plot.y_axis(&[0.0, 0.25, 0.5, 0.75, 1.0], "IoU of the areas");
@@ -410,9 +412,14 @@ pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> St
     for (index, class) in Class::EVENTS.into_iter().enumerate() {
         let points: Vec<_> = agreement
             .series
-            .iter()
+            .chunks(every)
             .enumerate()
-            .map(|(k, (_, iou))| (days(k), iou[index]))
+            .map(|(k, chunk)| {
+                let known: Vec<f64> = chunk.iter().filter_map(|(_, iou)| iou[index]).collect();
+                let mean = known.iter().sum::<f64>() / known.len() as f64;
+                let middle = k * every + chunk.len() / 2;
+                (days(middle), (!known.is_empty()).then_some(mean))
+            })
             .collect();
         plot.line(&points, class_css(class));
     }
@@ -420,7 +427,12 @@ pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> St
     let svg = plot.finish(&format!(
         "Line chart: {title}, intersection over union of tropical cyclones and atmospheric rivers."
     ));
-    figure(&title, &svg, "Gaps: times at which neither has the class.")
+    let note = if every > 1 {
+        format!("Means over {every} times each. Gaps: neither has the class.")
+    } else {
+        "Gaps: times at which neither has the class.".into()
+    };
+    figure(&title, &svg, &note)
 }
 
 /// The two classes beside their marks.

@@ -3,6 +3,29 @@
 //! Give a [`ReportInput`] to [`ReportBuilder::new`], push frames (each is compressed at once, so that a long run needs
 //! little memory), and [`ReportBuilder::write`] the page. Everything but the grid may be missing: a section without
 //! data says so instead of being empty.
+//!
+//! # Example
+//! ```
+//! use squall_climate::report::{Frame, ReportBuilder, ReportInput, SourceKind};
+//! use squall_data::{Calendar, LatLonGrid, Time};
+//! use std::sync::Arc;
+//!
+//! let grid = Arc::new(LatLonGrid::global(24, 48)?);
+//! let mut builder = ReportBuilder::new(ReportInput::new("One quiet day", grid.clone()))?;
+//! let mask = ndarray::Array2::zeros(grid.shape());
+//! for hour in [0, 6, 12, 18] {
+//!     let time = Time::new(Calendar::NoLeap, 1995, 8, 5, hour, 0, 0)?;
+//!     let mut frame = Frame::new(time);
+//!     frame.masks.push((SourceKind::Heuristic, mask.view()));
+//!     builder.add_frame(&frame)?;
+//! }
+//! let page = builder.html()?;
+//! assert!(page.contains("All 4 times"));
+//! # Ok::<(), squall_climate::ClimateError>(())
+//! ```
+//!
+//! # Not done
+//! Maps are equirectangular only. Basins are boxes (see `basins.rs`), not coastline-exact.
 
 mod agreement;
 mod basins;
@@ -12,6 +35,7 @@ mod frames;
 mod html;
 mod maps;
 mod numbers;
+mod overview;
 mod page;
 mod payload;
 mod sections;

@@ -7,7 +7,7 @@ use crate::report::builder::ReportOptions;
 use crate::report::frames::{EncodedFrame, FrameEncoder};
 use crate::report::html::{escape, script_json};
 use crate::report::payload::payload;
-use crate::report::{ReportInput, SourceKind, sections};
+use crate::report::{ReportInput, SourceKind, overview, sections};
 use squall_data::Time;
 use std::fmt::Write as _;
 
@@ -35,6 +35,16 @@ impl Page<'_> {
     pub(crate) fn label(&self, kind: SourceKind) -> String {
         let own = self.input.sources.iter().find(|s| s.kind == kind);
         own.map_or(kind.name(), |s| s.label.as_str()).to_string()
+    }
+
+    /// The same inside a sentence: `Heuristic` becomes `the heuristic`, `DeepLabV3+` stays.
+    pub(crate) fn in_sentence(&self, kind: SourceKind) -> String {
+        let label = self.label(kind);
+        if label == kind.name() {
+            format!("the {}", label.to_lowercase())
+        } else {
+            label
+        }
     }
 
     /// First and last analysed time, if there is any.
@@ -75,7 +85,7 @@ pub(crate) fn page(page: &Page<'_>) -> Result<String> {
         coast.svg_area(),
         coast.svg_shores()
     );
-    out.push_str(&sections::header(page));
+    out.push_str(&overview::header(page));
     out.push_str("<nav aria-label=\"Sections\"><div>");
     for section in &sections {
         let _ = write!(out, "<a href=\"#{}\">{}</a>", section.id, section.nav);
@@ -113,4 +123,46 @@ pub(crate) fn page(page: &Page<'_>) -> Result<String> {
     }
     out.push_str("</body>\n</html>\n");
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::{Rgb, colour::contrast};
+
+    /// The value of a colour variable of the style sheet, in the light (0) or dark (1) scheme.
+    fn variable(name: &str, scheme: usize) -> Rgb {
+        let value = STYLE
+            .split(&format!("--{name}: #"))
+            .nth(scheme + 1)
+            .unwrap_or_else(|| panic!("--{name} is not defined in scheme {scheme}"));
+        let code = u32::from_str_radix(&value[..6], 16).expect("six digits");
+        [(code >> 16) as u8, (code >> 8) as u8, code as u8]
+    }
+
+    #[test]
+    fn text_and_marks_have_enough_contrast_in_both_schemes() {
+        // WCAG 2.2: 4.5 for text (1.4.3), 3 for marks of figures (1.4.11).
+        for scheme in 0..2 {
+            for ground in ["paper", "card"] {
+                for (front, least) in [
+                    ("ink", 7.0),
+                    ("soft", 4.5),
+                    ("accent", 4.5),
+                    ("cyclone", 3.0),
+                    ("river", 3.0),
+                    ("heuristic", 3.0),
+                    ("network", 3.0),
+                    ("truth", 3.0),
+                ] {
+                    let found = contrast(variable(front, scheme), variable(ground, scheme));
+                    assert!(
+                        found >= least,
+                        "{front} on {ground} in scheme {scheme}: {found:.2}"
+                    );
+                }
+            }
+            assert!(contrast(variable("ink", scheme), variable("caution", scheme)) > 7.0);
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! The data of the interactive map, as JSON for the page's script.
 
+use crate::Event;
 use crate::map::colour::{CYCLONE_COLOUR, RIVER_COLOUR, hex};
 use crate::map::image::base64;
 use crate::map::{ColourMap, Projection};
 use crate::report::frames::{EncodedFrame, FrameEncoder, PSL_RANGE_HPA, WIND_RANGE_M_S};
 use crate::report::numbers::moment;
-use crate::report::summary::{is_tracked, objects};
+use crate::report::summary::{Object, is_tracked, objects};
 use crate::report::{ReportInput, SourceKind};
 use serde_json::{Value, json};
 use squall_data::{Class, LatLonGrid, Time};
@@ -40,30 +41,57 @@ fn counts(input: &ReportInput, kind: SourceKind) -> Option<Counts> {
     Some(counts)
 }
 
+/// Hours of a track that the map shows behind its newest point.
+const TRAIL_HOURS: i64 = 120;
+/// More points than this, and rivers are left without trails; many more, and cyclones too.
+const MAX_TRAIL_POINTS: usize = 60_000;
+
+/// The points of an object that lie on the trail of at least one frame; `frames` ascend.
+fn trail<'a>(object: &Object<'a>, frames: &[Time]) -> Vec<&'a Event> {
+    let shown = |event: &&Event| {
+        let next = frames.partition_point(|f| *f < event.time);
+        frames
+            .get(next)
+            .is_some_and(|f| f.seconds_since(event.time) <= TRAIL_HOURS * 3600)
+    };
+    object.points.iter().copied().filter(shown).collect()
+}
+
 /// Tracks of a source as flat lists: hours since the first frame, then longitude and latitude in degrees.
-fn tracks(input: &ReportInput, kind: SourceKind, start: Time) -> Vec<Value> {
+fn tracks(input: &ReportInput, kind: SourceKind, frames: &[Time]) -> Vec<Value> {
     let Some(source) = input.sources.iter().find(|s| s.kind == kind) else {
         return Vec::new();
     };
-    Class::EVENTS
-        .into_iter()
-        .filter(|class| is_tracked(source, *class))
-        .flat_map(|class| objects(source, class))
-        .filter(|o| o.points.len() > 1)
-        .map(|o| {
-            let hours: Vec<f64> = o
-                .points
+    let mut lines = Vec::new();
+    let mut points = 0;
+    for class in Class::EVENTS.into_iter().filter(|c| is_tracked(source, *c)) {
+        let of_class: Vec<_> = objects(source, class)
+            .into_iter()
+            .map(|o| (o.id, trail(&o, frames)))
+            .filter(|(_, trail)| trail.len() > 1)
+            .collect();
+        points += of_class.iter().map(|(_, trail)| trail.len()).sum::<usize>();
+        if points > MAX_TRAIL_POINTS {
+            break;
+        }
+        lines.extend(of_class.iter().map(|(id, trail)| {
+            let hours = trail.iter().map(|p| hours_since(p.time, frames[0]));
+            let places = trail
                 .iter()
-                .map(|p| tenth(p.time.seconds_since(start) as f64 / 3600.0))
-                .collect();
-            let places: Vec<f64> = o
-                .points
-                .iter()
-                .flat_map(|p| [tenth(p.lon_deg), tenth(p.lat_deg)])
-                .collect();
-            json!({ "c": o.class.code(), "id": o.id, "t": hours, "p": places })
-        })
-        .collect()
+                .flat_map(|p| [tenth(p.lon_deg), tenth(p.lat_deg)]);
+            json!({
+                "c": class.code(),
+                "id": id,
+                "t": hours.collect::<Vec<_>>(),
+                "p": places.collect::<Vec<_>>(),
+            })
+        }));
+    }
+    lines
+}
+
+fn hours_since(time: Time, start: Time) -> f64 {
+    tenth(time.seconds_since(start) as f64 / 3600.0)
 }
 
 /// Everything the script needs; `frames` are in time order.
@@ -73,7 +101,8 @@ pub(crate) fn payload(
     frames: &[&EncodedFrame],
     centre_deg: f64,
 ) -> Value {
-    let Some(first) = frames.first() else {
+    let times: Vec<Time> = frames.iter().map(|f| f.time).collect();
+    let Some(first) = times.first() else {
         return Value::Null;
     };
     let has_mask = |kind: SourceKind| frames.iter().any(|f| f.masks[kind as usize].is_some());
@@ -88,7 +117,7 @@ pub(crate) fn payload(
             json!({
                 "kind": kind.css(),
                 "label": own.map_or(kind.name(), |s| s.label.as_str()),
-                "tracks": tracks(input, *kind, first.time),
+                "tracks": tracks(input, *kind, &times),
             })
         })
         .collect();
@@ -111,7 +140,7 @@ pub(crate) fn payload(
                 .collect();
             json!({
                 "t": moment(frame.time),
-                "h": tenth(frame.time.seconds_since(first.time) as f64 / 3600.0),
+                "h": hours_since(frame.time, *first),
                 "f": picture(&frame.field),
                 "p": picture(&frame.pressure),
                 "w": picture(&frame.wind),
@@ -133,6 +162,7 @@ pub(crate) fn payload(
         "pressureShape": [pressure.0, pressure.1],
         "windShape": [wind.0, wind.1],
         "pressureRange": [PSL_RANGE_HPA.0, PSL_RANGE_HPA.1],
+        "trailHours": TRAIL_HOURS,
         "windRange": [WIND_RANGE_M_S.0, WIND_RANGE_M_S.1],
         "field": {
             "name": input.field.name,

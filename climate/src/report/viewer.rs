@@ -70,7 +70,7 @@ fn viewer(page: &Page<'_>) -> String {
     }
     let any_tracks = page.input.sources.iter().any(|s| !s.tracks.is_empty());
     if any_tracks {
-        layers += &checkbox("layer-tracks", "Tracks", "stroke path", true);
+        layers += &checkbox("layer-tracks", "Tracks, last 5 days", "stroke path", true);
     }
     if page.frames.iter().any(|f| f.pressure.is_some()) {
         layers += &checkbox(

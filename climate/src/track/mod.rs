@@ -1,4 +1,15 @@
 //! Tracks: one event followed through time.
+//!
+//! [`Tracker`] is fed with the events of one time after the other and hands out identities at once and finished tracks
+//! as they end; it remembers only what is still alive.
+
+mod assign;
+pub mod options;
+pub mod time_text;
+mod tracker;
+
+pub use options::{Linking, TrackerOptions};
+pub use tracker::{Step, Tracker};
 
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
@@ -28,15 +39,17 @@ pub enum Fate {
 }
 
 /// The summary of one event followed through time: one row of `tracks.csv`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Track {
     /// Unique within a run, ascending with the time and place of genesis.
     pub track_id: u64,
     /// Tropical cyclone or atmospheric river.
     pub class: Class,
     /// First time.
+    #[serde(with = "time_text")]
     pub start: Time,
     /// Last time.
+    #[serde(with = "time_text")]
     pub end: Time,
     /// Number of times at which it was seen.
     pub points: usize,
@@ -72,5 +85,39 @@ impl Track {
     /// Time from the first to the last point, hours.
     pub fn duration_hours(&self) -> f64 {
         self.end.seconds_since(self.start) as f64 / 3600.0
+    }
+
+    /// Mean speed along the path, m/s; `None` for a track of one point.
+    pub fn mean_speed_m_s(&self) -> Option<f64> {
+        let seconds = self.end.seconds_since(self.start) as f64;
+        (seconds > 0.0).then(|| self.distance_km * 1000.0 / seconds)
+    }
+}
+
+impl Origin {
+    /// All origins, in the order of tables.
+    pub const ALL: [Self; 3] = [Self::Genesis, Self::Split, Self::StartOfData];
+
+    /// The word in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Genesis => "genesis",
+            Self::Split => "split",
+            Self::StartOfData => "start_of_data",
+        }
+    }
+}
+
+impl Fate {
+    /// All fates, in the order of tables.
+    pub const ALL: [Self; 3] = [Self::Lysis, Self::Merge, Self::EndOfData];
+
+    /// The word in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lysis => "lysis",
+            Self::Merge => "merge",
+            Self::EndOfData => "end_of_data",
+        }
     }
 }

@@ -152,41 +152,60 @@ fn valid_range(
     Some((low.min(high), low.max(high)))
 }
 
-/// Reads the (lat, lon) plane at `extents`, in file order; `transposed` if longitude varies slowest.
+/// Values as they are stored.
+pub(crate) enum Stored {
+    Single(Vec<f32>),
+    Other(Vec<f64>),
+}
+
+/// Reads the values at `extents` as they are stored.
 ///
 /// # Errors
 /// [`DataError::Unreadable`] naming file and variable.
-pub(crate) fn plane(
+pub(crate) fn stored(
     path: &Path,
     variable: &Variable<'_>,
     extents: Vec<Extent>,
     decoder: &Decoder,
+) -> Result<Stored> {
+    let read = if decoder.single {
+        variable.get_values(extents).map(Stored::Single)
+    } else {
+        variable.get_values(extents).map(Stored::Other)
+    };
+    read.map_err(|error| DataError::Unreadable {
+        path: path.into(),
+        reason: format!("variable `{}`: {error}", variable.name()),
+    })
+}
+
+/// The (lat, lon) plane of stored values, in file order; `transposed` if longitude varies slowest.
+///
+/// # Errors
+/// [`DataError::Unreadable`] if their number is not that of the grid's cells.
+pub(crate) fn plane(
+    path: &Path,
+    stored: Stored,
+    decoder: &Decoder,
     (rows, columns): (usize, usize),
     transposed: bool,
 ) -> Result<Array2<f32>> {
-    let unreadable = |reason: String| DataError::Unreadable {
-        path: path.into(),
-        reason: format!("variable `{}`: {reason}", variable.name()),
-    };
-    let values: Vec<f32> = if decoder.single {
-        let stored = variable.get_values::<f32, _>(extents);
-        let mut stored = stored.map_err(|e| unreadable(e.to_string()))?;
-        decoder.decode_single(&mut stored);
-        stored
-    } else {
-        let stored = variable.get_values::<f64, _>(extents);
-        let stored = stored.map_err(|e| unreadable(e.to_string()))?;
-        stored
-            .into_iter()
-            .map(|value| decoder.value(value))
-            .collect()
+    let values = match stored {
+        Stored::Single(mut values) => {
+            decoder.decode_single(&mut values);
+            values
+        }
+        Stored::Other(values) => values.into_iter().map(|v| decoder.value(v)).collect(),
     };
     let shape = if transposed {
         (columns, rows)
     } else {
         (rows, columns)
     };
-    let plane = Array2::from_shape_vec(shape, values).map_err(|e| unreadable(e.to_string()))?;
+    let plane = Array2::from_shape_vec(shape, values).map_err(|error| DataError::Unreadable {
+        path: path.into(),
+        reason: error.to_string(),
+    })?;
     Ok(if transposed {
         plane.reversed_axes()
     } else {

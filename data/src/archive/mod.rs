@@ -17,6 +17,7 @@ mod units;
 pub use alias::{Match, matches};
 pub use derive::precipitable_water;
 pub use input::files_of;
+pub use nc::on_library_thread;
 pub use units::conversion;
 
 use crate::error::{DataError, Result};
@@ -76,7 +77,7 @@ impl Archive {
         let paths = files_of(input)?;
         let mut build = Build::default();
         for path in &paths {
-            match scan::scan(path).and_then(|info| build.add(info)) {
+            match on_library_thread(|| scan::scan(path)).and_then(|info| build.add(info)) {
                 Ok(()) => {}
                 Err(error) if bad_files == BadFiles::Skip => {
                     build.skipped.push(format!("skipped: {error}"));

@@ -5,36 +5,58 @@ use netcdf::types::NcVariableType;
 use netcdf::{AttributeValue, File, Variable};
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Files kept open: reading in order needs two, variables split over several file sets a few more.
 const OPEN_FILES: usize = 8;
 
-/// The files read last, open. The netCDF library is not thread-safe: its crate takes one global lock for each call, so
-/// that files can be shared and decoding runs outside the lock.
+/// Runs `act` on the one thread that calls the netCDF library.
+///
+/// The library is not thread-safe, and the HDF5 below it keeps its error printing per thread: netCDF turns it off where
+/// it is first used, and every other thread would fill the terminal with tracebacks of harmless probes.
+pub fn on_library_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    static THREAD: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
+    let build = || {
+        let builder = rayon::ThreadPoolBuilder::new().num_threads(1);
+        builder.thread_name(|_| "netcdf".into()).build().ok()
+    };
+    match THREAD.get_or_init(build) {
+        Some(thread) => thread.install(act),
+        None => act(),
+    }
+}
+
+/// The files read last, open; used on the library's thread only.
 #[derive(Default)]
-pub(crate) struct FileCache(Mutex<VecDeque<(usize, Arc<File>)>>);
+pub(crate) struct FileCache(Mutex<VecDeque<(usize, File)>>);
 
 impl FileCache {
-    /// The open file number `id`, which lies at `path`.
+    /// Runs `act` with the open file number `id`, which lies at `path`, on the library's thread.
     ///
     /// # Errors
-    /// As [`open`].
-    pub(crate) fn get(&self, id: usize, path: &Path) -> Result<Arc<File>> {
-        // A panic elsewhere leaves the cache usable: it holds only open files.
-        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = cached.iter().position(|(known, _)| *known == id) {
-            let entry = cached.remove(at).expect("just found");
-            let file = entry.1.clone();
-            cached.push_back(entry);
-            return Ok(file);
-        }
-        let file = Arc::new(open(path)?);
-        if cached.len() == OPEN_FILES {
-            cached.pop_front();
-        }
-        cached.push_back((id, file.clone()));
-        Ok(file)
+    /// As [`open`], or what `act` gives.
+    pub(crate) fn with<T: Send>(
+        &self,
+        id: usize,
+        path: &Path,
+        act: impl FnOnce(&File) -> Result<T> + Send,
+    ) -> Result<T> {
+        on_library_thread(|| {
+            // A panic elsewhere leaves the cache usable: it holds only open files.
+            let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(at) = cached.iter().position(|(known, _)| *known == id) {
+                // To the back: the front is closed first.
+                let entry = cached.remove(at).expect("just found");
+                cached.push_back(entry);
+            } else {
+                let file = open(path)?;
+                if cached.len() == OPEN_FILES {
+                    cached.pop_front();
+                }
+                cached.push_back((id, file));
+            }
+            act(&cached.back().expect("just pushed").1)
+        })
     }
 }
 

@@ -244,18 +244,19 @@ impl Archive {
         plane: ArrayViewMut2<'_, f32>,
     ) -> Result<()> {
         let (path, layout) = (&self.files[file].0, self.layout(file));
-        let netcdf = self.open.get(file, path)?;
-        let gone = || DataError::Unreadable {
-            path: path.clone(),
-            reason: format!(
-                "variable `{}` has gone since the file was scanned",
-                source.name
-            ),
-        };
-        let variable = netcdf.variable(&source.name).ok_or_else(gone)?;
-        let extents = source.extents(at, level);
+        let stored = self.open.with(file, path, |netcdf| {
+            let gone = || DataError::Unreadable {
+                path: path.clone(),
+                reason: format!(
+                    "variable `{}` has gone since the file was scanned",
+                    source.name
+                ),
+            };
+            let variable = netcdf.variable(&source.name).ok_or_else(gone)?;
+            decode::stored(path, &variable, source.extents(at, level), &source.decoder)
+        })?;
         let (shape, transposed) = (layout.file_shape, source.is_transposed());
-        let read = decode::plane(path, &variable, extents, &source.decoder, shape, transposed)?;
+        let read = decode::plane(path, stored, &source.decoder, shape, transposed)?;
         layout.order.copy_plane(read.view(), plane);
         Ok(())
     }

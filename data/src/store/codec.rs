@@ -5,9 +5,35 @@ use crate::Variable;
 use crate::normalise::ChannelScale;
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
-use ndarray::{ArrayView2, ArrayView3};
+use ndarray::{ArrayView2, ArrayView3, Axis};
 use std::io::Write;
+use std::slice::ChunksExactMut;
 use xxhash_rust::xxh3::Xxh3;
+
+/// Columns interleaved at a time.
+const BLOCK_COLUMNS: usize = 64;
+
+impl Encoding {
+    /// Writes the values of channel `c` into their pixels.
+    fn interleave<'a>(
+        self,
+        values: impl Iterator<Item = &'a f32>,
+        (offset, scale): (f32, f32),
+        c: usize,
+        pixels: ChunksExactMut<'_, u8>,
+    ) {
+        let known = |value: f32| if value.is_finite() { value } else { f32::NAN };
+        for (pixel, &value) in pixels.zip(values) {
+            match self {
+                Self::F32 => pixel[c * 4..c * 4 + 4].copy_from_slice(&known(value).to_le_bytes()),
+                Self::F16 => {
+                    let stored = f16::from_f32((known(value) - offset) / scale);
+                    pixel[c * 2..c * 2 + 2].copy_from_slice(&stored.to_le_bytes());
+                }
+            }
+        }
+    }
+}
 
 /// What writing a record gave.
 pub struct WrittenRecord {
@@ -48,21 +74,19 @@ impl RecordEncoder {
         let mut bytes = 0;
         self.row.resize(columns * channels * size, 0);
         for j in 0..rows {
-            for c in 0..channels {
-                let (offset, scale) = self.affine[c];
-                for i in 0..columns {
-                    let value = fields_chw[[c, j, i]];
-                    let value = if value.is_finite() { value } else { f32::NAN };
-                    let at = (i * channels + c) * size;
-                    match self.encoding {
-                        Encoding::F32 => {
-                            self.row[at..at + 4].copy_from_slice(&value.to_le_bytes());
-                        }
-                        Encoding::F16 => {
-                            let stored = f16::from_f32((value - offset) / scale);
-                            self.row[at..at + 2].copy_from_slice(&stored.to_le_bytes());
-                        }
-                    }
+            // Some columns at a time: their pixels stay in the first-level cache while the channels pass.
+            let blocks = self.row.chunks_mut(BLOCK_COLUMNS * channels * size);
+            for (block, pixels) in blocks.enumerate() {
+                let first = block * BLOCK_COLUMNS;
+                for c in 0..channels {
+                    let plane = fields_chw.index_axis(Axis(0), c);
+                    let values = plane.row(j).into_iter().skip(first);
+                    self.encoding.interleave(
+                        values,
+                        self.affine[c],
+                        c,
+                        pixels.chunks_exact_mut(channels * size),
+                    );
                 }
             }
             hasher.update(&self.row);
@@ -169,6 +193,9 @@ fn is_meridional(variable: Variable) -> bool {
     matches!(variable, Variable::V850 | Variable::Vbot)
 }
 
+/// Values decoded at a time where that takes more than one pass.
+const CACHED_VALUES: usize = 4096;
+
 /// Buffers of one thread that decodes.
 #[derive(Debug, Default)]
 pub struct DecodeBuffers {
@@ -225,34 +252,105 @@ impl RecordDecoder {
         buffers: &mut DecodeBuffers,
     ) -> usize {
         let pattern = if mirror { &self.mirrored } else { &self.plain };
-        match (self.encoding, &self.gather) {
-            (Encoding::F32, None) => pattern.apply(bytes.as_chunks().0, target, f32::from_le_bytes),
-            (encoding, gather) => {
-                buffers.values.resize(bytes.len() / encoding.bytes(), 0.0);
+        if self.encoding == Encoding::F32 && self.gather.is_none() {
+            return pattern.apply(bytes.as_chunks().0, target, f32::from_le_bytes);
+        }
+        // In parts whose intermediate values stay in the first-level cache.
+        let pixels = (CACHED_VALUES / self.stored_channels).max(1);
+        let parts = bytes.chunks(pixels * self.stored_channels * self.encoding.bytes());
+        let targets = target.chunks_mut(pixels * self.channels());
+        parts
+            .zip(targets)
+            .map(|(part, target)| self.decode_part(part, pattern, target, buffers))
+            .sum()
+    }
+
+    fn decode_part(
+        &self,
+        bytes: &[u8],
+        pattern: &Pattern,
+        target: &mut [f32],
+        buffers: &mut DecodeBuffers,
+    ) -> usize {
+        buffers
+            .values
+            .resize(bytes.len() / self.encoding.bytes(), 0.0);
+        match self.encoding {
+            Encoding::F32 => {
+                for (value, word) in buffers.values.iter_mut().zip(bytes.as_chunks().0) {
+                    *value = f32::from_le_bytes(*word);
+                }
+            }
+            Encoding::F16 => {
+                buffers.halves.resize(buffers.values.len(), 0);
+                for (half, word) in buffers.halves.iter_mut().zip(bytes.as_chunks().0) {
+                    *half = u16::from_le_bytes(*word);
+                }
+                let halves: &[f16] = buffers.halves.reinterpret_cast();
+                halves.convert_to_f32_slice(&mut buffers.values);
+            }
+        }
+        let Some(gather) = &self.gather else {
+            return pattern.apply(&buffers.values, target, |x| x);
+        };
+        buffers.gathered.clear();
+        for pixel in buffers.values.chunks_exact(self.stored_channels) {
+            buffers.gathered.extend(gather.iter().map(|&c| pixel[c]));
+        }
+        pattern.apply(&buffers.gathered, target, |x| x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Calendar, LatLonGrid};
+    use std::sync::Arc;
+
+    #[test]
+    fn long_runs_are_decoded_alike_in_every_part() {
+        let grid = Arc::new(LatLonGrid::global(4, 4).unwrap());
+        let channels = vec![Variable::Tmq, Variable::Psl, Variable::V850];
+        let mut meta = StoreMeta::new(grid, Calendar::NoLeap, channels);
+        // More than two parts, and not whole ones.
+        let pixels = CACHED_VALUES;
+        let stored = |k: usize| [0.25, -0.5, 0.125][k % 3] * ((k / 3) % 7) as f32;
+        for encoding in [Encoding::F32, Encoding::F16] {
+            meta.encoding = encoding;
+            let mut bytes = Vec::new();
+            for k in 0..3 * pixels {
                 match encoding {
-                    Encoding::F32 => {
-                        for (value, word) in buffers.values.iter_mut().zip(bytes.as_chunks().0) {
-                            *value = f32::from_le_bytes(*word);
-                        }
-                    }
-                    Encoding::F16 => {
-                        buffers.halves.clear();
-                        let words = bytes.as_chunks().0.iter();
-                        buffers
-                            .halves
-                            .extend(words.map(|word| u16::from_le_bytes(*word)));
-                        let halves: &[f16] = buffers.halves.reinterpret_cast();
-                        halves.convert_to_f32_slice(&mut buffers.values);
-                    }
+                    Encoding::F32 => bytes.extend(stored(k).to_le_bytes()),
+                    Encoding::F16 => bytes.extend(f16::from_f32(stored(k)).to_le_bytes()),
                 }
-                let Some(gather) = gather else {
-                    return pattern.apply(&buffers.values, target, |x| x);
-                };
-                buffers.gathered.clear();
-                for pixel in buffers.values.chunks_exact(self.stored_channels) {
-                    buffers.gathered.extend(gather.iter().map(|&c| pixel[c]));
+            }
+            for wanted in [&[0, 1, 2][..], &[2, 0][..]] {
+                let scales: Vec<ChannelScale> = wanted
+                    .iter()
+                    .map(|&c| ChannelScale {
+                        variable: meta.channels[c],
+                        subtract: 2.0 + c as f64,
+                        divide: 4.0,
+                        missing: 0.0,
+                    })
+                    .collect();
+                let decoder = RecordDecoder::new(&meta, &scales).unwrap();
+                let mut found = vec![0.0; pixels * wanted.len()];
+                let missing =
+                    decoder.decode(&bytes, true, &mut found, &mut DecodeBuffers::default());
+                assert_eq!(missing, 0);
+                for (k, found) in found.iter().enumerate() {
+                    let (pixel, c) = (k / wanted.len(), wanted[k % wanted.len()]);
+                    let (offset, scale) = encoding.affine(meta.channels[c]);
+                    let value = offset + scale * f64::from(stored(pixel * 3 + c));
+                    let value = if c == 2 { -value } else { value };
+                    let expected = (value - 2.0 - c as f64) / 4.0;
+                    let error = (f64::from(*found) - expected).abs();
+                    assert!(
+                        error <= 1e-6 * expected.abs().max(1.0),
+                        "{found}, {expected}"
+                    );
                 }
-                pattern.apply(&buffers.gathered, target, |x| x)
             }
         }
     }

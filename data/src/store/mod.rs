@@ -14,7 +14,9 @@
 
 mod codec;
 mod entry;
+mod index;
 mod reader;
+mod record;
 mod shard;
 mod split;
 mod statistics;
@@ -23,7 +25,8 @@ mod writer;
 pub use codec::View;
 pub(crate) use entry::hex;
 pub use entry::{Encoding, SampleEntry, ShardEntry, StoreMeta};
-pub use reader::{Checking, SampleReader, Store, Verification};
+pub use reader::{Checking, Store, Verification};
+pub use record::SampleReader;
 pub use split::{Split, SplitRule};
 pub use statistics::{ChannelStatistics, Statistics};
 pub use writer::StoreWriter;

@@ -1,90 +1,22 @@
 //! Reading a store: positioned reads, checked, normalised on the way.
 
-use super::codec::{DecodeBuffers, RecordDecoder};
-use super::{
-    Encoding, INDEX_FILE, STORE_VERSION, SampleEntry, ShardEntry, Split, Statistics, StoreMeta,
-    View, hex,
-};
+use super::codec::RecordDecoder;
+use super::index::{self, IndexFile};
+use super::record::{PIECE_BYTES, SampleReader};
+use super::{SampleEntry, Split, Statistics, StoreMeta, View};
 use crate::class_weights::ClassWeighting;
 use crate::error::{DataError, Result};
 use crate::normalise::{ChannelScale, Normalisation, NormalisationMethod, names};
-use crate::{Calendar, ClassMask, LatLonGrid, Time, Variable};
+use crate::{ClassMask, LatLonGrid, Time, Variable};
 use ndarray::Array2;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use std::cell::RefCell;
+use serde::Serialize;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use xxhash_rust::xxh3::Xxh3;
-
-/// Bytes asked for at a time: a piece stays in the cache until it is normalised.
-const PIECE_BYTES: usize = 256 << 10;
-
-/// `store.json`.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct IndexFile {
-    format: String,
-    version: u32,
-    lat_deg: Vec<f64>,
-    lon_deg: Vec<f64>,
-    calendar: Calendar,
-    channels: Vec<Variable>,
-    encoding: Encoding,
-    record_bytes: u64,
-    shard_bytes: u64,
-    data_hash: String,
-    statistics: Statistics,
-    shards: Vec<ShardEntry>,
-    samples: Vec<SampleEntry>,
-}
-
-/// Just enough to say that the rest cannot be read.
-#[derive(Deserialize)]
-struct IndexHead {
-    format: String,
-    version: u32,
-}
-
-impl IndexFile {
-    pub fn new(
-        meta: &StoreMeta,
-        shards: Vec<ShardEntry>,
-        samples: Vec<SampleEntry>,
-        statistics: Statistics,
-    ) -> Self {
-        Self {
-            format: "squall-store".to_string(),
-            version: STORE_VERSION,
-            lat_deg: meta.grid.lat_deg().to_vec(),
-            lon_deg: meta.grid.lon_deg().to_vec(),
-            calendar: meta.calendar,
-            channels: meta.channels.clone(),
-            encoding: meta.encoding,
-            record_bytes: meta.record_bytes(),
-            shard_bytes: meta.shard_bytes,
-            data_hash: data_hash(meta, &samples),
-            statistics,
-            shards,
-            samples,
-        }
-    }
-}
-
-/// SHA-256 of what the data is: layout, and time, split and content of every sample. Paths do not count.
-fn data_hash(meta: &StoreMeta, samples: &[SampleEntry]) -> String {
-    let mut hasher = Sha256::new();
-    hasher.update(meta.hash());
-    for sample in samples {
-        hasher.update(&sample.time);
-        hasher.update([0, sample.split as u8]);
-        hasher.update(&sample.checksum);
-    }
-    hex(&hasher.finalize())
-}
 
 /// When the checksum of a sample is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -111,13 +43,13 @@ pub struct Verification {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    meta: StoreMeta,
+    pub(super) meta: StoreMeta,
     index: IndexFile,
     times: Vec<Time>,
     /// Id of the first sample of each shard.
     first_ids: Vec<usize>,
-    checking: Checking,
-    checked: Vec<AtomicBool>,
+    pub(super) checking: Checking,
+    pub(super) checked: Vec<AtomicBool>,
 }
 
 impl Store {
@@ -128,77 +60,7 @@ impl Store {
     /// [`DataError::Damaged`] for an index that contradicts itself or a truncated or missing shard.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref().to_path_buf();
-        let path = folder.join(INDEX_FILE);
-        let damaged = |path: &Path, reason: String| DataError::Damaged {
-            path: path.to_path_buf(),
-            reason,
-        };
-        if !path.exists() {
-            let unfinished = folder.join(super::shard::shard_name(0)).exists();
-            return Err(DataError::NoInput {
-                input: folder.display().to_string(),
-                reason: if unfinished {
-                    format!(
-                        "it has shards but no {INDEX_FILE}: staging has not finished; run it again to continue"
-                    )
-                } else {
-                    format!("expected a sample store with {INDEX_FILE}")
-                },
-            });
-        }
-        let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;
-        let head: IndexHead =
-            serde_json::from_slice(&text).map_err(|e| damaged(&path, e.to_string()))?;
-        if head.format != "squall-store" || head.version != STORE_VERSION {
-            return Err(DataError::Mismatch {
-                what: "store version",
-                path,
-                expected: format!("squall-store {STORE_VERSION}"),
-                found: format!("{} {}", head.format, head.version),
-            });
-        }
-        let index: IndexFile =
-            serde_json::from_slice(&text).map_err(|e| damaged(&path, e.to_string()))?;
-        let (grid, _) = LatLonGrid::from_axes(index.lat_deg.clone(), index.lon_deg.clone())?;
-        let meta = StoreMeta {
-            grid: Arc::new(grid),
-            calendar: index.calendar,
-            channels: index.channels.clone(),
-            encoding: index.encoding,
-            shard_bytes: index.shard_bytes,
-        };
-        let in_shards: usize = index.shards.iter().map(|s| s.samples).sum();
-        if index.record_bytes != meta.record_bytes()
-            || in_shards != index.samples.len()
-            || index.statistics.variables != meta.channels
-            || index.statistics.channels.len() != meta.channels.len()
-            || index.data_hash != data_hash(&meta, &index.samples)
-        {
-            return Err(damaged(
-                &path,
-                "record size, sample count, statistics or data hash contradict the rest"
-                    .to_string(),
-            ));
-        }
-        let mut first_ids = Vec::with_capacity(index.shards.len());
-        let mut next = 0;
-        for shard in &index.shards {
-            first_ids.push(next);
-            next += shard.samples;
-            let path = folder.join(&shard.file);
-            let found = std::fs::metadata(&path)
-                .map_err(DataError::io("open", &path))?
-                .len();
-            if found != shard.bytes {
-                return Err(damaged(
-                    &path,
-                    format!(
-                        "truncated or replaced: expected {} bytes, found {found}",
-                        shard.bytes
-                    ),
-                ));
-            }
-        }
+        let (index, meta, first_ids) = index::read(&folder)?;
         let times = index.samples.iter().map(|s| s.parse_time(meta.calendar));
         Ok(Self {
             times: times.collect::<Result<_>>()?,
@@ -295,7 +157,10 @@ impl Store {
     }
 
     /// The normalisation that its training samples give, for all channels.
-    pub fn normalisation(&self, method: NormalisationMethod) -> Normalisation {
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if they hold no value of a channel.
+    pub fn normalisation(&self, method: NormalisationMethod) -> Result<Normalisation> {
         Normalisation::from_statistics(method, self.statistics())
     }
 
@@ -341,11 +206,8 @@ impl Store {
         channels: &[Variable],
         normalisation: Option<&Normalisation>,
     ) -> Result<SampleReader> {
-        Ok(SampleReader {
-            decoder: self.decoder(channels, normalisation)?,
-            channels: channels.len(),
-            store: Arc::clone(self),
-        })
+        let decoder = self.decoder(channels, normalisation)?;
+        Ok(SampleReader::new(Arc::clone(self), decoder))
     }
 
     /// Compares the checksum of every sample.
@@ -405,7 +267,7 @@ impl Store {
     }
 
     /// The shard file of a sample, open, and where its record starts.
-    fn locate(&self, id: usize) -> Result<(File, PathBuf, u64)> {
+    pub(super) fn locate(&self, id: usize) -> Result<(File, PathBuf, u64)> {
         if id >= self.len() {
             return Err(DataError::Invalid(format!(
                 "store `{}` has {} samples; asked for sample {id}",
@@ -420,7 +282,7 @@ impl Store {
         Ok((file, path, slot * self.meta.record_bytes()))
     }
 
-    fn compare(&self, id: usize, path: &Path, found: u64) -> Result<()> {
+    pub(super) fn compare(&self, id: usize, path: &Path, found: u64) -> Result<()> {
         let entry = &self.index.samples[id];
         let found = format!("{found:016x}");
         if found == entry.checksum {
@@ -433,148 +295,5 @@ impl Store {
                 entry.time, entry.source, entry.checksum
             ),
         })
-    }
-
-    fn read_record(
-        &self,
-        decoder: &RecordDecoder,
-        id: usize,
-        view: View,
-        x: &mut [f32],
-        labels: &mut [u8],
-    ) -> Result<usize> {
-        thread_local! {
-            static BUFFERS: RefCell<(Vec<u8>, DecodeBuffers)> = RefCell::default();
-        }
-        let (rows, columns) = self.meta.grid.shape();
-        let wanted = rows * columns * decoder.channels();
-        if x.len() != wanted || labels.len() != rows * columns {
-            return Err(DataError::Invalid(format!(
-                "sample {id} has {wanted} values and {} labels; room for {} and {}",
-                rows * columns,
-                x.len(),
-                labels.len()
-            )));
-        }
-        let (file, path, start) = self.locate(id)?;
-        let check = match self.checking {
-            Checking::Always => true,
-            Checking::Never => false,
-            Checking::FirstRead => !self.checked[id].load(Ordering::Relaxed),
-        };
-        let mut hasher = Xxh3::new();
-        let mut missing = 0;
-        BUFFERS.with_borrow_mut(|(piece, buffers)| -> Result<()> {
-            let row_bytes = self.meta.field_bytes() as usize / rows;
-            let rows_at_once = (PIECE_BYTES / row_bytes).clamp(1, rows);
-            piece.resize(rows_at_once * row_bytes, 0);
-            for first in (0..rows).step_by(rows_at_once) {
-                let count = rows_at_once.min(rows - first);
-                let bytes = &mut piece[..count * row_bytes];
-                file.read_exact_at(bytes, start + (first * row_bytes) as u64)
-                    .map_err(DataError::io("read", &path))?;
-                if check {
-                    hasher.update(bytes);
-                }
-                let place = Placement {
-                    first,
-                    count,
-                    rows,
-                    columns,
-                    view,
-                };
-                missing += place.decode(decoder, bytes, x, buffers);
-            }
-            file.read_exact_at(labels, start + self.meta.field_bytes())
-                .map_err(DataError::io("read", &path))?;
-            if check {
-                hasher.update(labels);
-            }
-            Ok(())
-        })?;
-        if check {
-            self.compare(id, &path, hasher.digest())?;
-            self.checked[id].store(true, Ordering::Relaxed);
-        }
-        view.turn_labels(labels, columns);
-        Ok(missing)
-    }
-}
-
-/// Some rows of a record, and where they go.
-struct Placement {
-    first: usize,
-    count: usize,
-    rows: usize,
-    columns: usize,
-    view: View,
-}
-
-impl Placement {
-    fn decode(
-        &self,
-        decoder: &RecordDecoder,
-        bytes: &[u8],
-        x: &mut [f32],
-        buffers: &mut DecodeBuffers,
-    ) -> usize {
-        let row = self.columns * decoder.channels();
-        if self.view == View::default() {
-            let target = &mut x[self.first * row..(self.first + self.count) * row];
-            return decoder.decode(bytes, false, target, buffers);
-        }
-        let mirror = self.view.mirror;
-        // The columns that pass the eastern edge come back at the western one.
-        let roll = self.view.roll % self.columns;
-        let row_bytes = bytes.len() / self.count;
-        let (split, split_bytes) = (
-            roll * decoder.channels(),
-            (self.columns - roll) * (row_bytes / self.columns),
-        );
-        let mut missing = 0;
-        for (k, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
-            let j = self.first + k;
-            let j = if mirror { self.rows - 1 - j } else { j };
-            let (west, east) = x[j * row..(j + 1) * row].split_at_mut(split);
-            missing += decoder.decode(&bytes[..split_bytes], mirror, east, buffers);
-            missing += decoder.decode(&bytes[split_bytes..], mirror, west, buffers);
-        }
-        missing
-    }
-}
-
-/// Reads samples of a store as a model wants them.
-#[derive(Debug, Clone)]
-pub struct SampleReader {
-    store: Arc<Store>,
-    decoder: RecordDecoder,
-    channels: usize,
-}
-
-impl SampleReader {
-    /// (lat, lon, channel) of what it reads.
-    pub fn shape(&self) -> [usize; 3] {
-        let [rows, columns, _] = self.store.shape();
-        [rows, columns, self.channels]
-    }
-
-    /// The store it reads from.
-    pub fn store(&self) -> &Arc<Store> {
-        &self.store
-    }
-
-    /// Reads a sample and its class codes, turned as `view` says; gives back how many values were missing.
-    ///
-    /// # Errors
-    /// [`DataError::Invalid`] for an unknown id or wrong room; [`DataError::Damaged`] naming shard and sample if the checksum differs;
-    /// [`DataError::Io`].
-    pub fn read_into(
-        &self,
-        id: usize,
-        view: View,
-        x: &mut [f32],
-        labels: &mut [u8],
-    ) -> Result<usize> {
-        self.store.read_record(&self.decoder, id, view, x, labels)
     }
 }

@@ -1,8 +1,29 @@
 //! Mean, spread and range of every channel, gathered in one pass and mergeable.
 
 use crate::Variable;
-use ndarray::ArrayView2;
+use ndarray::{ArrayView1, ArrayView2};
 use serde::{Deserialize, Serialize};
+
+const LANES: usize = 8;
+
+/// Calls `f(lane, value)` for every value, the lanes in turn.
+fn each(row: ArrayView1<'_, f32>, mut f: impl FnMut(usize, f32)) {
+    match row.to_slice() {
+        Some(row) => {
+            let (eights, rest) = row.as_chunks::<LANES>();
+            for eight in eights {
+                (0..LANES).for_each(|lane| f(lane, eight[lane]));
+            }
+            rest.iter()
+                .enumerate()
+                .for_each(|(lane, &value)| f(lane, value));
+        }
+        None => row
+            .iter()
+            .enumerate()
+            .for_each(|(i, &value)| f(i % LANES, value)),
+    }
+}
 
 /// What one channel looks like. Every grid value counts once (not area-weighted), as in DeepCAM's `stats.h5`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -26,23 +47,33 @@ impl ChannelStatistics {
     pub fn of_plane(plane: ArrayView2<'_, f32>) -> Self {
         let mut total = Self::default();
         for row in plane.rows() {
-            let mut part = Self {
-                min: f64::INFINITY,
-                max: f64::NEG_INFINITY,
-                ..Self::default()
-            };
-            let finite = || row.iter().filter(|v| v.is_finite()).map(|&v| f64::from(v));
-            let mut sum = 0.0;
-            for value in finite() {
-                part.count += 1;
-                sum += value;
-                part.min = part.min.min(value);
-                part.max = part.max.max(value);
-            }
+            let mut part = Self::default();
+            // Eight sums side by side, so that a vector loop runs over them.
+            let (mut count, mut sum) = ([0u32; LANES], [0.0f64; LANES]);
+            let (mut min, mut max) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
+            each(row, |lane, value| {
+                let known = value.is_finite();
+                count[lane] += u32::from(known);
+                sum[lane] += if known { f64::from(value) } else { 0.0 };
+                min[lane] = min[lane].min(if known { value } else { f32::INFINITY });
+                max[lane] = max[lane].max(if known { value } else { f32::NEG_INFINITY });
+            });
+            part.count = count.iter().map(|&n| u64::from(n)).sum();
             part.missing = row.len() as u64 - part.count;
             if part.count > 0 {
-                part.mean = sum / part.count as f64;
-                part.squared_deviations = finite().map(|v| (v - part.mean).powi(2)).sum();
+                part.mean = sum.iter().sum::<f64>() / part.count as f64;
+                let mut squares = [0.0f64; LANES];
+                each(row, |lane, value| {
+                    let deviation = f64::from(value) - part.mean;
+                    squares[lane] += if value.is_finite() {
+                        deviation * deviation
+                    } else {
+                        0.0
+                    };
+                });
+                part.squared_deviations = squares.iter().sum();
+                part.min = f64::from(min.into_iter().fold(f32::INFINITY, f32::min));
+                part.max = f64::from(max.into_iter().fold(f32::NEG_INFINITY, f32::max));
             }
             total.merge(&part);
         }

@@ -1,12 +1,12 @@
 //! Writing a store, in shards that survive the writer.
 
 use super::codec::RecordEncoder;
+use super::index::IndexFile;
 use super::shard::{ShardWriter, read_footer, remove_unfinished, shard_name};
 use super::statistics::ChannelStatistics;
 use super::{INDEX_FILE, SampleEntry, ShardEntry, Split, Statistics, Store, StoreMeta};
 use crate::error::{DataError, Result};
 use crate::snapshot::shape_text;
-use crate::store::reader::IndexFile;
 use crate::{ClassMask, Snapshot, atomic};
 use ndarray::{Array3, Axis};
 use rayon::prelude::*;

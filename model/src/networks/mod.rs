@@ -15,6 +15,15 @@ use crate::summary::{Summary, Trace};
 use candle_core::{DType, Tensor};
 use deeplab_v3_plus::DeepLabV3Plus;
 
+/// What a network says about every pixel of a batch.
+#[derive(Debug)]
+pub struct Prediction {
+    /// The most probable class, b · h · w codes.
+    pub classes: Vec<u8>,
+    /// `(b, h, w, k)`, f32, if asked for.
+    pub probabilities: Option<Tensor>,
+}
+
 /// A segmentation network: fields to the logits of every class at every pixel.
 ///
 /// # Shapes
@@ -138,6 +147,20 @@ impl Network {
     /// [`crate::ModelError::Shape`] if x does not fit.
     pub fn infer(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
         self.forward(x, &mut Pass::infer(self.backend, dtype))
+    }
+
+    /// The most probable class of every pixel, and the probabilities of all classes if asked for.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if x does not fit.
+    pub fn predict(&self, x: &Tensor, dtype: DType, probabilities: bool) -> Result<Prediction> {
+        let logits = self.infer(x, dtype)?;
+        Ok(Prediction {
+            classes: self.backend.argmax(&logits)?,
+            probabilities: probabilities
+                .then(|| self.backend.softmax(&logits))
+                .transpose()?,
+        })
     }
 
     /// Shapes and costs for one sample of (h, w).

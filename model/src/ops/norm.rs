@@ -134,21 +134,34 @@ impl Backend {
         let shape = bhwc("batch_norm_backward", "x", x)?;
         expect("batch_norm_backward", "dy", x.dims(), dy.dims())?;
         expect("batch_norm_backward", "gamma", shape[3], gamma.len())?;
-        let masked = if after.relu {
+        // Only a residual needs the masked gradient as a tensor of its own; plain loops take the same way always.
+        let split = after.relu && (after.residual || self == Self::Reference);
+        let masked = if split {
             self.relu_backward(dy, y)?
         } else {
             dy.clone()
         };
-        let (grad, values) = (
-            Host::of("batch_norm_backward", &masked)?,
-            Host::of("batch_norm_backward", x)?,
-        );
+        let op = "batch_norm_backward";
+        let gate = (after.relu && !split)
+            .then(|| {
+                expect(op, "y", x.dims(), y.dims())?;
+                Host::of(op, y)
+            })
+            .transpose()?;
+        let (grad, values) = (Host::of(op, &masked)?, Host::of(op, x)?);
         let (sum, sum_xhat) = match self {
             Self::Reference => {
                 reference::norm::backward_sums(&grad, &values, &saved.mean, &saved.inv_std)
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::norm::backward_sums(&grad, &values, &saved.mean, &saved.inv_std),
+            Self::OneDnn => {
+                let operands = fast::norm::Operands {
+                    dy: &grad,
+                    x: &values,
+                    gate: gate.as_deref(),
+                };
+                fast::norm::backward_sums(operands, &saved.mean, &saved.inv_std)
+            }
         };
         dgamma
             .iter_mut()
@@ -173,10 +186,24 @@ impl Backend {
             b[i] = (-lead * inv * sum_xhat[i] / n) as f32;
             c[i] = (-lead * sum[i] / n + lead * inv * mean * sum_xhat[i] / n) as f32;
         }
-        let scaled_x = self.batch_norm_apply(x, &b, &c, None, false)?;
-        drop((grad, values));
-        let dx =
-            self.batch_norm_apply(&masked, &a, &vec![0.0; channels], Some(&scaled_x), false)?;
+        let dx = match self {
+            Self::Reference => {
+                let scaled_x = reference::norm::apply(&values, &b, &c, None, false);
+                let zero = vec![0.0; channels];
+                reference::norm::apply(&grad, &a, &zero, Some(&scaled_x), false)
+            }
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => {
+                let operands = fast::norm::Operands {
+                    dy: &grad,
+                    x: &values,
+                    gate: gate.as_deref(),
+                };
+                fast::norm::backward_apply(operands, &a, &b, &c)
+            }
+        };
+        drop((grad, values, gate));
+        let dx = tensor(dx, &shape, x.dtype())?;
         Ok((dx, after.residual.then_some(masked)))
     }
 }

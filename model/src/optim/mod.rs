@@ -1,15 +1,22 @@
 //! Optimisers: gradients to changes of the parameters, element by element, in one pass over memory.
 
 mod larc;
+pub mod loss_scale;
 pub mod schedule;
 
 pub use larc::Larc;
+pub use loss_scale::{LossScale, LossScaleConfig};
 pub use schedule::Schedule;
 
 use crate::error::{ModelError, Result};
+use crate::model_file::ModelFile;
 use crate::parameters::{Gradients, Kind, Parameters};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The fact that keeps the number of steps taken.
+const STEPS: &str = "optimizer.steps";
 
 /// Values per task: the same for any number of threads, so that results do not depend on it.
 const CHUNK: usize = 1 << 14;
@@ -192,6 +199,33 @@ impl Optimizer {
             ("optimizer.first", &self.first),
             ("optimizer.second", &self.second),
         ]
+    }
+
+    /// Puts the whole state into a model file, beside the parameters.
+    pub fn save_into(&self, file: &mut ModelFile) {
+        for (name, values) in self.state() {
+            (file.tensors).insert(name.to_string(), (vec![values.len()], values.to_vec()));
+        }
+        let steps = self.step.to_string();
+        file.facts.insert(STEPS.to_string(), steps);
+    }
+
+    /// Takes up the state that [`Self::save_into`] put into `file`, which was read from `path`.
+    ///
+    /// # Errors
+    /// [`ModelError::File`] if it is not there, [`ModelError::Config`] if it belongs to another network or rule.
+    pub fn load_from(&mut self, path: &Path, file: &ModelFile) -> Result<()> {
+        let bad = |reason: String| ModelError::File {
+            path: path.into(),
+            reason,
+        };
+        let state = |name: &str| {
+            let tensor = file.tensor(name).map(|(_, values)| values);
+            tensor.ok_or_else(|| bad(format!("the optimiser's state `{name}` is missing")))
+        };
+        let steps = file.fact(path, STEPS)?;
+        let steps = (steps.parse()).map_err(|_| bad(format!("`{STEPS}` is `{steps}`")))?;
+        self.restore(steps, state("optimizer.first")?, state("optimizer.second")?)
     }
 
     /// Steps taken so far.

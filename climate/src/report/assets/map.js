@@ -14,7 +14,6 @@
   const CASING = 'rgba(8,14,20,0.7)';
   const DASHES = { heuristic: [], network: [7, 4], truth: [1.5, 4] };
   const DIFFERENCE = [null, [244, 246, 248, 190], [92, 140, 255, 235], [45, 212, 176, 235], [200, 120, 255, 235]];
-  const TRAIL_HOURS = 120;
   const state = { index: Math.floor((frames.length - 1) / 2), zoom: 1, ox: 0, oy: 0, playing: false };
   let width = 0, height = 0;
 
@@ -249,7 +248,7 @@
       const path = new Path2D();
       let before = null;
       for (let k = 0; k <= last; k++) {
-        if (track.t[k] < hour - TRAIL_HOURS) continue;
+        if (track.t[k] < hour - data.trailHours) continue;
         const x = X(track.p[2 * k]), y = Y(track.p[2 * k + 1]);
         const jump = before === null || Math.abs(x - before) > width * state.zoom / 2;
         jump ? path.moveTo(x, y) : path.lineTo(x, y);
@@ -532,16 +531,15 @@
 
   // ---- size -------------------------------------------------------------------------------------------------------
   function resize() {
-    if (canvas.parentElement.clientWidth === width) return;
-    width = canvas.parentElement.clientWidth;
-    height = Math.round(width * spanLat / win.span);
+    width = canvas.clientWidth;
+    height = canvas.clientHeight;
     const scale = Math.min(3, window.devicePixelRatio || 1);
-    canvas.style.height = height + 'px';
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
     draw();
   }
-  new ResizeObserver(() => requestAnimationFrame(resize)).observe(canvas.parentElement);
+  canvas.style.aspectRatio = `${win.span} / ${spanLat}`;
+  new ResizeObserver(resize).observe(canvas);
   paintBar();
   resize();
   show(state.index);

@@ -81,19 +81,49 @@ pub fn apply(
     y
 }
 
-/// Sums over pixels of dy and of dy · x̂ per channel.
-pub fn backward_sums(dy: &[f32], x: &[f32], mean: &[f32], inv_std: &[f32]) -> (Vec<f64>, Vec<f64>) {
-    let channels = mean.len();
-    let length = chunk_len(channels);
-    let partials: Vec<(Vec<f32>, Vec<f32>)> = dy
-        .par_chunks(length)
-        .zip(x.par_chunks(length))
-        .map(|(dy, x)| {
+/// What the backward pass reads. The gradient counts only where `gate` (the output of a ReLU) is above 0.
+#[derive(Clone, Copy)]
+pub struct Operands<'a> {
+    pub dy: &'a [f32],
+    pub x: &'a [f32],
+    pub gate: Option<&'a [f32]>,
+}
+
+impl<'a> Operands<'a> {
+    /// The same values of each operand. Without a gate, any other operand stands in for it.
+    fn part(&self, range: std::ops::Range<usize>) -> [&'a [f32]; 3] {
+        let gate = self.gate.unwrap_or(self.dy);
+        [
+            &self.dy[range.clone()],
+            &self.x[range.clone()],
+            &gate[range],
+        ]
+    }
+}
+
+/// Sums over pixels of the gradient and of the gradient · x̂ per channel.
+pub fn backward_sums(
+    operands: Operands<'_>,
+    mean: &[f32],
+    inv_std: &[f32],
+) -> (Vec<f64>, Vec<f64>) {
+    let (channels, gated) = (mean.len(), operands.gate.is_some());
+    let (length, total) = (chunk_len(mean.len()), operands.dy.len());
+    let partials: Vec<(Vec<f32>, Vec<f32>)> = (0..total.div_ceil(length))
+        .into_par_iter()
+        .map(|index| {
+            let range = index * length..total.min((index + 1) * length);
+            let [dy, x, gate] = operands.part(range);
             let (mut sum, mut sum_x) = (vec![0.0f32; channels], vec![0.0f32; channels]);
-            for (dy, x) in dy.chunks_exact(channels).zip(x.chunks_exact(channels)) {
+            let pixels = dy
+                .chunks_exact(channels)
+                .zip(x.chunks_exact(channels))
+                .zip(gate.chunks_exact(channels));
+            for ((dy, x), gate) in pixels {
                 for c in 0..channels {
-                    sum[c] += dy[c];
-                    sum_x[c] += dy[c] * ((x[c] - mean[c]) * inv_std[c]);
+                    let g = if gate[c] > 0.0 || !gated { dy[c] } else { 0.0 };
+                    sum[c] += g;
+                    sum_x[c] += g * ((x[c] - mean[c]) * inv_std[c]);
                 }
             }
             (sum, sum_x)
@@ -107,4 +137,28 @@ pub fn backward_sums(dy: &[f32], x: &[f32], mean: &[f32], inv_std: &[f32]) -> (V
         }
     }
     (sum, sum_x)
+}
+
+/// a · gradient + b · x + c per channel.
+pub fn backward_apply(operands: Operands<'_>, a: &[f32], b: &[f32], c: &[f32]) -> Vec<f32> {
+    let (channels, gated) = (a.len(), operands.gate.is_some());
+    let length = chunk_len(channels);
+    let mut dx = vec![0.0; operands.dy.len()];
+    dx.par_chunks_mut(length)
+        .enumerate()
+        .for_each(|(index, dx)| {
+            let [dy, x, gate] = operands.part(index * length..index * length + dx.len());
+            let pixels = dx
+                .chunks_exact_mut(channels)
+                .zip(dy.chunks_exact(channels))
+                .zip(x.chunks_exact(channels))
+                .zip(gate.chunks_exact(channels));
+            for (((dx, dy), x), gate) in pixels {
+                for i in 0..channels {
+                    let g = if gate[i] > 0.0 || !gated { dy[i] } else { 0.0 };
+                    dx[i] = a[i] * g + (b[i] * x[i] + c[i]);
+                }
+            }
+        });
+    dx
 }

@@ -6,6 +6,7 @@
 //! falls to reference code at the published rates. Which path runs is a function of the geometry alone, so that two
 //! runs of one recipe give the same bits.
 
+mod strips;
 mod taps;
 
 use super::conv::Pass;
@@ -249,6 +250,19 @@ pub fn backward_weights(pass: &Pass<'_>, x: &[f32], dy: &[f32], dw: &mut [f32]) 
     let wide = wrap(x, pass.x_shape, extra);
     if taps::are_faster(pass) {
         return taps::backward_weights(pass, &wide, extra, dy, dw);
+    }
+    if let Some(strips) = strips::Strips::of(pass) {
+        let (x, dy) = (
+            strips.inputs(&wide, extra, pass.spec.padding.1),
+            strips.outputs(dy),
+        );
+        let (pass_x, pass_y, spec) = strips.geometry();
+        let pass = Pass {
+            x_shape: pass_x,
+            y_shape: pass_y,
+            spec: &spec,
+        };
+        return backward_weights(&pass, &x, &dy, dw);
     }
     let mut fresh = Vec::with_capacity(dw.len());
     let operands = Operands {

@@ -1,0 +1,235 @@
+//! `squall bench`: how fast the parts are on this machine, and how near their ceilings.
+
+use crate::commands::simulate::grid;
+use crate::commands::train::RECIPES;
+use crate::output;
+use crate::plan::peak_memory;
+use candle_core::{DType, Device, Tensor};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use squall_climate::label::{Labeller, Thresholds};
+use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run};
+use squall_data::{Archive, Calendar, Time, Variable};
+use squall_jobs::Recipe;
+use squall_model::ops::{ConvSpec, Fuse};
+use squall_model::optim::Optimizer;
+use squall_model::{Backend, Gradients, Network, Pass};
+use std::fmt;
+use std::time::Instant;
+
+/// Measure simulating, labelling, reading, a training step or inference on this machine.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// What to measure.
+    #[arg(value_enum, default_value = "all")]
+    part: Part,
+    /// Latitudes x longitudes of simulating, labelling and reading.
+    #[arg(long, default_value = "768x1152", value_parser = grid)]
+    grid: (usize, usize),
+    /// Repetitions; the median counts.
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+    /// Rows as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Part {
+    All,
+    Simulate,
+    Label,
+    Read,
+    Step,
+    Infer,
+}
+
+/// One measured thing.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    /// Seconds of one unit: a field time, a sample.
+    ours: f64,
+    /// Seconds of another program, where one was measured.
+    peer: Option<f64>,
+    /// peer / ours: above 1 is faster.
+    ratio: Option<f64>,
+    /// What the ceiling would take, in percent of ours.
+    ceiling_percent: Option<f64>,
+    /// What the ceiling is.
+    ceiling: &'static str,
+    /// Highest memory use of the process so far.
+    peak_mb: f64,
+}
+
+struct Table(Vec<Row>);
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<34} {:>12} {:>12} {:>9}  ceiling", "", "seconds", "of ceiling", "peak MB")?;
+        for row in &self.0 {
+            let ceiling = row.ceiling_percent.map_or("-".to_string(), |percent| format!("{percent:.0} %"));
+            writeln!(f, "{:<34} {:>12.4} {ceiling:>12} {:>9.0}  {}", row.name, row.ours, row.peak_mb, row.ceiling)?;
+        }
+        Ok(())
+    }
+}
+
+impl Bench {
+    /// Measures and prints rows.
+    pub fn run(self) -> anyhow::Result<()> {
+        let wants = |part: Part| self.part == part || self.part == Part::All;
+        let mut rows = Vec::new();
+        if wants(Part::Simulate) {
+            rows.push(self.simulate((192, 288))?);
+            rows.push(self.simulate(self.grid)?);
+        }
+        if wants(Part::Label) {
+            rows.push(self.label()?);
+        }
+        if wants(Part::Read) {
+            rows.push(self.read()?);
+        }
+        if wants(Part::Step) || wants(Part::Infer) {
+            rows.extend(self.network(wants(Part::Step), wants(Part::Infer))?);
+        }
+        if self.json { output::json(&rows) } else { output::text(&Table(rows)) }
+    }
+
+    /// Median seconds of `act`, after one call that does not count.
+    fn median(&self, mut act: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+        act()?;
+        let mut times = Vec::new();
+        for _ in 0..self.repeat.max(1) {
+            let started = Instant::now();
+            act()?;
+            times.push(started.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times[times.len() / 2])
+    }
+
+    fn simulate(&self, (rows, columns): (usize, usize)) -> anyhow::Result<Row> {
+        let run = SyntheticRun::new(config(rows, columns, 64)?)?;
+        let mut index = 0;
+        let ours = self.median(|| {
+            index += 7;
+            run.snapshot(index % run.len());
+            Ok(())
+        })?;
+        // The fields must at least be written to memory once.
+        let bytes = rows * columns * 16 * 4;
+        let ceiling = bytes as f64 / memory_rate();
+        Ok(row(format!("simulate a time of {rows} x {columns}"), ours, Some(ceiling), "writing the fields to memory once"))
+    }
+
+    fn label(&self) -> anyhow::Result<Row> {
+        let (rows, columns) = self.grid;
+        let run = SyntheticRun::new(config(rows, columns, 64)?)?;
+        let (snapshot, _) = run.snapshot(40);
+        let labeller = Labeller::new(&Thresholds::default(), run.grid().clone())?;
+        let ours = self.median(|| {
+            let candidates = labeller.candidates(&snapshot)?;
+            labeller.masks(&snapshot, &candidates)?;
+            Ok(())
+        })?;
+        let ceiling = (rows * columns * 11 * 4) as f64 / memory_rate();
+        Ok(row(format!("label a time of {rows} x {columns}"), ours, Some(ceiling), "reading the fields from memory once"))
+    }
+
+    fn read(&self) -> anyhow::Result<Row> {
+        let (rows, columns) = self.grid;
+        let folder = tempfile::tempdir()?;
+        write_run(&config(rows, columns, 4)?, folder.path(), &WriteOptions::default(), |_| Ok(()))?;
+        let archive = Archive::open(&folder.path().to_string_lossy())?;
+        let path = archive.source_of(0).0.to_path_buf();
+        let plain = self.median(|| Ok(drop(std::fs::read(&path)?)))? / 4.0;
+        let mut index = 0;
+        let ours = self.median(|| {
+            index += 1;
+            archive.read(index % 4, &Variable::CHANNELS)?;
+            Ok(())
+        })?;
+        Ok(row(format!("read a time of {rows} x {columns}, netCDF-4"), ours, Some(plain), "reading the file's bytes from the page cache"))
+    }
+
+    fn network(&self, step: bool, infer: bool) -> anyhow::Result<Vec<Row>> {
+        let recipe = Recipe::parse(RECIPES[0].1, &[])?;
+        let backend = Backend::best();
+        let (batch, (rows, columns)) = (recipe.training.batch, (192, 288));
+        let mut network = Network::build(&recipe.network, backend, 1)?;
+        let shape = (batch, rows, columns, recipe.network.channels_in);
+        let x = Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?;
+        let labels: Vec<u8> = (0..batch * rows * columns).map(|i| u8::from(i % 97 == 0)).collect();
+        let summary = network.summary(rows, columns)?;
+        let rate = self.arithmetic_rate(backend)?;
+        let mut found = Vec::new();
+        if step {
+            let mut optimizer = Optimizer::new(&recipe.optimiser, network.parameters())?;
+            let mut gradients = Gradients::new(network.parameters());
+            let mut key = 0;
+            let ours = self.median(|| {
+                key += 1;
+                let mut pass = Pass::train(backend, DType::F32, key);
+                let logits = network.forward(&x, &mut pass)?;
+                let loss = backend.softmax_cross_entropy(&logits, &labels, &[0.02, 0.8, 0.17], 1.0)?;
+                network.update_running_statistics(&mut pass);
+                gradients.clear();
+                network.backward(&loss.gradient, pass, &mut gradients)?;
+                optimizer.step(network.parameters_mut(), &mut gradients, 1e-4)?;
+                Ok(())
+            })? / batch as f64;
+            let ceiling = summary.training_flops as f64 / rate;
+            found.push(row("train a sample, recipe small, f32".into(), ours, Some(ceiling), "its operations at the measured matrix rate"));
+        }
+        if infer {
+            let one = x.narrow(0, 0, 1)?.contiguous()?;
+            let ours = self.median(|| {
+                let logits = network.infer(&one, DType::F32)?;
+                backend.argmax(&logits)?;
+                Ok(())
+            })?;
+            let ceiling = summary.forward_flops as f64 / rate;
+            found.push(row("infer a sample, recipe small, f32".into(), ours, Some(ceiling), "its operations at the measured matrix rate"));
+        }
+        Ok(found)
+    }
+
+    /// Floating-point operations a second of a large matrix product (a 1x1 convolution is one).
+    fn arithmetic_rate(&self, backend: Backend) -> anyhow::Result<f64> {
+        let (pixels, channels) = (96, 512);
+        let x = Tensor::randn(0f32, 1f32, (1, pixels, pixels, channels), &Device::Cpu)?;
+        let w = Tensor::randn(0f32, 1f32, (channels, channels, 1, 1), &Device::Cpu)?;
+        let seconds = self.median(|| Ok(drop(backend.conv2d(&x, &w, None, &ConvSpec::same(1), Fuse::None)?)))?;
+        Ok(2.0 * (pixels * pixels * channels * channels) as f64 / seconds)
+    }
+}
+
+fn row(name: String, ours: f64, ceiling: Option<f64>, what: &'static str) -> Row {
+    Row {
+        name,
+        ours,
+        peer: None,
+        ratio: None,
+        ceiling_percent: ceiling.map(|ceiling| 100.0 * ceiling / ours),
+        ceiling: what,
+        peak_mb: peak_memory() as f64 / 1e6,
+    }
+}
+
+fn config(rows: usize, columns: usize, steps: usize) -> anyhow::Result<SyntheticConfig> {
+    let start = Time::parse("2000-08-01", Calendar::NoLeap)?;
+    Ok(SyntheticConfig { rows, columns, start, step_hours: 6, steps, scenario: Scenario::PRESENT, seed: 1 })
+}
+
+/// Bytes a second that one pass over memory moves: a copy larger than any cache.
+fn memory_rate() -> f64 {
+    let source = vec![1u8; 256 << 20];
+    let mut target = vec![0u8; source.len()];
+    target.copy_from_slice(&source);
+    let started = Instant::now();
+    target.copy_from_slice(&source);
+    let seconds = started.elapsed().as_secs_f64();
+    std::hint::black_box(&target);
+    2.0 * source.len() as f64 / seconds
+}

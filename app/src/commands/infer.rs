@@ -1,0 +1,86 @@
+//! `squall infer`: a model over files to CF masks.
+
+use crate::plan::{Plan, duration};
+use crate::progress::Progress;
+use crate::{input, interrupt, output};
+use clap::Args;
+use squall_jobs::Outcome;
+use squall_jobs::infer::{BadInput, InferEvent, InferOptions, InferReport, Model, infer};
+use std::path::PathBuf;
+
+/// Run a model over files; the same command continues a run that was stopped.
+#[derive(Debug, Args)]
+pub struct Infer {
+    /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
+    pub input: String,
+    /// A model file: best.safetensors of a run.
+    #[arg(long, value_name = "M")]
+    pub model: PathBuf,
+    /// Folder for the masks.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Also keep the probability of every class.
+    #[arg(long)]
+    pub probabilities: bool,
+    /// Go on without files and times that cannot be used; they are named and counted.
+    #[arg(long)]
+    pub skip_bad: bool,
+    /// Print a summary as one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Infer {
+    /// Infers and says how it went.
+    pub fn run(self) -> anyhow::Result<()> {
+        let report = self.infer()?;
+        if self.json {
+            return output::json(&report);
+        }
+        let rate = report.new_masks as f64 / report.seconds.max(1e-3);
+        tracing::info!(
+            "{} masks ({} of them new, {rate:.1} a second) in {}: {}",
+            report.masks,
+            report.new_masks,
+            duration(report.seconds),
+            self.out.display()
+        );
+        Ok(())
+    }
+
+    /// Infers and says how it went; an error if a signal stopped it.
+    pub fn infer(&self) -> anyhow::Result<InferReport> {
+        let archive = input::open(&self.input, self.skip_bad)?;
+        let model = Model::load(&self.model, None)?;
+        let bad_input = if self.skip_bad { BadInput::Skip } else { BadInput::Fail };
+        let options = InferOptions { probabilities: self.probabilities, bad_input, ..InferOptions::default() };
+        let stop = interrupt::flag();
+        let mut progress = Progress::new("infer", archive.times().len());
+        let mut tell = |event: &InferEvent<'_>| match event {
+            InferEvent::Started(plan) => {
+                plan.notes.iter().for_each(|note| tracing::warn!("{note}"));
+                Plan {
+                    work: format!("infer {} masks ({} are there; {}, {})", plan.times, plan.done_times, plan.dtype, plan.backend),
+                    read: plan.read_bytes,
+                    write: plan.write_bytes,
+                    memory: plan.memory_bytes,
+                    seconds: None,
+                }
+                .announce();
+                progress.start(plan.times, plan.done_times);
+            }
+            InferEvent::Mask { done, .. } => progress.set(*done, String::new()),
+            InferEvent::Skipped(skipped) => progress.note(&format!("{skipped:?}")),
+            _ => {}
+        };
+        let report = infer(&archive, &model, &self.out, &options, &mut tell, &stop)?;
+        progress.finish();
+        if report.missing_values > 0 {
+            tracing::warn!("{} missing values were replaced by the channel's mean", report.missing_values);
+        }
+        match report.outcome {
+            Outcome::Finished => Ok(report),
+            Outcome::Interrupted => Err(interrupt::stopped()),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `squall label`: heuristics on fields to masks, objects and tracks.
+
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::{input, interrupt, output};
+use clap::Args;
+use serde::Serialize;
+use squall_climate::label::{ArThresholds, Labeller, TcThresholds, Thresholds, required_channels};
+use squall_climate::{ClimateError, Event, table};
+use squall_data::mask_file::{MaskFileOptions, MaskWriter};
+use squall_data::{Archive, Snapshot, Time, Variable};
+use std::path::{Path, PathBuf};
+
+/// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels).
+#[derive(Debug, Args)]
+pub struct Label {
+    /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
+    pub input: String,
+    /// Folder for the masks and objects.csv.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Strictness for cyclones: default, medium, relaxed or super_relaxed.
+    #[arg(long, default_value = "default", value_name = "PRESET")]
+    pub cyclones: String,
+    /// Strictness for rivers: default (24 kg m-2 of damped column water) or relaxed (21).
+    #[arg(long, default_value = "default", value_name = "PRESET", value_parser = ["default", "relaxed"])]
+    pub rivers: String,
+    /// All thresholds as a TOML file; overrides both presets.
+    #[arg(long, value_name = "FILE")]
+    pub thresholds: Option<PathBuf>,
+    /// Use the published quarter-degree numbers on any grid.
+    #[arg(long)]
+    pub no_grid_scaling: bool,
+    /// Go on without input files that cannot be read; they are named and counted.
+    #[arg(long)]
+    pub skip_bad: bool,
+    /// Print a summary as one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What labelling came to.
+#[derive(Debug, Serialize)]
+pub struct LabelSummary {
+    /// Times labelled.
+    pub times: usize,
+    /// Cyclones over all times.
+    pub cyclones: usize,
+    /// Rivers over all times.
+    pub rivers: usize,
+    /// Cyclone tracks.
+    pub tracks: usize,
+    /// The series is too short for the duration criterion.
+    pub untracked: bool,
+}
+
+impl Label {
+    /// Labels and says what was found.
+    pub fn run(self) -> anyhow::Result<()> {
+        let summary = self.label()?;
+        if self.json {
+            return output::json(&summary);
+        }
+        tracing::info!(
+            "{} times: {} cyclones on {} tracks, {} rivers; masks and objects.csv in {}",
+            summary.times, summary.cyclones, summary.tracks, summary.rivers, self.out.display()
+        );
+        Ok(())
+    }
+
+    fn thresholds(&self) -> anyhow::Result<Thresholds> {
+        if let Some(path) = &self.thresholds {
+            let text = std::fs::read_to_string(path).map_err(squall_data::DataError::io("read", path))?;
+            return toml::from_str(&text).map_err(|error| {
+                let hint = "every key is listed in the documentation of `Thresholds`; the defaults need none";
+                crate::failure::Advice::usage(format!("`{}`: {error}", path.display()), hint)
+            });
+        }
+        let river = if self.rivers == "relaxed" { ArThresholds::labels_1() } else { ArThresholds::labels_0() };
+        let cyclone = TcThresholds::preset(&self.cyclones)?;
+        Ok(Thresholds { cyclone, river, adapt_to_grid: !self.no_grid_scaling })
+    }
+
+    /// Labels, writes everything and says what was found.
+    pub fn label(&self) -> anyhow::Result<LabelSummary> {
+        let archive = input::open(&self.input, self.skip_bad)?;
+        let needed = required_channels();
+        input::require(&archive, &needed, "labelling")?;
+        let thresholds = self.thresholds()?;
+        let labeller = Labeller::new(&thresholds, archive.grid().clone())?;
+        let times = archive.times().len();
+        let (rows, columns) = archive.grid().shape();
+        let plane = (rows * columns * 4) as u64;
+        Plan {
+            work: format!("label {times} times of {}", archive.grid().describe()),
+            read: 2 * plane * needed.len() as u64 * times as u64,
+            write: plane / 40 * times as u64,
+            memory: 80_000_000 + 6 * rayon_threads() * plane * needed.len() as u64,
+            seconds: Some(times as f64 * (rows * columns) as f64 * 2.2e-7),
+        }
+        .announce();
+        let mut progress = Progress::new("label", times);
+        let mut masks = Masks::new(self, &archive, &thresholds)?;
+        let mut objects: Vec<Event> = Vec::new();
+        let stop = interrupt::flag();
+        let read = |index: usize| -> Result<Snapshot, ClimateError> {
+            if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                return Err(ClimateError::Invalid("interrupted".into()));
+            }
+            Ok(archive.read(index, &needed)?)
+        };
+        let labelled = labeller.label_series(times, read, |index, labelled| {
+            masks.write(index, &labelled.mask)?;
+            progress.set(index + 1, String::new());
+            objects.extend(labelled.objects);
+            Ok(())
+        });
+        progress.finish();
+        interrupt::check()?;
+        let summary = labelled?;
+        masks.finish()?;
+        table::write_events(&self.out.join("objects.csv"), &objects)?;
+        if summary.untracked {
+            tracing::warn!("the series is shorter than the two days a cyclone must last: candidates stand untracked");
+        }
+        Ok(LabelSummary {
+            times,
+            cyclones: summary.cyclones,
+            rivers: summary.rivers,
+            tracks: summary.tracks,
+            untracked: summary.untracked,
+        })
+    }
+}
+
+fn rayon_threads() -> u64 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
+}
+
+/// Mask files: one for every input file, named after its first time.
+struct Masks<'a> {
+    out: &'a Path,
+    archive: &'a Archive,
+    options: MaskFileOptions,
+    open: Option<(PathBuf, MaskWriter)>,
+}
+
+impl<'a> Masks<'a> {
+    fn new(command: &'a Label, archive: &'a Archive, thresholds: &Thresholds) -> anyhow::Result<Self> {
+        let attributes = vec![("thresholds".to_string(), serde_json::to_string(thresholds)?)];
+        let options = MaskFileOptions {
+            title: "tropical cyclones and atmospheric rivers by the DeepCAM rules".into(),
+            source: format!("squall {} label", env!("CARGO_PKG_VERSION")),
+            attributes,
+            probabilities: false,
+        };
+        Ok(Self { out: &command.out, archive, options, open: None })
+    }
+
+    fn write(&mut self, index: usize, mask: &squall_data::ClassMask) -> Result<(), ClimateError> {
+        let source = self.archive.source_of(index).0;
+        if self.open.as_ref().is_none_or(|(current, _)| current != source) {
+            self.close()?;
+            let path = self.out.join(format!("labels.{}.nc", stamp(mask.time)));
+            let writer = MaskWriter::create(&path, self.archive.grid(), mask.time, &self.options)?;
+            self.open = Some((source.to_path_buf(), writer));
+        }
+        match &mut self.open {
+            Some((_, writer)) => Ok(writer.write(mask, None)?),
+            None => Ok(()),
+        }
+    }
+
+    fn close(&mut self) -> Result<(), ClimateError> {
+        match self.open.take() {
+            Some((_, writer)) => Ok(writer.finish()?),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        Ok(self.close()?)
+    }
+}
+
+/// A time as part of a file name.
+pub fn stamp(time: Time) -> String {
+    let (year, month, day) = time.date();
+    format!("{year:04}-{month:02}-{day:02}-{:05}", time.second_of_day())
+}
+
+/// The channels of a list of names, or of what an archive has.
+pub fn channels(names: &[String], archive: &Archive) -> anyhow::Result<Vec<Variable>> {
+    if names.is_empty() {
+        return Ok(archive.available().to_vec());
+    }
+    let known = |name: &String| {
+        Variable::from_name(&name.to_ascii_uppercase()).ok_or_else(|| {
+            let all: Vec<&str> = Variable::CHANNELS.iter().map(|v| v.name()).collect();
+            crate::failure::Advice::usage(format!("`{name}` is no channel"), format!("the channels are {}", all.join(", ")))
+        })
+    };
+    names.iter().map(known).collect()
+}

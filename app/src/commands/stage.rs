@@ -1,0 +1,151 @@
+//! `squall stage`: fields and labels to a sample store.
+
+use crate::commands::label::channels;
+use crate::plan::{Plan, bytes};
+use crate::progress::Progress;
+use crate::{input, interrupt, output};
+use clap::Args;
+use serde::Serialize;
+use squall_data::mask_file::MaskArchive;
+use squall_data::store::{Split, SplitRule, StoreMeta, StoreWriter};
+use squall_data::{DataError, Snapshot};
+use std::path::PathBuf;
+
+/// Write fields and labels into a sample store: flat, checksummed, with statistics and a split.
+#[derive(Debug, Args)]
+pub struct Stage {
+    /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
+    pub input: String,
+    /// Labels: masks of `squall label`, or of another tool.
+    #[arg(long, value_name = "DIR")]
+    pub labels: String,
+    /// Folder for the store.
+    #[arg(long, value_name = "STORE")]
+    pub out: PathBuf,
+    /// Channels to keep, separated by commas; default: all that the input has.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub channels: Vec<String>,
+    /// Share of the samples for training; half of the rest is for validation, half for the test.
+    #[arg(long, default_value_t = 0.8)]
+    pub train_share: f64,
+    /// Deal whole blocks of this many days to the splits, so that no storm is in two; 0 deals single times, as DeepCAM did.
+    #[arg(long, default_value_t = 5.0)]
+    pub block_days: f64,
+    /// Seed of the split.
+    #[arg(long, default_value_t = 12345)]
+    pub seed: u64,
+    /// Go on without input files that cannot be read; they are named and counted.
+    #[arg(long)]
+    pub skip_bad: bool,
+    /// Print a summary as one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is in a store.
+#[derive(Debug, Serialize)]
+pub struct StageSummary {
+    /// Samples of training, validation and test.
+    pub samples: [usize; 3],
+    /// Channels kept.
+    pub channels: Vec<&'static str>,
+    /// Times of the input without a mask.
+    pub unlabelled: usize,
+    /// Share of background, cyclone and river pixels in training.
+    pub class_shares: [f64; 3],
+}
+
+impl Stage {
+    /// Stages and says what is in the store.
+    pub fn run(self) -> anyhow::Result<()> {
+        let summary = self.stage()?;
+        if self.json {
+            return output::json(&summary);
+        }
+        let [train, validation, test] = summary.samples;
+        let [_, cyclone, river] = summary.class_shares.map(|share| 100.0 * share);
+        tracing::info!(
+            "{train} samples for training, {validation} for validation, {test} for the test; {} channels; \
+             {cyclone:.2} % cyclone and {river:.2} % river pixels; in {}",
+            summary.channels.len(),
+            self.out.display()
+        );
+        Ok(())
+    }
+
+    /// Writes the store; a store that was begun is continued.
+    pub fn stage(&self) -> anyhow::Result<StageSummary> {
+        let archive = input::open(&self.input, self.skip_bad)?;
+        let masks = MaskArchive::open(&self.labels)?;
+        if masks.grid().hash() != archive.grid().hash() {
+            let (expected, found) = (archive.grid().describe(), masks.grid().describe());
+            return Err(DataError::Mismatch { what: "grid of the labels", path: self.labels.clone().into(), expected, found }.into());
+        }
+        let channels = channels(&self.channels, &archive)?;
+        input::require(&archive, &channels, "staging")?;
+        let labelled: Vec<(usize, usize)> = (archive.times().iter().enumerate())
+            .filter_map(|(index, &time)| Some((index, masks.find(time)?)))
+            .collect();
+        let unlabelled = archive.times().len() - labelled.len();
+        if labelled.is_empty() {
+            let reason = format!("none of its {} masks is at a time of `{}`", masks.times().len(), self.input);
+            return Err(DataError::NoInput { input: self.labels.clone(), reason }.into());
+        }
+        if unlabelled > 0 {
+            tracing::warn!("{unlabelled} times have no mask and are left out");
+        }
+        let times: Vec<_> = labelled.iter().map(|&(index, _)| archive.times()[index]).collect();
+        let splits = self.rule().assign(&times)?;
+        let meta = StoreMeta::new(archive.grid().clone(), archive.calendar(), channels.clone());
+        let total = meta.record_bytes() * labelled.len() as u64;
+        Plan {
+            work: format!("stage {} samples of {} channels", labelled.len(), channels.len()),
+            read: total,
+            write: total,
+            memory: 60_000_000 + 4 * meta.record_bytes(),
+            seconds: Some(total as f64 / 2.5e8),
+        }
+        .announce();
+        let mut writer = StoreWriter::create(&self.out, meta)?;
+        let mut progress = Progress::new("stage", labelled.len());
+        // The next sample is read while this one is written.
+        let read = |sample: usize| -> Result<(Snapshot, squall_data::ClassMask), DataError> {
+            let (index, mask) = labelled[sample];
+            Ok((archive.read(index, &channels)?, masks.read(mask)?))
+        };
+        let first = writer.len();
+        let mut next = (first < labelled.len()).then(|| read(first)).transpose()?;
+        for sample in first..labelled.len() {
+            interrupt::check()?;
+            let Some((snapshot, mask)) = next.take() else { break };
+            let following = (sample + 1 < labelled.len()).then_some(sample + 1);
+            let (ahead, pushed) = rayon::join(
+                || following.map(read).transpose(),
+                || writer.push(&snapshot, &mask, splits[sample]),
+            );
+            pushed?;
+            next = ahead?;
+            progress.set(sample + 1, String::new());
+        }
+        progress.finish();
+        let store = writer.finish()?;
+        let counts = store.class_counts(Split::Train);
+        let all = counts.iter().sum::<u64>().max(1) as f64;
+        tracing::debug!("{} in all", bytes(total));
+        Ok(StageSummary {
+            samples: Split::ALL.map(|split| store.ids(split).len()),
+            channels: channels.iter().map(|v| v.name()).collect(),
+            unlabelled,
+            class_shares: counts.map(|count| count as f64 / all),
+        })
+    }
+
+    fn rule(&self) -> SplitRule {
+        let (train, seed) = (self.train_share, self.seed);
+        let validation = (1.0 - train) / 2.0;
+        match self.block_days {
+            days if days > 0.0 => SplitRule::Blocks { seed, train, validation, days },
+            _ => SplitRule::Shuffled { seed, train, validation },
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `squall summary`: a network as a tree with shapes and costs.
+
+use crate::commands::simulate::grid;
+use crate::failure::Advice;
+use crate::output;
+use clap::Args;
+use squall_model::networks::config::NetworkName;
+use squall_model::{Backend, Network, NetworkConfig};
+
+/// Print a network as a tree: shapes, parameters, floating-point operations, memory of activations.
+#[derive(Debug, Args)]
+pub struct Summary {
+    /// deeplabv3plus (the deconv1x decoder), deeplabv3plus-deconv or deeplabv3plus-bilinear.
+    network: String,
+    /// Input size, latitudes x longitudes.
+    #[arg(long, default_value = "768x1152", value_parser = grid)]
+    grid: (usize, usize),
+    /// Channels of the input.
+    #[arg(long, default_value_t = 16)]
+    channels: usize,
+    /// Multiplies the width of every layer.
+    #[arg(long, default_value_t = 1.0)]
+    width: f64,
+    /// With batch normalisation, which the published network replaces by a multiplication.
+    #[arg(long)]
+    batch_norm: bool,
+    /// One JSON document instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Summary {
+    /// Prints the summary.
+    pub fn run(self) -> anyhow::Result<()> {
+        let name: NetworkName = self.network.parse().map_err(|error: squall_model::ModelError| {
+            Advice::usage(error.to_string(), "the networks of a recipe are named the same way")
+        })?;
+        let config = NetworkConfig {
+            channels_in: self.channels,
+            width: self.width,
+            batch_norm: self.batch_norm,
+            ..NetworkConfig::published(name)
+        };
+        let network = Network::build(&config, Backend::best(), 0)?;
+        let summary = network.summary(self.grid.0, self.grid.1)?;
+        if self.json { output::json(&summary) } else { output::text(&summary) }
+    }
+}

@@ -1,0 +1,116 @@
+//! `squall train`: a recipe and a sample store to a model.
+
+use crate::failure::Advice;
+use crate::plan::{Plan, bytes, duration};
+use crate::progress::Progress;
+use crate::{interrupt, output};
+use clap::Args;
+use squall_data::Store;
+use squall_jobs::{Outcome, Recipe, TrainEvent, TrainReport, train};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Recipes that come with the program.
+pub const RECIPES: [(&str, &str); 3] = [
+    ("small", include_str!("../../../jobs/recipes/small.toml")),
+    ("full", include_str!("../../../jobs/recipes/full.toml")),
+    ("deeplabv3plus-published", include_str!("../../../jobs/recipes/deeplabv3plus-published.toml")),
+];
+
+/// Train a network on a sample store; the same command continues a run that was stopped.
+#[derive(Debug, Args)]
+pub struct Train {
+    /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published.
+    #[arg(long, value_name = "R.toml")]
+    pub recipe: PathBuf,
+    /// A sample store of `squall stage`.
+    #[arg(long, value_name = "STORE")]
+    pub data: PathBuf,
+    /// Folder of the run: best.safetensors, last.safetensors, metrics.jsonl, TensorBoard events.
+    #[arg(long, value_name = "RUN")]
+    pub out: PathBuf,
+    /// Change a key of the recipe, such as training.batch=2; may be given again.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// Print a summary as one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Train {
+    /// Trains and says how it went.
+    pub fn run(self) -> anyhow::Result<()> {
+        let report = self.train()?;
+        if self.json {
+            return output::json(&report);
+        }
+        let best = report.best.as_ref().map(|best| format!(", best at step {}", best.step)).unwrap_or_default();
+        tracing::info!("{} steps in {}{best}: {}", report.steps, duration(report.seconds), report.model.display());
+        Ok(())
+    }
+
+    fn read_recipe(&self) -> anyhow::Result<Recipe> {
+        let built_in = RECIPES.iter().find(|(name, _)| self.recipe.as_os_str() == *name);
+        match built_in {
+            Some((_, text)) if !self.recipe.exists() => Ok(Recipe::parse(text, &self.overrides)?),
+            _ if !self.recipe.exists() => {
+                let known: Vec<&str> = RECIPES.iter().map(|(name, _)| *name).collect();
+                let message = format!("there is no recipe `{}`", self.recipe.display());
+                Err(Advice::usage(message, format!("give a TOML file, or one of {}", known.join(", "))))
+            }
+            _ => Ok(Recipe::read(&self.recipe, &self.overrides)?),
+        }
+    }
+
+    /// Trains and says how it went; an error if a signal stopped it.
+    pub fn train(&self) -> anyhow::Result<TrainReport> {
+        let recipe = self.read_recipe()?;
+        let store = Arc::new(Store::open(&self.data)?);
+        let stop = interrupt::flag();
+        let mut progress = Progress::new("train", 1);
+        let mut score = String::new();
+        let mut tell = |event: &TrainEvent| match event {
+            TrainEvent::Started(plan) => {
+                Plan {
+                    work: format!(
+                        "train {:.2} M parameters for {} steps on {} samples ({}, {})",
+                        plan.parameters as f64 / 1e6,
+                        plan.total_steps,
+                        plan.training_samples,
+                        plan.dtype,
+                        plan.backend
+                    ),
+                    read: plan.read_bytes,
+                    write: plan.write_bytes,
+                    memory: plan.memory_bytes,
+                    seconds: None,
+                }
+                .announce();
+                progress.start(plan.total_steps as usize, plan.done_steps as usize);
+            }
+            TrainEvent::Step { step, result, .. } => {
+                progress.set(*step as usize, format!("loss {:.4}{score}", result.loss));
+            }
+            TrainEvent::Validated { step, scores, best } => {
+                score = format!(", mean IoU {:.3}", scores.mean_iou);
+                let mark = if *best { " (best)" } else { "" };
+                let [_, cyclone, river] = scores.iou.map(|iou| iou.map_or("-".to_string(), |iou| format!("{iou:.3}")));
+                progress.note(&format!(
+                    "step {step}: validation IoU {:.3}, cyclones {cyclone}, rivers {river}{mark}",
+                    scores.mean_iou
+                ));
+            }
+            _ => {}
+        };
+        let report = train(&recipe, &store, &self.out, &mut tell, &stop)?;
+        progress.finish();
+        if report.missing_values > 0 {
+            tracing::warn!("{} missing values were replaced by the channel's mean", report.missing_values);
+        }
+        tracing::debug!("peak memory {}", bytes(crate::plan::peak_memory()));
+        match report.outcome {
+            Outcome::Finished => Ok(report),
+            Outcome::Interrupted => Err(interrupt::stopped()),
+        }
+    }
+}

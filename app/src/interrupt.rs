@@ -1,0 +1,36 @@
+//! SIGINT and SIGTERM: finish the step at hand, save, leave with the exit code that says "run me again".
+
+use crate::failure::{Advice, INTERRUPTED};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// The flag that the first signal sets; a second signal ends the program at once.
+pub fn flag() -> Arc<AtomicBool> {
+    let stop = STOP.get_or_init(|| {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // Order matters: the shutdown looks at the flag before this signal sets it.
+            let armed = signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), stop.clone())
+                .and_then(|_| signal_hook::flag::register(signal, stop.clone()));
+            if let Err(error) = armed {
+                tracing::warn!("signals end the program at once ({error}); what is finished is kept");
+            }
+        }
+        stop
+    });
+    stop.clone()
+}
+
+/// An error if a signal has arrived.
+pub fn check() -> anyhow::Result<()> {
+    if flag().load(Ordering::Relaxed) { Err(stopped()) } else { Ok(()) }
+}
+
+/// The error of a run that a signal ended.
+pub fn stopped() -> anyhow::Error {
+    let hint = "run the same command again: it goes on where this one stopped";
+    Advice { message: "interrupted".into(), hint: hint.into(), code: INTERRUPTED }.into()
+}

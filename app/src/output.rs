@@ -1,0 +1,28 @@
+//! Results to standard output: the only place that prints them.
+
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::Write;
+
+/// Writes a result for people.
+pub fn text(result: &impl Display) -> anyhow::Result<()> {
+    line(format_args!("{result}"))
+}
+
+/// Writes a result for programs: one JSON document.
+pub fn json(result: &impl Serialize) -> anyhow::Result<()> {
+    line(format_args!("{}", serde_json::to_string_pretty(result)?))
+}
+
+/// Writes a result for programs on one line.
+pub fn json_line(result: &impl Serialize) -> anyhow::Result<()> {
+    line(format_args!("{}", serde_json::to_string(result)?))
+}
+
+fn line(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
+    match writeln!(std::io::stdout().lock(), "{text}") {
+        // The reader of a pipe may stop early (`| head`): that is no failure.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}

@@ -1,0 +1,77 @@
+//! What a long command will read, write and need, said before it starts.
+
+use std::fmt;
+
+/// Sizes and times of a run, estimated from shapes and measured rates.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// What is about to happen: "label 240 times of 192 x 288".
+    pub work: String,
+    /// Bytes to be read.
+    pub read: u64,
+    /// Bytes to be written.
+    pub write: u64,
+    /// Bytes of memory at the peak.
+    pub memory: u64,
+    /// Seconds, if a rate is known.
+    pub seconds: Option<f64>,
+}
+
+impl Plan {
+    /// Logs the plan.
+    pub fn announce(&self) {
+        tracing::info!("{self}");
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.work)?;
+        let sizes = [("reads", self.read), ("writes", self.write), ("needs memory of", self.memory)];
+        let known = sizes.iter().filter(|(_, size)| *size > 0).map(|(what, size)| format!("{what} about {}", bytes(*size)));
+        let time = self.seconds.map(|seconds| format!("takes about {}", duration(seconds)));
+        write!(f, "{}", known.chain(time).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A size in words: 1.2 GB.
+pub fn bytes(size: u64) -> String {
+    let size = size as f64;
+    match size {
+        s if s >= 1e12 => format!("{:.1} TB", s / 1e12),
+        s if s >= 1e9 => format!("{:.1} GB", s / 1e9),
+        s if s >= 1e6 => format!("{:.0} MB", s / 1e6),
+        s => format!("{:.0} kB", s / 1e3),
+    }
+}
+
+/// A time in words: 3 min 20 s.
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds.round().max(1.0) as u64;
+    match whole {
+        s if s < 90 => format!("{s} s"),
+        s if s < 5400 => format!("{} min {} s", s / 60, s % 60),
+        s => format!("{} h {} min", s / 3600, s % 3600 / 60),
+    }
+}
+
+/// The highest memory use of this process so far, in bytes; 0 where the system does not say.
+pub fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        assert_eq!(bytes(1_234_000_000), "1.2 GB");
+        assert_eq!(duration(200.4), "3 min 20 s");
+        let plan = Plan { work: "label 2 times".into(), read: 5_000_000, seconds: Some(3.0), ..Plan::default() };
+        assert_eq!(plan.to_string(), "label 2 times: reads about 5 MB, takes about 3 s");
+    }
+}

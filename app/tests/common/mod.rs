@@ -1,0 +1,80 @@
+//! Running the program as a user does.
+#![allow(dead_code)] // each test file uses its part
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The program, to be given arguments.
+pub fn squall() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
+    command.stdin(Stdio::null()).env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// Runs the program and demands success; gives standard output.
+pub fn run(arguments: &[&str]) -> String {
+    let output = squall().args(arguments).output().expect("the program starts");
+    assert!(
+        output.status.success(),
+        "squall {}: {:?}\n{}",
+        arguments.join(" "),
+        output.status.code(),
+        text(&output)
+    );
+    String::from_utf8(output.stdout).expect("UTF-8 output")
+}
+
+/// Everything that a run printed.
+pub fn text(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
+}
+
+/// A small synthetic run: 48 x 72, some days of six-hourly fields from the start of August.
+pub fn simulate(folder: &Path, days: usize, seed: u64) -> PathBuf {
+    let out = folder.join(format!("run{seed}"));
+    let (days, seed) = (days.to_string(), seed.to_string());
+    run(&[
+        "simulate", "--out", path(&out), "--grid", "48x72", "--days", &days, "--hours", "6", "--start", "2000-08-01",
+        "--seed", &seed, "--quiet",
+    ]);
+    out
+}
+
+/// A path as an argument.
+pub fn path(path: &Path) -> &str {
+    path.to_str().expect("a UTF-8 path")
+}
+
+/// Name and bytes of every file under a folder, sorted; `skip` leaves out what may differ between runs.
+pub fn contents(folder: &Path, skip: impl Fn(&str) -> bool) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(current) = folders.pop() {
+        for entry in std::fs::read_dir(&current).expect("a readable folder") {
+            let entry = entry.expect("a readable entry").path();
+            let name = entry.strip_prefix(folder).expect("under the folder").to_string_lossy().into_owned();
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if !skip(&name) {
+                found.push((name, std::fs::read(&entry).expect("a readable file")));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The real test data, if it lies beside the repository.
+pub fn real(name: &str) -> Option<PathBuf> {
+    let base = std::env::var_os("SQUALL_REALDATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/realdata"),
+        PathBuf::from,
+    );
+    let found = base.join(name);
+    if !found.exists() {
+        eprintln!("skipped: {} is not here", found.display());
+        return None;
+    }
+    Some(found)
+}

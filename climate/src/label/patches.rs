@@ -1,0 +1,166 @@
+//! Connected pieces of a yes/no plane, by runs of each row in a union-find forest.
+//!
+//! [`crate::events::regions`] does the same for finished masks; the recipes here also need pieces that touch by edges only
+//! (the flood fill of the rivers) and planes that are boxes, not grids.
+
+use crate::events::Run;
+
+/// How cells of a plane touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Touch {
+    /// Also by a corner.
+    pub corners: bool,
+    /// The last column also touches the first.
+    pub wrap: bool,
+}
+
+/// The connected pieces of the cells that are `true`, by the scan order of their first cell; each sorted by row and column.
+pub(super) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> Vec<Vec<Run>> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut parent: Vec<u32> = Vec::new();
+    let mut south = 0..0;
+    for (row, line) in rows.iter().enumerate() {
+        let start = runs.len();
+        runs.extend(line.iter().map(|&(first, end)| Run {
+            row: row as u32,
+            first,
+            end,
+        }));
+        parent.extend(start as u32..runs.len() as u32);
+        let here = start..runs.len();
+        let slack = u32::from(touch.corners);
+        let mut below = south.start;
+        for k in here.clone() {
+            while below < south.end && runs[below].end + slack <= runs[k].first {
+                below += 1;
+            }
+            let mut other = below;
+            while other < south.end && runs[other].first < runs[k].end + slack {
+                join(&mut parent, k, other);
+                other += 1;
+            }
+        }
+        if touch.wrap && !here.is_empty() {
+            let (first, last) = (here.start, here.end - 1);
+            let (begins, ends) = (runs[first].first == 0, runs[last].end == columns);
+            if begins && ends {
+                join(&mut parent, first, last);
+            }
+            if touch.corners && !south.is_empty() {
+                if begins && runs[south.end - 1].end == columns {
+                    join(&mut parent, first, south.end - 1);
+                }
+                if ends && runs[south.start].first == 0 {
+                    join(&mut parent, last, south.start);
+                }
+            }
+        }
+        south = here;
+    }
+    let mut number = vec![usize::MAX; runs.len()];
+    let mut found: Vec<Vec<Run>> = Vec::new();
+    for (k, &run) in runs.iter().enumerate() {
+        let root = root(&mut parent, k);
+        if number[root] == usize::MAX {
+            number[root] = found.len();
+            found.push(Vec::new());
+        }
+        found[number[root]].push(run);
+    }
+    found
+}
+
+/// The runs `(first, end)` of a row's cells that are `true`.
+pub(super) fn row_runs(cells: impl Iterator<Item = bool>) -> Vec<(u32, u32)> {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    let mut open = false;
+    for (i, inside) in (0u32..).zip(cells) {
+        match (inside, open, runs.last_mut()) {
+            (true, true, Some(run)) => run.1 = i + 1,
+            (true, ..) => runs.push((i, i + 1)),
+            _ => {}
+        }
+        open = inside;
+    }
+    runs
+}
+
+fn root(parent: &mut [u32], k: usize) -> usize {
+    let mut node = k;
+    while parent[node] as usize != node {
+        parent[node] = parent[parent[node] as usize];
+        node = parent[node] as usize;
+    }
+    node
+}
+
+fn join(parent: &mut [u32], a: usize, b: usize) {
+    let (a, b) = (root(parent, a), root(parent, b));
+    parent[a.max(b)] = a.min(b) as u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The judge: repeated spreading of the smallest label until nothing changes.
+    fn spread(cells: &[Vec<bool>], touch: Touch) -> Vec<Vec<usize>> {
+        let (rows, columns) = (cells.len() as isize, cells[0].len() as isize);
+        let mut label: Vec<Vec<usize>> = (0..rows as usize)
+            .map(|j| {
+                (0..columns as usize)
+                    .map(|i| j * columns as usize + i)
+                    .collect()
+            })
+            .collect();
+        loop {
+            let mut changed = false;
+            for (j, i) in (0..rows).flat_map(|j| (0..columns).map(move |i| (j, i))) {
+                for (dj, di) in (-1..=1).flat_map(|a| (-1..=1).map(move |b| (a, b))) {
+                    let (a, mut b) = (j + dj, i + di);
+                    if touch.wrap {
+                        b = b.rem_euclid(columns);
+                    }
+                    let inside = (0..rows).contains(&a) && (0..columns).contains(&b);
+                    if !inside || (!touch.corners && dj * di != 0) {
+                        continue;
+                    }
+                    let (here, there) = ((j as usize, i as usize), (a as usize, b as usize));
+                    if cells[here.0][here.1]
+                        && cells[there.0][there.1]
+                        && label[there.0][there.1] < label[here.0][here.1]
+                    {
+                        label[here.0][here.1] = label[there.0][there.1];
+                        changed = true;
+                    }
+                }
+            }
+            if !changed {
+                return label;
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_agree_with_spreading(flat in proptest::collection::vec(proptest::bool::weighted(0.45), 7 * 11), corners in any::<bool>(), wrap in any::<bool>()) {
+            let cells: Vec<Vec<bool>> = flat.chunks(11).map(<[bool]>::to_vec).collect();
+            let touch = Touch { corners, wrap };
+            let rows: Vec<_> = cells.iter().map(|row| row_runs(row.iter().copied())).collect();
+            let found = patches(&rows, 11, touch);
+            let label = spread(&cells, touch);
+            let mut painted = 0;
+            let mut seen = std::collections::HashSet::new();
+            for piece in &found {
+                let labels: std::collections::BTreeSet<usize> =
+                    piece.iter().flat_map(|r| r.indices()).map(|(j, i)| label[j][i]).collect();
+                prop_assert_eq!(labels.len(), 1);
+                prop_assert!(seen.insert(labels), "two pieces are one");
+                painted += piece.iter().map(|r| r.cells()).sum::<usize>();
+                prop_assert!(piece.iter().flat_map(|r| r.indices()).all(|(j, i)| cells[j][i]));
+            }
+            prop_assert_eq!(painted, flat.iter().filter(|c| **c).count());
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The top of the page: title, numbers in plain sentences, and what to know before quoting them.
+
+use crate::report::figures::category;
+use crate::report::html::{escape, paragraphs};
+use crate::report::numbers::{counted, day, duration, grouped, moment, significant};
+use crate::report::page::{Page, Section};
+use crate::report::summary::{Object, is_tracked, mean_per_time, objects};
+use crate::report::{Source, SourceKind, class_css, class_word};
+use squall_data::Class;
+use std::fmt::Write as _;
+
+/// Title, description and the facts of the run.
+pub(crate) fn header(page: &Page<'_>) -> String {
+    let input = page.input;
+    let mut facts = Vec::new();
+    if let Some((first, last)) = page.period() {
+        if first == last {
+            facts.push(moment(first));
+        } else {
+            let span = last.seconds_since(first) as f64 / 3600.0;
+            facts.push(format!(
+                "{} to {} ({})",
+                day(first),
+                day(last),
+                duration(span)
+            ));
+        }
+        facts.push(format!("calendar {}", first.calendar()));
+    }
+    if page.times() > 0 {
+        facts.push(counted(page.times(), "analysed time"));
+    }
+    let (rows, columns) = input.grid.shape();
+    facts.push(format!(
+        "grid {rows} × {columns}, about {} km",
+        significant(input.grid.spacing_km(), 2)
+    ));
+    let facts = facts.iter().fold(String::new(), |mut out, fact| {
+        let _ = write!(out, "<li>{}</li>", escape(fact));
+        out
+    });
+    format!(
+        "<header><div><p class=\"brand\">Squall report</p>\n<h1>{}</h1>\n<div class=\"about\">{}</div>\n<ul class=\"facts\">{facts}</ul></div></header>\n",
+        escape(&input.title),
+        paragraphs(&input.description)
+    )
+}
+
+fn strongest<'a>(source: &'a Source) -> Option<Object<'a>> {
+    objects(source, Class::TropicalCyclone)
+        .into_iter()
+        .filter(|o| o.max_wind_m_s.is_some())
+        .max_by(|a, b| {
+            a.max_wind_m_s
+                .unwrap_or(0.0)
+                .total_cmp(&b.max_wind_m_s.unwrap_or(0.0))
+        })
+}
+
+/// Sentences on one source.
+fn sentences(page: &Page<'_>, source: &Source) -> String {
+    let mut parts = Vec::new();
+    for class in Class::EVENTS {
+        let found = objects(source, class);
+        let noun = if is_tracked(source, class) {
+            class_word(class).to_string()
+        } else {
+            format!("{} object", class_word(class))
+        };
+        let mut text = counted(found.len(), &noun);
+        if let (true, Some(mean)) = (page.times() > 1, mean_per_time(source, class, page.times())) {
+            let _ = write!(
+                text,
+                " ({} present at an average time)",
+                significant(mean, 2)
+            );
+        }
+        parts.push(text);
+    }
+    let mut out = format!(
+        "<strong><i class=\"key {}\"></i>{}</strong> found {}.",
+        source.kind.css(),
+        escape(&source.label),
+        parts.join(" and ")
+    );
+    if let Some(top) = strongest(source) {
+        let wind = top.max_wind_m_s.unwrap_or(0.0);
+        let grade = match category(wind) {
+            0 => "below tropical-storm strength".to_string(),
+            1 => "a tropical storm".into(),
+            c => format!("category {}", c - 1),
+        };
+        let pressure = top
+            .min_psl_pa
+            .map_or(String::new(), |p| format!(" and {:.0}\u{a0}hPa", p / 100.0));
+        let basin = super::basins::BASINS[top.basin()];
+        let _ = write!(
+            out,
+            " Its strongest cyclone, first seen in the {basin} on {}, reached {}\u{a0}m\u{a0}s⁻¹ ({grade}){pressure}.",
+            day(top.start),
+            significant(wind, 3)
+        );
+    }
+    let rivers = objects(source, Class::AtmosphericRiver);
+    let longest = rivers
+        .iter()
+        .filter_map(|o| o.longest)
+        .max_by(|a, b| a.length_km.total_cmp(&b.length_km));
+    if let Some(event) = longest.filter(|e| e.length_km > 0.0) {
+        let _ = write!(
+            out,
+            " Its longest river stretched over {}\u{a0}km on {}.",
+            significant(event.length_km, 3),
+            day(event.time)
+        );
+    }
+    format!("<p>{out}</p>\n")
+}
+
+fn tile(value: &str, what: &str, class: &str) -> String {
+    format!(
+        "<li class=\"{class}\"><b>{}</b><span>{}</span></li>",
+        escape(value),
+        escape(what)
+    )
+}
+
+pub(crate) fn summary(page: &Page<'_>) -> Section {
+    let mut tiles = String::new();
+    if let Some(source) = page.input.sources.first() {
+        for class in Class::EVENTS {
+            let unit = if is_tracked(source, class) {
+                "tracks"
+            } else {
+                "objects"
+            };
+            let what = format!("{} {unit}, {}", class_word(class), source.label);
+            tiles += &tile(
+                &grouped(objects(source, class).len() as f64, 0),
+                &what,
+                class_css(class),
+            );
+        }
+        if let Some(wind) = strongest(source).and_then(|o| o.max_wind_m_s) {
+            tiles += &tile(
+                &format!("{} m s⁻¹", significant(wind, 3)),
+                "strongest cyclone wind",
+                "cyclone",
+            );
+        }
+    }
+    if let Some(pair) = page.counter.pairs().first() {
+        for (total, class) in pair.total.iter().zip(Class::EVENTS) {
+            if let Some(iou) = total.iou() {
+                let what = format!(
+                    "IoU of {} areas, {} and {}",
+                    class_word(class),
+                    page.in_sentence(pair.first),
+                    page.in_sentence(pair.second)
+                );
+                tiles += &tile(&format!("{iou:.2}"), &what, class_css(class));
+            }
+        }
+    }
+    let mut html = String::new();
+    if !tiles.is_empty() {
+        let _ = writeln!(html, "<ul class=\"tiles\">{tiles}</ul>");
+    }
+    html.push_str("<div class=\"split\"><div class=\"prose\">");
+    for source in &page.input.sources {
+        html += &sentences(page, source);
+    }
+    if page.input.sources.is_empty() {
+        html += "<p>No table of events was given, so the page shows masks and fields only.</p>\n";
+    } else if page
+        .input
+        .sources
+        .iter()
+        .all(|s| s.events.is_empty() && s.tracks.is_empty())
+    {
+        html += "<p>No events were found by any source. If that is a surprise, look at the thresholds at the end of the page and at the fields on the map.</p>\n";
+    }
+    html.push_str("</div>\n");
+    let warnings = warnings(page);
+    if !warnings.is_empty() {
+        html.push_str("<aside class=\"warnings\" aria-label=\"Caveats\"><h3>Before you quote a number</h3><ul>");
+        for warning in warnings {
+            let _ = write!(html, "<li>{}</li>", escape(&warning));
+        }
+        html.push_str("</ul></aside>\n");
+    }
+    html.push_str("</div>\n");
+    Section {
+        id: "summary",
+        nav: "Summary",
+        heading: "Summary",
+        lead: String::new(),
+        html,
+    }
+}
+
+/// What the page itself sees that a reader must know, after what the caller knows.
+fn warnings(page: &Page<'_>) -> Vec<String> {
+    let mut out = page.input.warnings.clone();
+    let sources = &page.input.sources;
+    match page.period() {
+        Some((first, last)) if first == last => {
+            out.push(
+                "One time only: nothing can be tracked, and counts describe this moment.".into(),
+            );
+        }
+        Some((first, last)) if last.days_since(first) < 3650.0 => {
+            out.push(format!(
+                "The data cover {}. Counts, frequencies and extremes describe this sample; year-to-year changes of cyclone and river numbers are large, and a climate statement needs decades.",
+                duration(last.seconds_since(first) as f64 / 3600.0)
+            ));
+        }
+        _ => {}
+    }
+    let has_wind = sources
+        .iter()
+        .flat_map(|s| &s.events)
+        .any(|e| e.max_wind_m_s.is_some());
+    if has_wind {
+        out.push(format!(
+            "Categories use the Saffir–Simpson bounds on the model's lowest-level wind at output times. The scale is defined for one-minute wind at 10 m, and a grid of about {} km smooths the core of a cyclone: compare with other runs on the same grid, not with observed categories.",
+            significant(page.input.grid.spacing_km(), 2)
+        ));
+    }
+    let has = |kind| sources.iter().any(|s| s.kind == kind);
+    if has(SourceKind::Heuristic) && has(SourceKind::Network) && !has(SourceKind::Truth) {
+        out.push("There is no truth to compare with. Agreement says how alike heuristic and network are, not which of them is right; a network trained on the heuristic's labels also learns its errors.".into());
+    }
+    out
+}

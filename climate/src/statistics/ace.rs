@@ -1,0 +1,31 @@
+//! Accumulated cyclone energy.
+
+use crate::statistics::category::KNOT_M_S;
+
+/// Lowest wind that counts, knots (tropical storm).
+const STORM_KNOTS: f64 = 34.0;
+/// Hours that one six-hourly advisory stands for.
+const ADVISORY_HOURS: f64 = 6.0;
+
+/// Accumulated cyclone energy of one point of a track, 10⁴ kt²: v² · 10⁻⁴ for winds of storm strength at six-hourly
+/// points; a point of other data counts by the hours that it stands for.
+///
+/// # Source
+/// Bell et al. 2000, "Climate Assessment for 1999", BAMS 81(6), S19.
+///
+/// # Example
+/// ```
+/// // A day of 100 knots in 6-hourly points, and in 3-hourly points.
+/// let wind_m_s = 100.0 * 1852.0 / 3600.0;
+/// let six: f64 = (0..4).map(|_| squall_climate::statistics::ace_of_point(wind_m_s, 6.0)).sum();
+/// let three: f64 = (0..8).map(|_| squall_climate::statistics::ace_of_point(wind_m_s, 3.0)).sum();
+/// assert!((six - 4.0).abs() < 1e-9 && (three - 4.0).abs() < 1e-9);
+/// ```
+pub fn ace_of_point(wind_m_s: f64, hours: f64) -> f64 {
+    let knots = wind_m_s / KNOT_M_S;
+    if knots >= STORM_KNOTS - 1e-6 {
+        1e-4 * knots * knots * hours / ADVISORY_HOURS
+    } else {
+        0.0
+    }
+}

@@ -1,0 +1,126 @@
+//! Ocean basins of tropical cyclones.
+
+use serde::{Deserialize, Serialize};
+
+/// A basin as IBTrACS names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Basin {
+    /// North Atlantic.
+    NorthAtlantic,
+    /// Eastern and central North Pacific: from 180° to the Americas.
+    EastPacific,
+    /// Western North Pacific: 100°E to 180°.
+    WestPacific,
+    /// North Indian Ocean: 30°E to 100°E.
+    NorthIndian,
+    /// South Indian Ocean: 10°E to 135°E.
+    SouthIndian,
+    /// South Pacific: 135°E to 70°W.
+    SouthPacific,
+    /// South Atlantic: 70°W to 10°E.
+    SouthAtlantic,
+}
+
+/// Latitude and longitude of the divide between Pacific and Atlantic, from south to north: the Andes, Panama, the
+/// volcanoes of Central America, the Isthmus of Tehuantepec, the Sierra Madre Occidental.
+const AMERICAS: [(f64, f64); 12] = [
+    (0.0, 290.0),
+    (7.5, 282.5),
+    (9.0, 280.3),
+    (9.2, 277.2),
+    (10.5, 274.6),
+    (13.0, 272.8),
+    (14.6, 269.5),
+    (16.6, 265.8),
+    (17.5, 262.0),
+    (20.0, 258.0),
+    (24.0, 254.5),
+    (30.0, 251.0),
+];
+
+impl Basin {
+    /// All basins, in the order of tables.
+    pub const ALL: [Self; 7] = [
+        Self::NorthAtlantic,
+        Self::EastPacific,
+        Self::WestPacific,
+        Self::NorthIndian,
+        Self::SouthIndian,
+        Self::SouthPacific,
+        Self::SouthAtlantic,
+    ];
+
+    /// The basin of a place. Every place has one: land and middle latitudes belong to the basin of their longitude.
+    ///
+    /// # Source
+    /// Borders of IBTrACS v04 (Knapp et al. 2010, doi:10.1175/2009BAMS2755.1); the divide through the Americas as a line
+    /// of twelve points.
+    pub fn of(lat_deg: f64, lon_deg: f64) -> Self {
+        let lon = lon_deg.rem_euclid(360.0);
+        if lat_deg < 0.0 {
+            return match lon {
+                l if (10.0..135.0).contains(&l) => Self::SouthIndian,
+                l if (135.0..290.0).contains(&l) => Self::SouthPacific,
+                _ => Self::SouthAtlantic,
+            };
+        }
+        match lon {
+            l if (30.0..100.0).contains(&l) => Self::NorthIndian,
+            l if (100.0..180.0).contains(&l) => Self::WestPacific,
+            l if l >= 180.0 && l < divide_lon_deg(lat_deg) => Self::EastPacific,
+            _ => Self::NorthAtlantic,
+        }
+    }
+
+    /// The two letters of IBTrACS.
+    pub fn code(self) -> &'static str {
+        ["NA", "EP", "WP", "NI", "SI", "SP", "SA"][self as usize]
+    }
+
+    /// The basin of two letters.
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|basin| basin.code() == code)
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        [
+            "North Atlantic",
+            "East Pacific",
+            "West Pacific",
+            "North Indian",
+            "South Indian",
+            "South Pacific",
+            "South Atlantic",
+        ][self as usize]
+    }
+}
+
+fn divide_lon_deg(lat_deg: f64) -> f64 {
+    let segment = AMERICAS.windows(2).find(|pair| lat_deg < pair[1].0);
+    segment.map_or(AMERICAS[AMERICAS.len() - 1].1, |pair| {
+        let ((south, a), (north, b)) = (pair[0], pair[1]);
+        a + (lat_deg - south) / (north - south) * (b - a)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_has_a_basin_and_names_are_unique() {
+        for (index, basin) in Basin::ALL.into_iter().enumerate() {
+            assert_eq!(basin as usize, index);
+            assert_eq!(Basin::from_code(basin.code()), Some(basin));
+        }
+        assert!(AMERICAS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        // Panama City (Pacific side) and Colón (Atlantic side); Acapulco and Veracruz.
+        assert_eq!(Basin::of(8.0, -79.7), Basin::EastPacific);
+        assert_eq!(Basin::of(9.8, -79.9), Basin::NorthAtlantic);
+        assert_eq!(Basin::of(16.8, -99.9), Basin::EastPacific);
+        assert_eq!(Basin::of(19.2, -96.1), Basin::NorthAtlantic);
+        assert_eq!(Basin::of(-15.0, 360.0), Basin::SouthAtlantic);
+        assert_eq!(Basin::of(-90.0, -180.0), Basin::SouthPacific);
+    }
+}

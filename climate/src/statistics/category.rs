@@ -1,0 +1,96 @@
+//! Intensity classes of tropical cyclones by wind.
+
+use serde::{Deserialize, Serialize};
+
+/// Metres per second of one knot.
+pub const KNOT_M_S: f64 = 1852.0 / 3600.0;
+
+/// Class of a wind: depression, storm, hurricane 1 to 5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Category {
+    /// Tropical depression.
+    Depression,
+    /// Tropical storm.
+    Storm,
+    /// Hurricane of category 1.
+    One,
+    /// Hurricane of category 2.
+    Two,
+    /// Hurricane of category 3.
+    Three,
+    /// Hurricane of category 4.
+    Four,
+    /// Hurricane of category 5.
+    Five,
+}
+
+/// Lower limits of storm and of categories 1 to 5, knots.
+///
+/// Source: US National Hurricane Center, "Saffir-Simpson Hurricane Wind Scale" (2012 limits).
+const SAFFIR_SIMPSON_KNOTS: [f64; 6] = [34.0, 64.0, 83.0, 96.0, 113.0, 137.0];
+/// The same in TECA, km/h: the scale's published km/h, which are rounded.
+///
+/// Source: TECA, `alg/teca_tc_classify.cxx`.
+const TECA_KM_PER_HOUR: [f64; 6] = [63.0, 119.0, 154.0, 178.0, 209.0, 252.0];
+
+impl Category {
+    /// All categories, weakest first.
+    pub const ALL: [Self; 7] = [
+        Self::Depression,
+        Self::Storm,
+        Self::One,
+        Self::Two,
+        Self::Three,
+        Self::Four,
+        Self::Five,
+    ];
+
+    /// Category on the Saffir-Simpson scale of a sustained wind; `None` if it is not a number.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_climate::statistics::Category;
+    /// assert_eq!(Category::saffir_simpson(33.0), Some(Category::One));
+    /// assert_eq!(Category::saffir_simpson(70.4), Some(Category::Four));
+    /// ```
+    pub fn saffir_simpson(wind_m_s: f64) -> Option<Self> {
+        Self::of(wind_m_s / KNOT_M_S, &SAFFIR_SIMPSON_KNOTS)
+    }
+
+    /// Category as TECA gives it, by rounded km/h.
+    pub fn teca(wind_m_s: f64) -> Option<Self> {
+        Self::of(wind_m_s * 3.6, &TECA_KM_PER_HOUR)
+    }
+
+    fn of(wind: f64, limits: &[f64; 6]) -> Option<Self> {
+        // A wind that was converted from whole knots must not fall below its limit by rounding.
+        let reached = limits.iter().filter(|&&limit| wind >= limit - 1e-6);
+        (!wind.is_nan()).then(|| Self::ALL[reached.count()])
+    }
+
+    /// The word in tables: `TD`, `TS`, `1` to `5`.
+    pub fn name(self) -> &'static str {
+        ["TD", "TS", "1", "2", "3", "4", "5"][self as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_belong_to_the_stronger_category() {
+        for (k, knots) in SAFFIR_SIMPSON_KNOTS.into_iter().enumerate() {
+            let at = Category::saffir_simpson(knots * KNOT_M_S).unwrap();
+            let below = Category::saffir_simpson((knots - 0.5) * KNOT_M_S).unwrap();
+            assert_eq!((at, below), (Category::ALL[k + 1], Category::ALL[k]));
+        }
+        // 136.5 knots are 252.8 km/h: the two scales differ there.
+        assert_eq!(
+            Category::saffir_simpson(136.5 * KNOT_M_S),
+            Some(Category::Four)
+        );
+        assert_eq!(Category::teca(136.5 * KNOT_M_S), Some(Category::Five));
+        assert_eq!(Category::saffir_simpson(f64::NAN), None);
+    }
+}

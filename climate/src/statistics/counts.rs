@@ -1,0 +1,298 @@
+//! Counts by month, class and basin, and histograms.
+
+use crate::error::Result;
+use crate::events::Event;
+use crate::statistics::{Basin, Category, Histogram, Occurrence, ace_of_point};
+use crate::track::Track;
+use serde::{Deserialize, Serialize};
+use squall_data::{Class, ClassMask, LatLonGrid, Time};
+
+/// Number of basins.
+const BASINS: usize = Basin::ALL.len();
+
+/// Counts of one month; arrays are by class (order of [`Class::EVENTS`]) and basin (order of [`Basin::ALL`]).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MonthCounts {
+    /// Year of the data's calendar.
+    pub year: i64,
+    /// Month, 1 to 12.
+    pub month: i64,
+    /// Number of analysed times.
+    pub times: u64,
+    /// Tracks that began in this month and basin.
+    pub tracks: [[u64; BASINS]; 2],
+    /// Objects: one for each event and time.
+    pub objects: [[u64; BASINS]; 2],
+    /// Accumulated cyclone energy, 10⁴ kt², where winds are known.
+    pub ace: [f64; BASINS],
+}
+
+/// The sums of a year.
+#[derive(Debug, Clone, PartialEq)]
+pub struct YearCounts {
+    /// Year of the data's calendar (January to December on both hemispheres).
+    pub year: i64,
+    /// Number of analysed times.
+    pub times: u64,
+    /// As in [`MonthCounts`].
+    pub tracks: [[u64; BASINS]; 2],
+    /// As in [`MonthCounts`].
+    pub objects: [[u64; BASINS]; 2],
+    /// As in [`MonthCounts`].
+    pub ace: [f64; BASINS],
+}
+
+/// Histograms of one class.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClassHistograms {
+    /// Duration of tracks, hours.
+    pub lifetime_hours: Histogram,
+    /// Length of the paths of tracks, km.
+    pub distance_km: Histogram,
+    /// Highest wind of tracks, m/s.
+    pub max_wind_m_s: Histogram,
+    /// Lowest pressure of tracks, Pa.
+    pub min_psl_pa: Histogram,
+    /// Area of objects, km².
+    pub area_km2: Histogram,
+}
+
+impl ClassHistograms {
+    fn new(class: Class) -> Self {
+        let area_km2 = match class {
+            Class::AtmosphericRiver => Histogram::even(0.0, 500_000.0, 40),
+            Class::Background | Class::TropicalCyclone => Histogram::even(0.0, 100_000.0, 40),
+        };
+        Self {
+            lifetime_hours: Histogram::even(0.0, 12.0, 60),
+            distance_km: Histogram::even(0.0, 500.0, 40),
+            max_wind_m_s: Histogram::even(0.0, 5.0, 20),
+            min_psl_pa: Histogram::even(88_000.0, 500.0, 32),
+            area_km2,
+        }
+    }
+
+    /// Name in tables, unit, histogram.
+    pub fn all(&self) -> [(&'static str, &'static str, &Histogram); 5] {
+        [
+            ("lifetime", "hours", &self.lifetime_hours),
+            ("distance", "km", &self.distance_km),
+            ("max_wind", "m s-1", &self.max_wind_m_s),
+            ("min_psl", "Pa", &self.min_psl_pa),
+            ("area", "km2", &self.area_km2),
+        ]
+    }
+
+    fn all_mut(&mut self) -> [&mut Histogram; 5] {
+        [
+            &mut self.lifetime_hours,
+            &mut self.distance_km,
+            &mut self.max_wind_m_s,
+            &mut self.min_psl_pa,
+            &mut self.area_km2,
+        ]
+    }
+}
+
+/// The statistics of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Statistics {
+    occurrence: Occurrence,
+    /// Ascending by year and month.
+    months: Vec<MonthCounts>,
+    histograms: [ClassHistograms; 2],
+    /// Cyclone tracks by category of their highest wind, for each basin of genesis.
+    categories: [[u64; Category::ALL.len()]; BASINS],
+}
+
+impl Statistics {
+    /// Nothing counted yet.
+    pub fn new(grid: &LatLonGrid) -> Self {
+        Self {
+            occurrence: Occurrence::new(grid),
+            months: Vec::new(),
+            histograms: Class::EVENTS.map(ClassHistograms::new),
+            categories: Default::default(),
+        }
+    }
+
+    /// Counts one time: its mask, and its objects. `hours` is the time that it stands for (the step of the data), by
+    /// which cyclone energy is weighted.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Mismatch`] if the mask is of another shape.
+    pub fn add_time<'a>(
+        &mut self,
+        mask: &ClassMask,
+        hours: f64,
+        events: impl IntoIterator<Item = &'a Event>,
+    ) -> Result<()> {
+        self.occurrence.add(mask)?;
+        self.month(mask.time).times += 1;
+        for event in events {
+            let Some(class) = index_of(event.class) else {
+                continue;
+            };
+            let basin = Basin::of(event.lat_deg, event.lon_deg) as usize;
+            let month = self.month(mask.time);
+            month.objects[class][basin] += 1;
+            if let (Class::TropicalCyclone, Some(wind)) = (event.class, event.max_wind_m_s) {
+                month.ace[basin] += ace_of_point(wind, hours);
+            }
+            self.histograms[class].area_km2.add(event.area_km2);
+        }
+        Ok(())
+    }
+
+    /// Counts a finished track, in the month and basin of its genesis.
+    pub fn add_track(&mut self, track: &Track) {
+        let Some(class) = index_of(track.class) else {
+            return;
+        };
+        let basin = Basin::of(track.genesis_lat_deg, track.genesis_lon_deg) as usize;
+        self.month(track.start).tracks[class][basin] += 1;
+        let histograms = &mut self.histograms[class];
+        histograms.lifetime_hours.add(track.duration_hours());
+        histograms.distance_km.add(track.distance_km);
+        histograms
+            .min_psl_pa
+            .add(track.min_psl_pa.unwrap_or(f64::NAN));
+        histograms
+            .max_wind_m_s
+            .add(track.max_wind_m_s.unwrap_or(f64::NAN));
+        if track.class == Class::TropicalCyclone
+            && let Some(category) = track.max_wind_m_s.and_then(Category::saffir_simpson)
+        {
+            self.categories[basin][category as usize] += 1;
+        }
+    }
+
+    /// Adds what another part of the same run counted.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Mismatch`] if it is of another grid's shape.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        self.occurrence.merge(&other.occurrence)?;
+        for more in &other.months {
+            let month = self.month_of(more.year, more.month);
+            month.times += more.times;
+            for class in 0..2 {
+                for basin in 0..BASINS {
+                    month.tracks[class][basin] += more.tracks[class][basin];
+                    month.objects[class][basin] += more.objects[class][basin];
+                }
+            }
+            month
+                .ace
+                .iter_mut()
+                .zip(more.ace)
+                .for_each(|(a, b)| *a += b);
+        }
+        for (mine, theirs) in self.histograms.iter_mut().zip(&other.histograms) {
+            for (a, (_, _, b)) in mine.all_mut().into_iter().zip(theirs.all()) {
+                a.below += b.below;
+                a.above += b.above;
+                a.counts
+                    .iter_mut()
+                    .zip(&b.counts)
+                    .for_each(|(a, b)| *a += b);
+            }
+        }
+        for (mine, theirs) in self.categories.iter_mut().zip(&other.categories) {
+            mine.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
+        }
+        Ok(())
+    }
+
+    /// Frequency maps.
+    pub fn occurrence(&self) -> &Occurrence {
+        &self.occurrence
+    }
+
+    /// Counts by month, ascending; months without data are not there.
+    pub fn months(&self) -> &[MonthCounts] {
+        &self.months
+    }
+
+    /// Counts by year, ascending.
+    pub fn years(&self) -> Vec<YearCounts> {
+        let mut years: Vec<YearCounts> = Vec::new();
+        for month in &self.months {
+            if years.last().is_none_or(|year| year.year != month.year) {
+                years.push(YearCounts {
+                    year: month.year,
+                    times: 0,
+                    tracks: Default::default(),
+                    objects: Default::default(),
+                    ace: [0.0; BASINS],
+                });
+            }
+            let Some(year) = years.last_mut() else {
+                continue;
+            };
+            year.times += month.times;
+            for basin in 0..BASINS {
+                for class in 0..2 {
+                    year.tracks[class][basin] += month.tracks[class][basin];
+                    year.objects[class][basin] += month.objects[class][basin];
+                }
+                year.ace[basin] += month.ace[basin];
+            }
+        }
+        years
+    }
+
+    /// Mean number of tracks that begin in each calendar month, January first; NaN for months never analysed.
+    pub fn seasonal_cycle(&self, class: Class, basin: Basin) -> [f64; 12] {
+        let mut sums = [(0u64, 0u64); 12];
+        let Some(class) = index_of(class) else {
+            return [f64::NAN; 12];
+        };
+        for month in &self.months {
+            let sum = &mut sums[(month.month - 1).clamp(0, 11) as usize];
+            sum.0 += month.tracks[class][basin as usize];
+            sum.1 += 1;
+        }
+        sums.map(|(tracks, months)| tracks as f64 / months as f64)
+    }
+
+    /// Histograms of a class; those of background are empty.
+    pub fn histograms(&self, class: Class) -> Option<&ClassHistograms> {
+        index_of(class).map(|index| &self.histograms[index])
+    }
+
+    /// Cyclone tracks of a basin by category of their highest wind, weakest first.
+    pub fn categories(&self, basin: Basin) -> [u64; Category::ALL.len()] {
+        self.categories[basin as usize]
+    }
+
+    fn month(&mut self, time: Time) -> &mut MonthCounts {
+        let (year, month, _) = time.date();
+        self.month_of(year, month)
+    }
+
+    fn month_of(&mut self, year: i64, month: i64) -> &mut MonthCounts {
+        let key = (year, month);
+        let found = self
+            .months
+            .binary_search_by_key(&key, |m| (m.year, m.month));
+        let index = found.unwrap_or_else(|index| {
+            let empty = MonthCounts {
+                year,
+                month,
+                times: 0,
+                tracks: Default::default(),
+                objects: Default::default(),
+                ace: [0.0; BASINS],
+            };
+            self.months.insert(index, empty);
+            index
+        });
+        &mut self.months[index]
+    }
+}
+
+/// Place of a class in [`Class::EVENTS`].
+fn index_of(class: Class) -> Option<usize> {
+    Class::EVENTS.iter().position(|&c| c == class)
+}

@@ -1,0 +1,20 @@
+//! What many events and tracks say together.
+//!
+//! [`Statistics`] streams: it is fed with times and with finished tracks and holds counts alone, so that its size does
+//! not grow with the number of events (only by a row for each month). It can be saved (serde), and parts add up.
+
+mod ace;
+pub mod basin;
+pub mod category;
+mod counts;
+pub mod histogram;
+mod netcdf_file;
+pub mod occurrence;
+mod tables;
+
+pub use ace::ace_of_point;
+pub use basin::Basin;
+pub use category::Category;
+pub use counts::{ClassHistograms, MonthCounts, Statistics, YearCounts};
+pub use histogram::Histogram;
+pub use occurrence::Occurrence;

@@ -1,0 +1,152 @@
+//! Statistics as `statistics.nc`.
+
+use crate::error::Result;
+use crate::statistics::{Basin, Statistics};
+use squall_data::archive::on_library_thread;
+use squall_data::atomic::Pending;
+use squall_data::{Calendar, Class, DataError, LatLonGrid};
+use std::path::Path;
+
+impl Statistics {
+    /// Writes frequency maps and monthly counts as CF netCDF.
+    ///
+    /// Variables: `frequency(class, lat, lon)`; `times(month)`, `tracks(month, class, basin)`,
+    /// `objects(month, class, basin)`, `ace(month, basin)` with `year(month)` and `month_of_year(month)`. Classes and
+    /// basins are named in `flag_meanings`.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
+    pub fn write_netcdf(
+        &self,
+        path: impl AsRef<Path>,
+        grid: &LatLonGrid,
+        calendar: Calendar,
+    ) -> Result<()> {
+        let path = path.as_ref();
+        let found = self.occurrence().frequency(Class::TropicalCyclone).dim();
+        if found != grid.shape() {
+            return Err(crate::ClimateError::Mismatch {
+                what: "statistics and grid".into(),
+                expected: format!("{:?}", grid.shape()),
+                found: format!("{found:?}"),
+            });
+        }
+        let pending = Pending::new(path)?;
+        on_library_thread(|| self.fill(pending.path(), grid, calendar)).map_err(|error| {
+            DataError::Io {
+                action: "write",
+                path: path.into(),
+                source: std::io::Error::other(error.to_string()),
+            }
+        })?;
+        Ok(pending.commit()?)
+    }
+
+    fn fill(
+        &self,
+        path: &Path,
+        grid: &LatLonGrid,
+        calendar: Calendar,
+    ) -> std::result::Result<(), netcdf::Error> {
+        let (rows, columns) = grid.shape();
+        let months = self.months();
+        let mut file = netcdf::create(path)?;
+        file.add_attribute("Conventions", "CF-1.8")?;
+        file.add_attribute("title", "Statistics of extreme weather events")?;
+        file.add_attribute("calendar_of_the_data", calendar.cf_name())?;
+        file.add_attribute("analysed_times", self.occurrence().times() as f64)?;
+        for (name, length) in [
+            ("class", Class::EVENTS.len()),
+            ("basin", Basin::ALL.len()),
+            // A dimension of length 0 would be unlimited.
+            ("month", months.len().max(1)),
+            ("lat", rows),
+            ("lon", columns),
+        ] {
+            file.add_dimension(name, length)?;
+        }
+        for (name, values, standard, units) in [
+            ("lat", grid.lat_deg(), "latitude", "degrees_north"),
+            ("lon", grid.lon_deg(), "longitude", "degrees_east"),
+        ] {
+            let mut axis = file.add_variable::<f64>(name, &[name])?;
+            axis.put_attribute("standard_name", standard)?;
+            axis.put_attribute("units", units)?;
+            axis.put_values(values, ..)?;
+        }
+        let mut class = file.add_variable::<i8>("class", &["class"])?;
+        class.put_attribute("flag_values", vec![1i8, 2])?;
+        class.put_attribute("flag_meanings", Class::EVENTS.map(Class::name).join(" "))?;
+        class.put_values(&Class::EVENTS.map(|c| c.code() as i8), ..)?;
+        let mut basin = file.add_variable::<i8>("basin", &["basin"])?;
+        let codes: Vec<i8> = (0..Basin::ALL.len() as i8).collect();
+        basin.put_attribute("flag_values", codes.clone())?;
+        basin.put_attribute("flag_meanings", Basin::ALL.map(Basin::code).join(" "))?;
+        basin.put_values(&codes, ..)?;
+
+        let mut frequency = file.add_variable::<f64>("frequency", &["class", "lat", "lon"])?;
+        frequency.set_chunking(&[1, rows, columns])?;
+        frequency.set_compression(1, true)?;
+        frequency.put_attribute("long_name", "share of the analysed times of the class")?;
+        frequency.put_attribute("units", "1")?;
+        for (index, class) in Class::EVENTS.into_iter().enumerate() {
+            let plane = self.occurrence().frequency(class);
+            let values: Vec<f64> = plane.iter().copied().collect();
+            frequency.put_values(&values, (index, .., ..))?;
+        }
+
+        let whole = |get: &dyn Fn(usize) -> Vec<f64>| -> Vec<f64> {
+            (0..months.len()).flat_map(get).collect()
+        };
+        let by_class = |counts: &[[u64; Basin::ALL.len()]; 2]| -> Vec<f64> {
+            counts.iter().flatten().map(|&n| n as f64).collect()
+        };
+        let tables: [(&str, &str, &[&str], Vec<f64>); 6] = [
+            (
+                "year",
+                "year",
+                &["month"],
+                whole(&|m| vec![months[m].year as f64]),
+            ),
+            (
+                "month_of_year",
+                "month, 1 to 12",
+                &["month"],
+                whole(&|m| vec![months[m].month as f64]),
+            ),
+            (
+                "times",
+                "analysed times",
+                &["month"],
+                whole(&|m| vec![months[m].times as f64]),
+            ),
+            (
+                "tracks",
+                "tracks that began in the month and basin",
+                &["month", "class", "basin"],
+                whole(&|m| by_class(&months[m].tracks)),
+            ),
+            (
+                "objects",
+                "objects, one for each event and time",
+                &["month", "class", "basin"],
+                whole(&|m| by_class(&months[m].objects)),
+            ),
+            (
+                "ace",
+                "accumulated cyclone energy of tropical cyclones",
+                &["month", "basin"],
+                whole(&|m| months[m].ace.to_vec()),
+            ),
+        ];
+        for (name, long_name, dimensions, values) in tables {
+            let mut variable = file.add_variable::<f64>(name, dimensions)?;
+            variable.put_attribute("long_name", long_name)?;
+            variable.put_attribute("units", if name == "ace" { "1e4 knot2" } else { "1" })?;
+            if !values.is_empty() {
+                variable.put_values(&values, ..)?;
+            }
+        }
+        Ok(())
+    }
+}

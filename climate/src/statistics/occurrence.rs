@@ -1,0 +1,139 @@
+//! How often each cell belongs to a class.
+
+use crate::error::{ClimateError, Result};
+use ndarray::{Array2, Zip};
+use serde::{Deserialize, Serialize};
+use squall_data::snapshot::shape_text;
+use squall_data::{Class, ClassMask, LatLonGrid};
+
+/// Counts of the times at which each cell was of each class; streams over any number of masks.
+///
+/// Counts are whole numbers, so that parts counted by several ranks or before and after a restart add up to the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Occurrence {
+    rows: usize,
+    columns: usize,
+    times: u64,
+    /// Row by row, for each class of [`Class::EVENTS`].
+    counts: [Vec<u32>; 2],
+}
+
+impl Occurrence {
+    /// Nothing counted yet.
+    pub fn new(grid: &LatLonGrid) -> Self {
+        let (rows, columns) = grid.shape();
+        Self {
+            rows,
+            columns,
+            times: 0,
+            counts: [vec![0; rows * columns], vec![0; rows * columns]],
+        }
+    }
+
+    /// Number of masks.
+    pub fn times(&self) -> u64 {
+        self.times
+    }
+
+    /// Counts a mask.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if it is of another shape.
+    pub fn add(&mut self, mask: &ClassMask) -> Result<()> {
+        self.check(mask.codes.dim())?;
+        for (counts, class) in self.counts.iter_mut().zip(Class::EVENTS) {
+            let code = class.code();
+            for (count, &cell) in counts.iter_mut().zip(&mask.codes) {
+                *count += u32::from(cell == code);
+            }
+        }
+        self.times += 1;
+        Ok(())
+    }
+
+    /// Adds what another part of the same run counted.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if it is of another shape.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        self.check((other.rows, other.columns))?;
+        for (counts, more) in self.counts.iter_mut().zip(&other.counts) {
+            counts.iter_mut().zip(more).for_each(|(a, b)| *a += b);
+        }
+        self.times += other.times;
+        Ok(())
+    }
+
+    /// Share of the times at which each cell was of a class, 0 to 1, `(lat, lon)`; NaN where nothing was counted.
+    pub fn frequency(&self, class: Class) -> Array2<f64> {
+        let share = |count: f64| count / self.times as f64;
+        let plane = |index: usize| {
+            Array2::from_shape_fn((self.rows, self.columns), |(j, i)| {
+                f64::from(self.counts[index][j * self.columns + i])
+            })
+        };
+        match class {
+            Class::TropicalCyclone => plane(0).mapv_into(share),
+            Class::AtmosphericRiver => plane(1).mapv_into(share),
+            Class::Background => {
+                let mut events = plane(0);
+                Zip::from(&mut events)
+                    .and(&plane(1))
+                    .for_each(|a, b| *a += b);
+                events.mapv_into(|count| 1.0 - share(count))
+            }
+        }
+    }
+
+    fn check(&self, found: (usize, usize)) -> Result<()> {
+        if found == (self.rows, self.columns) {
+            return Ok(());
+        }
+        Err(ClimateError::Mismatch {
+            what: "mask and frequency map".into(),
+            expected: shape_text(&[self.rows, self.columns]),
+            found: shape_text(&[found.0, found.1]),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::{Calendar, Time};
+
+    #[test]
+    fn shares_add_up_and_parts_make_the_whole() {
+        let grid = LatLonGrid::global(5, 8).unwrap();
+        let time = Time::new(Calendar::Day360, 2000, 2, 30, 0, 0, 0).unwrap();
+        let mask = |k: usize| {
+            let codes = Array2::from_shape_fn((5, 8), |(j, i)| ((j * 3 + i * (k + 1)) % 3) as u8);
+            ClassMask::new(time, codes).unwrap()
+        };
+        let mut whole = Occurrence::new(&grid);
+        let mut parts = [Occurrence::new(&grid), Occurrence::new(&grid)];
+        for k in 0..5 {
+            whole.add(&mask(k)).unwrap();
+            parts[k / 3].add(&mask(k)).unwrap();
+        }
+        let [mut first, second] = parts;
+        first.merge(&second).unwrap();
+        assert_eq!(first, whole);
+        let total = Class::ALL
+            .map(|class| whole.frequency(class))
+            .into_iter()
+            .reduce(|a, b| a + b)
+            .unwrap();
+        assert!(total.iter().all(|v| (v - 1.0).abs() < 1e-12));
+        // Cell (0, 1) has codes (k + 1) % 3 = 1, 2, 0, 1, 2.
+        assert_eq!(whole.frequency(Class::TropicalCyclone)[[0, 1]], 0.4);
+        assert!(
+            whole
+                .add(&ClassMask {
+                    time,
+                    codes: Array2::zeros((4, 8))
+                })
+                .is_err()
+        );
+    }
+}

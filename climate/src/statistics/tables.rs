@@ -1,0 +1,162 @@
+//! Statistics as CSV.
+
+use crate::error::{ClimateError, Result};
+use crate::statistics::{Basin, Category, Statistics};
+use squall_data::{Class, DataError, atomic};
+use std::path::Path;
+
+impl Statistics {
+    /// Writes `monthly.csv`, `yearly.csv`, `seasonal_cycle.csv`, `histograms.csv` and `categories.csv` into a folder.
+    ///
+    /// - `monthly.csv`: year, month, class, basin, times, tracks (begun), objects, ace_1e4_kt2 (cyclones only)
+    /// - `yearly.csv`: the same by year
+    /// - `seasonal_cycle.csv`: class, basin, month, mean number of tracks begun
+    /// - `histograms.csv`: class, quantity, unit, from, to, count; the open bins have a blank edge
+    /// - `categories.csv`: basin, category, cyclone tracks
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if writing fails.
+    pub fn write_csv(&self, folder: impl AsRef<Path>) -> Result<()> {
+        let folder = folder.as_ref();
+        let write = |name: &str, rows: Vec<Vec<String>>| write_rows(&folder.join(name), &rows);
+        write("monthly.csv", self.monthly_rows())?;
+        write("yearly.csv", self.yearly_rows())?;
+        write("seasonal_cycle.csv", self.seasonal_rows())?;
+        write("histograms.csv", self.histogram_rows())?;
+        write("categories.csv", self.category_rows())
+    }
+
+    fn monthly_rows(&self) -> Vec<Vec<String>> {
+        let header = "year,month,class,basin,times,tracks,objects,ace_1e4_kt2";
+        let mut rows = vec![header.split(',').map(String::from).collect()];
+        for m in self.months() {
+            for (c, class, basin) in combinations() {
+                let b = basin as usize;
+                rows.push(vec![
+                    m.year.to_string(),
+                    m.month.to_string(),
+                    class.name().into(),
+                    basin.code().into(),
+                    m.times.to_string(),
+                    m.tracks[c][b].to_string(),
+                    m.objects[c][b].to_string(),
+                    energy(class, m.ace[b]),
+                ]);
+            }
+        }
+        rows
+    }
+
+    fn yearly_rows(&self) -> Vec<Vec<String>> {
+        let header = "year,class,basin,times,tracks,objects,ace_1e4_kt2";
+        let mut rows = vec![header.split(',').map(String::from).collect()];
+        for y in self.years() {
+            for (c, class, basin) in combinations() {
+                let b = basin as usize;
+                rows.push(vec![
+                    y.year.to_string(),
+                    class.name().into(),
+                    basin.code().into(),
+                    y.times.to_string(),
+                    y.tracks[c][b].to_string(),
+                    y.objects[c][b].to_string(),
+                    energy(class, y.ace[b]),
+                ]);
+            }
+        }
+        rows
+    }
+
+    fn seasonal_rows(&self) -> Vec<Vec<String>> {
+        let header = "class,basin,month,mean_tracks";
+        let mut rows = vec![header.split(',').map(String::from).collect()];
+        for (_, class, basin) in combinations() {
+            for (month, mean) in (1..).zip(self.seasonal_cycle(class, basin)) {
+                rows.push(vec![
+                    class.name().into(),
+                    basin.code().into(),
+                    format!("{month}"),
+                    if mean.is_nan() {
+                        String::new()
+                    } else {
+                        format!("{mean:.4}")
+                    },
+                ]);
+            }
+        }
+        rows
+    }
+
+    fn histogram_rows(&self) -> Vec<Vec<String>> {
+        let header = "class,quantity,unit,from,to,count";
+        let mut rows = vec![header.split(',').map(String::from).collect()];
+        for class in Class::EVENTS {
+            let quantities = self.histograms(class).map(|h| h.all());
+            for (quantity, unit, histogram) in quantities.into_iter().flatten() {
+                let edges = &histogram.edges;
+                let mut row = |from: Option<&f64>, to: Option<&f64>, count: u64| {
+                    let text = |edge: Option<&f64>| edge.map_or_else(String::new, f64::to_string);
+                    rows.push(vec![
+                        class.name().into(),
+                        quantity.into(),
+                        unit.into(),
+                        text(from),
+                        text(to),
+                        count.to_string(),
+                    ]);
+                };
+                row(None, edges.first(), histogram.below);
+                for (edge, &count) in edges.windows(2).zip(&histogram.counts) {
+                    row(edge.first(), edge.last(), count);
+                }
+                row(edges.last(), None, histogram.above);
+            }
+        }
+        rows
+    }
+
+    fn category_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![vec!["basin".into(), "category".into(), "tracks".into()]];
+        for basin in Basin::ALL {
+            for (category, count) in Category::ALL.into_iter().zip(self.categories(basin)) {
+                rows.push(vec![
+                    basin.code().into(),
+                    category.name().into(),
+                    count.to_string(),
+                ]);
+            }
+        }
+        rows
+    }
+}
+
+fn combinations() -> impl Iterator<Item = (usize, Class, Basin)> {
+    Class::EVENTS
+        .into_iter()
+        .enumerate()
+        .flat_map(|(index, class)| {
+            Basin::ALL
+                .into_iter()
+                .map(move |basin| (index, class, basin))
+        })
+}
+
+fn energy(class: Class, ace: f64) -> String {
+    match class {
+        Class::TropicalCyclone => format!("{ace:.4}"),
+        Class::Background | Class::AtmosphericRiver => String::new(),
+    }
+}
+
+fn write_rows(path: &Path, rows: &[Vec<String>]) -> Result<()> {
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    let failed = |error: std::io::Error| ClimateError::Data(DataError::io("write", path)(error));
+    for row in rows {
+        csv.write_record(row)
+            .map_err(|error| failed(error.into()))?;
+    }
+    let bytes = csv
+        .into_inner()
+        .map_err(|error| failed(error.into_error()))?;
+    Ok(atomic::write(path, &bytes)?)
+}

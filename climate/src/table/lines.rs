@@ -1,0 +1,188 @@
+//! Reading tables: cells by column name, and errors that say where.
+
+use crate::error::{ClimateError, Result};
+use squall_data::{Calendar, Class, DataError, Time};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// An open table.
+pub(super) struct Table {
+    path: PathBuf,
+    csv: csv::Reader<File>,
+    header: csv::StringRecord,
+    cells: csv::StringRecord,
+}
+
+impl Table {
+    /// Opens a table that must have some columns.
+    pub fn open(path: &Path, required: &[&str]) -> Result<Self> {
+        let file = File::open(path).map_err(DataError::io("open", path))?;
+        let mut csv = csv::ReaderBuilder::new()
+            .trim(csv::Trim::All)
+            .from_reader(file);
+        let header = csv.headers().map_err(|error| not_a_table(path, &error))?;
+        let mut header = header.clone();
+        if header.is_empty() || header.iter().all(str::is_empty) {
+            return Err(ClimateError::Table {
+                path: path.into(),
+                reason: "it is empty, expected a header line".into(),
+            });
+        }
+        // Spreadsheets begin their files with a byte order mark.
+        header = header
+            .iter()
+            .map(|name| name.trim_start_matches('\u{feff}'))
+            .collect();
+        let table = Self {
+            path: path.into(),
+            csv,
+            header,
+            cells: csv::StringRecord::new(),
+        };
+        if let Some(missing) = required.iter().find(|name| table.column(name).is_none()) {
+            return Err(ClimateError::Table {
+                path: path.into(),
+                reason: format!(
+                    "line 1: expected a column `{missing}`, found {}",
+                    table.header().join(", ")
+                ),
+            });
+        }
+        Ok(table)
+    }
+
+    /// Names of the columns.
+    pub fn header(&self) -> Vec<&str> {
+        self.header.iter().collect()
+    }
+
+    /// Place of a column.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.header.iter().position(|column| column == name)
+    }
+
+    /// The next line; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<Line<'_>>> {
+        match self.csv.read_record(&mut self.cells) {
+            Ok(true) => Ok(Some(Line { table: self })),
+            Ok(false) => Ok(None),
+            Err(error) => Err(not_a_table(&self.path, &error)),
+        }
+    }
+}
+
+fn not_a_table(path: &Path, error: &csv::Error) -> ClimateError {
+    let reason = match error.kind() {
+        csv::ErrorKind::UnequalLengths {
+            pos,
+            expected_len,
+            len,
+        } => {
+            let line = pos.as_ref().map_or(0, csv::Position::line);
+            format!("line {line}: expected {expected_len} cells, found {len}")
+        }
+        _ => error.to_string(),
+    };
+    ClimateError::Table {
+        path: path.into(),
+        reason,
+    }
+}
+
+/// One line of a table.
+pub(super) struct Line<'a> {
+    table: &'a Table,
+}
+
+impl Line<'_> {
+    /// All cells.
+    pub fn texts(&self) -> Vec<String> {
+        self.table.cells.iter().map(str::to_string).collect()
+    }
+
+    /// The text of a cell; empty if there is no such column.
+    fn text(&self, column: &str) -> &str {
+        let index = self.table.column(column);
+        index.and_then(|k| self.table.cells.get(k)).unwrap_or("")
+    }
+
+    /// The error of a cell.
+    pub fn bad(&self, column: &str, expected: &'static str) -> ClimateError {
+        ClimateError::TableCell {
+            path: self.table.path.clone(),
+            line: self.table.cells.position().map_or(0, csv::Position::line),
+            column: column.into(),
+            expected,
+            found: self.text(column).into(),
+        }
+    }
+
+    /// A number; `None` if blank or NaN.
+    pub fn number(&self, column: &str) -> Result<Option<f64>> {
+        let text = self.text(column);
+        if text.is_empty() || text.eq_ignore_ascii_case("nan") {
+            return Ok(None);
+        }
+        match text.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(Some(value)),
+            _ => Err(self.bad(column, "a finite number")),
+        }
+    }
+
+    /// A whole number that is not negative; `None` if blank.
+    pub fn whole(&self, column: &str) -> Result<Option<u64>> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let value = text.parse();
+        value
+            .map(Some)
+            .map_err(|_| self.bad(column, "a whole number that is not negative"))
+    }
+
+    /// Longitude, brought to [0, 360), and latitude.
+    pub fn position(&self, lon: &str, lat: &str) -> Result<(f64, f64)> {
+        let lon_deg = self
+            .number(lon)?
+            .filter(|v| v.abs() <= 720.0)
+            .ok_or_else(|| self.bad(lon, "a longitude in degrees"))?;
+        let lat_deg = self
+            .number(lat)?
+            .filter(|v| v.abs() <= 90.0)
+            .ok_or_else(|| self.bad(lat, "a latitude from -90 to 90"))?;
+        Ok((lon_deg.rem_euclid(360.0), lat_deg))
+    }
+
+    /// A date.
+    pub fn time(&self, column: &str, calendar: Calendar) -> Result<Time> {
+        Time::parse(self.text(column), calendar)
+            .map_err(|_| self.bad(column, "a date of the calendar such as 1996-08-26T03:00:00"))
+    }
+
+    /// The class.
+    pub fn class(&self) -> Result<Class> {
+        self.word("class", &Class::EVENTS, Class::name)?
+            .ok_or_else(|| self.bad("class", "tropical_cyclone or atmospheric_river"))
+    }
+
+    /// One of some words; `None` if blank.
+    pub fn word<T: Copy>(
+        &self,
+        column: &str,
+        all: &[T],
+        name: fn(T) -> &'static str,
+    ) -> Result<Option<T>> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let found = all.iter().copied().find(|&item| name(item) == text);
+        let expected = match column {
+            "class" => "tropical_cyclone or atmospheric_river",
+            "origin" => "genesis, split or start_of_data",
+            _ => "lysis, merge or end_of_data",
+        };
+        found.map(Some).ok_or_else(|| self.bad(column, expected))
+    }
+}

@@ -1,0 +1,130 @@
+//! How tracks are drawn.
+
+use crate::error::{ClimateError, Result};
+use serde::{Deserialize, Serialize};
+use squall_data::Class;
+
+/// How the events of one class are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Linking {
+    /// Fastest motion of a centre, km per day.
+    pub max_speed_km_per_day: f64,
+    /// Uncertainty of a centre, km: added to what the speed allows, so that short steps are not broken by the jitter of
+    /// a mask's centre.
+    pub centre_tolerance_km: f64,
+    /// Longest time without being seen, hours, that does not end a track. One step of the data is always bridged, up
+    /// to [`TrackerOptions::max_step_hours`].
+    pub max_gap_hours: f64,
+    /// Smallest overlap that makes a merge or a split, as a share of the smaller area.
+    pub min_overlap: f64,
+    /// Whether an overlap of that share joins two events however far their centres are apart.
+    pub join_by_overlap: bool,
+    /// Shortest track to be listed, hours from the first to the last point. Tracks that the ends of the data cut off
+    /// are listed however short, because nobody knows how long they are.
+    pub min_duration_hours: f64,
+}
+
+impl Linking {
+    /// Farthest that a centre may move in some hours, km.
+    pub fn reach_km(&self, hours: f64) -> f64 {
+        self.max_speed_km_per_day * hours / 24.0 + self.centre_tolerance_km
+    }
+
+    fn check(&self, class: Class) -> Result<()> {
+        let numbers = [
+            ("max_speed_km_per_day", self.max_speed_km_per_day),
+            ("centre_tolerance_km", self.centre_tolerance_km),
+            ("max_gap_hours", self.max_gap_hours),
+            ("min_overlap", self.min_overlap),
+            ("min_duration_hours", self.min_duration_hours),
+        ];
+        for (name, value) in numbers {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(ClimateError::Invalid(format!(
+                    "tracking of {}: {name} = {value}, expected a finite number that is not negative",
+                    class.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How events are joined to tracks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrackerOptions {
+    /// For tropical cyclones.
+    pub tropical_cyclone: Linking,
+    /// For atmospheric rivers.
+    pub atmospheric_river: Linking,
+    /// Longest step of the time axis, hours, across which things are followed. A longer one (and longer than
+    /// `max_gap_hours`) is a hole in the data: all tracks end before it (`end_of_data`), new ones begin after it
+    /// (`start_of_data`).
+    pub max_step_hours: f64,
+}
+
+impl Default for TrackerOptions {
+    /// Cyclones: 1,600 km/day is TECA's `max_daily_distance` (about four times the mean motion), 24 h the gap and 48 h
+    /// about the duration of published tracks (TempestExtremes 54 h with gaps of 24 h, TECA 2 days without gaps).
+    /// Rivers: cells that overlap, as ClimateNet and StitchBlobs do, or a centroid that moves no faster than
+    /// 1,600 km/day; one missed time of 6-hourly data is bridged; 18 h is the shortest life that Guan and Waliser (2019,
+    /// doi:10.1029/2019JD031205) and ClimateNet (5 steps of 3 h) list, rounded to 6-hourly data.
+    fn default() -> Self {
+        Self {
+            tropical_cyclone: Linking {
+                max_speed_km_per_day: 1600.0,
+                centre_tolerance_km: 100.0,
+                max_gap_hours: 24.0,
+                min_overlap: 0.2,
+                join_by_overlap: true,
+                min_duration_hours: 48.0,
+            },
+            atmospheric_river: Linking {
+                max_speed_km_per_day: 1600.0,
+                centre_tolerance_km: 200.0,
+                max_gap_hours: 12.0,
+                min_overlap: 0.2,
+                join_by_overlap: true,
+                min_duration_hours: 18.0,
+            },
+            max_step_hours: 24.0,
+        }
+    }
+}
+
+impl TrackerOptions {
+    /// How a class is followed.
+    pub fn of(&self, class: Class) -> &Linking {
+        match class {
+            Class::AtmosphericRiver => &self.atmospheric_river,
+            Class::Background | Class::TropicalCyclone => &self.tropical_cyclone,
+        }
+    }
+
+    /// The same without a shortest duration: every track is listed.
+    #[must_use]
+    pub fn keep_all(mut self) -> Self {
+        self.tropical_cyclone.min_duration_hours = 0.0;
+        self.atmospheric_river.min_duration_hours = 0.0;
+        self
+    }
+
+    /// Refuses numbers that mean nothing.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] naming the option.
+    pub fn check(&self) -> Result<()> {
+        for class in Class::EVENTS {
+            self.of(class).check(class)?;
+        }
+        if self.max_step_hours.is_nan() || self.max_step_hours < 0.0 {
+            return Err(ClimateError::Invalid(format!(
+                "tracking: max_step_hours = {}, expected a number that is not negative",
+                self.max_step_hours
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,452 @@
+//! Following events through time with memory for the living only.
+
+use crate::error::{ClimateError, Result};
+use crate::events::shape::TangentPlane;
+use crate::events::{DetectedEvent, Region};
+use crate::track::assign::{Pair, assign};
+use crate::track::options::{Linking, TrackerOptions};
+use crate::track::{Fate, Origin, Track, time_text};
+use serde::{Deserialize, Serialize};
+use squall_data::grid::distance_km;
+use squall_data::{Class, LatLonGrid, Time};
+
+/// What one time adds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Step {
+    /// The track of every event, in the order of the events.
+    pub ids: Vec<u64>,
+    /// Tracks that are now known to have ended, by identity.
+    pub finished: Vec<Track>,
+    /// Tracks that ended too short to be listed ([`Linking::min_duration_hours`]), by identity.
+    pub discarded: Vec<u64>,
+}
+
+/// Joins events to tracks, one time after the other.
+///
+/// At each time, for each class:
+///
+/// 1. A track may go on with an event if the event's centre lies within [`Linking::reach_km`] of the track's last
+///    centre, or if their cells overlap by [`Linking::min_overlap`] of the smaller area.
+/// 2. A pair costs the distance from the track's predicted centre (its last motion carried on along a great circle) in
+///    parts of the reach, plus one minus the overlap as a share of the larger area. The one-to-one assignment of least
+///    total cost is made; leaving a track alone costs more than any pair.
+/// 3. A track left alone whose cells overlap an event of another track ends there by merging. An event left alone whose
+///    cells overlap those of a continued track begins there by splitting. Other events begin by genesis.
+/// 4. A track left alone without merging is kept for [`Linking::max_gap_hours`] and then ends at its last point.
+///
+/// Identities are dealt at genesis, ascending with time, class, longitude and latitude, so that the rows of `events.csv`
+/// can be written at once; the row of `tracks.csv` follows when the track ends. Tracks under the shortest duration get
+/// no row: their identities come in [`Step::discarded`] (their rows in `events.csv` can be blanked afterwards with
+/// [`crate::table::keep_track_ids`]).
+///
+/// The state depends on the sequence of times alone, never on files, and can be saved between any two times (serde;
+/// with serde_json bit for bit).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tracker {
+    options: TrackerOptions,
+    grid_hash: u64,
+    row_areas_km2: Vec<f64>,
+    next_id: u64,
+    #[serde(with = "time_text::option")]
+    last_time: Option<Time>,
+    open: Vec<OpenTrack>,
+}
+
+/// A track that may go on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct OpenTrack {
+    /// What is known so far; its fate is not.
+    track: Track,
+    area_sum_km2: f64,
+    /// Where it was before its last point: hours earlier, latitude, longitude.
+    before: Option<(f64, f64, f64)>,
+    /// Its cells at its last point.
+    region: Region,
+}
+
+impl Tracker {
+    /// A tracker for masks on a grid.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if an option means nothing.
+    pub fn new(grid: &LatLonGrid, options: TrackerOptions) -> Result<Self> {
+        options.check()?;
+        Ok(Self {
+            options,
+            grid_hash: grid.hash(),
+            row_areas_km2: grid.row_areas_km2(),
+            next_id: 1,
+            last_time: None,
+            open: Vec::new(),
+        })
+    }
+
+    /// Whether this (perhaps restored) tracker belongs to a grid.
+    pub fn is_for(&self, grid: &LatLonGrid) -> bool {
+        self.grid_hash == grid.hash()
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &TrackerOptions {
+        &self.options
+    }
+
+    /// The last time that was pushed: where to resume after.
+    pub fn last_time(&self) -> Option<Time> {
+        self.last_time
+    }
+
+    /// Number of tracks in memory.
+    pub fn open_tracks(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Takes the events of the next time, writes their `track_id`, and returns what ended.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if the time is not later than the one before or of another calendar;
+    /// [`ClimateError::Mismatch`] if an event is of another time or reaches outside of the grid. The state is then as
+    /// before.
+    pub fn push(&mut self, time: Time, events: &mut [DetectedEvent]) -> Result<Step> {
+        self.check(time, events)?;
+        let mut step = Step::default();
+        for class in Class::EVENTS {
+            self.close_out_of_reach(class, time, &mut step);
+        }
+        for class in Class::EVENTS {
+            // From west to east, whatever order the events came in.
+            let mut order: Vec<usize> = (0..events.len())
+                .filter(|&k| events[k].event.class == class)
+                .collect();
+            order.sort_by(|&a, &b| {
+                let (a, b) = (&events[a].event, &events[b].event);
+                a.lon_deg
+                    .total_cmp(&b.lon_deg)
+                    .then(a.lat_deg.total_cmp(&b.lat_deg))
+            });
+            self.follow(class, time, events, &order, &mut step);
+        }
+        self.last_time = Some(time);
+        step.ids = events.iter().filter_map(|e| e.event.track_id).collect();
+        step.finished.sort_by_key(|track| track.track_id);
+        step.discarded.sort_unstable();
+        Ok(step)
+    }
+
+    /// Ends all tracks: those seen at the last time by the end of the data, others by dying out.
+    pub fn finish(mut self) -> Step {
+        let mut step = Step::default();
+        for open in std::mem::take(&mut self.open) {
+            let fate = self.fate_of_silence(&open.track, true);
+            self.close(open, fate, None, &mut step);
+        }
+        step.finished.sort_by_key(|track| track.track_id);
+        step.discarded.sort_unstable();
+        step
+    }
+
+    fn check(&self, time: Time, events: &[DetectedEvent]) -> Result<()> {
+        if let Some(last) = self.last_time
+            && (time.calendar() != last.calendar() || time.seconds_since(last) <= 0)
+        {
+            return Err(ClimateError::Invalid(format!(
+                "tracking needs ascending times of one calendar: {time} ({}) follows {last} ({})",
+                time.calendar(),
+                last.calendar()
+            )));
+        }
+        for DetectedEvent { event, region } in events {
+            if event.time != time {
+                return Err(ClimateError::Mismatch {
+                    what: format!("time of an event at {}N {}E", event.lat_deg, event.lon_deg),
+                    expected: time.to_string(),
+                    found: event.time.to_string(),
+                });
+            }
+            let rows = self.row_areas_km2.len();
+            if let Some(run) = region.runs.iter().find(|run| run.row as usize >= rows) {
+                return Err(ClimateError::Mismatch {
+                    what: format!("cells of an event at {}N {}E", event.lat_deg, event.lon_deg),
+                    expected: format!("rows below {rows}"),
+                    found: format!("row {}", run.row),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// How long after its last point a track may go on, hours.
+    fn patience_hours(&self, track: &Track) -> f64 {
+        let gap = self.options.of(track.class).max_gap_hours;
+        if Some(track.end) == self.last_time {
+            gap.max(self.options.max_step_hours)
+        } else {
+            gap
+        }
+    }
+
+    fn fate_of_silence(&self, track: &Track, data_end: bool) -> Fate {
+        if data_end && Some(track.end) == self.last_time {
+            Fate::EndOfData
+        } else {
+            Fate::Lysis
+        }
+    }
+
+    /// Ends what cannot go on at `time`, because of a gap or of a hole in the data.
+    fn close_out_of_reach(&mut self, class: Class, time: Time, step: &mut Step) {
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.open).into_iter().partition(|o| {
+                o.track.class == class && hours(o.track.end, time) > self.patience_hours(&o.track)
+            });
+        self.open = kept;
+        for open in gone {
+            let fate = self.fate_of_silence(&open.track, true);
+            self.close(open, fate, None, step);
+        }
+    }
+
+    fn follow(
+        &mut self,
+        class: Class,
+        time: Time,
+        events: &mut [DetectedEvent],
+        order: &[usize],
+        step: &mut Step,
+    ) {
+        let linking = *self.options.of(class);
+        let (mut tracks, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|open| open.track.class == class);
+        self.open = others;
+        let links = self.links(&tracks, events, order, time, &linking);
+        let pairs: Vec<Pair> = links.iter().filter_map(|link| link.pair).collect();
+        let assigned = assign(tracks.len(), order.len(), &pairs);
+
+        let mut owner = vec![None; order.len()];
+        for (track, event) in assigned.iter().enumerate() {
+            if let Some(event) = *event {
+                owner[event] = Some(track);
+            }
+        }
+        let hole = self.last_time.is_none_or(|last| {
+            hours(last, time) > self.options.max_step_hours.max(linking.max_gap_hours)
+        });
+        let mut born = Vec::new();
+        for (event, &index) in order.iter().enumerate() {
+            if owner[event].is_some() {
+                continue;
+            }
+            // The continued track that shares most with the event.
+            let parent = most_overlap(links.iter().filter(|link| {
+                link.event == event
+                    && link.share >= linking.min_overlap
+                    && assigned[link.track].is_some()
+            }))
+            .map(|link| tracks[link.track].track.track_id);
+            let origin = match parent {
+                Some(_) => Origin::Split,
+                None if hole => Origin::StartOfData,
+                None => Origin::Genesis,
+            };
+            let detected = &mut events[index];
+            detected.event.track_id = Some(self.next_id);
+            born.push(OpenTrack::begin(self.next_id, detected, origin, parent));
+            self.next_id += 1;
+        }
+        // Ends by merging need the identities of the tracks that go on: find them before anything moves.
+        let merges: Vec<Option<u64>> = (0..tracks.len())
+            .map(|track| {
+                if assigned[track].is_some() {
+                    return None;
+                }
+                let link = most_overlap(links.iter().filter(|link| {
+                    link.track == track
+                        && link.share >= linking.min_overlap
+                        && owner[link.event].is_some()
+                }))?;
+                owner[link.event].map(|other| tracks[other].track.track_id)
+            })
+            .collect();
+        for (track, event) in assigned.iter().enumerate() {
+            if let Some(event) = *event {
+                let detected = &mut events[order[event]];
+                detected.event.track_id = Some(tracks[track].track.track_id);
+                tracks[track].go_on(detected);
+            }
+        }
+        for (index, open) in tracks.into_iter().enumerate() {
+            let silent_hours = hours(open.track.end, time);
+            match merges[index] {
+                Some(other) => self.close(open, Fate::Merge, Some(other), step),
+                None if assigned[index].is_none() && silent_hours >= linking.max_gap_hours => {
+                    self.close(open, Fate::Lysis, None, step);
+                }
+                None => self.open.push(open),
+            }
+        }
+        self.open.append(&mut born);
+    }
+
+    /// All pairs of a track and an event that overlap or are in reach.
+    fn links(
+        &self,
+        tracks: &[OpenTrack],
+        events: &[DetectedEvent],
+        order: &[usize],
+        time: Time,
+        linking: &Linking,
+    ) -> Vec<Link> {
+        let mut links = Vec::new();
+        for (track, open) in tracks.iter().enumerate() {
+            let reach_km = linking.reach_km(hours(open.track.end, time)).max(1e-6);
+            let (lat, lon) = open.predicted(time, linking);
+            let own_km2 = open.region.area_km2(&self.row_areas_km2);
+            for (event, &index) in order.iter().enumerate() {
+                let DetectedEvent { event: at, region } = &events[index];
+                let last = &open.track;
+                let moved_km =
+                    distance_km(last.end_lat_deg, last.end_lon_deg, at.lat_deg, at.lon_deg);
+                let overlap_km2 = open.region.overlap_km2(region, &self.row_areas_km2);
+                let area_km2 = region.area_km2(&self.row_areas_km2);
+                let share = overlap_km2 / own_km2.min(area_km2).max(1e-9);
+                let joined = linking.join_by_overlap && share > 0.0 && share >= linking.min_overlap;
+                let pair = (joined || moved_km <= reach_km).then(|| {
+                    let missed_km = distance_km(lat, lon, at.lat_deg, at.lon_deg);
+                    let common = overlap_km2 / own_km2.max(area_km2).max(1e-9);
+                    Pair {
+                        track,
+                        event,
+                        cost: (missed_km / reach_km).min(1.0) + 1.0 - common,
+                    }
+                });
+                if pair.is_some() || share > 0.0 {
+                    links.push(Link {
+                        track,
+                        event,
+                        overlap_km2,
+                        share,
+                        pair,
+                    });
+                }
+            }
+        }
+        links
+    }
+
+    fn close(&mut self, mut open: OpenTrack, fate: Fate, other: Option<u64>, step: &mut Step) {
+        open.track.fate = fate;
+        open.track.related_track = other.or(open.track.related_track);
+        let minimum = self.options.of(open.track.class).min_duration_hours;
+        let cut = open.track.origin == Origin::StartOfData || fate == Fate::EndOfData;
+        if cut || open.track.duration_hours() >= minimum {
+            step.finished.push(open.track);
+        } else {
+            step.discarded.push(open.track.track_id);
+        }
+    }
+}
+
+/// A track and an event that have something to do with each other.
+struct Link {
+    track: usize,
+    event: usize,
+    overlap_km2: f64,
+    /// The overlap as a share of the smaller area.
+    share: f64,
+    /// Set if the track may go on with the event.
+    pair: Option<Pair>,
+}
+
+/// The link of largest overlap, the first of equals.
+fn most_overlap<'a>(links: impl Iterator<Item = &'a Link>) -> Option<&'a Link> {
+    links
+        .filter(|link| link.share > 0.0)
+        .reduce(|a, b| if b.overlap_km2 > a.overlap_km2 { b } else { a })
+}
+
+fn hours(from: Time, to: Time) -> f64 {
+    to.seconds_since(from) as f64 / 3600.0
+}
+
+fn pick(a: Option<f64>, b: Option<f64>, better: fn(f64, f64) -> f64) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(better(a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
+impl OpenTrack {
+    fn begin(id: u64, detected: &DetectedEvent, origin: Origin, parent: Option<u64>) -> Self {
+        let event = &detected.event;
+        let track = Track {
+            track_id: id,
+            class: event.class,
+            start: event.time,
+            end: event.time,
+            points: 1,
+            origin,
+            fate: Fate::EndOfData,
+            related_track: parent,
+            genesis_lon_deg: event.lon_deg,
+            genesis_lat_deg: event.lat_deg,
+            end_lon_deg: event.lon_deg,
+            end_lat_deg: event.lat_deg,
+            distance_km: 0.0,
+            max_area_km2: event.area_km2,
+            mean_area_km2: event.area_km2,
+            min_psl_pa: event.min_psl_pa,
+            max_wind_m_s: event.max_wind_m_s,
+            max_tmq_kg_m2: event.max_tmq_kg_m2,
+        };
+        Self {
+            track,
+            area_sum_km2: event.area_km2,
+            before: None,
+            region: detected.region.clone(),
+        }
+    }
+
+    fn go_on(&mut self, detected: &DetectedEvent) {
+        let event = &detected.event;
+        let track = &mut self.track;
+        self.before = Some((
+            hours(track.end, event.time),
+            track.end_lat_deg,
+            track.end_lon_deg,
+        ));
+        track.distance_km += distance_km(
+            track.end_lat_deg,
+            track.end_lon_deg,
+            event.lat_deg,
+            event.lon_deg,
+        );
+        track.end = event.time;
+        track.end_lat_deg = event.lat_deg;
+        track.end_lon_deg = event.lon_deg;
+        track.points += 1;
+        self.area_sum_km2 += event.area_km2;
+        track.mean_area_km2 = self.area_sum_km2 / track.points as f64;
+        track.max_area_km2 = track.max_area_km2.max(event.area_km2);
+        track.min_psl_pa = pick(track.min_psl_pa, event.min_psl_pa, f64::min);
+        track.max_wind_m_s = pick(track.max_wind_m_s, event.max_wind_m_s, f64::max);
+        track.max_tmq_kg_m2 = pick(track.max_tmq_kg_m2, event.max_tmq_kg_m2, f64::max);
+        self.region.clone_from(&detected.region);
+    }
+
+    /// Where it would be if it moved on as it did last: latitude, longitude.
+    fn predicted(&self, time: Time, linking: &Linking) -> (f64, f64) {
+        let (lat, lon) = (self.track.end_lat_deg, self.track.end_lon_deg);
+        let Some((hours_before, lat_before, lon_before)) = self.before else {
+            return (lat, lon);
+        };
+        let plane = TangentPlane::new(lat, lon);
+        let (east, north) = plane.project(lat_before, lon_before);
+        let ahead = hours(self.track.end, time);
+        let moved_km = east.hypot(north) * ahead / hours_before;
+        // A centre that jumped, by a merge for instance, does not go on jumping.
+        let limit = (linking.max_speed_km_per_day * ahead / 24.0 / moved_km.max(1e-9)).min(1.0);
+        let scale = -limit * ahead / hours_before;
+        plane.unproject(east * scale, north * scale)
+    }
+}

@@ -1,0 +1,166 @@
+//! Rivers of TECA-BARD on MERRA-2 (real masks of another detector): objects, shapes, tracks, tables and statistics.
+
+use ndarray::Array2;
+use squall_climate::events::{EventFields, ExtractOptions, extract, regions};
+use squall_climate::statistics::Statistics;
+use squall_climate::track::{Fate, Origin, Tracker, TrackerOptions};
+use squall_climate::{Event, Track, table};
+use squall_data::mask_file::MaskArchive;
+use squall_data::{Class, ClassMask, LatLonGrid, testdata};
+
+/// The mask from 180 degrees east to one column short of the circle, on a grid that does not wrap.
+fn cut_at_180(mask: &ClassMask, grid: &LatLonGrid) -> (Array2<u8>, LatLonGrid) {
+    let (rows, columns) = grid.shape();
+    let half = columns / 2;
+    let lon = (0..columns - 1).map(|i| grid.lon_deg()[(i + half) % columns]);
+    let cut = LatLonGrid::from_axes(grid.lat_deg().to_vec(), lon.collect())
+        .unwrap()
+        .0;
+    assert!(!cut.is_periodic());
+    let codes = Array2::from_shape_fn((rows, columns - 1), |(j, i)| {
+        mask.codes[[j, (i + half) % columns]]
+    });
+    (codes, cut)
+}
+
+#[test]
+fn real_rivers_have_the_published_size_and_are_followed() {
+    let Some(path) = testdata::real("ar-masks-merra2-teca-bard/ar_tag_merra2_1991.nc") else {
+        return;
+    };
+    let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+    let grid = archive.grid().clone();
+    let areas = grid.row_areas_km2();
+    let globe: f64 = areas.iter().sum::<f64>() * grid.shape().1 as f64;
+    let options = ExtractOptions::default();
+    let mut tracker = Tracker::new(&grid, TrackerOptions::default().keep_all()).unwrap();
+    let mut statistics = Statistics::new(&grid);
+    let (mut events, mut tracks): (Vec<Event>, Vec<Track>) = (Vec::new(), Vec::new());
+    let (mut pieces, mut covered) = (0, 0.0);
+    for index in 0..archive.times().len() {
+        let mask = archive.read(index).unwrap();
+        let all = regions(mask.codes.view(), &grid).unwrap();
+        let total: f64 = all.iter().map(|r| r.area_km2(&areas)).sum();
+        let cells: usize = all.iter().map(|r| r.cells()).sum();
+        assert_eq!(cells as u64, mask.pixel_counts()[2]);
+        // The source counts 5 to 16 pieces on its own axis, which is cut at 180 degrees east.
+        let (cut_mask, cut_grid) = cut_at_180(&mask, &grid);
+        let cut = regions(cut_mask.view(), &cut_grid).unwrap().len();
+        assert!((5..=16).contains(&cut), "{cut} pieces");
+        assert!(
+            all.len() <= cut && all.len() + 4 >= cut,
+            "{} of {cut}",
+            all.len()
+        );
+        pieces += all.len();
+        covered += total / globe;
+        let mut found = extract(&mask, &grid, &EventFields::default(), &options).unwrap();
+        let step = tracker.push(mask.time, &mut found).unwrap();
+        tracks.extend(step.finished);
+        let found: Vec<Event> = found.into_iter().map(|d| d.event).collect();
+        statistics.add_time(&mask, 3.0, &found).unwrap();
+        events.extend(found);
+    }
+    tracks.extend(tracker.finish().finished);
+    tracks.iter().for_each(|track| statistics.add_track(track));
+
+    let times = archive.times().len() as f64;
+    // Counted apart by a flood fill over the text of the file (ncdump): 128 pieces; the source's "about 10" for each time
+    // (206) are pieces that touch by edges only, with the map cut at 180 degrees.
+    assert_eq!(pieces, 128);
+    assert!(
+        (0.025..0.045).contains(&(covered / times)),
+        "{}",
+        covered / times
+    );
+    for event in &events {
+        assert_eq!(event.class, Class::AtmosphericRiver);
+        assert!(event.lat_deg.abs() > 9.5 && event.lat_deg.abs() < 80.0);
+        assert!(
+            event.length_km > 700.0 && event.length_km < 15_000.0,
+            "{event:?}"
+        );
+    }
+    let long = events
+        .iter()
+        .filter(|e| e.length_km > 2.0 * e.width_km)
+        .count();
+    assert!(
+        long as f64 > 0.7 * events.len() as f64,
+        "{long} of {} are elongated",
+        events.len()
+    );
+
+    // 3-hourly rivers live for many steps; episodes that lie days apart are not joined.
+    let longest = tracks.iter().map(|t| t.points).max().unwrap();
+    assert!(longest >= 4, "{longest}");
+    assert_eq!(tracks.iter().map(|t| t.points).sum::<usize>(), events.len());
+    for track in &tracks {
+        let hours = track.duration_hours();
+        assert!(hours <= 24.0 * (track.points as f64 - 1.0), "{track:?}");
+        assert!(track.origin != Origin::Split || track.related_track.is_some());
+        assert!(track.fate != Fate::Merge || track.related_track.is_some());
+    }
+
+    // Every file that a run leaves.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tracks.csv");
+    table::write_tracks(&path, &tracks).unwrap();
+    let back = table::read_tracks(&path, archive.calendar()).unwrap();
+    assert!(
+        back.iter()
+            .map(|t| (t.track_id, t.end, t.fate))
+            .eq(tracks.iter().map(|t| (t.track_id, t.end, t.fate)))
+    );
+    statistics.write_csv(folder.path()).unwrap();
+    let yearly = std::fs::read_to_string(folder.path().join("yearly.csv")).unwrap();
+    let objects: usize = yearly
+        .lines()
+        .skip(1)
+        .map(|row| row.split(',').nth(5).unwrap().parse::<usize>().unwrap())
+        .sum();
+    assert_eq!(objects, events.len());
+    let path = folder.path().join("statistics.nc");
+    statistics
+        .write_netcdf(&path, &grid, archive.calendar())
+        .unwrap();
+    let file = netcdf::open(&path).unwrap();
+    let frequency = file.variable("frequency").unwrap();
+    let rivers: Vec<f64> = frequency.get_values((1, .., ..)).unwrap();
+    let columns = grid.shape().1;
+    let mean: f64 = rivers
+        .iter()
+        .enumerate()
+        .map(|(k, v)| v * areas[k / columns])
+        .sum::<f64>()
+        / globe;
+    assert!((mean - covered / times).abs() < 1e-9);
+    let began: Vec<f64> = file.variable("tracks").unwrap().get_values(..).unwrap();
+    assert_eq!(began.iter().sum::<f64>(), tracks.len() as f64);
+    let restored: Statistics =
+        serde_json::from_str(&serde_json::to_string(&statistics).unwrap()).unwrap();
+    assert_eq!(restored, statistics);
+}
+
+#[test]
+fn all_years_have_some_six_objects_and_three_to_four_percent() {
+    let Some(folder) = testdata::real("ar-masks-merra2-teca-bard") else {
+        return;
+    };
+    let archive = MaskArchive::open(folder.to_str().unwrap()).unwrap();
+    let grid = archive.grid().clone();
+    let areas = grid.row_areas_km2();
+    let globe: f64 = areas.iter().sum::<f64>() * grid.shape().1 as f64;
+    let (mut pieces, mut covered, mut times) = (0, 0.0, 0.0);
+    for index in (0..archive.times().len()).step_by(9) {
+        let mask = archive.read(index).unwrap();
+        let found = regions(mask.codes.view(), &grid).unwrap();
+        pieces += found.len();
+        covered += found.iter().map(|r| r.area_km2(&areas)).sum::<f64>() / globe;
+        times += 1.0;
+    }
+    let (pieces, covered) = (pieces as f64 / times, covered / times);
+    // Three years counted apart by a flood fill: 5.6 to 6.1 pieces.
+    assert!((5.0..6.5).contains(&pieces), "{pieces}");
+    assert!((0.03..0.041).contains(&covered), "{covered}");
+}

@@ -1,0 +1,385 @@
+//! The tracker on hand-made histories whose right answer is known.
+
+use ndarray::Array2;
+use proptest::prelude::*;
+use squall_climate::Track;
+use squall_climate::events::{DetectedEvent, EventFields, ExtractOptions, extract};
+use squall_climate::track::{Fate, Origin, Step, Tracker, TrackerOptions};
+use squall_data::grid::distance_km;
+use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
+
+/// A disc: class code, latitude, longitude, radius in km.
+type Disc = (u8, f64, f64, f64);
+
+fn grid() -> LatLonGrid {
+    LatLonGrid::global(91, 180).unwrap()
+}
+
+fn at(hours: i64) -> Time {
+    Time::new(Calendar::NoLeap, 1999, 12, 30, 0, 0, 0)
+        .unwrap()
+        .add_seconds(3600 * hours)
+}
+
+fn events(grid: &LatLonGrid, hours: i64, discs: &[Disc]) -> Vec<DetectedEvent> {
+    let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+        let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
+        let inside = |d: &&Disc| distance_km(d.1, d.2, lat, lon) < d.3;
+        discs.iter().find(inside).map_or(0, |d| d.0)
+    });
+    let mask = ClassMask::new(at(hours), codes).unwrap();
+    extract(
+        &mask,
+        grid,
+        &EventFields::default(),
+        &ExtractOptions::everything(),
+    )
+    .unwrap()
+}
+
+/// All ids by time, and all tracks by identity.
+fn follow(options: TrackerOptions, history: &[(i64, Vec<Disc>)]) -> (Vec<Vec<u64>>, Vec<Track>) {
+    let grid = grid();
+    let mut tracker = Tracker::new(&grid, options).unwrap();
+    let (mut ids, mut tracks) = (Vec::new(), Vec::new());
+    for (hours, discs) in history {
+        let mut found = events(&grid, *hours, discs);
+        let step = tracker.push(at(*hours), &mut found).unwrap();
+        assert!(
+            found
+                .iter()
+                .map(|e| e.event.track_id)
+                .eq(step.ids.iter().map(|&id| Some(id)))
+        );
+        ids.push(step.ids);
+        tracks.extend(step.finished);
+    }
+    tracks.extend(tracker.finish().finished);
+    tracks.sort_by_key(|track| track.track_id);
+    (ids, tracks)
+}
+
+fn keep_all() -> TrackerOptions {
+    TrackerOptions::default().keep_all()
+}
+
+#[test]
+fn a_cyclone_over_the_seam_is_one_track() {
+    // Westward over 0 degrees by 3 degrees of longitude in 12 h; its mask hardly overlaps.
+    let history: Vec<_> = (0..8)
+        .map(|k| {
+            (
+                12 * k,
+                vec![(1, 14.0 + k as f64, 12.0 - 3.0 * k as f64, 250.0)],
+            )
+        })
+        .collect();
+    let (ids, tracks) = follow(keep_all(), &history);
+    assert!(ids.iter().all(|ids| ids == &[1]));
+    let track = &tracks[0];
+    assert_eq!((tracks.len(), track.points), (1, 8));
+    assert_eq!(
+        (track.origin, track.fate),
+        (Origin::StartOfData, Fate::EndOfData)
+    );
+    // Seven steps of 3 degrees west and 1 north, about 339 km each; masks of 2-degree cells are coarse.
+    assert!((track.distance_km - 7.0 * 339.0).abs() < 350.0, "{track:?}");
+    assert!(distance_km(14.0, 12.0, track.genesis_lat_deg, track.genesis_lon_deg) < 120.0);
+    assert!(distance_km(21.0, -9.0, track.end_lat_deg, track.end_lon_deg) < 120.0);
+    assert_eq!(track.duration_hours(), 84.0);
+}
+
+#[test]
+fn uneven_steps_of_24_12_and_12_hours_are_followed() {
+    // 5 degrees a day; two storms, 20 degrees apart, so that only the right partner is in reach.
+    let history: Vec<_> = [0, 24, 36, 48, 72, 84, 96]
+        .map(|h| {
+            let west = f64::from(h as i32) * 5.0 / 24.0;
+            (
+                h,
+                vec![
+                    (1, 15.0, 200.0 - west, 250.0),
+                    (1, 15.0, 220.0 - west, 250.0),
+                ],
+            )
+        })
+        .to_vec();
+    let (ids, tracks) = follow(keep_all(), &history);
+    assert!(ids.iter().all(|ids| ids == &[1, 2]), "{ids:?}");
+    assert!(tracks.iter().all(|track| track.points == 7));
+}
+
+#[test]
+fn crossing_paths_are_told_apart_by_their_motion() {
+    // One goes east and one goes west along neighbouring latitudes; they pass each other between two times.
+    let history: Vec<_> = (0..8)
+        .map(|k| {
+            let x = 4.0 * f64::from(k);
+            (
+                12 * i64::from(k),
+                vec![(1, 10.0, 166.0 + x, 180.0), (1, 15.0, 194.0 - x, 180.0)],
+            )
+        })
+        .collect();
+    let (_, tracks) = follow(keep_all(), &history);
+    assert_eq!(tracks.len(), 2);
+    for track in &tracks {
+        assert_eq!(track.points, 8);
+        assert!(
+            (track.genesis_lat_deg - track.end_lat_deg).abs() < 1.5,
+            "{track:?}"
+        );
+    }
+}
+
+#[test]
+fn rivers_merge_and_split() {
+    let (left, right) = ((2, 40.0, 190.0, 900.0), (2, 40.0, 214.0, 700.0));
+    let both = vec![left, right, (2, 40.0, 203.0, 500.0)];
+    let history = [
+        (0, vec![left, right]),
+        (6, vec![left, right]),
+        (12, both.clone()),
+        (18, both),
+        (24, vec![left, right]),
+        (30, vec![left, right]),
+        (36, vec![]),
+        (42, vec![]),
+        (48, vec![]),
+    ];
+    let (ids, tracks) = follow(keep_all(), &history);
+    assert_eq!(
+        ids[..6],
+        [
+            vec![1, 2],
+            vec![1, 2],
+            vec![1],
+            vec![1],
+            vec![1, 3],
+            vec![1, 3]
+        ]
+    );
+    let told: Vec<_> = tracks
+        .iter()
+        .map(|t| (t.track_id, t.points, t.origin, t.fate, t.related_track))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (1, 6, Origin::StartOfData, Fate::Lysis, None),
+            (2, 2, Origin::StartOfData, Fate::Merge, Some(1)),
+            (3, 2, Origin::Split, Fate::Lysis, Some(1)),
+        ]
+    );
+}
+
+#[test]
+fn gaps_are_bridged_up_to_their_limit() {
+    let storm = |k: i64| vec![(1, 15.0, 150.0 - 0.2 * k as f64, 250.0)];
+    let history = |silent: std::ops::Range<i64>| -> Vec<_> {
+        (0..20)
+            .map(|k| {
+                (
+                    6 * k,
+                    if silent.contains(&k) {
+                        vec![]
+                    } else {
+                        storm(6 * k)
+                    },
+                )
+            })
+            .collect()
+    };
+    // Unseen from 18 h to 42 h: 24 h between sightings, which is the limit for cyclones.
+    let (_, tracks) = follow(keep_all(), &history(4..7));
+    assert_eq!((tracks.len(), tracks[0].points), (1, 17));
+    let (_, tracks) = follow(keep_all(), &history(4..8));
+    let told: Vec<_> = tracks
+        .iter()
+        .map(|t| (t.points, t.origin, t.fate))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (4, Origin::StartOfData, Fate::Lysis),
+            (12, Origin::Genesis, Fate::EndOfData)
+        ]
+    );
+    assert_eq!(tracks[0].end, at(18));
+}
+
+#[test]
+fn a_hole_in_the_data_ends_and_begins_tracks() {
+    let storm = vec![(1, 15.0, 150.0, 250.0), (2, 40.0, 20.0, 900.0)];
+    let history = [
+        (0, storm.clone()),
+        (3, storm.clone()),
+        (72, storm.clone()),
+        (75, storm),
+    ];
+    let (_, tracks) = follow(keep_all(), &history);
+    assert_eq!(tracks.len(), 4);
+    for track in &tracks {
+        assert_eq!(
+            (track.origin, track.fate),
+            (Origin::StartOfData, Fate::EndOfData)
+        );
+        assert_eq!(track.points, 2);
+    }
+}
+
+#[test]
+fn short_tracks_are_discarded_unless_the_data_cut_them() {
+    let storm = (1, 15.0, 150.0, 250.0);
+    let blip = (1, -15.0, 50.0, 250.0);
+    let grid = grid();
+    let mut tracker = Tracker::new(&grid, TrackerOptions::default()).unwrap();
+    let mut all = Step::default();
+    for k in 0..12 {
+        let discs = if (3..5).contains(&k) {
+            vec![storm, blip]
+        } else {
+            vec![storm]
+        };
+        let step = tracker
+            .push(at(6 * k), &mut events(&grid, 6 * k, &discs))
+            .unwrap();
+        all.finished.extend(step.finished);
+        all.discarded.extend(step.discarded);
+    }
+    let last = tracker.finish();
+    assert_eq!((all.finished.len(), all.discarded), (0, vec![2]));
+    assert_eq!((last.finished.len(), last.finished[0].points), (1, 12));
+}
+
+#[test]
+fn wrong_order_wrong_time_and_wrong_options_are_refused() {
+    let grid = grid();
+    let mut tracker = Tracker::new(&grid, keep_all()).unwrap();
+    tracker.push(at(6), &mut []).unwrap();
+    let before = tracker.clone();
+    let message = tracker.push(at(6), &mut []).unwrap_err().to_string();
+    assert!(message.contains("1999-12-30T06"), "{message}");
+    let mut late = events(&grid, 9, &[(1, 15.0, 150.0, 250.0)]);
+    let message = tracker.push(at(12), &mut late).unwrap_err().to_string();
+    assert!(
+        message.contains("expected 1999-12-30T12") && message.contains("found 1999-12-30T09"),
+        "{message}"
+    );
+    assert_eq!(tracker, before);
+    let mut options = keep_all();
+    options.atmospheric_river.max_gap_hours = f64::NAN;
+    let message = Tracker::new(&grid, options).unwrap_err().to_string();
+    assert!(
+        message.contains("max_gap_hours") && message.contains("atmospheric_river"),
+        "{message}"
+    );
+}
+
+#[test]
+fn memory_holds_the_living_only() {
+    // 400 storms, one after the other: never more than the living and those within their gap are kept.
+    let grid = grid();
+    let mut tracker = Tracker::new(&grid, keep_all()).unwrap();
+    let (mut finished, mut most, mut largest) = (0, 0, 0);
+    for k in 0..400i64 {
+        let lon = (k * 70 % 360) as f64;
+        let step = tracker
+            .push(
+                at(12 * k),
+                &mut events(&grid, 12 * k, &[(1, 10.0, lon, 300.0)]),
+            )
+            .unwrap();
+        finished += step.finished.len();
+        most = most.max(tracker.open_tracks());
+        largest = largest.max(serde_json::to_vec(&tracker).unwrap().len());
+        if k == 40 {
+            assert!(finished > 30);
+        }
+    }
+    assert!(most <= 3, "{most}");
+    assert!(largest < 12_000, "{largest} bytes of state");
+    assert_eq!(finished + tracker.finish().finished.len(), 400);
+}
+
+/// A history of random discs that drift, appear and vanish.
+fn some_history() -> impl Strategy<Value = Vec<(i64, Vec<Disc>)>> {
+    let disc = (
+        1u8..3,
+        -60.0..60.0f64,
+        0.0..360.0f64,
+        250.0..900.0f64,
+        -4.0..4.0f64,
+        0usize..8,
+        2usize..9,
+    );
+    let steps = proptest::collection::vec(
+        prop_oneof![Just(3i64), Just(6), Just(12), Just(24), Just(60)],
+        12,
+    );
+    (proptest::collection::vec(disc, 1..9), steps).prop_map(|(discs, steps)| {
+        let mut hours = 0;
+        steps
+            .into_iter()
+            .enumerate()
+            .map(|(k, step)| {
+                hours += step;
+                let seen = discs
+                    .iter()
+                    .filter(|d| (d.5..d.5 + d.6).contains(&k))
+                    .map(|d| (d.0, d.1, d.2 + d.4 * hours as f64 / 12.0, d.3))
+                    .collect();
+                (hours, seen)
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn saving_and_restoring_between_any_two_times_changes_nothing(history in some_history(), cut in 0usize..12) {
+        let grid = grid();
+        let whole = follow(TrackerOptions::default(), &history);
+        let mut tracker = Tracker::new(&grid, TrackerOptions::default()).unwrap();
+        let (mut ids, mut tracks) = (Vec::new(), Vec::new());
+        for (k, (hours, discs)) in history.iter().enumerate() {
+            if k == cut {
+                let text = serde_json::to_string(&tracker).unwrap();
+                let restored: Tracker = serde_json::from_str(&text).unwrap();
+                prop_assert_eq!(&restored, &tracker);
+                prop_assert!(restored.is_for(&grid));
+                tracker = restored;
+            }
+            // The order of the events does not matter either.
+            let mut found = events(&grid, *hours, discs);
+            found.reverse();
+            let mut step = tracker.push(at(*hours), &mut found).unwrap();
+            step.ids.reverse();
+            ids.push(step.ids);
+            tracks.extend(step.finished);
+        }
+        tracks.extend(tracker.finish().finished);
+        tracks.sort_by_key(|track| track.track_id);
+        prop_assert_eq!((ids, tracks), whole);
+    }
+
+    #[test]
+    fn every_event_is_in_one_track_and_points_add_up(history in some_history()) {
+        let (ids, tracks) = follow(keep_all(), &history);
+        for ids in &ids {
+            let mut sorted = ids.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            prop_assert_eq!(sorted.len(), ids.len());
+        }
+        for track in &tracks {
+            let seen = ids.iter().filter(|ids| ids.contains(&track.track_id)).count();
+            prop_assert_eq!(seen, track.points);
+            prop_assert_eq!(track.related_track.is_some(), track.fate == Fate::Merge || track.origin == Origin::Split);
+            prop_assert!(track.mean_area_km2 <= track.max_area_km2 * (1.0 + 1e-12));
+        }
+        let total: usize = ids.iter().map(Vec::len).sum();
+        prop_assert_eq!(total, tracks.iter().map(|t| t.points).sum::<usize>());
+    }
+}

@@ -1,0 +1,189 @@
+//! CAM history files: the layout that CESM writes and every CAM tool opens.
+
+use crate::archive::on_library_thread;
+use crate::atomic::Pending;
+use crate::error::{DataError, Result};
+use crate::{LatLonGrid, Snapshot, Time, Variable};
+use ndarray::Axis;
+use netcdf::{Extent, FileMut};
+use std::path::{Path, PathBuf};
+
+/// Writes snapshots into one history file, which appears whole when it is finished.
+#[derive(Debug)]
+pub struct HistoryWriter {
+    pending: Pending,
+    file: FileMut,
+    path: PathBuf,
+    origin: Time,
+    written: usize,
+}
+
+type Outcome<T> = std::result::Result<T, netcdf::Error>;
+
+impl HistoryWriter {
+    /// Starts a file of the sixteen channels; `origin` is the origin of the time axis of all files of a run.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if it cannot be created.
+    pub fn create(
+        path: &Path,
+        grid: &LatLonGrid,
+        first: Time,
+        origin: Time,
+        source: &str,
+    ) -> Result<Self> {
+        let pending = Pending::new(path)?;
+        let origin = origin.add_seconds(-origin.second_of_day());
+        let file = on_library_thread(|| create(pending.path(), grid, first, origin, source));
+        let file = file.map_err(|error| refused(path, &error))?;
+        Ok(Self {
+            pending,
+            file,
+            path: path.into(),
+            origin,
+            written: 0,
+        })
+    }
+
+    /// Adds a time; `step_hours` is the length of the interval that ends with it.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if netCDF refuses.
+    pub fn write(&mut self, snapshot: &Snapshot, step_hours: f64) -> Result<()> {
+        let Self { file, written, origin, .. } = self;
+        let put = on_library_thread(|| put(file, *written, snapshot, *origin, step_hours));
+        put.map_err(|error| refused(&self.path, &error))?;
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Closes the file and gives it its name.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if it cannot be synced or renamed.
+    pub fn finish(self) -> Result<()> {
+        let closed = on_library_thread(|| self.file.close());
+        closed.map_err(|error| refused(&self.path, &error))?;
+        self.pending.commit()
+    }
+}
+
+fn refused(path: &Path, error: &netcdf::Error) -> DataError {
+    let source = std::io::Error::other(format!("netCDF: {error}"));
+    DataError::Io {
+        action: "write",
+        path: path.into(),
+        source,
+    }
+}
+
+fn create(
+    path: &Path,
+    grid: &LatLonGrid,
+    first: Time,
+    origin: Time,
+    source: &str,
+) -> Outcome<FileMut> {
+    let (rows, columns) = grid.shape();
+    let mut file = netcdf::create(path)?;
+    file.add_attribute("Conventions", "CF-1.0")?;
+    file.add_attribute("source", source)?;
+    file.add_attribute("title", format!("history file from {first}"))?;
+    file.add_dimension("lat", rows)?;
+    file.add_dimension("lon", columns)?;
+    file.add_unlimited_dimension("time")?;
+    file.add_dimension("nbnd", 2)?;
+    for (name, values, long_name, units) in [
+        ("lat", grid.lat_deg(), "latitude", "degrees_north"),
+        ("lon", grid.lon_deg(), "longitude", "degrees_east"),
+    ] {
+        let mut variable = file.add_variable::<f64>(name, &[name])?;
+        variable.put_attribute("long_name", long_name)?;
+        variable.put_attribute("units", units)?;
+        variable.put_values(values, ..)?;
+    }
+    // Weights of the rows: they sum to 2, as those of a Gaussian grid.
+    let areas = grid.row_areas_km2();
+    let total: f64 = areas.iter().sum();
+    let weights: Vec<f64> = areas.iter().map(|area| 2.0 * area / total).collect();
+    let mut gw = file.add_variable::<f64>("gw", &["lat"])?;
+    gw.put_attribute("long_name", "latitude weights")?;
+    gw.put_values(&weights, ..)?;
+    let (year, month, day) = origin.date();
+    let mut time = file.add_variable::<f64>("time", &["time"])?;
+    time.put_attribute("long_name", "time")?;
+    time.put_attribute(
+        "units",
+        format!("days since {year:04}-{month:02}-{day:02} 00:00:00"),
+    )?;
+    time.put_attribute("calendar", origin.calendar().cf_name())?;
+    time.put_attribute("bounds", "time_bnds")?;
+    file.add_variable::<f64>("time_bnds", &["time", "nbnd"])?
+        .put_attribute("long_name", "time interval endpoints")?;
+    file.add_variable::<i32>("date", &["time"])?
+        .put_attribute("long_name", "current date (YYYYMMDD)")?;
+    file.add_variable::<i32>("datesec", &["time"])?
+        .put_attribute("long_name", "current seconds of current date")?;
+    for variable in Variable::CHANNELS {
+        let entry = variable.entry();
+        let mut field = file.add_variable::<f32>(entry.name, &["time", "lat", "lon"])?;
+        field.set_chunking(&[1, rows, columns])?;
+        // CESM's own unit of PRECT is written m/s.
+        field.put_attribute(
+            "units",
+            if variable == Variable::Prect {
+                "m/s"
+            } else {
+                entry.unit
+            },
+        )?;
+        field.put_attribute("long_name", entry.long_name)?;
+    }
+    Ok(file)
+}
+
+fn put(
+    file: &mut FileMut,
+    at: usize,
+    snapshot: &Snapshot,
+    origin: Time,
+    step_hours: f64,
+) -> Outcome<()> {
+    let variable = |file: &mut FileMut,
+                    name: &str,
+                    act: &dyn Fn(&mut netcdf::VariableMut<'_>) -> Outcome<()>| {
+        let mut found = file
+            .variable_mut(name)
+            .ok_or_else(|| netcdf::Error::Str(format!("`{name}` is not in the file")))?;
+        act(&mut found)
+    };
+    let day = snapshot.time.days_since(origin);
+    let (year, month, of_month) = snapshot.time.date();
+    let date = (year * 10_000 + month * 100 + of_month) as i32;
+    let one = || [Extent::from(at..at + 1)];
+    variable(file, "time", &|v| v.put_values(&[day], one()))?;
+    let bounds = [day - step_hours / 24.0, day];
+    variable(file, "time_bnds", &|v| {
+        v.put_values(&bounds, [Extent::from(at), Extent::from(0..2)])
+    })?;
+    variable(file, "date", &|v| v.put_values(&[date], one()))?;
+    variable(file, "datesec", &|v| {
+        v.put_values(&[snapshot.time.second_of_day() as i32], one())
+    })?;
+    let (rows, columns) = snapshot.grid.shape();
+    for (channel, plane) in snapshot
+        .variables
+        .iter()
+        .zip(snapshot.fields.axis_iter(Axis(0)))
+    {
+        let extents = [
+            Extent::from(at),
+            Extent::from(0..rows),
+            Extent::from(0..columns),
+        ];
+        let plane = plane.as_standard_layout();
+        let values = plane.as_slice().unwrap_or(&[]);
+        variable(file, channel.name(), &|v| v.put_values(values, extents))?;
+    }
+    Ok(())
+}

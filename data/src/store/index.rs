@@ -1,0 +1,151 @@
+//! `store.json`: what a finished store holds.
+
+use super::shard::shard_name;
+use super::{
+    Encoding, INDEX_FILE, STORE_VERSION, SampleEntry, ShardEntry, Statistics, StoreMeta, hex,
+};
+use crate::error::{DataError, Result};
+use crate::{Calendar, LatLonGrid, Variable};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use std::sync::Arc;
+
+/// `store.json`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct IndexFile {
+    format: String,
+    version: u32,
+    lat_deg: Vec<f64>,
+    lon_deg: Vec<f64>,
+    calendar: Calendar,
+    channels: Vec<Variable>,
+    encoding: Encoding,
+    record_bytes: u64,
+    shard_bytes: u64,
+    pub data_hash: String,
+    pub statistics: Statistics,
+    pub shards: Vec<ShardEntry>,
+    pub samples: Vec<SampleEntry>,
+}
+
+/// Just enough to say that the rest cannot be read.
+#[derive(Deserialize)]
+struct IndexHead {
+    format: String,
+    version: u32,
+}
+
+impl IndexFile {
+    pub fn new(
+        meta: &StoreMeta,
+        shards: Vec<ShardEntry>,
+        samples: Vec<SampleEntry>,
+        statistics: Statistics,
+    ) -> Self {
+        Self {
+            format: "squall-store".to_string(),
+            version: STORE_VERSION,
+            lat_deg: meta.grid.lat_deg().to_vec(),
+            lon_deg: meta.grid.lon_deg().to_vec(),
+            calendar: meta.calendar,
+            channels: meta.channels.clone(),
+            encoding: meta.encoding,
+            record_bytes: meta.record_bytes(),
+            shard_bytes: meta.shard_bytes,
+            data_hash: data_hash(meta, &samples),
+            statistics,
+            shards,
+            samples,
+        }
+    }
+}
+
+/// SHA-256 of what the data is: layout, and time, split and content of every sample. Paths do not count.
+fn data_hash(meta: &StoreMeta, samples: &[SampleEntry]) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(meta.hash());
+    for sample in samples {
+        hasher.update(&sample.time);
+        hasher.update([0, sample.split as u8]);
+        hasher.update(&sample.checksum);
+    }
+    hex(&hasher.finalize())
+}
+
+/// Reads and checks the index of a store, and the sizes of its shards; the last is the id of the first sample of each shard.
+pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
+    let path = folder.join(INDEX_FILE);
+    let damaged = |path: &Path, reason: String| DataError::Damaged {
+        path: path.to_path_buf(),
+        reason,
+    };
+    if !path.exists() {
+        let unfinished = folder.join(shard_name(0)).exists();
+        return Err(DataError::NoInput {
+            input: folder.display().to_string(),
+            reason: if unfinished {
+                format!(
+                    "it has shards but no {INDEX_FILE}: staging has not finished; run it again to continue"
+                )
+            } else {
+                format!("expected a sample store with {INDEX_FILE}")
+            },
+        });
+    }
+    let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;
+    let head: IndexHead =
+        serde_json::from_slice(&text).map_err(|e| damaged(&path, e.to_string()))?;
+    if head.format != "squall-store" || head.version != STORE_VERSION {
+        return Err(DataError::Mismatch {
+            what: "store version",
+            path,
+            expected: format!("squall-store {STORE_VERSION}"),
+            found: format!("{} {}", head.format, head.version),
+        });
+    }
+    let index: IndexFile =
+        serde_json::from_slice(&text).map_err(|e| damaged(&path, e.to_string()))?;
+    let (grid, _) = LatLonGrid::from_axes(index.lat_deg.clone(), index.lon_deg.clone())?;
+    let meta = StoreMeta {
+        grid: Arc::new(grid),
+        calendar: index.calendar,
+        channels: index.channels.clone(),
+        encoding: index.encoding,
+        shard_bytes: index.shard_bytes,
+    };
+    let in_shards: usize = index.shards.iter().map(|s| s.samples).sum();
+    let too_small = |shard: &ShardEntry| shard.bytes / meta.record_bytes() < shard.samples as u64;
+    if index.record_bytes != meta.record_bytes()
+        || index.shards.iter().any(too_small)
+        || in_shards != index.samples.len()
+        || index.statistics.variables != meta.channels
+        || index.statistics.channels.len() != meta.channels.len()
+        || index.data_hash != data_hash(&meta, &index.samples)
+    {
+        return Err(damaged(
+            &path,
+            "record size, sample count, statistics or data hash contradict the rest".to_string(),
+        ));
+    }
+    let mut first_ids = Vec::with_capacity(index.shards.len());
+    let mut next = 0;
+    for shard in &index.shards {
+        first_ids.push(next);
+        next += shard.samples;
+        let path = folder.join(&shard.file);
+        let found = std::fs::metadata(&path)
+            .map_err(DataError::io("open", &path))?
+            .len();
+        if found != shard.bytes {
+            return Err(damaged(
+                &path,
+                format!(
+                    "truncated or replaced: expected {} bytes, found {found}",
+                    shard.bytes
+                ),
+            ));
+        }
+    }
+    Ok((index, meta, first_ids))
+}

@@ -1,0 +1,161 @@
+//! Reading one record: positioned reads of pieces that stay in the cache until they are checked and normalised.
+
+use super::codec::{DecodeBuffers, RecordDecoder};
+use super::{Checking, Store, View};
+use crate::error::{DataError, Result};
+use std::cell::RefCell;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Bytes asked for at a time.
+pub const PIECE_BYTES: usize = 256 << 10;
+
+impl Store {
+    pub(super) fn read_record(
+        &self,
+        decoder: &RecordDecoder,
+        id: usize,
+        view: View,
+        x: &mut [f32],
+        labels: &mut [u8],
+    ) -> Result<usize> {
+        thread_local! {
+            static BUFFERS: RefCell<(Vec<u8>, DecodeBuffers)> = RefCell::default();
+        }
+        let (rows, columns) = self.meta.grid.shape();
+        let wanted = rows * columns * decoder.channels();
+        if x.len() != wanted || labels.len() != rows * columns {
+            return Err(DataError::Invalid(format!(
+                "sample {id} has {wanted} values and {} labels; room for {} and {}",
+                rows * columns,
+                x.len(),
+                labels.len()
+            )));
+        }
+        let (file, path, start) = self.locate(id)?;
+        let check = match self.checking {
+            Checking::Always => true,
+            Checking::Never => false,
+            Checking::FirstRead => !self.checked[id].load(Ordering::Relaxed),
+        };
+        let mut hasher = Xxh3::new();
+        let mut missing = 0;
+        BUFFERS.with_borrow_mut(|(piece, buffers)| -> Result<()> {
+            let row_bytes = self.meta.field_bytes() as usize / rows;
+            let rows_at_once = (PIECE_BYTES / row_bytes).clamp(1, rows);
+            piece.resize(rows_at_once * row_bytes, 0);
+            for first in (0..rows).step_by(rows_at_once) {
+                let count = rows_at_once.min(rows - first);
+                let bytes = &mut piece[..count * row_bytes];
+                file.read_exact_at(bytes, start + (first * row_bytes) as u64)
+                    .map_err(DataError::io("read", &path))?;
+                if check {
+                    hasher.update(bytes);
+                }
+                let place = Placement {
+                    first,
+                    count,
+                    rows,
+                    columns,
+                    view,
+                };
+                missing += place.decode(decoder, bytes, x, buffers);
+            }
+            file.read_exact_at(labels, start + self.meta.field_bytes())
+                .map_err(DataError::io("read", &path))?;
+            if check {
+                hasher.update(labels);
+            }
+            Ok(())
+        })?;
+        if check {
+            self.compare(id, &path, hasher.digest())?;
+            self.checked[id].store(true, Ordering::Relaxed);
+        }
+        view.turn_labels(labels, columns);
+        Ok(missing)
+    }
+}
+
+/// Some rows of a record, and where they go.
+struct Placement {
+    first: usize,
+    count: usize,
+    rows: usize,
+    columns: usize,
+    view: View,
+}
+
+impl Placement {
+    fn decode(
+        &self,
+        decoder: &RecordDecoder,
+        bytes: &[u8],
+        x: &mut [f32],
+        buffers: &mut DecodeBuffers,
+    ) -> usize {
+        let row = self.columns * decoder.channels();
+        if self.view == View::default() {
+            let target = &mut x[self.first * row..(self.first + self.count) * row];
+            return decoder.decode(bytes, false, target, buffers);
+        }
+        let mirror = self.view.mirror;
+        // The columns that pass the eastern edge come back at the western one.
+        let roll = self.view.roll % self.columns;
+        let row_bytes = bytes.len() / self.count;
+        let (split, split_bytes) = (
+            roll * decoder.channels(),
+            (self.columns - roll) * (row_bytes / self.columns),
+        );
+        let mut missing = 0;
+        for (k, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
+            let j = self.first + k;
+            let j = if mirror { self.rows - 1 - j } else { j };
+            let (west, east) = x[j * row..(j + 1) * row].split_at_mut(split);
+            missing += decoder.decode(&bytes[..split_bytes], mirror, east, buffers);
+            missing += decoder.decode(&bytes[split_bytes..], mirror, west, buffers);
+        }
+        missing
+    }
+}
+
+/// Reads samples of a store as a model wants them.
+#[derive(Debug, Clone)]
+pub struct SampleReader {
+    store: Arc<Store>,
+    decoder: RecordDecoder,
+}
+
+impl SampleReader {
+    pub(super) fn new(store: Arc<Store>, decoder: RecordDecoder) -> Self {
+        Self { store, decoder }
+    }
+
+    /// (lat, lon, channel) of what it reads.
+    pub fn shape(&self) -> [usize; 3] {
+        let [rows, columns, _] = self.store.shape();
+        [rows, columns, self.decoder.channels()]
+    }
+
+    /// The store it reads from.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Reads a sample and its class codes, turned as `view` says; gives back how many values were missing.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] for an unknown id or wrong room; [`DataError::Damaged`] naming shard and sample if the checksum differs;
+    /// [`DataError::Io`].
+    pub fn read_into(
+        &self,
+        id: usize,
+        view: View,
+        x: &mut [f32],
+        labels: &mut [u8],
+    ) -> Result<usize> {
+        self.store.read_record(&self.decoder, id, view, x, labels)
+    }
+}

@@ -1,0 +1,444 @@
+//! Which storms live when and where: births, tracks, life cycles.
+
+use super::base_state::{land, season};
+use super::river::River;
+use super::scenario::Scenario;
+use crate::grid::KM_PER_DEGREE;
+use crate::{Time, random};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use std::f64::consts::PI;
+
+/// Hours between two points of a track.
+const TRACK_HOURS: f64 = 3.0;
+/// Storms born this many days before the start may still live in it.
+const SPIN_UP_DAYS: f64 = 16.0;
+
+/// A region where tropical cyclones are born.
+#[derive(Debug, Clone, Copy)]
+pub struct Basin {
+    /// As in IBTrACS.
+    pub name: &'static str,
+    /// Tropical cyclones a year in the present climate.
+    ///
+    /// # Source
+    /// Rounded means of IBTrACS, 1981-2010.
+    pub per_year: f64,
+    /// Where they are born: latitudes and longitudes, degrees.
+    lat: (f64, f64),
+    lon: (f64, f64),
+    /// Day of the year of the most births, and half width of the season in days.
+    peak: (f64, f64),
+}
+
+const BASINS: [Basin; 7] = [
+    Basin {
+        name: "NA",
+        per_year: 12.0,
+        lat: (10.0, 24.0),
+        lon: (285.0, 335.0),
+        peak: (255.0, 50.0),
+    },
+    Basin {
+        name: "EP",
+        per_year: 17.0,
+        lat: (9.0, 17.0),
+        lon: (235.0, 266.0),
+        peak: (235.0, 60.0),
+    },
+    Basin {
+        name: "WP",
+        per_year: 26.0,
+        lat: (7.0, 21.0),
+        lon: (125.0, 165.0),
+        peak: (245.0, 80.0),
+    },
+    Basin {
+        name: "NI",
+        per_year: 5.0,
+        lat: (8.0, 16.0),
+        lon: (60.0, 92.0),
+        peak: (300.0, 70.0),
+    },
+    Basin {
+        name: "SI",
+        per_year: 15.0,
+        lat: (-18.0, -8.0),
+        lon: (50.0, 115.0),
+        peak: (35.0, 60.0),
+    },
+    Basin {
+        name: "AU",
+        per_year: 6.0,
+        lat: (-17.0, -9.0),
+        lon: (118.0, 155.0),
+        peak: (45.0, 55.0),
+    },
+    Basin {
+        name: "SP",
+        per_year: 6.0,
+        lat: (-18.0, -9.0),
+        lon: (160.0, 205.0),
+        peak: (45.0, 55.0),
+    },
+];
+
+/// A tropical cyclone from genesis to decay.
+#[derive(Debug, Clone)]
+pub struct TropicalCyclone {
+    /// Its number in the run, from 1.
+    pub id: u64,
+    /// Where it was born.
+    pub basin: &'static str,
+    /// Hours after the start of the run.
+    pub birth_hours: f64,
+    /// Latitude and longitude every three hours.
+    pub track: Vec<(f64, f64)>,
+    /// Pressure deficit of the centre at every point, Pa.
+    pub deficit_pa: Vec<f64>,
+    /// Radius of maximum wind, km.
+    pub rmw_km: f64,
+    /// Radius beyond which it is not felt, km.
+    pub outer_km: f64,
+    /// Peakedness of the pressure profile (Holland's B).
+    pub holland_b: f64,
+}
+
+/// An extratropical cyclone, with its river if it has one.
+#[derive(Debug, Clone)]
+pub struct ExtratropicalCyclone {
+    /// Its number in the run, after those of the tropical ones.
+    pub id: u64,
+    /// Hours after the start of the run.
+    pub birth_hours: f64,
+    /// How long it lives, hours.
+    pub life_hours: f64,
+    /// Birthplace, degrees.
+    pub origin: (f64, f64),
+    /// Eastward and poleward speed, degrees of latitude per hour.
+    pub speed: (f64, f64),
+    /// Largest pressure deficit, Pa.
+    pub deficit_pa: f64,
+    /// Radius, km.
+    pub radius_km: f64,
+    /// Moisture drawn along its warm sector.
+    pub river: Option<River>,
+}
+
+/// A storm's state at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct State {
+    /// Latitude of the centre, degrees.
+    pub lat: f64,
+    /// Longitude of the centre, [0, 360).
+    pub lon: f64,
+    /// Pressure deficit, Pa.
+    pub deficit_pa: f64,
+    /// Motion, m/s eastward and northward.
+    pub motion: (f64, f64),
+    /// Share of the life that is over.
+    pub age: f64,
+}
+
+impl TropicalCyclone {
+    /// Hours it lives.
+    pub fn life_hours(&self) -> f64 {
+        (self.track.len() - 1) as f64 * TRACK_HOURS
+    }
+
+    /// Its state some hours after the start of the run, if it lives.
+    pub fn at(&self, hours: f64) -> Option<State> {
+        let position = (hours - self.birth_hours) / TRACK_HOURS;
+        if position < 0.0 || position > (self.track.len() - 1) as f64 {
+            return None;
+        }
+        let before = (position.floor() as usize).min(self.track.len() - 2);
+        let part = position - before as f64;
+        let ((lat0, lon0), (lat1, lon1)) = (self.track[before], self.track[before + 1]);
+        let east = crate::grid::lon_difference_deg(lon1, lon0);
+        let metres = KM_PER_DEGREE * 1000.0 / (TRACK_HOURS * 3600.0);
+        Some(State {
+            lat: lat0 + part * (lat1 - lat0),
+            lon: (lon0 + part * east).rem_euclid(360.0),
+            deficit_pa: self.deficit_pa[before] * (1.0 - part) + self.deficit_pa[before + 1] * part,
+            motion: (
+                east * lat0.to_radians().cos() * metres,
+                (lat1 - lat0) * metres,
+            ),
+            age: position / (self.track.len() - 1) as f64,
+        })
+    }
+}
+
+impl ExtratropicalCyclone {
+    /// Its state some hours after the start of the run, if it lives.
+    pub fn at(&self, hours: f64) -> Option<State> {
+        let lived = hours - self.birth_hours;
+        if !(0.0..=self.life_hours).contains(&lived) {
+            return None;
+        }
+        let age = lived / self.life_hours;
+        let (lat0, lon0) = self.origin;
+        // Poleward drift slows down as it matures.
+        let lat = lat0 + lat0.signum() * self.speed.1 * lived * (1.0 - 0.4 * age);
+        let lon = lon0 + self.speed.0 * lived / lat0.to_radians().cos();
+        let metres = KM_PER_DEGREE * 1000.0 / 3600.0;
+        Some(State {
+            lat,
+            lon: lon.rem_euclid(360.0),
+            deficit_pa: self.deficit_pa * (PI * age.powf(0.8)).sin().max(0.0).powf(0.8),
+            motion: (self.speed.0 * metres, lat0.signum() * self.speed.1 * metres),
+            age,
+        })
+    }
+}
+
+/// All storms of a run.
+#[derive(Debug)]
+pub(super) struct Catalogue {
+    pub tropical: Vec<TropicalCyclone>,
+    pub extratropical: Vec<ExtratropicalCyclone>,
+}
+
+impl Catalogue {
+    pub(super) fn draw(seed: u64, start: Time, days: f64, scenario: &Scenario) -> Self {
+        let (mut tropical, mut extratropical) = (Vec::new(), Vec::new());
+        let first = -SPIN_UP_DAYS.ceil() as i64;
+        for day in first..days.ceil() as i64 {
+            let date = start.add_seconds(day * 86_400);
+            // One stream a day: a longer run begins with the same storms.
+            let mut rng = random::stream(seed, "synthetic storms", &[day as u64]);
+            for basin in &BASINS {
+                for _ in 0..count(&mut rng, basin.births(date) * scenario.cyclone_count) {
+                    let hours = 24.0 * day as f64 + rng.random_range(0.0..24.0);
+                    tropical.push(tropical_cyclone(&mut rng, basin, hours, scenario));
+                }
+            }
+            for hemisphere in [1.0, -1.0] {
+                let winter = 1.0 - 0.3 * season(date) * hemisphere;
+                for _ in 0..count(&mut rng, 1.5 * winter) {
+                    let hours = 24.0 * day as f64 + rng.random_range(0.0..24.0);
+                    extratropical.push(extratropical_cyclone(
+                        &mut rng, hemisphere, winter, hours, scenario,
+                    ));
+                }
+            }
+        }
+        let mut ids = 1..;
+        tropical
+            .iter_mut()
+            .for_each(|storm| storm.id = ids.next().unwrap_or(0));
+        extratropical
+            .iter_mut()
+            .for_each(|storm| storm.id = ids.next().unwrap_or(0));
+        Self {
+            tropical,
+            extratropical,
+        }
+    }
+}
+
+impl Basin {
+    /// Expected births on a day.
+    fn births(&self, date: Time) -> f64 {
+        let year = date.calendar().mean_year_days();
+        let (peak, width) = self.peak;
+        let away = (date.day_of_year() - peak + year / 2.0).rem_euclid(year) - year / 2.0;
+        // The integral of the bell over a year is √π times its width.
+        self.per_year * (-(away / width).powi(2)).exp() / (PI.sqrt() * width)
+    }
+}
+
+/// A Poisson number (Knuth's product method: the mean is below 3).
+fn count(rng: &mut ChaCha8Rng, mean: f64) -> usize {
+    let (limit, mut product, mut count) = ((-mean).exp(), rng.random::<f64>(), 0);
+    while product > limit {
+        product *= rng.random::<f64>();
+        count += 1;
+    }
+    count
+}
+
+/// A normal number (Box-Muller).
+fn normal(rng: &mut ChaCha8Rng) -> f64 {
+    let radius = (-2.0 * rng.random_range(f64::MIN_POSITIVE..1.0).ln()).sqrt();
+    radius * (2.0 * PI * rng.random::<f64>()).cos()
+}
+
+fn tropical_cyclone(
+    rng: &mut ChaCha8Rng,
+    basin: &Basin,
+    birth_hours: f64,
+    scenario: &Scenario,
+) -> TropicalCyclone {
+    let mut lat = rng.random_range(basin.lat.0..basin.lat.1);
+    let mut lon = rng.random_range(basin.lon.0..basin.lon.1);
+    let side = lat.signum();
+    let life = (7.5 * (0.38 * normal(rng)).exp()).clamp(2.5, 15.0);
+    let points = (life * 24.0 / TRACK_HOURS) as usize + 1;
+    let deficit =
+        (3600.0 * (0.48 * normal(rng)).exp()).clamp(1200.0, 8500.0) * scenario.cyclone_deficit;
+    let (mut wander, nudge) = ((0.0, 0.0), (0.8 * normal(rng), 0.5 * normal(rng)));
+    let (mut track, mut strength) = (Vec::with_capacity(points), Vec::with_capacity(points));
+    let mut kept = 1.0;
+    for point in 0..points {
+        let age = point as f64 / (points - 1) as f64;
+        // Quick growth, a plateau, a slower end.
+        let cycle =
+            (age / 0.35).min(1.0).powf(0.9) * ((1.0 - age) / 0.35).clamp(0.0, 1.0).powf(0.7);
+        // Land takes away half the strength in about twelve hours, cold water poleward of 35 degrees in about two days.
+        kept *= 1.0 - 0.16 * land(lat, lon) - 0.05 * ((lat.abs() - 34.0) / 6.0).clamp(0.0, 1.0);
+        track.push((lat, lon.rem_euclid(360.0)));
+        strength.push(deficit * cycle * kept);
+        // Easterlies equatorward of the ridge, westerlies poleward of it; beta drift everywhere.
+        let ridge = 24.0;
+        let west_east = -5.0 + 13.0 / (1.0 + (-(lat.abs() - ridge) / 4.0).exp());
+        let poleward = 1.3 + 2.6 * (-((lat.abs() - ridge - 3.0) / 8.0).powi(2)).exp();
+        wander = (
+            0.92 * wander.0 + 0.35 * normal(rng),
+            0.92 * wander.1 + 0.25 * normal(rng),
+        );
+        let degrees = TRACK_HOURS * 3.6 / KM_PER_DEGREE;
+        lon += degrees * (west_east + nudge.0 + wander.0) / lat.to_radians().cos();
+        lat += degrees * side * (poleward + nudge.1 + wander.1).max(-1.0);
+        if lat.abs() > 47.0 || kept < 0.15 {
+            break;
+        }
+    }
+    TropicalCyclone {
+        id: 0,
+        basin: basin.name,
+        birth_hours,
+        rmw_km: (45.0 * (0.3 * normal(rng)).exp()).clamp(20.0, 110.0),
+        outer_km: (900.0 * (0.22 * normal(rng)).exp()).clamp(550.0, 1400.0),
+        holland_b: rng.random_range(1.2..1.7),
+        deficit_pa: strength,
+        track,
+    }
+}
+
+fn extratropical_cyclone(
+    rng: &mut ChaCha8Rng,
+    hemisphere: f64,
+    winter: f64,
+    birth_hours: f64,
+    scenario: &Scenario,
+) -> ExtratropicalCyclone {
+    // The southern storm track runs around the pole; the northern one begins over the western oceans.
+    let lon = match (hemisphere > 0.0, rng.random::<f64>()) {
+        (true, p) if p < 0.42 => rng.random_range(130.0..190.0),
+        (true, p) if p < 0.84 => rng.random_range(278.0..330.0),
+        _ => rng.random_range(0.0..360.0),
+    };
+    let lat = hemisphere * (37.0 + 5.0 * rng.random::<f64>() + 4.0 * normal(rng).clamp(-1.5, 1.5));
+    let deficit_pa = (2300.0 * (0.35 * normal(rng)).exp() * winter.sqrt()).clamp(800.0, 5000.0);
+    let life_hours = 24.0 * rng.random_range(3.5..6.5);
+    let degrees = 3.6 / KM_PER_DEGREE;
+    let speed = (
+        rng.random_range(8.0..14.0) * degrees,
+        rng.random_range(1.0..3.2) * degrees,
+    );
+    let has_river = rng.random::<f64>() < 0.6 * scenario.river_count;
+    let river = River::draw(rng, hemisphere, scenario);
+    ExtratropicalCyclone {
+        id: 0,
+        birth_hours,
+        life_hours,
+        origin: (lat, lon),
+        speed,
+        deficit_pa,
+        radius_km: rng.random_range(520.0..850.0),
+        river: has_river.then_some(river),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Calendar;
+
+    fn catalogue(scenario: &Scenario, years: f64) -> Catalogue {
+        let start = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+        Catalogue::draw(3, start, 365.0 * years, scenario)
+    }
+
+    fn born_inside(catalogue: &Catalogue) -> Vec<&TropicalCyclone> {
+        catalogue
+            .tropical
+            .iter()
+            .filter(|storm| storm.birth_hours >= 0.0)
+            .collect()
+    }
+
+    #[test]
+    fn numbers_basins_and_seasons() {
+        let all = catalogue(&Scenario::PRESENT, 20.0);
+        let storms = born_inside(&all);
+        let per_year = storms.len() as f64 / 20.0;
+        let expected: f64 = BASINS.iter().map(|basin| basin.per_year).sum();
+        // 20 years: the standard error of a Poisson mean of 87 is 2.1.
+        assert!(
+            (per_year - expected).abs() < 6.5,
+            "{per_year} a year, expected {expected}"
+        );
+        for storm in &storms {
+            let (lat, _) = storm.track[0];
+            assert_eq!(
+                lat > 0.0,
+                ["NA", "EP", "WP", "NI"].contains(&storm.basin),
+                "{}",
+                storm.basin
+            );
+            assert!(lat.abs() > 6.0, "born at {lat}");
+        }
+        let northern_autumn = |storm: &&&TropicalCyclone| {
+            let day = (storm.birth_hours / 24.0).rem_euclid(365.0);
+            storm.track[0].0 > 0.0 && (180.0..330.0).contains(&day)
+        };
+        let north = storms.iter().filter(|s| s.track[0].0 > 0.0).count();
+        assert!(storms.iter().filter(northern_autumn).count() * 10 > north * 7);
+    }
+
+    #[test]
+    fn warming_changes_what_it_says() {
+        let (present, warm) = (
+            catalogue(&Scenario::PRESENT, 40.0),
+            catalogue(&Scenario::PLUS_2K, 40.0),
+        );
+        let (a, b) = (born_inside(&present), born_inside(&warm));
+        let ratio = b.len() as f64 / a.len() as f64;
+        assert!((ratio - 0.9).abs() < 0.05, "{ratio}");
+        let strength = |storms: &[&TropicalCyclone]| {
+            let peak =
+                |s: &&TropicalCyclone| s.deficit_pa.iter().copied().fold(0.0, f64::max).sqrt();
+            storms.iter().map(peak).sum::<f64>() / storms.len() as f64
+        };
+        let wind = strength(&b) / strength(&a);
+        assert!((wind - 1.05).abs() < 0.02, "{wind}");
+        let rivers =
+            |c: &Catalogue| c.extratropical.iter().filter(|s| s.river.is_some()).count() as f64;
+        assert!((rivers(&warm) / rivers(&present) - 1.2).abs() < 0.04);
+    }
+
+    #[test]
+    fn a_longer_run_begins_as_a_shorter_one() {
+        let (short, long) = (
+            catalogue(&Scenario::PRESENT, 0.1),
+            catalogue(&Scenario::PRESENT, 0.3),
+        );
+        assert!(!short.extratropical.is_empty());
+        for (a, b) in short.extratropical.iter().zip(&long.extratropical) {
+            assert_eq!((a.birth_hours, a.origin), (b.birth_hours, b.origin));
+        }
+    }
+
+    #[test]
+    fn tracks_move_at_storm_speed() {
+        for storm in &catalogue(&Scenario::PRESENT, 2.0).tropical {
+            for pair in storm.track.windows(2) {
+                let km = crate::grid::distance_km(pair[0].0, pair[0].1, pair[1].0, pair[1].1);
+                assert!(km < 3.0 * 3.6 * 25.0, "{km} km in 3 h");
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A synthetic CAM5-like run: fields that behave like weather, and the truth about every storm in them.
+//!
+//! A catalogue of storms (births, tracks, life cycles) follows from the seed alone. The fields of any time are then a pure
+//! function of the catalogue, so that times can be computed in any order, in parallel, with the same bits.
+//!
+//! - `catalogue`: which tropical and extratropical cyclones live when and where;
+//! - `base_state`: zonal-mean climate, season, terrain;
+//! - `waves`: weather noise, the same travelling waves in pressure, temperature and moisture;
+//! - `fields`: everything together, winds in geostrophic balance with pressure and temperature;
+//! - `cyclone`, `river`: a warm-core vortex in gradient-wind balance, a moist filament with its jet.
+
+mod base_state;
+mod catalogue;
+mod cyclone;
+mod fields;
+mod river;
+mod run;
+mod scenario;
+mod truth;
+mod waves;
+
+pub use catalogue::{Basin, ExtratropicalCyclone, TropicalCyclone};
+pub use run::{RunSummary, WriteOptions, write_run};
+pub use scenario::Scenario;
+pub use truth::{Truth, TruthObject};
+
+use crate::error::{DataError, Result};
+use crate::{LatLonGrid, Snapshot, Time};
+use catalogue::Catalogue;
+use std::sync::Arc;
+
+/// What a synthetic run is made of.
+#[derive(Debug, Clone)]
+pub struct SyntheticConfig {
+    /// Latitudes.
+    pub rows: usize,
+    /// Longitudes.
+    pub columns: usize,
+    /// First time; its calendar is the run's.
+    pub start: Time,
+    /// Hours between two times.
+    pub step_hours: u32,
+    /// Number of times.
+    pub steps: usize,
+    /// The climate.
+    pub scenario: Scenario,
+    /// Everything random follows from it.
+    pub seed: u64,
+}
+
+/// A synthetic run, ready to be looked at at any time.
+#[derive(Debug)]
+pub struct SyntheticRun {
+    config: SyntheticConfig,
+    grid: Arc<LatLonGrid>,
+    catalogue: Catalogue,
+    waves: waves::Waves,
+    terrain: base_state::Terrain,
+}
+
+impl SyntheticRun {
+    /// Draws the storms of a run.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if there is nothing to simulate, [`DataError::Grid`] if the grid is too small.
+    pub fn new(config: SyntheticConfig) -> Result<Self> {
+        if config.steps == 0 || !(1..=24).contains(&config.step_hours) {
+            let reason = format!(
+                "expected at least 1 time, 1 to 24 hours apart, found {} times, {} hours",
+                config.steps, config.step_hours
+            );
+            return Err(DataError::Invalid(reason));
+        }
+        let grid = Arc::new(LatLonGrid::global(config.rows, config.columns)?);
+        let days = f64::from(config.step_hours) * config.steps as f64 / 24.0;
+        let catalogue = Catalogue::draw(config.seed, config.start, days, &config.scenario);
+        let waves = waves::Waves::draw(config.seed, &grid);
+        let terrain = base_state::Terrain::new(&grid);
+        Ok(Self {
+            config,
+            grid,
+            catalogue,
+            waves,
+            terrain,
+        })
+    }
+
+    /// What it was made of.
+    pub fn config(&self) -> &SyntheticConfig {
+        &self.config
+    }
+
+    /// The grid.
+    pub fn grid(&self) -> &Arc<LatLonGrid> {
+        &self.grid
+    }
+
+    /// Number of times.
+    pub fn len(&self) -> usize {
+        self.config.steps
+    }
+
+    /// Never: a run has at least one time.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The time of an index.
+    pub fn time(&self, index: usize) -> Time {
+        self.config
+            .start
+            .add_seconds(index as i64 * i64::from(self.config.step_hours) * 3600)
+    }
+
+    /// Every tropical cyclone of the run.
+    pub fn tropical_cyclones(&self) -> &[TropicalCyclone] {
+        &self.catalogue.tropical
+    }
+
+    /// Every extratropical cyclone of the run; those with a river have one.
+    pub fn extratropical_cyclones(&self) -> &[ExtratropicalCyclone] {
+        &self.catalogue.extratropical
+    }
+
+    /// The fields of a time and the truth about its storms.
+    pub fn snapshot(&self, index: usize) -> (Snapshot, Truth) {
+        fields::compute(self, self.time(index))
+    }
+}

@@ -1,0 +1,254 @@
+//! Writing a synthetic run: history files, and the truth beside them.
+
+use super::{SyntheticConfig, SyntheticRun, truth};
+use crate::error::{DataError, Result};
+use crate::history::HistoryWriter;
+use crate::mask_file::{MaskFileOptions, MaskWriter};
+use crate::{Snapshot, Time, atomic};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// How a run is written.
+#[derive(Debug, Clone)]
+pub struct WriteOptions {
+    /// Times in one file.
+    pub steps_per_file: usize,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self { steps_per_file: 8 }
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunSummary {
+    /// Times of the run.
+    pub times: usize,
+    /// History files of the run.
+    pub files: usize,
+    /// Files that were already there and whole.
+    pub kept: usize,
+    /// Bytes of the history files.
+    pub bytes: u64,
+    /// Tropical cyclones born in the run or before it.
+    pub tropical_cyclones: usize,
+    /// Extratropical cyclones with a river.
+    pub rivers: usize,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+/// Writes a run to `out`, its truth to `out/truth`. Files that are already there are kept, so that a run that was stopped
+/// goes on; `progress` is told the number of finished times and may stop the run with an error.
+///
+/// # Errors
+/// [`DataError::Io`] naming the file that could not be written; [`DataError::Mismatch`] if `out` holds another run.
+pub fn write_run(
+    config: &SyntheticConfig,
+    out: &Path,
+    options: &WriteOptions,
+    mut progress: impl FnMut(usize) -> Result<()>,
+) -> Result<RunSummary> {
+    let started = Instant::now();
+    let run = SyntheticRun::new(config.clone())?;
+    claim(config, options, out)?;
+    let steps: Vec<usize> = (0..run.len()).collect();
+    let mut summary = RunSummary {
+        times: run.len(),
+        files: 0,
+        kept: 0,
+        bytes: 0,
+        tropical_cyclones: run.tropical_cyclones().len(),
+        rivers: run
+            .extratropical_cyclones()
+            .iter()
+            .filter(|storm| storm.river.is_some())
+            .count(),
+        seconds: 0.0,
+    };
+    let mut done = 0;
+    for chunk in steps.chunks(options.steps_per_file.max(1)) {
+        let first = run.time(chunk[0]);
+        let (fields, masks, table) = paths(config, out, first);
+        if fields.exists() && masks.exists() && table.exists() {
+            summary.kept += 1;
+        } else {
+            write_chunk(&run, chunk, (&fields, &masks, &table), done, &mut progress)?;
+        }
+        done += chunk.len();
+        progress(done)?;
+        summary.files += 1;
+        summary.bytes += std::fs::metadata(&fields)
+            .map_err(DataError::io("read", &fields))?
+            .len();
+    }
+    let mut table = truth::HEADER.to_string();
+    for chunk in steps.chunks(options.steps_per_file.max(1)) {
+        let (_, _, part) = paths(config, out, run.time(chunk[0]));
+        table.push_str(&std::fs::read_to_string(&part).map_err(DataError::io("read", &part))?);
+    }
+    atomic::write(out.join("truth/objects.csv"), table.as_bytes())?;
+    atomic::write(out.join("truth/tracks.csv"), tracks(&run).as_bytes())?;
+    summary.seconds = started.elapsed().as_secs_f64();
+    Ok(summary)
+}
+
+/// Writes down what the folder holds, or checks that it holds this run.
+fn claim(config: &SyntheticConfig, options: &WriteOptions, out: &Path) -> Result<()> {
+    let description = format!(
+        "synthetic run, scenario {}, seed {}, grid {} x {}, start {}, every {} h, {} times, {} a file\n",
+        config.scenario.name,
+        config.seed,
+        config.rows,
+        config.columns,
+        config.start,
+        config.step_hours,
+        config.steps,
+        options.steps_per_file,
+    );
+    let path = out.join("truth/run.txt");
+    match std::fs::read_to_string(&path) {
+        Ok(found) if found == description => Ok(()),
+        Ok(found) => {
+            let (expected, found) = (description.trim().into(), found.trim().into());
+            Err(DataError::Mismatch {
+                what: "run",
+                path,
+                expected,
+                found,
+            })
+        }
+        Err(_) => atomic::write(&path, description.as_bytes()),
+    }
+}
+
+fn paths(config: &SyntheticConfig, out: &Path, first: Time) -> (PathBuf, PathBuf, PathBuf) {
+    let (year, month, day) = first.date();
+    let stamp = format!("{year:04}-{month:02}-{day:02}-{:05}", first.second_of_day());
+    let name = format!(
+        "squall_{}_seed{}.cam.h2.{stamp}",
+        config.scenario.name, config.seed
+    );
+    let truth = out.join("truth");
+    (
+        out.join(format!("{name}.nc")),
+        truth.join(format!("truth.{stamp}.nc")),
+        truth.join(format!(".objects.{stamp}.csv")),
+    )
+}
+
+fn write_chunk(
+    run: &SyntheticRun,
+    chunk: &[usize],
+    (fields, masks, table): (&Path, &Path, &Path),
+    done: usize,
+    progress: &mut impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    let source = format!(
+        "squall {} synthetic {}",
+        env!("CARGO_PKG_VERSION"),
+        run.config().scenario.name
+    );
+    let first = run.time(chunk[0]);
+    let mut history =
+        HistoryWriter::create(fields, run.grid(), first, run.config().start, &source)?;
+    let options = MaskFileOptions {
+        title: "truth of a synthetic run".into(),
+        source,
+        ..MaskFileOptions::default()
+    };
+    let mut mask_file = MaskWriter::create(masks, run.grid(), first, &options)?;
+    let mut rows = String::new();
+    let mut written = 0;
+    // The next time is computed while this one is written.
+    let compute = |index: usize| run.snapshot(index);
+    let mut next: Option<(Snapshot, super::Truth)> = Some(compute(chunk[0]));
+    for position in 0..chunk.len() {
+        let (snapshot, truth) = next.take().expect("computed in the step before");
+        let following = chunk.get(position + 1).copied();
+        let (computed, stored) = rayon::join(
+            || following.map(compute),
+            || {
+                history
+                    .write(&snapshot, f64::from(run.config().step_hours))
+                    .and_then(|()| mask_file.write(&truth.mask, None))
+            },
+        );
+        stored?;
+        truth
+            .objects
+            .iter()
+            .for_each(|object| object.row(snapshot.time, &mut rows));
+        next = computed;
+        written += 1;
+        progress(done + written)?;
+    }
+    history.finish()?;
+    mask_file.finish()?;
+    atomic::write(table, rows.as_bytes())
+}
+
+fn tracks(run: &SyntheticRun) -> String {
+    let (start, end) = (
+        0.0,
+        (run.len() - 1) as f64 * f64::from(run.config().step_hours),
+    );
+    let mut table = String::from(
+        "track_id,class,start_time,end_time,duration_hours,genesis_lon_deg,genesis_lat_deg,end_lon_deg,end_lat_deg,basin\n",
+    );
+    let time = |hours: f64| {
+        run.config()
+            .start
+            .add_seconds((hours * 3600.0).round() as i64)
+    };
+    let mut row =
+        |id: u64, class: &str, from: f64, to: f64, places: [(f64, f64); 2], basin: &str| {
+            let [(lat0, lon0), (lat1, lon1)] = places;
+            table.push_str(&format!(
+                "{id},{class},{},{},{:.1},{lon0:.3},{lat0:.3},{lon1:.3},{lat1:.3},{basin}\n",
+                time(from),
+                time(to),
+                to - from,
+            ));
+        };
+    for storm in run.tropical_cyclones() {
+        let (from, to) = (
+            storm.birth_hours.max(start),
+            (storm.birth_hours + storm.life_hours()).min(end),
+        );
+        if let (true, Some(a), Some(b)) = (from <= to, storm.at(from), storm.at(to)) {
+            row(
+                storm.id,
+                "tropical_cyclone",
+                from,
+                to,
+                [(a.lat, a.lon), (b.lat, b.lon)],
+                storm.basin,
+            );
+        }
+    }
+    for storm in run
+        .extratropical_cyclones()
+        .iter()
+        .filter(|storm| storm.river.is_some())
+    {
+        let (from, to) = (
+            storm.birth_hours.max(start),
+            (storm.birth_hours + storm.life_hours).min(end),
+        );
+        if let (true, Some(a), Some(b)) = (from <= to, storm.at(from), storm.at(to)) {
+            row(
+                storm.id,
+                "atmospheric_river",
+                from,
+                to,
+                [(a.lat, a.lon), (b.lat, b.lon)],
+                "",
+            );
+        }
+    }
+    table
+}

@@ -1,0 +1,65 @@
+//! What is really there: masks and objects of a synthetic run.
+
+use crate::{Class, ClassMask, Time};
+use std::fmt::Write;
+
+/// One storm at one time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TruthObject {
+    /// Tropical cyclone or river.
+    pub class: Class,
+    /// The storm's number in the run.
+    pub track_id: u64,
+    /// Centre, degrees.
+    pub lat_deg: f64,
+    /// Centre, [0, 360).
+    pub lon_deg: f64,
+    /// Area of its cells, km².
+    pub area_km2: f64,
+    /// Box; west exceeds east where it crosses 0°E.
+    pub west_deg: f64,
+    /// Box.
+    pub east_deg: f64,
+    /// Box.
+    pub south_deg: f64,
+    /// Box.
+    pub north_deg: f64,
+    /// Strongest wind of a cyclone, m/s.
+    pub max_wind_m_s: Option<f64>,
+}
+
+/// The truth of one time.
+#[derive(Debug, Clone)]
+pub struct Truth {
+    /// Class of every cell.
+    pub mask: ClassMask,
+    /// Every storm.
+    pub objects: Vec<TruthObject>,
+}
+
+/// The header of a table of objects: the columns of `squall label` that the truth knows.
+pub(super) const HEADER: &str = "class,time,lon_deg,lat_deg,area_km2,track_id,west_deg,south_deg,east_deg,north_deg,max_wind_m_s\n";
+
+impl TruthObject {
+    /// Adds its row to a table.
+    pub(super) fn row(&self, time: Time, table: &mut String) {
+        let wind = self
+            .max_wind_m_s
+            .map(|wind| format!("{wind:.2}"))
+            .unwrap_or_default();
+        // Writing into a string cannot fail.
+        let _ = writeln!(
+            table,
+            "{},{time},{:.3},{:.3},{:.0},{},{:.3},{:.3},{:.3},{:.3},{wind}",
+            self.class.name(),
+            self.lon_deg,
+            self.lat_deg,
+            self.area_km2,
+            self.track_id,
+            self.west_deg,
+            self.south_deg,
+            self.east_deg,
+            self.north_deg,
+        );
+    }
+}

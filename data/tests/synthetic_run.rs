@@ -1,0 +1,178 @@
+//! The synthetic run as a user meets it: files, truth, physics, restart.
+
+use squall_data::mask_file::MaskArchive;
+use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run};
+use squall_data::{Archive, Calendar, DataError, Time, Variable};
+use std::fs;
+
+fn config(rows: usize, columns: usize, steps: usize) -> SyntheticConfig {
+    SyntheticConfig {
+        rows,
+        columns,
+        start: Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap(),
+        step_hours: 6,
+        steps,
+        scenario: Scenario::PRESENT,
+        seed: 5,
+    }
+}
+
+#[test]
+fn every_value_is_plausible_at_every_season() {
+    for month in [1, 4, 7, 10] {
+        let start = Time::new(Calendar::NoLeap, 2000, month, 1, 0, 0, 0).unwrap();
+        let run = SyntheticRun::new(SyntheticConfig {
+            start,
+            ..config(48, 72, 120)
+        })
+        .unwrap();
+        for index in [3, 60, 119] {
+            let (snapshot, _) = run.snapshot(index);
+            for variable in Variable::CHANNELS {
+                let (low, high) = variable.entry().plausible;
+                let field = snapshot.field(variable).unwrap();
+                let outside = field.iter().find(|v| !(low..=high).contains(*v));
+                assert!(
+                    outside.is_none(),
+                    "{variable} in month {month}: {outside:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn any_order_gives_the_same_bits() {
+    let (a, b) = (
+        SyntheticRun::new(config(48, 72, 40)).unwrap(),
+        SyntheticRun::new(config(48, 72, 80)).unwrap(),
+    );
+    let forward: Vec<_> = (0..4).map(|index| a.snapshot(index * 9).0.fields).collect();
+    let backward: Vec<_> = (0..4)
+        .rev()
+        .map(|index| b.snapshot(index * 9).0.fields)
+        .collect();
+    assert!(
+        forward.iter().eq(backward.iter().rev()),
+        "a field depends on what was computed before"
+    );
+    let other = SyntheticRun::new(SyntheticConfig {
+        seed: 6,
+        ..config(48, 72, 40)
+    })
+    .unwrap();
+    assert_ne!(other.snapshot(9).0.fields, forward[1]);
+}
+
+#[test]
+fn cyclones_have_low_pressure_warm_cores_and_wind() {
+    let run = SyntheticRun::new(config(192, 288, 240)).unwrap();
+    let grid = run.grid().clone();
+    let mut strong = 0;
+    for index in (0..240).step_by(20) {
+        let (snapshot, _) = run.snapshot(index);
+        let hours = 6.0 * index as f64;
+        for storm in run.tropical_cyclones() {
+            let Some(state) = storm.at(hours).filter(|s| s.deficit_pa > 2500.0) else {
+                continue;
+            };
+            strong += 1;
+            let (j, i) = grid.nearest(state.lat, state.lon);
+            let at = |variable: Variable, dj: isize| {
+                snapshot.field(variable).unwrap()[[j.saturating_add_signed(dj), i]]
+            };
+            assert!(
+                at(Variable::Psl, 5) - at(Variable::Psl, 0) > 800.0,
+                "pressure rises by 8 hPa in 5 rows"
+            );
+            let core = at(Variable::T500, 0) + at(Variable::T200, 0)
+                - at(Variable::T500, 5)
+                - at(Variable::T200, 5);
+            assert!(core > 1.6, "{core} K");
+            let wind = (-4..=4)
+                .flat_map(|dj: isize| (-4..=4).map(move |di: isize| (dj, di)))
+                .filter_map(|(dj, di)| Some((j.checked_add_signed(dj)?, grid.column(i, di)?)))
+                .map(|at| {
+                    snapshot.field(Variable::Ubot).unwrap()[at]
+                        .hypot(snapshot.field(Variable::Vbot).unwrap()[at])
+                })
+                .fold(0.0, f32::max);
+            assert!(
+                wind > 17.0,
+                "{wind} m/s at a deficit of {} Pa",
+                state.deficit_pa
+            );
+        }
+    }
+    assert!(strong > 5, "only {strong} strong storms");
+}
+
+#[test]
+fn files_open_as_cam_history_and_truth_beside_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(48, 72, 10);
+    let summary = write_run(&config, folder.path(), &WriteOptions::default(), |_| Ok(())).unwrap();
+    assert_eq!((summary.times, summary.files, summary.kept), (10, 2, 0));
+    let archive = Archive::open(folder.path().to_str().unwrap()).unwrap();
+    assert_eq!(
+        (archive.times().len(), archive.calendar()),
+        (10, Calendar::NoLeap)
+    );
+    assert_eq!(archive.available(), Variable::CHANNELS);
+    let run = SyntheticRun::new(config.clone()).unwrap();
+    assert_eq!(**archive.grid(), **run.grid());
+    let (snapshot, truth) = run.snapshot(9);
+    let read = archive.read(9, &Variable::CHANNELS).unwrap();
+    assert_eq!((read.time, read.fields), (snapshot.time, snapshot.fields));
+    let masks = MaskArchive::open(folder.path().join("truth").to_str().unwrap()).unwrap();
+    assert_eq!(masks.read(9).unwrap(), truth.mask);
+    let objects = fs::read_to_string(folder.path().join("truth/objects.csv")).unwrap();
+    assert!(objects.starts_with("class,time,lon_deg,lat_deg,area_km2"));
+    assert!(
+        objects
+            .lines()
+            .filter(|line| line.contains(&read.time.to_string()))
+            .count()
+            == truth.objects.len()
+    );
+}
+
+#[test]
+fn a_stopped_run_goes_on_and_another_run_is_refused() {
+    let (whole, stopped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let config = config(48, 72, 12);
+    let options = WriteOptions { steps_per_file: 4 };
+    write_run(&config, whole.path(), &options, |_| Ok(())).unwrap();
+    let stop = |done| {
+        if done < 6 {
+            Ok(())
+        } else {
+            Err(DataError::Invalid("stop".into()))
+        }
+    };
+    write_run(&config, stopped.path(), &options, stop).unwrap_err();
+    let summary = write_run(&config, stopped.path(), &options, |_| Ok(())).unwrap();
+    assert_eq!(
+        summary.kept, 1,
+        "the finished file is kept, the half-written one is not"
+    );
+    for entry in fs::read_dir(whole.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let other = stopped.path().join(path.file_name().unwrap());
+            assert!(
+                fs::read(&path).unwrap() == fs::read(&other).unwrap(),
+                "{}",
+                path.display()
+            );
+        }
+    }
+    let other = SyntheticConfig { seed: 99, ..config };
+    let error = write_run(&other, stopped.path(), &options, |_| Ok(()))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("seed 99") && error.contains("seed 5"),
+        "{error}"
+    );
+}

@@ -1,0 +1,311 @@
+//! What a model's numbers mean nothing without.
+
+use crate::error::{JobError, Result};
+use crate::recipe::Recipe;
+use serde::{Deserialize, Serialize};
+use squall_data::grid::LatLonGrid;
+use squall_data::{Class, Normalisation, Variable};
+use squall_model::{ModelFile, NetworkConfig, Precision};
+use std::path::Path;
+
+/// The version of the contract's layout.
+const VERSION: u32 = 1;
+/// Spacing may differ by this share before a model is out of its depth: kernels see features of another size.
+const SPACING_TOLERANCE: f64 = 0.15;
+/// The fact under which a model file keeps its contract.
+const FACT: &str = "contract";
+
+/// A channel of the input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Channel {
+    /// Which variable.
+    pub variable: Variable,
+    /// Its unit before normalisation.
+    pub unit: String,
+}
+
+/// The grid of the training data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GridFacts {
+    /// Rows and columns.
+    pub shape: (usize, usize),
+    /// Spacing of rows and columns, degrees.
+    pub spacing_deg: (f64, f64),
+    /// Whether it goes around the globe.
+    pub periodic: bool,
+    /// Hash of its coordinates.
+    pub hash: u64,
+}
+
+impl GridFacts {
+    /// Of a grid.
+    pub fn of(grid: &LatLonGrid) -> Self {
+        Self {
+            shape: grid.shape(),
+            spacing_deg: (grid.lat_spacing_deg(), grid.lon_spacing_deg()),
+            periodic: grid.is_periodic(),
+            hash: grid.hash(),
+        }
+    }
+}
+
+/// What a model takes, gives and was made from; kept in the model file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contract {
+    /// Of this layout.
+    pub version: u32,
+    /// Input channels, in order.
+    pub channels: Vec<Channel>,
+    /// How they are normalised.
+    pub normalisation: Normalisation,
+    /// SHA-256 of the normalisation.
+    pub normalisation_hash: String,
+    /// What the outputs are, in order of their codes.
+    pub classes: Vec<String>,
+    /// The grid it was trained on.
+    pub grid: GridFacts,
+    /// How longitude is padded: `periodic` or `zero`; latitude is always zero-padded.
+    pub longitude_padding: String,
+    /// Precision of training.
+    pub precision: Precision,
+    /// The network.
+    pub network: NetworkConfig,
+    /// The resolved recipe, TOML.
+    pub recipe: String,
+    /// Version of the program that trained it.
+    pub code_version: String,
+    /// SHA-256 of the training data.
+    pub data_hash: String,
+    /// Steps of training.
+    pub step: u64,
+    /// Its score when it was saved: mean IoU over the validation samples, if it was validated.
+    pub mean_iou: Option<f64>,
+}
+
+impl Contract {
+    /// Of a model that is being trained.
+    pub fn new(
+        recipe: &Recipe,
+        network: &NetworkConfig,
+        normalisation: &Normalisation,
+        grid: &LatLonGrid,
+        data_hash: &str,
+    ) -> Self {
+        let channels = normalisation.variables().into_iter();
+        Self {
+            version: VERSION,
+            channels: channels
+                .map(|variable| Channel {
+                    variable,
+                    unit: variable.entry().unit.to_string(),
+                })
+                .collect(),
+            normalisation: normalisation.clone(),
+            normalisation_hash: normalisation.hash(),
+            classes: Class::ALL.map(|class| class.name().to_string()).to_vec(),
+            grid: GridFacts::of(grid),
+            longitude_padding: if network.periodic_longitude {
+                "periodic"
+            } else {
+                "zero"
+            }
+            .into(),
+            precision: recipe.precision,
+            network: network.clone(),
+            recipe: recipe.to_toml(),
+            code_version: env!("CARGO_PKG_VERSION").to_string(),
+            data_hash: data_hash.to_string(),
+            step: 0,
+            mean_iou: None,
+        }
+    }
+
+    /// The variables of its channels, in order.
+    pub fn variables(&self) -> Vec<Variable> {
+        self.channels.iter().map(|c| c.variable).collect()
+    }
+
+    /// Writes it into a model file.
+    ///
+    /// # Errors
+    /// [`JobError::Damaged`] if a number has no JSON.
+    pub fn put(&self, file: &mut ModelFile) -> Result<()> {
+        let json = crate::metrics::to_json(self, Path::new("model contract"))?;
+        file.facts.insert(FACT.to_string(), json);
+        Ok(())
+    }
+
+    /// Reads it from a model file and checks it against itself.
+    ///
+    /// # Errors
+    /// [`JobError::NoContract`] saying what is missing, of another version or contradictory.
+    pub fn of(file: &ModelFile, path: &Path) -> Result<Self> {
+        let bad = |reason: String| JobError::NoContract {
+            path: path.to_path_buf(),
+            reason,
+        };
+        let json = file
+            .facts
+            .get(FACT)
+            .ok_or_else(|| bad("it has weights but no contract".into()))?;
+        let contract: Self = serde_json::from_str(json).map_err(|e| bad(e.to_string()))?;
+        if contract.version != VERSION {
+            return Err(bad(format!(
+                "its contract has version {}, this program reads {VERSION}",
+                contract.version
+            )));
+        }
+        let hash = contract.normalisation.hash();
+        if hash != contract.normalisation_hash {
+            return Err(bad(format!(
+                "its normalisation has hash {hash}, its contract says {}: it was changed after training",
+                contract.normalisation_hash
+            )));
+        }
+        let variables = contract.variables();
+        if variables != contract.normalisation.variables()
+            || variables.len() != contract.network.channels_in
+            || contract.classes.len() != contract.network.classes
+        {
+            return Err(bad("channels, normalisation and network disagree".into()));
+        }
+        Ok(contract)
+    }
+
+    /// Whether the model may be used on fields of a grid with these channels: the exact conversions that are made, as
+    /// sentences, or every reason against it.
+    ///
+    /// # Errors
+    /// The reasons.
+    pub fn check(
+        &self,
+        grid: &LatLonGrid,
+        available: &[Variable],
+    ) -> std::result::Result<Vec<String>, Vec<String>> {
+        let (mut reasons, mut notes) = (Vec::new(), Vec::new());
+        let missing: Vec<&str> = self
+            .channels
+            .iter()
+            .filter(|c| !available.contains(&c.variable))
+            .map(|c| c.variable.name())
+            .collect();
+        if !missing.is_empty() {
+            let found: Vec<&str> = available.iter().map(|v| v.name()).collect();
+            reasons.push(format!(
+                "channels {} are missing (the input has {})",
+                missing.join(", "),
+                found.join(", ")
+            ));
+        }
+        for channel in &self.channels {
+            let unit = channel.variable.entry().unit;
+            if channel.unit != unit {
+                reasons.push(format!(
+                    "the model takes {} in {}, this program reads it in {unit}",
+                    channel.variable, channel.unit
+                ));
+            }
+        }
+        let ours: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
+        if self.classes != ours {
+            reasons.push(format!(
+                "the model's classes are {}, masks hold {}",
+                self.classes.join(", "),
+                ours.join(", ")
+            ));
+        }
+        let found = GridFacts::of(grid);
+        let spacings = [
+            ("latitude", self.grid.spacing_deg.0, found.spacing_deg.0),
+            ("longitude", self.grid.spacing_deg.1, found.spacing_deg.1),
+        ];
+        for (axis, expected, found) in spacings {
+            if (found / expected - 1.0).abs() > SPACING_TOLERANCE {
+                reasons.push(format!(
+                    "it was trained on {expected:.3} degrees between cells in {axis}, the input has {found:.3}: events would have another size in pixels (regrid the input, or train on this grid)"
+                ));
+            }
+        }
+        if self.longitude_padding == "periodic" && !found.periodic {
+            reasons.push(format!(
+                "its longitude wraps around the globe, the input ({}) does not",
+                grid.describe()
+            ));
+        }
+        if found.hash != self.grid.hash && reasons.is_empty() {
+            let (rows, columns) = self.grid.shape;
+            notes.push(format!(
+                "trained on another grid of nearly the same spacing ({rows} x {columns}); the input is {}",
+                grid.describe()
+            ));
+        }
+        if reasons.is_empty() {
+            Ok(notes)
+        } else {
+            Err(reasons)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::normalise::{ChannelScale, NormalisationMethod};
+
+    fn contract() -> Contract {
+        let normalisation = Normalisation {
+            method: NormalisationMethod::MeanStd,
+            channels: [Variable::Tmq, Variable::Psl]
+                .map(|variable| ChannelScale::identity(variable, 1.0))
+                .to_vec(),
+        };
+        let network = NetworkConfig {
+            channels_in: 2,
+            ..NetworkConfig::default()
+        };
+        let grid = LatLonGrid::global(24, 48).unwrap();
+        Contract::new(&Recipe::default(), &network, &normalisation, &grid, "abc")
+    }
+
+    #[test]
+    fn a_file_gives_back_its_contract_and_a_changed_normalisation_is_seen() {
+        let (path, contract) = (Path::new("m.safetensors"), contract());
+        let mut file = ModelFile::default();
+        assert!(
+            Contract::of(&file, path)
+                .unwrap_err()
+                .to_string()
+                .contains("no contract")
+        );
+        contract.put(&mut file).unwrap();
+        assert_eq!(Contract::of(&file, path).unwrap(), contract);
+        let mut changed = contract.clone();
+        changed.normalisation.channels[0].divide = 2.0;
+        changed.put(&mut file).unwrap();
+        let error = Contract::of(&file, path).unwrap_err().to_string();
+        assert!(error.contains("changed after training"), "{error}");
+    }
+
+    #[test]
+    fn mismatches_are_refused_with_every_reason() {
+        let contract = contract();
+        let same = LatLonGrid::global(24, 48).unwrap();
+        assert_eq!(contract.check(&same, &Variable::CHANNELS), Ok(vec![]));
+        let near = LatLonGrid::global(25, 48).unwrap();
+        assert_eq!(contract.check(&near, &Variable::CHANNELS).unwrap().len(), 1);
+        let finer = LatLonGrid::global(48, 96).unwrap();
+        let reasons = contract.check(&finer, &[Variable::Tmq]).unwrap_err();
+        assert_eq!(reasons.len(), 3, "{reasons:?}");
+        assert!(reasons[0].contains("channels PSL are missing (the input has TMQ)"));
+        assert!(
+            reasons[2].contains("7.500 degrees between cells in longitude, the input has 3.750")
+        );
+        let lon = (0..20).map(|i| 7.5 * f64::from(i)).collect();
+        let (regional, _) = LatLonGrid::from_axes(same.lat_deg().to_vec(), lon).unwrap();
+        let reasons = contract.check(&regional, &Variable::CHANNELS).unwrap_err();
+        assert!(reasons[0].contains("wraps around the globe"), "{reasons:?}");
+    }
+}

@@ -1,0 +1,110 @@
+//! What can stop a training or an inference.
+
+use squall_data::DataError;
+use squall_model::ModelError;
+use std::path::PathBuf;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, JobError>;
+
+/// Everything that a recipe, a file, a device or numbers can cause.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// A recipe that cannot be used.
+    #[error("bad recipe{}: {reason}", path.as_ref().map_or(String::new(), |p| format!(" `{}`", p.display())))]
+    Recipe {
+        /// The file, if it came from one.
+        path: Option<PathBuf>,
+        /// Line, key, what is wrong and what would be right.
+        reason: String,
+    },
+    /// A model cannot be used on these data.
+    #[error("the model `{}` does not fit its input:\n  {}", model.display(), reasons.join("\n  "))]
+    Contract {
+        /// The model file.
+        model: PathBuf,
+        /// One sentence for each disagreement.
+        reasons: Vec<String>,
+    },
+    /// A model file without a usable contract.
+    #[error("`{}` is no model file of Squall: {reason}", path.display())]
+    NoContract {
+        /// The model file.
+        path: PathBuf,
+        /// What is missing or cannot be read.
+        reason: String,
+    },
+    /// Another process writes to the folder.
+    #[error("`{}` is in use by another process{}", folder.display(), holder.as_ref().map_or(String::new(), |h| format!(" ({h})")))]
+    Locked {
+        /// The run's or the output's folder.
+        folder: PathBuf,
+        /// Process and machine, if the lock file says so.
+        holder: Option<String>,
+    },
+    /// A run cannot be continued with these settings.
+    #[error("cannot continue the run in `{}`: {reason}", folder.display())]
+    Resume {
+        /// The run's folder.
+        folder: PathBuf,
+        /// What changed.
+        reason: String,
+    },
+    /// The loss or the gradients are no numbers any more.
+    #[error("training diverged at step {step}: {reason}")]
+    Diverged {
+        /// Steps done before.
+        step: u64,
+        /// What was seen, over how many steps.
+        reason: String,
+    },
+    /// A file of this crate holds what it should not.
+    #[error("`{}` is damaged: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Line or key, and what is wrong.
+        reason: String,
+    },
+    /// The operating system refused something.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A worker thread ended without a result.
+    #[error("the {0} thread panicked: this is a bug")]
+    Thread(&'static str),
+    /// Reading or writing data failed.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The network failed.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+impl JobError {
+    /// Wraps an I/O error with what was tried and where.
+    pub fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+impl From<candle_core::Error> for JobError {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Model(error.into())
+    }
+}

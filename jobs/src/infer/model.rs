@@ -1,0 +1,176 @@
+//! A model file, ready to use.
+
+use crate::contract::Contract;
+use crate::error::{JobError, Result};
+use candle_core::{DType, Device, Tensor};
+use ndarray::{Array2, Array4};
+use squall_data::ClassMask;
+use squall_data::grid::LatLonGrid;
+use squall_data::{Snapshot, Time, Variable};
+use squall_model::{Backend, ModelFile, Network, Precision};
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_128;
+
+/// A network with its weights and its contract.
+#[derive(Debug)]
+pub struct Model {
+    path: PathBuf,
+    contract: Contract,
+    network: Network,
+    hash: String,
+    dtype: DType,
+    /// One sentence for everything about it that may surprise.
+    notes: Vec<String>,
+}
+
+/// Masks of a batch.
+#[derive(Debug)]
+pub struct Prediction {
+    /// One per sample.
+    pub masks: Vec<ClassMask>,
+    /// `(sample, lat, lon, class)`, if asked for.
+    pub probabilities: Option<Array4<f32>>,
+}
+
+impl Model {
+    /// Reads a model file; `precision` replaces that of training.
+    ///
+    /// # Errors
+    /// [`JobError::NoContract`] if it is no model of ours; [`JobError::Model`] if it is damaged or its weights do not fit.
+    pub fn load(path: &Path, precision: Option<Precision>) -> Result<Self> {
+        let bytes = std::fs::read(path).map_err(JobError::io("read", path))?;
+        let hash = format!("{:032x}", xxh3_128(&bytes));
+        drop(bytes);
+        let file = ModelFile::read(path)?;
+        let contract = Contract::of(&file, path)?;
+        let backend = Backend::best();
+        let (dtype, note) = precision.unwrap_or(contract.precision).resolve(backend);
+        let mut network = Network::build(&contract.network, backend, 0)?;
+        network
+            .parameters_mut()
+            .load(path, |name| file.tensor(name))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            contract,
+            network,
+            hash,
+            dtype,
+            notes: note.map(str::to_string).into_iter().collect(),
+        })
+    }
+
+    /// The file it came from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it takes and gives.
+    pub fn contract(&self) -> &Contract {
+        &self.contract
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// XXH3-128 of the file (hexadecimal).
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// Data type of activations.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// What may surprise, one sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Refuses an input that it was not made for; gives what differs without harm.
+    ///
+    /// # Errors
+    /// [`JobError::Contract`] with every reason.
+    pub fn check(&self, grid: &LatLonGrid, available: &[Variable]) -> Result<Vec<String>> {
+        let checked = self.contract.check(grid, available);
+        checked.map_err(|reasons| JobError::Contract {
+            model: self.path.clone(),
+            reasons,
+        })
+    }
+
+    /// Turns a snapshot of its channels, in their order, into normalised pixels `(lat, lon, channel)`; gives how many
+    /// values were missing and were replaced by the mean.
+    ///
+    /// # Errors
+    /// [`JobError::Data`] if the snapshot lacks a channel.
+    pub fn pixels(&self, snapshot: &Snapshot) -> Result<(Vec<f32>, usize)> {
+        let channels = self.contract.variables();
+        let (rows, columns) = snapshot.grid.shape();
+        let mut pixels = vec![0f32; rows * columns * channels.len()];
+        for (k, &variable) in channels.iter().enumerate() {
+            let plane = snapshot.field(variable).ok_or_else(|| {
+                squall_data::DataError::MissingVariable {
+                    path: snapshot.source.0.clone(),
+                    variable: variable.name().to_string(),
+                    found: snapshot
+                        .variables
+                        .iter()
+                        .map(|v| v.name().to_string())
+                        .collect(),
+                }
+            })?;
+            let slots = pixels.iter_mut().skip(k).step_by(channels.len());
+            // Infinities in a file mean nothing; they count as missing.
+            slots.zip(plane).for_each(|(slot, &value)| {
+                *slot = if value.is_finite() { value } else { f32::NAN };
+            });
+        }
+        let missing = self.contract.normalisation.apply(&mut pixels)?;
+        Ok((pixels, missing))
+    }
+
+    /// Masks of samples of normalised pixels.
+    ///
+    /// # Shapes
+    /// `pixels`: `times.len()` times `(lat, lon, channel)`
+    /// # Errors
+    /// [`JobError::Model`] if the shape does not fit the network.
+    pub fn predict(
+        &self,
+        pixels: &[f32],
+        times: &[Time],
+        (rows, columns): (usize, usize),
+        probabilities: bool,
+    ) -> Result<Prediction> {
+        let (batch, channels) = (times.len(), self.contract.channels.len());
+        let x = Tensor::from_slice(pixels, (batch, rows, columns, channels), &Device::Cpu)?;
+        let logits = self.network.infer(&x, self.dtype)?;
+        let backend = self.network.backend();
+        let codes = backend.argmax(&logits)?;
+        let shaped = |error: ndarray::ShapeError| {
+            JobError::Data(squall_data::DataError::Invalid(format!("logits: {error}")))
+        };
+        let masks = times
+            .iter()
+            .zip(codes.chunks_exact(rows * columns))
+            .map(|(&time, codes)| {
+                let codes = Array2::from_shape_vec((rows, columns), codes.to_vec());
+                Ok(ClassMask::new(time, codes.map_err(shaped)?)?)
+            })
+            .collect::<Result<_>>()?;
+        let probabilities = if probabilities {
+            let values = backend.softmax(&logits)?.flatten_all()?.to_vec1::<f32>()?;
+            let shape = (batch, rows, columns, self.contract.classes.len());
+            Some(Array4::from_shape_vec(shape, values).map_err(shaped)?)
+        } else {
+            None
+        };
+        Ok(Prediction {
+            masks,
+            probabilities,
+        })
+    }
+}

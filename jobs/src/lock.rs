@@ -1,0 +1,68 @@
+//! One writer per folder.
+
+use crate::error::{JobError, Result};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+/// Holds a folder until dropped. The system lets go of it also when the process is killed, so it is never stale.
+#[derive(Debug)]
+pub struct FolderLock {
+    _file: File,
+}
+
+impl FolderLock {
+    /// Takes a folder, creating it if needed.
+    ///
+    /// On a file system without locks it only warns: refusing to work there would help nobody.
+    ///
+    /// # Errors
+    /// [`JobError::Locked`] naming the process that holds it; [`JobError::Io`].
+    pub fn take(folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(JobError::io("create folder", folder))?;
+        let path = folder.join(".lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(JobError::io("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let _ = file.read_to_string(&mut holder);
+                return Err(JobError::Locked {
+                    folder: folder.to_path_buf(),
+                    holder: Some(holder.trim().to_string()).filter(|h| !h.is_empty()),
+                });
+            }
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(folder = %folder.display(), %error, "this file system has no locks: make sure that only one process writes here");
+            }
+        }
+        let described = file
+            .rewind()
+            .and_then(|()| file.set_len(0))
+            .and_then(|()| writeln!(file, "process {}", std::process::id()));
+        described.map_err(JobError::io("write", &path))?;
+        Ok(Self { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_writer_is_told_who_the_first_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = FolderLock::take(folder.path()).unwrap();
+        let error = FolderLock::take(folder.path()).unwrap_err().to_string();
+        let expected = format!("in use by another process (process {})", std::process::id());
+        assert!(error.contains(&expected), "{error}");
+        drop(first);
+        FolderLock::take(folder.path()).unwrap();
+    }
+}

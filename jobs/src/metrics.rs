@@ -1,0 +1,193 @@
+//! `metrics.jsonl`: one JSON object per line, the same bytes whether or not the run was interrupted.
+//!
+//! Times of the clock are not in it but in `timing.jsonl`, so that the metrics of two runs can be compared byte by byte.
+
+use crate::error::{JobError, Result};
+use crate::train::evaluate::Scores;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// A line of `metrics.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Metric {
+    /// A training step.
+    Step {
+        /// Steps done, this one included.
+        step: u64,
+        /// Epoch, counted from 0.
+        epoch: u64,
+        /// Weighted mean cross entropy; none if it was no number.
+        loss: Option<f64>,
+        /// Norm of the gradient before clipping; none if it was no number.
+        gradient_norm: Option<f64>,
+        /// Learning rate.
+        learning_rate: f32,
+        /// Whether the parameters were left as they were because something was no number.
+        skipped: bool,
+    },
+    /// A validation.
+    Validation {
+        /// Steps done before it.
+        step: u64,
+        /// How good the network is.
+        scores: Scores,
+        /// Whether it is the best so far.
+        best: bool,
+    },
+}
+
+impl Metric {
+    /// Steps done when it was written.
+    pub fn step(&self) -> u64 {
+        match self {
+            Self::Step { step, .. } | Self::Validation { step, .. } => *step,
+        }
+    }
+}
+
+/// A line of `timing.jsonl`: the mean over the steps since the line before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Steps done.
+    pub step: u64,
+    /// Seconds per step.
+    pub step_seconds: f64,
+    /// Seconds per step in which the network waited for data.
+    pub wait_seconds: f64,
+    /// Samples per second.
+    pub samples_per_second: f64,
+}
+
+/// Appends lines to a file; each is flushed whole.
+#[derive(Debug)]
+pub struct JsonLines {
+    path: PathBuf,
+    file: File,
+}
+
+impl JsonLines {
+    /// Opens a file to append to, creating it if needed.
+    ///
+    /// # Errors
+    /// [`JobError::Io`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Ok(Self {
+            path: path.to_path_buf(),
+            file: file.map_err(JobError::io("open", path))?,
+        })
+    }
+
+    /// Appends one line.
+    ///
+    /// # Errors
+    /// [`JobError::Io`].
+    pub fn push(&mut self, line: &impl Serialize) -> Result<()> {
+        let mut text = to_json(line, &self.path)?;
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(JobError::io("append to", &self.path))
+    }
+
+    /// Makes sure that the lines so far survive a power cut.
+    ///
+    /// # Errors
+    /// [`JobError::Io`].
+    pub fn sync(&self) -> Result<()> {
+        let synced = self.file.sync_data();
+        synced.map_err(JobError::io("sync", &self.path))
+    }
+}
+
+/// JSON of a value of ours, on one line.
+pub(crate) fn to_json(value: &impl Serialize, path: &Path) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| JobError::Damaged {
+        path: path.to_path_buf(),
+        reason: format!("cannot be written as JSON: {e}"),
+    })
+}
+
+/// The metrics of a run; none if the file is not there. A last line without its end is left out.
+///
+/// # Errors
+/// [`JobError::Damaged`] naming the line that is no metric; [`JobError::Io`].
+pub fn read_metrics(path: &Path) -> Result<Vec<Metric>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let text = std::fs::read_to_string(path).map_err(JobError::io("read", path))?;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let parse = |(number, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|e| JobError::Damaged {
+            path: path.to_path_buf(),
+            reason: format!("line {}: {e}", number + 1),
+        })
+    };
+    whole.lines().enumerate().map(parse).collect()
+}
+
+/// Drops what was written after `step`, so that a resumed run writes the same file as an uninterrupted one.
+///
+/// # Errors
+/// As [`read_metrics`]; [`JobError::Data`] if the file cannot be replaced.
+pub fn truncate_after(path: &Path, step: u64) -> Result<()> {
+    let metrics = read_metrics(path)?;
+    let mut text = String::new();
+    for metric in metrics.iter().filter(|metric| metric.step() <= step) {
+        text.push_str(&to_json(metric, path)?);
+        text.push('\n');
+    }
+    squall_data::atomic::write(path, text.as_bytes())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metric(step: u64) -> Metric {
+        Metric::Step {
+            step,
+            epoch: 0,
+            loss: Some(1.0 / step as f64),
+            gradient_norm: (step != 2).then_some(0.1),
+            learning_rate: 1e-3,
+            skipped: step == 2,
+        }
+    }
+
+    #[test]
+    fn a_truncated_file_continues_as_if_nothing_had_been_written_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));
+        let write = |path: &Path, steps: std::ops::RangeInclusive<u64>| {
+            let mut lines = JsonLines::open(path).unwrap();
+            steps.for_each(|step| lines.push(&metric(step)).unwrap());
+            lines.sync().unwrap();
+        };
+        write(&whole, 1..=9);
+        write(&resumed, 1..=7);
+        // Killed in the middle of a line.
+        let mut torn = OpenOptions::new().append(true).open(&resumed).unwrap();
+        torn.write_all(b"{\"kind\":\"st").unwrap();
+        drop(torn);
+        truncate_after(&resumed, 4).unwrap();
+        assert_eq!(read_metrics(&resumed).unwrap().len(), 4);
+        write(&resumed, 5..=9);
+        let [whole, resumed] = [whole, resumed].map(|path| std::fs::read(path).unwrap());
+        assert_eq!(whole, resumed);
+    }
+
+    #[test]
+    fn a_line_that_is_no_metric_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        std::fs::write(&path, "{\"kind\":\"step\"}\n").unwrap();
+        let error = read_metrics(&path).unwrap_err().to_string();
+        assert!(error.contains("line 1: missing field"), "{error}");
+        assert_eq!(read_metrics(&folder.path().join("none")).unwrap(), []);
+    }
+}

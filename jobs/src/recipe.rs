@@ -1,0 +1,369 @@
+//! A training run as one TOML file.
+
+mod explain;
+
+use crate::error::{JobError, Result};
+use serde::{Deserialize, Serialize};
+use squall_data::Variable;
+use squall_data::class_weights::ClassWeighting;
+use squall_data::loader::Augmentation;
+use squall_data::normalise::NormalisationMethod;
+use squall_model::optim::{OptimizerConfig, Schedule};
+use squall_model::{NetworkConfig, Precision};
+use std::path::Path;
+
+/// What a network learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// The class of every pixel.
+    #[default]
+    Segment,
+}
+
+/// Everything that a training run's result depends on, besides the data.
+///
+/// Keys that are left out have the defaults written at the fields; unknown keys are errors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Recipe {
+    /// Of the run, in reports. Default `"run"`.
+    pub name: String,
+    /// What the network learns. Default `"segment"`.
+    pub task: Task,
+    /// Of initial values, order of samples, augmentation and dropout. Default 1.
+    pub seed: u64,
+    /// How activations are stored and computed. Default `"auto"`.
+    pub precision: Precision,
+    /// How long, in which portions, and what is saved when.
+    pub training: Training,
+    /// What is read.
+    pub data: DataSection,
+    /// How much classes count.
+    pub loss: Loss,
+    /// How gradients change parameters. Default AdamW.
+    pub optimiser: OptimizerConfig,
+    /// Learning rate over the run. Default a cosine from 1e-3 to 0.
+    pub schedule: Schedule,
+    /// Which network. Its `channels_in` and `classes` follow from `data.channels` and the task unless given.
+    pub network: NetworkConfig,
+}
+
+impl Default for Recipe {
+    fn default() -> Self {
+        Self {
+            name: "run".to_string(),
+            task: Task::default(),
+            seed: 1,
+            precision: Precision::default(),
+            training: Training::default(),
+            data: DataSection::default(),
+            loss: Loss::default(),
+            optimiser: OptimizerConfig::default(),
+            schedule: Schedule::default(),
+            network: NetworkConfig::default(),
+        }
+    }
+}
+
+/// How long, in which portions, and what is saved when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Training {
+    /// Samples per step and rank. Default 2.
+    pub batch: usize,
+    /// Passes over the training samples; give this or `steps`.
+    pub epochs: Option<f64>,
+    /// Steps; give this or `epochs`. Default, if neither is given: 20 epochs.
+    pub steps: Option<u64>,
+    /// Steps between validations. Default: one validation per epoch. There is always one at the end.
+    pub validate_every_steps: Option<u64>,
+    /// At most so many validation samples, evenly spaced. Default: all.
+    pub validation_samples: Option<usize>,
+    /// Steps between checkpoints. Default: one per epoch. There is always one at the end and when the run is stopped.
+    pub checkpoint_every_steps: Option<u64>,
+    /// Also a checkpoint after so many seconds without one. Default 600.
+    pub checkpoint_every_seconds: f64,
+    /// Stop with a checkpoint after so many seconds, as if interrupted. Default: no limit. The result is then that of a
+    /// part of the run, and how large a part depends on the machine.
+    pub max_seconds: Option<f64>,
+    /// In half precision, this many steps in a row may be skipped because something was no number. Default 5. In f32 the
+    /// first one ends the run.
+    pub max_skipped_steps: u32,
+}
+
+impl Default for Training {
+    fn default() -> Self {
+        Self {
+            batch: 2,
+            epochs: None,
+            steps: None,
+            validate_every_steps: None,
+            validation_samples: None,
+            checkpoint_every_steps: None,
+            checkpoint_every_seconds: 600.0,
+            max_seconds: None,
+            max_skipped_steps: 5,
+        }
+    }
+}
+
+impl Training {
+    /// Steps of the run, if an epoch has so many.
+    pub fn total_steps(&self, steps_per_epoch: usize) -> u64 {
+        let epochs = self.epochs.unwrap_or(20.0);
+        self.steps
+            .unwrap_or_else(|| (epochs * steps_per_epoch as f64).ceil() as u64)
+    }
+}
+
+/// What is read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DataSection {
+    /// Channels, in the network's order. Default: all that the store has.
+    pub channels: Option<Vec<Variable>>,
+    /// How values are normalised. Default `"mean-std"`.
+    pub normalisation: NormalisationMethod,
+    /// Random changes of training samples that keep them true. Default none.
+    pub augmentation: Augmentation,
+    /// Reading threads. Default 2.
+    pub threads: usize,
+    /// Batches read ahead. Default 2.
+    pub prefetch: usize,
+}
+
+impl Default for DataSection {
+    fn default() -> Self {
+        Self {
+            channels: None,
+            normalisation: NormalisationMethod::default(),
+            augmentation: Augmentation::default(),
+            threads: 2,
+            prefetch: 2,
+        }
+    }
+}
+
+/// How much classes count.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Loss {
+    /// From class frequencies to class weights. Default `"inverse-sqrt"`.
+    pub weighting: ClassWeighting,
+    /// The weights themselves, in class order; instead of `weighting`.
+    pub class_weights: Option<Vec<f32>>,
+}
+
+impl Recipe {
+    /// Reads a recipe and applies `key.path=value` overrides; checks everything that needs no data.
+    ///
+    /// # Errors
+    /// [`JobError::Recipe`] naming line and key, with the nearest key that exists.
+    pub fn read(path: &Path, overrides: &[String]) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(JobError::io("read", path))?;
+        Self::parse(&text, overrides).map_err(|error| match error {
+            JobError::Recipe { reason, .. } => JobError::Recipe {
+                path: Some(path.to_path_buf()),
+                reason,
+            },
+            other => other,
+        })
+    }
+
+    /// As [`Recipe::read`], of a text.
+    ///
+    /// # Errors
+    /// As [`Recipe::read`].
+    ///
+    /// # Example
+    /// ```
+    /// use squall_jobs::Recipe;
+    /// let recipe = Recipe::parse("[training]\nbatch = 4", &["training.steps=100".into()])?;
+    /// assert_eq!((recipe.training.batch, recipe.training.steps), (4, Some(100)));
+    /// let error = Recipe::parse("[trainng]\nbatch = 4", &[]).unwrap_err().to_string();
+    /// assert!(error.contains("did you mean `training`?"), "{error}");
+    /// # Ok::<(), squall_jobs::JobError>(())
+    /// ```
+    pub fn parse(text: &str, overrides: &[String]) -> Result<Self> {
+        let bad = |reason: String| JobError::Recipe { path: None, reason };
+        let parsed: std::result::Result<Self, _> = toml::from_str(text);
+        let recipe = parsed.map_err(|error| bad(explain::explain(text, &error)))?;
+        let recipe = if overrides.is_empty() {
+            recipe
+        } else {
+            let mut table: toml::Table =
+                toml::from_str(text).map_err(|error| bad(explain::explain(text, &error)))?;
+            for change in overrides {
+                set(&mut table, change).map_err(&bad)?;
+            }
+            let changed = toml::to_string(&table).map_err(|error| bad(error.to_string()))?;
+            toml::from_str(&changed).map_err(|error| {
+                let reason = explain::explain_without_line(&error);
+                bad(format!("after {}: {reason}", overrides.join(", ")))
+            })?
+        };
+        recipe.check()?;
+        Ok(recipe)
+    }
+
+    /// The whole recipe, every key with its value.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("numbers, words and lists always fit into TOML")
+    }
+
+    /// Refuses what makes no sense whatever the data.
+    ///
+    /// # Errors
+    /// [`JobError::Recipe`] naming the key, what was expected and found.
+    pub fn check(&self) -> Result<()> {
+        let bad = |reason: String| Err(JobError::Recipe { path: None, reason });
+        let training = &self.training;
+        let counts = [
+            ("training.batch", Some(training.batch as u64)),
+            ("training.steps", training.steps),
+            (
+                "training.validate_every_steps",
+                training.validate_every_steps,
+            ),
+            (
+                "training.validation_samples",
+                training.validation_samples.map(|n| n as u64),
+            ),
+            (
+                "training.checkpoint_every_steps",
+                training.checkpoint_every_steps,
+            ),
+            ("data.threads", Some(self.data.threads as u64)),
+            ("data.prefetch", Some(self.data.prefetch as u64)),
+        ];
+        if let Some((key, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
+            return bad(format!("`{key}`: expected 1 or more, found 0"));
+        }
+        if training.epochs.is_some() && training.steps.is_some() {
+            return bad("`training.epochs` and `training.steps` are both given: keep one".into());
+        }
+        let positive = [
+            ("training.epochs", training.epochs),
+            (
+                "training.checkpoint_every_seconds",
+                Some(training.checkpoint_every_seconds),
+            ),
+            ("training.max_seconds", training.max_seconds),
+        ];
+        for (key, value) in positive {
+            if value.is_some_and(|value| value.is_nan() || value <= 0.0) {
+                return bad(format!(
+                    "`{key}`: expected above 0, found {}",
+                    value.unwrap_or(0.0)
+                ));
+            }
+        }
+        if let Some(channels) = &self.data.channels {
+            let mut once = channels.clone();
+            once.sort();
+            once.dedup();
+            if channels.is_empty() || once.len() != channels.len() {
+                return bad("`data.channels`: expected one or more, each once".into());
+            }
+        }
+        if let Some(weights) = &self.loss.class_weights {
+            let usable = weights.iter().all(|w| *w >= 0.0 && w.is_finite());
+            if weights.len() != 3 || !usable || weights.iter().all(|w| *w == 0.0) {
+                return bad(format!(
+                    "`loss.class_weights`: expected 3 numbers (background, tropical cyclone, atmospheric river), 0 or more, found {weights:?}"
+                ));
+            }
+        }
+        let section =
+            |name: &str, error: squall_model::ModelError| bad(format!("[{name}] {error}"));
+        if let Err(error) = self.optimiser.check() {
+            return section("optimiser", error);
+        }
+        if let Err(error) = self.schedule.check() {
+            return section("schedule", error);
+        }
+        if let Err(error) = self.network.check() {
+            return section("network", error);
+        }
+        Ok(())
+    }
+
+    /// The keys whose values differ from another recipe's and change results: all but lengths, savings and threads.
+    pub fn changes_of_result(&self, other: &Self) -> Vec<String> {
+        let neutral = |recipe: &Self| {
+            let mut recipe = recipe.clone();
+            let kept = recipe.training.clone();
+            recipe.training = Training {
+                batch: kept.batch,
+                validate_every_steps: kept.validate_every_steps,
+                validation_samples: kept.validation_samples,
+                // Every schedule but a constant one depends on the length of the run.
+                epochs: kept.epochs,
+                steps: kept.steps,
+                max_skipped_steps: kept.max_skipped_steps,
+                ..Training::default()
+            };
+            recipe.data.threads = 1;
+            recipe.data.prefetch = 1;
+            flat(&toml::Table::try_from(&recipe).unwrap_or_default())
+        };
+        let (new, old) = (neutral(self), neutral(other));
+        let keys: std::collections::BTreeSet<&String> = new.keys().chain(old.keys()).collect();
+        let text = |value: Option<&String>| value.map_or("nothing".to_string(), String::clone);
+        keys.into_iter()
+            .filter(|key| new.get(*key) != old.get(*key))
+            .map(|key| {
+                format!(
+                    "`{key}` was {}, is {}",
+                    text(old.get(key)),
+                    text(new.get(key))
+                )
+            })
+            .collect()
+    }
+}
+
+/// `a.b.c` to the text of its value.
+fn flat(table: &toml::Table) -> std::collections::BTreeMap<String, String> {
+    let mut all = std::collections::BTreeMap::new();
+    for (key, value) in table {
+        match value {
+            toml::Value::Table(inner) => {
+                let inner = flat(inner).into_iter();
+                all.extend(inner.map(|(rest, value)| (format!("{key}.{rest}"), value)));
+            }
+            value => drop(all.insert(key.clone(), value.to_string())),
+        }
+    }
+    all
+}
+
+/// Applies one `key.path=value`; a value that is no TOML is taken as a word.
+fn set(table: &mut toml::Table, change: &str) -> std::result::Result<(), String> {
+    let (path, value) = change
+        .split_once('=')
+        .ok_or_else(|| format!("override `{change}`: expected key.path=value"))?;
+    let value = value.trim();
+    let parsed: std::result::Result<toml::Table, _> = toml::from_str(&format!("v = {value}"));
+    let value = parsed
+        .ok()
+        .and_then(|mut table| table.remove("v"))
+        .unwrap_or_else(|| toml::Value::String(value.to_string()));
+    let mut keys: Vec<&str> = path.trim().split('.').map(str::trim).collect();
+    let last = keys.pop().unwrap_or_default();
+    let mut at = table;
+    for key in keys {
+        let next = at
+            .entry(key)
+            .or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        at = next
+            .as_table_mut()
+            .ok_or_else(|| format!("override `{change}`: `{key}` is a value, not a section"))?;
+    }
+    at.insert(last.to_string(), value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+use super::*;
+
+fn error(text: &str, overrides: &[&str]) -> String {
+    let overrides: Vec<String> = overrides.iter().map(|o| o.to_string()).collect();
+    Recipe::parse(text, &overrides).unwrap_err().to_string()
+}
+
+#[test]
+fn mistakes_name_line_key_and_what_would_be_right() {
+    let texts = [
+        "name = 'a'\n[optimizer]\nrule = 'sgd'",
+        "[schedule]\nlearning_rate = 0.1",
+        "[optimiser]\nrule = 'adamm'",
+        "[data]\nchannels = ['TMQ', 'u850']",
+        "[training]\nbatch = -1",
+        "seed = = 1",
+        "[training]\nepochs = 1.0\nsteps = 5",
+        "[training]\nbatch = 0",
+        "[network]\nwidth = -1.0",
+        "[network]\nname = 'deeplabv3+'",
+        "[loss]\nclass_weights = [1.0, 2.0]",
+    ];
+    let mut all: Vec<String> = texts.iter().map(|text| error(text, &[])).collect();
+    all.extend(["training.bach=3", "batch", "seed.x=1"].map(|change| error("seed = 1", &[change])));
+    insta::assert_snapshot!(all.join("\n\n"));
+}
+
+#[test]
+fn the_resolved_recipe_reads_back_the_same() {
+    let text = "name = 'x'\nprecision = 'bf16'\n[training]\nsteps = 7\n[data]\nchannels = ['PSL', 'TMQ']\n[optimiser]\nrule = 'adam'\nlarc = {}\n[network]\nwidth = 0.25";
+    let overrides = [
+        "network.name=deeplabv3plus-bilinear".to_string(),
+        "seed=9".into(),
+    ];
+    let recipe = Recipe::parse(text, &overrides).unwrap();
+    assert_eq!(recipe.seed, 9);
+    assert_eq!(recipe.network.name.as_str(), "deeplabv3plus-bilinear");
+    assert_eq!(
+        recipe.data.channels,
+        Some(vec![Variable::Psl, Variable::Tmq])
+    );
+    assert!(recipe.optimiser.larc.is_some());
+    assert_eq!(Recipe::parse(&recipe.to_toml(), &[]).unwrap(), recipe);
+}
+
+#[test]
+fn the_recipes_of_this_repository_are_valid() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let recipe = Recipe::read(&path, &[]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# "), "{}: no header", path.display());
+        assert_eq!(
+            Some(recipe.name.as_str()),
+            path.file_stem().unwrap().to_str()
+        );
+        names.push(recipe.name);
+    }
+    names.sort();
+    assert_eq!(names, ["deeplabv3plus-published", "full", "small"]);
+}
+
+#[test]
+fn only_what_changes_results_keeps_a_run_from_going_on() {
+    let old = Recipe::default();
+    let mut new = old.clone();
+    new.training.checkpoint_every_steps = Some(3);
+    new.training.max_seconds = Some(10.0);
+    new.data.threads = 7;
+    assert!(new.changes_of_result(&old).is_empty());
+    new.seed = 2;
+    new.data.augmentation.roll = true;
+    let changes = new.changes_of_result(&old);
+    assert_eq!(
+        changes,
+        [
+            "`data.augmentation.roll` was false, is true",
+            "`seed` was 1, is 2"
+        ]
+    );
+}
+
+#[test]
+fn epochs_or_steps() {
+    let length = |text: &str| Recipe::parse(text, &[]).unwrap().training.total_steps(7);
+    assert_eq!(length(""), 140);
+    assert_eq!(length("training.epochs = 1.5"), 11);
+    assert_eq!(length("training.steps = 5"), 5);
+}

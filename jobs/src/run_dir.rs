@@ -1,0 +1,102 @@
+//! The folder of a training run.
+
+use crate::error::{JobError, Result};
+use crate::lock::FolderLock;
+use crate::recipe::Recipe;
+use std::path::{Path, PathBuf};
+
+/// A run's folder, held by one process.
+///
+/// ```text
+/// RUN/best.safetensors         the model with the best validation score so far
+/// RUN/last.safetensors         the model of the last checkpoint
+/// RUN/checkpoint.safetensors   everything that training continues from
+/// RUN/recipe.toml              the resolved recipe
+/// RUN/run.json                 code version, backend, data: what the numbers depend on besides the recipe
+/// RUN/metrics.jsonl            losses and scores; the same bytes whether or not the run was interrupted
+/// RUN/timing.jsonl             seconds
+/// RUN/events.out.tfevents.*    for TensorBoard
+/// ```
+#[derive(Debug)]
+pub struct RunDir {
+    folder: PathBuf,
+    _lock: FolderLock,
+}
+
+impl RunDir {
+    /// Takes the folder, creating it if needed.
+    ///
+    /// # Errors
+    /// [`JobError::Locked`] if another process trains there; [`JobError::Io`].
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
+        let folder = folder.into();
+        Ok(Self {
+            _lock: FolderLock::take(&folder)?,
+            folder,
+        })
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The best model so far.
+    pub fn best(&self) -> PathBuf {
+        self.folder.join("best.safetensors")
+    }
+
+    /// The model of the last checkpoint.
+    pub fn last(&self) -> PathBuf {
+        self.folder.join("last.safetensors")
+    }
+
+    /// What training continues from.
+    pub fn checkpoint(&self) -> PathBuf {
+        self.folder.join("checkpoint.safetensors")
+    }
+
+    /// Losses and scores.
+    pub fn metrics(&self) -> PathBuf {
+        self.folder.join("metrics.jsonl")
+    }
+
+    /// Seconds.
+    pub fn timing(&self) -> PathBuf {
+        self.folder.join("timing.jsonl")
+    }
+
+    /// The resolved recipe.
+    pub fn recipe(&self) -> PathBuf {
+        self.folder.join("recipe.toml")
+    }
+
+    /// Code version, backend, data.
+    pub fn facts(&self) -> PathBuf {
+        self.folder.join("run.json")
+    }
+
+    /// Writes the resolved recipe; refuses if the folder holds a run of a recipe with other results.
+    ///
+    /// How long to train and how often to save may change between the parts of a run; nothing else may.
+    ///
+    /// # Errors
+    /// [`JobError::Resume`] naming what changed; [`JobError::Recipe`] if the recipe there cannot be read.
+    pub fn settle_recipe(&self, recipe: &Recipe) -> Result<()> {
+        let path = self.recipe();
+        if self.checkpoint().exists() && path.exists() {
+            let changed = recipe.changes_of_result(&Recipe::read(&path, &[])?);
+            if !changed.is_empty() {
+                return Err(JobError::Resume {
+                    folder: self.folder.clone(),
+                    reason: format!(
+                        "its recipe differs ({}); use a new folder for a new recipe",
+                        changed.join("; ")
+                    ),
+                });
+            }
+        }
+        squall_data::atomic::write(path, recipe.to_toml().as_bytes())?;
+        Ok(())
+    }
+}

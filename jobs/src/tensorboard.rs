@@ -1,0 +1,327 @@
+//! Event files that TensorBoard reads.
+//!
+//! # Source
+//! TensorFlow's `core/lib/io/record_writer.h` (framing), `core/util/event.proto` and `core/framework/summary.proto`
+//! (contents). Only scalars are written.
+
+use crate::error::{JobError, Result};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Castagnoli's polynomial, reflected.
+const CRC32C_POLYNOMIAL: u32 = 0x82f6_3b78;
+
+const fn crc32c_table() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        let mut crc = i as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc >> 1) ^ (CRC32C_POLYNOMIAL & (crc & 1).wrapping_neg());
+            bit += 1;
+        }
+        table[i] = crc;
+        i += 1;
+    }
+    table
+}
+
+static CRC32C: [u32; 256] = crc32c_table();
+
+/// CRC-32C (Castagnoli) of bytes, RFC 3720 appendix B.4.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, &byte| {
+        (crc >> 8) ^ CRC32C[((crc ^ u32::from(byte)) & 0xff) as usize]
+    })
+}
+
+/// The checksum as TFRecord stores it, so that a CRC over CRCs stays useful.
+fn masked_crc(bytes: &[u8]) -> u32 {
+    crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// Protocol buffer fields, the few kinds that events need.
+mod proto {
+    pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+    }
+
+    pub(super) fn integer(out: &mut Vec<u8>, field: u64, value: u64) {
+        varint(out, field << 3);
+        varint(out, value);
+    }
+
+    pub(super) fn double(out: &mut Vec<u8>, field: u64, value: f64) {
+        varint(out, field << 3 | 1);
+        out.extend(value.to_le_bytes());
+    }
+
+    pub(super) fn float(out: &mut Vec<u8>, field: u64, value: f32) {
+        varint(out, field << 3 | 5);
+        out.extend(value.to_le_bytes());
+    }
+
+    pub(super) fn bytes(out: &mut Vec<u8>, field: u64, value: &[u8]) {
+        varint(out, field << 3 | 2);
+        varint(out, value.len() as u64);
+        out.extend_from_slice(value);
+    }
+}
+
+/// Writes scalars to one `events.out.tfevents.*` file.
+///
+/// Every record is flushed: TensorBoard follows a running job, and a killed one loses at most the record being written,
+/// which readers drop by its checksum.
+#[derive(Debug)]
+pub struct EventWriter {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl EventWriter {
+    /// Begins a file in a folder. `now` is seconds since 1970; `first_step` makes TensorBoard forget what an interrupted run wrote from that step on.
+    ///
+    /// # Errors
+    /// [`JobError::Io`].
+    pub fn create(folder: &Path, now: f64, first_step: u64) -> Result<Self> {
+        // Two runs within a second must not share a file.
+        let name =
+            |attempt: u32| format!("events.out.tfevents.{:010}.squall.{attempt}", now as u64);
+        let mut attempt = 0;
+        let (path, file) = loop {
+            let path = folder.join(name(attempt));
+            match File::create_new(&path) {
+                Ok(file) => break (path, file),
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => attempt += 1,
+                Err(e) => return Err(JobError::io("create", path)(e)),
+            }
+        };
+        let mut writer = Self {
+            path,
+            file: BufWriter::new(file),
+        };
+        let mut version = Vec::new();
+        proto::double(&mut version, 1, now);
+        proto::bytes(&mut version, 3, b"brain.Event:2");
+        writer.record(&version)?;
+        if first_step > 0 {
+            let (mut start, mut session) = (Vec::new(), Vec::new());
+            proto::integer(&mut session, 1, 1); // SessionLog.status = START
+            proto::double(&mut start, 1, now);
+            proto::integer(&mut start, 2, first_step);
+            proto::bytes(&mut start, 7, &session);
+            writer.record(&start)?;
+        }
+        Ok(writer)
+    }
+
+    /// Where it writes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes scalars of one step.
+    ///
+    /// # Errors
+    /// [`JobError::Io`].
+    pub fn scalars(&mut self, now: f64, step: u64, scalars: &[(&str, f64)]) -> Result<()> {
+        let mut summary = Vec::new();
+        for (tag, value) in scalars {
+            let mut entry = Vec::new();
+            proto::bytes(&mut entry, 1, tag.as_bytes());
+            proto::float(&mut entry, 2, *value as f32);
+            proto::bytes(&mut summary, 1, &entry);
+        }
+        let mut event = Vec::new();
+        proto::double(&mut event, 1, now);
+        proto::integer(&mut event, 2, step);
+        proto::bytes(&mut event, 5, &summary);
+        self.record(&event)
+    }
+
+    fn record(&mut self, data: &[u8]) -> Result<()> {
+        let length = (data.len() as u64).to_le_bytes();
+        let mut record = Vec::with_capacity(data.len() + 16);
+        record.extend(length);
+        record.extend(masked_crc(&length).to_le_bytes());
+        record.extend_from_slice(data);
+        record.extend(masked_crc(data).to_le_bytes());
+        let written = self
+            .file
+            .write_all(&record)
+            .and_then(|()| self.file.flush());
+        written.map_err(JobError::io("write", &self.path))
+    }
+}
+
+/// A scalar of an event file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scalar {
+    /// Training step.
+    pub step: u64,
+    /// Its name.
+    pub tag: String,
+    /// Its value.
+    pub value: f32,
+}
+
+/// Reads the scalars of an event file, stopping quietly at a record that was cut off.
+///
+/// # Errors
+/// [`JobError::Damaged`] for a whole record with a wrong checksum or contents; [`JobError::Io`].
+pub fn read_scalars(path: &Path) -> Result<Vec<Scalar>> {
+    let bytes = std::fs::read(path).map_err(JobError::io("read", path))?;
+    let damaged = |at: usize, what: &str| JobError::Damaged {
+        path: path.to_path_buf(),
+        reason: format!("record at byte {at}: {what}"),
+    };
+    let mut scalars = Vec::new();
+    let mut at = 0;
+    while let Some(head) = bytes.get(at..at + 12) {
+        let length = u64::from_le_bytes(head[..8].try_into().expect("8 of 12 bytes"));
+        if head[8..] != masked_crc(&head[..8]).to_le_bytes() {
+            return Err(damaged(at, "checksum of its length differs"));
+        }
+        let start = at + 12;
+        let end = start.saturating_add(length as usize);
+        let (Some(data), Some(crc)) =
+            (bytes.get(start..end), bytes.get(end..end.saturating_add(4)))
+        else {
+            break;
+        };
+        if crc != masked_crc(data).to_le_bytes() {
+            return Err(damaged(at, "checksum differs"));
+        }
+        event_scalars(data, &mut scalars).ok_or_else(|| damaged(at, "no event"))?;
+        at = end + 4;
+    }
+    Ok(scalars)
+}
+
+/// A field of a message: number, and its integer or bytes.
+enum Value<'a> {
+    Integer(u64),
+    Bytes(&'a [u8]),
+}
+
+fn next_varint(data: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = data.split_first()?;
+        *data = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn next_field<'a>(data: &mut &'a [u8]) -> Option<(u64, Value<'a>)> {
+    let key = next_varint(data)?;
+    let size = match key & 7 {
+        0 => return Some((key >> 3, Value::Integer(next_varint(data)?))),
+        1 => 8,
+        2 => usize::try_from(next_varint(data)?).ok()?,
+        5 => 4,
+        _ => return None,
+    };
+    let (bytes, rest) = data.split_at_checked(size)?;
+    *data = rest;
+    Some((key >> 3, Value::Bytes(bytes)))
+}
+
+fn event_scalars(mut event: &[u8], scalars: &mut Vec<Scalar>) -> Option<()> {
+    let (mut step, mut summary) = (0, &[][..]);
+    while !event.is_empty() {
+        match next_field(&mut event)? {
+            (2, Value::Integer(value)) => step = value,
+            (5, Value::Bytes(bytes)) => summary = bytes,
+            _ => {}
+        }
+    }
+    while !summary.is_empty() {
+        let (1, Value::Bytes(mut entry)) = next_field(&mut summary)? else {
+            continue;
+        };
+        let (mut tag, mut value) = (String::new(), 0.0);
+        while !entry.is_empty() {
+            match next_field(&mut entry)? {
+                (1, Value::Bytes(bytes)) => tag = String::from_utf8(bytes.to_vec()).ok()?,
+                (2, Value::Bytes(bytes)) => value = f32::from_le_bytes(bytes.try_into().ok()?),
+                _ => {}
+            }
+        }
+        scalars.push(Scalar { step, tag, value });
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc32c_of_the_known_vectors() {
+        // RFC 3720 B.4, and the check value of the CRC catalogue.
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+        assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
+        let ascending: Vec<u8> = (0..32).collect();
+        assert_eq!(crc32c(&ascending), 0x46dd_794e);
+    }
+
+    #[test]
+    fn the_first_record_is_what_tensorflow_writes() {
+        // Bytes of `tf.summary.create_file_writer`'s first record but for the time: length 24, its masked CRC, field 1
+        // (double), field 3 with the version.
+        let folder = tempfile::tempdir().unwrap();
+        let writer = EventWriter::create(folder.path(), 1.7e9, 0).unwrap();
+        let bytes = std::fs::read(writer.path()).unwrap();
+        assert_eq!(bytes.len(), 8 + 4 + 24 + 4);
+        assert_eq!(
+            bytes[..12],
+            [24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22]
+        );
+        assert_eq!(bytes[12], 0x09);
+        assert_eq!(&bytes[21..36], b"\x1a\x0dbrain.Event:2");
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_damage_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = EventWriter::create(folder.path(), 1.7e9, 300).unwrap();
+        let other = EventWriter::create(folder.path(), 1.7e9, 0).unwrap();
+        assert_ne!(writer.path(), other.path());
+        let values = [("train/loss", 0.25), ("train/learning_rate", 1e-4)];
+        writer.scalars(1.7e9, 301, &values).unwrap();
+        writer.scalars(1.7e9, 302, &values[..1]).unwrap();
+        let scalars = read_scalars(writer.path()).unwrap();
+        let found: Vec<_> = scalars
+            .iter()
+            .map(|s| (s.step, s.tag.as_str(), s.value))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (301, "train/loss", 0.25),
+                (301, "train/learning_rate", 1e-4),
+                (302, "train/loss", 0.25)
+            ]
+        );
+        let mut bytes = std::fs::read(writer.path()).unwrap();
+        let cut = folder.path().join("cut");
+        std::fs::write(&cut, &bytes[..bytes.len() - 3]).unwrap();
+        assert_eq!(read_scalars(&cut).unwrap().len(), 2);
+        let last = bytes.len() - 10;
+        bytes[last] ^= 1;
+        std::fs::write(&cut, &bytes).unwrap();
+        assert!(matches!(read_scalars(&cut), Err(JobError::Damaged { .. })));
+    }
+}

@@ -1,0 +1,75 @@
+//! What training continues from.
+
+use super::Best;
+use super::step::{Learner, LearnerProgress};
+use crate::error::{JobError, Result};
+use crate::metrics::to_json;
+use serde::{Deserialize, Serialize};
+use squall_model::ModelFile;
+use std::path::Path;
+
+/// The fact under which a checkpoint keeps its counters.
+const FACT: &str = "checkpoint";
+
+/// Counters of a checkpoint. The order of samples, augmentation and dropout are pure functions of seed and step, so
+/// nothing of them needs saving.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointFacts {
+    /// Steps done and skipped.
+    pub progress: LearnerProgress,
+    /// Steps that the optimiser took.
+    pub optimizer_steps: u64,
+    /// The best validation so far.
+    pub best: Option<Best>,
+    /// The validation of its last step was interrupted and comes first.
+    pub validation_due: bool,
+    /// SHA-256 of the data.
+    pub data_hash: String,
+    /// Ranks and samples per rank.
+    pub ranks: (usize, usize),
+}
+
+/// Writes a checkpoint, whole or not at all.
+///
+/// # Errors
+/// [`JobError::Model`] naming the file.
+pub fn save(path: &Path, learner: &Learner, facts: &CheckpointFacts) -> Result<()> {
+    let mut file = ModelFile {
+        tensors: learner.network.parameters().to_named()?,
+        ..ModelFile::default()
+    };
+    for (name, values) in learner.optimizer.state() {
+        let entry = (vec![values.len()], values.to_vec());
+        file.tensors.insert(name.to_string(), entry);
+    }
+    file.facts.insert(FACT.to_string(), to_json(facts, path)?);
+    file.write(path)?;
+    Ok(())
+}
+
+/// Takes up a checkpoint.
+///
+/// # Errors
+/// [`JobError::Damaged`] if it is no checkpoint; [`JobError::Model`] if it belongs to another network.
+pub fn load(path: &Path, learner: &mut Learner) -> Result<CheckpointFacts> {
+    let damaged = |reason: String| JobError::Damaged {
+        path: path.to_path_buf(),
+        reason,
+    };
+    let file = ModelFile::read(path)?;
+    let facts: CheckpointFacts = serde_json::from_str(file.fact(path, FACT)?)
+        .map_err(|error| damaged(format!("checkpoint facts: {error}")))?;
+    let parameters = learner.network.parameters_mut();
+    parameters.load(path, |name| file.tensor(name))?;
+    let state = |name: &str| {
+        let (_, values) = file
+            .tensor(name)
+            .ok_or_else(|| damaged(format!("`{name}` is missing")))?;
+        Ok::<_, JobError>(values)
+    };
+    let (first, second) = (state("optimizer.first")?, state("optimizer.second")?);
+    (learner.optimizer).restore(facts.optimizer_steps, first, second)?;
+    learner.progress = facts.progress;
+    Ok(facts)
+}

@@ -1,0 +1,138 @@
+//! What a run writes down while it goes.
+
+use super::TrainPlan;
+use super::evaluate::Scores;
+use super::step::StepResult;
+use crate::error::{JobError, Result};
+use crate::metrics::{JsonLines, Metric, Timing, truncate_after};
+use crate::run_dir::RunDir;
+use crate::tensorboard::EventWriter;
+use squall_data::Store;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds between lines of `timing.jsonl`.
+const TIMING_SECONDS: f64 = 10.0;
+
+/// Metrics, times and TensorBoard.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    metrics: JsonLines,
+    timing: JsonLines,
+    events: EventWriter,
+    since: Since,
+}
+
+/// What was done since the last line of `timing.jsonl`.
+#[derive(Debug, Default)]
+struct Since {
+    steps: f64,
+    samples: f64,
+    seconds: f64,
+    wait_seconds: f64,
+}
+
+impl Recorder {
+    /// Continues the files of a run that has done so many steps; what an interrupted part wrote after them goes.
+    pub(super) fn open(run: &RunDir, step: u64) -> Result<Self> {
+        truncate_after(&run.metrics(), step)?;
+        Ok(Self {
+            metrics: JsonLines::open(&run.metrics())?,
+            timing: JsonLines::open(&run.timing())?,
+            events: EventWriter::create(run.folder(), now(), step)?,
+            since: Since::default(),
+        })
+    }
+
+    /// Writes what the numbers depend on besides recipe and data.
+    pub(super) fn facts(&self, run: &RunDir, plan: &TrainPlan, store: &Store) -> Result<()> {
+        let facts = serde_json::json!({
+            "code_version": env!("CARGO_PKG_VERSION"),
+            "data": store.folder().display().to_string(),
+            "data_hash": store.data_hash(),
+            "grid": store.grid().describe(),
+            "threads": std::thread::available_parallelism().map_or(1, usize::from),
+            "plan": plan,
+        });
+        let text = serde_json::to_string_pretty(&facts).map_err(|error| JobError::Damaged {
+            path: run.facts(),
+            reason: error.to_string(),
+        })?;
+        squall_data::atomic::write(run.facts(), text.as_bytes())?;
+        Ok(())
+    }
+
+    pub(super) fn step(&mut self, step: u64, epoch: u64, result: &StepResult) -> Result<()> {
+        let number = |value: f64| value.is_finite().then_some(value);
+        self.metrics.push(&Metric::Step {
+            step,
+            epoch,
+            loss: number(result.loss),
+            gradient_norm: number(result.gradient_norm),
+            learning_rate: result.learning_rate,
+            skipped: result.skipped,
+        })?;
+        let scalars = [
+            ("train/loss", result.loss),
+            ("train/gradient_norm", result.gradient_norm),
+            ("train/learning_rate", f64::from(result.learning_rate)),
+        ];
+        self.events.scalars(now(), step, &scalars)
+    }
+
+    pub(super) fn validation(&mut self, step: u64, scores: &Scores, best: bool) -> Result<()> {
+        self.metrics.push(&Metric::Validation {
+            step,
+            scores: scores.clone(),
+            best,
+        })?;
+        let mut scalars = vec![
+            ("validation/loss", scores.loss),
+            ("validation/mean_iou", scores.mean_iou),
+            ("validation/sample_mean_iou", scores.sample_mean_iou),
+            ("validation/area_mean_iou", scores.area_mean_iou),
+        ];
+        let names = [
+            "validation/iou_background",
+            "validation/iou_tropical_cyclone",
+            "validation/iou_atmospheric_river",
+        ];
+        let known = names.into_iter().zip(scores.iou);
+        scalars.extend(known.filter_map(|(name, iou)| Some((name, iou?))));
+        self.events.scalars(now(), step, &scalars)
+    }
+
+    pub(super) fn timing(
+        &mut self,
+        step: u64,
+        seconds: f64,
+        wait_seconds: f64,
+        samples: usize,
+    ) -> Result<()> {
+        let since = &mut self.since;
+        since.steps += 1.0;
+        since.samples += samples as f64;
+        since.seconds += seconds;
+        since.wait_seconds += wait_seconds;
+        if since.seconds < TIMING_SECONDS {
+            return Ok(());
+        }
+        self.timing.push(&Timing {
+            step,
+            step_seconds: since.seconds / since.steps,
+            wait_seconds: since.wait_seconds / since.steps,
+            samples_per_second: since.samples / since.seconds,
+        })?;
+        self.since = Since::default();
+        Ok(())
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        self.metrics.sync()
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}

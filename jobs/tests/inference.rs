@@ -1,0 +1,313 @@
+//! Inference gives the masks of the network, the same after any interruption, and refuses what does not fit.
+
+mod common;
+
+use common::{CHANNELS, COLUMNS, ROWS, recipe, sample, store};
+use ndarray::{Array2, Axis};
+use squall_data::archive::{Archive, BadFiles};
+use squall_data::mask_file::MaskArchive;
+use squall_data::{Class, Variable};
+use squall_jobs::infer::{BadInput, FilePer, InferOptions, InferReport, Model, infer};
+use squall_jobs::{InferEvent, JobError, Outcome, train};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A history file of samples; `without` leaves a variable out, `gap` makes half of a field missing at one index.
+fn history(
+    path: &Path,
+    samples: std::ops::Range<usize>,
+    without: Option<Variable>,
+    gap: Option<usize>,
+) -> Result<(), netcdf::Error> {
+    let grid = common::grid();
+    let mut file = netcdf::create(path)?;
+    file.add_unlimited_dimension("time")?;
+    file.add_dimension("lat", ROWS)?;
+    file.add_dimension("lon", COLUMNS)?;
+    for (name, values, units) in [
+        ("lat", grid.lat_deg(), "degrees_north"),
+        ("lon", grid.lon_deg(), "degrees_east"),
+    ] {
+        let mut axis = file.add_variable::<f64>(name, &[name])?;
+        axis.put_attribute("units", units)?;
+        axis.put_values(values, ..)?;
+    }
+    let mut axis = file.add_variable::<f64>("time", &["time"])?;
+    axis.put_attribute("units", "days since 2000-01-01 00:00:00")?;
+    axis.put_attribute("calendar", "noleap")?;
+    let days: Vec<f64> = samples.clone().map(|k| k as f64 / 8.0).collect();
+    axis.put_values(&days, ..days.len())?;
+    for (k, variable) in CHANNELS.into_iter().enumerate() {
+        if Some(variable) == without {
+            continue;
+        }
+        let mut field = file.add_variable::<f32>(variable.name(), &["time", "lat", "lon"])?;
+        field.put_attribute("units", variable.entry().unit)?;
+        for (at, index) in samples.clone().enumerate() {
+            let (snapshot, _) = sample(index);
+            let mut plane = snapshot.fields.index_axis(Axis(0), k).to_owned();
+            if gap == Some(index) {
+                plane.iter_mut().skip(5).for_each(|value| *value = f32::NAN);
+            }
+            let values: Vec<f32> = plane.into_iter().collect();
+            field.put_values(&values, (at, .., ..))?;
+        }
+    }
+    file.close()
+}
+
+/// A trained model, and 20 times (three days) of fields in two files.
+fn prepared(folder: &Path) -> (Model, String) {
+    let store = store(&folder.join("store"), 6, 1);
+    let recipe = recipe(&["training.steps=6"]);
+    let run = folder.join("run");
+    let report = train(&recipe, &store, &run, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    let input = folder.join("input");
+    std::fs::create_dir_all(&input).unwrap();
+    history(&input.join("h2.a.nc"), 0..11, None, None).unwrap();
+    history(&input.join("h2.b.nc"), 11..20, None, None).unwrap();
+    let model = Model::load(&report.model, None).unwrap();
+    (model, input.to_string_lossy().into_owned())
+}
+
+fn run(
+    archive: &Archive,
+    model: &Model,
+    out: &Path,
+    options: &InferOptions,
+) -> Result<InferReport, JobError> {
+    infer(
+        archive,
+        model,
+        out,
+        options,
+        &mut |_| {},
+        &AtomicBool::new(false),
+    )
+}
+
+fn masks(out: &Path) -> Vec<(String, Array2<u8>)> {
+    let archive = MaskArchive::open(&out.join("masks.*.nc").to_string_lossy()).unwrap();
+    (0..archive.times().len())
+        .map(|index| archive.read(index).unwrap())
+        .map(|mask| (mask.time.to_string(), mask.codes))
+        .collect()
+}
+
+fn names(report: &InferReport) -> Vec<String> {
+    let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+    report.files.iter().map(name).collect()
+}
+
+#[test]
+fn masks_are_those_of_the_network_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let out = folder.path().join("out");
+    let options = InferOptions {
+        probabilities: true,
+        batch: 3,
+        ..InferOptions::default()
+    };
+    let mut seen = 0;
+    let mut count = |event: &InferEvent<'_>| {
+        if let InferEvent::Mask { done, total, .. } = event {
+            seen += 1;
+            assert_eq!((*done, *total), (seen, 20));
+        }
+    };
+    let never = AtomicBool::new(false);
+    let report = infer(&archive, &model, &out, &options, &mut count, &never).unwrap();
+    assert_eq!(
+        (report.outcome, report.masks, seen),
+        (Outcome::Finished, 20, 20)
+    );
+    assert_eq!(
+        names(&report),
+        [
+            "masks.2000-01-01.nc",
+            "masks.2000-01-02.nc",
+            "masks.2000-01-03.nc"
+        ]
+    );
+    let written = MaskArchive::open(&out.join("masks.*.nc").to_string_lossy()).unwrap();
+    for (index, (time, codes)) in masks(&out).into_iter().enumerate() {
+        let snapshot = archive.read(index, &CHANNELS).unwrap();
+        let (pixels, missing) = model.pixels(&snapshot).unwrap();
+        assert_eq!((time, missing), (snapshot.time.to_string(), 0));
+        let shape = (ROWS, COLUMNS);
+        let expected = model
+            .predict(&pixels, &[snapshot.time], shape, true)
+            .unwrap();
+        assert_eq!(codes, expected.masks[0].codes, "time {index}");
+        let river = written
+            .probability(index, Class::AtmosphericRiver)
+            .unwrap()
+            .unwrap();
+        let expected = expected.probabilities.unwrap();
+        for ((j, i), &p) in river.indexed_iter() {
+            assert!((p - expected[(0, j, i, 2)]).abs() <= 0.5 / 250.0 + 1e-5);
+        }
+    }
+    assert!(
+        masks(&out)
+            .iter()
+            .any(|(_, codes)| codes.iter().any(|&code| code > 0)),
+        "all masks are empty"
+    );
+    let manifest = std::fs::read_to_string(out.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    assert_eq!(manifest["files"][1]["masks"], 8);
+    assert_eq!(manifest["model_hash"], model.hash());
+}
+
+#[test]
+fn killed_or_stopped_anywhere_it_ends_with_the_same_masks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let options = InferOptions {
+        batch: 3,
+        ..InferOptions::default()
+    };
+    let whole = folder.path().join("whole");
+    run(&archive, &model, &whole, &options).unwrap();
+    let manifest = |out: &Path| std::fs::read(out.join("manifest.json")).unwrap();
+    std::panic::set_hook(Box::new(|_| {}));
+    for at in [1, 4, 8, 9, 15, 17, 20] {
+        for kill in [true, false] {
+            let out = folder.path().join(format!("part{at}{kill}"));
+            let stop = AtomicBool::new(false);
+            let mut interrupt = |event: &InferEvent<'_>| {
+                if let InferEvent::Mask { done, .. } = event
+                    && *done == at
+                {
+                    stop.store(true, Ordering::Relaxed);
+                    assert!(!kill, "killed");
+                }
+            };
+            let first =
+                AssertUnwindSafe(|| infer(&archive, &model, &out, &options, &mut interrupt, &stop));
+            match catch_unwind(first) {
+                Ok(report) => {
+                    let report = report.unwrap();
+                    assert!(!kill);
+                    assert_eq!(report.outcome == Outcome::Finished, at == 20);
+                }
+                Err(_) => assert!(kill),
+            }
+            // As a real kill leaves it.
+            std::fs::write(out.join(".masks.2000-01-02.nc.1.tmp"), b"torn").unwrap();
+            let report = run(&archive, &model, &out, &options).unwrap();
+            assert_eq!((report.outcome, report.masks), (Outcome::Finished, 20));
+            assert!(
+                at < 17 || report.new_masks <= 4,
+                "{at}: {}",
+                report.new_masks
+            );
+            assert_eq!(masks(&out), masks(&whole), "interrupted at {at}");
+            assert_eq!(manifest(&out), manifest(&whole), "interrupted at {at}");
+            assert!(!out.join(".masks.2000-01-02.nc.1.tmp").exists());
+        }
+    }
+    let _ = std::panic::take_hook();
+}
+
+#[test]
+fn finished_files_are_kept_and_damaged_ones_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let (out, options) = (folder.path().join("out"), InferOptions::default());
+    run(&archive, &model, &out, &options).unwrap();
+    let expected = masks(&out);
+    assert_eq!(run(&archive, &model, &out, &options).unwrap().new_masks, 0);
+    let damaged = out.join("masks.2000-01-02.nc");
+    let bytes = std::fs::read(&damaged).unwrap();
+    std::fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
+    std::fs::remove_file(out.join("masks.2000-01-03.nc")).unwrap();
+    assert_eq!(run(&archive, &model, &out, &options).unwrap().new_masks, 12);
+    assert_eq!(masks(&out), expected);
+    // The archive grows by a few hours: only the last day is made again.
+    history(&Path::new(&input).join("h2.c.nc"), 20..22, None, None).unwrap();
+    let grown = Archive::open(&input).unwrap();
+    let report = run(&grown, &model, &out, &options).unwrap();
+    assert_eq!((report.masks, report.new_masks), (22, 6));
+    // Other options do not mix with what is there.
+    let other = InferOptions {
+        probabilities: true,
+        ..options
+    };
+    let error = run(&grown, &model, &out, &other).unwrap_err().to_string();
+    assert!(
+        error.contains("probabilities was false, is true"),
+        "{error}"
+    );
+}
+
+#[test]
+fn bad_times_are_named_and_fatal_or_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let path = Path::new(&input);
+    history(&path.join("h2.c.nc"), 20..22, Some(Variable::Psl), None).unwrap();
+    history(&path.join("h2.d.nc"), 22..26, None, Some(23)).unwrap();
+    let archive = Archive::open_with(&input, BadFiles::Skip).unwrap();
+    let out = folder.path().join("out");
+    let options = InferOptions {
+        file_per: FilePer::Month,
+        ..InferOptions::default()
+    };
+    let error = run(&archive, &model, &out, &options).unwrap_err();
+    assert!(matches!(error, JobError::Contract { .. }), "{error}");
+    assert!(
+        error.to_string().contains("channels PSL are missing"),
+        "{error}"
+    );
+    let patient = InferOptions {
+        bad_input: BadInput::Skip,
+        ..options.clone()
+    };
+    let report = run(&archive, &model, &out, &patient).unwrap();
+    assert_eq!((report.masks, report.skipped.len()), (23, 3));
+    assert_eq!(report.skipped[0].time, "2000-01-03T12:00:00");
+    assert!(
+        report.skipped[0].reason.contains("`PSL` is missing"),
+        "{:?}",
+        report.skipped
+    );
+    assert!(
+        report.skipped[2]
+            .reason
+            .contains("are missing, at most 20.0 %"),
+        "{:?}",
+        report.skipped
+    );
+    assert_eq!(names(&report), ["masks.2000-01.nc"]);
+    assert_eq!(masks(&out).len(), 23);
+    // Fatal when that time is reached, naming its file.
+    std::fs::remove_file(path.join("h2.c.nc")).unwrap();
+    let archive = Archive::open(&input).unwrap();
+    let error = run(&archive, &model, &folder.path().join("fatal"), &options).unwrap_err();
+    assert!(error.to_string().contains("h2.d.nc"), "{error}");
+}
+
+#[test]
+fn a_model_is_refused_where_it_does_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, _) = prepared(folder.path());
+    let finer = squall_data::LatLonGrid::global(64, 128).unwrap();
+    let error = model.check(&finer, &CHANNELS).unwrap_err().to_string();
+    assert!(
+        error.contains("11.250 degrees between cells in longitude, the input has 2.812"),
+        "{error}"
+    );
+    let checkpoint = folder.path().join("run/checkpoint.safetensors");
+    let error = Model::load(&checkpoint, None).unwrap_err().to_string();
+    assert!(error.contains("it has weights but no contract"), "{error}");
+    std::fs::write(&checkpoint, b"no model").unwrap();
+    let error = Model::load(&checkpoint, None).unwrap_err().to_string();
+    assert!(error.contains("checkpoint.safetensors"), "{error}");
+}

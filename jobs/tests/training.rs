@@ -1,0 +1,264 @@
+//! Training learns, resumes bit for bit, and refuses what it must.
+
+mod common;
+
+use common::{recipe, store};
+use squall_data::Store;
+use squall_jobs::metrics::{Metric, read_metrics};
+use squall_jobs::tensorboard::read_scalars;
+use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train};
+use squall_model::ModelFile;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn run(recipe: &Recipe, store: &Arc<Store>, folder: &Path) -> Result<TrainReport, JobError> {
+    train(recipe, store, folder, &mut |_| {}, &AtomicBool::new(false))
+}
+
+fn losses(folder: &Path) -> Vec<f64> {
+    let metrics = read_metrics(&folder.join("metrics.jsonl")).unwrap();
+    let loss = |metric| match metric {
+        Metric::Step { loss, .. } => loss,
+        Metric::Validation { .. } => None,
+    };
+    metrics.into_iter().filter_map(loss).collect()
+}
+
+/// Everything that must not depend on interruptions.
+fn result(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
+    [
+        "best.safetensors",
+        "last.safetensors",
+        "checkpoint.safetensors",
+        "metrics.jsonl",
+        "recipe.toml",
+    ]
+    .map(|name| (name, std::fs::read(folder.join(name)).unwrap()))
+    .to_vec()
+}
+
+fn assert_same(ours: &Path, expected: &[(&'static str, Vec<u8>)], when: &str) {
+    for ((name, ours), (_, expected)) in result(ours).iter().zip(expected) {
+        assert!(ours == expected, "{name} differs after {when}");
+    }
+}
+
+#[test]
+fn training_learns() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 8, 2);
+    let run_folder = folder.path().join("run");
+    let recipe = recipe(&["training.steps=40", "training.validate_every_steps=20"]);
+    let report = run(&recipe, &store, &run_folder).unwrap();
+    assert_eq!((report.outcome, report.steps), (Outcome::Finished, 40));
+    let losses = losses(&run_folder);
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let (first, last) = (mean(&losses[..5]), mean(&losses[35..]));
+    assert!(last < 0.75 * first, "loss from {first} to {last}");
+    let best = report.best.unwrap();
+    assert!(best.scores.mean_iou > 0.4, "{:?}", best.scores);
+    assert_eq!(best.scores.samples, 2);
+}
+
+#[test]
+fn killed_anywhere_it_ends_with_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 7, 2);
+    let (recipe, whole) = (recipe(&[]), folder.path().join("whole"));
+    run(&recipe, &store, &whole).unwrap();
+    let expected = result(&whole);
+    // A panic in the middle drops everything as it is, like a kill: nothing is saved on the way out.
+    std::panic::set_hook(Box::new(|_| {}));
+    // After a step, a validation, a checkpoint: there is a validation after 4, 8, 12 and a checkpoint after 3, 6, 9, 12.
+    let steps = [1, 3, 4, 5, 8, 11].map(|step| ("step", step));
+    let others = [
+        ("validation", 8),
+        ("checkpoint", 6),
+        ("validation", 12),
+        ("checkpoint", 12),
+    ];
+    for kill in steps.into_iter().chain(others) {
+        let part = folder.path().join(format!("killed{kill:?}"));
+        let mut killer = |event: &TrainEvent| {
+            let now = match event {
+                TrainEvent::Step { step, .. } => ("step", *step),
+                TrainEvent::Validated { step, .. } => ("validation", *step),
+                TrainEvent::CheckpointSaved { step, .. } => ("checkpoint", *step),
+                _ => ("start", 0),
+            };
+            assert!(now != kill, "killed");
+        };
+        let never = AtomicBool::new(false);
+        let killed = AssertUnwindSafe(|| train(&recipe, &store, &part, &mut killer, &never));
+        assert!(catch_unwind(killed).is_err());
+        let report = run(&recipe, &store, &part).unwrap();
+        assert_eq!(report.steps, 12);
+        assert_same(&part, &expected, &format!("a kill after {kill:?}"));
+    }
+    let _ = std::panic::take_hook();
+}
+
+#[test]
+fn told_to_stop_it_saves_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 7, 2);
+    let (recipe, whole) = (recipe(&[]), folder.path().join("whole"));
+    run(&recipe, &store, &whole).unwrap();
+    let part = folder.path().join("part");
+    let mut parts = 0;
+    loop {
+        let stop = AtomicBool::new(false);
+        let mut steps = 0;
+        // Step 4 of the run is followed by a validation, which the flag then interrupts.
+        let mut stopper = |event: &TrainEvent| {
+            if let TrainEvent::Step { .. } = event {
+                steps += 1;
+                stop.store(steps == 2, Ordering::Relaxed);
+            }
+        };
+        let report = train(&recipe, &store, &part, &mut stopper, &stop).unwrap();
+        parts += 1;
+        if report.outcome == Outcome::Finished {
+            break;
+        }
+        assert!(part.join("checkpoint.safetensors").exists());
+        assert!(parts < 20, "it does not advance");
+    }
+    assert!(parts >= 6, "only {parts} parts");
+    assert_same(&part, &result(&whole), "stops every two steps");
+    // A finished run is left as it is.
+    let again = run(&recipe, &store, &part).unwrap();
+    assert_eq!(
+        (again.outcome, again.steps, again.last_loss),
+        (Outcome::Finished, 12, None)
+    );
+    assert_same(&part, &result(&whole), "one call too many");
+}
+
+#[test]
+fn a_time_limit_stops_like_an_interruption() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let recipe = recipe(&["training.max_seconds=1e-6"]);
+    let report = run(&recipe, &store, &folder.path().join("run")).unwrap();
+    assert_eq!((report.outcome, report.steps), (Outcome::Interrupted, 1));
+}
+
+#[test]
+fn another_recipe_or_other_data_do_not_continue_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+    let (one, other) = (store(&one, 4, 1), store(&other, 5, 1));
+    let run_folder = folder.path().join("run");
+    run(&recipe(&["training.steps=2"]), &one, &run_folder).unwrap();
+    let error = run(&recipe(&["training.steps=2", "seed=5"]), &one, &run_folder).unwrap_err();
+    assert!(error.to_string().contains("`seed` was 1, is 5"), "{error}");
+    let error = run(&recipe(&["training.steps=2"]), &other, &run_folder).unwrap_err();
+    assert!(
+        error.to_string().contains("trained on data with hash"),
+        "{error}"
+    );
+    let wrong = recipe(&["data.channels=['TMQ', 'TS']"]);
+    let error = run(&wrong, &one, &folder.path().join("new")).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("no channel TS (it has TMQ, U850, PSL)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_run_that_diverges_ends_with_the_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    // Without normalisation of activations a huge rate overflows within a few steps.
+    let wild = recipe(&[
+        "schedule.rate=1e30",
+        "schedule.warmup_steps=0",
+        "network.batch_norm=false",
+        "optimiser.rule=sgd",
+    ]);
+    let error = run(&wild, &store, &folder.path().join("run")).unwrap_err();
+    assert!(matches!(error, JobError::Diverged { .. }), "{error}");
+    assert!(
+        error.to_string().contains("lower `schedule.rate`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn tensorboard_shows_what_the_metrics_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let run_folder = folder.path().join("run");
+    run(&recipe(&["training.steps=4"]), &store, &run_folder).unwrap();
+    let is_events = |path: &std::path::PathBuf| path.to_string_lossy().contains("tfevents");
+    let mut files = std::fs::read_dir(&run_folder)
+        .unwrap()
+        .map(|e| e.unwrap().path());
+    let scalars = read_scalars(&files.find(is_events).unwrap()).unwrap();
+    let of = |tag: &str| -> Vec<f32> {
+        scalars
+            .iter()
+            .filter(|s| s.tag == tag)
+            .map(|s| s.value)
+            .collect()
+    };
+    let expected: Vec<f32> = losses(&run_folder)
+        .into_iter()
+        .map(|loss| loss as f32)
+        .collect();
+    assert_eq!(of("train/loss"), expected);
+    assert_eq!(of("train/learning_rate").len(), 4);
+    assert_eq!(of("validation/mean_iou").len(), 1);
+}
+
+#[test]
+fn only_one_process_trains_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let run_folder = folder.path().join("run");
+    let small = recipe(&["training.steps=1"]);
+    let mut refused = 0;
+    let mut second = |event: &TrainEvent| {
+        if let TrainEvent::Step { .. } = event {
+            let error = run(&small, &store, &run_folder).unwrap_err();
+            refused += usize::from(matches!(error, JobError::Locked { .. }));
+        }
+    };
+    train(
+        &small,
+        &store,
+        &run_folder,
+        &mut second,
+        &AtomicBool::new(false),
+    )
+    .unwrap();
+    assert_eq!(refused, 1);
+}
+
+#[test]
+fn the_model_file_holds_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let report = run(
+        &recipe(&["training.steps=2"]),
+        &store,
+        &folder.path().join("run"),
+    )
+    .unwrap();
+    let file = ModelFile::read(&report.model).unwrap();
+    let contract = squall_jobs::Contract::of(&file, &report.model).unwrap();
+    assert_eq!(contract.variables(), common::CHANNELS);
+    assert_eq!(contract.data_hash, store.data_hash());
+    assert_eq!(contract.step, 2);
+    assert_eq!(
+        contract.mean_iou,
+        report.best.map(|best| best.scores.mean_iou)
+    );
+    let recipe = Recipe::parse(&contract.recipe, &[]).unwrap();
+    assert_eq!(recipe.name, "tiny");
+}

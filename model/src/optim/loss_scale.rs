@@ -1,0 +1,199 @@
+//! Loss scaling: gradients are computed of a larger loss, so that half precision does not lose the small ones.
+//!
+//! A step whose gradients overflow is skipped and counted; that is normal, other non-finite numbers are not.
+
+use crate::error::{ModelError, Result};
+use crate::parameters::Gradients;
+use serde::{Deserialize, Serialize};
+
+/// How the loss is scaled.
+///
+/// # Source
+/// Micikevicius et al. 2018 (arXiv:1710.03740) section 3.2; the dynamic rule is that of NVIDIA's Apex.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "lowercase",
+    rename_all_fields = "snake_case",
+    deny_unknown_fields
+)]
+pub enum LossScaleConfig {
+    /// One factor for the whole run; 1 is no scaling.
+    Static {
+        /// The factor.
+        scale: f32,
+    },
+    /// Doubled after a run of good steps, halved by every overflow.
+    Dynamic {
+        /// The first factor.
+        initial: f32,
+        /// Good steps in a row after which it doubles.
+        growth_interval: u32,
+    },
+}
+
+impl Default for LossScaleConfig {
+    fn default() -> Self {
+        Self::Static { scale: 1.0 }
+    }
+}
+
+/// The largest factor that doubling reaches: a power of two whose reciprocal is exact.
+const LARGEST: f32 = 16_777_216.0;
+
+/// The factor now, and what happened so far. Serialised, it resumes a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LossScale {
+    config: LossScaleConfig,
+    scale: f32,
+    good_in_a_row: u32,
+    skipped_in_a_row: u64,
+    skipped: u64,
+}
+
+impl LossScale {
+    /// The start of a run.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] if a factor is not positive and finite, or the interval is 0.
+    pub fn new(config: LossScaleConfig) -> Result<Self> {
+        let scale = match config {
+            LossScaleConfig::Static { scale } => scale,
+            LossScaleConfig::Dynamic { initial, .. } => initial,
+        };
+        if !(scale > 0.0 && scale.is_finite()) {
+            let reason = format!("expected a factor above 0, found {scale}");
+            return Err(ModelError::Config {
+                key: "loss_scale",
+                reason,
+            });
+        }
+        if matches!(config, LossScaleConfig::Dynamic { growth_interval, .. } if growth_interval == 0)
+        {
+            let reason = "expected 1 or more, found 0".to_string();
+            return Err(ModelError::Config {
+                key: "growth_interval",
+                reason,
+            });
+        }
+        Ok(Self {
+            config,
+            scale,
+            good_in_a_row: 0,
+            skipped_in_a_row: 0,
+            skipped: 0,
+        })
+    }
+
+    /// What the loss is to be multiplied by.
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// Steps skipped so far.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Steps skipped since the last good one: many mean that training has diverged, not that a factor is too large.
+    pub fn skipped_in_a_row(&self) -> u64 {
+        self.skipped_in_a_row
+    }
+
+    /// Divides the gradients by the factor and says whether they may be used; if not, the step is skipped and counted.
+    pub fn unscale(&mut self, gradients: &mut Gradients) -> bool {
+        let finite = gradients.is_finite();
+        if finite && self.scale != 1.0 {
+            gradients.scale(1.0 / self.scale);
+        }
+        self.record(finite);
+        finite
+    }
+
+    /// Counts a step whose gradients were finite or not, on every rank the same, and adapts the factor.
+    pub fn record(&mut self, finite: bool) {
+        if finite {
+            self.skipped_in_a_row = 0;
+            self.good_in_a_row += 1;
+        } else {
+            self.skipped += 1;
+            self.skipped_in_a_row += 1;
+            self.good_in_a_row = 0;
+        }
+        if let LossScaleConfig::Dynamic {
+            growth_interval, ..
+        } = self.config
+        {
+            if !finite {
+                self.scale = (self.scale / 2.0).max(1.0);
+            } else if self.good_in_a_row >= growth_interval {
+                self.scale = (self.scale * 2.0).min(LARGEST);
+                self.good_in_a_row = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::{Kind, Parameters};
+    use proptest::prelude::*;
+
+    fn gradients(values: [f32; 2]) -> Gradients {
+        let mut parameters = Parameters::new(1);
+        parameters.vector("b".into(), Kind::Bias, 2, 0.0).unwrap();
+        let mut gradients = Gradients::new(&parameters);
+        gradients.as_mut_slice().copy_from_slice(&values);
+        gradients
+    }
+
+    #[test]
+    fn an_overflow_is_skipped_counted_and_halves_the_factor() {
+        let config = LossScaleConfig::Dynamic {
+            initial: 8.0,
+            growth_interval: 2,
+        };
+        let mut scale = LossScale::new(config).unwrap();
+        let mut fine = gradients([8.0, -4.0]);
+        assert!(scale.unscale(&mut fine));
+        assert_eq!(fine.as_slice(), [1.0, -0.5]);
+        let mut over = gradients([f32::INFINITY, 1.0]);
+        assert!(!scale.unscale(&mut over));
+        assert_eq!(
+            (scale.scale(), scale.skipped(), scale.skipped_in_a_row()),
+            (4.0, 1, 1)
+        );
+        // The good step before the overflow does not count: two more are needed.
+        assert!(scale.unscale(&mut gradients([1.0, 1.0])));
+        assert_eq!(scale.scale(), 4.0);
+        assert!(scale.unscale(&mut gradients([1.0, 1.0])));
+        assert_eq!((scale.scale(), scale.skipped_in_a_row()), (8.0, 0));
+        assert!(!scale.unscale(&mut gradients([f32::NAN, 0.0])));
+        let kept = serde_json::to_string(&scale).unwrap();
+        assert_eq!(serde_json::from_str::<LossScale>(&kept).unwrap(), scale);
+    }
+
+    #[test]
+    fn a_static_factor_stays_and_nonsense_is_refused() {
+        let mut scale = LossScale::new(LossScaleConfig::Static { scale: 1024.0 }).unwrap();
+        assert!(!scale.unscale(&mut gradients([f32::NEG_INFINITY, 1.0])));
+        assert_eq!((scale.scale(), scale.skipped()), (1024.0, 1));
+        for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            let error = LossScale::new(LossScaleConfig::Static { scale }).unwrap_err();
+            assert!(error.to_string().contains("loss_scale"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_factor_stays_in_range(history in proptest::collection::vec(any::<bool>(), 0..200)) {
+            let config = LossScaleConfig::Dynamic { initial: 65536.0, growth_interval: 3 };
+            let mut scale = LossScale::new(config).unwrap();
+            history.iter().for_each(|&finite| scale.record(finite));
+            prop_assert!((1.0..=LARGEST).contains(&scale.scale()));
+            prop_assert_eq!(scale.scale().log2().fract(), 0.0);
+            prop_assert_eq!(scale.skipped(), history.iter().filter(|&&finite| !finite).count() as u64);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Confidence intervals of ratios, by drawing blocks of time again.
+
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+use squall_data::Time;
+use squall_data::calendar::DAY_SECONDS;
+use squall_data::random::stream;
+
+/// How intervals are made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bootstrap {
+    /// Of the draws.
+    pub seed: u64,
+    /// Number of draws; 0 makes no intervals.
+    pub draws: usize,
+    /// Length of the blocks that are drawn as a whole. Events last for days, so single times are not independent.
+    pub block_days: f64,
+    /// Probability inside.
+    pub level: f64,
+}
+
+impl Default for Bootstrap {
+    /// 1000 draws of blocks of 5 days, 95 %.
+    fn default() -> Self {
+        Self {
+            seed: 12345,
+            draws: 1000,
+            block_days: 5.0,
+            level: 0.95,
+        }
+    }
+}
+
+/// Two ends of a confidence interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// Fewer blocks than this say nothing about their spread.
+const MIN_BLOCKS: usize = 5;
+
+impl Bootstrap {
+    /// The block of a time, counted from `first`.
+    pub fn block(&self, first: Time, time: Time) -> i64 {
+        let seconds = (self.block_days * DAY_SECONDS as f64).max(1.0);
+        (time.seconds_since(first) as f64 / seconds).floor() as i64
+    }
+
+    /// Percentile intervals of statistics of a sum over blocks.
+    ///
+    /// Blocks are drawn with replacement, their `N` numbers added, and `statistics` computes `K` values from the sums (`None`
+    /// where undefined). An interval needs at least five blocks and a value in at least half of the draws.
+    pub fn intervals<const N: usize, const K: usize>(
+        &self,
+        purpose: u64,
+        blocks: &[[f64; N]],
+        statistics: impl Fn(&[f64; N]) -> [Option<f64>; K],
+    ) -> [Option<Interval>; K] {
+        let none = [None; K];
+        if blocks.len() < MIN_BLOCKS || self.draws == 0 || !(0.0..1.0).contains(&self.level) {
+            return none;
+        }
+        let mut random = stream(self.seed, "bootstrap", &[purpose]);
+        let mut values: [Vec<f64>; K] = std::array::from_fn(|_| Vec::with_capacity(self.draws));
+        for _ in 0..self.draws {
+            let mut sums = [0.0; N];
+            for _ in 0..blocks.len() {
+                let block = &blocks[random.random_range(0..blocks.len())];
+                sums.iter_mut()
+                    .zip(block)
+                    .for_each(|(sum, value)| *sum += value);
+            }
+            for (values, value) in values.iter_mut().zip(statistics(&sums)) {
+                values.extend(value);
+            }
+        }
+        values.map(|mut values| {
+            if values.len() * 2 < self.draws {
+                return None;
+            }
+            values.sort_by(f64::total_cmp);
+            let tail = (1.0 - self.level) / 2.0;
+            let at = |share: f64| {
+                let place = share * (values.len() - 1) as f64;
+                values[place.round() as usize]
+            };
+            Some(Interval {
+                low: at(tail),
+                high: at(1.0 - tail),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(sums: &[f64; 2]) -> [Option<f64>; 1] {
+        [(sums[1] > 0.0).then(|| sums[0] / sums[1])]
+    }
+
+    #[test]
+    fn the_interval_of_a_share_has_the_width_of_theory() {
+        // 400 independent blocks of one event, 30 % hits: standard error sqrt(0.3 · 0.7 / 400) = 0.0229.
+        let blocks: Vec<[f64; 2]> = (0..400)
+            .map(|k| [f64::from(u8::from(k % 10 < 3)), 1.0])
+            .collect();
+        let bootstrap = Bootstrap {
+            draws: 4000,
+            ..Bootstrap::default()
+        };
+        let [interval] = bootstrap.intervals(0, &blocks, rate);
+        let interval = interval.unwrap();
+        assert!(
+            (interval.low - (0.3 - 1.96 * 0.0229)).abs() < 0.006,
+            "{interval:?}"
+        );
+        assert!(
+            (interval.high - (0.3 + 1.96 * 0.0229)).abs() < 0.006,
+            "{interval:?}"
+        );
+        assert_eq!([Some(interval)], bootstrap.intervals(0, &blocks, rate));
+    }
+
+    #[test]
+    fn too_little_data_gives_no_interval() {
+        let bootstrap = Bootstrap::default();
+        assert_eq!(bootstrap.intervals(0, &[[1.0, 2.0]; 4], rate), [None]);
+        assert_eq!(bootstrap.intervals(0, &[[0.0, 0.0]; 40], rate), [None]);
+        assert!(bootstrap.intervals(0, &[[1.0, 2.0]; 5], rate)[0].is_some());
+    }
+}

@@ -1,0 +1,277 @@
+//! Events found, missed and invented, time by time.
+
+use crate::bootstrap::{Bootstrap, Interval};
+use serde::{Deserialize, Serialize};
+use squall_climate::Event;
+use squall_data::grid::distance_km;
+use squall_data::{Class, Time};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// When a predicted and a true event of one class and time may be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MatchingRules {
+    /// Largest distance of the centres of tropical cyclones.
+    pub tc_radius_km: f64,
+    /// Largest distance of the centres of atmospheric rivers, unless their boxes overlap enough.
+    pub ar_radius_km: f64,
+    /// Overlap (intersection over union, by area) of the boxes of atmospheric rivers that is enough at any distance.
+    pub ar_box_iou: f64,
+}
+
+impl Default for MatchingRules {
+    /// 500 km for cyclones; 1500 km or a box overlap of 0.25 for rivers.
+    fn default() -> Self {
+        Self {
+            tc_radius_km: 500.0,
+            ar_radius_km: 1500.0,
+            ar_box_iou: 0.25,
+        }
+    }
+}
+
+impl MatchingRules {
+    /// The distance of the centres if the two may be the same event.
+    fn distance_km(&self, truth: &Event, predicted: &Event) -> Option<f64> {
+        let distance = distance_km(
+            truth.lat_deg,
+            truth.lon_deg,
+            predicted.lat_deg,
+            predicted.lon_deg,
+        );
+        let same = match truth.class {
+            Class::AtmosphericRiver => {
+                distance <= self.ar_radius_km || box_iou(truth, predicted) >= self.ar_box_iou
+            }
+            Class::TropicalCyclone | Class::Background => distance <= self.tc_radius_km,
+        };
+        same.then_some(distance)
+    }
+}
+
+/// Intersection over union of two bounding boxes on the sphere; longitudes run eastward from `west_deg`.
+pub fn box_iou(a: &Event, b: &Event) -> f64 {
+    let width = |e: &Event| (e.east_deg - e.west_deg).rem_euclid(360.0);
+    let height =
+        |south: f64, north: f64| (north.to_radians().sin() - south.to_radians().sin()).max(0.0);
+    // Seen from a's western edge, b begins at `start`, and perhaps once more before it.
+    let start = (b.west_deg - a.west_deg).rem_euclid(360.0);
+    let shared = |start: f64| (width(a).min(start + width(b)) - start.max(0.0)).max(0.0);
+    let lon = shared(start) + shared(start - 360.0);
+    let lat = height(a.south_deg.max(b.south_deg), a.north_deg.min(b.north_deg));
+    let area = |e: &Event| width(e) * height(e.south_deg, e.north_deg);
+    let union = area(a) + area(b) - lon * lat;
+    if union > 0.0 { lon * lat / union } else { 0.0 }
+}
+
+/// Pairs `(truth, predicted, distance in km)` of two lists of one class and time.
+///
+/// One-to-one: of all pairs that the rules allow, the nearest is taken first, then the nearest of what is left.
+pub fn match_events(
+    truth: &[&Event],
+    predicted: &[&Event],
+    rules: &MatchingRules,
+) -> Vec<(usize, usize, f64)> {
+    let mut pairs = Vec::new();
+    for (t, truth) in truth.iter().enumerate() {
+        for (p, predicted) in predicted.iter().enumerate() {
+            pairs.extend(
+                rules
+                    .distance_km(truth, predicted)
+                    .map(|distance| (t, p, distance)),
+            );
+        }
+    }
+    pairs.sort_by(|a, b| a.2.total_cmp(&b.2).then((a.0, a.1).cmp(&(b.0, b.1))));
+    let (mut taken_truth, mut taken) = (vec![false; truth.len()], vec![false; predicted.len()]);
+    pairs.retain(|&(t, p, _)| {
+        let free = !taken_truth[t] && !taken[p];
+        if free {
+            (taken_truth[t], taken[p]) = (true, true);
+        }
+        free
+    });
+    pairs
+}
+
+/// How well the events of one class were found.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct EventScore {
+    /// Which class.
+    pub class: Class,
+    /// True events that were predicted.
+    pub hits: u64,
+    /// True events that were not.
+    pub misses: u64,
+    /// Predicted events that are not true.
+    pub false_alarms: u64,
+    /// Probability of detection: hits / (hits + misses).
+    pub pod: Option<f64>,
+    /// False-alarm ratio: false alarms / (hits + false alarms).
+    pub far: Option<f64>,
+    /// Critical success index: hits / (hits + misses + false alarms).
+    pub csi: Option<f64>,
+    /// Mean distance of the centres of the hits.
+    pub mean_distance_km: Option<f64>,
+    /// Confidence interval of `pod`.
+    pub pod_interval: Option<Interval>,
+    /// Confidence interval of `far`.
+    pub far_interval: Option<Interval>,
+    /// Confidence interval of `csi`.
+    pub csi_interval: Option<Interval>,
+}
+
+/// How well events were found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventScores {
+    /// By which rules.
+    pub rules: MatchingRules,
+    /// Tropical cyclones, atmospheric rivers.
+    pub classes: Vec<EventScore>,
+}
+
+/// Scores predicted events against true ones. Both lists must be of the same times.
+pub fn score_events(
+    truth: &[Event],
+    predicted: &[Event],
+    rules: &MatchingRules,
+    bootstrap: &Bootstrap,
+) -> EventScores {
+    let classes = Class::EVENTS
+        .into_iter()
+        .map(|class| score_class(class, truth, predicted, rules, bootstrap));
+    EventScores {
+        rules: *rules,
+        classes: classes.collect(),
+    }
+}
+
+/// Hits, misses, false alarms, sum of distances.
+type Counts = [f64; 4];
+
+fn score_class(
+    class: Class,
+    truth: &[Event],
+    predicted: &[Event],
+    rules: &MatchingRules,
+    bootstrap: &Bootstrap,
+) -> EventScore {
+    let mut times: HashMap<Time, (Vec<&Event>, Vec<&Event>)> = HashMap::new();
+    for event in truth.iter().filter(|e| e.class == class) {
+        times.entry(event.time).or_default().0.push(event);
+    }
+    for event in predicted.iter().filter(|e| e.class == class) {
+        times.entry(event.time).or_default().1.push(event);
+    }
+    let mut times: Vec<_> = times.into_iter().collect();
+    times.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
+    let mut blocks: BTreeMap<i64, Counts> = BTreeMap::new();
+    for (time, (truth, predicted)) in &times {
+        let pairs = match_events(truth, predicted, rules);
+        let hits = pairs.len() as f64;
+        let counts = [
+            hits,
+            truth.len() as f64 - hits,
+            predicted.len() as f64 - hits,
+            pairs.iter().map(|pair| pair.2).sum(),
+        ];
+        let block = blocks
+            .entry(bootstrap.block(times[0].0, *time))
+            .or_default();
+        block
+            .iter_mut()
+            .zip(counts)
+            .for_each(|(sum, count)| *sum += count);
+    }
+    let blocks: Vec<Counts> = blocks.into_values().collect();
+    let mut sums: Counts = [0.0; 4];
+    for block in &blocks {
+        sums.iter_mut()
+            .zip(block)
+            .for_each(|(sum, count)| *sum += count);
+    }
+    let [pod, far, csi] = rates(&sums);
+    let [pod_interval, far_interval, csi_interval] =
+        bootstrap.intervals(u64::from(class.code()), &blocks, rates);
+    EventScore {
+        class,
+        hits: sums[0] as u64,
+        misses: sums[1] as u64,
+        false_alarms: sums[2] as u64,
+        pod,
+        far,
+        csi,
+        mean_distance_km: (sums[0] > 0.0).then(|| sums[3] / sums[0]),
+        pod_interval,
+        far_interval,
+        csi_interval,
+    }
+}
+
+fn rates(&[hits, misses, false_alarms, _]: &Counts) -> [Option<f64>; 3] {
+    let ratio = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
+    [
+        ratio(hits, hits + misses),
+        ratio(false_alarms, hits + false_alarms),
+        ratio(hits, hits + misses + false_alarms),
+    ]
+}
+
+impl fmt::Display for EventScores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for score in &self.classes {
+            writeln!(
+                f,
+                "{}: {} hits, {} misses, {} false alarms",
+                score.class.name(),
+                score.hits,
+                score.misses,
+                score.false_alarms
+            )?;
+            for (name, value, interval, meaning) in [
+                (
+                    "POD",
+                    score.pod,
+                    score.pod_interval,
+                    "share of the true events that were found",
+                ),
+                (
+                    "FAR",
+                    score.far,
+                    score.far_interval,
+                    "share of the predicted events that are not true",
+                ),
+                (
+                    "CSI",
+                    score.csi,
+                    score.csi_interval,
+                    "hits among all events true or predicted",
+                ),
+            ] {
+                writeln!(f, "  {name} {}  {meaning}", percent(value, interval))?;
+            }
+            if let Some(distance) = score.mean_distance_km {
+                writeln!(f, "  centres of hits are {distance:.0} km apart on average")?;
+            }
+        }
+        write!(
+            f,
+            "events of one time are matched one-to-one, nearest first: cyclones within {:.0} km, rivers within {:.0} km or with boxes that overlap by {:.2}",
+            self.rules.tc_radius_km, self.rules.ar_radius_km, self.rules.ar_box_iou
+        )
+    }
+}
+
+pub(crate) fn percent(value: Option<f64>, interval: Option<Interval>) -> String {
+    match (value, interval) {
+        (None, _) => "     -".to_string(),
+        (Some(value), None) => format!("{:5.1} %", value * 100.0),
+        (Some(value), Some(i)) => format!(
+            "{:5.1} % ({:.1} to {:.1})",
+            value * 100.0,
+            i.low * 100.0,
+            i.high * 100.0
+        ),
+    }
+}

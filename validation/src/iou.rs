@@ -1,0 +1,246 @@
+//! Intersection over union of predicted and true masks, by the rules in use.
+
+use crate::confusion::Confusion;
+use serde::{Deserialize, Serialize};
+use squall_data::Class;
+use std::fmt;
+
+/// Gathers samples to a [`SegmentationScore`]; mergeable over ranks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SegmentationScorer {
+    total: Confusion,
+    samples: u64,
+    /// Sum over samples of the IoU of each class, an absent class counting 1.
+    sample_iou_sums: [f64; 3],
+}
+
+impl SegmentationScorer {
+    /// Nothing scored yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one sample.
+    pub fn add(&mut self, sample: &Confusion) {
+        self.samples += 1;
+        for class in Class::ALL {
+            let iou = sample.pixels_of(class).iou().unwrap_or(1.0);
+            self.sample_iou_sums[usize::from(class.code())] += iou;
+        }
+        self.total.merge(sample);
+    }
+
+    /// Adds other samples.
+    pub fn merge(&mut self, other: &Self) {
+        self.total.merge(&other.total);
+        self.samples += other.samples;
+        for (sum, other) in self.sample_iou_sums.iter_mut().zip(other.sample_iou_sums) {
+            *sum += other;
+        }
+    }
+
+    /// The score of what was added; `None` if that is nothing.
+    pub fn score(&self) -> Option<SegmentationScore> {
+        if self.samples == 0 {
+            return None;
+        }
+        let classes: Vec<ClassScore> = Class::ALL
+            .into_iter()
+            .map(|class| {
+                let (pixels, area) = (self.total.pixels_of(class), self.total.area_of(class));
+                ClassScore {
+                    class,
+                    iou: pixels.iou(),
+                    sample_mean_iou: self.sample_iou_sums[usize::from(class.code())]
+                        / self.samples as f64,
+                    area_weighted_iou: area.iou(),
+                    precision: pixels.precision(),
+                    recall: pixels.recall(),
+                }
+            })
+            .collect();
+        let sample_mean_iou = classes.iter().map(|c| c.sample_mean_iou).sum::<f64>() / 3.0;
+        Some(SegmentationScore {
+            samples: self.samples,
+            sample_mean_iou,
+            mean_iou: mean(classes.iter().filter_map(|c| c.iou)),
+            area_weighted_mean_iou: mean(classes.iter().filter_map(|c| c.area_weighted_iou)),
+            accuracy: self.total.accuracy().unwrap_or(0.0),
+            classes,
+            confusion: self.total,
+        })
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    if count > 0.0 { sum / count } else { 0.0 }
+}
+
+/// How well one class was found.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ClassScore {
+    /// Which class.
+    pub class: Class,
+    /// Over all pixels of all samples; none if the class is nowhere.
+    pub iou: Option<f64>,
+    /// Mean over samples of the sample's IoU, a class absent from both masks counting 1.
+    pub sample_mean_iou: f64,
+    /// As `iou`, with pixels weighted by their area.
+    pub area_weighted_iou: Option<f64>,
+    /// Share of predicted pixels that are right.
+    pub precision: Option<f64>,
+    /// Share of true pixels that were found.
+    pub recall: Option<f64>,
+}
+
+/// How well masks agree.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SegmentationScore {
+    /// Masks compared.
+    pub samples: u64,
+    /// MLPerf HPC DeepCAM's rule: mean over samples of the mean over classes, an absent class counting 1 (target 0.82).
+    pub sample_mean_iou: f64,
+    /// Mean over the classes present of the IoU over all pixels.
+    pub mean_iou: f64,
+    /// As `mean_iou`, with pixels weighted by their area.
+    pub area_weighted_mean_iou: f64,
+    /// Share of pixels with the right class; near 1 for a mask of nothing but background.
+    pub accuracy: f64,
+    /// Background, tropical cyclone, atmospheric river.
+    pub classes: Vec<ClassScore>,
+    /// What it was made from: `[true class][predicted class]`.
+    pub confusion: Confusion,
+}
+
+impl fmt::Display for SegmentationScore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let optional =
+            |value: Option<f64>| value.map_or("     -".to_string(), |v| format!("{v:6.4}"));
+        writeln!(f, "{} masks compared", self.samples)?;
+        writeln!(
+            f,
+            "mean IoU per sample  {:6.4}  mean over samples of the mean over classes; a class absent from both masks counts 1 (MLPerf HPC rule, target 0.82)",
+            self.sample_mean_iou
+        )?;
+        writeln!(
+            f,
+            "mean IoU             {:6.4}  overlap divided by union, over all pixels together, mean over classes",
+            self.mean_iou
+        )?;
+        writeln!(
+            f,
+            "mean IoU by area     {:6.4}  the same with every pixel weighted by its area on the sphere",
+            self.area_weighted_mean_iou
+        )?;
+        writeln!(
+            f,
+            "accuracy             {:6.4}  share of right pixels; a mask of background alone gets nearly 1",
+            self.accuracy
+        )?;
+        writeln!(
+            f,
+            "{:<20} {:>6} {:>10} {:>8} {:>9} {:>6}",
+            "class", "IoU", "per sample", "by area", "precision", "recall"
+        )?;
+        for class in &self.classes {
+            writeln!(
+                f,
+                "{:<20} {} {:>10.4} {:>8} {:>9} {}",
+                class.class.name(),
+                optional(class.iou),
+                class.sample_mean_iou,
+                optional(class.area_weighted_iou),
+                optional(class.precision),
+                optional(class.recall)
+            )?;
+        }
+        write!(
+            f,
+            "precision: share of the predicted pixels that are right; recall: share of the true pixels that were found"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use approx::assert_relative_eq;
+    use ndarray::{Array2, array};
+
+    fn confusion(truth: &Array2<u8>, prediction: &Array2<u8>, areas: &[f64]) -> Confusion {
+        Confusion::of_codes(truth.view(), prediction.view(), areas).unwrap()
+    }
+
+    #[test]
+    fn the_mlperf_rule_by_hand() {
+        let mut scorer = SegmentationScorer::new();
+        // Background 3 of 4 pixels, cyclone 1 of 2, no river anywhere: (3/4 + 1/2 + 1) / 3.
+        let first = confusion(&array![[0, 0, 0, 1, 1]], &array![[0, 0, 0, 0, 1]], &[1.0]);
+        scorer.add(&first);
+        let score = scorer.score().unwrap();
+        assert_relative_eq!(score.sample_mean_iou, (0.75 + 0.5 + 1.0) / 3.0);
+        assert_relative_eq!(score.mean_iou, (0.75 + 0.5) / 2.0);
+        assert_eq!(score.classes[2].iou, None);
+        // A river that was invented counts 0, not 1; a perfect background 4/5 here.
+        let second = confusion(&array![[0, 0, 0, 0, 0]], &array![[0, 0, 0, 0, 2]], &[1.0]);
+        scorer.add(&second);
+        let score = scorer.score().unwrap();
+        let (a, b) = ((0.75 + 0.5 + 1.0) / 3.0, (0.8 + 1.0 + 0.0) / 3.0);
+        assert_relative_eq!(score.sample_mean_iou, (a + b) / 2.0);
+        assert_relative_eq!(score.mean_iou, (7.0 / 9.0 + 0.5 + 0.0) / 3.0);
+        assert_eq!(score.classes[2].precision, Some(0.0));
+        assert_eq!(score.classes[2].recall, None);
+        assert_relative_eq!(score.accuracy, 0.8);
+    }
+
+    #[test]
+    fn areas_weigh() {
+        // The cyclone is found in the large row and missed in the small one.
+        let truth = array![[1, 0], [1, 0]];
+        let prediction = array![[1, 0], [0, 0]];
+        let mut scorer = SegmentationScorer::new();
+        scorer.add(&confusion(&truth, &prediction, &[9.0, 1.0]));
+        let score = scorer.score().unwrap();
+        assert_relative_eq!(score.classes[1].iou.unwrap(), 0.5);
+        assert_relative_eq!(score.classes[1].area_weighted_iou.unwrap(), 0.9);
+        assert_relative_eq!(score.area_weighted_mean_iou, (0.9 + 10.0 / 11.0) / 2.0);
+    }
+
+    #[test]
+    fn merged_ranks_equal_one() {
+        let truth = [array![[0, 1, 2]], array![[1, 1, 0]], array![[2, 2, 2]]];
+        let prediction = [array![[0, 1, 0]], array![[1, 0, 0]], array![[2, 0, 2]]];
+        let (mut one, mut left, mut right) = Default::default();
+        for (k, (truth, prediction)) in truth.iter().zip(&prediction).enumerate() {
+            let confusion = confusion(truth, prediction, &[2.0]);
+            SegmentationScorer::add(&mut one, &confusion);
+            let part: &mut SegmentationScorer = if k == 0 { &mut left } else { &mut right };
+            part.add(&confusion);
+        }
+        left.merge(&right);
+        let (one, merged) = (one.score().unwrap(), left.score().unwrap());
+        assert_eq!(one.confusion, merged.confusion);
+        assert_relative_eq!(
+            one.sample_mean_iou,
+            merged.sample_mean_iou,
+            max_relative = 1e-14
+        );
+        assert_eq!(SegmentationScorer::new().score(), None);
+    }
+
+    #[test]
+    fn the_text_names_every_class_and_says_what_a_number_means() {
+        let mut scorer = SegmentationScorer::new();
+        scorer.add(&confusion(&array![[0, 1]], &array![[0, 1]], &[1.0]));
+        let text = scorer.score().unwrap().to_string();
+        for part in [
+            "mean IoU per sample  1.0000",
+            "tropical_cyclone     1.0000",
+            "atmospheric_river         -",
+            "MLPerf",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+}

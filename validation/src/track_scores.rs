@@ -1,0 +1,213 @@
+//! Whole tracks found, missed and invented.
+
+use crate::event_scores::percent;
+use serde::{Deserialize, Serialize};
+use squall_climate::Event;
+use squall_data::grid::distance_km;
+use squall_data::{Class, Time};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// When a predicted track follows a true one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrackRules {
+    /// Largest distance of points of one time, tropical cyclones.
+    pub tc_radius_km: f64,
+    /// Largest distance of points of one time, atmospheric rivers.
+    pub ar_radius_km: f64,
+    /// Share of a track's points that must have a point of the other track near.
+    pub min_share: f64,
+}
+
+impl Default for TrackRules {
+    /// 300 km for cyclones, 1000 km for rivers, half of the points.
+    fn default() -> Self {
+        Self {
+            tc_radius_km: 300.0,
+            ar_radius_km: 1000.0,
+            min_share: 0.5,
+        }
+    }
+}
+
+/// How well the tracks of one class were found.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TrackScore {
+    /// Which class.
+    pub class: Class,
+    /// True tracks.
+    pub true_tracks: u64,
+    /// True tracks that one predicted track follows for the demanded share of the true points.
+    pub hits: u64,
+    /// Predicted tracks.
+    pub predicted_tracks: u64,
+    /// Predicted tracks that follow no true track for the demanded share of their own points.
+    pub false_alarms: u64,
+    /// hits / true tracks.
+    pub pod: Option<f64>,
+    /// false alarms / predicted tracks.
+    pub far: Option<f64>,
+    /// Mean distance of the points of hit tracks from the best predicted track, where that is near.
+    pub mean_distance_km: Option<f64>,
+    /// Predicted tracks per true track that is followed by any: above 1, tracks are broken into pieces.
+    pub pieces_per_track: Option<f64>,
+}
+
+/// How well tracks were found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrackScores {
+    /// By which rules.
+    pub rules: TrackRules,
+    /// Tropical cyclones, atmospheric rivers.
+    pub classes: Vec<TrackScore>,
+}
+
+type TrackPoints<'a> = BTreeMap<u64, Vec<&'a Event>>;
+
+/// Scores predicted tracks against true ones; events without a track are left out.
+pub fn score_tracks(truth: &[Event], predicted: &[Event], rules: &TrackRules) -> TrackScores {
+    let classes = Class::EVENTS
+        .into_iter()
+        .map(|class| score_class(class, truth, predicted, rules));
+    TrackScores {
+        rules: *rules,
+        classes: classes.collect(),
+    }
+}
+
+fn tracks(class: Class, events: &[Event]) -> TrackPoints<'_> {
+    let mut tracks = TrackPoints::new();
+    for event in events.iter().filter(|e| e.class == class) {
+        if let Some(id) = event.track_id {
+            tracks.entry(id).or_default().push(event);
+        }
+    }
+    tracks
+}
+
+/// For every track of `own`, the tracks of `others` near it: id → (points near, sum of distances).
+fn near<'a>(
+    own: &TrackPoints<'a>,
+    others: &TrackPoints<'a>,
+    radius_km: f64,
+) -> Vec<BTreeMap<u64, (usize, f64)>> {
+    let mut by_time: HashMap<Time, Vec<(u64, &Event)>> = HashMap::new();
+    for (&id, points) in others {
+        for point in points {
+            by_time.entry(point.time).or_default().push((id, point));
+        }
+    }
+    let of_track = |points: &Vec<&Event>| {
+        let mut near: BTreeMap<u64, (usize, f64)> = BTreeMap::new();
+        for point in points {
+            // Nearest point of each other track: a track has one point per time, but a table may say otherwise.
+            let mut nearest: BTreeMap<u64, f64> = BTreeMap::new();
+            for (id, other) in by_time.get(&point.time).into_iter().flatten() {
+                let distance =
+                    distance_km(point.lat_deg, point.lon_deg, other.lat_deg, other.lon_deg);
+                if distance <= radius_km {
+                    let best = nearest.entry(*id).or_insert(distance);
+                    *best = best.min(distance);
+                }
+            }
+            for (id, distance) in nearest {
+                let entry = near.entry(id).or_default();
+                entry.0 += 1;
+                entry.1 += distance;
+            }
+        }
+        near
+    };
+    own.values().map(of_track).collect()
+}
+
+fn score_class(
+    class: Class,
+    truth: &[Event],
+    predicted: &[Event],
+    rules: &TrackRules,
+) -> TrackScore {
+    let radius_km = match class {
+        Class::AtmosphericRiver => rules.ar_radius_km,
+        Class::TropicalCyclone | Class::Background => rules.tc_radius_km,
+    };
+    let (truth, predicted) = (tracks(class, truth), tracks(class, predicted));
+    let follows =
+        |near: usize, points: usize| near > 0 && near as f64 >= rules.min_share * points as f64;
+    let (mut hits, mut near_points, mut distance) = (0, 0, 0.0);
+    for (points, near) in truth.values().zip(near(&truth, &predicted, radius_km)) {
+        // The most points near, then the least distance.
+        let best = near
+            .values()
+            .max_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        if let Some(&(count, sum)) = best.filter(|best| follows(best.0, points.len())) {
+            hits += 1;
+            near_points += count;
+            distance += sum;
+        }
+    }
+    let mut false_alarms = 0;
+    let mut pieces: BTreeMap<u64, u64> = BTreeMap::new();
+    for (points, near) in predicted.values().zip(near(&predicted, &truth, radius_km)) {
+        let best = near
+            .iter()
+            .max_by(|a, b| a.1.0.cmp(&b.1.0).then(b.1.1.total_cmp(&a.1.1)));
+        match best.filter(|(_, (count, _))| follows(*count, points.len())) {
+            Some((&id, _)) => *pieces.entry(id).or_default() += 1,
+            None => false_alarms += 1,
+        }
+    }
+    let ratio = |part: f64, whole: usize| (whole > 0).then(|| part / whole as f64);
+    TrackScore {
+        class,
+        true_tracks: truth.len() as u64,
+        hits,
+        predicted_tracks: predicted.len() as u64,
+        false_alarms,
+        pod: ratio(hits as f64, truth.len()),
+        far: ratio(false_alarms as f64, predicted.len()),
+        mean_distance_km: ratio(distance, near_points),
+        pieces_per_track: ratio(pieces.values().sum::<u64>() as f64, pieces.len()),
+    }
+}
+
+impl fmt::Display for TrackScores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for score in &self.classes {
+            writeln!(
+                f,
+                "{} tracks: {} of {} true ones found, {} of {} predicted ones false",
+                score.class.name(),
+                score.hits,
+                score.true_tracks,
+                score.false_alarms,
+                score.predicted_tracks
+            )?;
+            writeln!(
+                f,
+                "  POD {}  share of the true tracks that were found",
+                percent(score.pod, None)
+            )?;
+            writeln!(
+                f,
+                "  FAR {}  share of the predicted tracks that follow no true one",
+                percent(score.far, None)
+            )?;
+            if let (Some(distance), Some(pieces)) = (score.mean_distance_km, score.pieces_per_track)
+            {
+                writeln!(
+                    f,
+                    "  {distance:.0} km off on average, {pieces:.2} predicted tracks per true one"
+                )?;
+            }
+        }
+        write!(
+            f,
+            "a track is found if one predicted track is within {:.0} km (cyclones) or {:.0} km (rivers) at {:.0} % of its times",
+            self.rules.tc_radius_km,
+            self.rules.ar_radius_km,
+            self.rules.min_share * 100.0
+        )
+    }
+}

@@ -1,0 +1,217 @@
+//! Event and track scores against hand-made cases.
+
+use approx::assert_relative_eq;
+use squall_climate::Event;
+use squall_data::grid::KM_PER_DEGREE;
+use squall_data::{Calendar, Class, Time};
+use squall_validation::bootstrap::Bootstrap;
+use squall_validation::event_scores::{box_iou, match_events};
+use squall_validation::{MatchingRules, TrackRules, score_events, score_tracks};
+
+fn time(step: i64) -> Time {
+    Time::new(Calendar::NoLeap, 2001, 8, 1, 0, 0, 0)
+        .unwrap()
+        .add_seconds(step * 10_800)
+}
+
+/// An event at (lat, lon) with a box of 2 degrees around it.
+fn event(class: Class, step: i64, lat_deg: f64, lon_deg: f64) -> Event {
+    Event {
+        class,
+        time: time(step),
+        track_id: None,
+        lon_deg,
+        lat_deg,
+        area_km2: 1e5,
+        west_deg: (lon_deg - 1.0).rem_euclid(360.0),
+        south_deg: lat_deg - 1.0,
+        east_deg: (lon_deg + 1.0).rem_euclid(360.0),
+        north_deg: lat_deg + 1.0,
+        length_km: 300.0,
+        width_km: 300.0,
+        orientation_deg: 0.0,
+        min_psl_pa: None,
+        max_wind_m_s: None,
+        max_tmq_kg_m2: None,
+        mean_prect_m_s: None,
+        mean_probability: None,
+    }
+}
+
+fn cyclone(step: i64, lat_deg: f64, lon_deg: f64) -> Event {
+    event(Class::TropicalCyclone, step, lat_deg, lon_deg)
+}
+
+fn on_track(id: u64, mut event: Event) -> Event {
+    event.track_id = Some(id);
+    event
+}
+
+fn no_draws() -> Bootstrap {
+    Bootstrap {
+        draws: 0,
+        ..Bootstrap::default()
+    }
+}
+
+#[test]
+fn hits_misses_and_false_alarms_by_hand() {
+    // One hit across the seam (2 degrees at the equator), one miss, one false alarm; at another time a false alarm alone.
+    let truth = [cyclone(0, 0.0, 359.0), cyclone(0, 20.0, 100.0)];
+    let predicted = [
+        cyclone(0, 0.0, 1.0),
+        cyclone(0, -20.0, 100.0),
+        cyclone(1, 20.0, 100.0),
+    ];
+    let scores = score_events(&truth, &predicted, &MatchingRules::default(), &no_draws());
+    let score = scores.classes[0];
+    assert_eq!((score.hits, score.misses, score.false_alarms), (1, 1, 2));
+    assert_eq!(
+        (score.pod, score.far, score.csi),
+        (Some(0.5), Some(2.0 / 3.0), Some(0.25))
+    );
+    assert_relative_eq!(
+        score.mean_distance_km.unwrap(),
+        2.0 * KM_PER_DEGREE,
+        max_relative = 1e-9
+    );
+    assert_eq!(score.pod_interval, None);
+    let rivers = scores.classes[1];
+    assert_eq!((rivers.pod, rivers.far, rivers.csi), (None, None, None));
+    let text = scores.to_string();
+    assert!(
+        text.contains("1 hits, 1 misses, 2 false alarms") && text.contains("FAR  66.7 %"),
+        "{text}"
+    );
+}
+
+#[test]
+fn matching_is_one_to_one_and_nearest_first() {
+    // Prediction 0 is nearer to truth 1 than to truth 0, but truth 1 goes to prediction 2, which is nearer still.
+    let truth = [cyclone(0, 0.0, 100.0), cyclone(0, 0.0, 103.0)];
+    let predicted = [
+        cyclone(0, 0.0, 102.0),
+        cyclone(0, 0.0, 97.0),
+        cyclone(0, 0.0, 103.5),
+    ];
+    let truth: Vec<&Event> = truth.iter().collect();
+    let predicted: Vec<&Event> = predicted.iter().collect();
+    let pairs = match_events(&truth, &predicted, &MatchingRules::default());
+    let pairs: Vec<(usize, usize)> = pairs.iter().map(|pair| (pair.0, pair.1)).collect();
+    assert_eq!(pairs, [(1, 2), (0, 0)]);
+}
+
+#[test]
+fn classes_are_never_matched_with_each_other() {
+    let truth = [cyclone(0, 10.0, 50.0)];
+    let predicted = [event(Class::AtmosphericRiver, 0, 10.0, 50.0)];
+    let scores = score_events(&truth, &predicted, &MatchingRules::default(), &no_draws());
+    assert_eq!((scores.classes[0].misses, scores.classes[0].hits), (1, 0));
+    assert_eq!(scores.classes[1].false_alarms, 1);
+}
+
+#[test]
+fn boxes_overlap_over_the_seam() {
+    let mut a = event(Class::AtmosphericRiver, 0, 0.0, 0.0);
+    (a.west_deg, a.east_deg) = (350.0, 10.0);
+    let mut b = a.clone();
+    (b.west_deg, b.east_deg) = (0.0, 20.0);
+    assert_relative_eq!(box_iou(&a, &a), 1.0);
+    assert_relative_eq!(box_iou(&a, &b), 10.0 / 30.0, max_relative = 1e-12);
+    assert_relative_eq!(box_iou(&b, &a), 10.0 / 30.0, max_relative = 1e-12);
+    (b.west_deg, b.east_deg) = (20.0, 30.0);
+    assert_eq!(box_iou(&a, &b), 0.0);
+    (b.south_deg, b.north_deg) = (10.0, 20.0);
+    (b.west_deg, b.east_deg) = (350.0, 10.0);
+    assert_eq!(box_iou(&a, &b), 0.0);
+}
+
+#[test]
+fn long_rivers_match_by_their_boxes() {
+    // Centres 20 degrees (2224 km) apart, but the boxes share 20 of 60 degrees.
+    let mut truth = event(Class::AtmosphericRiver, 0, 0.0, 200.0);
+    (truth.west_deg, truth.east_deg) = (180.0, 220.0);
+    let mut predicted = event(Class::AtmosphericRiver, 0, 0.0, 220.0);
+    (predicted.west_deg, predicted.east_deg) = (200.0, 240.0);
+    let score = |rules| {
+        score_events(
+            std::slice::from_ref(&truth),
+            std::slice::from_ref(&predicted),
+            &rules,
+            &no_draws(),
+        )
+    };
+    let rules = MatchingRules::default();
+    assert_eq!(score(rules).classes[1].hits, 1);
+    let strict = MatchingRules {
+        ar_box_iou: 0.5,
+        ..rules
+    };
+    assert_eq!(score(strict).classes[1].hits, 0);
+}
+
+#[test]
+fn intervals_hold_the_value_and_shrink_with_data() {
+    let run = |days: i64| {
+        let (mut truth, mut predicted) = (Vec::new(), Vec::new());
+        for step in 0..days * 8 {
+            truth.push(cyclone(step, 10.0, 50.0));
+            // Found on three days of four, in an irregular order.
+            if (step / 8 * 7919) % 4 != 0 {
+                predicted.push(cyclone(step, 10.0, 51.0));
+            }
+        }
+        let daily = Bootstrap {
+            block_days: 1.0,
+            ..Bootstrap::default()
+        };
+        score_events(&truth, &predicted, &MatchingRules::default(), &daily).classes[0]
+    };
+    let (short, long) = (run(20), run(320));
+    for score in [short, long] {
+        let (pod, interval) = (score.pod.unwrap(), score.pod_interval.unwrap());
+        assert!(interval.low <= pod && pod <= interval.high, "{score:?}");
+    }
+    let width = |score: squall_validation::event_scores::EventScore| {
+        score.pod_interval.map(|i| i.high - i.low).unwrap()
+    };
+    // sqrt(16) times narrower, within the noise of 1000 draws.
+    assert_relative_eq!(width(short) / width(long), 4.0, max_relative = 0.25);
+}
+
+#[test]
+fn tracks_by_hand() {
+    let mut truth = Vec::new();
+    let mut predicted = Vec::new();
+    for step in 0..10 {
+        let lon = 100.0 + step as f64;
+        // Track 1 is followed by two pieces (6 and 4 points), 1 degree off; track 2 only at 4 of 10 times.
+        truth.push(on_track(1, cyclone(step, 0.0, lon)));
+        predicted.push(on_track(
+            if step < 6 { 7 } else { 8 },
+            cyclone(step, 1.0, lon),
+        ));
+        truth.push(on_track(2, cyclone(step, 30.0, lon)));
+        let off = if step < 4 { 0.0 } else { 10.0 };
+        predicted.push(on_track(9, cyclone(step, 30.0 + off, lon)));
+        // Untracked events do not count.
+        predicted.push(cyclone(step, -40.0, lon));
+    }
+    let score = score_tracks(&truth, &predicted, &TrackRules::default()).classes[0];
+    assert_eq!((score.true_tracks, score.hits), (2, 1));
+    // Track 9 is near truth at 4 of its own 10 times only.
+    assert_eq!((score.predicted_tracks, score.false_alarms), (3, 1));
+    assert_eq!((score.pod, score.far), (Some(0.5), Some(1.0 / 3.0)));
+    assert_relative_eq!(
+        score.mean_distance_km.unwrap(),
+        KM_PER_DEGREE,
+        max_relative = 1e-9
+    );
+    assert_eq!(score.pieces_per_track, Some(2.0));
+    let lenient = TrackRules {
+        min_share: 0.4,
+        ..TrackRules::default()
+    };
+    let score = score_tracks(&truth, &predicted, &lenient).classes[0];
+    assert_eq!((score.hits, score.false_alarms), (2, 0));
+}

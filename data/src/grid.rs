@@ -3,7 +3,7 @@
 //! Letters: j row (latitude, south to north), i column (longitude, eastward from 0).
 
 use crate::error::{DataError, Result};
-use ndarray::{ArrayView2, ArrayViewMut2};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -38,16 +38,19 @@ impl AxisOrder {
     /// Copies a plane in file order to grid order.
     pub fn copy_plane<T: Copy>(&self, file: ArrayView2<'_, T>, mut grid: ArrayViewMut2<'_, T>) {
         let (rows, columns) = grid.dim();
-        for j in 0..rows {
-            let source_row = if self.flip_lat { rows - 1 - j } else { j };
-            for i in 0..columns {
-                let rotated = (i + self.first_column) % columns;
-                let source = if self.flip_lon {
-                    columns - 1 - rotated
-                } else {
-                    rotated
-                };
-                grid[[j, i]] = file[[source_row, source]];
+        for (j, mut row) in grid.rows_mut().into_iter().enumerate() {
+            let source_row = file.row(if self.flip_lat { rows - 1 - j } else { j });
+            if self.flip_lon {
+                for (i, value) in row.iter_mut().enumerate() {
+                    *value = source_row[columns - 1 - (i + self.first_column) % columns];
+                }
+            } else {
+                // Two runs, east and west of the seam: columns are moved in blocks.
+                let (west, rest) = source_row.split_at(Axis(0), self.first_column);
+                let (east, _repeated) = rest.split_at(Axis(0), columns - self.first_column);
+                let (mut left, mut right) = row.split_at(Axis(0), east.len());
+                left.assign(&east);
+                right.assign(&west);
             }
         }
     }

@@ -1,10 +1,15 @@
 //! What a file or folder is, in words and as data.
 
-use crate::archive::{Archive, BadFiles, Match, conversion, files_of, matches, nc, on_library_thread};
+use crate::Time;
+use crate::archive::coordinates::{TimeAxis, time_axis};
+use crate::archive::scan::{self, Layout};
+use crate::archive::{
+    Archive, BadFiles, Match, conversion, files_of, matches, nc, on_library_thread,
+};
 use crate::error::Result;
 use serde::Serialize;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One variable of the first file.
 #[derive(Debug, Serialize)]
@@ -28,6 +33,8 @@ pub struct Inspection {
     pub input: String,
     /// Files found.
     pub files: usize,
+    /// Bytes of all files together.
+    pub bytes: u64,
     /// Which tool's habits the first file shows.
     pub dialect: &'static str,
     /// Variables of the first file.
@@ -36,6 +43,8 @@ pub struct Inspection {
     pub channels: Vec<String>,
     /// The grid, if it is a latitude-longitude grid.
     pub grid: Option<String>,
+    /// Its rows and columns.
+    pub grid_shape: Option<(usize, usize)>,
     /// The calendar.
     pub calendar: Option<String>,
     /// First time, last time, number of times.
@@ -52,43 +61,47 @@ pub struct Inspection {
 /// [`crate::DataError`] if there is nothing there, or the first file is not netCDF.
 pub fn inspect(input: &str) -> Result<Inspection> {
     let files = files_of(input)?;
-    let first = on_library_thread(|| describe(&files[0]))?;
+    let layout = on_library_thread(|| scan::scan(&files[0]))
+        .ok()
+        .map(|info| info.layout);
+    let first = on_library_thread(|| describe(&files[0], layout.as_ref()))?;
+    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |m| m.len());
     let mut inspection = Inspection {
         input: input.to_string(),
         files: files.len(),
+        bytes: files.iter().map(size).sum(),
         dialect: dialect(&files[0], &first),
         variables: first,
         channels: Vec::new(),
         grid: None,
+        grid_shape: None,
         calendar: None,
         times: None,
         step_hours: None,
         problems: Vec::new(),
     };
     match Archive::open_with(input, BadFiles::Skip) {
-        Err(error) => inspection.problems.push(error.to_string()),
-        Ok(archive) => {
-            let times = archive.times();
-            inspection.channels = archive
-                .available()
-                .iter()
-                .map(|v| v.name().to_string())
-                .collect();
-            inspection.grid = Some(archive.grid().describe());
-            inspection.calendar = Some(archive.calendar().cf_name().to_string());
-            inspection.times = Some((
-                times[0].to_string(),
-                times[times.len() - 1].to_string(),
-                times.len(),
-            ));
-            let mut steps = times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
-            if let Some(step) = steps.next() {
-                if steps.all(|other| other == step) {
-                    inspection.step_hours = Some(step as f64 / 3600.0);
-                } else {
-                    inspection.problems.push("the time axis is uneven".into());
-                }
+        Err(error) => {
+            inspection.problems.push(error.to_string());
+            // WRF and rotated grids are refused, but their dates are still worth knowing.
+            let axis = on_library_thread(|| {
+                nc::open(&files[0]).and_then(|file| time_axis(&files[0], &file))
+            });
+            if let Ok(TimeAxis {
+                times, calendar, ..
+            }) = axis
+            {
+                inspection.calendar = Some(calendar.cf_name().to_string());
+                inspection.set_times(&times);
             }
+        }
+        Ok(archive) => {
+            let names = archive.available().iter().map(|v| v.name().to_string());
+            inspection.channels = names.collect();
+            inspection.grid = Some(archive.grid().describe());
+            inspection.grid_shape = Some(archive.grid().shape());
+            inspection.calendar = Some(archive.calendar().cf_name().to_string());
+            inspection.set_times(archive.times());
             inspection
                 .problems
                 .extend(archive.problems().iter().cloned());
@@ -102,16 +115,39 @@ pub fn inspect(input: &str) -> Result<Inspection> {
     Ok(inspection)
 }
 
-fn describe(path: &Path) -> Result<Vec<VariableInfo>> {
+impl Inspection {
+    fn set_times(&mut self, times: &[Time]) {
+        let (Some(first), Some(last)) = (times.first(), times.last()) else {
+            return;
+        };
+        self.times = Some((first.to_string(), last.to_string(), times.len()));
+        let mut steps = times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
+        if let Some(step) = steps.next() {
+            if steps.all(|other| other == step) {
+                self.step_hours = Some(step as f64 / 3600.0);
+            } else {
+                self.problems.push("the time axis is uneven".into());
+            }
+        }
+    }
+}
+
+/// The variables of a file; where its layout is known, only the channels that they do serve.
+fn describe(path: &Path, layout: Option<&Layout>) -> Result<Vec<VariableInfo>> {
     let file = nc::open(path)?;
     let info = |variable: netcdf::Variable<'_>| {
         let name = variable.name();
         let units = nc::text(&variable, "units");
-        let found = matches(&name);
+        let mut found = matches(&name);
+        if let Some(layout) = layout {
+            found.retain(|(channel, _)| layout.channel(*channel).is_some_and(|s| s.name == name));
+        }
         let named = |(channel, kind): &(crate::Variable, Match)| match kind {
             Match::Same => channel.name().to_string(),
             Match::Proxy(difference) => format!("{channel} ({difference})"),
             Match::Level(hpa) => format!("{channel} (at {hpa} hPa)"),
+            Match::Lowest => format!("{channel} (at the lowest model level)"),
+            Match::HourlyTotal => format!("{channel} (a sum of an hour)"),
         };
         let convert = |units: &String| {
             let target = found.first()?.0.entry().unit;
@@ -133,7 +169,25 @@ fn describe(path: &Path) -> Result<Vec<VariableInfo>> {
             units,
         }
     };
-    Ok(file.variables().map(info).collect())
+    let mut all: Vec<VariableInfo> = file.variables().map(info).collect();
+    // Groups (DeepCAM HDF5) are listed, not read.
+    for group in file.groups().into_iter().flatten() {
+        let prefix = group.name();
+        all.extend(group.variables().map(|variable| {
+            VariableInfo {
+                name: format!("{prefix}/{}", variable.name()),
+                units: nc::text(&variable, "units"),
+                dimensions: variable
+                    .dimensions()
+                    .iter()
+                    .map(|d| (d.name(), d.len()))
+                    .collect(),
+                channels: Vec::new(),
+                conversion: None,
+            }
+        }));
+    }
+    Ok(all)
 }
 
 fn dialect(path: &Path, variables: &[VariableInfo]) -> &'static str {
@@ -147,6 +201,8 @@ fn dialect(path: &Path, variables: &[VariableInfo]) -> &'static str {
         () if has("LABELS") || has("ar_binary_tag") || has("binary_tag") || has("object_id") => {
             "masks"
         }
+        () if has("climate/data") => "DeepCAM HDF5",
+        () if has("PRMSL") || has("PWAT") || has("PRATE") || has("prmslmsl") => "GFS",
         () if has("XLAT") || has("XLONG") => "WRF",
         () if has("hyam") || has("date") && has("datesec") || file.contains(".cam") => {
             "CAM history"

@@ -1,11 +1,12 @@
 //! Masks as CF netCDF: what ClimateNet, ARTMIP and TempestExtremes users can open.
 
+use crate::archive::coordinates::{axes, time_axis};
 use crate::archive::files_of;
 use crate::archive::nc::{self, on_library_thread};
-use crate::archive::scan::{axes, time_axis};
 use crate::atomic::Pending;
 use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;
+use crate::snapshot::shape_text;
 use crate::{Calendar, Class, ClassMask, LatLonGrid, Time};
 use ndarray::{Array2, ArrayView3};
 use netcdf::{Extent, FileMut};
@@ -52,8 +53,8 @@ impl MaskWriter {
         options: &MaskFileOptions,
     ) -> Result<Self> {
         let pending = Pending::new(path)?;
-        let file =
-            create(pending.path(), grid, first, options).map_err(|error| refused(path, &error))?;
+        let file = on_library_thread(|| create(pending.path(), grid, first, options))
+            .map_err(|error| refused(path, &error))?;
         Ok(Self {
             pending,
             file,
@@ -228,17 +229,17 @@ fn create(
 enum Layout {
     /// Class codes (Squall, ClimateNet).
     Labels,
-    /// Anything above 0 is a river (ARTMIP, TempestExtremes).
-    River,
+    /// Anything above 0 is tagged (ARTMIP, TempestExtremes).
+    Tag,
 }
 
 /// Names of mask variables, the ones that say most first.
 const LAYOUTS: [(&str, Layout); 5] = [
     ("LABELS", Layout::Labels),
     ("labels", Layout::Labels),
-    ("ar_binary_tag", Layout::River),
-    ("binary_tag", Layout::River),
-    ("object_id", Layout::River),
+    ("ar_binary_tag", Layout::Tag),
+    ("binary_tag", Layout::Tag),
+    ("object_id", Layout::Tag),
 ];
 
 struct MaskFile {
@@ -258,6 +259,9 @@ pub struct MaskArchive {
     times: Vec<Time>,
     places: Vec<(usize, usize)>,
     source: String,
+    /// What tags without a class (`ar_binary_tag`, `binary_tag`, `object_id`) mean.
+    tagged: Class,
+    open: nc::FileCache,
 }
 
 impl MaskArchive {
@@ -267,14 +271,22 @@ impl MaskArchive {
     /// # Errors
     /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::Mismatch`] if files differ in grid or calendar.
     pub fn open(input: &str) -> Result<Self> {
-        on_library_thread(|| Self::scan(input))
+        Self::open_as(input, Class::AtmosphericRiver)
     }
 
-    fn scan(input: &str) -> Result<Self> {
+    /// As [`Self::open`], for tags of another class, such as `binary_tag` of cyclones.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_as(input: &str, tagged: Class) -> Result<Self> {
+        on_library_thread(|| Self::scan(input, tagged))
+    }
+
+    fn scan(input: &str, tagged: Class) -> Result<Self> {
+        let mut source = String::new();
         let mut files = Vec::new();
         let mut all = Vec::new();
         let mut first: Option<(LatLonGrid, Calendar)> = None;
-        let mut source = String::new();
         for path in files_of(input)? {
             let file = nc::open(&path)?;
             let found = LAYOUTS
@@ -299,11 +311,15 @@ impl MaskArchive {
             let axis = time_axis(&path, &file)?;
             if source.is_empty() {
                 let attribute = file.attribute("source").and_then(|a| a.value().ok());
-                source = attribute.and_then(|value| String::try_from(value).ok()).unwrap_or_default();
+                let text = attribute.and_then(|value| String::try_from(value).ok());
+                source = text.unwrap_or_default();
             }
             let (known, calendar) = first.get_or_insert_with(|| (grid.clone(), axis.calendar));
             if known.hash() != grid.hash() || *calendar != axis.calendar {
-                let (expected, found) = (known.describe(), grid.describe());
+                let (expected, found) = (
+                    format!("{}, {calendar}", known.describe()),
+                    format!("{}, {}", grid.describe(), axis.calendar),
+                );
                 return Err(DataError::Mismatch {
                     what: "grid or calendar",
                     path,
@@ -317,9 +333,20 @@ impl MaskArchive {
                     .enumerate()
                     .map(|(at, &time)| (time, files.len(), at)),
             );
-            let has_time = file
+            let shape: Vec<usize> = file
                 .variable(name)
-                .is_some_and(|v| v.dimensions().len() == 3);
+                .map(|v| v.dimensions().iter().map(|d| d.len()).collect())
+                .unwrap_or_default();
+            let has_time = shape.len() == 3;
+            if shape.len() < 2 || shape.len() > 3 || !shape.ends_with(&[file_shape.0, file_shape.1])
+            {
+                return Err(DataError::BadVariable {
+                    path,
+                    variable: name.into(),
+                    expected: "a mask of (time, lat, lon) or (lat, lon)".into(),
+                    found: shape_text(&shape),
+                });
+            }
             files.push(MaskFile {
                 path,
                 name,
@@ -350,7 +377,16 @@ impl MaskArchive {
             .into_iter()
             .map(|(time, file, at)| (time, (file, at)))
             .unzip();
-        Ok(Self { files, grid: Arc::new(grid), calendar, times, places, source })
+        Ok(Self {
+            files,
+            grid: Arc::new(grid),
+            calendar,
+            times,
+            places,
+            source,
+            tagged,
+            open: nc::FileCache::default(),
+        })
     }
 
     /// The grid of every mask.
@@ -397,11 +433,8 @@ impl MaskArchive {
                 expected: "0 (background), 1 (tropical cyclone), 2 (atmospheric river)".into(),
                 found: value.to_string(),
             }),
-            Layout::River => Ok(if *value > 0.0 {
-                Class::AtmosphericRiver.code()
-            } else {
-                0
-            }),
+            Layout::Tag if *value > 0.0 => Ok(self.tagged.code()),
+            Layout::Tag => Ok(0),
         };
         let codes = stored.iter().map(code).collect::<Result<Vec<u8>>>()?;
         ClassMask::new(self.times[index], self.in_order(file, codes)?)
@@ -413,8 +446,8 @@ impl MaskArchive {
     /// [`DataError::Unreadable`] if the file is damaged.
     pub fn probability(&self, index: usize, class: Class) -> Result<Option<Array2<f32>>> {
         let file = &self.files[self.places[index].0];
-        let kept = || Ok::<_, DataError>(nc::open(&file.path)?.variable("probability").is_some());
-        if !on_library_thread(kept)? {
+        let kept = |netcdf: &netcdf::File| Ok(netcdf.variable("probability").is_some());
+        if !self.open.with(self.places[index].0, &file.path, kept)? {
             return Ok(None);
         }
         let stored: Vec<f64> = self.stored(index, "probability", &[usize::from(class.code())])?;
@@ -426,8 +459,8 @@ impl MaskArchive {
     }
 
     fn stored(&self, index: usize, name: &str, last: &[usize]) -> Result<Vec<f64>> {
-        let (file, at) = self.places[index];
-        let file = &self.files[file];
+        let (id, at) = self.places[index];
+        let file = &self.files[id];
         let (rows, columns) = file.file_shape;
         let mut extents: Vec<Extent> = if file.has_time {
             vec![at.into()]
@@ -436,11 +469,17 @@ impl MaskArchive {
         };
         extents.extend([Extent::from(0..rows), Extent::from(0..columns)]);
         extents.extend(last.iter().map(|&at| Extent::from(at)));
-        on_library_thread(|| {
-            let netcdf = nc::open(&file.path)?;
-            let unreadable = |reason: String| DataError::Unreadable { path: file.path.clone(), reason };
-            let variable = netcdf.variable(name).ok_or_else(|| unreadable(format!("`{name}` has gone")))?;
-            variable.get_values(extents).map_err(|error| unreadable(format!("variable `{name}`: {error}")))
+        self.open.with(id, &file.path, |netcdf| {
+            let unreadable = |reason: String| DataError::Unreadable {
+                path: file.path.clone(),
+                reason,
+            };
+            let variable = netcdf
+                .variable(name)
+                .ok_or_else(|| unreadable(format!("`{name}` has gone")))?;
+            variable
+                .get_values(extents)
+                .map_err(|error| unreadable(format!("variable `{name}`: {error}")))
         })
     }
 

@@ -16,14 +16,30 @@ const SURFACE: [(Variable, &[&str]); 16] = [
             "pwat",
             "pwtr",
             "pw",
+            "total_column_water_vapor",
+            "precipitable_water",
         ],
     ),
     (U850, &["u850", "ua850", "u_850"]),
     (V850, &["v850", "va850", "v_850"]),
     (Ubot, &["ubot"]),
     (Vbot, &["vbot"]),
-    (Qrefht, &["qrefht", "qv2m", "huss", "q2m", "q2", "spfh2m"]),
-    (Ps, &["ps", "sp", "surface_pressure", "pressfc", "psfc"]),
+    (
+        Qrefht,
+        &["qrefht", "qv2m", "huss", "q2m", "q2", "spfh2m", "spfh_2m"],
+    ),
+    (
+        Ps,
+        &[
+            "ps",
+            "sp",
+            "surface_pressure",
+            "pressfc",
+            "psfc",
+            "pres",
+            "pres_surface",
+        ],
+    ),
     (
         Psl,
         &[
@@ -33,6 +49,9 @@ const SURFACE: [(Variable, &[&str]); 16] = [
             "slp",
             "prmsl",
             "mslet",
+            "prmslmsl",
+            "msletmsl",
+            "mean_sea_level",
         ],
     ),
     (T200, &["t200", "ta200", "t_200"]),
@@ -48,23 +67,34 @@ const SURFACE: [(Variable, &[&str]); 16] = [
             "mean_total_precipitation_rate",
             "tprate",
             "prate",
+            "avg_tprate",
+            "pratesfc",
+            "precipitation",
         ],
     ),
-    (Ts, &["ts", "skt", "skin_temperature", "tskin", "tmpsfc"]),
+    (
+        Ts,
+        &["ts", "skt", "skin_temperature", "tskin", "tmpsfc", "tsk"],
+    ),
     (
         Trefht,
-        &["trefht", "t2m", "2t", "tas", "2m_temperature", "tmp2m"],
+        &[
+            "trefht",
+            "t2m",
+            "2t",
+            "tas",
+            "2m_temperature",
+            "tmp2m",
+            "tmp_2m",
+        ],
     ),
     (Z1000, &["z1000", "h1000", "zg1000", "z_1000"]),
     (Z200, &["z200", "h200", "zg200", "z_200"]),
     (Zbot, &["zbot", "hlml"]),
 ];
 
-/// A channel, the names of what stands in for it, and how that differs.
-type Proxy = (Variable, &'static [&'static str], &'static str);
-
 /// Close relatives that stand in for a channel when it is missing, and how a report says so.
-const PROXIES: [Proxy; 2] = [
+const PROXIES: [(Variable, &[&str], &str); 2] = [
     (
         Ubot,
         &[
@@ -76,6 +106,7 @@ const PROXIES: [Proxy; 2] = [
             "ulml",
             "10m_u_component_of_wind",
             "ugrd10m",
+            "ugrd_10m",
         ],
         "10 m wind instead of the lowest model level",
     ),
@@ -90,29 +121,51 @@ const PROXIES: [Proxy; 2] = [
             "vlml",
             "10m_v_component_of_wind",
             "vgrd10m",
+            "vgrd_10m",
         ],
         "10 m wind instead of the lowest model level",
     ),
 ];
 
-/// Names of a field on pressure levels, and the channels that its levels are.
-type Levelled = (&'static [&'static str], &'static [(Variable, f64)]);
-
 /// Fields on pressure levels, and the channels that one of their levels (hPa) is.
-const LEVELS: [Levelled; 4] = [
+type LevelRow = (Family, &'static [&'static str], &'static [(Variable, f64)]);
+const LEVELS: [LevelRow; 5] = [
     (
-        &["u", "ua", "uwnd", "u_component_of_wind"],
+        Family::Zonal,
+        &[
+            "u",
+            "ua",
+            "uwnd",
+            "ugrd",
+            "u_component_of_wind",
+            "eastward_wind",
+        ],
         &[(U850, 850.0)],
     ),
     (
-        &["v", "va", "vwnd", "v_component_of_wind"],
+        Family::Meridional,
+        &[
+            "v",
+            "va",
+            "vwnd",
+            "vgrd",
+            "v_component_of_wind",
+            "northward_wind",
+        ],
         &[(V850, 850.0)],
     ),
     (
-        &["t", "ta", "air", "temperature"],
+        Family::Humidity,
+        &["q", "hus", "qv", "specific_humidity", "shum", "spfh"],
+        &[],
+    ),
+    (
+        Family::Temperature,
+        &["t", "ta", "air", "temperature", "air_temperature", "tmp"],
         &[(T200, 200.0), (T500, 500.0)],
     ),
     (
+        Family::Height,
         &[
             "z",
             "z3",
@@ -126,8 +179,56 @@ const LEVELS: [Levelled; 4] = [
     ),
 ];
 
-/// Names of specific humidity on levels: its vertical integral is TMQ.
-pub(super) const HUMIDITY: [&str; 5] = ["q", "hus", "qv", "specific_humidity", "shum"];
+/// Rain summed up over the hour before (ERA5).
+const HOURLY_TOTALS: [&str; 2] = ["tp", "total_precipitation"];
+pub(super) const HOURLY_TOTAL: &str =
+    "a sum over the hour before, divided by 3600 s (right for ERA5 hourly data only)";
+
+/// Dew point near the surface: with surface pressure it gives QREFHT.
+const DEWPOINTS: [&str; 6] = [
+    "d2m",
+    "2d",
+    "2m_dewpoint_temperature",
+    "t2mdew",
+    "dpt2m",
+    "dewpoint_2m",
+];
+
+/// Whether a variable of this name is a dew point near the surface.
+pub(super) fn is_dewpoint(name: &str) -> bool {
+    DEWPOINTS.contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// Fields on pressure levels that have one meaning under many names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    Zonal,
+    Meridional,
+    Temperature,
+    Height,
+    Humidity,
+}
+
+impl Family {
+    /// The unit after reading.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::Zonal | Self::Meridional => "m s-1",
+            Self::Temperature => "K",
+            Self::Height => "m",
+            Self::Humidity => "kg kg-1",
+        }
+    }
+}
+
+/// The family of a name.
+pub(crate) fn family(name: &str) -> Option<Family> {
+    let name = name.to_ascii_lowercase();
+    let found = LEVELS
+        .iter()
+        .find(|(_, names, _)| names.contains(&name.as_str()));
+    found.map(|(family, _, _)| *family)
+}
 
 /// How a name in a file serves a channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -138,6 +239,10 @@ pub enum Match {
     Proxy(&'static str),
     /// One of its levels is, at this pressure in hPa.
     Level(f64),
+    /// Its lowest level is, if it stands on model levels.
+    Lowest,
+    /// It is the sum of an hour.
+    HourlyTotal,
 }
 
 /// Every channel that a variable of this name can serve.
@@ -154,13 +259,21 @@ pub fn matches(name: &str) -> Vec<(Variable, Match)> {
             found.push((variable, Match::Proxy(difference)));
         }
     }
-    for (names, channels) in LEVELS {
+    if HOURLY_TOTALS.contains(&name.as_str()) {
+        found.push((Prect, Match::HourlyTotal));
+    }
+    for (family, names, channels) in LEVELS {
         if names.contains(&name.as_str()) {
             found.extend(
                 channels
                     .iter()
                     .map(|&(variable, level)| (variable, Match::Level(level))),
             );
+            match family {
+                Family::Zonal => found.push((Ubot, Match::Lowest)),
+                Family::Meridional => found.push((Vbot, Match::Lowest)),
+                _ => {}
+            }
         }
     }
     found
@@ -191,7 +304,7 @@ mod tests {
             .flat_map(|row| row.1.iter().copied())
             .collect();
         all.extend(PROXIES.iter().flat_map(|row| row.1.iter().copied()));
-        all.extend(LEVELS.iter().flat_map(|row| row.0.iter().copied()));
+        all.extend(LEVELS.iter().flat_map(|row| row.1.iter().copied()));
         let count = all.len();
         all.sort_unstable();
         all.dedup();

@@ -38,6 +38,7 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
         return Err(none("no netCDF files (.nc, .nc4, .cdf, .h5) there"));
     }
     files.sort();
+    files.dedup();
     Ok(files)
 }
 
@@ -86,7 +87,13 @@ fn listed_in(list: &Path) -> Result<Vec<PathBuf>> {
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let paths: Vec<PathBuf> = lines.map(|line| folder.join(line)).collect();
+    // Paths count from the list's folder, or else from where the command runs.
+    let place = |line: &str| match folder.join(line) {
+        path if path.is_file() => path,
+        _ if Path::new(line).is_file() => PathBuf::from(line),
+        path => path,
+    };
+    let paths: Vec<PathBuf> = lines.map(place).collect();
     match paths.iter().find(|path| !path.is_file()) {
         Some(path) => Err(not_a_list(format!(
             "neither netCDF nor a list of paths: there is no file `{}`",

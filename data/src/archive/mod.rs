@@ -4,32 +4,30 @@
 //! order, in any convertible unit; what was decided on the way is said in [`Archive::problems`].
 
 mod alias;
+pub(crate) mod coordinates;
+pub(crate) mod decode;
+mod derive;
 mod file_date;
 mod input;
 pub(crate) mod nc;
+mod read;
 pub(crate) mod scan;
 mod units;
-mod vapour;
 
 pub use alias::{Match, matches};
+pub use derive::precipitable_water;
 pub use input::files_of;
 pub use nc::on_library_thread;
 pub use units::conversion;
-pub use vapour::precipitable_water;
 
 use crate::error::{DataError, Result};
 use crate::grid::LatLonGrid;
-use crate::snapshot::Snapshot;
 use crate::{Calendar, Time, Variable};
-use ndarray::{Array2, Array3, Axis};
-use scan::{FileInfo, Source};
+use read::How;
+use scan::{FileInfo, Layout};
 use std::collections::BTreeMap;
-use std::collections::VecDeque;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-
-/// Files kept open: reading in order needs two, overlapping variable sets a few more.
-const OPEN_FILES: usize = 6;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What to do with an input file that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,25 +40,23 @@ pub enum BadFiles {
 
 /// Many files seen as one time axis. Reading takes `&self` and may be done from several threads.
 pub struct Archive {
-    files: Vec<FileInfo>,
+    files: Vec<(PathBuf, usize)>,
+    /// The distinct makes of file; `files` holds indices into it.
+    layouts: Vec<Layout>,
     grid: Arc<LatLonGrid>,
+    calendar: Calendar,
     times: Vec<Time>,
     /// For each time, the (file, index in file) that hold it: several if variables are split over files.
     places: Vec<Vec<(usize, usize)>>,
     available: Vec<Variable>,
     problems: Vec<String>,
-    /// Used on the library's thread only.
-    open: Mutex<VecDeque<(usize, netcdf::File)>>,
+    open: nc::FileCache,
 }
 
 impl std::fmt::Debug for Archive {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Archive of {} times in {} files",
-            self.times.len(),
-            self.files.len()
-        )
+        let (times, files) = (self.times.len(), self.files.len());
+        write!(f, "Archive of {times} times in {files} files")
     }
 }
 
@@ -79,62 +75,17 @@ impl Archive {
     /// [`DataError::NoInput`] if nothing usable is left; [`DataError::Mismatch`] if files differ in grid or calendar.
     pub fn open_with(input: &str, bad_files: BadFiles) -> Result<Self> {
         let paths = files_of(input)?;
-        let (mut files, mut problems) = (Vec::<FileInfo>::new(), Vec::new());
+        let mut build = Build::default();
         for path in &paths {
-            let usable = on_library_thread(|| scan::scan(path)).and_then(|info| match files.first() {
-                Some(first) => agrees(first, &info).map(|()| info),
-                None => Ok(info),
-            });
-            match usable {
-                Ok(info) => files.push(info),
+            match on_library_thread(|| scan::scan(path)).and_then(|info| build.add(info)) {
+                Ok(()) => {}
                 Err(error) if bad_files == BadFiles::Skip => {
-                    problems.push(format!("skipped: {error}"))
+                    build.skipped.push(format!("skipped: {error}"));
                 }
                 Err(error) => return Err(error),
             }
         }
-        let Some(first) = files.first() else {
-            let reason = format!(
-                "none of {} files can be used; first: {}",
-                paths.len(),
-                problems[0]
-            );
-            return Err(DataError::NoInput {
-                input: input.into(),
-                reason,
-            });
-        };
-        let grid = Arc::new(first.grid.clone());
-        let origin = first.times[0];
-        let mut axis: BTreeMap<i64, (Time, Vec<(usize, usize)>)> = BTreeMap::new();
-        for (file, info) in files.iter().enumerate() {
-            for (index, &time) in info.times.iter().enumerate() {
-                let entry = axis.entry(time.seconds_since(origin));
-                entry
-                    .or_insert_with(|| (time, Vec::new()))
-                    .1
-                    .push((file, index));
-            }
-        }
-        let (times, places): (Vec<_>, Vec<_>) = axis.into_values().unzip();
-        problems.extend(repeated(&files, &times, &places));
-        problems.extend(once_each(&files));
-        let has = |variable: Variable| {
-            let held = |place: &Vec<(usize, usize)>| {
-                place.iter().any(|&(file, _)| files[file].serves(variable))
-            };
-            places.iter().all(held)
-        };
-        let available = Variable::CHANNELS.into_iter().filter(|&v| has(v)).collect();
-        Ok(Self {
-            files,
-            grid,
-            times,
-            places,
-            available,
-            problems,
-            open: Mutex::default(),
-        })
+        build.finish(input, paths.len())
     }
 
     /// The grid of every field.
@@ -144,7 +95,7 @@ impl Archive {
 
     /// The calendar of the time axis.
     pub fn calendar(&self) -> Calendar {
-        self.files[0].calendar
+        self.calendar
     }
 
     /// All times, strictly ascending over all files.
@@ -152,7 +103,20 @@ impl Archive {
         &self.times
     }
 
-    /// The channels that every time has, in model order: as such, as a level, by a stated proxy, or computed (TMQ from q).
+    /// The index of a time.
+    pub fn find(&self, time: Time) -> Option<usize> {
+        let first = self.times[0];
+        if time.calendar() != first.calendar() {
+            return None;
+        }
+        let wanted = time.seconds_since(first);
+        let found = self
+            .times
+            .binary_search_by_key(&wanted, |t| t.seconds_since(first));
+        found.ok()
+    }
+
+    /// The channels that every time has, in model order: as such, as a level, by a stated stand-in, or computed.
     pub fn available(&self) -> &[Variable] {
         &self.available
     }
@@ -170,224 +134,195 @@ impl Archive {
     /// The file that holds a time, and the index in it.
     pub fn source_of(&self, index: usize) -> (&Path, usize) {
         let (file, at) = self.places[index][0];
-        (&self.files[file].path, at)
+        (&self.files[file].0, at)
     }
 
-    /// The fields of one time.
-    ///
-    /// # Errors
-    /// [`DataError::MissingVariable`] naming the channel and what the file has; [`DataError::BadVariable`] if a field has
-    /// no valid value at all; [`DataError::Unreadable`] if the file is damaged.
-    pub fn read(&self, index: usize, variables: &[Variable]) -> Result<Snapshot> {
-        let (rows, columns) = self.grid.shape();
-        let mut fields = Array3::zeros((variables.len(), rows, columns));
-        for (&variable, mut plane) in variables.iter().zip(fields.axis_iter_mut(Axis(0))) {
-            let place = self.places[index]
-                .iter()
-                .find(|&&(file, _)| self.files[file].serves(variable));
-            let &(file, at) = place.ok_or_else(|| self.missing(index, variable))?;
-            let info = &self.files[file];
-            match info
-                .channels
-                .iter()
-                .find(|(channel, _)| *channel == variable)
-            {
-                Some((_, source)) => self.copy(file, source, at, None, plane.view_mut())?,
-                None => plane.assign(&self.integrate(index, file, at)?),
-            }
-            if plane.iter().all(|value| value.is_nan()) {
-                return Err(DataError::BadVariable {
-                    path: info.path.clone(),
-                    variable: variable.name().into(),
-                    expected: format!("numbers at {}", self.times[index]),
-                    found: "only missing values".into(),
-                });
-            }
-        }
-        let (path, at) = self.source_of(index);
-        Ok(Snapshot {
-            time: self.times[index],
-            grid: self.grid.clone(),
-            variables: variables.to_vec(),
-            fields,
-            source: (path.to_path_buf(), at),
-        })
-    }
-
-    /// TMQ from humidity on levels, even where the file has TMQ itself: for checks.
-    ///
-    /// # Errors
-    /// [`DataError::MissingVariable`] if there is no humidity on pressure levels.
-    pub fn integrate_tmq(&self, index: usize) -> Result<Array2<f32>> {
-        let place = self.places[index]
+    /// Names of the fields on pressure levels in the files of a time.
+    pub fn level_fields(&self, index: usize) -> Vec<&str> {
+        let layouts = self.places[index]
             .iter()
-            .find(|&&(file, _)| self.files[file].humidity.is_some());
-        let &(file, at) = place.ok_or_else(|| self.missing(index, Variable::Tmq))?;
-        self.integrate(index, file, at)
+            .map(|&(file, _)| self.layout(file));
+        layouts
+            .flat_map(|layout| layout.levels.iter().map(|l| l.source.name.as_str()))
+            .collect()
     }
 
-    fn integrate(&self, index: usize, file: usize, at: usize) -> Result<Array2<f32>> {
-        let levels = self.files[file]
-            .humidity
-            .as_ref()
-            .ok_or_else(|| self.missing(index, Variable::Tmq))?;
-        let (rows, columns) = self.grid.shape();
-        let mut q = Array3::zeros((levels.pressure_pa.len(), rows, columns));
-        for (level, plane) in q.axis_iter_mut(Axis(0)).enumerate() {
-            self.copy(file, &levels.source, at, Some(level), plane)?;
-        }
-        let surface = |variable| {
-            let there = self.places[index]
-                .iter()
-                .any(|&(file, _)| self.files[file].serves(variable));
-            let snapshot = there.then(|| self.read(index, &[variable])).transpose()?;
-            Ok(snapshot.map(|s| s.fields.index_axis_move(Axis(0), 0)))
+    fn layout(&self, file: usize) -> &Layout {
+        &self.layouts[self.files[file].1]
+    }
+}
+
+/// An archive being put together.
+#[derive(Default)]
+struct Build {
+    files: Vec<(PathBuf, usize)>,
+    layouts: Vec<Layout>,
+    calendar: Option<Calendar>,
+    /// By seconds since the first time of the first file.
+    axis: BTreeMap<i64, (Time, Vec<(usize, usize)>)>,
+    origin: Option<Time>,
+    skipped: Vec<String>,
+    translated: bool,
+}
+
+impl Build {
+    fn add(&mut self, info: FileInfo) -> Result<()> {
+        let differs = |what, expected: String, found: String| {
+            Err(DataError::Mismatch {
+                what,
+                path: info.path.clone(),
+                expected,
+                found,
+            })
         };
-        let (ps, qref): (Option<Array2<f32>>, Option<Array2<f32>>) =
-            (surface(Variable::Ps)?, surface(Variable::Qrefht)?);
-        let (ps, qref) = (
-            ps.as_ref().map(|f| f.view()),
-            qref.as_ref().map(|f| f.view()),
-        );
-        Ok(precipitable_water(&levels.pressure_pa, q.view(), ps, qref))
-    }
-
-    /// Reads one plane into grid order.
-    fn copy(
-        &self,
-        file: usize,
-        source: &Source,
-        at: usize,
-        level: Option<usize>,
-        plane: ndarray::ArrayViewMut2<'_, f32>,
-    ) -> Result<()> {
-        let info = &self.files[file];
-        let read = self.with_file(file, |netcdf| {
-            let variable = netcdf
-                .variable(&source.name)
-                .ok_or_else(|| DataError::Unreadable {
-                    path: info.path.clone(),
-                    reason: format!(
-                        "variable `{}` has gone since the file was scanned",
-                        source.name
-                    ),
-                })?;
-            let extents = source.extents(at, level);
-            nc::stored(&info.path, &variable, extents, &source.decoder)
-        })?;
-        let read = nc::plane(&info.path, read, &source.decoder, info.file_shape, source.is_transposed())?;
-        info.order.copy_plane(read.view(), plane);
+        let first = self.layouts.first().map(|layout| &layout.grid);
+        if let Some(grid) = first.filter(|grid| grid.hash() != info.layout.grid.hash()) {
+            return differs("grid", grid.describe(), info.layout.grid.describe());
+        }
+        let calendar = *self.calendar.get_or_insert(info.calendar);
+        let Some(times) = in_calendar(&info.times, calendar) else {
+            let (expected, found) = (calendar.cf_name(), info.calendar.cf_name());
+            return differs("calendar", expected.into(), found.into());
+        };
+        self.translated |= info.calendar != calendar;
+        let origin = *self.origin.get_or_insert(times[0]);
+        let file = self.files.len();
+        for (index, time) in times.into_iter().enumerate() {
+            let entry = self.axis.entry(time.seconds_since(origin));
+            let (_, places) = entry.or_insert_with(|| (time, Vec::new()));
+            places.push((file, index));
+        }
+        let known = self
+            .layouts
+            .iter()
+            .position(|layout| *layout == info.layout);
+        let layout = known.unwrap_or_else(|| {
+            self.layouts.push(info.layout);
+            self.layouts.len() - 1
+        });
+        self.files.push((info.path, layout));
         Ok(())
     }
 
-    fn with_file<T: Send>(
-        &self,
-        file: usize,
-        act: impl FnOnce(&netcdf::File) -> Result<T> + Send,
-    ) -> Result<T> {
-        on_library_thread(|| {
-            // A panic elsewhere leaves the cache usable: it holds only open files.
-            let mut open = self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Some((_, netcdf)) = open.iter().find(|(known, _)| *known == file) {
-                return act(netcdf);
-            }
-            if open.len() == OPEN_FILES {
-                open.pop_front();
-            }
-            open.push_back((file, nc::open(&self.files[file].path)?));
-            act(&open.back().expect("just pushed").1)
-        })
+    fn finish(self, input: &str, candidates: usize) -> Result<Archive> {
+        let (Some(first), Some(calendar)) = (self.layouts.first(), self.calendar) else {
+            let why = self.skipped.first().map_or("", String::as_str);
+            return Err(DataError::NoInput {
+                input: input.into(),
+                reason: format!("none of {candidates} files can be used; first {why}"),
+            });
+        };
+        let grid = Arc::new(first.grid.clone());
+        let mut problems = self.skipped;
+        if self.translated {
+            problems.push(format!(
+                "files use standard and proleptic_gregorian calendars: all times are read as {calendar}"
+            ));
+        }
+        let (times, places) = self.axis.into_values().unzip();
+        let mut archive = Archive {
+            files: self.files,
+            layouts: self.layouts,
+            grid,
+            calendar,
+            times,
+            places,
+            available: Vec::new(),
+            problems,
+            open: nc::FileCache::default(),
+        };
+        let repeated = archive.repeated();
+        archive.problems.extend(repeated);
+        let said = archive.said_by_files();
+        archive.problems.extend(said);
+        archive.find_channels();
+        Ok(archive)
     }
+}
 
-    fn missing(&self, index: usize, variable: Variable) -> DataError {
-        let files = self.places[index]
-            .iter()
-            .map(|&(file, _)| &self.files[file]);
-        let found = files.flat_map(|info| {
-            info.channels
-                .iter()
-                .map(|(channel, _)| channel.name().to_string())
-        });
-        let found = found.collect();
-        DataError::MissingVariable {
-            path: self.source_of(index).0.into(),
-            variable: variable.name().into(),
-            found,
+impl Archive {
+    /// Fills `available`, and says what is computed and what only some times have.
+    fn find_channels(&mut self) {
+        // Times that come from files of the same makes have the same channels.
+        let mut makes: BTreeMap<Vec<usize>, (usize, usize)> = BTreeMap::new();
+        for (index, place) in self.places.iter().enumerate() {
+            let make = place.iter().map(|&(file, _)| self.files[file].1).collect();
+            makes.entry(make).or_insert((index, 0)).1 += 1;
+        }
+        for variable in Variable::CHANNELS {
+            let (mut without, mut first, mut computed) = (0, usize::MAX, None);
+            for &(index, count) in makes.values() {
+                match self.how(index, variable) {
+                    None => {
+                        without += count;
+                        first = first.min(index);
+                    }
+                    Some(How::Computed(derivation)) => computed = Some(derivation.sentence()),
+                    Some(How::Direct(..)) => {}
+                }
+            }
+            if without == 0 {
+                self.available.push(variable);
+                self.problems.extend(computed.map(str::to_string));
+            } else if without < self.times.len() {
+                self.problems.push(format!(
+                    "{variable} is missing at {without} of {} times, first in `{}`",
+                    self.times.len(),
+                    self.source_of(first).0.display()
+                ));
+            }
         }
     }
-}
 
-impl FileInfo {
-    fn serves(&self, variable: Variable) -> bool {
-        let listed = self
-            .channels
+    /// A sentence if a channel stands at one time in two files: the first by name is read.
+    fn repeated(&self) -> Option<String> {
+        let twice = |place: &&Vec<(usize, usize)>| {
+            let serves =
+                |v| move |&&(file, _): &&(usize, usize)| self.layout(file).channel(v).is_some();
+            let repeats = |&v: &Variable| place.iter().filter(serves(v)).count() > 1;
+            place.len() > 1 && Variable::CHANNELS.iter().any(repeats)
+        };
+        let first = self.places.iter().position(|place| twice(&place))?;
+        let count = self.places.iter().filter(twice).count();
+        let names = self.places[first]
             .iter()
-            .any(|(channel, _)| *channel == variable);
-        listed || variable == Variable::Tmq && self.humidity.is_some()
+            .map(|&(file, _)| self.files[file].0.display().to_string());
+        let names = names.collect::<Vec<_>>().join("`, `");
+        Some(format!(
+            "{count} times stand in more than one file, first {} in `{names}`: the first file is read",
+            self.times[first]
+        ))
     }
-}
 
-fn agrees(first: &FileInfo, other: &FileInfo) -> Result<()> {
-    let differs = |what, expected: String, found: String| {
-        Err(DataError::Mismatch {
-            what,
-            path: other.path.clone(),
-            expected,
-            found,
-        })
-    };
-    if first.grid.hash() != other.grid.hash() {
-        return differs("grid", first.grid.describe(), other.grid.describe());
-    }
-    if first.calendar != other.calendar {
-        return differs(
-            "calendar",
-            first.calendar.cf_name().into(),
-            other.calendar.cf_name().into(),
-        );
-    }
-    Ok(())
-}
-
-/// A sentence if a channel stands at one time in two files: the first by name is read.
-fn repeated(files: &[FileInfo], times: &[Time], places: &[Vec<(usize, usize)>]) -> Option<String> {
-    let twice = |place: &&Vec<(usize, usize)>| {
-        Variable::CHANNELS.iter().any(|&v| {
-            place
-                .iter()
-                .filter(|&&(file, _)| files[file].serves(v))
-                .count()
-                > 1
-        })
-    };
-    let count = places.iter().filter(twice).count();
-    let first = places.iter().position(|place| twice(&place))?;
-    let names = places[first]
-        .iter()
-        .map(|&(file, _)| files[file].path.display().to_string());
-    let names = names.collect::<Vec<_>>().join("`, `");
-    Some(format!(
-        "{count} times stand in more than one file, first {} in `{names}`: the first file is read",
-        times[first]
-    ))
-}
-
-/// The problems of all files, each said once.
-fn once_each(files: &[FileInfo]) -> Vec<String> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    files
-        .iter()
-        .flat_map(|info| &info.problems)
-        .for_each(|p| *counts.entry(p).or_default() += 1);
-    let all = files.len();
-    counts
-        .into_iter()
-        .map(|(problem, count)| {
-            if count == all {
-                problem.to_string()
-            } else {
-                format!("{problem} ({count} of {all} files)")
+    /// The problems of all files, each said once.
+    fn said_by_files(&self) -> Vec<String> {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for &(_, layout) in &self.files {
+            for problem in &self.layouts[layout].problems {
+                *counts.entry(problem).or_default() += 1;
             }
-        })
-        .collect()
+        }
+        let all = self.files.len();
+        let say = |(problem, count): (&str, usize)| match count == all {
+            true => problem.to_string(),
+            false => format!("{problem} ({count} of {all} files)"),
+        };
+        counts.into_iter().map(say).collect()
+    }
+}
+
+/// Times as instants of another calendar: only the two Gregorian ones agree, after 1582-10-15.
+fn in_calendar(times: &[Time], calendar: Calendar) -> Option<Vec<Time>> {
+    let gregorian = |c| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
+    let translate = |&time: &Time| {
+        if time.calendar() == calendar {
+            return Some(time);
+        }
+        let (year, month, day) = time.date();
+        let modern = (year, month, day) >= (1582, 10, 15);
+        let midnight = Time::new(calendar, year, month, day, 0, 0, 0).ok()?;
+        (modern && gregorian(calendar) && gregorian(time.calendar()))
+            .then(|| midnight.add_seconds(time.second_of_day()))
+    };
+    times.iter().map(translate).collect()
 }

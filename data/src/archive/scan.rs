@@ -1,8 +1,9 @@
 //! What one file offers: its grid, its times, and where each channel is found.
 
-use super::alias::{self, HUMIDITY, Match};
-use super::nc::{self, Decoder};
-use super::{file_date, units};
+use super::alias::{self, Match};
+use super::coordinates::{LevelAxis, TimeAxis, axes, level_axes, time_axis};
+use super::decode::Decoder;
+use super::{nc, units};
 use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;
 use crate::{Calendar, LatLonGrid, Time, Variable};
@@ -20,12 +21,12 @@ pub(crate) enum Role {
     Single,
 }
 
-/// Where a channel is found in a file.
-#[derive(Debug, Clone)]
+/// Where a field is found in a file.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Source {
     /// The variable's name in the file.
     pub name: String,
-    /// The index of its pressure level, if it has levels.
+    /// The index of its level, if it has levels.
     pub level: Option<usize>,
     /// What is not quite the channel, in words.
     pub proxy: Option<&'static str>,
@@ -50,235 +51,99 @@ impl Source {
         let place = |role| self.roles.iter().position(|r| *r == role);
         place(Role::Lon) < place(Role::Lat)
     }
+
+    /// The channel itself is better than one level of a field, and that better than a stand-in.
+    fn rank(&self) -> (bool, bool) {
+        (self.proxy.is_some(), self.level.is_some())
+    }
 }
 
 /// A field on pressure levels.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Levels {
     pub pressure_pa: Vec<f64>,
+    pub family: Option<alias::Family>,
     pub source: Source,
+}
+
+/// Why a variable that bears a channel's name cannot serve it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Refusal {
+    pub channel: Variable,
+    pub name: String,
+    pub expected: String,
+    pub found: String,
+}
+
+/// What the files of one make have in common; a century of files shares one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Layout {
+    pub grid: LatLonGrid,
+    pub order: AxisOrder,
+    /// Rows and columns in the file, before a repeated column is dropped.
+    pub file_shape: (usize, usize),
+    pub channels: Vec<(Variable, Source)>,
+    pub levels: Vec<Levels>,
+    /// Near-surface dew point, from which QREFHT follows.
+    pub dewpoint: Option<Source>,
+    pub refused: Vec<Refusal>,
+    /// All variables of the file, for messages.
+    pub names: Vec<String>,
+    /// Sentences for the user: guesses, stand-ins.
+    pub problems: Vec<String>,
+}
+
+impl Layout {
+    /// Where a channel stands as such, as a level or by a stand-in.
+    pub(crate) fn channel(&self, variable: Variable) -> Option<&Source> {
+        let found = self
+            .channels
+            .iter()
+            .find(|(channel, _)| *channel == variable);
+        found.map(|(_, source)| source)
+    }
+
+    /// Specific humidity on pressure levels.
+    pub(crate) fn humidity(&self) -> Option<&Levels> {
+        self.levels
+            .iter()
+            .find(|l| l.family == Some(alias::Family::Humidity))
+    }
 }
 
 /// What one file offers.
 #[derive(Debug)]
 pub(crate) struct FileInfo {
     pub path: PathBuf,
-    pub grid: LatLonGrid,
-    pub order: AxisOrder,
-    /// Extents in the file, before a repeated column is dropped.
-    pub file_shape: (usize, usize),
+    pub layout: Layout,
     pub times: Vec<Time>,
     pub calendar: Calendar,
-    pub channels: Vec<(Variable, Source)>,
-    pub humidity: Option<Levels>,
-    /// Sentences for the user: guesses, proxies.
-    pub problems: Vec<String>,
 }
 
-/// Coordinates found by name, axis attribute or unit.
-pub(crate) struct Axes {
-    pub lat: (String, Vec<f64>),
-    pub lon: (String, Vec<f64>),
-}
-
-/// The 1-D latitude and longitude axes of a file.
-///
-/// # Errors
-/// [`DataError::MissingVariable`] or [`DataError::BadVariable`] saying which coordinate is not there or not 1-D.
-pub(crate) fn axes(path: &Path, file: &File) -> Result<Axes> {
-    let find = |what: &str, names: &[&str], units: &[&str]| {
-        let is = |variable: &netcdf::Variable<'_>| {
-            let name = variable.name().to_ascii_lowercase();
-            let unit = nc::text(variable, "units")
-                .unwrap_or_default()
-                .to_ascii_lowercase();
-            names.contains(&name.as_str()) || units.contains(&unit.as_str())
-        };
-        let mut candidates: Vec<_> = file.variables().filter(is).collect();
-        // A coordinate variable (named as its dimension) wins over auxiliary ones such as slat.
-        candidates.sort_by_key(|v| {
-            let own = v.dimensions().len() == 1 && v.dimensions()[0].name() == v.name();
-            (
-                !own,
-                !names.contains(&v.name().to_ascii_lowercase().as_str()),
-            )
-        });
-        let Some(found) = candidates.into_iter().next() else {
-            let found = file.variables().map(|v| v.name()).take(30).collect();
-            return Err(DataError::MissingVariable {
-                path: path.into(),
-                variable: what.to_string(),
-                found,
-            });
-        };
-        if found.dimensions().len() != 1 {
-            return Err(DataError::BadVariable {
-                path: path.into(),
-                variable: found.name(),
-                expected: format!("a {what} axis of one dimension"),
-                found: format!(
-                    "{} dimensions (curvilinear or rotated grids must be regridded first)",
-                    found.dimensions().len()
-                ),
-            });
-        }
-        Ok((found.dimensions()[0].name(), nc::coordinate(path, &found)?))
-    };
-    Ok(Axes {
-        lat: find(
-            "latitude",
-            &["lat", "latitude", "nav_lat"],
-            &["degrees_north", "degree_north", "degrees_n"],
-        )?,
-        lon: find(
-            "longitude",
-            &["lon", "longitude", "nav_lon"],
-            &["degrees_east", "degree_east", "degrees_e"],
-        )?,
-    })
-}
-
-/// A file's time axis.
-pub(crate) struct TimeAxis {
-    pub dimension: Option<String>,
-    pub times: Vec<Time>,
-    pub calendar: Calendar,
-    pub problems: Vec<String>,
-}
-
-/// The time axis of a file; from its name if it has none.
-///
-/// # Errors
-/// [`DataError::Time`] or [`DataError::BadVariable`] if an axis is there but makes no sense, or there is no date at all.
-pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
-    let mut problems = Vec::new();
-    let is_time = |v: &netcdf::Variable<'_>| {
-        let unit = nc::text(v, "units").unwrap_or_default();
-        v.dimensions().len() <= 1 && unit.to_ascii_lowercase().contains(" since ")
-    };
-    let mut candidates: Vec<_> = file.variables().filter(is_time).collect();
-    candidates.sort_by_key(|v| {
-        let own = v.dimensions().first().is_some_and(|d| d.name() == v.name());
-        (!own, !v.name().to_ascii_lowercase().starts_with("time"))
-    });
-    let Some(axis) = candidates.into_iter().next() else {
-        return match file_date::from_name(path) {
-            Some(time) => {
-                problems.push("no time axis: the time is taken from the file name".to_string());
-                let dimension = file.dimension("time").map(|d| d.name());
-                Ok(TimeAxis {
-                    dimension,
-                    times: vec![time],
-                    calendar: time.calendar(),
-                    problems,
-                })
-            }
-            None => Err(DataError::Time(format!(
-                "`{}` has no time axis and no date in its name",
-                path.display()
-            ))),
-        };
-    };
-    let bad = |expected: &str, found: String| DataError::BadVariable {
-        path: path.into(),
-        variable: axis.name(),
-        expected: expected.into(),
-        found,
-    };
-    let calendar = match nc::text(&axis, "calendar") {
-        Some(name) => {
-            Calendar::from_cf(&name).ok_or_else(|| bad("a CF calendar", format!("`{name}`")))?
-        }
-        None => {
-            problems.push("the time axis names no calendar: `standard` is assumed".to_string());
-            Calendar::from_cf("standard").expect("a known word")
-        }
-    };
-    let unit = nc::text(&axis, "units").unwrap_or_default();
-    let values = nc::coordinate(path, &axis)?;
-    let times = values
-        .iter()
-        .map(|&value| {
-            Time::from_cf(value, &unit, calendar).map_err(|e| bad("a time", e.to_string()))
-        })
-        .collect::<Result<Vec<_>>>()?;
-    if times.is_empty() {
-        return Err(bad("at least one time", "none".into()));
-    }
-    if !times.windows(2).all(|pair| pair[0] < pair[1]) {
-        return Err(bad("times that rise", "times that repeat or fall".into()));
-    }
-    let dimension = axis.dimensions().first().map(|d| d.name());
-    Ok(TimeAxis {
-        dimension,
-        times,
-        calendar,
-        problems,
-    })
-}
-
-/// The roles of a variable's dimensions, if it is a field on the grid.
-fn roles(
+/// The roles of a variable's dimensions (and its level axis), if it is a field on the grid.
+fn roles<'l>(
     variable: &netcdf::Variable<'_>,
-    axes: &Axes,
-    time: Option<&str>,
-    levels: &[(String, Vec<f64>)],
-) -> Option<Vec<Role>> {
-    let role = |dimension: &netcdf::Dimension<'_>| {
+    (lat, lon, time): (&str, &str, Option<&str>),
+    levels: &'l [LevelAxis],
+) -> Option<(Vec<Role>, Option<&'l LevelAxis>)> {
+    let mut level_axis = None;
+    let mut found = Vec::new();
+    for dimension in variable.dimensions() {
         let name = dimension.name();
-        if name == axes.lat.0 {
-            Some(Role::Lat)
-        } else if name == axes.lon.0 {
-            Some(Role::Lon)
-        } else if Some(name.as_str()) == time {
-            Some(Role::Time)
-        } else if levels.iter().any(|(level, _)| *level == name) {
-            Some(Role::Level)
-        } else {
-            (dimension.len() == 1).then_some(Role::Single)
-        }
-    };
-    let roles: Vec<Role> = variable
-        .dimensions()
-        .iter()
-        .map(role)
-        .collect::<Option<_>>()?;
-    (roles.contains(&Role::Lat) && roles.contains(&Role::Lon)).then_some(roles)
-}
-
-/// The pressure axes of a file: dimension and pressures in Pa.
-fn pressure_axes(path: &Path, file: &File) -> Vec<(String, Vec<f64>)> {
-    let axis = |v: netcdf::Variable<'_>| {
-        let [dimension] = v.dimensions() else {
-            return None;
-        };
-        let named = [
-            "lev",
-            "level",
-            "plev",
-            "pressure",
-            "isobaric",
-            "pressure_level",
-            "lev_p",
-            "isobaricinhpa",
-        ];
-        let named = named.contains(&v.name().to_ascii_lowercase().as_str());
-        let hybrid = nc::text(&v, "standard_name")
-            .is_some_and(|n| n.contains("hybrid") || n.contains("sigma"));
-        let unit = nc::text(&v, "units").unwrap_or_default();
-        let factor = units::conversion("Pa", &unit).map(|(factor, _)| factor);
-        // ERA5 files of some ages write "millibars" or nothing at all.
-        let factor = factor.or_else(|| (named && unit.is_empty()).then_some(100.0))?;
-        if hybrid || dimension.name() != v.name() && !named {
-            return None;
-        }
-        let values = nc::coordinate(path, &v).ok()?;
-        Some((
-            dimension.name(),
-            values.into_iter().map(|p| p * factor).collect(),
-        ))
-    };
-    file.variables().filter_map(axis).collect()
+        let level = levels.iter().find(|level| level.dimension == name);
+        found.push(match () {
+            () if name == lat => Role::Lat,
+            () if name == lon => Role::Lon,
+            () if Some(name.as_str()) == time => Role::Time,
+            () if level.is_some() && level_axis.is_none() => {
+                level_axis = level;
+                Role::Level
+            }
+            () if dimension.len() == 1 => Role::Single,
+            () => return None,
+        });
+    }
+    (found.contains(&Role::Lat) && found.contains(&Role::Lon)).then_some((found, level_axis))
 }
 
 /// Looks at a file.
@@ -290,111 +155,172 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
     let axes = axes(path, &file)?;
     let file_shape = (axes.lat.1.len(), axes.lon.1.len());
     let (grid, order) =
-        LatLonGrid::from_axes(axes.lat.1.clone(), axes.lon.1.clone()).map_err(|error| {
-            DataError::Unreadable {
-                path: path.into(),
-                reason: error.to_string(),
-            }
+        LatLonGrid::from_axes(axes.lat.1, axes.lon.1).map_err(|error| DataError::Unreadable {
+            path: path.into(),
+            reason: error.to_string(),
         })?;
     let TimeAxis {
         dimension,
         times,
         calendar,
-        mut problems,
+        problems,
     } = time_axis(path, &file)?;
-    let pressure = pressure_axes(path, &file);
-    let mut channels: Vec<(Variable, Source)> = Vec::new();
-    let mut humidity = None;
-    for variable in file.variables() {
-        let name = variable.name();
-        let is_humidity = HUMIDITY.contains(&name.to_ascii_lowercase().as_str());
-        let found = alias::matches(&name);
-        if found.is_empty() && !is_humidity || !nc::is_numeric(&variable) {
-            continue;
-        }
-        let Some(roles) = roles(&variable, &axes, dimension.as_deref(), &pressure) else {
-            continue;
-        };
-        let level_axis = roles.iter().position(|r| *r == Role::Level);
-        let pressures = level_axis.and_then(|at| {
-            let name = variable.dimensions()[at].name();
-            pressure
-                .iter()
-                .find(|(level, _)| *level == name)
-                .map(|(_, p)| p.clone())
-        });
-        let unit = nc::text(&variable, "units");
-        let source = |target: &str, level, proxy| {
-            let unit = unit.clone().unwrap_or_else(|| target.to_string());
-            let conversion =
-                units::conversion(target, &unit).ok_or_else(|| DataError::BadVariable {
-                    path: path.into(),
-                    variable: name.clone(),
-                    expected: format!("a unit that converts to {target}"),
-                    found: format!("`{unit}`"),
-                })?;
-            let decoder = Decoder::new(&variable, conversion);
-            Ok(Source {
-                name: name.clone(),
-                level,
-                proxy,
-                roles: roles.clone(),
-                decoder,
-            })
-        };
-        if let (true, Some(pressure_pa)) = (is_humidity, &pressures) {
-            humidity = Some(Levels {
-                pressure_pa: pressure_pa.clone(),
-                source: source("kg kg-1", None, None)?,
-            });
-        }
-        for (channel, kind) in found {
-            let (level, proxy) = match (kind, &pressures) {
-                (Match::Same, None) => (None, None),
-                (Match::Proxy(difference), None) => (None, Some(difference)),
-                (Match::Level(hpa), Some(pressures)) => {
-                    let near = |p: &f64| (p - hpa * 100.0).abs() < hpa;
-                    match pressures.iter().position(near) {
-                        Some(level) => (Some(level), None),
-                        None => continue,
-                    }
-                }
-                _ => continue,
-            };
-            if unit.is_none() {
-                problems.push(format!(
-                    "`{name}` names no unit: {} is assumed",
-                    channel.entry().unit
-                ));
-            }
-            let source = source(channel.entry().unit, level, proxy)?;
-            // The channel itself wins over a level, a level over a proxy.
-            let rank = |s: &Source| (s.proxy.is_some(), s.level.is_some());
-            match channels.iter_mut().find(|(known, _)| *known == channel) {
-                Some((_, known)) if rank(&source) < rank(known) => *known = source,
-                Some(_) => {}
-                None => channels.push((channel, source)),
-            }
-        }
-    }
-    for (channel, source) in &channels {
+    let mut layout = Layout {
+        grid,
+        order,
+        file_shape,
+        channels: Vec::new(),
+        levels: Vec::new(),
+        dewpoint: None,
+        refused: Vec::new(),
+        names: file.variables().map(|v| v.name()).collect(),
+        problems,
+    };
+    let level_axes = level_axes(path, &file);
+    let dimensions = (
+        axes.lat.0.as_str(),
+        axes.lon.0.as_str(),
+        dimension.as_deref(),
+    );
+    fields(&file, dimensions, &level_axes, &mut layout);
+    for (channel, source) in &layout.channels {
         if let Some(difference) = source.proxy {
-            problems.push(format!(
+            layout.problems.push(format!(
                 "{channel} is read from `{}`: {difference}",
                 source.name
             ));
         }
     }
-    channels.sort_by_key(|(channel, _)| *channel);
+    // A refused variable matters only where nothing else serves the channel.
+    let Layout {
+        refused, channels, ..
+    } = &mut layout;
+    refused.retain(|refusal| {
+        !channels
+            .iter()
+            .any(|(channel, _)| *channel == refusal.channel)
+    });
+    for refusal in &layout.refused {
+        layout.problems.push(format!(
+            "`{}` cannot serve as {}: expected {}, found {}",
+            refusal.name, refusal.channel, refusal.expected, refusal.found
+        ));
+    }
+    layout.channels.sort_by_key(|(channel, _)| *channel);
     Ok(FileInfo {
         path: path.into(),
-        grid,
-        order,
-        file_shape,
+        layout,
         times,
         calendar,
-        channels,
-        humidity,
-        problems,
     })
+}
+
+/// Finds the channels and the fields on levels.
+fn fields(
+    file: &File,
+    dimensions: (&str, &str, Option<&str>),
+    level_axes: &[LevelAxis],
+    layout: &mut Layout,
+) {
+    for variable in file.variables() {
+        let name = variable.name();
+        if !nc::is_numeric(&variable) {
+            continue;
+        }
+        let found = alias::matches(&name);
+        let Some((roles, axis)) = roles(&variable, dimensions, level_axes) else {
+            for (channel, _) in found.iter().filter(|(_, kind)| *kind == Match::Same) {
+                let shape: Vec<String> = variable.dimensions().iter().map(|d| d.name()).collect();
+                layout.refused.push(Refusal {
+                    channel: *channel,
+                    name: name.clone(),
+                    expected: "a field of time, latitude and longitude".into(),
+                    found: format!("dimensions ({})", shape.join(", ")),
+                });
+            }
+            continue;
+        };
+        let unit = nc::text(&variable, "units");
+        let source = |conversion, level, proxy| Source {
+            name: name.clone(),
+            level,
+            proxy,
+            roles: roles.clone(),
+            decoder: Decoder::new(&variable, conversion),
+        };
+        let conversion = |target: &str| {
+            let unit = unit.as_deref().unwrap_or(target);
+            units::conversion(target, unit).ok_or_else(|| {
+                (
+                    format!("a unit that converts to {target}"),
+                    format!("`{unit}`"),
+                )
+            })
+        };
+        if let Some(axis) = axis.filter(|axis| !axis.hybrid) {
+            let family = alias::family(&name);
+            let target = family.map_or(Ok((1.0, 0.0)), |f| conversion(f.unit()));
+            if let Ok(convert) = target {
+                layout.levels.push(Levels {
+                    pressure_pa: axis.pressure_pa.clone(),
+                    family,
+                    source: source(convert, None, None),
+                });
+            }
+        }
+        if axis.is_none() && layout.dewpoint.is_none() && alias::is_dewpoint(&name) {
+            layout.dewpoint = conversion("K")
+                .ok()
+                .map(|convert| source(convert, None, None));
+        }
+        for (channel, kind) in found {
+            let target = channel.entry().unit;
+            let (level, proxy, convert) = match (kind, axis) {
+                (Match::Same, None) => (None, None, conversion(target)),
+                (Match::Proxy(difference), None) => (None, Some(difference), conversion(target)),
+                (Match::HourlyTotal, None) => {
+                    let depth = units::water_depth(unit.as_deref().unwrap_or("m"));
+                    let rate = depth.map(|factor| (factor / 3600.0, 0.0));
+                    let found = format!("`{}`", unit.as_deref().unwrap_or_default());
+                    let why = ("a depth of water".to_string(), found);
+                    (None, Some(alias::HOURLY_TOTAL), rate.ok_or(why))
+                }
+                (Match::Level(hpa), Some(axis)) if !axis.hybrid => match axis.at_hpa(hpa) {
+                    Some(level) => (Some(level), None, conversion(target)),
+                    None => continue,
+                },
+                (Match::Lowest, Some(axis)) if axis.hybrid => {
+                    (axis.lowest(), None, conversion(target))
+                }
+                _ => continue,
+            };
+            let (expected, found) = match convert {
+                Ok(convert) => {
+                    if unit.is_none() {
+                        layout
+                            .problems
+                            .push(format!("`{name}` names no unit: {target} is assumed"));
+                    }
+                    let source = source(convert, level, proxy);
+                    let known = layout
+                        .channels
+                        .iter_mut()
+                        .find(|(known, _)| *known == channel);
+                    match known {
+                        Some((_, known)) if source.rank() < known.rank() => *known = source,
+                        Some(_) => {}
+                        None => layout.channels.push((channel, source)),
+                    }
+                    continue;
+                }
+                Err(why) => why,
+            };
+            layout.refused.push(Refusal {
+                channel,
+                name: name.clone(),
+                expected,
+                found,
+            });
+        }
+    }
 }

@@ -26,10 +26,14 @@ pub fn conversion(target: &str, found: &str) -> Option<(f64, f64)> {
         ("K", "kelvin" | "degk" | "deg_k" | "degrees_k") => factor(1.0),
         (
             "K",
-            "c" | "degc" | "deg_c" | "celsius" | "degree_celsius" | "degrees_celsius" | "degreec"
-            | "degreesc" | "°c",
+            "c" | "deg c" | "degree c" | "degrees c" | "degc" | "deg_c" | "celsius"
+            | "degree_celsius" | "degrees_celsius" | "degreec" | "degreesc" | "°c",
         ) => Some((1.0, 273.15)),
-        ("m s-1", "m sec-1" | "meters second-1" | "metre s-1" | "meter second-1") => factor(1.0),
+        (
+            "m s-1",
+            "m sec-1" | "meter per second" | "meters per second" | "meters second-1" | "metre s-1"
+            | "meter second-1",
+        ) => factor(1.0),
         ("m s-1", "knot" | "knots" | "kt" | "kts") => factor(KNOT),
         ("m s-1", "km h-1" | "km hr-1") => factor(1.0 / 3.6),
         ("m s-1", "kg m-2 s-1" | "kg s-1 m-2" | "mm s-1") => factor(1.0 / WATER),
@@ -40,17 +44,27 @@ pub fn conversion(target: &str, found: &str) -> Option<(f64, f64)> {
         ("m s-1", "m day-1") => factor(1.0 / DAY),
         (
             "m",
-            "gpm" | "meter" | "meters" | "metre" | "metres" | "geopotential_meter"
-            | "geopotential meter",
+            "gpm" | "m (geopotential)" | "meter" | "meters" | "metre" | "metres"
+            | "geopotential_meter" | "geopotential meter",
         ) => factor(1.0),
-        ("m", "m2 s-2") => factor(1.0 / GRAVITY),
+        ("m", "m2 s-2" | "j kg-1") => factor(1.0 / GRAVITY),
         ("m", "dam" | "gpdm") => factor(10.0),
         ("m", "km") => factor(1000.0),
         ("kg kg-1", "1" | "" | "g g-1" | "dimensionless") => factor(1.0),
         ("kg kg-1", "g kg-1") => factor(1e-3),
+        ("kg kg-1", "%" | "percent") => factor(1e-2),
         ("kg m-2", "mm" | "millimeter" | "millimeters") => factor(1.0),
         ("kg m-2", "m" | "meters") => factor(WATER),
         ("kg m-2", "cm") => factor(10.0),
+        _ => None,
+    }
+}
+
+/// The factor from a depth of water (also as mass per area) to m.
+pub(super) fn water_depth(found: &str) -> Option<f64> {
+    match tidy(found).as_str() {
+        "m" | "meter" | "meters" | "metre" | "metres" => Some(1.0),
+        "mm" | "millimeter" | "millimeters" | "kg m-2" => Some(1.0 / WATER),
         _ => None,
     }
 }

@@ -1,0 +1,228 @@
+//! The coordinates of a file: latitude, longitude, time and level axes, found by name, unit or attribute.
+
+use super::nc;
+use super::{file_date, units};
+use crate::error::{DataError, Result};
+use crate::{Calendar, Time};
+use netcdf::File;
+use std::path::Path;
+
+/// Coordinates found by name, axis attribute or unit.
+pub(crate) struct Axes {
+    pub lat: (String, Vec<f64>),
+    pub lon: (String, Vec<f64>),
+}
+
+/// The 1-D latitude and longitude axes of a file.
+///
+/// # Errors
+/// [`DataError::MissingVariable`] or [`DataError::BadVariable`] saying which coordinate is not there or not 1-D.
+pub(crate) fn axes(path: &Path, file: &File) -> Result<Axes> {
+    let find = |what: &str, names: &[&str], units: &[&str]| {
+        let is = |variable: &netcdf::Variable<'_>| {
+            let name = variable.name().to_ascii_lowercase();
+            let unit = nc::text(variable, "units")
+                .unwrap_or_default()
+                .to_ascii_lowercase();
+            names.contains(&name.as_str()) || units.contains(&unit.as_str())
+        };
+        let mut candidates: Vec<_> = file.variables().filter(is).collect();
+        // A coordinate variable (named as its dimension) wins over auxiliary ones such as slat.
+        candidates.sort_by_key(|v| {
+            let own = v.dimensions().len() == 1 && v.dimensions()[0].name() == v.name();
+            (
+                !own,
+                !names.contains(&v.name().to_ascii_lowercase().as_str()),
+            )
+        });
+        let Some(found) = candidates.into_iter().next() else {
+            let found = file.variables().map(|v| v.name()).take(30).collect();
+            return Err(DataError::MissingVariable {
+                path: path.into(),
+                variable: what.to_string(),
+                found,
+            });
+        };
+        if found.dimensions().len() != 1 {
+            return Err(DataError::BadVariable {
+                path: path.into(),
+                variable: found.name(),
+                expected: format!("a {what} axis of one dimension"),
+                found: format!(
+                    "{} dimensions (curvilinear or rotated grids must be regridded first)",
+                    found.dimensions().len()
+                ),
+            });
+        }
+        Ok((found.dimensions()[0].name(), nc::coordinate(path, &found)?))
+    };
+    Ok(Axes {
+        lat: find(
+            "latitude",
+            &["lat", "latitude", "nav_lat"],
+            &["degrees_north", "degree_north", "degrees_n"],
+        )?,
+        lon: find(
+            "longitude",
+            &["lon", "longitude", "nav_lon"],
+            &["degrees_east", "degree_east", "degrees_e"],
+        )?,
+    })
+}
+
+/// A file's time axis.
+pub(crate) struct TimeAxis {
+    pub dimension: Option<String>,
+    pub times: Vec<Time>,
+    pub calendar: Calendar,
+    pub problems: Vec<String>,
+}
+
+/// The time axis of a file; from its name if it has none.
+///
+/// # Errors
+/// [`DataError::Time`] or [`DataError::BadVariable`] if an axis is there but makes no sense, or there is no date at all.
+pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
+    let mut problems = Vec::new();
+    let is_time = |v: &netcdf::Variable<'_>| {
+        let unit = nc::text(v, "units").unwrap_or_default();
+        v.dimensions().len() <= 1 && unit.to_ascii_lowercase().contains(" since ")
+    };
+    let mut candidates: Vec<_> = file.variables().filter(is_time).collect();
+    candidates.sort_by_key(|v| {
+        let own = v.dimensions().first().is_some_and(|d| d.name() == v.name());
+        let name = v.name().to_ascii_lowercase();
+        // xarray keeps the start of a forecast beside the time it is valid at.
+        let rank = match () {
+            () if name.starts_with("time") => 0,
+            () if name.starts_with("valid") => 1,
+            () if name.contains("reference") || name.contains("init") => 3,
+            () => 2,
+        };
+        (!own, rank)
+    });
+    let Some(axis) = candidates.into_iter().next() else {
+        return match file_date::from_name(path) {
+            Some(time) => {
+                problems.push("no time axis: the time is taken from the file name".to_string());
+                let dimension = file.dimension("time").map(|d| d.name());
+                Ok(TimeAxis {
+                    dimension,
+                    times: vec![time],
+                    calendar: time.calendar(),
+                    problems,
+                })
+            }
+            None => Err(DataError::Time(format!(
+                "`{}` has no time axis and no date in its name",
+                path.display()
+            ))),
+        };
+    };
+    let bad = |expected: &str, found: String| DataError::BadVariable {
+        path: path.into(),
+        variable: axis.name(),
+        expected: expected.into(),
+        found,
+    };
+    let calendar = match nc::text(&axis, "calendar") {
+        Some(name) => {
+            Calendar::from_cf(&name).ok_or_else(|| bad("a CF calendar", format!("`{name}`")))?
+        }
+        None => {
+            problems.push("the time axis names no calendar: `standard` is assumed".to_string());
+            Calendar::from_cf("standard").expect("a known word")
+        }
+    };
+    let unit = nc::text(&axis, "units").unwrap_or_default();
+    let values = nc::coordinate(path, &axis)?;
+    let times = values
+        .iter()
+        .map(|&value| {
+            Time::from_cf(value, &unit, calendar).map_err(|e| bad("a time", e.to_string()))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    if times.is_empty() {
+        return Err(bad("at least one time", "none".into()));
+    }
+    if !times.windows(2).all(|pair| pair[0] < pair[1]) {
+        return Err(bad("times that rise", "times that repeat or fall".into()));
+    }
+    let dimension = axis.dimensions().first().map(|d| d.name());
+    Ok(TimeAxis {
+        dimension,
+        times,
+        calendar,
+        problems,
+    })
+}
+
+/// A level axis.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LevelAxis {
+    pub dimension: String,
+    /// Pressures in Pa; for hybrid levels only their order means something.
+    pub pressure_pa: Vec<f64>,
+    /// Terrain-following model levels: no constant pressure, but the last one is the channels' lowest model level.
+    pub hybrid: bool,
+}
+
+impl LevelAxis {
+    /// The level at a pressure, within one percent.
+    pub(crate) fn at_hpa(&self, hpa: f64) -> Option<usize> {
+        let near = |p: &f64| (p - hpa * 100.0).abs() < hpa;
+        self.pressure_pa.iter().position(near)
+    }
+
+    /// The level nearest to the ground.
+    pub(crate) fn lowest(&self) -> Option<usize> {
+        (0..self.pressure_pa.len())
+            .max_by(|&a, &b| self.pressure_pa[a].total_cmp(&self.pressure_pa[b]))
+    }
+}
+
+/// Names of level axes whose unit may be missing.
+const LEVEL_NAMES: [&str; 9] = [
+    "lev",
+    "level",
+    "plev",
+    "pressure",
+    "isobaric",
+    "pressure_level",
+    "lev_p",
+    "isobaricinhpa",
+    "p",
+];
+
+/// The pressure and hybrid level axes of a file.
+pub(crate) fn level_axes(path: &Path, file: &File) -> Vec<LevelAxis> {
+    let axis = |v: netcdf::Variable<'_>| {
+        let [dimension] = v.dimensions() else {
+            return None;
+        };
+        let named = LEVEL_NAMES.contains(&v.name().to_ascii_lowercase().as_str());
+        if dimension.name() != v.name() && !named {
+            return None;
+        }
+        let unit = nc::text(&v, "units").unwrap_or_default();
+        let says = |attribute: &str| {
+            let text = nc::text(&v, attribute).unwrap_or_default();
+            let text = text.to_ascii_lowercase();
+            text.contains("hybrid") || text.contains("sigma")
+        };
+        let hybrid = says("standard_name")
+            || says("long_name")
+            || says("units")
+            || v.attribute("formula_terms").is_some();
+        let factor = units::conversion("Pa", &unit).map(|(factor, _)| factor);
+        // ERA5 files of some ages write "millibars" or nothing at all.
+        let factor = factor.or_else(|| (named && (unit.is_empty() || hybrid)).then_some(100.0))?;
+        let values = nc::coordinate(path, &v).ok()?;
+        Some(LevelAxis {
+            dimension: dimension.name(),
+            pressure_pa: values.into_iter().map(|p| p * factor).collect(),
+            hybrid,
+        })
+    };
+    file.variables().filter_map(axis).collect()
+}

@@ -1,0 +1,279 @@
+//! Stored numbers to values: missing ones, unsigned ones, packing, valid ranges, then a unit conversion.
+//!
+//! Source: CF conventions 1.10, sections 2.5.1 and 8.1; the netCDF users' guide on `_Unsigned` and `valid_range`.
+
+use super::nc::{numbers, text};
+use crate::error::{DataError, Result};
+use ndarray::Array2;
+use netcdf::types::{FloatType, IntType, NcVariableType};
+use netcdf::{Extent, Variable};
+use std::path::Path;
+
+/// Larger numbers are what netCDF (9.97e36), CMIP (1e20) and Ferret (1e34) leave where nothing was written.
+const HUGE: f64 = 9e19;
+
+/// How the stored numbers of one variable become values.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Decoder {
+    missing: Vec<f64>,
+    valid: Option<(f64, f64)>,
+    scale: f64,
+    offset: f64,
+    wrap: Option<f64>,
+    /// Every stored number is exact as `f32`.
+    single: bool,
+}
+
+impl Decoder {
+    /// The decoder of a variable whose values are then multiplied by `factor` and moved by `shift`.
+    pub(crate) fn new(variable: &Variable<'_>, (factor, shift): (f64, f64)) -> Self {
+        let first = |name: &str| numbers(variable, name).first().copied();
+        let kind = variable.vartype();
+        // netCDF classic has no unsigned types: the attribute says that negative numbers are large ones.
+        let unsigned = text(variable, "_Unsigned").is_some_and(|v| v.eq_ignore_ascii_case("true"));
+        let wrap = match kind {
+            NcVariableType::Int(IntType::I8) if unsigned => Some(256.0),
+            NcVariableType::Int(IntType::I16) if unsigned => Some(65_536.0),
+            NcVariableType::Int(IntType::I32) if unsigned => Some(4_294_967_296.0),
+            _ => None,
+        };
+        let packing = (first("scale_factor"), first("add_offset"));
+        let (scale, offset) = (packing.0.unwrap_or(1.0), packing.1.unwrap_or(0.0));
+        let mut missing: Vec<f64> = ["_FillValue", "missing_value"]
+            .iter()
+            .flat_map(|name| numbers(variable, name))
+            .filter(|v| v.is_finite() && v.abs() < HUGE)
+            .collect();
+        if missing.is_empty() && packing.0.is_some() {
+            // Nobody packs to the library's own fill values on purpose.
+            match kind {
+                NcVariableType::Int(IntType::I16) if !unsigned => missing.push(-32_767.0),
+                NcVariableType::Int(IntType::I32) if !unsigned => missing.push(-2_147_483_647.0),
+                _ => {}
+            }
+        }
+        missing.dedup();
+        Self {
+            missing,
+            valid: valid_range(variable, wrap, packing.0.is_some(), (scale, offset)),
+            scale: scale * factor,
+            offset: offset * factor + shift,
+            wrap,
+            single: matches!(
+                kind,
+                NcVariableType::Float(FloatType::F32)
+                    | NcVariableType::Int(IntType::I8 | IntType::U8 | IntType::I16 | IntType::U16)
+            ),
+        }
+    }
+
+    /// Whether the stored number stands for "nothing here".
+    fn is_missing(&self, stored: f64) -> bool {
+        let same = |m: &f64| stored == *m || (stored - m).abs() < 1e-6 * m.abs();
+        !stored.is_finite() || stored.abs() > HUGE || self.missing.iter().any(same)
+    }
+
+    fn value(&self, stored: f64) -> f32 {
+        if self.is_missing(stored) {
+            return f32::NAN;
+        }
+        let stored = match self.wrap {
+            Some(wrap) if stored < 0.0 => stored + wrap,
+            _ => stored,
+        };
+        if self
+            .valid
+            .is_some_and(|(low, high)| stored < low || stored > high)
+        {
+            return f32::NAN;
+        }
+        (stored * self.scale + self.offset) as f32
+    }
+
+    /// Decodes numbers that are exact as `f32`, in place.
+    fn decode_single(&self, values: &mut [f32]) {
+        let plain = self.scale == 1.0 && self.offset == 0.0 && self.valid.is_none();
+        match (&self.missing[..], plain && self.wrap.is_none()) {
+            // The common cases, in loops that the compiler turns into vector code.
+            ([], true) => values.iter_mut().for_each(|v| {
+                *v = if v.abs() <= HUGE as f32 { *v } else { f32::NAN };
+            }),
+            (&[missing], true) => {
+                let (missing, near) = (missing as f32, (missing.abs() * 1e-6) as f32);
+                values.iter_mut().for_each(|v| {
+                    let keep = v.abs() <= HUGE as f32 && (*v - missing).abs() > near;
+                    *v = if keep { *v } else { f32::NAN };
+                });
+            }
+            _ => values
+                .iter_mut()
+                .for_each(|v| *v = self.value(f64::from(*v))),
+        }
+    }
+}
+
+/// The valid stored numbers. A range of floats on packed integers is one of values (a common misreading of CF).
+fn valid_range(
+    variable: &Variable<'_>,
+    wrap: Option<f64>,
+    packed: bool,
+    (scale, offset): (f64, f64),
+) -> Option<(f64, f64)> {
+    let first = |name: &str| numbers(variable, name).first().copied();
+    let pair = numbers(variable, "valid_range");
+    let low = first("valid_min").or(pair.first().copied());
+    let high = first("valid_max").or(pair.get(1).copied());
+    if low.is_none() && high.is_none() {
+        return None;
+    }
+    let is_float = |name: &str| {
+        use netcdf::AttributeValue as A;
+        matches!(
+            variable.attribute_value(name),
+            Some(Ok(A::Float(_)
+                | A::Floats(_)
+                | A::Double(_)
+                | A::Doubles(_)))
+        )
+    };
+    let of_values = packed
+        && matches!(variable.vartype(), NcVariableType::Int(_))
+        && ["valid_range", "valid_min", "valid_max"]
+            .into_iter()
+            .any(is_float);
+    let stored = |bound: Option<f64>, open: f64| match (bound, wrap) {
+        (None, _) => open,
+        (Some(bound), _) if of_values => (bound - offset) / scale,
+        (Some(bound), Some(wrap)) if bound < 0.0 => bound + wrap,
+        (Some(bound), _) => bound,
+    };
+    let (low, high) = (stored(low, f64::NEG_INFINITY), stored(high, f64::INFINITY));
+    // A negative scale factor turns the bounds round.
+    Some((low.min(high), low.max(high)))
+}
+
+/// Values as they are stored.
+pub(crate) enum Stored {
+    Single(Vec<f32>),
+    Other(Vec<f64>),
+}
+
+/// Reads the values at `extents` as they are stored.
+///
+/// # Errors
+/// [`DataError::Unreadable`] naming file and variable.
+pub(crate) fn stored(
+    path: &Path,
+    variable: &Variable<'_>,
+    extents: Vec<Extent>,
+    decoder: &Decoder,
+) -> Result<Stored> {
+    let read = if decoder.single {
+        variable.get_values(extents).map(Stored::Single)
+    } else {
+        variable.get_values(extents).map(Stored::Other)
+    };
+    read.map_err(|error| DataError::Unreadable {
+        path: path.into(),
+        reason: format!("variable `{}`: {error}", variable.name()),
+    })
+}
+
+/// The (lat, lon) plane of stored values, in file order; `transposed` if longitude varies slowest.
+///
+/// # Errors
+/// [`DataError::Unreadable`] if their number is not that of the grid's cells.
+pub(crate) fn plane(
+    path: &Path,
+    stored: Stored,
+    decoder: &Decoder,
+    (rows, columns): (usize, usize),
+    transposed: bool,
+) -> Result<Array2<f32>> {
+    let values = match stored {
+        Stored::Single(mut values) => {
+            decoder.decode_single(&mut values);
+            values
+        }
+        Stored::Other(values) => values.into_iter().map(|v| decoder.value(v)).collect(),
+    };
+    let shape = if transposed {
+        (columns, rows)
+    } else {
+        (rows, columns)
+    };
+    let plane = Array2::from_shape_vec(shape, values).map_err(|error| DataError::Unreadable {
+        path: path.into(),
+        reason: error.to_string(),
+    })?;
+    Ok(if transposed {
+        plane.reversed_axes()
+    } else {
+        plane
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::nc;
+
+    fn read(file: &str, name: &str) -> Option<(Vec<f32>, usize)> {
+        let path = crate::testdata::real(&format!("netcdf-stress/{file}"))?;
+        let netcdf = nc::open(&path).unwrap();
+        let variable = netcdf.variable(name).unwrap();
+        let decoder = Decoder::new(&variable, (1.0, 0.0));
+        let stored = variable.get_values::<f64, _>(..).unwrap();
+        let values: Vec<f32> = stored.iter().map(|v| decoder.value(*v)).collect();
+        if decoder.single {
+            let mut single = variable.get_values::<f32, _>(..).unwrap();
+            decoder.decode_single(&mut single);
+            let same = |(a, b): (&f32, &f32)| a == b || a.is_nan() && b.is_nan();
+            assert!(single.iter().zip(&values).all(same), "{file} {name}");
+        }
+        let missing = values.iter().filter(|v| v.is_nan()).count();
+        Some((values, missing))
+    }
+
+    fn range(values: &[f32]) -> (f32, f32) {
+        values.iter().fold((f32::MAX, f32::MIN), |(low, high), &v| {
+            (low.min(v), high.max(v))
+        })
+    }
+
+    /// Ranges as the table of SOURCE.md gives them (netCDF4-python).
+    #[test]
+    fn ranges_of_files_that_break_readers() {
+        for (file, name, (low, high)) in [
+            // unsigned 16 bits, valid range "0, -6"
+            ("20171025_2056.Cloud_Top_Height.nc", "HT", (0.0, 15_430.0)),
+            // negative scale factors, NaN as fill value of integers
+            ("eraint_uvz.nc", "z", (10_300.0, 123_300.0)),
+            ("eraint_uvz.nc", "u", (-24.56, 78.5)),
+            ("ubyte.nc", "ub", (0.0, 255.0)),
+            ("ubyte.nc", "sb", (-128.0, 127.0)),
+            ("coads_climatology.nc", "SST", (-2.6, 33.15)),
+            ("basin_mask.nc", "basin", (1.0, 58.0)),
+        ] {
+            let Some((values, missing)) = read(file, name) else {
+                return;
+            };
+            let found = range(&values);
+            let near = |a: f32, b: f32| (a - b).abs() <= 1e-2 * b.abs().max(0.1);
+            assert!(
+                near(found.0, low) && near(found.1, high),
+                "{file} {name}: {found:?}"
+            );
+            assert!(missing < values.len());
+        }
+    }
+
+    #[test]
+    fn attributes_as_text_count() {
+        let Some((values, _)) = read("fnoc1.nc", "u") else {
+            return;
+        };
+        // scale_factor = "0.005": winds of some m/s, not thousands.
+        assert!(range(&values).1 < 50.0, "{:?}", range(&values));
+    }
+}

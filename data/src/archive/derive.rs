@@ -1,0 +1,143 @@
+//! Channels computed from others: column water, humidity near the ground, height of the lowest model level.
+
+use ndarray::{Array2, ArrayView2, ArrayView3};
+
+/// Standard gravity, m s-2.
+const GRAVITY: f64 = 9.80665;
+
+/// ∫ q dp / g in kg m-2: trapezoids between the levels above ground, and the layer between the lowest of them and the
+/// surface.
+///
+/// Levels below ground (pressure above `ps`) hold extrapolated values and do not count. The surface layer has the
+/// near-surface humidity at its bottom where `qref` is given, else that of the lowest level.
+///
+/// # Shapes
+/// `levels_pa` l, `q` (l, lat, lon) in kg kg-1, `ps` (lat, lon) in Pa.
+pub fn precipitable_water(
+    levels_pa: &[f64],
+    q: ArrayView3<'_, f32>,
+    ps: Option<ArrayView2<'_, f32>>,
+    qref: Option<ArrayView2<'_, f32>>,
+) -> Array2<f32> {
+    let mut order: Vec<usize> = (0..levels_pa.len()).collect();
+    order.sort_by(|&a, &b| levels_pa[a].total_cmp(&levels_pa[b])); // from the top down
+    let (_, rows, columns) = q.dim();
+    Array2::from_shape_fn((rows, columns), |(j, i)| {
+        let surface = ps.map_or(f64::INFINITY, |ps| f64::from(ps[[j, i]]));
+        let mut above: Option<(f64, f64)> = None;
+        let mut sum = 0.0;
+        for &level in &order {
+            let (p, humidity) = (levels_pa[level], f64::from(q[[level, j, i]]));
+            if p >= surface {
+                break;
+            }
+            if humidity.is_nan() {
+                continue; // masked in the file, mostly below ground
+            }
+            if let Some((p_above, q_above)) = above {
+                sum += 0.5 * (humidity + q_above) * (p - p_above);
+            }
+            above = Some((p, humidity));
+        }
+        match above {
+            None => f32::NAN,
+            Some((p, humidity)) if surface.is_finite() => {
+                let bottom = qref.map(|q| f64::from(q[[j, i]])).filter(|q| !q.is_nan());
+                let bottom = bottom.unwrap_or(humidity);
+                ((sum + 0.5 * (humidity + bottom) * (surface - p)) / GRAVITY) as f32
+            }
+            Some(_) => (sum / GRAVITY) as f32,
+        }
+    })
+}
+
+/// Specific humidity, kg kg-1, of air with dew point `dewpoint_k` (K) at pressure `pa` (Pa).
+///
+/// Source: ECMWF IFS documentation CY41R2, part IV, eqs. 7.4 and 7.5 (Tetens over water), as ECMWF recommends for ERA5.
+pub(super) fn humidity_of_dewpoint(dewpoint_k: f32, pa: f32) -> f32 {
+    const RATIO: f64 = 287.0597 / 461.5250; // gas constants of dry air and of vapour
+    let dewpoint = f64::from(dewpoint_k);
+    let vapour = 611.21 * (17.502 * (dewpoint - 273.16) / (dewpoint - 32.19)).exp();
+    (RATIO * vapour / (f64::from(pa) - (1.0 - RATIO) * vapour)) as f32
+}
+
+/// Pressure at the middle of CAM5's lowest layer (30 levels) over surface pressure: its `hybm`.
+const LOWEST_SIGMA: f64 = 0.992_556_1;
+
+/// Height, m, of the middle of CAM5's lowest layer, from temperature (K) and specific humidity near the ground.
+///
+/// The hypsometric equation with CAM5's constants; on 33,240 points of CAM5 it is 0.13 m too high on average, 0.4 m at most.
+pub(super) fn lowest_level_height(temperature_k: f32, humidity: f32) -> f32 {
+    let virtual_k = f64::from(temperature_k) * (1.0 + 0.608 * f64::from(humidity));
+    (287.04 / 9.80616 * virtual_k * -LOWEST_SIGMA.ln()) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array3, array};
+
+    #[test]
+    fn a_uniform_column_holds_q_times_mass() {
+        let levels = [100_000.0, 50_000.0, 20_000.0, 70_000.0];
+        let q = Array3::from_elem((4, 1, 2), 0.01);
+        let ps = array![[90_000.0f32, 101_000.0]];
+        let water = precipitable_water(&levels, q.view(), Some(ps.view()), None);
+        for (found, surface) in water.iter().zip(ps) {
+            let expected = 0.01 * (f64::from(surface) - 20_000.0) / 9.80665;
+            assert!(
+                (f64::from(*found) - expected).abs() < 1e-3,
+                "{found} {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn masked_and_unknown_levels_do_not_count() {
+        let levels = [100_000.0, 85_000.0, 50_000.0];
+        let q = array![[[f32::NAN]], [[0.01]], [[0.0]]];
+        let ps = array![[92_000.0f32]];
+        let expected = (0.005 * 35_000.0 + 0.01 * 7_000.0) / 9.80665;
+        let water = precipitable_water(&levels, q.view(), Some(ps.view()), None);
+        assert!((f64::from(water[[0, 0]]) - expected).abs() < 1e-3);
+        // The surface layer is a trapezoid to the humidity near the ground.
+        let qref = array![[0.02f32]];
+        let water = precipitable_water(&levels, q.view(), Some(ps.view()), Some(qref.view()));
+        let expected = (0.005 * 35_000.0 + 0.015 * 7_000.0) / 9.80665;
+        assert!((f64::from(water[[0, 0]]) - expected).abs() < 1e-3);
+        let none = Array3::from_elem((3, 1, 1), f32::NAN);
+        assert!(precipitable_water(&levels, none.view(), None, None)[[0, 0]].is_nan());
+    }
+
+    #[test]
+    fn saturated_air_at_twenty_degrees() {
+        // Saturation at 20 °C is 23.39 hPa (Smithsonian tables): 0.622 e / (p - 0.378 e).
+        let expected = 0.62198 * 2339.0 / (101_325.0 - 0.378 * 2339.0);
+        let found = f64::from(humidity_of_dewpoint(293.15, 101_325.0));
+        assert!((found / expected - 1.0).abs() < 2e-3, "{found} {expected}");
+        assert!(humidity_of_dewpoint(f32::NAN, 1e5).is_nan());
+    }
+
+    #[test]
+    fn lowest_level_of_cam5() {
+        let Some(path) = crate::testdata::real("climatenet-cam5-points/climatenet_points.csv")
+        else {
+            return;
+        };
+        let text = std::fs::read_to_string(path).unwrap();
+        let header: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        let column = |name: &str| header.iter().position(|h| *h == name).unwrap();
+        let (t, q, z) = (column("TREFHT"), column("QREFHT"), column("ZBOT"));
+        let off: Vec<f32> = text
+            .lines()
+            .skip(1)
+            .map(|line| {
+                let cells: Vec<f32> = line.split(',').map(|c| c.parse().unwrap_or(0.0)).collect();
+                lowest_level_height(cells[t], cells[q]) - cells[z]
+            })
+            .collect();
+        let mean = off.iter().sum::<f32>() / off.len() as f32;
+        assert!(off.len() > 30_000 && mean.abs() < 0.2, "mean {mean}");
+        assert!(off.iter().all(|d| d.abs() < 0.5));
+    }
+}

@@ -1,0 +1,285 @@
+//! Reading the fields of one time.
+
+use super::derive::{humidity_of_dewpoint, lowest_level_height, precipitable_water};
+use super::scan::{Levels, Source};
+use super::{Archive, alias, decode};
+use crate::Variable;
+use crate::error::{DataError, Result};
+use crate::snapshot::Snapshot;
+use ndarray::{Array2, Array3, ArrayViewMut2, Axis, Zip};
+
+/// Where a channel of one time comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum How<'a> {
+    /// A field of a file, at an index of its time axis.
+    Direct(usize, usize, &'a Source),
+    /// Other fields.
+    Computed(Derivation<'a>),
+}
+
+/// A channel computed from others.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Derivation<'a> {
+    /// TMQ from humidity on pressure levels: file, time index, levels.
+    ColumnWater(usize, usize, &'a Levels),
+    /// QREFHT from dew point and surface pressure.
+    Dewpoint(usize, usize, &'a Source),
+    /// ZBOT from the temperature near the ground.
+    LowestLevel,
+}
+
+impl Derivation<'_> {
+    pub(super) fn sentence(self) -> &'static str {
+        match self {
+            Self::ColumnWater(..) => {
+                "TMQ is the vertical integral of specific humidity on pressure levels"
+            }
+            Self::Dewpoint(..) => "QREFHT is computed from the dew point near the ground and PS",
+            Self::LowestLevel => {
+                "ZBOT is computed: the height of CAM5's lowest layer at the temperature near the ground"
+            }
+        }
+    }
+}
+
+impl Archive {
+    /// Where a channel comes from at a time; `None` if it is not there.
+    pub(super) fn how(&self, index: usize, variable: Variable) -> Option<How<'_>> {
+        let place = &self.places[index];
+        let direct = place.iter().filter_map(|&(file, at)| {
+            let source = self.layout(file).channel(variable)?;
+            Some((source.proxy.is_some(), How::Direct(file, at, source)))
+        });
+        // The first file by name, but the channel itself before a stand-in.
+        if let Some((_, how)) = direct.min_by_key(|(stands_in, _)| *stands_in) {
+            return Some(how);
+        }
+        match variable {
+            Variable::Tmq => self.column_water(index),
+            Variable::Qrefht => {
+                self.how(index, Variable::Ps)?;
+                place.iter().find_map(|&(file, at)| {
+                    let source = self.layout(file).dewpoint.as_ref()?;
+                    Some(How::Computed(Derivation::Dewpoint(file, at, source)))
+                })
+            }
+            Variable::Zbot => {
+                self.how(index, Variable::Trefht)?;
+                Some(How::Computed(Derivation::LowestLevel))
+            }
+            _ => None,
+        }
+    }
+
+    fn column_water(&self, index: usize) -> Option<How<'_>> {
+        self.places[index].iter().find_map(|&(file, at)| {
+            let levels = self.layout(file).humidity()?;
+            // One or two levels are no column.
+            (levels.pressure_pa.len() > 2)
+                .then_some(How::Computed(Derivation::ColumnWater(file, at, levels)))
+        })
+    }
+
+    /// The fields of one time.
+    ///
+    /// # Errors
+    /// [`DataError::MissingVariable`] naming the channel and what the file has; [`DataError::BadVariable`] if its unit or
+    /// shape cannot be used or it has no valid value at all; [`DataError::Unreadable`] if the file is damaged;
+    /// [`DataError::Invalid`] if there is no such time.
+    pub fn read(&self, index: usize, variables: &[Variable]) -> Result<Snapshot> {
+        self.check(index)?;
+        let (rows, columns) = self.grid.shape();
+        let mut fields = Array3::zeros((variables.len(), rows, columns));
+        for (&variable, plane) in variables.iter().zip(fields.axis_iter_mut(Axis(0))) {
+            let how = self.how(index, variable);
+            self.fill(index, variable, how, plane)?;
+        }
+        let (path, at) = self.source_of(index);
+        Ok(Snapshot {
+            time: self.times[index],
+            grid: self.grid.clone(),
+            variables: variables.to_vec(),
+            fields,
+            source: (path.to_path_buf(), at),
+        })
+    }
+
+    /// A field on pressure levels, `(level, lat, lon)`, from the top of the atmosphere down, with its pressures in Pa.
+    ///
+    /// The name is the file's own, or any name of the same field (`U`, `ua` and `u_component_of_wind` are one); winds,
+    /// temperature, height and humidity come in SI units, other fields as they are.
+    ///
+    /// # Errors
+    /// [`DataError::MissingVariable`] with the fields on levels that are there; as [`Self::read`] otherwise.
+    pub fn read_levels(&self, index: usize, name: &str) -> Result<(Vec<f64>, Array3<f32>)> {
+        self.check(index)?;
+        let all = || {
+            let place = self.places[index].iter();
+            place
+                .flat_map(|&(file, at)| self.layout(file).levels.iter().map(move |l| (file, at, l)))
+        };
+        let family = alias::family(name);
+        let own = all().find(|(_, _, l)| l.source.name.eq_ignore_ascii_case(name));
+        let found = own.or_else(|| all().find(|(_, _, l)| family.is_some() && l.family == family));
+        let Some((file, at, levels)) = found else {
+            return Err(DataError::MissingVariable {
+                path: self.source_of(index).0.into(),
+                variable: format!("{name} on pressure levels"),
+                found: self
+                    .level_fields(index)
+                    .into_iter()
+                    .map(String::from)
+                    .collect(),
+            });
+        };
+        self.read_all_levels(file, at, levels)
+    }
+
+    /// TMQ from humidity on levels, even where the file has TMQ itself: for checks.
+    ///
+    /// # Errors
+    /// [`DataError::MissingVariable`] if there is no humidity on pressure levels.
+    pub fn integrate_tmq(&self, index: usize) -> Result<Array2<f32>> {
+        self.check(index)?;
+        let how = self.column_water(index);
+        let mut water = Array2::zeros(self.grid.shape());
+        self.fill(index, Variable::Tmq, how, water.view_mut())?;
+        Ok(water)
+    }
+
+    fn check(&self, index: usize) -> Result<()> {
+        if index < self.times.len() {
+            return Ok(());
+        }
+        let found = self.times.len();
+        Err(DataError::Invalid(format!(
+            "time {index} of an archive of {found} times"
+        )))
+    }
+
+    fn fill(
+        &self,
+        index: usize,
+        variable: Variable,
+        how: Option<How<'_>>,
+        mut plane: ArrayViewMut2<'_, f32>,
+    ) -> Result<()> {
+        let field = |variable| {
+            let mut field = Array2::zeros(self.grid.shape());
+            let how = self.how(index, variable);
+            self.fill(index, variable, how, field.view_mut())
+                .map(|()| field)
+        };
+        let wanted = |variable| {
+            self.how(index, variable)
+                .map(|_| field(variable))
+                .transpose()
+        };
+        match how {
+            None => return Err(self.missing(index, variable)),
+            Some(How::Direct(file, at, source)) => {
+                self.copy(file, source, at, None, plane.view_mut())?;
+            }
+            Some(How::Computed(Derivation::ColumnWater(file, at, levels))) => {
+                let (pressure_pa, q) = self.read_all_levels(file, at, levels)?;
+                let (ps, qref) = (wanted(Variable::Ps)?, wanted(Variable::Qrefht)?);
+                let (ps, qref) = (
+                    ps.as_ref().map(|f| f.view()),
+                    qref.as_ref().map(|f| f.view()),
+                );
+                plane.assign(&precipitable_water(&pressure_pa, q.view(), ps, qref));
+            }
+            Some(How::Computed(Derivation::Dewpoint(file, at, source))) => {
+                self.copy(file, source, at, None, plane.view_mut())?;
+                Zip::from(&mut plane)
+                    .and(&field(Variable::Ps)?)
+                    .for_each(|value, &ps| *value = humidity_of_dewpoint(*value, ps));
+            }
+            Some(How::Computed(Derivation::LowestLevel)) => {
+                plane.assign(&field(Variable::Trefht)?);
+                // A dry atmosphere would be 0.6 m too low in the tropics.
+                match wanted(Variable::Qrefht)? {
+                    Some(q) => Zip::from(&mut plane)
+                        .and(&q)
+                        .for_each(|value, &q| *value = lowest_level_height(*value, q)),
+                    None => plane.mapv_inplace(|t| lowest_level_height(t, 0.008)),
+                }
+            }
+        }
+        if plane.iter().all(|value| value.is_nan()) {
+            return Err(DataError::BadVariable {
+                path: self.source_of(index).0.into(),
+                variable: variable.name().into(),
+                expected: format!("numbers at {}", self.times[index]),
+                found: "only missing values".into(),
+            });
+        }
+        Ok(())
+    }
+
+    fn read_all_levels(
+        &self,
+        file: usize,
+        at: usize,
+        levels: &Levels,
+    ) -> Result<(Vec<f64>, Array3<f32>)> {
+        let pressure = &levels.pressure_pa;
+        let mut order: Vec<usize> = (0..pressure.len()).collect();
+        order.sort_by(|&a, &b| pressure[a].total_cmp(&pressure[b]));
+        let (rows, columns) = self.grid.shape();
+        let mut fields = Array3::zeros((order.len(), rows, columns));
+        for (&level, plane) in order.iter().zip(fields.axis_iter_mut(Axis(0))) {
+            self.copy(file, &levels.source, at, Some(level), plane)?;
+        }
+        Ok((order.iter().map(|&level| pressure[level]).collect(), fields))
+    }
+
+    /// Reads one plane into grid order.
+    fn copy(
+        &self,
+        file: usize,
+        source: &Source,
+        at: usize,
+        level: Option<usize>,
+        plane: ArrayViewMut2<'_, f32>,
+    ) -> Result<()> {
+        let (path, layout) = (&self.files[file].0, self.layout(file));
+        let stored = self.open.with(file, path, |netcdf| {
+            let gone = || DataError::Unreadable {
+                path: path.clone(),
+                reason: format!(
+                    "variable `{}` has gone since the file was scanned",
+                    source.name
+                ),
+            };
+            let variable = netcdf.variable(&source.name).ok_or_else(gone)?;
+            decode::stored(path, &variable, source.extents(at, level), &source.decoder)
+        })?;
+        let (shape, transposed) = (layout.file_shape, source.is_transposed());
+        let read = decode::plane(path, stored, &source.decoder, shape, transposed)?;
+        layout.order.copy_plane(read.view(), plane);
+        Ok(())
+    }
+
+    fn missing(&self, index: usize, variable: Variable) -> DataError {
+        for &(file, _) in &self.places[index] {
+            let refused = &self.layout(file).refused;
+            if let Some(refusal) = refused.iter().find(|refusal| refusal.channel == variable) {
+                return DataError::BadVariable {
+                    path: self.files[file].0.clone(),
+                    variable: refusal.name.clone(),
+                    expected: refusal.expected.clone(),
+                    found: refusal.found.clone(),
+                };
+            }
+        }
+        let names = self.places[index]
+            .iter()
+            .flat_map(|&(file, _)| &self.layout(file).names);
+        DataError::MissingVariable {
+            path: self.source_of(index).0.into(),
+            variable: variable.name().into(),
+            found: names.take(30).cloned().collect(),
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The reader on files written here: every order, packing and fault that real archives show.
+
+mod archive_support;
+
+use archive_support::{Field, FileSpec, path_of, values_of, write};
+use proptest::prelude::*;
+use squall_data::archive::BadFiles;
+use squall_data::{Archive, DataError, Variable};
+use std::fs;
+
+const PSL: [Variable; 1] = [Variable::Psl];
+
+fn open(path: &std::path::Path) -> Archive {
+    Archive::open(path.to_str().unwrap()).unwrap()
+}
+
+#[test]
+fn files_in_any_order_are_one_axis() {
+    let folder = tempfile::tempdir().unwrap();
+    // By name the later days come first.
+    for (name, first) in [("a.nc", 4.0), ("b.nc", 0.0), ("c.nc", 2.0)] {
+        write(
+            &folder.path().join(name),
+            &FileSpec {
+                times: vec![first, first + 1.0],
+                ..FileSpec::default()
+            },
+        );
+    }
+    let archive = open(folder.path());
+    assert_eq!(archive.times().len(), 6);
+    assert!(archive.times().windows(2).all(|pair| pair[0] < pair[1]));
+    let (path, at) = archive.source_of(5);
+    assert_eq!((path.file_name().unwrap().to_str(), at), (Some("a.nc"), 1));
+    assert_eq!(archive.find(archive.times()[3]), Some(3));
+    for index in 0..6 {
+        let snapshot = archive.read(index, &PSL).unwrap();
+        assert_eq!(
+            snapshot.fields,
+            values_of(archive.grid(), index as f64, 1.0)
+        );
+    }
+    let list = folder.path().join("list.txt");
+    fs::write(&list, "# days\nc.nc\n\nb.nc\n").unwrap();
+    assert_eq!(open(&list).times().len(), 4);
+    assert_eq!(open(&folder.path().join("[ab].nc")).times().len(), 4);
+    let error = archive.read(6, &PSL).unwrap_err();
+    assert!(matches!(error, DataError::Invalid(_)), "{error}");
+}
+
+#[test]
+fn variables_split_over_file_sets() {
+    let folder = tempfile::tempdir().unwrap();
+    write(
+        &folder.path().join("psl.nc"),
+        &FileSpec {
+            times: vec![0.0, 1.0],
+            ..FileSpec::default()
+        },
+    );
+    for (name, day) in [("wind0.nc", 0.0), ("wind1.nc", 1.0)] {
+        let fields = vec![Field::named("U10", "m s-1")];
+        write(
+            &folder.path().join(name),
+            &FileSpec {
+                times: vec![day],
+                fields,
+                ..FileSpec::default()
+            },
+        );
+    }
+    let archive = open(folder.path());
+    assert_eq!(archive.available(), [Variable::Ubot, Variable::Psl]);
+    let both = archive.read(1, &[Variable::Psl, Variable::Ubot]).unwrap();
+    assert_eq!(
+        both.field(Variable::Psl),
+        both.field(Variable::Ubot),
+        "made alike"
+    );
+    assert!(
+        archive
+            .problems()
+            .iter()
+            .any(|p| p.contains("UBOT") && p.contains("10 m wind"))
+    );
+}
+
+#[test]
+fn repeated_times_and_gaps_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    write(
+        &folder.path().join("a.nc"),
+        &FileSpec {
+            times: vec![0.0, 1.0],
+            ..FileSpec::default()
+        },
+    );
+    write(
+        &folder.path().join("b.nc"),
+        &FileSpec {
+            times: vec![1.0, 2.0],
+            ..FileSpec::default()
+        },
+    );
+    let fields = vec![Field::named("PS", "Pa")];
+    write(
+        &folder.path().join("c.nc"),
+        &FileSpec {
+            times: vec![2.0, 3.0],
+            fields,
+            ..FileSpec::default()
+        },
+    );
+    let archive = open(folder.path());
+    assert_eq!(archive.times().len(), 4);
+    let says = |word: &str| archive.problems().iter().any(|p| p.contains(word));
+    assert!(says("1 times stand in more than one file") && says("PSL is missing at 1 of 4 times"));
+    assert!(archive.available().is_empty());
+    let error = archive.read(3, &PSL).unwrap_err();
+    assert!(
+        matches!(&error, DataError::MissingVariable { path, .. } if path.ends_with("c.nc")),
+        "{error}"
+    );
+}
+
+#[test]
+fn units_are_converted_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("units.nc");
+    let fields = vec![
+        Field::named("msl", "hPa"),
+        Field::named("t2m", "degC"),
+        Field::named("tp", "m"),
+        Field::named("tcwv", "parsec"),
+    ];
+    write(
+        &path,
+        &FileSpec {
+            fields,
+            ..FileSpec::default()
+        },
+    );
+    let archive = open(&path);
+    assert_eq!(
+        archive.available(),
+        [
+            Variable::Psl,
+            Variable::Prect,
+            Variable::Trefht,
+            Variable::Zbot
+        ]
+    );
+    let stored = values_of(archive.grid(), 0.0, 1.0);
+    let snapshot = archive.read(0, archive.available()).unwrap();
+    for (cell, stored) in snapshot
+        .fields
+        .outer_iter()
+        .next()
+        .unwrap()
+        .iter()
+        .zip(&stored)
+    {
+        approx::assert_relative_eq!(*cell, stored * 100.0, max_relative = 1e-6);
+    }
+    for (cell, stored) in snapshot
+        .field(Variable::Trefht)
+        .unwrap()
+        .iter()
+        .zip(&stored)
+    {
+        approx::assert_relative_eq!(*cell, stored + 273.15, max_relative = 1e-6);
+    }
+    for (cell, stored) in snapshot.field(Variable::Prect).unwrap().iter().zip(&stored) {
+        approx::assert_relative_eq!(*cell, stored / 3600.0, max_relative = 1e-6);
+    }
+    let error = archive.read(0, &[Variable::Tmq]).unwrap_err();
+    assert!(
+        matches!(&error, DataError::BadVariable { variable, found, .. } if variable == "tcwv" && found.contains("parsec")),
+        "{error}"
+    );
+    assert!(archive.problems().iter().any(|p| p.contains("parsec")));
+}
+
+#[test]
+fn levels_in_any_order_and_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, levels, unit) in [
+        ("up.nc", vec![1000.0, 850.0, 500.0, 200.0], "millibars"),
+        (
+            "down.nc",
+            vec![20_000.0, 50_000.0, 85_000.0, 100_000.0],
+            "Pa",
+        ),
+    ] {
+        let path = folder.path().join(name);
+        let on = |name, unit| Field {
+            levels: true,
+            ..Field::named(name, unit)
+        };
+        let fields = vec![
+            on("ua", "m s-1"),
+            on("T", "K"),
+            on("z", "m**2 s**-2"),
+            on("o3", "furlong"),
+        ];
+        write(
+            &path,
+            &FileSpec {
+                fields,
+                levels: levels.clone(),
+                level_unit: unit,
+                ..FileSpec::default()
+            },
+        );
+        let archive = open(&path);
+        let channels = [
+            Variable::U850,
+            Variable::T200,
+            Variable::T500,
+            Variable::Z1000,
+            Variable::Z200,
+        ];
+        assert_eq!(archive.available(), channels);
+        let factor = if unit == "Pa" { 1.0 } else { 100.0 };
+        let level = |pa: f64| {
+            levels
+                .iter()
+                .position(|l| (l * factor - pa).abs() < 1.0)
+                .unwrap() as f64
+        };
+        let snapshot = archive.read(0, &[Variable::T500]).unwrap();
+        assert_eq!(
+            snapshot.fields,
+            values_of(archive.grid(), 1000.0 * level(50_000.0), 1.0)
+        );
+        // Any name of the wind, from the top down; a field that is no channel comes as it is.
+        let (pressure, wind) = archive.read_levels(0, "U").unwrap();
+        assert_eq!(pressure, [20_000.0, 50_000.0, 85_000.0, 100_000.0]);
+        for (pa, plane) in pressure.iter().zip(wind.outer_iter()) {
+            let expected = values_of(archive.grid(), 1000.0 * level(*pa), 1.0);
+            assert_eq!(plane, expected.index_axis(ndarray::Axis(0), 0));
+        }
+        assert_eq!(archive.read_levels(0, "O3").unwrap().1.dim().0, 4);
+        let error = archive.read_levels(0, "omega").unwrap_err().to_string();
+        assert!(
+            error.contains("omega") && error.contains("ua, T, z, o3"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn grids_and_calendars_must_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("a.nc"), &FileSpec::default());
+    let b = folder.path().join("b.nc");
+    for (spec, what) in [
+        (
+            FileSpec {
+                rows: 9,
+                times: vec![1.0],
+                ..FileSpec::default()
+            },
+            "grid",
+        ),
+        (
+            FileSpec {
+                calendar: "360_day",
+                times: vec![1.0],
+                ..FileSpec::default()
+            },
+            "calendar",
+        ),
+    ] {
+        write(&b, &spec);
+        let error = Archive::open(folder.path().to_str().unwrap()).unwrap_err();
+        assert!(
+            matches!(&error, DataError::Mismatch { what: found, path, .. } if *found == what && *path == b),
+            "{error}"
+        );
+        let rest = Archive::open_with(folder.path().to_str().unwrap(), BadFiles::Skip).unwrap();
+        assert_eq!(rest.file_count(), 1);
+        assert!(rest.problems()[0].contains("b.nc"), "{:?}", rest.problems());
+    }
+    // The two Gregorian calendars are one since 1582.
+    write(
+        &b,
+        &FileSpec {
+            calendar: "proleptic_gregorian",
+            times: vec![1.0],
+            ..FileSpec::default()
+        },
+    );
+    write(
+        &folder.path().join("a.nc"),
+        &FileSpec {
+            calendar: "standard",
+            ..FileSpec::default()
+        },
+    );
+    assert_eq!(open(folder.path()).times().len(), 2);
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |path: &std::path::Path| Archive::open(path.to_str().unwrap()).unwrap_err();
+    assert!(matches!(error(folder.path()), DataError::NoInput { .. }));
+    assert!(matches!(
+        error(&folder.path().join("none.nc")),
+        DataError::NoInput { .. }
+    ));
+    let whole = folder.path().join("whole.nc");
+    write(
+        &whole,
+        &FileSpec {
+            rows: 40,
+            columns: 80,
+            ..FileSpec::default()
+        },
+    );
+    let bytes = fs::read(&whole).unwrap();
+    for (name, content) in [
+        ("empty.nc", &b""[..]),
+        ("text.nc", b"not netCDF at all"),
+        ("cut.nc", &bytes[..bytes.len() / 2]),
+        ("head.nc", &bytes[..100]),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        let error = error(&path);
+        assert!(
+            matches!(&error, DataError::Unreadable { path: named, .. } if *named == path),
+            "{name}: {error}"
+        );
+    }
+    let rest = Archive::open_with(folder.path().to_str().unwrap(), BadFiles::Skip).unwrap();
+    assert_eq!(
+        (
+            rest.file_count(),
+            rest.problems()
+                .iter()
+                .filter(|p| p.starts_with("skipped"))
+                .count()
+        ),
+        (1, 4)
+    );
+    let falling = folder.path().join("falling.nc");
+    write(
+        &falling,
+        &FileSpec {
+            times: vec![1.0, 1.0],
+            ..FileSpec::default()
+        },
+    );
+    assert!(error(&falling).to_string().contains("times that rise"));
+    let list = folder.path().join("list");
+    fs::write(&list, "whole.nc\nlost.nc\n").unwrap();
+    assert!(error(&list).to_string().contains("lost.nc"));
+}
+
+#[test]
+fn threads_share_an_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    for day in 0..12 {
+        write(
+            &path_of(folder.path(), day),
+            &FileSpec {
+                times: vec![f64::from(day)],
+                ..FileSpec::default()
+            },
+        );
+    }
+    let archive = open(folder.path());
+    std::thread::scope(|scope| {
+        for start in 0..4 {
+            let archive = &archive;
+            scope.spawn(move || {
+                for index in (0..12).map(|step| (step * 5 + start) % 12) {
+                    let snapshot = archive.read(index, &PSL).unwrap();
+                    assert_eq!(
+                        snapshot.fields,
+                        values_of(archive.grid(), index as f64, 1.0)
+                    );
+                }
+            });
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// However a field lies on disk, the same snapshot comes out.
+    #[test]
+    fn the_order_on_disk_does_not_matter(
+        flip_lat: bool, flip_lon: bool, transposed: bool, roll in 0usize..16, classic: bool, integers: bool,
+        packing in 0u8..4, seam_copy: bool,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.nc");
+        write(&path, &FileSpec { hole: true, ..FileSpec::default() });
+        let expected = open(&path).read(0, &PSL).unwrap();
+        let (scale, unsigned) = [(None, false), (Some(0.25), false), (Some(-0.25), false), (Some(0.25), true)][usize::from(packing)];
+        let fields = vec![Field { scale, unsigned, transposed, ..Field::named("PSL", "Pa") }];
+        let repeat_meridian = seam_copy && !flip_lon;
+        let spec = FileSpec { hole: true, flip_lat, flip_lon, roll, classic, integers, repeat_meridian, fields, ..FileSpec::default() };
+        write(&path, &spec);
+        let found = open(&path).read(0, &PSL).unwrap();
+        prop_assert_eq!(found.missing_count(), 2);
+        prop_assert_eq!(&*found.grid, &*expected.grid);
+        for (found, expected) in found.fields.iter().zip(&expected.fields) {
+            // The hole in the field must stay one, and packing to quarters is exact here.
+            prop_assert!(found == expected || found.is_nan() && expected.is_nan(), "{} {}", found, expected);
+        }
+    }
+}

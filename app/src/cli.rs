@@ -6,8 +6,10 @@ use clap::{Parser, Subcommand};
 /// Finds extreme weather in climate-model output: from simulation files to masks, events, tracks and a report.
 #[derive(Debug, Parser)]
 #[command(name = "squall", version = version::text(), propagate_version = false, max_term_width = 100)]
-#[command(after_help = "Start with `squall demo`. Exit codes: 1 a check failed, 2 wrong usage, 3 unusable input, \
-    4 the run failed, 5 output could not be written, 75 interrupted: run the same command again to go on.")]
+#[command(
+    after_help = "Start with `squall demo`. Exit codes: 1 a check failed, 2 wrong usage, 3 unusable input, \
+    4 the run failed, 5 output could not be written, 75 interrupted: run the same command again to go on."
+)]
 pub struct Arguments {
     /// Say more (-v: what is decided, -vv: everything).
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]

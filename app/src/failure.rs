@@ -33,7 +33,12 @@ pub struct Advice {
 impl Advice {
     /// Wrong usage, with what to try.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
-        Self { message: message.into(), hint: hint.into(), code: USAGE }.into()
+        Self {
+            message: message.into(),
+            hint: hint.into(),
+            code: USAGE,
+        }
+        .into()
     }
 }
 
@@ -63,8 +68,14 @@ fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
         if let Some(advice) = cause.downcast_ref::<Advice>() {
             return (advice.code, Some(advice.hint.clone()));
         }
-        let found = cause.downcast_ref().map(of_data).or_else(|| cause.downcast_ref().map(of_climate));
-        let found = found.or_else(|| cause.downcast_ref().map(of_jobs)).or_else(|| cause.downcast_ref().map(of_model)).or_else(|| cause.downcast_ref().map(of_validation));
+        let found = cause
+            .downcast_ref()
+            .map(of_data)
+            .or_else(|| cause.downcast_ref().map(of_climate));
+        let found = found
+            .or_else(|| cause.downcast_ref().map(of_jobs))
+            .or_else(|| cause.downcast_ref().map(of_model))
+            .or_else(|| cause.downcast_ref().map(of_validation));
         if let Some((code, hint)) = found {
             return (code, hint.map(str::to_string));
         }
@@ -77,9 +88,19 @@ type Verdict = (u8, Option<&'static str>);
 fn of_io(action: &str, source: &std::io::Error) -> Verdict {
     use std::io::ErrorKind;
     match source.kind() {
-        ErrorKind::StorageFull => (OUTPUT, Some("the disk is full; free space and run the same command again: what is finished is kept")),
-        ErrorKind::PermissionDenied => (OUTPUT, Some("check the permissions, or choose another output with --out")),
-        ErrorKind::NotFound if action == "read" || action == "open" => (INPUT, Some("check the path")),
+        ErrorKind::StorageFull => (
+            OUTPUT,
+            Some(
+                "the disk is full; free space and run the same command again: what is finished is kept",
+            ),
+        ),
+        ErrorKind::PermissionDenied => (
+            OUTPUT,
+            Some("check the permissions, or choose another output with --out"),
+        ),
+        ErrorKind::NotFound if action == "read" || action == "open" => {
+            (INPUT, Some("check the path"))
+        }
         _ if action == "read" || action == "open" => (INPUT, None),
         _ => (OUTPUT, None),
     }
@@ -88,15 +109,38 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
 fn of_data(error: &DataError) -> Verdict {
     match error {
         DataError::Io { action, source, .. } => of_io(action, source),
-        DataError::Unreadable { .. } => (INPUT, Some("`squall inspect FILE` says what a file is; --skip-bad goes on without it")),
-        DataError::NoInput { .. } => (INPUT, Some("give a file, a folder, a glob in quotes, or a text file that lists paths")),
-        DataError::MissingVariable { .. } => {
-            (INPUT, Some("`squall inspect` lists the variables and the names Squall knows; a recipe may use fewer channels"))
-        }
-        DataError::BadVariable { .. } => (INPUT, Some("`squall inspect` shows shapes and units of every variable")),
-        DataError::Mismatch { what: "grid", .. } => (INPUT, Some("all files of one run must share one grid; give the other grid's files separately")),
-        DataError::Mismatch { .. } => (INPUT, Some("all files of one run must agree; --skip-bad goes on without the one named")),
-        DataError::Damaged { .. } => (INPUT, Some("delete the damaged file and run the command that wrote it again")),
+        DataError::Unreadable { .. } => (
+            INPUT,
+            Some("`squall inspect FILE` says what a file is; --skip-bad goes on without it"),
+        ),
+        DataError::NoInput { .. } => (
+            INPUT,
+            Some("give a file, a folder, a glob in quotes, or a text file that lists paths"),
+        ),
+        DataError::MissingVariable { .. } => (
+            INPUT,
+            Some(
+                "`squall inspect` lists the variables and the names Squall knows; a recipe may use fewer channels",
+            ),
+        ),
+        DataError::BadVariable { .. } => (
+            INPUT,
+            Some("`squall inspect` shows shapes and units of every variable"),
+        ),
+        DataError::Mismatch { what: "grid", .. } => (
+            INPUT,
+            Some(
+                "all files of one run must share one grid; give the other grid's files separately",
+            ),
+        ),
+        DataError::Mismatch { .. } => (
+            INPUT,
+            Some("all files of one run must agree; --skip-bad goes on without the one named"),
+        ),
+        DataError::Damaged { .. } => (
+            INPUT,
+            Some("delete the damaged file and run the command that wrote it again"),
+        ),
         DataError::Invalid(_) => (USAGE, None),
         _ => (INPUT, None),
     }
@@ -105,7 +149,9 @@ fn of_data(error: &DataError) -> Verdict {
 fn of_climate(error: &ClimateError) -> Verdict {
     match error {
         ClimateError::Data(inner) => of_data(inner),
-        ClimateError::MissingField { .. } => (INPUT, Some("`squall inspect` lists what the input has")),
+        ClimateError::MissingField { .. } => {
+            (INPUT, Some("`squall inspect` lists what the input has"))
+        }
         ClimateError::Invalid(_) => (USAGE, None),
         _ => (INPUT, None),
     }
@@ -116,13 +162,38 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Data(inner) => of_data(inner),
         JobError::Model(inner) => of_model(inner),
         JobError::Io { action, source, .. } => of_io(action, source),
-        JobError::Recipe { .. } => (USAGE, Some("`squall train --help`; recipes to start from come with Squall: small, full")),
-        JobError::Contract { .. } => (INPUT, Some("`squall inspect` shows what the input has; the model needs the channels and grid it was trained on")),
-        JobError::NoContract { .. } => (INPUT, Some("give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run")),
-        JobError::Locked { .. } => (OUTPUT, Some("wait for the other process, or choose another output with --out")),
-        JobError::Resume { .. } => (USAGE, Some("choose another output with --out, or go back to the settings the run began with")),
-        JobError::Diverged { .. } => (RUN, Some("lower schedule.rate, or raise schedule.warmup_steps, and start in a new folder")),
-        JobError::Damaged { .. } => (INPUT, Some("delete the damaged file and run the command that wrote it again")),
+        JobError::Recipe { .. } => (
+            USAGE,
+            Some("`squall train --help`; recipes to start from come with Squall: small, full"),
+        ),
+        JobError::Contract { .. } => (
+            INPUT,
+            Some(
+                "`squall inspect` shows what the input has; the model needs the channels and grid it was trained on",
+            ),
+        ),
+        JobError::NoContract { .. } => (
+            INPUT,
+            Some(
+                "give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run",
+            ),
+        ),
+        JobError::Locked { .. } => (
+            OUTPUT,
+            Some("wait for the other process, or choose another output with --out"),
+        ),
+        JobError::Resume { .. } => (
+            USAGE,
+            Some("choose another output with --out, or go back to the settings the run began with"),
+        ),
+        JobError::Diverged { .. } => (
+            RUN,
+            Some("lower schedule.rate, or raise schedule.warmup_steps, and start in a new folder"),
+        ),
+        JobError::Damaged { .. } => (
+            INPUT,
+            Some("delete the damaged file and run the command that wrote it again"),
+        ),
         _ => (RUN, None),
     }
 }
@@ -131,9 +202,14 @@ fn of_model(error: &ModelError) -> Verdict {
     match error {
         ModelError::Io { action, source, .. } => of_io(action, source),
         ModelError::Config { .. } => (USAGE, None),
-        ModelError::File { .. } | ModelError::MissingWeight { .. } | ModelError::WeightShape { .. } => {
-            (INPUT, Some("give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run"))
-        }
+        ModelError::File { .. }
+        | ModelError::MissingWeight { .. }
+        | ModelError::WeightShape { .. } => (
+            INPUT,
+            Some(
+                "give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run",
+            ),
+        ),
         _ => (RUN, None),
     }
 }
@@ -141,7 +217,10 @@ fn of_model(error: &ModelError) -> Verdict {
 fn of_validation(error: &ValidationError) -> Verdict {
     match error {
         ValidationError::Data(inner) => of_data(inner),
-        ValidationError::Mismatch { .. } => (INPUT, Some("both sides must have the same grid and calendar")),
+        ValidationError::Mismatch { .. } => (
+            INPUT,
+            Some("both sides must have the same grid and calendar"),
+        ),
         _ => (INPUT, None),
     }
 }

@@ -6,16 +6,26 @@ use squall_data::{Archive, Variable};
 
 /// Opens fields and says, as warnings, what was skipped, guessed or replaced.
 pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
-    let bad_files = if skip_bad { BadFiles::Skip } else { BadFiles::Fail };
+    let bad_files = if skip_bad {
+        BadFiles::Skip
+    } else {
+        BadFiles::Fail
+    };
     let archive = Archive::open_with(input, bad_files)?;
-    archive.problems().iter().for_each(|problem| tracing::warn!("{problem}"));
+    archive
+        .problems()
+        .iter()
+        .for_each(|problem| tracing::warn!("{problem}"));
     Ok(archive)
 }
 
 /// Refuses input that lacks channels, naming all of them at once.
 pub fn require(archive: &Archive, needed: &[Variable], purpose: &str) -> anyhow::Result<()> {
-    let missing: Vec<&str> =
-        needed.iter().filter(|v| !archive.available().contains(v)).map(|v| v.name()).collect();
+    let missing: Vec<&str> = needed
+        .iter()
+        .filter(|v| !archive.available().contains(v))
+        .map(|v| v.name())
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -13,10 +13,16 @@ pub fn flag() -> Arc<AtomicBool> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             // Order matters: the shutdown looks at the flag before this signal sets it.
-            let armed = signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), stop.clone())
-                .and_then(|_| signal_hook::flag::register(signal, stop.clone()));
+            let armed = signal_hook::flag::register_conditional_shutdown(
+                signal,
+                INTERRUPTED.into(),
+                stop.clone(),
+            )
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()));
             if let Err(error) = armed {
-                tracing::warn!("signals end the program at once ({error}); what is finished is kept");
+                tracing::warn!(
+                    "signals end the program at once ({error}); what is finished is kept"
+                );
             }
         }
         stop
@@ -26,11 +32,20 @@ pub fn flag() -> Arc<AtomicBool> {
 
 /// An error if a signal has arrived.
 pub fn check() -> anyhow::Result<()> {
-    if flag().load(Ordering::Relaxed) { Err(stopped()) } else { Ok(()) }
+    if flag().load(Ordering::Relaxed) {
+        Err(stopped())
+    } else {
+        Ok(())
+    }
 }
 
 /// The error of a run that a signal ended.
 pub fn stopped() -> anyhow::Error {
     let hint = "run the same command again: it goes on where this one stopped";
-    Advice { message: "interrupted".into(), hint: hint.into(), code: INTERRUPTED }.into()
+    Advice {
+        message: "interrupted".into(),
+        hint: hint.into(),
+        code: INTERRUPTED,
+    }
+    .into()
 }

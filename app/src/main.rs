@@ -6,9 +6,9 @@ mod commands;
 mod failure;
 mod input;
 mod interrupt;
-mod plan;
 mod logging;
 mod output;
+mod plan;
 mod progress;
 mod threads;
 

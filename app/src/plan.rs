@@ -27,9 +27,18 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.work)?;
-        let sizes = [("reads", self.read), ("writes", self.write), ("needs memory of", self.memory)];
-        let known = sizes.iter().filter(|(_, size)| *size > 0).map(|(what, size)| format!("{what} about {}", bytes(*size)));
-        let time = self.seconds.map(|seconds| format!("takes about {}", duration(seconds)));
+        let sizes = [
+            ("reads", self.read),
+            ("writes", self.write),
+            ("needs memory of", self.memory),
+        ];
+        let known = sizes
+            .iter()
+            .filter(|(_, size)| *size > 0)
+            .map(|(what, size)| format!("{what} about {}", bytes(*size)));
+        let time = self
+            .seconds
+            .map(|seconds| format!("takes about {}", duration(seconds)));
         write!(f, "{}", known.chain(time).collect::<Vec<_>>().join(", "))
     }
 }
@@ -71,7 +80,15 @@ mod tests {
     fn words() {
         assert_eq!(bytes(1_234_000_000), "1.2 GB");
         assert_eq!(duration(200.4), "3 min 20 s");
-        let plan = Plan { work: "label 2 times".into(), read: 5_000_000, seconds: Some(3.0), ..Plan::default() };
-        assert_eq!(plan.to_string(), "label 2 times: reads about 5 MB, takes about 3 s");
+        let plan = Plan {
+            work: "label 2 times".into(),
+            read: 5_000_000,
+            seconds: Some(3.0),
+            ..Plan::default()
+        };
+        assert_eq!(
+            plan.to_string(),
+            "label 2 times: reads about 5 MB, takes about 3 s"
+        );
     }
 }

@@ -24,7 +24,9 @@ impl Progress {
         let quiet = !tracing::enabled!(tracing::Level::INFO);
         let terminal = std::io::stderr().is_terminal();
         let bar = ProgressBar::new(total as u64);
-        let style = ProgressStyle::with_template("{prefix:>9} {wide_bar} {pos}/{len} {elapsed} (left {eta}) {msg}");
+        let style = ProgressStyle::with_template(
+            "{prefix:>9} {wide_bar} {pos}/{len} {elapsed} (left {eta}) {msg}",
+        );
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix(name);
         bar.set_draw_target(if terminal && !quiet {
@@ -34,7 +36,14 @@ impl Progress {
         });
         let now = Instant::now();
         let plain = !terminal && !quiet;
-        Self { bar, plain, name, last_line: now, last_position: 0, first: (0, now) }
+        Self {
+            bar,
+            plain,
+            name,
+            last_line: now,
+            last_position: 0,
+            first: (0, now),
+        }
     }
 
     /// Sets the total and how much of it was done before.
@@ -58,7 +67,10 @@ impl Progress {
             let done = position.saturating_sub(self.first.0).max(1);
             let left = elapsed / done as f64 * total.saturating_sub(position) as f64;
             let message = self.bar.message();
-            tracing::info!("{}: {position}/{total}, {elapsed:.0} s, {left:.0} s left {message}", self.name);
+            tracing::info!(
+                "{}: {position}/{total}, {elapsed:.0} s, {left:.0} s left {message}",
+                self.name
+            );
         }
     }
 

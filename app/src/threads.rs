@@ -15,7 +15,12 @@ pub fn wait_quietly() {
     if std::env::var_os(POLICY).is_some() {
         return;
     }
-    let Ok(program) = std::env::current_exe() else { return };
+    let Ok(program) = std::env::current_exe() else {
+        return;
+    };
     // `exec` returns only if it fails; then the program goes on as it is.
-    let _ = Command::new(program).args(std::env::args_os().skip(1)).env(POLICY, "passive").exec();
+    let _ = Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .env(POLICY, "passive")
+        .exec();
 }

@@ -7,7 +7,10 @@ use std::fs;
 
 /// Runs the program, which must fail with `code` and say every one of `words`.
 fn refuses(arguments: &[&str], code: i32, words: &[&str]) {
-    let output = squall().args(arguments).output().expect("the program starts");
+    let output = squall()
+        .args(arguments)
+        .output()
+        .expect("the program starts");
     let said = text(&output);
     let call = format!("squall {}", arguments.join(" "));
     assert_eq!(output.status.code(), Some(code), "{call}:\n{said}");
@@ -25,9 +28,20 @@ fn paths_that_lead_nowhere() {
     let out = folder.path().join("out");
     let missing = folder.path().join("missing.nc");
     refuses(&["inspect", path(&missing)], 3, &["missing.nc", "hint:"]);
-    refuses(&["label", path(&empty), "--out", path(&out)], 3, &["empty", "hint:"]);
-    refuses(&["label", "/nowhere/*.nc", "--out", path(&out)], 3, &["/nowhere/*.nc", "hint:"]);
-    assert!(!out.exists() || fs::read_dir(&out).expect("readable").next().is_none(), "nothing was written");
+    refuses(
+        &["label", path(&empty), "--out", path(&out)],
+        3,
+        &["empty", "hint:"],
+    );
+    refuses(
+        &["label", "/nowhere/*.nc", "--out", path(&out)],
+        3,
+        &["/nowhere/*.nc", "hint:"],
+    );
+    assert!(
+        !out.exists() || fs::read_dir(&out).expect("readable").next().is_none(),
+        "nothing was written"
+    );
 }
 
 #[test]
@@ -43,7 +57,11 @@ fn files_that_are_not_what_they_seem() {
 
     let text_file = folder.path().join("notes.nc");
     fs::write(&text_file, "not a netCDF file").expect("written");
-    refuses(&["label", path(&text_file), "--out", path(&out)], 3, &["notes.nc", "hint:"]);
+    refuses(
+        &["label", path(&text_file), "--out", path(&out)],
+        3,
+        &["notes.nc", "hint:"],
+    );
 
     let cut = folder.path().join("cut.nc");
     let bytes = fs::read(&file).expect("readable");
@@ -55,12 +73,32 @@ fn files_that_are_not_what_they_seem() {
 fn recipes_with_mistakes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let recipe = folder.path().join("recipe.toml");
-    let train = ["train", "--recipe", path(&recipe), "--data", "store", "--out", "run"];
+    let train = [
+        "train",
+        "--recipe",
+        path(&recipe),
+        "--data",
+        "store",
+        "--out",
+        "run",
+    ];
     fs::write(&recipe, "name = \"x\"\nlearning_rat = 0.1\n").expect("written");
     refuses(&train, 2, &["recipe.toml", "learning_rat"]);
     fs::write(&recipe, "name = [").expect("written");
     refuses(&train, 2, &["recipe.toml"]);
-    refuses(&["train", "--recipe", "no-such.toml", "--data", "store", "--out", "run"], 2, &["no-such.toml"]);
+    refuses(
+        &[
+            "train",
+            "--recipe",
+            "no-such.toml",
+            "--data",
+            "store",
+            "--out",
+            "run",
+        ],
+        2,
+        &["no-such.toml"],
+    );
     refuses(&["summary", "resnet"], 2, &["deeplabv3plus"]);
 }
 
@@ -71,24 +109,50 @@ fn a_model_that_does_not_fit() {
     let model = folder.path().join("model.safetensors");
     fs::write(&model, b"not a model").expect("written");
     let out = folder.path().join("masks");
-    refuses(&["infer", path(&fields), "--model", path(&model), "--out", path(&out)], 3, &["model.safetensors"]);
+    refuses(
+        &[
+            "infer",
+            path(&fields),
+            "--model",
+            path(&model),
+            "--out",
+            path(&out),
+        ],
+        3,
+        &["model.safetensors"],
+    );
 }
 
 #[test]
 fn every_stress_file_is_described_or_refused() {
-    let Some(folder) = real("netcdf-stress") else { return };
+    let Some(folder) = real("netcdf-stress") else {
+        return;
+    };
     let mut seen = 0;
     for entry in fs::read_dir(folder).expect("readable") {
         let file = entry.expect("an entry").path();
         if file.extension().is_some_and(|e| e == "md") {
             continue;
         }
-        let output = squall().args(["inspect", path(&file), "--json"]).output().expect("starts");
+        let output = squall()
+            .args(["inspect", path(&file), "--json"])
+            .output()
+            .expect("starts");
         let code = output.status.code();
-        assert!(matches!(code, Some(0 | 3)), "{}: {code:?}\n{}", file.display(), text(&output));
+        assert!(
+            matches!(code, Some(0 | 3)),
+            "{}: {code:?}\n{}",
+            file.display(),
+            text(&output)
+        );
         if code == Some(0) {
-            let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
-            assert!(json.get("variables").is_some(), "{}: {json}", file.display());
+            let json: serde_json::Value =
+                serde_json::from_slice(&output.stdout).expect("one JSON document");
+            assert!(
+                json.get("variables").is_some(),
+                "{}: {json}",
+                file.display()
+            );
         }
         seen += 1;
     }
@@ -98,7 +162,10 @@ fn every_stress_file_is_described_or_refused() {
 #[test]
 fn help_is_there_for_every_command() {
     let help = run(&["--help"]);
-    for command in ["simulate", "inspect", "label", "stage", "train", "infer", "events", "score", "report", "summary", "bench", "demo"] {
+    for command in [
+        "simulate", "inspect", "label", "stage", "train", "infer", "events", "score", "report",
+        "summary", "bench", "demo",
+    ] {
         assert!(help.contains(command), "{command} is missing in:\n{help}");
         assert!(run(&[command, "--help"]).contains("Usage:"));
     }

@@ -32,7 +32,9 @@ fn moments() -> Vec<f64> {
         .expect("a clock after 1970")
         .subsec_nanos() as u64;
     let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (state >> 33) as f64 / (1u64 << 31) as f64
     };
     (0..KILLS).map(|_| next()).collect()
@@ -42,7 +44,12 @@ fn moments() -> Vec<f64> {
 fn with_kills(arguments: &[&str], whole: Duration) -> usize {
     let mut killed = 0;
     for part in moments() {
-        let mut child = squall().args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+        let mut child = squall()
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts");
         let until = Instant::now() + whole.mul_f64(part * 0.6);
         while Instant::now() < until && child.try_wait().expect("waits").is_none() {
             std::thread::sleep(Duration::from_millis(2));
@@ -59,10 +66,20 @@ fn with_kills(arguments: &[&str], whole: Duration) -> usize {
 
 fn assert_same(kind: &str, a: &Path, b: &Path, skip: fn(&str) -> bool) {
     let (a, b) = (contents(a, skip), contents(b, skip));
-    let names = |files: &[(String, Vec<u8>)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let names = |files: &[(String, Vec<u8>)]| {
+        files
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(names(&a), names(&b), "{kind}: the files differ");
     for ((name, a), (_, b)) in a.iter().zip(&b) {
-        assert!(a == b, "{kind}: {name} differs after kills ({} and {} bytes)", a.len(), b.len());
+        assert!(
+            a == b,
+            "{kind}: {name} differs after kills ({} and {} bytes)",
+            a.len(),
+            b.len()
+        );
     }
 }
 
@@ -72,28 +89,64 @@ fn training_and_inference_killed_anywhere_give_the_same_bits() {
     let at = |name: &str| folder.path().join(name);
     let fields = simulate(folder.path(), 5, 1);
     std::fs::write(at("recipe.toml"), RECIPE).expect("written");
-    run(&["label", path(&fields), "--out", path(&at("labels")), "--quiet"]);
-    run(&["stage", path(&fields), "--labels", path(&at("labels")), "--out", path(&at("store")), "--quiet"]);
+    run(&[
+        "label",
+        path(&fields),
+        "--out",
+        path(&at("labels")),
+        "--quiet",
+    ]);
+    run(&[
+        "stage",
+        path(&fields),
+        "--labels",
+        path(&at("labels")),
+        "--out",
+        path(&at("store")),
+        "--quiet",
+    ]);
 
     let (recipe, store) = (at("recipe.toml"), at("store"));
     let train = |out: &Path, act: &dyn Fn(&[&str])| {
-        act(&["train", "--recipe", path(&recipe), "--data", path(&store), "--out", path(out), "--quiet"]);
+        act(&[
+            "train",
+            "--recipe",
+            path(&recipe),
+            "--data",
+            path(&store),
+            "--out",
+            path(out),
+            "--quiet",
+        ]);
     };
     let started = Instant::now();
     train(&at("whole"), &|arguments| drop(run(arguments)));
     let whole = started.elapsed();
-    train(&at("killed"), &|arguments| assert!(with_kills(arguments, whole) > 0, "no run lived long enough"));
+    train(&at("killed"), &|arguments| {
+        assert!(with_kills(arguments, whole) > 0, "no run lived long enough")
+    });
     // Wall-clock times and TensorBoard's time stamps are the only things that may differ.
-    let timed = |name: &str| name.contains("timing") || name.contains("tfevents") || name.ends_with("lock");
+    let timed =
+        |name: &str| name.contains("timing") || name.contains("tfevents") || name.ends_with("lock");
     assert_same("training", &at("whole"), &at("killed"), timed);
 
     let model = at("whole/best.safetensors");
     let infer = |out: &Path, act: &dyn Fn(&[&str])| {
-        act(&["infer", path(&fields), "--model", path(&model), "--out", path(out), "--quiet"]);
+        act(&[
+            "infer",
+            path(&fields),
+            "--model",
+            path(&model),
+            "--out",
+            path(out),
+            "--quiet",
+        ]);
     };
     let started = Instant::now();
     infer(&at("masks"), &|arguments| drop(run(arguments)));
     let whole = started.elapsed();
-    infer(&at("masks_killed"), &|arguments| drop(with_kills(arguments, whole)));
+    infer(&at("masks_killed"), &|arguments| {
+        drop(with_kills(arguments, whole))
+    });
     assert_same("inference", &at("masks"), &at("masks_killed"), timed);
 }

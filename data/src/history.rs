@@ -50,7 +50,12 @@ impl HistoryWriter {
     /// # Errors
     /// [`DataError::Io`] if netCDF refuses.
     pub fn write(&mut self, snapshot: &Snapshot, step_hours: f64) -> Result<()> {
-        let Self { file, written, origin, .. } = self;
+        let Self {
+            file,
+            written,
+            origin,
+            ..
+        } = self;
         let put = on_library_thread(|| put(file, *written, snapshot, *origin, step_hours));
         put.map_err(|error| refused(&self.path, &error))?;
         self.written += 1;

@@ -66,10 +66,20 @@ struct Table(Vec<Row>);
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<34} {:>12} {:>12} {:>9}  ceiling", "", "seconds", "of ceiling", "peak MB")?;
+        writeln!(
+            f,
+            "{:<34} {:>12} {:>12} {:>9}  ceiling",
+            "", "seconds", "of ceiling", "peak MB"
+        )?;
         for row in &self.0 {
-            let ceiling = row.ceiling_percent.map_or("-".to_string(), |percent| format!("{percent:.0} %"));
-            writeln!(f, "{:<34} {:>12.4} {ceiling:>12} {:>9.0}  {}", row.name, row.ours, row.peak_mb, row.ceiling)?;
+            let ceiling = row
+                .ceiling_percent
+                .map_or("-".to_string(), |percent| format!("{percent:.0} %"));
+            writeln!(
+                f,
+                "{:<34} {:>12.4} {ceiling:>12} {:>9.0}  {}",
+                row.name, row.ours, row.peak_mb, row.ceiling
+            )?;
         }
         Ok(())
     }
@@ -93,7 +103,11 @@ impl Bench {
         if wants(Part::Step) || wants(Part::Infer) {
             rows.extend(self.network(wants(Part::Step), wants(Part::Infer))?);
         }
-        if self.json { output::json(&rows) } else { output::text(&Table(rows)) }
+        if self.json {
+            output::json(&rows)
+        } else {
+            output::text(&Table(rows))
+        }
     }
 
     /// Median seconds of `act`, after one call that does not count.
@@ -120,7 +134,12 @@ impl Bench {
         // The fields must at least be written to memory once.
         let bytes = rows * columns * 16 * 4;
         let ceiling = bytes as f64 / memory_rate();
-        Ok(row(format!("simulate a time of {rows} x {columns}"), ours, Some(ceiling), "writing the fields to memory once"))
+        Ok(row(
+            format!("simulate a time of {rows} x {columns}"),
+            ours,
+            Some(ceiling),
+            "writing the fields to memory once",
+        ))
     }
 
     fn label(&self) -> anyhow::Result<Row> {
@@ -134,13 +153,23 @@ impl Bench {
             Ok(())
         })?;
         let ceiling = (rows * columns * 11 * 4) as f64 / memory_rate();
-        Ok(row(format!("label a time of {rows} x {columns}"), ours, Some(ceiling), "reading the fields from memory once"))
+        Ok(row(
+            format!("label a time of {rows} x {columns}"),
+            ours,
+            Some(ceiling),
+            "reading the fields from memory once",
+        ))
     }
 
     fn read(&self) -> anyhow::Result<Row> {
         let (rows, columns) = self.grid;
         let folder = tempfile::tempdir()?;
-        write_run(&config(rows, columns, 4)?, folder.path(), &WriteOptions::default(), |_| Ok(()))?;
+        write_run(
+            &config(rows, columns, 4)?,
+            folder.path(),
+            &WriteOptions::default(),
+            |_| Ok(()),
+        )?;
         let archive = Archive::open(&folder.path().to_string_lossy())?;
         let path = archive.source_of(0).0.to_path_buf();
         let plain = self.median(|| Ok(drop(std::fs::read(&path)?)))? / 4.0;
@@ -150,7 +179,12 @@ impl Bench {
             archive.read(index % 4, &Variable::CHANNELS)?;
             Ok(())
         })?;
-        Ok(row(format!("read a time of {rows} x {columns}, netCDF-4"), ours, Some(plain), "reading the file's bytes from the page cache"))
+        Ok(row(
+            format!("read a time of {rows} x {columns}, netCDF-4"),
+            ours,
+            Some(plain),
+            "reading the file's bytes from the page cache",
+        ))
     }
 
     fn network(&self, step: bool, infer: bool) -> anyhow::Result<Vec<Row>> {
@@ -160,7 +194,9 @@ impl Bench {
         let mut network = Network::build(&recipe.network, backend, 1)?;
         let shape = (batch, rows, columns, recipe.network.channels_in);
         let x = Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?;
-        let labels: Vec<u8> = (0..batch * rows * columns).map(|i| u8::from(i % 97 == 0)).collect();
+        let labels: Vec<u8> = (0..batch * rows * columns)
+            .map(|i| u8::from(i % 97 == 0))
+            .collect();
         let summary = network.summary(rows, columns)?;
         let rate = self.arithmetic_rate(backend)?;
         let mut found = Vec::new();
@@ -172,7 +208,8 @@ impl Bench {
                 key += 1;
                 let mut pass = Pass::train(backend, DType::F32, key);
                 let logits = network.forward(&x, &mut pass)?;
-                let loss = backend.softmax_cross_entropy(&logits, &labels, &[0.02, 0.8, 0.17], 1.0)?;
+                let loss =
+                    backend.softmax_cross_entropy(&logits, &labels, &[0.02, 0.8, 0.17], 1.0)?;
                 network.update_running_statistics(&mut pass);
                 gradients.clear();
                 network.backward(&loss.gradient, pass, &mut gradients)?;
@@ -180,7 +217,12 @@ impl Bench {
                 Ok(())
             })? / batch as f64;
             let ceiling = summary.training_flops as f64 / rate;
-            found.push(row("train a sample, recipe small, f32".into(), ours, Some(ceiling), "its operations at the measured matrix rate"));
+            found.push(row(
+                "train a sample, recipe small, f32".into(),
+                ours,
+                Some(ceiling),
+                "its operations at the measured matrix rate",
+            ));
         }
         if infer {
             let one = x.narrow(0, 0, 1)?.contiguous()?;
@@ -190,7 +232,12 @@ impl Bench {
                 Ok(())
             })?;
             let ceiling = summary.forward_flops as f64 / rate;
-            found.push(row("infer a sample, recipe small, f32".into(), ours, Some(ceiling), "its operations at the measured matrix rate"));
+            found.push(row(
+                "infer a sample, recipe small, f32".into(),
+                ours,
+                Some(ceiling),
+                "its operations at the measured matrix rate",
+            ));
         }
         Ok(found)
     }
@@ -200,7 +247,15 @@ impl Bench {
         let (pixels, channels) = (96, 512);
         let x = Tensor::randn(0f32, 1f32, (1, pixels, pixels, channels), &Device::Cpu)?;
         let w = Tensor::randn(0f32, 1f32, (channels, channels, 1, 1), &Device::Cpu)?;
-        let seconds = self.median(|| Ok(drop(backend.conv2d(&x, &w, None, &ConvSpec::same(1), Fuse::None)?)))?;
+        let seconds = self.median(|| {
+            Ok(drop(backend.conv2d(
+                &x,
+                &w,
+                None,
+                &ConvSpec::same(1),
+                Fuse::None,
+            )?))
+        })?;
         Ok(2.0 * (pixels * pixels * channels * channels) as f64 / seconds)
     }
 }
@@ -219,7 +274,15 @@ fn row(name: String, ours: f64, ceiling: Option<f64>, what: &'static str) -> Row
 
 fn config(rows: usize, columns: usize, steps: usize) -> anyhow::Result<SyntheticConfig> {
     let start = Time::parse("2000-08-01", Calendar::NoLeap)?;
-    Ok(SyntheticConfig { rows, columns, start, step_hours: 6, steps, scenario: Scenario::PRESENT, seed: 1 })
+    Ok(SyntheticConfig {
+        rows,
+        columns,
+        start,
+        step_hours: 6,
+        steps,
+        scenario: Scenario::PRESENT,
+        seed: 1,
+    })
 }
 
 /// Bytes a second that one pass over memory moves: a copy larger than any cache.

@@ -62,8 +62,14 @@ impl Demo {
         let started = Instant::now();
         let at = |name: &str| self.out.join(name);
         let text = |name: &str| at(name).to_string_lossy().into_owned();
-        tracing::info!("demo in {}: simulate, label, stage, train, infer, events, report", self.out.display());
-        for (name, days, start, seed) in [("learn", self.days, "2000-08-01", 1), ("unseen", self.days / 2.0, "2001-08-15", 2)] {
+        tracing::info!(
+            "demo in {}: simulate, label, stage, train, infer, events, report",
+            self.out.display()
+        );
+        for (name, days, start, seed) in [
+            ("learn", self.days, "2000-08-01", 1),
+            ("unseen", self.days / 2.0, "2001-08-15", 2),
+        ] {
             Simulate {
                 out: at(name),
                 grid: (192, 288),
@@ -117,7 +123,10 @@ impl Demo {
             json: false,
         }
         .infer()?;
-        for (masks, out) in [("unseen-labels", "heuristic-events"), ("unseen-masks", "network-events")] {
+        for (masks, out) in [
+            ("unseen-labels", "heuristic-events"),
+            ("unseen-masks", "network-events"),
+        ] {
             let options = squall_climate::events::ExtractOptions::default();
             Events {
                 masks: text(masks),
@@ -150,14 +159,35 @@ impl Demo {
             recipe: Some(at("run").join("recipe.toml")),
         }
         .write()?;
-        let network = score(&at("unseen-masks"), &at("network-events"), &at("unseen-labels"))?;
-        let heuristic_truth = score(&at("unseen-labels"), &at("heuristic-events"), &at("unseen/truth"))?;
-        let network_truth = score(&at("unseen-masks"), &at("network-events"), &at("unseen/truth"))?;
-        let iou = |class: usize| network.pixels.classes.get(class).and_then(|score| score.iou).unwrap_or(f64::NAN);
+        let network = score(
+            &at("unseen-masks"),
+            &at("network-events"),
+            &at("unseen-labels"),
+        )?;
+        let heuristic_truth = score(
+            &at("unseen-labels"),
+            &at("heuristic-events"),
+            &at("unseen/truth"),
+        )?;
+        let network_truth = score(
+            &at("unseen-masks"),
+            &at("network-events"),
+            &at("unseen/truth"),
+        )?;
+        let iou = |class: usize| {
+            network
+                .pixels
+                .classes
+                .get(class)
+                .and_then(|score| score.iou)
+                .unwrap_or(f64::NAN)
+        };
         let event = |scores: &Scores, class: usize| {
             let score = scores.events.classes.get(class);
             let value = |value: Option<f64>| value.unwrap_or(f64::NAN);
-            score.map_or((f64::NAN, f64::NAN), |score| (value(score.pod), value(score.far)))
+            score.map_or((f64::NAN, f64::NAN), |score| {
+                (value(score.pod), value(score.far))
+            })
         };
         let (heuristic_tc, heuristic_ar) = (event(&heuristic_truth, 0), event(&heuristic_truth, 1));
         let (network_tc, network_ar) = (event(&network_truth, 0), event(&network_truth, 1));
@@ -217,5 +247,11 @@ impl DemoSummary {
 fn score(masks: &Path, events: &Path, truth: &Path) -> anyhow::Result<Scores> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let events = Some(text(&events.join("events.csv")));
-    Score { prediction: text(masks), truth: text(truth), events, json: false }.score()
+    Score {
+        prediction: text(masks),
+        truth: text(truth),
+        events,
+        json: false,
+    }
+    .score()
 }

@@ -16,8 +16,13 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// Fields that events are described by, as far as the input has them.
-const DESCRIBING: [Variable; 5] =
-    [Variable::Tmq, Variable::Ubot, Variable::Vbot, Variable::Psl, Variable::Prect];
+const DESCRIBING: [Variable; 5] = [
+    Variable::Tmq,
+    Variable::Ubot,
+    Variable::Vbot,
+    Variable::Psl,
+    Variable::Prect,
+];
 
 /// Turn masks into events (one row per object and time) and tracks (one row each).
 #[derive(Debug, Args)]
@@ -81,12 +86,20 @@ impl Events {
     /// Writes both tables and says what is in them.
     pub fn extract(&self) -> anyhow::Result<EventsSummary> {
         let masks = MaskArchive::open(&self.masks)?;
-        let fields = self.fields.as_deref().map(|fields| input::open(fields, self.skip_bad)).transpose()?;
-        let mut fields = fields.map(|archive| Fields::new(archive, &masks, self.fields.as_deref().unwrap_or(""))).transpose()?;
+        let fields = self
+            .fields
+            .as_deref()
+            .map(|fields| input::open(fields, self.skip_bad))
+            .transpose()?;
+        let mut fields = fields
+            .map(|archive| Fields::new(archive, &masks, self.fields.as_deref().unwrap_or("")))
+            .transpose()?;
         let times = masks.times().len();
         let (rows, columns) = masks.grid().shape();
         let plane = (rows * columns) as u64;
-        let planes = fields.as_ref().map_or(0, |fields| fields.variables.len() as u64);
+        let planes = fields
+            .as_ref()
+            .map_or(0, |fields| fields.variables.len() as u64);
         Plan {
             work: format!("events of {times} masks, {}", masks.grid().describe()),
             read: plane * (1 + 4 * planes) * times as u64,
@@ -103,17 +116,30 @@ impl Events {
         let mut table = TableWriter::<Event>::create(self.out.join("events.csv"))?;
         let (mut tracks, mut discarded): (Vec<Track>, HashSet<u64>) = Default::default();
         let mut statistics = Statistics::new(masks.grid());
-        let mut summary = EventsSummary { times, ..EventsSummary::default() };
+        let mut summary = EventsSummary {
+            times,
+            ..EventsSummary::default()
+        };
         let mut progress = Progress::new("events", times);
         for index in 0..times {
             interrupt::check()?;
             let mask = masks.read(index)?;
-            let snapshot = fields.as_mut().map(|fields| fields.at(mask.time)).transpose()?.flatten();
+            let snapshot = fields
+                .as_mut()
+                .map(|fields| fields.at(mask.time))
+                .transpose()?
+                .flatten();
             let probability = |class| Ok::<_, DataError>((class, masks.probability(index, class)?));
-            let probabilities = Class::EVENTS.into_iter().map(probability).collect::<Result<Vec<_>, _>>()?;
+            let probabilities = Class::EVENTS
+                .into_iter()
+                .map(probability)
+                .collect::<Result<Vec<_>, _>>()?;
             let known = EventFields {
                 snapshot: snapshot.as_ref(),
-                probabilities: probabilities.iter().filter_map(|(class, p)| Some((*class, p.as_ref()?.view()))).collect(),
+                probabilities: probabilities
+                    .iter()
+                    .filter_map(|(class, p)| Some((*class, p.as_ref()?.view())))
+                    .collect(),
             };
             let mut found = extract(&mask, masks.grid(), &known, &options)?;
             let step = tracker.push(mask.time, &mut found)?;
@@ -141,7 +167,11 @@ impl Events {
         write_tracks(self.out.join("tracks.csv"), &tracks)?;
         tracks.iter().for_each(|track| statistics.add_track(track));
         statistics.write_csv(&self.out)?;
-        statistics.write_netcdf(&self.out.join("statistics.nc"), masks.grid(), masks.calendar())?;
+        statistics.write_netcdf(
+            &self.out.join("statistics.nc"),
+            masks.grid(),
+            masks.calendar(),
+        )?;
         let count = |class| tracks.iter().filter(|track| track.class == class).count();
         summary.cyclone_tracks = count(Class::TropicalCyclone);
         summary.river_tracks = count(Class::AtmosphericRiver);
@@ -172,23 +202,53 @@ impl Fields {
     fn new(archive: Archive, masks: &MaskArchive, name: &str) -> anyhow::Result<Self> {
         if archive.grid().hash() != masks.grid().hash() {
             let (expected, found) = (masks.grid().describe(), archive.grid().describe());
-            return Err(DataError::Mismatch { what: "grid of the fields", path: name.into(), expected, found }.into());
+            return Err(DataError::Mismatch {
+                what: "grid of the fields",
+                path: name.into(),
+                expected,
+                found,
+            }
+            .into());
         }
-        let variables: Vec<Variable> = DESCRIBING.into_iter().filter(|v| archive.available().contains(v)).collect();
-        let lacking: Vec<&str> = DESCRIBING.iter().filter(|v| !variables.contains(v)).map(|v| v.name()).collect();
+        let variables: Vec<Variable> = DESCRIBING
+            .into_iter()
+            .filter(|v| archive.available().contains(v))
+            .collect();
+        let lacking: Vec<&str> = DESCRIBING
+            .iter()
+            .filter(|v| !variables.contains(v))
+            .map(|v| v.name())
+            .collect();
         if !lacking.is_empty() {
-            tracing::warn!("no {} in the fields: their columns stay blank", lacking.join(", "));
+            tracing::warn!(
+                "no {} in the fields: their columns stay blank",
+                lacking.join(", ")
+            );
         }
-        Ok(Self { archive, variables, cursor: 0, unmatched: 0 })
+        Ok(Self {
+            archive,
+            variables,
+            cursor: 0,
+            unmatched: 0,
+        })
     }
 
     /// The fields at a time; times must rise.
     fn at(&mut self, time: squall_data::Time) -> anyhow::Result<Option<Snapshot>> {
         let times = self.archive.times();
         if times[0].calendar() != time.calendar() {
-            let (expected, found) = (time.calendar().cf_name().into(), times[0].calendar().cf_name().into());
+            let (expected, found) = (
+                time.calendar().cf_name().into(),
+                times[0].calendar().cf_name().into(),
+            );
             let path = self.archive.source_of(0).0.into();
-            return Err(DataError::Mismatch { what: "calendar of the fields", path, expected, found }.into());
+            return Err(DataError::Mismatch {
+                what: "calendar of the fields",
+                path,
+                expected,
+                found,
+            }
+            .into());
         }
         while self.cursor < times.len() && times[self.cursor].seconds_since(time) < 0 {
             self.cursor += 1;
@@ -196,7 +256,9 @@ impl Fields {
         if times.get(self.cursor) != Some(&time) {
             self.unmatched += 1;
             if self.unmatched == 1 {
-                tracing::warn!("there are no fields at {time} (and perhaps at other times): those columns stay blank");
+                tracing::warn!(
+                    "there are no fields at {time} (and perhaps at other times): those columns stay blank"
+                );
             }
             return Ok(None);
         }

@@ -52,15 +52,26 @@ impl Infer {
     pub fn infer(&self) -> anyhow::Result<InferReport> {
         let archive = input::open(&self.input, self.skip_bad)?;
         let model = Model::load(&self.model, None)?;
-        let bad_input = if self.skip_bad { BadInput::Skip } else { BadInput::Fail };
-        let options = InferOptions { probabilities: self.probabilities, bad_input, ..InferOptions::default() };
+        let bad_input = if self.skip_bad {
+            BadInput::Skip
+        } else {
+            BadInput::Fail
+        };
+        let options = InferOptions {
+            probabilities: self.probabilities,
+            bad_input,
+            ..InferOptions::default()
+        };
         let stop = interrupt::flag();
         let mut progress = Progress::new("infer", archive.times().len());
         let mut tell = |event: &InferEvent<'_>| match event {
             InferEvent::Started(plan) => {
                 plan.notes.iter().for_each(|note| tracing::warn!("{note}"));
                 Plan {
-                    work: format!("infer {} masks ({} are there; {}, {})", plan.times, plan.done_times, plan.dtype, plan.backend),
+                    work: format!(
+                        "infer {} masks ({} are there; {}, {})",
+                        plan.times, plan.done_times, plan.dtype, plan.backend
+                    ),
                     read: plan.read_bytes,
                     write: plan.write_bytes,
                     memory: plan.memory_bytes,
@@ -76,7 +87,10 @@ impl Infer {
         let report = infer(&archive, &model, &self.out, &options, &mut tell, &stop)?;
         progress.finish();
         if report.missing_values > 0 {
-            tracing::warn!("{} missing values were replaced by the channel's mean", report.missing_values);
+            tracing::warn!(
+                "{} missing values were replaced by the channel's mean",
+                report.missing_values
+            );
         }
         match report.outcome {
             Outcome::Finished => Ok(report),

@@ -17,6 +17,10 @@ impl Inspect {
     /// Prints the inspection.
     pub fn run(self) -> anyhow::Result<()> {
         let inspection = squall_data::inspect::inspect(&self.path)?;
-        if self.json { output::json(&inspection) } else { output::text(&inspection) }
+        if self.json {
+            output::json(&inspection)
+        } else {
+            output::text(&inspection)
+        }
     }
 }

@@ -63,22 +63,35 @@ impl Label {
         }
         tracing::info!(
             "{} times: {} cyclones on {} tracks, {} rivers; masks and objects.csv in {}",
-            summary.times, summary.cyclones, summary.tracks, summary.rivers, self.out.display()
+            summary.times,
+            summary.cyclones,
+            summary.tracks,
+            summary.rivers,
+            self.out.display()
         );
         Ok(())
     }
 
     fn thresholds(&self) -> anyhow::Result<Thresholds> {
         if let Some(path) = &self.thresholds {
-            let text = std::fs::read_to_string(path).map_err(squall_data::DataError::io("read", path))?;
+            let text =
+                std::fs::read_to_string(path).map_err(squall_data::DataError::io("read", path))?;
             return toml::from_str(&text).map_err(|error| {
                 let hint = "every key is listed in the documentation of `Thresholds`; the defaults need none";
                 crate::failure::Advice::usage(format!("`{}`: {error}", path.display()), hint)
             });
         }
-        let river = if self.rivers == "relaxed" { ArThresholds::labels_1() } else { ArThresholds::labels_0() };
+        let river = if self.rivers == "relaxed" {
+            ArThresholds::labels_1()
+        } else {
+            ArThresholds::labels_0()
+        };
         let cyclone = TcThresholds::preset(&self.cyclones)?;
-        Ok(Thresholds { cyclone, river, adapt_to_grid: !self.no_grid_scaling })
+        Ok(Thresholds {
+            cyclone,
+            river,
+            adapt_to_grid: !self.no_grid_scaling,
+        })
     }
 
     /// Labels, writes everything and says what was found.
@@ -121,7 +134,9 @@ impl Label {
         masks.finish()?;
         table::write_events(&self.out.join("objects.csv"), &objects)?;
         if summary.untracked {
-            tracing::warn!("the series is shorter than the two days a cyclone must last: candidates stand untracked");
+            tracing::warn!(
+                "the series is shorter than the two days a cyclone must last: candidates stand untracked"
+            );
         }
         Ok(LabelSummary {
             times,
@@ -146,7 +161,11 @@ struct Masks<'a> {
 }
 
 impl<'a> Masks<'a> {
-    fn new(command: &'a Label, archive: &'a Archive, thresholds: &Thresholds) -> anyhow::Result<Self> {
+    fn new(
+        command: &'a Label,
+        archive: &'a Archive,
+        thresholds: &Thresholds,
+    ) -> anyhow::Result<Self> {
         let attributes = vec![("thresholds".to_string(), serde_json::to_string(thresholds)?)];
         let options = MaskFileOptions {
             title: "tropical cyclones and atmospheric rivers by the DeepCAM rules".into(),
@@ -154,12 +173,21 @@ impl<'a> Masks<'a> {
             attributes,
             probabilities: false,
         };
-        Ok(Self { out: &command.out, archive, options, open: None })
+        Ok(Self {
+            out: &command.out,
+            archive,
+            options,
+            open: None,
+        })
     }
 
     fn write(&mut self, index: usize, mask: &squall_data::ClassMask) -> Result<(), ClimateError> {
         let source = self.archive.source_of(index).0;
-        if self.open.as_ref().is_none_or(|(current, _)| current != source) {
+        if self
+            .open
+            .as_ref()
+            .is_none_or(|(current, _)| current != source)
+        {
             self.close()?;
             let path = self.out.join(format!("labels.{}.nc", stamp(mask.time)));
             let writer = MaskWriter::create(&path, self.archive.grid(), mask.time, &self.options)?;
@@ -197,7 +225,10 @@ pub fn channels(names: &[String], archive: &Archive) -> anyhow::Result<Vec<Varia
     let known = |name: &String| {
         Variable::from_name(&name.to_ascii_uppercase()).ok_or_else(|| {
             let all: Vec<&str> = Variable::CHANNELS.iter().map(|v| v.name()).collect();
-            crate::failure::Advice::usage(format!("`{name}` is no channel"), format!("the channels are {}", all.join(", ")))
+            crate::failure::Advice::usage(
+                format!("`{name}` is no channel"),
+                format!("the channels are {}", all.join(", ")),
+            )
         })
     };
     names.iter().map(known).collect()

@@ -6,7 +6,9 @@ use crate::plan::bytes;
 use crate::progress::Progress;
 use crate::{input, interrupt};
 use clap::Args;
-use squall_climate::report::{self, Frame, ReportBuilder, ReportInput, ReportOptions, Source, SourceKind};
+use squall_climate::report::{
+    self, Frame, ReportBuilder, ReportInput, ReportOptions, Source, SourceKind,
+};
 use squall_climate::table;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Class, DataError, Variable};
@@ -60,7 +62,12 @@ impl Masks {
             source if source.contains("training steps") => SourceKind::Network,
             _ => SourceKind::Heuristic,
         };
-        Ok(Self { kind, folder, tables, archive })
+        Ok(Self {
+            kind,
+            folder,
+            tables,
+            archive,
+        })
     }
 
     fn source(&self) -> anyhow::Result<Source> {
@@ -68,7 +75,9 @@ impl Masks {
         let tracks = Path::new(&self.tables).join("tracks.csv");
         let tracks = match (tracks.is_file(), self.kind) {
             // The truth's table of tracks has its own columns.
-            (true, SourceKind::Heuristic | SourceKind::Network) => table::read_tracks(&tracks, self.archive.calendar())?,
+            (true, SourceKind::Heuristic | SourceKind::Network) => {
+                table::read_tracks(&tracks, self.archive.calendar())?
+            }
             _ => Vec::new(),
         };
         Ok(Source::new(self.kind, events, tracks))
@@ -76,8 +85,17 @@ impl Masks {
 
     fn score_against(&self, truth: &Self) -> anyhow::Result<Scores> {
         let listed = ["events.csv", "objects.csv"].map(|name| Path::new(&self.tables).join(name));
-        let events = listed.into_iter().find(|path| path.is_file()).map(|path| path.to_string_lossy().into_owned());
-        Score { prediction: self.folder.clone(), truth: truth.folder.clone(), events, json: false }.score()
+        let events = listed
+            .into_iter()
+            .find(|path| path.is_file())
+            .map(|path| path.to_string_lossy().into_owned());
+        Score {
+            prediction: self.folder.clone(),
+            truth: truth.folder.clone(),
+            events,
+            json: false,
+        }
+        .score()
     }
 }
 
@@ -91,20 +109,47 @@ impl Report {
 
     /// Writes the page and gives its size.
     pub fn write(&self) -> anyhow::Result<u64> {
-        let masks = self.folders.iter().map(|folder| Masks::open(folder)).collect::<anyhow::Result<Vec<_>>>()?;
+        let masks = self
+            .folders
+            .iter()
+            .map(|folder| Masks::open(folder))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         for (index, one) in masks.iter().enumerate() {
             if masks[..index].iter().any(|other| other.kind == one.kind) {
-                let message = format!("`{}` is a second source of the kind `{}`", one.folder, one.kind.name());
-                return Err(Advice::usage(message, "a page shows one heuristic, one network and one truth"));
+                let message = format!(
+                    "`{}` is a second source of the kind `{}`",
+                    one.folder,
+                    one.kind.name()
+                );
+                return Err(Advice::usage(
+                    message,
+                    "a page shows one heuristic, one network and one truth",
+                ));
             }
             if one.archive.grid().hash() != masks[0].archive.grid().hash() {
-                let (expected, found) = (masks[0].archive.grid().describe(), one.archive.grid().describe());
-                return Err(DataError::Mismatch { what: "grid", path: one.folder.clone().into(), expected, found }.into());
+                let (expected, found) = (
+                    masks[0].archive.grid().describe(),
+                    one.archive.grid().describe(),
+                );
+                return Err(DataError::Mismatch {
+                    what: "grid",
+                    path: one.folder.clone().into(),
+                    expected,
+                    found,
+                }
+                .into());
             }
         }
-        let fields = self.fields.as_deref().map(|fields| input::open(fields, false)).transpose()?;
+        let fields = self
+            .fields
+            .as_deref()
+            .map(|fields| input::open(fields, false))
+            .transpose()?;
         let page = self.page(&masks, fields.as_ref())?;
-        let options = ReportOptions { max_frames: self.frames, ..ReportOptions::default() };
+        let options = ReportOptions {
+            max_frames: self.frames,
+            ..ReportOptions::default()
+        };
         let mut builder = ReportBuilder::with_options(page, options)?;
         let times = masks[0].archive.times();
         let mut progress = Progress::new("report", times.len());
@@ -114,18 +159,28 @@ impl Report {
                 Some(index) => Ok::<_, DataError>(Some((one.kind, one.archive.read(index)?))),
                 None => Ok(None),
             };
-            let codes: Vec<_> = masks.iter().filter_map(|one| read(one).transpose()).collect::<Result<_, _>>()?;
+            let codes: Vec<_> = masks
+                .iter()
+                .filter_map(|one| read(one).transpose())
+                .collect::<Result<_, _>>()?;
             let snapshot = match (&fields, builder.keeps_next_frame()) {
                 (Some(archive), true) => shown(archive, time)?,
                 _ => None,
             };
-            let plane = |variable| snapshot.as_ref().and_then(|snapshot| snapshot.field(variable));
+            let plane = |variable| {
+                snapshot
+                    .as_ref()
+                    .and_then(|snapshot| snapshot.field(variable))
+            };
             let frame = Frame {
                 time,
                 field: plane(Variable::Tmq),
                 sea_level_pressure_pa: plane(Variable::Psl),
                 wind_m_s: plane(Variable::U850).zip(plane(Variable::V850)),
-                masks: codes.iter().map(|(kind, mask)| (*kind, mask.codes.view())).collect(),
+                masks: codes
+                    .iter()
+                    .map(|(kind, mask)| (*kind, mask.codes.view()))
+                    .collect(),
             };
             builder.add_frame(&frame)?;
             progress.set(done + 1, String::new());
@@ -137,12 +192,22 @@ impl Report {
     fn page(&self, masks: &[Masks], fields: Option<&Archive>) -> anyhow::Result<ReportInput> {
         let mut page = ReportInput::new(&self.title, masks[0].archive.grid().clone());
         page.description = self.about.clone();
-        page.sources = masks.iter().map(Masks::source).collect::<anyhow::Result<_>>()?;
+        page.sources = masks
+            .iter()
+            .map(Masks::source)
+            .collect::<anyhow::Result<_>>()?;
         page.scores = scores(masks)?;
         page.generator = format!("squall {}", env!("CARGO_PKG_VERSION"));
-        page.recipe = self.recipe.as_ref().map(std::fs::read_to_string).transpose().map_err(|source| {
-            DataError::Io { action: "read", path: self.recipe.clone().unwrap_or_default(), source }
-        })?;
+        page.recipe = self
+            .recipe
+            .as_ref()
+            .map(std::fs::read_to_string)
+            .transpose()
+            .map_err(|source| DataError::Io {
+                action: "read",
+                path: self.recipe.clone().unwrap_or_default(),
+                source,
+            })?;
         let archive = &masks[0].archive;
         page.provenance = vec![
             ("grid".into(), archive.grid().describe()),
@@ -150,23 +215,45 @@ impl Report {
             ("times".into(), archive.times().len().to_string()),
         ];
         for one in masks {
-            page.provenance.push((format!("masks: {}", one.kind.name()), format!("{} ({})", one.folder, one.archive.source())));
+            page.provenance.push((
+                format!("masks: {}", one.kind.name()),
+                format!("{} ({})", one.folder, one.archive.source()),
+            ));
         }
         if let Some(fields) = fields {
             let (first, _) = fields.source_of(0);
-            page.provenance.push(("fields".into(), format!("{} files, first {}", fields.file_count(), first.display())));
+            page.provenance.push((
+                "fields".into(),
+                format!("{} files, first {}", fields.file_count(), first.display()),
+            ));
             page.warnings.extend(fields.problems().iter().cloned());
         }
-        let fields = self.fields.as_ref().map(|fields| format!(" --fields {fields}")).unwrap_or_default();
-        page.commands = vec![format!("squall report {}{fields} --out {}", self.folders.join(" "), self.out.display())];
+        let fields = self
+            .fields
+            .as_ref()
+            .map(|fields| format!(" --fields {fields}"))
+            .unwrap_or_default();
+        page.commands = vec![format!(
+            "squall report {}{fields} --out {}",
+            self.folders.join(" "),
+            self.out.display()
+        )];
         Ok(page)
     }
 }
 
-fn shown(archive: &Archive, time: squall_data::Time) -> anyhow::Result<Option<squall_data::Snapshot>> {
-    let Some(index) = archive.times().iter().position(|&known| known == time) else { return Ok(None) };
+fn shown(
+    archive: &Archive,
+    time: squall_data::Time,
+) -> anyhow::Result<Option<squall_data::Snapshot>> {
+    let Some(index) = archive.times().iter().position(|&known| known == time) else {
+        return Ok(None);
+    };
     let wanted = [Variable::Tmq, Variable::Psl, Variable::U850, Variable::V850];
-    let wanted: Vec<Variable> = wanted.into_iter().filter(|v| archive.available().contains(v)).collect();
+    let wanted: Vec<Variable> = wanted
+        .into_iter()
+        .filter(|v| archive.available().contains(v))
+        .collect();
     Ok(Some(archive.read(index, &wanted)?))
 }
 
@@ -180,7 +267,9 @@ fn scores(masks: &[Masks]) -> anyhow::Result<Vec<report::Score>> {
     ];
     let mut all = Vec::new();
     for (judged, judge) in pairs {
-        let (Some(judged), Some(judge)) = (of(judged), of(judge)) else { continue };
+        let (Some(judged), Some(judge)) = (of(judged), of(judge)) else {
+            continue;
+        };
         let group = format!("{} against {}", judged.kind.name(), judge.kind.name());
         all.extend(lines(&group, &judged.score_against(judge)?));
     }
@@ -193,32 +282,68 @@ fn lines(group: &str, scores: &Scores) -> Vec<report::Score> {
     };
     let pixels = &scores.pixels;
     let mut lines = vec![
-        share("mean IoU".into(), Some(pixels.mean_iou), "overlap divided by union, over all pixels, mean over the classes"),
-        share("mean IoU by area".into(), Some(pixels.area_weighted_mean_iou), "the same with pixels weighted by their area"),
+        share(
+            "mean IoU".into(),
+            Some(pixels.mean_iou),
+            "overlap divided by union, over all pixels, mean over the classes",
+        ),
+        share(
+            "mean IoU by area".into(),
+            Some(pixels.area_weighted_mean_iou),
+            "the same with pixels weighted by their area",
+        ),
         share(
             "mean IoU per time".into(),
             Some(pixels.sample_mean_iou),
             "MLPerf HPC's rule: each time alone, an absent class counting 1; the benchmark's target is 0.82",
         ),
     ];
-    for class in pixels.classes.iter().filter(|score| score.class != Class::Background) {
-        lines.push(share(format!("IoU, {}", words(class.class)), class.iou, "over the pixels of this class"));
+    for class in pixels
+        .classes
+        .iter()
+        .filter(|score| score.class != Class::Background)
+    {
+        lines.push(share(
+            format!("IoU, {}", words(class.class)),
+            class.iou,
+            "over the pixels of this class",
+        ));
     }
     for event in &scores.events.classes {
         let name = words(event.class);
         let (pod, far) = (with_interval(event, true), with_interval(event, false));
-        lines.push(share(format!("POD, {name}"), event.pod, &format!("share of the judge's objects that were found{pod}")));
-        lines.push(share(format!("FAR, {name}"), event.far, &format!("share of the objects that the judge does not have{far}")));
+        lines.push(share(
+            format!("POD, {name}"),
+            event.pod,
+            &format!("share of the judge's objects that were found{pod}"),
+        ));
+        lines.push(share(
+            format!("FAR, {name}"),
+            event.far,
+            &format!("share of the objects that the judge does not have{far}"),
+        ));
         if let Some(km) = event.mean_distance_km {
-            lines.push(report::Score::number(group, format!("distance, {name}"), km, "km", "mean, between centres of the same object"));
+            lines.push(report::Score::number(
+                group,
+                format!("distance, {name}"),
+                km,
+                "km",
+                "mean, between centres of the same object",
+            ));
         }
     }
     lines
 }
 
 fn with_interval(score: &EventScore, pod: bool) -> String {
-    let interval = if pod { &score.pod_interval } else { &score.far_interval };
-    interval.as_ref().map_or(String::new(), |i| format!(" (95 % interval {:.2} to {:.2})", i.low, i.high))
+    let interval = if pod {
+        &score.pod_interval
+    } else {
+        &score.far_interval
+    };
+    interval.as_ref().map_or(String::new(), |i| {
+        format!(" (95 % interval {:.2} to {:.2})", i.low, i.high)
+    })
 }
 
 fn words(class: Class) -> &'static str {

@@ -4,7 +4,9 @@ use crate::plan::{Plan, bytes, duration, peak_memory};
 use crate::progress::Progress;
 use crate::{interrupt, output};
 use clap::Args;
-use squall_data::synthetic::{RunSummary, Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run};
+use squall_data::synthetic::{
+    RunSummary, Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run,
+};
 use squall_data::{Calendar, DataError, Time};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -72,7 +74,10 @@ impl Simulate {
         SyntheticRun::new(config.clone())?.snapshot(0);
         let each = started.elapsed().as_secs_f64() + size as f64 / 4e8;
         Plan {
-            work: format!("simulate {} times of {rows} x {columns} ({})", config.steps, self.scenario.name),
+            work: format!(
+                "simulate {} times of {rows} x {columns} ({})",
+                config.steps, self.scenario.name
+            ),
             write: size * config.steps as u64,
             memory: 60_000_000 + 8 * size,
             seconds: Some(each * config.steps as f64),
@@ -85,7 +90,11 @@ impl Simulate {
         let written = write_run(&config, &self.out, &WriteOptions::default(), |done| {
             progress.set(done, String::new());
             stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
-            if stopped { Err(DataError::Invalid("interrupted".into())) } else { Ok(()) }
+            if stopped {
+                Err(DataError::Invalid("interrupted".into()))
+            } else {
+                Ok(())
+            }
         });
         progress.finish();
         if stopped {
@@ -99,7 +108,10 @@ impl Simulate {
         let steps = (days * 24.0 / f64::from(self.hours)).round();
         if !(1.0..1e8).contains(&steps) {
             let hint = "a year of 3-hourly fields is `--years 1`, ten days are `--days 10`";
-            return Err(crate::failure::Advice::usage(format!("a run of {days} days has no times"), hint));
+            return Err(crate::failure::Advice::usage(
+                format!("a run of {days} days has no times"),
+                hint,
+            ));
         }
         let start = Time::parse(&self.start, Calendar::NoLeap)?;
         Ok(SyntheticConfig {

@@ -79,7 +79,13 @@ impl Stage {
         let masks = MaskArchive::open(&self.labels)?;
         if masks.grid().hash() != archive.grid().hash() {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
-            return Err(DataError::Mismatch { what: "grid of the labels", path: self.labels.clone().into(), expected, found }.into());
+            return Err(DataError::Mismatch {
+                what: "grid of the labels",
+                path: self.labels.clone().into(),
+                expected,
+                found,
+            }
+            .into());
         }
         let channels = channels(&self.channels, &archive)?;
         input::require(&archive, &channels, "staging")?;
@@ -88,18 +94,33 @@ impl Stage {
             .collect();
         let unlabelled = archive.times().len() - labelled.len();
         if labelled.is_empty() {
-            let reason = format!("none of its {} masks is at a time of `{}`", masks.times().len(), self.input);
-            return Err(DataError::NoInput { input: self.labels.clone(), reason }.into());
+            let reason = format!(
+                "none of its {} masks is at a time of `{}`",
+                masks.times().len(),
+                self.input
+            );
+            return Err(DataError::NoInput {
+                input: self.labels.clone(),
+                reason,
+            }
+            .into());
         }
         if unlabelled > 0 {
             tracing::warn!("{unlabelled} times have no mask and are left out");
         }
-        let times: Vec<_> = labelled.iter().map(|&(index, _)| archive.times()[index]).collect();
+        let times: Vec<_> = labelled
+            .iter()
+            .map(|&(index, _)| archive.times()[index])
+            .collect();
         let splits = self.rule().assign(&times)?;
         let meta = StoreMeta::new(archive.grid().clone(), archive.calendar(), channels.clone());
         let total = meta.record_bytes() * labelled.len() as u64;
         Plan {
-            work: format!("stage {} samples of {} channels", labelled.len(), channels.len()),
+            work: format!(
+                "stage {} samples of {} channels",
+                labelled.len(),
+                channels.len()
+            ),
             read: total,
             write: total,
             memory: 60_000_000 + 4 * meta.record_bytes(),
@@ -117,7 +138,9 @@ impl Stage {
         let mut next = (first < labelled.len()).then(|| read(first)).transpose()?;
         for sample in first..labelled.len() {
             interrupt::check()?;
-            let Some((snapshot, mask)) = next.take() else { break };
+            let Some((snapshot, mask)) = next.take() else {
+                break;
+            };
             let following = (sample + 1 < labelled.len()).then_some(sample + 1);
             let (ahead, pushed) = rayon::join(
                 || following.map(read).transpose(),
@@ -144,8 +167,17 @@ impl Stage {
         let (train, seed) = (self.train_share, self.seed);
         let validation = (1.0 - train) / 2.0;
         match self.block_days {
-            days if days > 0.0 => SplitRule::Blocks { seed, train, validation, days },
-            _ => SplitRule::Shuffled { seed, train, validation },
+            days if days > 0.0 => SplitRule::Blocks {
+                seed,
+                train,
+                validation,
+                days,
+            },
+            _ => SplitRule::Shuffled {
+                seed,
+                train,
+                validation,
+            },
         }
     }
 }

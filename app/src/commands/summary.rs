@@ -32,9 +32,15 @@ pub struct Summary {
 impl Summary {
     /// Prints the summary.
     pub fn run(self) -> anyhow::Result<()> {
-        let name: NetworkName = self.network.parse().map_err(|error: squall_model::ModelError| {
-            Advice::usage(error.to_string(), "the networks of a recipe are named the same way")
-        })?;
+        let name: NetworkName =
+            self.network
+                .parse()
+                .map_err(|error: squall_model::ModelError| {
+                    Advice::usage(
+                        error.to_string(),
+                        "the networks of a recipe are named the same way",
+                    )
+                })?;
         let config = NetworkConfig {
             channels_in: self.channels,
             width: self.width,
@@ -43,6 +49,10 @@ impl Summary {
         };
         let network = Network::build(&config, Backend::best(), 0)?;
         let summary = network.summary(self.grid.0, self.grid.1)?;
-        if self.json { output::json(&summary) } else { output::text(&summary) }
+        if self.json {
+            output::json(&summary)
+        } else {
+            output::text(&summary)
+        }
     }
 }

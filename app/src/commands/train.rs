@@ -14,7 +14,10 @@ use std::sync::Arc;
 pub const RECIPES: [(&str, &str); 3] = [
     ("small", include_str!("../../../jobs/recipes/small.toml")),
     ("full", include_str!("../../../jobs/recipes/full.toml")),
-    ("deeplabv3plus-published", include_str!("../../../jobs/recipes/deeplabv3plus-published.toml")),
+    (
+        "deeplabv3plus-published",
+        include_str!("../../../jobs/recipes/deeplabv3plus-published.toml"),
+    ),
 ];
 
 /// Train a network on a sample store; the same command continues a run that was stopped.
@@ -44,19 +47,33 @@ impl Train {
         if self.json {
             return output::json(&report);
         }
-        let best = report.best.as_ref().map(|best| format!(", best at step {}", best.step)).unwrap_or_default();
-        tracing::info!("{} steps in {}{best}: {}", report.steps, duration(report.seconds), report.model.display());
+        let best = report
+            .best
+            .as_ref()
+            .map(|best| format!(", best at step {}", best.step))
+            .unwrap_or_default();
+        tracing::info!(
+            "{} steps in {}{best}: {}",
+            report.steps,
+            duration(report.seconds),
+            report.model.display()
+        );
         Ok(())
     }
 
     fn read_recipe(&self) -> anyhow::Result<Recipe> {
-        let built_in = RECIPES.iter().find(|(name, _)| self.recipe.as_os_str() == *name);
+        let built_in = RECIPES
+            .iter()
+            .find(|(name, _)| self.recipe.as_os_str() == *name);
         match built_in {
             Some((_, text)) if !self.recipe.exists() => Ok(Recipe::parse(text, &self.overrides)?),
             _ if !self.recipe.exists() => {
                 let known: Vec<&str> = RECIPES.iter().map(|(name, _)| *name).collect();
                 let message = format!("there is no recipe `{}`", self.recipe.display());
-                Err(Advice::usage(message, format!("give a TOML file, or one of {}", known.join(", "))))
+                Err(Advice::usage(
+                    message,
+                    format!("give a TOML file, or one of {}", known.join(", ")),
+                ))
             }
             _ => Ok(Recipe::read(&self.recipe, &self.overrides)?),
         }
@@ -94,7 +111,9 @@ impl Train {
             TrainEvent::Validated { step, scores, best } => {
                 score = format!(", mean IoU {:.3}", scores.mean_iou);
                 let mark = if *best { " (best)" } else { "" };
-                let [_, cyclone, river] = scores.iou.map(|iou| iou.map_or("-".to_string(), |iou| format!("{iou:.3}")));
+                let [_, cyclone, river] = scores
+                    .iou
+                    .map(|iou| iou.map_or("-".to_string(), |iou| format!("{iou:.3}")));
                 progress.note(&format!(
                     "step {step}: validation IoU {:.3}, cyclones {cyclone}, rivers {river}{mark}",
                     scores.mean_iou
@@ -105,7 +124,10 @@ impl Train {
         let report = train(&recipe, &store, &self.out, &mut tell, &stop)?;
         progress.finish();
         if report.missing_values > 0 {
-            tracing::warn!("{} missing values were replaced by the channel's mean", report.missing_values);
+            tracing::warn!(
+                "{} missing values were replaced by the channel's mean",
+                report.missing_values
+            );
         }
         tracing::debug!("peak memory {}", bytes(crate::plan::peak_memory()));
         match report.outcome {

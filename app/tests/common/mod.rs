@@ -1,5 +1,5 @@
 //! Running the program as a user does.
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code, clippy::print_stderr)] // each test file uses its part, and says what it skips
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -13,7 +13,10 @@ pub fn squall() -> Command {
 
 /// Runs the program and demands success; gives standard output.
 pub fn run(arguments: &[&str]) -> String {
-    let output = squall().args(arguments).output().expect("the program starts");
+    let output = squall()
+        .args(arguments)
+        .output()
+        .expect("the program starts");
     assert!(
         output.status.success(),
         "squall {}: {:?}\n{}",
@@ -27,7 +30,11 @@ pub fn run(arguments: &[&str]) -> String {
 /// Everything that a run printed.
 pub fn text(output: &Output) -> String {
     let (out, err) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(out),
+        String::from_utf8_lossy(err)
+    )
 }
 
 /// A small synthetic run: 48 x 72, some days of six-hourly fields from the start of August.
@@ -35,8 +42,20 @@ pub fn simulate(folder: &Path, days: usize, seed: u64) -> PathBuf {
     let out = folder.join(format!("run{seed}"));
     let (days, seed) = (days.to_string(), seed.to_string());
     run(&[
-        "simulate", "--out", path(&out), "--grid", "48x72", "--days", &days, "--hours", "6", "--start", "2000-08-01",
-        "--seed", &seed, "--quiet",
+        "simulate",
+        "--out",
+        path(&out),
+        "--grid",
+        "48x72",
+        "--days",
+        &days,
+        "--hours",
+        "6",
+        "--start",
+        "2000-08-01",
+        "--seed",
+        &seed,
+        "--quiet",
     ]);
     out
 }
@@ -53,7 +72,11 @@ pub fn contents(folder: &Path, skip: impl Fn(&str) -> bool) -> Vec<(String, Vec<
     while let Some(current) = folders.pop() {
         for entry in std::fs::read_dir(&current).expect("a readable folder") {
             let entry = entry.expect("a readable entry").path();
-            let name = entry.strip_prefix(folder).expect("under the folder").to_string_lossy().into_owned();
+            let name = entry
+                .strip_prefix(folder)
+                .expect("under the folder")
+                .to_string_lossy()
+                .into_owned();
             if entry.is_dir() {
                 folders.push(entry);
             } else if !skip(&name) {

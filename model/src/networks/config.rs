@@ -78,6 +78,9 @@ pub struct NetworkConfig {
     pub batch_norm_decay: f32,
     /// Longitude wraps in every padding.
     pub periodic_longitude: bool,
+    /// Two more input channels that say where on the globe a row lies: its position from -1 (first row) to 1 (last), and
+    /// the square of it. Kernels alone see no latitude, which decides what a moist pixel is.
+    pub latitude_input: bool,
     /// Share of the pyramid's output that dropout clears in training.
     pub dropout: f32,
 }
@@ -96,6 +99,7 @@ impl Default for NetworkConfig {
             batch_norm: true,
             batch_norm_decay: 0.97,
             periodic_longitude: true,
+            latitude_input: false,
             dropout: 0.0,
         }
     }
@@ -128,6 +132,11 @@ impl NetworkConfig {
             batch_norm_decay: 0.9,
             ..Self::default()
         }
+    }
+
+    /// Channels that the first layers see.
+    pub(crate) fn inputs(&self) -> usize {
+        self.channels_in + if self.latitude_input { 2 } else { 0 }
     }
 
     /// Channels of an encoder layer that the paper gives `channels`.

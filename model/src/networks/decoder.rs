@@ -183,7 +183,7 @@ impl Decoder {
                 };
                 let skip = match config.name {
                     NetworkName::DeepLabV3Plus => Some([
-                        full(parameters, "skip1", (config.channels_in, skip[0]))?,
+                        full(parameters, "skip1", (config.inputs(), skip[0]))?,
                         full(parameters, "skip2", (skip[0], skip[1]))?,
                         full(parameters, "full1", (channels + skip[1], channels))?,
                         full(parameters, "full2", (channels, channels))?,

@@ -102,6 +102,11 @@ impl Network {
         } else {
             x.to_dtype(pass.dtype)?
         };
+        let x = if self.config.latitude_input {
+            self.backend.concat(&[&x, &latitude_channels(&x)?])?
+        } else {
+            x
+        };
         let logits = self.layers.forward(&self.parameters, pass, &x)?;
         Ok(logits.to_dtype(DType::F32)?)
     }
@@ -171,7 +176,19 @@ impl Network {
         let mut trace = Trace::default();
         let input = [height, width, self.config.channels_in];
         self.layers
-            .trace([1, height, width, input[2]], &mut trace)?;
+            .trace([1, height, width, self.config.inputs()], &mut trace)?;
         Ok(Summary::new(self.config.name.as_str(), input, trace))
     }
+}
+
+/// The position of every row, from -1 to 1, and its square: `(b, h, w, 2)`, as `x` is stored.
+fn latitude_channels(x: &Tensor) -> Result<Tensor> {
+    let (b, h, w, _) = x.dims4()?;
+    let mut values = Vec::with_capacity(b * h * w * 2);
+    for row in (0..b).flat_map(|_| 0..h) {
+        let position = 2.0 * (row as f32 + 0.5) / h as f32 - 1.0;
+        (0..w).for_each(|_| values.extend([position, position * position]));
+    }
+    let channels = Tensor::from_vec(values, (b, h, w, 2), x.device())?;
+    Ok(channels.to_dtype(x.dtype())?)
 }

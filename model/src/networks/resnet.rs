@@ -38,7 +38,7 @@ impl ResNet {
     ) -> Result<Self> {
         let root = config.encoder_channels(64);
         let stem = ConvSpec::same(7).stride(2).periodic(style.periodic);
-        let channels = (config.channels_in, root);
+        let channels = (config.inputs(), root);
         let stem = Conv::new(parameters, "encoder.stem", stem, channels, true)?;
         let (mut units, mut channels_in) = (Vec::new(), root);
         let (mut reached, mut dilation) = (4, 1);

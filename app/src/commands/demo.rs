@@ -23,7 +23,7 @@ pub struct Demo {
     #[arg(long, default_value = "squall-demo", value_name = "DIR")]
     out: PathBuf,
     /// Days of the run to learn from; the unseen run has half as many.
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, default_value_t = 90.0)]
     days: f64,
     /// A recipe file, or the name of one that comes with Squall.
     #[arg(long, default_value = "small")]

@@ -168,7 +168,7 @@ impl Events {
         tracks.iter().for_each(|track| statistics.add_track(track));
         statistics.write_csv(&self.out)?;
         statistics.write_netcdf(
-            &self.out.join("statistics.nc"),
+            self.out.join("statistics.nc"),
             masks.grid(),
             masks.calendar(),
         )?;

@@ -132,7 +132,7 @@ impl Label {
         interrupt::check()?;
         let summary = labelled?;
         masks.finish()?;
-        table::write_events(&self.out.join("objects.csv"), &objects)?;
+        table::write_events(self.out.join("objects.csv"), &objects)?;
         if summary.untracked {
             tracing::warn!(
                 "the series is shorter than the two days a cyclone must last: candidates stand untracked"

@@ -136,7 +136,7 @@ impl Stage {
         };
         let first = writer.len();
         let mut next = (first < labelled.len()).then(|| read(first)).transpose()?;
-        for sample in first..labelled.len() {
+        for (sample, &split) in splits.iter().enumerate().skip(first) {
             interrupt::check()?;
             let Some((snapshot, mask)) = next.take() else {
                 break;
@@ -144,7 +144,7 @@ impl Stage {
             let following = (sample + 1 < labelled.len()).then_some(sample + 1);
             let (ahead, pushed) = rayon::join(
                 || following.map(read).transpose(),
-                || writer.push(&snapshot, &mask, splits[sample]),
+                || writer.push(&snapshot, &mask, split),
             );
             pushed?;
             next = ahead?;

@@ -274,10 +274,10 @@ fn tropical_cyclone(
     let mut lat = rng.random_range(basin.lat.0..basin.lat.1);
     let mut lon = rng.random_range(basin.lon.0..basin.lon.1);
     let side = lat.signum();
-    let life = (7.5 * (0.38 * normal(rng)).exp()).clamp(2.5, 15.0);
+    let life = (8.0 * (0.35 * normal(rng)).exp()).clamp(3.0, 15.0);
     let points = (life * 24.0 / TRACK_HOURS) as usize + 1;
     let deficit =
-        (3600.0 * (0.48 * normal(rng)).exp()).clamp(1200.0, 8500.0) * scenario.cyclone_deficit;
+        (4200.0 * (0.42 * normal(rng)).exp()).clamp(1500.0, 8500.0) * scenario.cyclone_deficit;
     let (mut wander, nudge) = ((0.0, 0.0), (0.8 * normal(rng), 0.5 * normal(rng)));
     let (mut track, mut strength) = (Vec::with_capacity(points), Vec::with_capacity(points));
     let mut kept = 1.0;
@@ -285,7 +285,7 @@ fn tropical_cyclone(
         let age = point as f64 / (points - 1) as f64;
         // Quick growth, a plateau, a slower end.
         let cycle =
-            (age / 0.35).min(1.0).powf(0.9) * ((1.0 - age) / 0.35).clamp(0.0, 1.0).powf(0.7);
+            (age / 0.25).min(1.0).powf(0.7) * ((1.0 - age) / 0.25).clamp(0.0, 1.0).powf(0.6);
         // Land takes away half the strength in about twelve hours, cold water poleward of 35 degrees in about two days.
         kept *= 1.0 - 0.16 * land(lat, lon) - 0.05 * ((lat.abs() - 34.0) / 6.0).clamp(0.0, 1.0);
         track.push((lat, lon.rem_euclid(360.0)));

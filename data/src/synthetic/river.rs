@@ -62,7 +62,7 @@ impl River {
         Self {
             moisture: rng.random_range(29.0..44.0) * scenario.moisture,
             jet: rng.random_range(13.0..22.0),
-            width_km: rng.random_range(260.0..370.0),
+            width_km: rng.random_range(310.0..430.0),
             tail: (
                 rng.random_range(22.0..38.0),
                 -hemisphere * rng.random_range(11.0..18.0),

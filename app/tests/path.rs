@@ -1,0 +1,151 @@
+//! The main path in miniature, as a user types it.
+
+mod common;
+
+use common::{path, real, run, simulate, squall, text};
+use serde_json::Value;
+use std::fs;
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&run(arguments)).expect("one JSON document")
+}
+
+#[test]
+fn from_files_to_a_page() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 6, 1);
+    let inspected = json(&["inspect", path(&fields), "--json"]);
+    assert_eq!(inspected["channels"].as_array().map(Vec::len), Some(16));
+    assert_eq!(inspected["calendar"], "noleap");
+
+    let (labels, events) = (at("labels"), at("events"));
+    let labelled = json(&[
+        "label",
+        path(&fields),
+        "--out",
+        path(&labels),
+        "--json",
+        "-q",
+    ]);
+    assert_eq!(labelled["times"], 24);
+    let found = json(&[
+        "events",
+        path(&labels),
+        "--fields",
+        path(&fields),
+        "--out",
+        path(&events),
+        "--json",
+        "-q",
+    ]);
+    assert_eq!(found["times"], 24);
+    let table = fs::read_to_string(events.join("events.csv")).expect("a table");
+    let rows = found["cyclones"].as_u64().unwrap_or(0) + found["rivers"].as_u64().unwrap_or(0);
+    assert_eq!(
+        table.lines().count() as u64,
+        rows + 1,
+        "a header and a row for each object"
+    );
+    assert!(table.starts_with("class,time,lon_deg,lat_deg,area_km2"));
+    for name in ["tracks.csv", "monthly.csv", "statistics.nc"] {
+        assert!(events.join(name).is_file(), "{name}");
+    }
+
+    // A mask against itself is perfect; against the truth it is something between nothing and perfect.
+    let own = json(&[
+        "score",
+        "--prediction",
+        path(&labels),
+        "--truth",
+        path(&labels),
+        "--json",
+        "-q",
+    ]);
+    assert_eq!(own["pixels"]["mean_iou"], 1.0);
+    let truth = fields.join("truth");
+    let real = json(&[
+        "score",
+        "--prediction",
+        path(&labels),
+        "--truth",
+        path(&truth),
+        "--json",
+        "-q",
+    ]);
+    let iou = real["pixels"]["mean_iou"].as_f64().expect("a number");
+    assert!((0.34..1.0).contains(&iou), "{iou}");
+
+    let page = at("report.html");
+    let sources = format!("{}:{}", path(&labels), path(&events));
+    run(&[
+        "report",
+        &sources,
+        path(&truth),
+        "--fields",
+        path(&fields),
+        "--out",
+        path(&page),
+        "-q",
+    ]);
+    let html = fs::read_to_string(&page).expect("a page");
+    assert!(
+        html.contains("</html>") && !html.contains("src=\"http"),
+        "the page needs nothing from elsewhere"
+    );
+}
+
+#[test]
+fn hurricanes_and_rivers_of_a_real_forecast() {
+    let Some(file) = real("gfs-2p5deg-20111011/gfs_2p5deg_20111011T00.nc") else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("labels");
+    let found = json(&["label", path(&file), "--out", path(&out), "--json", "-q"]);
+    assert_eq!(
+        (found["cyclones"].as_u64(), found["untracked"].as_bool()),
+        (Some(2), Some(true))
+    );
+    assert!(found["rivers"].as_u64() >= Some(4), "{found}");
+    let table = fs::read_to_string(out.join("objects.csv")).expect("a table");
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').collect())
+        .collect();
+    let number = |row: &Vec<&str>, column: usize| row[column].parse::<f64>().expect("a number");
+    // The file's pressure minima: Jova at 17.5N 105W, Irwin at 17.5N 117.5W.
+    for (lat, lon) in [(17.5, 255.0), (17.5, 242.5)] {
+        let near = |row: &&Vec<&str>| {
+            row[0] == "tropical_cyclone"
+                && (number(row, 3) - lat).abs() < 3.0
+                && (number(row, 2) - lon).abs() < 3.0
+        };
+        assert_eq!(rows.iter().filter(near).count(), 1, "{table}");
+    }
+    let over_the_seam =
+        |row: &&Vec<&str>| row[0] == "atmospheric_river" && number(row, 6) > number(row, 8);
+    assert_eq!(rows.iter().filter(over_the_seam).count(), 1, "{table}");
+}
+
+#[test]
+fn published_network_counts() {
+    let summary = json(&["summary", "deeplabv3plus", "--json"]);
+    assert_eq!(summary["parameters"], 43_669_251);
+    let training = summary["training_flops"].as_f64().expect("a number");
+    assert!((training - 13.02e12).abs() < 0.01e12, "{training}");
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_failure() {
+    let mut child = squall()
+        .args(["summary", "deeplabv3plus"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("starts");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("ends").success());
+    let version = squall().arg("--version").output().expect("starts");
+    assert!(text(&version).contains("squall"));
+}

@@ -27,7 +27,7 @@ const TRUE_WIND: f64 = 15.0;
 /// The share of its axis value that marks a river's true extent.
 const TRUE_SHARE: f64 = 0.5;
 /// Column water above the surroundings from which a river is one, kg m-2.
-const TRUE_MOISTURE: f64 = 12.0;
+const TRUE_MOISTURE: f64 = 18.0;
 /// Lowest-level wind from which a cyclone has a name and is one in the truth, m/s: that of the labels' criterion.
 const NAMED_WIND: f64 = 17.0;
 /// Lowest-level wind relative to that above the boundary layer.

@@ -60,9 +60,9 @@ pub(super) struct Effect {
 impl River {
     pub(super) fn draw(rng: &mut ChaCha8Rng, hemisphere: f64, scenario: &Scenario) -> Self {
         Self {
-            moisture: rng.random_range(29.0..44.0) * scenario.moisture,
+            moisture: rng.random_range(30.0..44.0) * scenario.moisture,
             jet: rng.random_range(13.0..22.0),
-            width_km: rng.random_range(310.0..430.0),
+            width_km: rng.random_range(205.0..285.0),
             tail: (
                 rng.random_range(22.0..38.0),
                 -hemisphere * rng.random_range(11.0..18.0),

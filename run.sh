@@ -10,7 +10,7 @@ packages=(build-essential pkg-config libnetcdf-dev libdnnl-dev)
 setup() {
   if ! command -v cargo >/dev/null; then
     echo "error: cargo is not on the PATH" >&2
-    echo "hint: install Rust 1.88 or later from https://rustup.rs, then run this again" >&2
+    echo "hint: install Rust 1.89 or later from https://rustup.rs, then run this again" >&2
     exit 2
   fi
   if ! command -v apt-get >/dev/null; then

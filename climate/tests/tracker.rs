@@ -383,3 +383,27 @@ proptest! {
         prop_assert_eq!(total, tracks.iter().map(|t| t.points).sum::<usize>());
     }
 }
+
+#[test]
+fn tracked_events_give_their_tracks_again() {
+    let grid = grid();
+    let mut tracker = Tracker::new(&grid, TrackerOptions::default()).unwrap();
+    let (mut all, mut finished) = (Vec::new(), Vec::new());
+    for step in 0..20 {
+        let drift = step as f64 * 1.5;
+        let mut discs = vec![
+            (1, 15.0, 60.0 + drift, 500.0),
+            (2, -40.0, 200.0 + drift, 900.0),
+        ];
+        if (3..17).contains(&step) {
+            discs.push((1, -15.0, 300.0 - drift, 500.0));
+        }
+        let mut found = events(&grid, 6 * step, &discs);
+        finished.extend(tracker.push(at(6 * step), &mut found).unwrap().finished);
+        all.extend(found.into_iter().map(|one| one.event));
+    }
+    finished.extend(tracker.finish().finished);
+    finished.sort_by_key(|track| track.track_id);
+    assert_eq!(finished.len(), 3);
+    assert_eq!(squall_climate::track::from_events(&all), finished);
+}

@@ -9,7 +9,7 @@ use clap::Args;
 use squall_climate::report::{
     self, Frame, ReportBuilder, ReportInput, ReportOptions, Source, SourceKind,
 };
-use squall_climate::table;
+use squall_climate::{table, track};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Class, DataError, Variable};
 use squall_validation::event_scores::EventScore;
@@ -73,11 +73,10 @@ impl Masks {
     fn source(&self) -> anyhow::Result<Source> {
         let events = table_of(&self.tables, &self.archive)?.unwrap_or_default();
         let tracks = Path::new(&self.tables).join("tracks.csv");
-        let tracks = match (tracks.is_file(), self.kind) {
-            // The truth's table of tracks has its own columns.
-            (true, SourceKind::Heuristic | SourceKind::Network) => {
-                table::read_tracks(&tracks, self.archive.calendar())?
-            }
+        let tracks = match self.kind {
+            // The truth's table of tracks has its own columns, but its objects know their tracks.
+            SourceKind::Truth => track::from_events(&events),
+            _ if tracks.is_file() => table::read_tracks(&tracks, self.archive.calendar())?,
             _ => Vec::new(),
         };
         Ok(Source::new(self.kind, events, tracks))

@@ -4,14 +4,18 @@
 //! as they end; it remembers only what is still alive.
 
 mod assign;
+mod from_events;
 pub mod options;
 pub mod time_text;
 mod tracker;
 
+pub use from_events::from_events;
 pub use options::{Linking, TrackerOptions};
 pub use tracker::{Step, Tracker};
 
+use crate::events::Event;
 use serde::{Deserialize, Serialize};
+use squall_data::grid::distance_km;
 use squall_data::{Class, Time};
 
 /// How a track began.
@@ -82,6 +86,49 @@ pub struct Track {
 }
 
 impl Track {
+    /// A track of one event, so far alive.
+    fn begin(id: u64, event: &Event, origin: Origin, parent: Option<u64>) -> Self {
+        Self {
+            track_id: id,
+            class: event.class,
+            start: event.time,
+            end: event.time,
+            points: 1,
+            origin,
+            fate: Fate::EndOfData,
+            related_track: parent,
+            genesis_lon_deg: event.lon_deg,
+            genesis_lat_deg: event.lat_deg,
+            end_lon_deg: event.lon_deg,
+            end_lat_deg: event.lat_deg,
+            distance_km: 0.0,
+            max_area_km2: event.area_km2,
+            mean_area_km2: event.area_km2,
+            min_psl_pa: event.min_psl_pa,
+            max_wind_m_s: event.max_wind_m_s,
+            max_tmq_kg_m2: event.max_tmq_kg_m2,
+        }
+    }
+
+    /// Adds the next event.
+    fn go_on(&mut self, event: &Event) {
+        self.distance_km += distance_km(
+            self.end_lat_deg,
+            self.end_lon_deg,
+            event.lat_deg,
+            event.lon_deg,
+        );
+        self.end = event.time;
+        self.end_lat_deg = event.lat_deg;
+        self.end_lon_deg = event.lon_deg;
+        self.points += 1;
+        self.mean_area_km2 += (event.area_km2 - self.mean_area_km2) / self.points as f64;
+        self.max_area_km2 = self.max_area_km2.max(event.area_km2);
+        self.min_psl_pa = pick(self.min_psl_pa, event.min_psl_pa, f64::min);
+        self.max_wind_m_s = pick(self.max_wind_m_s, event.max_wind_m_s, f64::max);
+        self.max_tmq_kg_m2 = pick(self.max_tmq_kg_m2, event.max_tmq_kg_m2, f64::max);
+    }
+
     /// Time from the first to the last point, hours.
     pub fn duration_hours(&self) -> f64 {
         self.end.seconds_since(self.start) as f64 / 3600.0
@@ -91,6 +138,13 @@ impl Track {
     pub fn mean_speed_m_s(&self) -> Option<f64> {
         let seconds = self.end.seconds_since(self.start) as f64;
         (seconds > 0.0).then(|| self.distance_km * 1000.0 / seconds)
+    }
+}
+
+fn pick(a: Option<f64>, b: Option<f64>, better: fn(f64, f64) -> f64) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(better(a, b)),
+        (a, b) => a.or(b),
     }
 }
 

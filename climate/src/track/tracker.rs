@@ -57,7 +57,6 @@ pub struct Tracker {
 struct OpenTrack {
     /// What is known so far; its fate is not.
     track: Track,
-    area_sum_km2: f64,
     /// Where it was before its last point: hours earlier, latitude, longitude.
     before: Option<(f64, f64, f64)>,
     /// Its cells at its last point.
@@ -369,39 +368,12 @@ fn hours(from: Time, to: Time) -> f64 {
     to.seconds_since(from) as f64 / 3600.0
 }
 
-fn pick(a: Option<f64>, b: Option<f64>, better: fn(f64, f64) -> f64) -> Option<f64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(better(a, b)),
-        (a, b) => a.or(b),
-    }
-}
-
 impl OpenTrack {
     fn begin(id: u64, detected: &DetectedEvent, origin: Origin, parent: Option<u64>) -> Self {
         let event = &detected.event;
-        let track = Track {
-            track_id: id,
-            class: event.class,
-            start: event.time,
-            end: event.time,
-            points: 1,
-            origin,
-            fate: Fate::EndOfData,
-            related_track: parent,
-            genesis_lon_deg: event.lon_deg,
-            genesis_lat_deg: event.lat_deg,
-            end_lon_deg: event.lon_deg,
-            end_lat_deg: event.lat_deg,
-            distance_km: 0.0,
-            max_area_km2: event.area_km2,
-            mean_area_km2: event.area_km2,
-            min_psl_pa: event.min_psl_pa,
-            max_wind_m_s: event.max_wind_m_s,
-            max_tmq_kg_m2: event.max_tmq_kg_m2,
-        };
+        let track = Track::begin(id, event, origin, parent);
         Self {
             track,
-            area_sum_km2: event.area_km2,
             before: None,
             region: detected.region.clone(),
         }
@@ -415,22 +387,7 @@ impl OpenTrack {
             track.end_lat_deg,
             track.end_lon_deg,
         ));
-        track.distance_km += distance_km(
-            track.end_lat_deg,
-            track.end_lon_deg,
-            event.lat_deg,
-            event.lon_deg,
-        );
-        track.end = event.time;
-        track.end_lat_deg = event.lat_deg;
-        track.end_lon_deg = event.lon_deg;
-        track.points += 1;
-        self.area_sum_km2 += event.area_km2;
-        track.mean_area_km2 = self.area_sum_km2 / track.points as f64;
-        track.max_area_km2 = track.max_area_km2.max(event.area_km2);
-        track.min_psl_pa = pick(track.min_psl_pa, event.min_psl_pa, f64::min);
-        track.max_wind_m_s = pick(track.max_wind_m_s, event.max_wind_m_s, f64::max);
-        track.max_tmq_kg_m2 = pick(track.max_tmq_kg_m2, event.max_tmq_kg_m2, f64::max);
+        track.go_on(event);
         self.region.clone_from(&detected.region);
     }
 

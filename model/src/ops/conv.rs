@@ -2,6 +2,8 @@
 
 use super::conv_spec::{ConvSpec, ConvTransposeSpec};
 use super::host::{Host, bhwc, expect, tensor};
+#[cfg(feature = "onednn")]
+use super::winograd::{self, Direction, Kernels};
 use super::{Backend, reference};
 use crate::error::Result;
 use candle_core::Tensor;
@@ -89,6 +91,16 @@ impl Backend {
                 y
             }
             #[cfg(feature = "onednn")]
+            Self::OneDnn if winograd::pays(spec, x_shape, y_shape, Direction::Forward) => {
+                let kernels = Kernels::forward(&w, y_shape[3], x_shape[3]);
+                let finish = winograd::Finish {
+                    bias: bias.as_deref(),
+                    residual: residual.as_deref(),
+                    relu: fuse.relu(),
+                };
+                winograd::forward(spec, (x_shape, y_shape), &values, &kernels, finish)
+            }
+            #[cfg(feature = "onednn")]
             Self::OneDnn => super::onednn::forward(
                 &pass,
                 &values,
@@ -118,6 +130,11 @@ impl Backend {
         let (grad, w) = (Host::of(op, dy)?, Host::of(op, weights)?);
         let dx = match self {
             Self::Reference => reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec),
+            #[cfg(feature = "onednn")]
+            Self::OneDnn if winograd::pays(spec, x_shape, y_shape, Direction::BackwardData) => {
+                let kernels = Kernels::backward(&w, y_shape[3], x_shape[3]);
+                winograd::backward_data(spec, (x_shape, y_shape), &grad, &kernels)
+            }
             #[cfg(feature = "onednn")]
             Self::OneDnn => super::onednn::backward_data(
                 &Pass {
@@ -158,6 +175,10 @@ impl Backend {
         match self {
             Self::Reference => {
                 reference::conv::backward_weights(&values, x_shape, &grad, y_shape, spec, dw)
+            }
+            #[cfg(feature = "onednn")]
+            Self::OneDnn if winograd::pays(spec, x_shape, y_shape, Direction::BackwardWeights) => {
+                winograd::add_backward_weights(spec, (x_shape, y_shape), &values, &grad, dw);
             }
             #[cfg(feature = "onednn")]
             Self::OneDnn => super::onednn::backward_weights(

@@ -22,6 +22,10 @@ pub mod norm;
 mod onednn;
 mod reference;
 pub(crate) mod resample;
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+pub(crate) mod value;
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+pub(crate) mod winograd;
 
 pub use conv::Fuse;
 pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};

@@ -1,0 +1,74 @@
+//! Milliseconds of CPU time, which other programs on the machine do not change, of DeepLabV3+'s layers in all three
+//! directions.
+//!
+//! `cargo run --release -p squall-model --example conv_paths`; with SQUALL_DIRECT=1 Winograd's algorithm is off.
+#![allow(clippy::print_stdout)]
+
+use candle_core::{Device, Tensor};
+use squall_model::ops::{ConvSpec, Fuse};
+use squall_model::{Backend, memory};
+
+/// Seconds that all threads of this process have run for.
+fn cpu_seconds() -> f64 {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return 0.0;
+    };
+    let nanoseconds = tasks.flatten().filter_map(|task| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<f64>().ok()
+    });
+    nanoseconds.sum::<f64>() * 1e-9
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    memory::keep_large_buffers();
+    let backend = Backend::best();
+    println!("{}", backend.describe());
+    for (h, w, inputs, outputs, kernel, stride, dilation) in [
+        (192, 288, 16, 64, 3, 1, 1),
+        (192, 288, 64, 128, 3, 1, 1),
+        (192, 288, 384, 256, 3, 1, 1),
+        (192, 288, 256, 256, 3, 1, 1),
+        (48, 72, 304, 256, 3, 1, 1),
+        (48, 72, 64, 64, 3, 1, 1),
+        (48, 72, 128, 128, 3, 2, 1),
+        (24, 36, 128, 128, 3, 1, 1),
+        (24, 36, 256, 256, 3, 1, 2),
+        (24, 36, 512, 512, 3, 1, 4),
+        (24, 36, 2048, 256, 3, 1, 12),
+        (96, 144, 2048, 256, 3, 1, 24),
+        (24, 36, 256, 1024, 1, 1, 1),
+        (24, 36, 1024, 256, 1, 1, 1),
+    ] {
+        let spec = ConvSpec::same(kernel).dilation(dilation).stride(stride);
+        let x = Tensor::randn(0f32, 1f32, (1, h, w, inputs), &Device::Cpu)?;
+        let k = Tensor::randn(0f32, 1f32, (outputs, inputs, kernel, kernel), &Device::Cpu)?;
+        let y = backend.conv2d(&x, &k, None, &spec, Fuse::None)?;
+        let mut dw = vec![0.0; outputs * inputs * kernel * kernel];
+        let flops = 2.0 * (y.elem_count() * inputs * kernel * kernel) as f64;
+        let mut medians = Vec::new();
+        for direction in 0..3 {
+            let mut times: Vec<f64> = Vec::new();
+            for _ in 0..7 {
+                let start = cpu_seconds();
+                match direction {
+                    0 => drop(backend.conv2d(&x, &k, None, &spec, Fuse::None)?),
+                    1 => drop(backend.conv2d_backward_data(&y, &k, [1, h, w, inputs], &spec)?),
+                    _ => backend.conv2d_backward_weights(&x, &y, &spec, &mut dw, None)?,
+                }
+                times.push(cpu_seconds() - start);
+            }
+            times.sort_by(f64::total_cmp);
+            medians.push(times[3]);
+        }
+        let shown: Vec<String> = medians
+            .iter()
+            .map(|t| format!("{:8.2} ms {:5.0} GF/s", t * 1e3, flops / t * 1e-9))
+            .collect();
+        println!(
+            "{h:4}x{w:<4} {inputs:5}->{outputs:<5} {kernel}x{kernel} s{stride} d{dilation:<3} {}",
+            shown.join("  ")
+        );
+    }
+    Ok(())
+}

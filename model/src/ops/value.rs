@@ -1,0 +1,101 @@
+//! Stored values as vectors: f32 as they are, bf16 widened on load and rounded on store.
+
+use half::bf16;
+use pulp::Simd;
+
+/// More channels than any vector has lanes: buffers are padded to multiples of it.
+pub(crate) const PADDING: usize = 16;
+
+/// How activations are stored. Arithmetic is f32 whatever it is.
+pub(crate) trait Value: Copy + Send + Sync + Default + 'static {
+    /// One vector from the front of a slice; what lies beyond its end is 0.
+    fn load<S: Simd>(simd: S, values: &[Self]) -> S::f32s;
+    /// One vector to the front of a slice, rounded to nearest (ties to even); what lies beyond its end is dropped.
+    fn store<S: Simd>(simd: S, values: &mut [Self], vector: S::f32s);
+}
+
+impl Value for f32 {
+    #[inline(always)]
+    fn load<S: Simd>(simd: S, values: &[Self]) -> S::f32s {
+        match values.get(..S::F32_LANES) {
+            Some(whole) => S::as_simd_f32s(whole).0[0],
+            None => simd.partial_load_f32s(values),
+        }
+    }
+
+    #[inline(always)]
+    fn store<S: Simd>(simd: S, values: &mut [Self], vector: S::f32s) {
+        match values.get_mut(..S::F32_LANES) {
+            Some(whole) => S::as_mut_simd_f32s(whole).0[0] = vector,
+            None => simd.partial_store_f32s(values, vector),
+        }
+    }
+}
+
+impl Value for bf16 {
+    #[inline(always)]
+    fn load<S: Simd>(simd: S, values: &[Self]) -> S::f32s {
+        let mut wide = [0.0f32; PADDING];
+        let count = values.len().min(S::F32_LANES);
+        for lane in 0..count {
+            wide[lane] = widen(values[lane]);
+        }
+        f32::load(simd, &wide)
+    }
+
+    #[inline(always)]
+    fn store<S: Simd>(simd: S, values: &mut [Self], vector: S::f32s) {
+        let mut wide = [0.0f32; PADDING];
+        f32::store(simd, &mut wide, vector);
+        let count = values.len().min(S::F32_LANES);
+        for lane in 0..count {
+            values[lane] = round(wide[lane]);
+        }
+    }
+}
+
+/// The value of a bf16.
+#[inline(always)]
+pub(crate) fn widen(value: bf16) -> f32 {
+    f32::from_bits(u32::from(value.to_bits()) << 16)
+}
+
+/// The nearest bf16, ties to even.
+///
+/// As `half` does it, but without a branch on NaN, which keeps compilers from vectorising: NaN stays NaN because the quiet
+/// bit is set where rounding up could clear the fraction.
+#[inline(always)]
+pub(crate) fn round(value: f32) -> bf16 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+    let quiet = (bits >> 16) | 0x40;
+    bf16::from_bits(if value.is_nan() { quiet } else { rounded } as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_is_that_of_half() {
+        let hard = [
+            0.0,
+            -0.0,
+            1.0,
+            f32::MAX,
+            f32::MIN_POSITIVE,
+            1e-40,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+        ];
+        let steps = (0..1 << 16).map(|i| f32::from_bits(i * 65_521));
+        for value in steps.chain(hard) {
+            let (ours, theirs) = (round(value), bf16::from_f32(value));
+            assert!(
+                ours == theirs || ours.is_nan() && theirs.is_nan(),
+                "{value}: {ours} against {theirs}"
+            );
+            assert!(widen(ours) == theirs.to_f32() || ours.is_nan());
+        }
+    }
+}

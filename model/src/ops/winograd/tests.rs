@@ -1,0 +1,138 @@
+//! All three directions against the plain loops, on shapes that do not fit tiles, vectors and panels.
+
+use super::*;
+use crate::ops::reference::conv as plain;
+use crate::ops::value;
+use half::bf16;
+use proptest::prelude::*;
+
+fn draw(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let square = |v: &mut dyn Iterator<Item = f32>| v.map(|v| f64::from(v).powi(2)).sum::<f64>();
+    let difference = square(&mut a.iter().zip(b).map(|(a, b)| a - b));
+    (difference / square(&mut b.iter().copied()).max(1e-20)).sqrt()
+}
+
+fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
+    let weights_shape = [outputs, x_shape[3], 3, 3];
+    let Ok(y_shape) = spec.output_shape("test", x_shape, &weights_shape) else {
+        return;
+    };
+    if spec.periodic && x_shape[2] != y_shape[2] {
+        return;
+    }
+    let shapes = (x_shape, y_shape);
+    let x = draw(1, x_shape.iter().product());
+    let w = draw(2, weights_shape.iter().product());
+    let dy = draw(3, y_shape.iter().product());
+    let (bias, residual) = (draw(4, outputs), draw(5, dy.len()));
+
+    let kernels = Kernels::forward(&w, outputs, x_shape[3]);
+    let finish = Finish {
+        bias: Some(&bias),
+        residual: Some(&residual[..]),
+        relu: true,
+    };
+    let y = forward(&spec, shapes, &x, &kernels, finish);
+    let mut expected = plain::forward(&x, x_shape, &w, Some(&bias), y_shape, &spec);
+    expected
+        .iter_mut()
+        .zip(&residual)
+        .for_each(|(y, r)| *y = (*y + r).max(0.0));
+    assert!(
+        distance(&y, &expected) < 1e-5,
+        "forward {spec:?} {x_shape:?}"
+    );
+
+    // Stored as bf16, computed in f32: the same up to the rounding of the result.
+    let narrow = |values: &[f32]| {
+        values
+            .iter()
+            .map(|&v| value::round(v))
+            .collect::<Vec<bf16>>()
+    };
+    let wide = |values: &[bf16]| {
+        values
+            .iter()
+            .map(|&v| value::widen(v))
+            .collect::<Vec<f32>>()
+    };
+    let (x16, residual16) = (narrow(&x), narrow(&residual));
+    let finish = Finish {
+        bias: Some(&bias),
+        residual: Some(&residual16[..]),
+        relu: true,
+    };
+    let y = forward(&spec, shapes, &x16, &kernels, finish);
+    let mut expected = plain::forward(&wide(&x16), x_shape, &w, Some(&bias), y_shape, &spec);
+    let residual = wide(&residual16);
+    expected
+        .iter_mut()
+        .zip(&residual)
+        .for_each(|(y, r)| *y = (*y + r).max(0.0));
+    assert!(
+        distance(&wide(&y), &expected) < 4e-3,
+        "bf16 forward {spec:?} {x_shape:?}"
+    );
+
+    if can_turn(&spec) {
+        let kernels = Kernels::backward(&w, outputs, x_shape[3]);
+        let dx = backward_data(&spec, shapes, &dy, &kernels);
+        let expected = plain::backward_data(&dy, y_shape, &w, x_shape, &spec);
+        assert!(
+            distance(&dx, &expected) < 1e-5,
+            "backward data {spec:?} {x_shape:?}"
+        );
+    }
+
+    let mut dw = draw(6, w.len());
+    let mut expected = dw.clone();
+    add_backward_weights(&spec, shapes, &x, &dy, &mut dw);
+    plain::backward_weights(&x, x_shape, &dy, y_shape, &spec, &mut expected);
+    assert!(
+        distance(&dw, &expected) < 1e-5,
+        "backward weights {spec:?} {x_shape:?}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn every_direction_is_the_plain_convolution(
+        batch in 1usize..3,
+        (height, width) in (1usize..20, 1usize..20),
+        (inputs, outputs) in (1usize..40, 1usize..70),
+        dilation in 1usize..8,
+        padding in (0usize..3, 0usize..3),
+        periodic: bool,
+    ) {
+        let spec = ConvSpec {
+            dilation,
+            padding: (padding.0 * dilation, if periodic { dilation } else { padding.1 * dilation }),
+            ..ConvSpec::same(3).periodic(periodic)
+        };
+        check(spec, [batch, height, width, inputs], outputs);
+    }
+}
+
+#[test]
+fn more_channels_than_one_pass_takes() {
+    check(ConvSpec::same(3).periodic(true), [1, 9, 14, 600], 20);
+    check(ConvSpec::same(3).dilation(2), [1, 6, 10, 24], 530);
+}
+
+#[test]
+fn more_tiles_than_one_group() {
+    check(ConvSpec::same(3).periodic(true), [2, 30, 212, 8], 16);
+}

@@ -1,0 +1,88 @@
+//! Which pixels a tile reads and writes along one axis.
+//!
+//! A dilated kernel sees every `dilation`-th pixel, so its output falls into that many interleaved fields, each of which is
+//! a plain convolution: a tile's outputs, and its inputs, lie `dilation` apart.
+
+use super::transform::{OUTPUTS, POINTS};
+
+/// One axis of a stride-1 convolution with three taps.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    /// First output position of every tile.
+    pub starts: Vec<usize>,
+    dilation: usize,
+    padding: usize,
+    outputs: usize,
+    inputs: usize,
+    wraps: bool,
+}
+
+impl Axis {
+    /// The tiles of `outputs` positions that read `inputs` positions.
+    pub fn new(
+        outputs: usize,
+        inputs: usize,
+        dilation: usize,
+        padding: usize,
+        wraps: bool,
+    ) -> Self {
+        let phases = 0..dilation.min(outputs);
+        let starts = phases.flat_map(|phase| (phase..outputs).step_by(OUTPUTS * dilation));
+        Self {
+            starts: starts.collect(),
+            dilation,
+            padding,
+            outputs,
+            inputs,
+            wraps,
+        }
+    }
+
+    /// The positions that the tile at `start` reads; `None` where the padding is zero.
+    pub fn reads(&self, start: usize) -> [Option<usize>; POINTS] {
+        std::array::from_fn(|point| {
+            let at = (start + point * self.dilation) as isize - self.padding as isize;
+            let extent = self.inputs as isize;
+            if self.wraps {
+                Some(at.rem_euclid(extent) as usize)
+            } else {
+                (0..extent).contains(&at).then_some(at as usize)
+            }
+        })
+    }
+
+    /// The positions that the tile at `start` writes; `None` beyond the end.
+    pub fn writes(&self, start: usize) -> [Option<usize>; OUTPUTS] {
+        std::array::from_fn(|i| Some(start + i * self.dilation).filter(|&at| at < self.outputs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_output_is_written_once(outputs in 1usize..60, dilation in 1usize..40, padding in 0usize..40) {
+            let axis = Axis::new(outputs, outputs + 2, dilation, padding, false);
+            let mut written: Vec<usize> = axis.starts.iter().flat_map(|&s| axis.writes(s)).flatten().collect();
+            written.sort_unstable();
+            prop_assert_eq!(written, (0..outputs).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn output_i_reads_its_three_taps(outputs in 1usize..60, dilation in 1usize..40, wraps: bool) {
+            let axis = Axis::new(outputs, outputs, dilation, dilation, wraps);
+            for &start in &axis.starts {
+                for (i, at) in axis.writes(start).into_iter().enumerate() {
+                    let Some(at) = at else { continue };
+                    for tap in 0..3 {
+                        let expected = crate::ops::conv_spec::source(at, 1, tap * dilation, dilation, outputs, wraps);
+                        prop_assert_eq!(axis.reads(start)[i + tap], expected);
+                    }
+                }
+            }
+        }
+    }
+}

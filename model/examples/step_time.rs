@@ -43,6 +43,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut gradients = Gradients::new(network.parameters());
     let mut phases: Vec<[f64; 4]> = Vec::new();
     for step in 0..steps {
+        if step + 1 == steps {
+            squall_model::profile::start();
+        }
         let start = Instant::now();
         let mut pass = Pass::train(backend, DType::F32, step as u64);
         let logits = network.forward(&x, &mut pass)?;
@@ -54,6 +57,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let backward = start.elapsed();
         optimizer.step(network.parameters_mut(), &mut gradients, 1e-4)?;
         let total = start.elapsed();
+        if step + 1 == steps {
+            let entries = squall_model::profile::finish();
+            let accounted: f64 = entries.iter().map(|entry| entry.time.as_secs_f64()).sum();
+            println!(
+                "{:.1} % of the last step is in operations:",
+                100.0 * accounted / total.as_secs_f64()
+            );
+            for entry in entries.iter().take(40) {
+                println!(
+                    "{:9.2} ms {:3} x  {}",
+                    entry.time.as_secs_f64() * 1e3,
+                    entry.calls,
+                    entry.operation
+                );
+            }
+        }
         let inference = Instant::now();
         network.infer(&x, DType::F32)?;
         let parts = [

@@ -10,6 +10,7 @@ pub mod optim;
 pub mod parameters;
 pub mod pass;
 pub mod precision;
+pub mod profile;
 pub mod summary;
 
 pub use error::ModelError;

@@ -188,8 +188,8 @@ fn batch_norm_with_residual() {
                 .batch_norm_backward(
                     &tensor(&r, &shape),
                     &tensor(&x, &shape),
-                    &y,
-                    &gamma,
+                    Some(&y),
+                    (&gamma, &beta),
                     &saved,
                     after,
                     &mut dgamma,

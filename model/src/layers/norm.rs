@@ -88,7 +88,6 @@ impl Layer for Norm {
         let (y, saved) = (pass.backend).batch_norm_forward(x, &gamma, &beta, EPS, None, true)?;
         pass.record_statistics(norm.mean, norm.variance, &saved);
         pass.push_tensor(x);
-        pass.push_tensor(&y);
         pass.push(Saved::Norm(saved));
         Ok(y)
     }
@@ -108,16 +107,27 @@ impl Layer for Norm {
             Self::Batch(norm) => norm,
         };
         let saved = pass.pop_norm();
-        let (y, x) = (pass.pop_tensor(), pass.pop_tensor());
+        let x = pass.pop_tensor();
         let after = After {
             residual: false,
             relu: true,
         };
-        let gamma = parameters.values(norm.scale)?;
+        let (gamma, beta) = (
+            parameters.values(norm.scale)?,
+            parameters.values(norm.shift)?,
+        );
         let ranges = (parameters.range(norm.scale), parameters.range(norm.shift));
         let (dgamma, dbeta) = gradients.of_two(ranges.0, ranges.1);
-        let (dx, _) = (pass.backend)
-            .batch_norm_backward(&dy, &x, &y, &gamma, &saved, after, dgamma, dbeta)?;
+        let (dx, _) = (pass.backend).batch_norm_backward(
+            &dy,
+            &x,
+            None,
+            (&gamma, &beta),
+            &saved,
+            after,
+            dgamma,
+            dbeta,
+        )?;
         Ok(dx)
     }
 

@@ -1,11 +1,15 @@
 //! Convolutions and transposed convolutions: shapes are checked here, work is done by the backend.
 
 use super::conv_spec::{ConvSpec, ConvTransposeSpec};
-use super::host::{Host, bhwc, expect, tensor};
 #[cfg(feature = "onednn")]
-use super::winograd::{self, Direction, Kernels};
+use super::direct::{self, Panels};
+use super::host::{Host, Typed, bhwc, expect, tensor};
+use super::value::by_dtype;
+#[cfg(feature = "onednn")]
+use super::winograd::{self, Direction, Finish, Kernels};
 use super::{Backend, reference};
 use crate::error::Result;
+use crate::profile;
 use candle_core::Tensor;
 
 /// What happens to a convolution's output before it is written.
@@ -34,6 +38,15 @@ impl<'a> Fuse<'a> {
     }
 }
 
+/// Outputs, inputs and taps of weights.
+#[cfg(feature = "onednn")]
+fn sizes(weights: &Tensor) -> (usize, usize, usize) {
+    match *weights.dims() {
+        [out, inner, kh, kw] => (out, inner, kh * kw),
+        _ => unreachable!("the weights' rank was checked"),
+    }
+}
+
 /// Everything a backend needs for one pass of a convolution, checked.
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) struct Pass<'a> {
@@ -58,6 +71,14 @@ impl Backend {
         spec: &ConvSpec,
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
+        let _span = profile::span(|| {
+            format!(
+                "conv2d {:?} {:?} {}",
+                x.dims(),
+                weights.dims(),
+                spec.brief()
+            )
+        });
         let op = "conv2d";
         let x_shape = bhwc(op, "x", x)?;
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
@@ -67,17 +88,35 @@ impl Backend {
         if let Some(residual) = fuse.residual() {
             expect(op, "residual", &y_shape[..], residual.dims())?;
         }
-        let (values, w) = (Host::of(op, x)?, Host::of(op, weights)?);
+        let w = Host::of(op, weights)?;
         let bias = bias.map(|bias| Host::of(op, bias)).transpose()?;
-        let residual = fuse
-            .residual()
-            .map(|residual| Host::of(op, residual))
-            .transpose()?;
-        let pass = Pass {
-            x_shape,
-            y_shape,
-            spec,
-        };
+        let shapes = (x_shape, y_shape);
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn {
+            let way = Way::of(spec, x_shape, y_shape, Direction::Forward);
+            if way != Way::OneDnn {
+                return by_dtype!(x.dtype(), V => {
+                    let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
+                    let residual = residual.transpose()?;
+                    let finish = Finish {
+                        bias: bias.as_deref(),
+                        residual: residual.as_deref(),
+                        relu: fuse.relu(),
+                    };
+                    let y = if way == Way::Winograd {
+                        let kernels = Kernels::forward(&w, y_shape[3], x_shape[3]);
+                        winograd::forward(spec, shapes, &Typed::<V>::of(op, x)?, &kernels, finish)
+                    } else {
+                        let panels = Panels::forward(&w, sizes(weights));
+                        direct::forward(spec, shapes, &Host::of(op, x)?, &panels, finish)
+                    };
+                    tensor(y, &y_shape, x.dtype())
+                });
+            }
+        }
+        let values = Host::of(op, x)?;
+        let residual = (fuse.residual()).map(|residual| Host::of(op, residual));
+        let residual = residual.transpose()?;
         let y = match self {
             Self::Reference => {
                 let mut y =
@@ -91,18 +130,12 @@ impl Backend {
                 y
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn if winograd::pays(spec, x_shape, y_shape, Direction::Forward) => {
-                let kernels = Kernels::forward(&w, y_shape[3], x_shape[3]);
-                let finish = winograd::Finish {
-                    bias: bias.as_deref(),
-                    residual: residual.as_deref(),
-                    relu: fuse.relu(),
-                };
-                winograd::forward(spec, (x_shape, y_shape), &values, &kernels, finish)
-            }
-            #[cfg(feature = "onednn")]
             Self::OneDnn => super::onednn::forward(
-                &pass,
+                &Pass {
+                    x_shape,
+                    y_shape,
+                    spec,
+                },
                 &values,
                 &w,
                 bias.as_deref(),
@@ -110,7 +143,7 @@ impl Backend {
                 fuse.relu(),
             )?,
         };
-        tensor(y, &pass.y_shape, x.dtype())
+        tensor(y, &y_shape, x.dtype())
     }
 
     /// The gradient of [`Self::conv2d`] with respect to x.
@@ -124,17 +157,37 @@ impl Backend {
         x_shape: [usize; 4],
         spec: &ConvSpec,
     ) -> Result<Tensor> {
+        let _span = profile::span(|| {
+            format!(
+                "conv2d backward data {x_shape:?} {:?} {}",
+                weights.dims(),
+                spec.brief()
+            )
+        });
         let op = "conv2d_backward_data";
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         expect(op, "dy", &y_shape[..], dy.dims())?;
-        let (grad, w) = (Host::of(op, dy)?, Host::of(op, weights)?);
+        let w = Host::of(op, weights)?;
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn {
+            let shapes = (x_shape, y_shape);
+            let way = Way::of(spec, x_shape, y_shape, Direction::BackwardData);
+            if way != Way::OneDnn {
+                return by_dtype!(dy.dtype(), V => {
+                    let dx: Vec<V> = if way == Way::Winograd {
+                        let kernels = Kernels::backward(&w, y_shape[3], x_shape[3]);
+                        winograd::backward_data(spec, shapes, &Typed::<V>::of(op, dy)?, &kernels)
+                    } else {
+                        let panels = Panels::backward(&w, sizes(weights));
+                        direct::backward_data(spec, shapes, &Host::of(op, dy)?, &panels, Finish::NOTHING)
+                    };
+                    tensor(dx, &x_shape, dy.dtype())
+                });
+            }
+        }
+        let grad = Host::of(op, dy)?;
         let dx = match self {
             Self::Reference => reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec),
-            #[cfg(feature = "onednn")]
-            Self::OneDnn if winograd::pays(spec, x_shape, y_shape, Direction::BackwardData) => {
-                let kernels = Kernels::backward(&w, y_shape[3], x_shape[3]);
-                winograd::backward_data(spec, (x_shape, y_shape), &grad, &kernels)
-            }
             #[cfg(feature = "onednn")]
             Self::OneDnn => super::onednn::backward_data(
                 &Pass {
@@ -161,24 +214,44 @@ impl Backend {
         dw: &mut [f32],
         dbias: Option<&mut [f32]>,
     ) -> Result<()> {
+        let _span = profile::span(|| {
+            format!(
+                "conv2d backward weights {:?} {:?} {}",
+                x.dims(),
+                dy.dims(),
+                spec.brief()
+            )
+        });
         let op = "conv2d_backward_weights";
         let (x_shape, y_shape) = (bhwc(op, "x", x)?, bhwc(op, "dy", dy)?);
         let inner = x_shape[3] / spec.groups.max(1);
         let weights = [y_shape[3], inner, spec.kernel.0, spec.kernel.1];
         expect(op, "dy", spec.output_shape(op, x_shape, &weights)?, y_shape)?;
         expect(op, "dw", weights.iter().product(), dw.len())?;
-        let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
         if let Some(dbias) = dbias {
             expect(op, "dbias", y_shape[3], dbias.len())?;
-            self.add_channel_sums(&grad, dbias);
+            self.add_channel_sums(op, dy, dbias)?;
         }
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn {
+            let shapes = (x_shape, y_shape);
+            let way = Way::of(spec, x_shape, y_shape, Direction::BackwardWeights);
+            if way != Way::OneDnn {
+                return by_dtype!(x.dtype(), V => {
+                    let (values, grad) = (Typed::<V>::of(op, x)?, Typed::<V>::of(op, dy)?);
+                    if way == Way::Winograd {
+                        winograd::add_backward_weights(spec, shapes, &values, &grad, dw);
+                    } else {
+                        direct::add_backward_weights(spec, shapes, &values, &grad, dw);
+                    }
+                    Ok(())
+                });
+            }
+        }
+        let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
         match self {
             Self::Reference => {
                 reference::conv::backward_weights(&values, x_shape, &grad, y_shape, spec, dw)
-            }
-            #[cfg(feature = "onednn")]
-            Self::OneDnn if winograd::pays(spec, x_shape, y_shape, Direction::BackwardWeights) => {
-                winograd::add_backward_weights(spec, (x_shape, y_shape), &values, &grad, dw);
             }
             #[cfg(feature = "onednn")]
             Self::OneDnn => super::onednn::backward_weights(
@@ -256,22 +329,48 @@ impl Backend {
                 dy.dims()[3],
                 dbias.len(),
             )?;
-            self.add_channel_sums(&Host::of("conv_transpose2d_backward_weights", dy)?, dbias);
+            self.add_channel_sums("conv_transpose2d_backward_weights", dy, dbias)?;
         }
         Ok(())
     }
 
     /// Adds the sum over pixels of every channel.
-    fn add_channel_sums(self, values: &[f32], sums: &mut [f32]) {
+    fn add_channel_sums(self, op: &'static str, dy: &Tensor, sums: &mut [f32]) -> Result<()> {
         let channels = sums.len();
         let (mean, _) = match self {
-            Self::Reference => reference::norm::moments(values, channels),
+            Self::Reference => reference::norm::moments(&Host::of(op, dy)?, channels),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => super::fast::norm::moments(values, channels),
+            Self::OneDnn => by_dtype!(dy.dtype(), V => {
+                super::fast::norm::moments(&Typed::<V>::of(op, dy)?, channels)
+            }),
         };
-        let count = (values.len() / channels) as f64;
+        let count = (dy.elem_count() / channels) as f64;
         sums.iter_mut()
             .zip(mean)
             .for_each(|(sum, mean)| *sum += (mean * count) as f32);
+        Ok(())
+    }
+}
+
+/// Which loops run a convolution of the fast backend.
+#[cfg(feature = "onednn")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Winograd,
+    Direct,
+    OneDnn,
+}
+
+#[cfg(feature = "onednn")]
+impl Way {
+    /// A function of the geometry and the kind of processor, never of a timing, so that runs can be repeated bit for bit.
+    fn of(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction) -> Self {
+        if winograd::pays(spec, x, y, direction) {
+            Self::Winograd
+        } else if direct::pays(spec, x, y) {
+            Self::Direct
+        } else {
+            Self::OneDnn
+        }
     }
 }

@@ -58,6 +58,11 @@ impl ConvSpec {
         Self { periodic, ..self }
     }
 
+    /// Stride, dilation and groups in a few letters, for tables.
+    pub(crate) fn brief(&self) -> String {
+        format!("s{} d{} g{}", self.stride, self.dilation, self.groups)
+    }
+
     /// Output extents (h, w) of an input of (h, w).
     ///
     /// # Errors

@@ -2,32 +2,32 @@
 
 use super::Backend;
 use super::fast::CHUNK;
-use super::host::{Host, bhwc, expect, tensor};
+use super::host::{Typed, bhwc, expect, tensor};
+use super::value::{Value, by_dtype};
 use crate::error::Result;
+use crate::profile;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
 /// f(a) or f(a, b) of all values.
-fn map(a: &[f32], f: impl Fn(f32) -> f32 + Sync) -> Vec<f32> {
-    let mut y = vec![0.0; a.len()];
+fn map<V: Value>(a: &[V], f: impl Fn(f32) -> f32 + Sync) -> Vec<V> {
+    let mut y = vec![V::default(); a.len()];
     y.par_chunks_mut(CHUNK)
         .zip(a.par_chunks(CHUNK))
         .for_each(|(y, a)| {
-            y.iter_mut().zip(a).for_each(|(y, &a)| *y = f(a));
+            (y.iter_mut().zip(a)).for_each(|(y, &a)| *y = V::narrow(f(a.widen())));
         });
     y
 }
 
-fn zip(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<f32> {
-    let mut y = vec![0.0; a.len()];
+fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<V> {
+    let mut y = vec![V::default(); a.len()];
     y.par_chunks_mut(CHUNK)
         .zip(a.par_chunks(CHUNK))
         .zip(b.par_chunks(CHUNK))
         .for_each(|((y, a), b)| {
-            y.iter_mut()
-                .zip(a)
-                .zip(b)
-                .for_each(|((y, &a), &b)| *y = f(a, b));
+            (y.iter_mut().zip(a).zip(b))
+                .for_each(|((y, &a), &b)| *y = V::narrow(f(a.widen(), b.widen())));
         });
     y
 }
@@ -46,8 +46,11 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::DType`] for integers.
     pub fn relu(self, x: &Tensor) -> Result<Tensor> {
-        let values = Host::of("relu", x)?;
-        tensor(map(&values, |x| x.max(0.0)), x.dims(), x.dtype())
+        let _span = profile::span(|| format!("relu {:?}", x.dims()));
+        by_dtype!(x.dtype(), V => {
+            let values = Typed::<V>::of("relu", x)?;
+            tensor(map(&values, |x| x.max(0.0)), x.dims(), x.dtype())
+        })
     }
 
     /// dy where y > 0, else 0: the gradient of [`Self::relu`], 0 at exactly 0.
@@ -55,16 +58,14 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Shape`] if shapes differ.
     pub fn relu_backward(self, dy: &Tensor, y: &Tensor) -> Result<Tensor> {
+        let _span = profile::span(|| format!("relu backward {:?}", dy.dims()));
         expect("relu_backward", "y", dy.dims(), y.dims())?;
-        let (grad, value) = (
-            Host::of("relu_backward", dy)?,
-            Host::of("relu_backward", y)?,
-        );
-        tensor(
-            zip(&grad, &value, |g, y| if y > 0.0 { g } else { 0.0 }),
-            dy.dims(),
-            dy.dtype(),
-        )
+        let op = "relu_backward";
+        by_dtype!(dy.dtype(), V => {
+            let (grad, value) = (Typed::<V>::of(op, dy)?, Typed::<V>::of(op, y)?);
+            let dx = zip(&grad, &value, |g, y| if y > 0.0 { g } else { 0.0 });
+            tensor(dx, dy.dims(), dy.dtype())
+        })
     }
 
     /// a + b.
@@ -72,12 +73,12 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Shape`] if shapes differ.
     pub fn add(self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        let _span = profile::span(|| format!("add {:?}", a.dims()));
         expect("add", "b", a.dims(), b.dims())?;
-        tensor(
-            zip(&Host::of("add", a)?, &Host::of("add", b)?, |a, b| a + b),
-            a.dims(),
-            a.dtype(),
-        )
+        by_dtype!(a.dtype(), V => {
+            let (left, right) = (Typed::<V>::of("add", a)?, Typed::<V>::of("add", b)?);
+            tensor(zip(&left, &right, |a, b| a + b), a.dims(), a.dtype())
+        })
     }
 
     /// x · factor.
@@ -85,11 +86,11 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::DType`] for integers.
     pub fn scale(self, x: &Tensor, factor: f32) -> Result<Tensor> {
-        tensor(
-            map(&Host::of("scale", x)?, |x| x * factor),
-            x.dims(),
-            x.dtype(),
-        )
+        let _span = profile::span(|| format!("scale {:?}", x.dims()));
+        by_dtype!(x.dtype(), V => {
+            let values = Typed::<V>::of("scale", x)?;
+            tensor(map(&values, |x| x * factor), x.dims(), x.dtype())
+        })
     }
 
     /// x with a share `rate` of its values set to 0 and the rest divided by 1 − rate.
@@ -99,6 +100,7 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Config`] unless 0 ≤ rate < 1.
     pub fn dropout(self, x: &Tensor, rate: f32, key: u64) -> Result<Tensor> {
+        let _span = profile::span(|| format!("dropout {:?}", x.dims()));
         if !(0.0..1.0).contains(&rate) {
             return Err(crate::ModelError::Config {
                 key: "dropout",
@@ -106,21 +108,19 @@ impl Backend {
             });
         }
         let (threshold, keep) = ((f64::from(rate) * 2f64.powi(64)) as u64, 1.0 / (1.0 - rate));
-        let values = Host::of("dropout", x)?;
-        let mut y = vec![0.0; values.len()];
-        y.par_chunks_mut(CHUNK)
-            .zip(values.par_chunks(CHUNK))
-            .enumerate()
-            .for_each(|(chunk, (y, x))| {
+        by_dtype!(x.dtype(), V => {
+            let values = Typed::<V>::of("dropout", x)?;
+            let mut y = vec![V::default(); values.len()];
+            let chunks = y.par_chunks_mut(CHUNK).zip(values.par_chunks(CHUNK)).enumerate();
+            chunks.for_each(|(chunk, (y, x))| {
                 for (index, (y, x)) in y.iter_mut().zip(x).enumerate() {
-                    *y = if mix(key, (chunk * CHUNK + index) as u64) < threshold {
-                        0.0
-                    } else {
-                        x * keep
-                    };
+                    if mix(key, (chunk * CHUNK + index) as u64) >= threshold {
+                        *y = V::narrow(x.widen() * keep);
+                    }
                 }
             });
-        tensor(y, x.dims(), x.dtype())
+            tensor(y, x.dims(), x.dtype())
+        })
     }
 
     /// The channels of several tensors side by side.
@@ -130,6 +130,7 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Shape`] if batch or extents differ.
     pub fn concat(self, parts: &[&Tensor]) -> Result<Tensor> {
+        let _span = profile::span(|| format!("concat {} parts", parts.len()));
         let shapes = parts
             .iter()
             .map(|part| bhwc("concat", "part", part))
@@ -143,20 +144,19 @@ impl Backend {
         shapes.iter().try_for_each(|&[pb, ph, pw, _]| {
             expect("concat", "(b, h, w)", (b, h, w), (pb, ph, pw))
         })?;
-        let values = parts
-            .iter()
-            .map(|part| Host::of("concat", part))
-            .collect::<Result<Vec<_>>>()?;
-        let slices: Vec<(&[f32], usize)> = values
-            .iter()
-            .zip(&shapes)
-            .map(|(v, shape)| (&**v, shape[3]))
-            .collect();
         let channels: usize = shapes.iter().map(|shape| shape[3]).sum();
-        let mut y = vec![0.0; b * h * w * channels];
-        y.par_chunks_mut(w * channels)
-            .enumerate()
-            .for_each(|(row, y)| {
+        by_dtype!(parts[0].dtype(), V => {
+            let values = parts
+                .iter()
+                .map(|part| Typed::<V>::of("concat", part))
+                .collect::<Result<Vec<_>>>()?;
+            let slices: Vec<(&[V], usize)> = values
+                .iter()
+                .zip(&shapes)
+                .map(|(v, shape)| (&**v, shape[3]))
+                .collect();
+            let mut y = vec![V::default(); b * h * w * channels];
+            y.par_chunks_mut(w * channels).enumerate().for_each(|(row, y)| {
                 for (column, mut pixel) in y.chunks_exact_mut(channels).enumerate() {
                     for &(part, c) in &slices {
                         let (head, rest) = pixel.split_at_mut(c);
@@ -165,7 +165,8 @@ impl Backend {
                     }
                 }
             });
-        tensor(y, &[b, h, w, channels], parts[0].dtype())
+            tensor(y, &[b, h, w, channels], parts[0].dtype())
+        })
     }
 
     /// The inverse of [`Self::concat`]: tensors of the given channel counts.
@@ -173,22 +174,25 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Shape`] if the counts do not add up to x's channels.
     pub fn split(self, x: &Tensor, counts: &[usize]) -> Result<Vec<Tensor>> {
+        let _span = profile::span(|| format!("split {:?}", x.dims()));
         let [b, h, w, channels] = bhwc("split", "x", x)?;
         expect("split", "channels", channels, counts.iter().sum())?;
-        let values = Host::of("split", x)?;
-        let mut first = 0;
-        let part = |count: usize| {
-            let mut y = vec![0.0; b * h * w * count];
-            y.par_chunks_mut(w * count)
-                .zip(values.par_chunks(w * channels))
-                .for_each(|(y, x)| {
-                    for (y, x) in y.chunks_exact_mut(count).zip(x.chunks_exact(channels)) {
-                        y.copy_from_slice(&x[first..first + count]);
-                    }
-                });
-            first += count;
-            tensor(y, &[b, h, w, count], x.dtype())
-        };
-        counts.iter().copied().map(part).collect()
+        by_dtype!(x.dtype(), V => {
+            let values = Typed::<V>::of("split", x)?;
+            let mut first = 0;
+            let part = |count: usize| {
+                let mut y = vec![V::default(); b * h * w * count];
+                y.par_chunks_mut(w * count)
+                    .zip(values.par_chunks(w * channels))
+                    .for_each(|(y, x)| {
+                        for (y, x) in y.chunks_exact_mut(count).zip(x.chunks_exact(channels)) {
+                            y.copy_from_slice(&x[first..first + count]);
+                        }
+                    });
+                first += count;
+                tensor(y, &[b, h, w, count], x.dtype())
+            };
+            counts.iter().copied().map(part).collect()
+        })
     }
 }

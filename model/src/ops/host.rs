@@ -1,65 +1,105 @@
 //! Between candle tensors and plain slices in host memory.
 
+use super::fast::CHUNK;
+use super::value::Value;
 use crate::error::{ModelError, Result};
 use candle_core::{CpuStorage, DType, Device, Storage, Tensor};
+use half::{bf16, f16};
+use rayon::prelude::*;
 use std::ops::{Deref, Range};
 
-/// The values of a tensor as `f32`: borrowed where they are stored so, converted otherwise.
-pub(crate) enum Host<'a> {
+/// The values of a tensor as `V`: borrowed where they are stored so, converted otherwise.
+pub(crate) enum Typed<'a, V: Value> {
     /// The tensor's own memory.
     Borrowed(Box<dyn Deref<Target = Storage> + 'a>, Range<usize>),
-    /// A converted copy (half precisions, or a view that is not contiguous).
-    Owned(Vec<f32>),
+    /// A converted copy (another type, or a view that is not contiguous).
+    Owned(Vec<V>),
 }
 
-impl<'a> Host<'a> {
+/// The values of a tensor as f32.
+pub(crate) type Host<'a> = Typed<'a, f32>;
+
+impl<'a, V: Value> Typed<'a, V> {
     /// The values of `tensor`, in row-major order.
     ///
     /// # Errors
     /// [`ModelError::DType`] unless it holds f32, bf16 or f16.
     pub(crate) fn of(op: &'static str, tensor: &'a Tensor) -> Result<Self> {
-        match tensor.dtype() {
-            DType::F32 => {}
-            DType::BF16 | DType::F16 => {
-                return Ok(Self::Owned(
-                    tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?,
-                ));
-            }
-            got => return Err(ModelError::DType { op, got }),
+        if !matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16) {
+            let got = tensor.dtype();
+            return Err(ModelError::DType { op, got });
         }
         let (storage, layout) = tensor.storage_and_layout();
-        let is_host = matches!(&*storage, Storage::Cpu(CpuStorage::F32(_)));
-        match layout.contiguous_offsets() {
-            Some((start, end)) if is_host => Ok(Self::Borrowed(Box::new(storage), start..end)),
+        let Some((start, end)) = layout.contiguous_offsets() else {
+            drop(storage);
+            let flat = tensor.contiguous()?;
+            let copy = Typed::<V>::of(op, &flat)?.to_vec();
+            return Ok(Self::Owned(copy));
+        };
+        match &*storage {
+            Storage::Cpu(host) if V::slice(host).is_some() => {
+                Ok(Self::Borrowed(Box::new(storage), start..end))
+            }
+            Storage::Cpu(CpuStorage::F32(values)) => {
+                Ok(Self::Owned(convert(&values[start..end], |v| v)))
+            }
+            Storage::Cpu(CpuStorage::BF16(values)) => {
+                Ok(Self::Owned(convert(&values[start..end], |v: bf16| {
+                    v.widen()
+                })))
+            }
+            Storage::Cpu(CpuStorage::F16(values)) => {
+                Ok(Self::Owned(convert(&values[start..end], f16::to_f32)))
+            }
             _ => {
                 drop(storage);
-                Ok(Self::Owned(tensor.flatten_all()?.to_vec1()?))
+                let values: Vec<f32> = tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?;
+                Ok(Self::Owned(convert(&values, |v| v)))
             }
         }
     }
 }
 
-impl Deref for Host<'_> {
-    type Target = [f32];
-    fn deref(&self) -> &[f32] {
+/// Other values of as many.
+fn convert<T: Copy + Sync, V: Value>(values: &[T], widen: impl Fn(T) -> f32 + Sync) -> Vec<V> {
+    let mut converted = vec![V::default(); values.len()];
+    let chunks = converted
+        .par_chunks_mut(CHUNK)
+        .zip(values.par_chunks(CHUNK));
+    chunks.for_each(|(to, from)| {
+        to.iter_mut()
+            .zip(from)
+            .for_each(|(to, &from)| *to = V::narrow(widen(from)))
+    });
+    converted
+}
+
+impl<V: Value> Deref for Typed<'_, V> {
+    type Target = [V];
+    fn deref(&self) -> &[V] {
         match self {
             Self::Owned(values) => values,
             Self::Borrowed(storage, range) => match &***storage {
-                Storage::Cpu(CpuStorage::F32(values)) => &values[range.clone()],
-                _ => unreachable!("`Host::of` borrows f32 host storage only"),
+                Storage::Cpu(host) => match V::slice(host) {
+                    Some(values) => &values[range.clone()],
+                    None => unreachable!("`Typed::of` borrows storage of its own type only"),
+                },
+                _ => unreachable!("`Typed::of` borrows host storage only"),
             },
         }
     }
 }
 
 /// A tensor of `values`, stored as `dtype`.
-pub(crate) fn tensor(values: Vec<f32>, shape: &[usize], dtype: DType) -> Result<Tensor> {
-    let tensor = Tensor::from_vec(values, shape, &Device::Cpu)?;
-    Ok(if dtype == DType::F32 {
-        tensor
-    } else {
-        tensor.to_dtype(dtype)?
-    })
+pub(crate) fn tensor<V: Value>(values: Vec<V>, shape: &[usize], dtype: DType) -> Result<Tensor> {
+    if V::DTYPE == dtype {
+        return Ok(Tensor::from_vec(values, shape, &Device::Cpu)?);
+    }
+    if dtype == DType::BF16 {
+        let values: Vec<bf16> = convert(&values, V::widen);
+        return Ok(Tensor::from_vec(values, shape, &Device::Cpu)?);
+    }
+    Ok(Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?)
 }
 
 /// The four extents of a BHWC tensor.

@@ -5,6 +5,7 @@ use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
 use super::{Backend, reference};
 use crate::error::{ModelError, Result};
+use crate::profile;
 use candle_core::{DType, Tensor};
 
 /// The label of pixels that do not count.
@@ -46,6 +47,7 @@ impl Backend {
         class_weights: &[f32],
         scale: f32,
     ) -> Result<Loss> {
+        let _span = profile::span(|| format!("loss {:?}", logits.dims()));
         let op = "softmax_cross_entropy";
         let shape = bhwc(op, "logits", logits)?;
         expect(op, "class weights", shape[3], class_weights.len())?;

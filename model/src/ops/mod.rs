@@ -12,9 +12,13 @@
 
 pub mod conv;
 pub mod conv_spec;
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+pub(crate) mod direct;
 mod elementwise;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 mod fast;
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+pub(crate) mod gemm;
 pub(crate) mod host;
 pub mod loss;
 pub mod norm;
@@ -22,6 +26,10 @@ pub mod norm;
 mod onednn;
 mod reference;
 pub(crate) mod resample;
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+pub(crate) mod scratch;
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod value;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]

@@ -2,9 +2,11 @@
 
 #[cfg(feature = "onednn")]
 use super::fast;
-use super::host::{Host, bhwc, expect, tensor};
+use super::host::{Host, Typed, bhwc, expect, tensor};
+use super::value::by_dtype;
 use super::{Backend, reference};
 use crate::error::Result;
+use crate::profile;
 use candle_core::Tensor;
 
 /// What the backward pass needs from the forward one.
@@ -35,12 +37,15 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Shape`] if x is not BHWC.
     pub fn batch_norm_statistics(self, x: &Tensor, eps: f32) -> Result<BatchNormSaved> {
+        let _span = profile::span(|| format!("batch norm statistics {:?}", x.dims()));
         let [b, h, w, c] = bhwc("batch_norm", "x", x)?;
-        let values = Host::of("batch_norm", x)?;
+        let op = "batch_norm";
         let (mean, variance) = match self {
-            Self::Reference => reference::norm::moments(&values, c),
+            Self::Reference => reference::norm::moments(&Host::of(op, x)?, c),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::norm::moments(&values, c),
+            Self::OneDnn => {
+                by_dtype!(x.dtype(), V => fast::norm::moments(&Typed::<V>::of(op, x)?, c))
+            }
         };
         Ok(BatchNormSaved {
             mean: mean.iter().map(|&m| m as f32).collect(),
@@ -67,6 +72,7 @@ impl Backend {
         residual: Option<&Tensor>,
         relu: bool,
     ) -> Result<Tensor> {
+        let _span = profile::span(|| format!("batch norm apply {:?}", x.dims()));
         let shape = bhwc("batch_norm_apply", "x", x)?;
         expect(
             "batch_norm_apply",
@@ -77,18 +83,22 @@ impl Backend {
         if let Some(residual) = residual {
             expect("batch_norm_apply", "residual", x.dims(), residual.dims())?;
         }
-        let values = Host::of("batch_norm_apply", x)?;
-        let residual = residual
-            .map(|r| Host::of("batch_norm_apply", r))
-            .transpose()?;
-        let y = match self {
+        let op = "batch_norm_apply";
+        match self {
             Self::Reference => {
-                reference::norm::apply(&values, scale, shift, residual.as_deref(), relu)
+                let values = Host::of(op, x)?;
+                let residual = residual.map(|r| Host::of(op, r)).transpose()?;
+                let y = reference::norm::apply(&values, scale, shift, residual.as_deref(), relu);
+                tensor(y, &shape, x.dtype())
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::norm::apply(&values, scale, shift, residual.as_deref(), relu),
-        };
-        tensor(y, &shape, x.dtype())
+            Self::OneDnn => by_dtype!(x.dtype(), V => {
+                let values = Typed::<V>::of(op, x)?;
+                let residual = residual.map(|r| Typed::<V>::of(op, r)).transpose()?;
+                let y = fast::norm::apply(&values, scale, shift, residual.as_deref(), relu);
+                tensor(y, &shape, x.dtype())
+            }),
+        }
     }
 
     /// x normalised by its own statistics, scaled, shifted, + residual, ReLU; and what the backward pass needs.
@@ -104,6 +114,7 @@ impl Backend {
         residual: Option<&Tensor>,
         relu: bool,
     ) -> Result<(Tensor, BatchNormSaved)> {
+        let _span = profile::span(|| format!("batch norm forward {:?}", x.dims()));
         let saved = self.batch_norm_statistics(x, eps)?;
         let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
         Ok((
@@ -117,6 +128,8 @@ impl Backend {
     /// With g = dy where y > 0 (if ReLU followed), n pixels, x̂ = (x − m)/σ:
     /// dβ = Σ g, dγ = Σ g x̂, dx = γ/σ (g − dβ/n − x̂ dγ/n), d(residual) = g.
     ///
+    /// The output y is needed only where a residual went into it; else its sign is computed again.
+    ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     #[allow(clippy::too_many_arguments)] // the equation has as many terms
@@ -124,88 +137,95 @@ impl Backend {
         self,
         dy: &Tensor,
         x: &Tensor,
-        y: &Tensor,
-        gamma: &[f32],
+        y: Option<&Tensor>,
+        (gamma, beta): (&[f32], &[f32]),
         saved: &BatchNormSaved,
         after: After,
         dgamma: &mut [f32],
         dbeta: &mut [f32],
     ) -> Result<(Tensor, Option<Tensor>)> {
-        let shape = bhwc("batch_norm_backward", "x", x)?;
-        expect("batch_norm_backward", "dy", x.dims(), dy.dims())?;
-        expect("batch_norm_backward", "gamma", shape[3], gamma.len())?;
+        let _span = profile::span(|| format!("batch norm backward {:?}", x.dims()));
+        let op = "batch_norm_backward";
+        let shape = bhwc(op, "x", x)?;
+        expect(op, "dy", x.dims(), dy.dims())?;
+        expect(
+            op,
+            "gamma and beta",
+            (shape[3], shape[3]),
+            (gamma.len(), beta.len()),
+        )?;
+        let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
         // Only a residual needs the masked gradient as a tensor of its own; plain loops take the same way always.
         let split = after.relu && (after.residual || self == Self::Reference);
-        let masked = if split {
-            self.relu_backward(dy, y)?
-        } else {
-            dy.clone()
-        };
-        let op = "batch_norm_backward";
-        let gate = (after.relu && !split)
-            .then(|| {
-                expect(op, "y", x.dims(), y.dims())?;
-                Host::of(op, y)
-            })
-            .transpose()?;
-        let (grad, values) = (Host::of(op, &masked)?, Host::of(op, x)?);
-        let (sum, sum_xhat) = match self {
-            Self::Reference => {
-                reference::norm::backward_sums(&grad, &values, &saved.mean, &saved.inv_std)
+        let masked = match y {
+            Some(y) if split => self.relu_backward(dy, y)?,
+            None if split => {
+                expect(op, "y, which a residual needs,", false, after.residual)?;
+                let y = self.batch_norm_apply(x, &scale, &shift, None, true)?;
+                self.relu_backward(dy, &y)?
             }
-            #[cfg(feature = "onednn")]
-            Self::OneDnn => {
-                let operands = fast::norm::Operands {
-                    dy: &grad,
-                    x: &values,
-                    gate: gate.as_deref(),
-                };
-                fast::norm::backward_sums(operands, &saved.mean, &saved.inv_std)
-            }
+            _ => dy.clone(),
         };
-        dgamma
-            .iter_mut()
-            .zip(&sum_xhat)
-            .for_each(|(d, &s)| *d += s as f32);
-        dbeta
-            .iter_mut()
-            .zip(&sum)
-            .for_each(|(d, &s)| *d += s as f32);
-        // dx is linear in g and x per channel: dx = a g + b x + c.
-        let n = saved.count as f64;
-        let channels = shape[3];
-        let (mut a, mut b, mut c) = (
-            vec![0.0; channels],
-            vec![0.0; channels],
-            vec![0.0; channels],
-        );
-        for i in 0..channels {
-            let (inv, mean) = (f64::from(saved.inv_std[i]), f64::from(saved.mean[i]));
-            let lead = f64::from(gamma[i]) * inv;
-            a[i] = lead as f32;
-            b[i] = (-lead * inv * sum_xhat[i] / n) as f32;
-            c[i] = (-lead * sum[i] / n + lead * inv * mean * sum_xhat[i] / n) as f32;
-        }
+        let mut sums = |(sum, sum_xhat): (Vec<f64>, Vec<f64>)| {
+            let add = |to: &mut [f32], from: &[f64]| {
+                to.iter_mut().zip(from).for_each(|(d, &s)| *d += s as f32);
+            };
+            add(dgamma, &sum_xhat);
+            add(dbeta, &sum);
+            factors(gamma, saved, &sum, &sum_xhat)
+        };
         let dx = match self {
             Self::Reference => {
+                let (grad, values) = (Host::of(op, &masked)?, Host::of(op, x)?);
+                let [a, b, c] = sums(reference::norm::backward_sums(
+                    &grad,
+                    &values,
+                    &saved.mean,
+                    &saved.inv_std,
+                ));
                 let scaled_x = reference::norm::apply(&values, &b, &c, None, false);
-                let zero = vec![0.0; channels];
-                reference::norm::apply(&grad, &a, &zero, Some(&scaled_x), false)
+                let zero = vec![0.0; shape[3]];
+                let dx = reference::norm::apply(&grad, &a, &zero, Some(&scaled_x), false);
+                tensor(dx, &shape, x.dtype())?
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => {
+            Self::OneDnn => by_dtype!(x.dtype(), V => {
+                let (grad, values) = (Typed::<V>::of(op, &masked)?, Typed::<V>::of(op, x)?);
                 let operands = fast::norm::Operands {
                     dy: &grad,
                     x: &values,
-                    gate: gate.as_deref(),
+                    gate: if after.relu && !split {
+                        fast::norm::Gate::Recomputed(&scale, &shift)
+                    } else {
+                        fast::norm::Gate::Open
+                    },
                 };
-                fast::norm::backward_apply(operands, &a, &b, &c)
-            }
+                let [a, b, c] = sums(fast::norm::backward_sums(operands, &saved.mean, &saved.inv_std));
+                tensor(fast::norm::backward_apply(operands, &a, &b, &c), &shape, x.dtype())?
+            }),
         };
-        drop((grad, values, gate));
-        let dx = tensor(dx, &shape, x.dtype())?;
         Ok((dx, after.residual.then_some(masked)))
     }
+}
+
+/// dx is linear in g and x per channel, dx = a g + b x + c: the factors a, b and c.
+fn factors(gamma: &[f32], saved: &BatchNormSaved, sum: &[f64], sum_xhat: &[f64]) -> [Vec<f32>; 3] {
+    let n = saved.count as f64;
+    let mut factors = [const { Vec::new() }; 3];
+    for (i, &gamma) in gamma.iter().enumerate() {
+        let (inv, mean) = (f64::from(saved.inv_std[i]), f64::from(saved.mean[i]));
+        let lead = f64::from(gamma) * inv;
+        let values = [
+            lead,
+            -lead * inv * sum_xhat[i] / n,
+            -lead * sum[i] / n + lead * inv * mean * sum_xhat[i] / n,
+        ];
+        factors
+            .iter_mut()
+            .zip(values)
+            .for_each(|(f, v)| f.push(v as f32));
+    }
+    factors
 }
 
 /// Normalisation as one multiply and one add per value: scale = γ/σ, shift = β − m γ/σ.

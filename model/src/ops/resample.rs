@@ -6,6 +6,7 @@ use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
 use super::{Backend, reference};
 use crate::error::Result;
+use crate::profile;
 use candle_core::Tensor;
 
 /// For every output position of one axis, the two input positions that it blends and the weight of the second.
@@ -65,6 +66,7 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Shape`] if x is not BHWC.
     pub fn max_pool(self, x: &Tensor, spec: &PoolSpec) -> Result<(Tensor, Vec<u8>)> {
+        let _span = profile::span(|| format!("max pool {:?}", x.dims()));
         let shape = bhwc("max_pool", "x", x)?;
         let (out_h, out_w) = spec.output_size((shape[1], shape[2]));
         let values = Host::of("max_pool", x)?;
@@ -90,6 +92,7 @@ impl Backend {
         x_shape: [usize; 4],
         spec: &PoolSpec,
     ) -> Result<Tensor> {
+        let _span = profile::span(|| format!("max pool backward {x_shape:?}"));
         let (out_h, out_w) = spec.output_size((x_shape[1], x_shape[2]));
         expect(
             "max_pool_backward",
@@ -116,9 +119,10 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Shape`] if x is not BHWC.
     pub fn global_average_pool(self, x: &Tensor) -> Result<Tensor> {
+        let _span = profile::span(|| format!("global average pool {:?}", x.dims()));
         let [b, h, w, c] = bhwc("global_average_pool", "x", x)?;
         let values = Host::of("global_average_pool", x)?;
-        let mut means = Vec::with_capacity(b * c);
+        let mut means: Vec<f32> = Vec::with_capacity(b * c);
         for sample in values.chunks_exact(h * w * c) {
             let (mean, _) = match self {
                 Self::Reference => reference::norm::moments(sample, c),
@@ -135,6 +139,7 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Shape`] if dy is not `(b, 1, 1, c)` of `x_shape`.
     pub fn global_average_pool_backward(self, dy: &Tensor, x_shape: [usize; 4]) -> Result<Tensor> {
+        let _span = profile::span(|| format!("global average pool backward {x_shape:?}"));
         let [b, h, w, c] = x_shape;
         expect(
             "global_average_pool_backward",
@@ -164,6 +169,7 @@ impl Backend {
         (h, w): (usize, usize),
         periodic: bool,
     ) -> Result<Tensor> {
+        let _span = profile::span(|| format!("resize {:?}", x.dims()));
         let shape = bhwc("resize_bilinear", "x", x)?;
         let (rows, columns) = (
             Axis::new(shape[1], h, false),
@@ -188,6 +194,7 @@ impl Backend {
         x_shape: [usize; 4],
         periodic: bool,
     ) -> Result<Tensor> {
+        let _span = profile::span(|| format!("resize backward {:?}", dy.dims()));
         let [b, h, w, c] = bhwc("resize_bilinear_backward", "dy", dy)?;
         expect(
             "resize_bilinear_backward",

@@ -1,5 +1,6 @@
 //! Stored values as vectors: f32 as they are, bf16 widened on load and rounded on store.
 
+use candle_core::CpuStorage;
 use half::bf16;
 use pulp::Simd;
 
@@ -7,7 +8,13 @@ use pulp::Simd;
 pub(crate) const PADDING: usize = 16;
 
 /// How activations are stored. Arithmetic is f32 whatever it is.
-pub(crate) trait Value: Copy + Send + Sync + Default + 'static {
+pub(crate) trait Value: candle_core::WithDType + Default {
+    /// The values of a storage that holds them.
+    fn slice(storage: &CpuStorage) -> Option<&[Self]>;
+    /// The value as f32.
+    fn widen(self) -> f32;
+    /// The nearest stored value, ties to even.
+    fn narrow(value: f32) -> Self;
     /// One vector from the front of a slice; what lies beyond its end is 0.
     fn load<S: Simd>(simd: S, values: &[Self]) -> S::f32s;
     /// One vector to the front of a slice, rounded to nearest (ties to even); what lies beyond its end is dropped.
@@ -15,6 +22,23 @@ pub(crate) trait Value: Copy + Send + Sync + Default + 'static {
 }
 
 impl Value for f32 {
+    fn slice(storage: &CpuStorage) -> Option<&[Self]> {
+        match storage {
+            CpuStorage::F32(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn narrow(value: f32) -> Self {
+        value
+    }
+
     #[inline(always)]
     fn load<S: Simd>(simd: S, values: &[Self]) -> S::f32s {
         match values.get(..S::F32_LANES) {
@@ -33,12 +57,34 @@ impl Value for f32 {
 }
 
 impl Value for bf16 {
+    fn slice(storage: &CpuStorage) -> Option<&[Self]> {
+        match storage {
+            CpuStorage::BF16(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    /// As `half` does it, but without a branch on NaN, which keeps compilers from vectorising: NaN stays NaN because the
+    /// quiet bit is set where rounding up could clear the fraction.
+    #[inline(always)]
+    fn narrow(value: f32) -> Self {
+        let bits = value.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        let quiet = (bits >> 16) | 0x40;
+        Self::from_bits(if value.is_nan() { quiet } else { rounded } as u16)
+    }
+
     #[inline(always)]
     fn load<S: Simd>(simd: S, values: &[Self]) -> S::f32s {
         let mut wide = [0.0f32; PADDING];
         let count = values.len().min(S::F32_LANES);
         for lane in 0..count {
-            wide[lane] = widen(values[lane]);
+            wide[lane] = values[lane].widen();
         }
         f32::load(simd, &wide)
     }
@@ -49,28 +95,28 @@ impl Value for bf16 {
         f32::store(simd, &mut wide, vector);
         let count = values.len().min(S::F32_LANES);
         for lane in 0..count {
-            values[lane] = round(wide[lane]);
+            values[lane] = Self::narrow(wide[lane]);
         }
     }
 }
 
-/// The value of a bf16.
-#[inline(always)]
-pub(crate) fn widen(value: bf16) -> f32 {
-    f32::from_bits(u32::from(value.to_bits()) << 16)
+/// Runs an expression with `$V` the type that activations of `$dtype` are read and written as: bf16 as it is stored, all
+/// others by way of f32.
+macro_rules! by_dtype {
+    ($dtype:expr, $V:ident => $body:expr) => {
+        match $dtype {
+            candle_core::DType::BF16 => {
+                type $V = half::bf16;
+                $body
+            }
+            _ => {
+                type $V = f32;
+                $body
+            }
+        }
+    };
 }
-
-/// The nearest bf16, ties to even.
-///
-/// As `half` does it, but without a branch on NaN, which keeps compilers from vectorising: NaN stays NaN because the quiet
-/// bit is set where rounding up could clear the fraction.
-#[inline(always)]
-pub(crate) fn round(value: f32) -> bf16 {
-    let bits = value.to_bits();
-    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-    let quiet = (bits >> 16) | 0x40;
-    bf16::from_bits(if value.is_nan() { quiet } else { rounded } as u16)
-}
+pub(crate) use by_dtype;
 
 #[cfg(test)]
 mod tests {
@@ -90,12 +136,12 @@ mod tests {
         ];
         let steps = (0..1 << 16).map(|i| f32::from_bits(i * 65_521));
         for value in steps.chain(hard) {
-            let (ours, theirs) = (round(value), bf16::from_f32(value));
+            let (ours, theirs) = (<bf16 as Value>::narrow(value), bf16::from_f32(value));
             assert!(
                 ours == theirs || ours.is_nan() && theirs.is_nan(),
                 "{value}: {ours} against {theirs}"
             );
-            assert!(widen(ours) == theirs.to_f32() || ours.is_nan());
+            assert!(ours.widen() == theirs.to_f32() || ours.is_nan());
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::kernels::{Kernels, SQUARE};
 use super::tiles::Axis;
 use super::transform::{Input, OUTPUTS, Output, POINTS, both_axes};
-use super::{gemm, scratch};
 use crate::ops::value::{PADDING, Value};
+use crate::ops::{gemm, scratch};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
@@ -32,6 +32,15 @@ pub struct Finish<'a, V> {
     pub bias: Option<&'a [f32]>,
     pub residual: Option<&'a [V]>,
     pub relu: bool,
+}
+
+impl<V> Finish<'_, V> {
+    /// Nothing happens.
+    pub const NOTHING: Self = Self {
+        bias: None,
+        residual: None,
+        relu: false,
+    };
 }
 
 /// A part of a row of tiles with the pixels that it owns.
@@ -249,7 +258,7 @@ impl<V: Value> RunUnit<'_, V> {
                             value = simd.add_f32s(value, V::load(simd, more));
                         }
                         if self.finish.relu {
-                            value = simd.max_f32s(value, zero);
+                            value = simd.max_f32s(zero, value);
                         }
                         let pixel = (column - part.first_column) * all;
                         V::store(simd, &mut target[pixel + at..pixel + channels.end], value);

@@ -1,7 +1,7 @@
 //! Kernels at the 36 points, packed for the matrix product.
 
-use super::gemm::{Block, block};
 use super::transform::{Kernel, POINTS, TAPS, both_axes};
+use crate::ops::gemm::{Block, block};
 use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;

@@ -12,9 +12,7 @@
 //! Lavin and Gray 2016 (arXiv:1509.09308).
 
 mod forward;
-mod gemm;
 mod kernels;
-mod scratch;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -25,6 +23,7 @@ pub use forward::Finish;
 pub use kernels::Kernels;
 
 use super::conv_spec::ConvSpec;
+use super::gemm;
 use super::value::Value;
 use forward::Geometry;
 use tiles::Axis;
@@ -112,12 +111,7 @@ pub fn backward_data<V: Value>(
     kernels: &Kernels,
 ) -> Vec<V> {
     let geometry = geometry(spec, shapes.0, shapes.1, Direction::BackwardData);
-    let finish = Finish {
-        bias: None,
-        residual: None,
-        relu: false,
-    };
-    forward::convolve(&geometry, dy, kernels, finish)
+    forward::convolve(&geometry, dy, kernels, Finish::NOTHING)
 }
 
 /// Adds the gradient of the weights to `dw`.

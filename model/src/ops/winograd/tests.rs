@@ -2,27 +2,9 @@
 
 use super::*;
 use crate::ops::reference::conv as plain;
-use crate::ops::value;
+use crate::ops::testing::{distance, draw};
 use half::bf16;
 use proptest::prelude::*;
-
-fn draw(seed: u64, count: usize) -> Vec<f32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    };
-    (0..count).map(|_| next()).collect()
-}
-
-fn distance(a: &[f32], b: &[f32]) -> f64 {
-    assert_eq!(a.len(), b.len());
-    let square = |v: &mut dyn Iterator<Item = f32>| v.map(|v| f64::from(v).powi(2)).sum::<f64>();
-    let difference = square(&mut a.iter().zip(b).map(|(a, b)| a - b));
-    (difference / square(&mut b.iter().copied()).max(1e-20)).sqrt()
-}
 
 fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     let weights_shape = [outputs, x_shape[3], 3, 3];
@@ -59,15 +41,10 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     let narrow = |values: &[f32]| {
         values
             .iter()
-            .map(|&v| value::round(v))
+            .map(|&v| <bf16 as Value>::narrow(v))
             .collect::<Vec<bf16>>()
     };
-    let wide = |values: &[bf16]| {
-        values
-            .iter()
-            .map(|&v| value::widen(v))
-            .collect::<Vec<f32>>()
-    };
+    let wide = |values: &[bf16]| values.iter().map(|&v| v.widen()).collect::<Vec<f32>>();
     let (x16, residual16) = (narrow(&x), narrow(&residual));
     let finish = Finish {
         bias: Some(&bias),

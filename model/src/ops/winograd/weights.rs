@@ -1,9 +1,9 @@
 //! The gradient of the kernels: at every point, the sum over all tiles of input times gradient.
 
 use super::forward::{Geometry, input_tile};
-use super::gemm::{Block, block, panels_by_panels};
 use super::kernels::SQUARE;
 use super::transform::{KernelTransposed, OUTPUTS, OutputTransposed, POINTS, TAPS, both_axes};
+use crate::ops::gemm::{Block, block, panels_by_panels};
 use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -198,7 +198,8 @@ impl WithSimd for SumPoint<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let buffers = super::scratch::take(self.tiles * self.padded.0, self.tiles * self.padded.1);
+        let buffers =
+            crate::ops::scratch::take(self.tiles * self.padded.0, self.tiles * self.padded.1);
         let [mut left, mut right] = buffers;
         let (a, b) = (
             &mut left[..self.tiles * self.padded.0],
@@ -207,7 +208,7 @@ impl WithSimd for SumPoint<'_> {
         pack(self.x, self.tiles, self.block.rows, a);
         pack(self.dy, self.tiles, self.block.columns, b);
         panels_by_panels(simd, self.tiles, a, b, self.sums, self.padded.1);
-        super::scratch::give_back([left, right]);
+        crate::ops::scratch::give_back([left, right]);
     }
 }
 

@@ -1,0 +1,89 @@
+//! Which positions a kernel reads along one axis, in both directions.
+//!
+//! In the forward direction all outputs read by the same offsets. In the gradient of the input, a stride of n makes n classes of
+//! positions, each of which sees only every n-th tap: the zeros between are never multiplied.
+
+use crate::ops::conv_spec::ConvSpec;
+
+/// Positions that read by the same offsets.
+#[derive(Debug, Clone)]
+pub struct Class {
+    /// The taps, and where position t of the class reads: `t * step + offset`.
+    pub taps: Vec<(usize, isize)>,
+    /// First position, and the distance to the next.
+    pub first: usize,
+    pub every: usize,
+    step: usize,
+}
+
+/// One axis of a convolution.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    pub classes: Vec<Class>,
+    inputs: usize,
+    wraps: bool,
+}
+
+impl Axis {
+    /// Of a convolution that reads `inputs` positions.
+    pub fn forward(
+        spec: &ConvSpec,
+        kernel: usize,
+        padding: usize,
+        inputs: usize,
+        wraps: bool,
+    ) -> Self {
+        let offset = |tap: usize| (tap * spec.dilation) as isize - padding as isize;
+        let class = Class {
+            taps: (0..kernel).map(|tap| (tap, offset(tap))).collect(),
+            first: 0,
+            every: 1,
+            step: spec.stride,
+        };
+        Self {
+            classes: vec![class],
+            inputs,
+            wraps,
+        }
+    }
+
+    /// Of the gradient of its input, which reads `outputs` positions.
+    pub fn backward(
+        spec: &ConvSpec,
+        kernel: usize,
+        padding: usize,
+        outputs: usize,
+        wraps: bool,
+    ) -> Self {
+        let stride = spec.stride as isize;
+        let class = |first: usize| {
+            // Output p contributes to position first + stride t by the tap with p stride + tap dilation - padding = position.
+            let at =
+                |tap: usize| first as isize + padding as isize - (tap * spec.dilation) as isize;
+            let taps = (0..kernel).filter(|&tap| at(tap).rem_euclid(stride) == 0);
+            Class {
+                taps: taps.map(|tap| (tap, at(tap).div_euclid(stride))).collect(),
+                first,
+                every: spec.stride,
+                step: 1,
+            }
+        };
+        Self {
+            classes: (0..spec.stride).map(class).collect(),
+            inputs: outputs,
+            wraps,
+        }
+    }
+
+    /// Where position `t` of a class reads by an offset; `None` where the padding is zero.
+    #[inline(always)]
+    pub fn source(&self, class: &Class, t: usize, offset: isize) -> Option<usize> {
+        let at = (t * class.step) as isize + offset;
+        let extent = self.inputs as isize;
+        if self.wraps {
+            Some(at.rem_euclid(extent) as usize)
+        } else {
+            (0..extent).contains(&at).then_some(at as usize)
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The convolution, or the gradient of its input: lines of pixels times panels of kernels.
+
+use super::axis::Axis;
+use super::panels::Panels;
+use crate::ops::value::Value;
+use crate::ops::winograd::Finish;
+use crate::ops::{gemm, scratch};
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+/// Pixels whose sums stay in the cache together.
+const PIXELS: usize = 96;
+/// Channels of the input or output that do so.
+const CHANNELS: usize = 256;
+
+/// Both axes of a convolution in one direction.
+#[derive(Debug, Clone)]
+pub struct Geometry {
+    pub rows: Axis,
+    pub columns: Axis,
+    /// (h, w) that is read and that is written.
+    pub input: (usize, usize),
+    pub output: (usize, usize),
+    pub kernel_width: usize,
+}
+
+/// What is read, of whatever type, as f32; written as `V`.
+pub fn convolve<V: Value>(
+    geometry: &Geometry,
+    batch: usize,
+    x: &[f32],
+    panels: &Panels,
+    finish: Finish<'_, V>,
+) -> Vec<V> {
+    let ((height, width), channels) = (geometry.output, panels.outputs);
+    let mut y = vec![V::default(); batch * height * width * channels];
+    // Whole rows, few enough that every thread gets some.
+    let classes = geometry.rows.classes.len();
+    let share = (batch * height).div_ceil(4 * rayon::current_num_threads());
+    let rows = (PIXELS * classes)
+        .div_ceil(width)
+        .min(share)
+        .next_multiple_of(classes);
+    for (index, y) in y.chunks_mut(height * width * channels).enumerate() {
+        y.par_chunks_mut(rows * width * channels)
+            .enumerate()
+            .for_each(|(unit, y)| {
+                Arch::new().dispatch(RunUnit {
+                    geometry,
+                    batch: index,
+                    first_row: unit * rows,
+                    x,
+                    panels,
+                    finish,
+                    y,
+                });
+            });
+    }
+    y
+}
+
+struct RunUnit<'a, V> {
+    geometry: &'a Geometry,
+    batch: usize,
+    first_row: usize,
+    x: &'a [f32],
+    panels: &'a Panels,
+    finish: Finish<'a, V>,
+    y: &'a mut [V],
+}
+
+/// One pixel to compute: where in its class, and where in the output.
+#[derive(Clone, Copy)]
+struct Pixel {
+    at: (usize, usize),
+    row: usize,
+    column: usize,
+}
+
+impl<V: Value> WithSimd for RunUnit<'_, V> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let (geometry, panels) = (self.geometry, self.panels);
+        let width = geometry.output.1;
+        let last_row = self.first_row + self.y.len() / (width * panels.outputs);
+        let zeros = vec![0.0; panels.inputs];
+        let mut lines: Vec<&[f32]> = Vec::new();
+        let mut pixels: Vec<Pixel> = Vec::with_capacity(PIXELS);
+        let mut taps: Vec<(usize, isize, isize)> = Vec::new();
+        for row_class in &geometry.rows.classes {
+            for column_class in &geometry.columns.classes {
+                taps.clear();
+                for &(r, down) in &row_class.taps {
+                    for &(s, right) in &column_class.taps {
+                        taps.push((r * geometry.kernel_width + s, down, right));
+                    }
+                }
+                let before = self
+                    .first_row
+                    .saturating_sub(row_class.first)
+                    .div_ceil(row_class.every);
+                let mut next = (before, 0);
+                loop {
+                    pixels.clear();
+                    while pixels.len() < PIXELS {
+                        let row = row_class.first + next.0 * row_class.every;
+                        let column = column_class.first + next.1 * column_class.every;
+                        if row >= last_row {
+                            break;
+                        } else if column >= width {
+                            next = (next.0 + 1, 0);
+                        } else {
+                            pixels.push(Pixel {
+                                at: next,
+                                row,
+                                column,
+                            });
+                            next.1 += 1;
+                        }
+                    }
+                    if pixels.is_empty() {
+                        break;
+                    }
+                    lines.clear();
+                    let padded = pixels.len().next_multiple_of(panels.block.rows);
+                    for &(_, down, right) in &taps {
+                        for pixel in &pixels {
+                            let row = geometry.rows.source(row_class, pixel.at.0, down);
+                            let column = geometry.columns.source(column_class, pixel.at.1, right);
+                            lines.push(match (row, column) {
+                                (Some(row), Some(column)) => {
+                                    let (height, width) = geometry.input;
+                                    let pixel = (self.batch * height + row) * width + column;
+                                    &self.x[pixel * panels.inputs..][..panels.inputs]
+                                }
+                                _ => &zeros,
+                            });
+                        }
+                        lines.resize(lines.len() + padded - pixels.len(), &zeros);
+                    }
+                    self.multiply(simd, &pixels, padded, &taps, &lines);
+                }
+            }
+        }
+    }
+}
+
+impl<V: Value> RunUnit<'_, V> {
+    #[inline(always)]
+    fn multiply<S: Simd>(
+        &mut self,
+        simd: S,
+        pixels: &[Pixel],
+        padded: usize,
+        taps: &[(usize, isize, isize)],
+        lines: &[&[f32]],
+    ) {
+        let panels = self.panels;
+        let block = panels.block;
+        let at_once = CHANNELS / block.columns;
+        let depth = panels.inputs.div_ceil(panels.inputs.div_ceil(CHANNELS));
+        // Taps that share one pass over the sums, so that few channels do not mean many passes.
+        let together = (CHANNELS / depth).max(1);
+        let c_row = at_once.min(panels.count()) * block.columns;
+        let [mut sums, mut packed] =
+            scratch::take(padded * c_row, together * depth * block.columns);
+        let mut part: Vec<&[f32]> = Vec::new();
+        for first_panel in (0..panels.count()).step_by(at_once) {
+            let last_panel = panels.count().min(first_panel + at_once);
+            let mut add = false;
+            for from in (0..panels.inputs).step_by(depth) {
+                let to = panels.inputs.min(from + depth);
+                for group in (0..taps.len()).step_by(together) {
+                    let group = group..taps.len().min(group + together);
+                    let group_lines = &lines[group.start * padded..group.end * padded];
+                    let group_lines = if to - from == panels.inputs {
+                        group_lines
+                    } else {
+                        part.clear();
+                        part.extend(group_lines.iter().map(|line| &line[from..to]));
+                        &part
+                    };
+                    for panel in first_panel..last_panel {
+                        let size = (to - from) * block.columns;
+                        let panel_rows = if group.len() == 1 {
+                            panels.rows(panel, taps[group.start].0, from, to)
+                        } else {
+                            for (place, tap) in
+                                packed.chunks_exact_mut(size).zip(&taps[group.clone()])
+                            {
+                                place.copy_from_slice(panels.rows(panel, tap.0, from, to));
+                            }
+                            &packed[..group.len() * size]
+                        };
+                        let c = &mut sums[(panel - first_panel) * block.columns..];
+                        gemm::lines_by_panel(
+                            simd,
+                            group_lines,
+                            (padded, to - from),
+                            panel_rows,
+                            c,
+                            c_row,
+                            add,
+                        );
+                    }
+                    add = true;
+                }
+            }
+            if !add {
+                sums.fill(0.0);
+            }
+            let channels =
+                first_panel * block.columns..panels.outputs.min(last_panel * block.columns);
+            self.write(simd, pixels, &sums, c_row, channels);
+        }
+        scratch::give_back([sums, packed]);
+    }
+
+    #[inline(always)]
+    fn write<S: Simd>(
+        &mut self,
+        simd: S,
+        pixels: &[Pixel],
+        sums: &[f32],
+        c_row: usize,
+        channels: std::ops::Range<usize>,
+    ) {
+        let all = self.panels.outputs;
+        let (height, width) = self.geometry.output;
+        let zero = simd.splat_f32s(0.0);
+        for (pixel, sums) in pixels.iter().zip(sums.chunks_exact(c_row)) {
+            let place = ((pixel.row - self.first_row) * width + pixel.column) * all;
+            let whole = ((self.batch * height + pixel.row) * width + pixel.column) * all;
+            for at in channels.clone().step_by(S::F32_LANES) {
+                let mut value = f32::load(simd, &sums[at - channels.start..]);
+                if let Some(bias) = self.finish.bias {
+                    value = simd.add_f32s(value, f32::load(simd, &bias[at..]));
+                }
+                if let Some(residual) = self.finish.residual {
+                    let residual = &residual[whole + at..whole + channels.end];
+                    value = simd.add_f32s(value, V::load(simd, residual));
+                }
+                if self.finish.relu {
+                    value = simd.max_f32s(zero, value);
+                }
+                V::store(simd, &mut self.y[place + at..place + channels.end], value);
+            }
+        }
+    }
+}

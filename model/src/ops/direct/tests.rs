@@ -1,0 +1,83 @@
+//! All three directions against the plain loops.
+
+use super::*;
+use crate::ops::reference::conv as plain;
+use crate::ops::testing::{distance, draw};
+use proptest::prelude::*;
+
+fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
+    let weights_shape = [outputs, x_shape[3], spec.kernel.0, spec.kernel.1];
+    let Ok(y_shape) = spec.output_shape("test", x_shape, &weights_shape) else {
+        return;
+    };
+    if !fits(&spec, x_shape, y_shape) {
+        return;
+    }
+    let (shapes, taps) = ((x_shape, y_shape), spec.kernel.0 * spec.kernel.1);
+    let x = draw(1, x_shape.iter().product());
+    let w = draw(2, weights_shape.iter().product());
+    let dy = draw(3, y_shape.iter().product());
+    let (bias, residual) = (draw(4, outputs), draw(5, dy.len()));
+
+    let panels = Panels::forward(&w, (outputs, x_shape[3], taps));
+    let finish = Finish {
+        bias: Some(&bias),
+        residual: Some(&residual[..]),
+        relu: true,
+    };
+    let y = forward(&spec, shapes, &x, &panels, finish);
+    let mut expected = plain::forward(&x, x_shape, &w, Some(&bias), y_shape, &spec);
+    expected
+        .iter_mut()
+        .zip(&residual)
+        .for_each(|(y, r)| *y = (*y + r).max(0.0));
+    assert!(
+        distance(&y, &expected) < 2e-6,
+        "forward {spec:?} {x_shape:?}"
+    );
+
+    let panels = Panels::backward(&w, (outputs, x_shape[3], taps));
+    let dx = backward_data(&spec, shapes, &dy, &panels, Finish::<f32>::NOTHING);
+    let expected = plain::backward_data(&dy, y_shape, &w, x_shape, &spec);
+    assert!(
+        distance(&dx, &expected) < 2e-6,
+        "backward data {spec:?} {x_shape:?}"
+    );
+
+    let mut dw = draw(6, w.len());
+    let mut expected = dw.clone();
+    add_backward_weights(&spec, shapes, &x, &dy, &mut dw);
+    plain::backward_weights(&x, x_shape, &dy, y_shape, &spec, &mut expected);
+    assert!(
+        distance(&dw, &expected) < 2e-6,
+        "backward weights {spec:?} {x_shape:?}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+    #[test]
+    fn every_direction_is_the_plain_convolution(
+        batch in 1usize..3,
+        (height, width) in (1usize..18, 1usize..18),
+        (inputs, outputs) in (1usize..30, 1usize..50),
+        kernel in (1usize..6, 1usize..6),
+        (stride, dilation) in (1usize..4, 1usize..4),
+        padding in (0usize..4, 0usize..4),
+        periodic: bool,
+    ) {
+        let spec = ConvSpec { kernel, stride, dilation, groups: 1, padding, periodic };
+        check(spec, [batch, height, width, inputs], outputs);
+    }
+}
+
+#[test]
+fn more_channels_and_pixels_than_one_pass_takes() {
+    check(
+        ConvSpec::same(3).stride(2).periodic(true),
+        [2, 10, 44, 300],
+        20,
+    );
+    check(ConvSpec::same(1), [1, 9, 100, 24], 530);
+    check(ConvSpec::same(7).stride(2), [1, 40, 64, 16], 64);
+}

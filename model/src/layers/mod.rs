@@ -2,11 +2,14 @@
 //!
 //! Letters: b batch, h latitude, w longitude, c channel.
 
+pub(crate) mod affine;
 pub(crate) mod aspp;
+pub(crate) mod batch_norm;
 pub(crate) mod bottleneck;
 pub(crate) mod conv;
 pub(crate) mod norm;
 pub(crate) mod resize;
+pub(crate) mod separable;
 pub(crate) mod unit;
 
 use crate::error::Result;

@@ -12,6 +12,7 @@
 
 pub mod conv;
 pub mod conv_spec;
+mod depthwise;
 mod elementwise;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 mod fast;

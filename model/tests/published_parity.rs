@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use squall_model::networks::config::NetworkName;
-use squall_model::networks::deepcam_names;
+use squall_model::networks::{cgnet_names, deepcam_names};
 use squall_model::parameters::{Kind, NamedTensors};
 use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};
 use std::collections::BTreeMap;
@@ -140,4 +140,9 @@ fn check(name: NetworkName, theirs: fn(&str) -> Option<String>) {
 #[test]
 fn deepcam_is_the_pytorch_reference() {
     check(NetworkName::DeepCam, deepcam_names::pytorch_name);
+}
+
+#[test]
+fn cgnet_is_the_pytorch_reference() {
+    check(NetworkName::CgNet, cgnet_names::pytorch_name);
 }

@@ -57,6 +57,17 @@ impl Conv {
         self.apply(parameters, pass, x, Fuse::Add(residual))
     }
 
+    /// max(output, 0), in one pass over memory.
+    pub(crate) fn forward_relu(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+    ) -> Result<Tensor> {
+        pass.push_tensor(x);
+        self.apply(parameters, pass, x, Fuse::Relu)
+    }
+
     fn apply(
         &self,
         parameters: &Parameters,

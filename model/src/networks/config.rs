@@ -319,6 +319,13 @@ impl NetworkConfig {
                 format!("expected one rate for each of two stages, found {found:?}"),
             );
         }
+        if self.name == NetworkName::CgNet && self.blocks.contains(&1) {
+            let found = &self.blocks;
+            return bad(
+                "blocks",
+                format!("expected 2 or more in each stage, found {found:?}"),
+            );
+        }
         if self.growth == 0 || self.growth > 1024 {
             return bad(
                 "growth",
@@ -355,6 +362,9 @@ impl NetworkConfig {
 }
 
 fn scaled(channels: usize, factor: f64) -> usize {
+    if factor == 1.0 {
+        return channels;
+    }
     let eights = (channels as f64 * factor / 8.0).round() as usize;
     8 * eights.max(1)
 }

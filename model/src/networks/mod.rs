@@ -2,6 +2,8 @@
 
 mod architecture;
 mod cgnet;
+mod cgnet_block;
+pub mod cgnet_names;
 pub mod config;
 mod decoder;
 mod deepcam;

@@ -10,19 +10,23 @@
 //! # Not done
 //! Half precisions are stored as such but computed in f32 (no AVX-512 bf16 path yet): [`Backend::is_fast`] says so.
 
+mod avg_pool;
 pub mod conv;
 pub mod conv_spec;
 mod depthwise;
 mod elementwise;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 mod fast;
+mod gate;
 pub(crate) mod host;
 pub mod loss;
 pub mod norm;
 #[cfg(feature = "onednn")]
 mod onednn;
+mod prelu;
 mod reference;
 pub(crate) mod resample;
+mod wrap;
 
 pub use conv::Fuse;
 pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};

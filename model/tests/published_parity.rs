@@ -59,7 +59,8 @@ fn fill(name: &str, shape: &[usize]) -> Vec<f32> {
     all
 }
 
-fn check(name: NetworkName, theirs: fn(&str) -> Option<String>) {
+/// `inference` is the tolerance of logits with made-up running statistics, which let activations grow.
+fn check(name: NetworkName, theirs: fn(&str) -> Option<String>, inference: f64) {
     let config = NetworkConfig::published(name);
     let label = name.as_str();
     let mut network = Network::build(&config, Backend::best(), 1).unwrap();
@@ -97,23 +98,27 @@ fn check(name: NetworkName, theirs: fn(&str) -> Option<String>) {
     let x = values("input", size.iter().product());
     let x = Tensor::from_vec(x, &size[..], &Device::Cpu).unwrap();
     let flat = |t: &Tensor| -> Vec<f32> { t.flatten_all().unwrap().to_vec1().unwrap() };
-    let compare = |what: &str, logits: &[f32]| {
+    let compare = |what: &str, logits: &[f32], tolerance: f64| {
         let rms = expected[format!("{what}_rms")].as_f64().unwrap();
         let at = expected["at"].as_array().unwrap();
         for (at, value) in at.iter().zip(expected[what].as_array().unwrap()) {
             let (at, value) = (at.as_u64().unwrap() as usize, value.as_f64().unwrap());
             let off = (f64::from(logits[at]) - value).abs();
             assert!(
-                off < 1e-3 * rms,
+                off < tolerance * rms,
                 "{label}, {what} at {at}: {} for {value}, typical {rms}",
                 logits[at]
             );
         }
     };
-    compare("evaluated", &flat(&network.infer(&x, DType::F32).unwrap()));
+    compare(
+        "evaluated",
+        &flat(&network.infer(&x, DType::F32).unwrap()),
+        inference,
+    );
     let mut pass = Pass::train(network.backend(), DType::F32, 1);
     let logits = network.forward(&x, &mut pass).unwrap();
-    compare("trained", &flat(&logits));
+    compare("trained", &flat(&logits), 1e-3);
 
     let r = values("gradient", logits.elem_count());
     let dlogits = Tensor::from_vec(r, logits.dims(), &Device::Cpu).unwrap();
@@ -139,10 +144,11 @@ fn check(name: NetworkName, theirs: fn(&str) -> Option<String>) {
 
 #[test]
 fn deepcam_is_the_pytorch_reference() {
-    check(NetworkName::DeepCam, deepcam_names::pytorch_name);
+    check(NetworkName::DeepCam, deepcam_names::pytorch_name, 1e-3);
 }
 
 #[test]
 fn cgnet_is_the_pytorch_reference() {
-    check(NetworkName::CgNet, cgnet_names::pytorch_name);
+    // PyTorch's own f32 is 1.6e-3 from its f64 here.
+    check(NetworkName::CgNet, cgnet_names::pytorch_name, 4e-3);
 }

@@ -332,7 +332,7 @@ impl NetworkConfig {
                 format!("expected 1 to 1024, found {}", self.growth),
             );
         }
-        if self.kernel % 2 == 0 || self.kernel > 15 {
+        if self.kernel.is_multiple_of(2) || self.kernel > 15 {
             return bad(
                 "kernel",
                 format!("expected an odd extent up to 15, found {}", self.kernel),

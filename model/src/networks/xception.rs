@@ -191,13 +191,12 @@ impl Xception {
         ];
         // The exit block widens in its second unit, and the network goes on without a ReLU.
         let last = [c(728), c(728), c(1024)];
-        let mut blocks = Vec::with_capacity(middle + 4);
-        for index in 0..middle + 4 {
-            let (channels, stride) = match index {
-                0..3 => (&entry[index][..], Some(2)),
-                index if index < middle + 3 => (&wide[..], None),
-                _ => (&last[..], Some(1)),
-            };
+        let mut plan: Vec<(&[usize], Option<usize>)> = Vec::with_capacity(middle + 4);
+        plan.extend(entry.iter().map(|channels| (&channels[..], Some(2))));
+        plan.extend(std::iter::repeat_n((&wide[..], None), middle));
+        plan.push((&last, Some(1)));
+        let mut blocks = Vec::with_capacity(plan.len());
+        for (index, (channels, stride)) in plan.into_iter().enumerate() {
             let spec = BlockSpec {
                 name: &format!("encoder.block{}", index + 1),
                 channels,

@@ -37,7 +37,7 @@ enum Kernel {
 
 /// What the steps of one network share.
 #[derive(Clone, Copy)]
-struct Recipe {
+struct Shared {
     style: Style,
     dropout: f32,
     growth: usize,
@@ -50,9 +50,9 @@ impl Step {
         name: &str,
         spec: ConvSpec,
         channels: (usize, usize),
-        recipe: Recipe,
+        shared: Shared,
     ) -> Result<Self> {
-        let style = recipe.style;
+        let style = shared.style;
         let kernel = if style.batch_norm {
             Kernel::Normed(Unit::new(parameters, name, spec, channels, style)?)
         } else {
@@ -61,7 +61,7 @@ impl Step {
         };
         Ok(Self {
             kernel,
-            dropout: recipe.dropout,
+            dropout: shared.dropout,
         })
     }
 
@@ -151,13 +151,13 @@ impl Dense {
         name: &str,
         (channels_in, layers): (usize, usize),
         whole: bool,
-        recipe: Recipe,
+        shared: Shared,
     ) -> Result<Self> {
-        let (growth, spec) = (recipe.growth, ConvSpec::same(recipe.kernel));
+        let (growth, spec) = (shared.growth, ConvSpec::same(shared.kernel));
         let step = |layer: usize| {
             let channels = (channels_in + layer * growth, growth);
             let name = format!("{name}.layer{}", layer + 1);
-            Step::new(parameters, &name, spec, channels, recipe)
+            Step::new(parameters, &name, spec, channels, shared)
         };
         Ok(Self {
             steps: (0..layers).map(step).collect::<Result<Vec<_>>>()?,
@@ -236,7 +236,7 @@ pub(super) struct Tiramisu {
 
 impl Tiramisu {
     pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
-        let recipe = Recipe {
+        let shared = Shared {
             style: Style {
                 periodic: config.periodic_longitude,
                 batch_norm: config.batch_norm,
@@ -247,7 +247,7 @@ impl Tiramisu {
         };
         let ends = (config.inputs(), config.encoder_channels(48));
         let spec = ConvSpec::same(config.kernel);
-        let input = Step::new(parameters, "input", spec, ends, recipe)?;
+        let input = Step::new(parameters, "input", spec, ends, shared)?;
         let (bottom, above) = config
             .blocks
             .split_last()
@@ -255,22 +255,22 @@ impl Tiramisu {
         let (mut down, mut channels) = (Vec::new(), ends.1);
         for (index, &layers) in above.iter().enumerate() {
             let name = format!("down{}", index + 1);
-            let block = Dense::new(parameters, &name, (channels, layers), true, recipe)?;
+            let block = Dense::new(parameters, &name, (channels, layers), true, shared)?;
             channels = block.channels_out();
             let halve = ConvSpec::same(1).stride(2);
             let name = format!("{name}.halve");
             let same = (channels, channels);
-            down.push((block, Step::new(parameters, &name, halve, same, recipe)?));
+            down.push((block, Step::new(parameters, &name, halve, same, shared)?));
         }
-        let bottom = Dense::new(parameters, "bottom", (channels, *bottom), false, recipe)?;
+        let bottom = Dense::new(parameters, "bottom", (channels, *bottom), false, shared)?;
         let (mut up, mut channels) = (Vec::<(Upsample, Dense)>::new(), bottom.channels_out());
         for (index, &layers) in above.iter().enumerate().rev() {
             let name = format!("up{}", index + 1);
-            let (same, periodic) = ((channels, channels), recipe.style.periodic);
+            let (same, periodic) = ((channels, channels), shared.style.periodic);
             let double = format!("{name}.double");
             let double = Upsample::new(parameters, &double, periodic, same, true)?;
             let joined = channels + down[index].0.channels_out();
-            let block = Dense::new(parameters, &name, (joined, layers), index == 0, recipe)?;
+            let block = Dense::new(parameters, &name, (joined, layers), index == 0, shared)?;
             channels = block.channels_out();
             up.push((double, block));
         }

@@ -135,6 +135,16 @@ fn published_network_counts() {
     assert_eq!(summary["parameters"], 43_669_251);
     let training = summary["training_flops"].as_f64().expect("a number");
     assert!((training - 13.02e12).abs() < 0.01e12, "{training}");
+    for (network, parameters) in [
+        ("deepcam", 56_454_720),
+        ("tiramisu", 7_148_611),
+        ("cgnet", 494_232),
+    ] {
+        assert_eq!(
+            json(&["summary", network, "--json"])["parameters"],
+            parameters
+        );
+    }
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub struct Contract {
     pub classes: Vec<String>,
     /// The grid it was trained on.
     pub grid: GridFacts,
-    /// How longitude is padded: `periodic` or `zero`; latitude is always zero-padded.
+    /// How longitude is padded: `periodic` or `zero`. Latitude is zero-padded unless the network says `periodic_latitude`.
     pub longitude_padding: String,
     /// Precision of training.
     pub precision: Precision,

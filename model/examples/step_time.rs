@@ -18,10 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let config = match arguments.first().map_or("small", String::as_str) {
         "small" => NetworkConfig::small(),
-        name => NetworkConfig {
-            name: name.parse()?,
-            ..NetworkConfig::default()
-        },
+        name => NetworkConfig::of(name.parse()?),
     };
     let (h, w) = (number(1, 192)?, number(2, 288)?);
     let (batch, steps) = (number(3, 1)?, number(4, 10)?);

@@ -30,6 +30,8 @@ pub enum Kind {
     Scale,
     /// β of a batch normalisation.
     Shift,
+    /// Of a parametric ReLU below zero.
+    Slope,
 }
 
 /// One trainable tensor.

@@ -10,18 +10,18 @@ use squall_model::{Backend, Network, NetworkConfig};
 /// Print a network as a tree: shapes, parameters, floating-point operations, memory of activations.
 #[derive(Debug, Args)]
 pub struct Summary {
-    /// deeplabv3plus (the deconv1x decoder), deeplabv3plus-deconv or deeplabv3plus-bilinear.
+    /// deeplabv3plus (the deconv1x decoder), deeplabv3plus-deconv, deeplabv3plus-bilinear, deepcam, tiramisu or cgnet.
     network: String,
     /// Input size, latitudes x longitudes.
     #[arg(long, default_value = "768x1152", value_parser = grid)]
     grid: (usize, usize),
-    /// Channels of the input.
-    #[arg(long, default_value_t = 16)]
-    channels: usize,
+    /// Channels of the input; 16 if not given, 4 for cgnet.
+    #[arg(long)]
+    channels: Option<usize>,
     /// Multiplies the width of every layer.
     #[arg(long, default_value_t = 1.0)]
     width: f64,
-    /// With batch normalisation, which the published network replaces by a multiplication.
+    /// With batch normalisation, which the networks of the SC18 runs do without; the others always have it.
     #[arg(long)]
     batch_norm: bool,
     /// One JSON document instead of text.
@@ -41,11 +41,12 @@ impl Summary {
                         "the networks of a recipe are named the same way",
                     )
                 })?;
+        let published = NetworkConfig::published(name);
         let config = NetworkConfig {
-            channels_in: self.channels,
+            channels_in: self.channels.unwrap_or(published.channels_in),
             width: self.width,
-            batch_norm: self.batch_norm,
-            ..NetworkConfig::published(name)
+            batch_norm: self.batch_norm || published.batch_norm,
+            ..published
         };
         let network = Network::build(&config, Backend::best(), 0)?;
         let summary = network.summary(self.grid.0, self.grid.1)?;

@@ -11,19 +11,29 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Recipes that come with the program.
-pub const RECIPES: [(&str, &str); 3] = [
+pub const RECIPES: [(&str, &str); 6] = [
     ("small", include_str!("../../../jobs/recipes/small.toml")),
     ("full", include_str!("../../../jobs/recipes/full.toml")),
     (
         "deeplabv3plus-published",
         include_str!("../../../jobs/recipes/deeplabv3plus-published.toml"),
     ),
+    (
+        "deepcam",
+        include_str!("../../../jobs/recipes/deepcam.toml"),
+    ),
+    (
+        "tiramisu",
+        include_str!("../../../jobs/recipes/tiramisu.toml"),
+    ),
+    ("cgnet", include_str!("../../../jobs/recipes/cgnet.toml")),
 ];
 
 /// Train a network on a sample store; the same command continues a run that was stopped.
 #[derive(Debug, Args)]
 pub struct Train {
-    /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published.
+    /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published, deepcam, tiramisu,
+    /// cgnet.
     #[arg(long, value_name = "R.toml")]
     pub recipe: PathBuf,
     /// A sample store of `squall stage`.

@@ -59,7 +59,17 @@ fn the_recipes_of_this_repository_are_valid() {
         names.push(recipe.name);
     }
     names.sort();
-    assert_eq!(names, ["deeplabv3plus-published", "full", "small"]);
+    assert_eq!(
+        names,
+        [
+            "cgnet",
+            "deepcam",
+            "deeplabv3plus-published",
+            "full",
+            "small",
+            "tiramisu"
+        ]
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! # Source
 //! Chen et al. 2018 (arXiv:1802.02611), with the rates of 1810.01993 doubled for output stride 8.
 
+use super::affine::Affine;
 use super::conv::Conv;
 use super::resize::{resize, resize_backward, shape_of};
 use super::unit::Unit;
@@ -29,6 +30,7 @@ impl Aspp {
         name: &str,
         (channels_in, channels): (usize, usize),
         rates: &[usize],
+        pooling: Pooling,
         style: Style,
     ) -> Result<Self> {
         let point = ("conv_1x1".to_string(), ConvSpec::same(1));
@@ -44,7 +46,8 @@ impl Aspp {
             })
             .collect::<Result<Vec<_>>>()?;
         let pooled_name = format!("{name}.image_pooling");
-        let pooled = ImagePooling::new(parameters, &pooled_name, (channels_in, channels), style)?;
+        let ends = (channels_in, channels);
+        let pooled = ImagePooling::new(parameters, &pooled_name, ends, pooling)?;
         let side_by_side = (branches.len() + 1) * channels;
         let mix_name = format!("{name}.mix");
         let point = ConvSpec::same(1);
@@ -106,14 +109,22 @@ impl Layer for Aspp {
     }
 }
 
+/// What stands in for batch normalisation in the pooled branch: batch statistics of one value per sample say nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pooling {
+    /// A bias.
+    Bias,
+    /// A multiplication by one half, as everywhere in the SC18 runs.
+    Half,
+    /// A trainable factor and a trainable shift, as in MLPerf DeepCAM.
+    Affine,
+}
+
 /// The field's mean, through a 1x1 and a ReLU, at every pixel.
-///
-/// Batch statistics of one value per sample say nothing, so there is a bias instead of batch normalisation (the DeepCAM
-/// reference does the same).
 #[derive(Debug)]
 struct ImagePooling {
     conv: Conv,
-    half: bool,
+    after: Option<Affine>,
 }
 
 impl ImagePooling {
@@ -121,13 +132,16 @@ impl ImagePooling {
         parameters: &mut Parameters,
         name: &str,
         channels: (usize, usize),
-        style: Style,
+        pooling: Pooling,
     ) -> Result<Self> {
-        let bias = style.batch_norm;
-        Ok(Self {
-            conv: Conv::new(parameters, name, ConvSpec::same(1), channels, bias)?,
-            half: !style.batch_norm,
-        })
+        let bias = pooling == Pooling::Bias;
+        let conv = Conv::new(parameters, name, ConvSpec::same(1), channels, bias)?;
+        let after = match pooling {
+            Pooling::Bias => None,
+            Pooling::Half => Some(Affine::half()),
+            Pooling::Affine => Some(Affine::trainable(parameters, name, channels.1)?),
+        };
+        Ok(Self { conv, after })
     }
 }
 
@@ -136,8 +150,8 @@ impl Layer for ImagePooling {
         pass.push(Saved::Shape(shape_of(x)?));
         let mean = pass.backend.global_average_pool(x)?;
         let mut y = self.conv.forward(parameters, pass, &mean)?;
-        if self.half {
-            y = pass.backend.scale(&y, 0.5)?;
+        if let Some(after) = &self.after {
+            y = after.forward(parameters, pass, &y)?;
         }
         let y = pass.backend.relu(&y)?;
         pass.push_tensor(&y);
@@ -154,8 +168,8 @@ impl Layer for ImagePooling {
     ) -> Result<Tensor> {
         let dy = resize_backward(pass, &dy, true)?;
         let mut dy = pass.backend.relu_backward(&dy, &pass.pop_tensor())?;
-        if self.half {
-            dy = pass.backend.scale(&dy, 0.5)?;
+        if let Some(after) = &self.after {
+            dy = after.backward(parameters, pass, dy, gradients)?;
         }
         let dmean = self.conv.backward(parameters, pass, dy, gradients)?;
         let shape = pass.pop_shape();
@@ -163,7 +177,10 @@ impl Layer for ImagePooling {
     }
 
     fn trace(&self, [b, h, w, c]: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        let [_, _, _, channels] = self.conv.trace([b, 1, 1, c], trace)?;
-        Ok([b, h, w, channels])
+        let y = self.conv.trace([b, 1, 1, c], trace)?;
+        if let Some(after) = &self.after {
+            after.trace(y, trace)?;
+        }
+        Ok([b, h, w, y[3]])
     }
 }

@@ -57,6 +57,17 @@ impl Conv {
         self.apply(parameters, pass, x, Fuse::Add(residual))
     }
 
+    /// max(output, 0), in one pass over memory.
+    pub(crate) fn forward_relu(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+    ) -> Result<Tensor> {
+        pass.push_tensor(x);
+        self.apply(parameters, pass, x, Fuse::Relu)
+    }
+
     fn apply(
         &self,
         parameters: &Parameters,
@@ -69,14 +80,14 @@ impl Conv {
         pass.backend.conv2d(x, weight, bias, &self.spec, fuse)
     }
 
-    /// In inference: the convolution with `scale` folded into the kernel, plus `shift`, then ReLU if asked.
+    /// In inference: the convolution with `scale` folded into the kernel, plus `shift`, then `fuse`.
     pub(crate) fn forward_folded(
         &self,
         parameters: &Parameters,
         pass: &Pass,
         x: &Tensor,
         (scale, shift): (&[f32], &[f32]),
-        relu: bool,
+        fuse: Fuse<'_>,
     ) -> Result<Tensor> {
         let mut weights = parameters.values(self.weight)?;
         let per_output = weights.len() / self.channels_out;
@@ -87,7 +98,6 @@ impl Conv {
         let device = x.device();
         let weights = Tensor::from_vec(weights, shape, device)?;
         let bias = Tensor::from_vec(shift.to_vec(), self.channels_out, device)?;
-        let fuse = if relu { Fuse::Relu } else { Fuse::None };
         (pass.backend).conv2d(x, &weights, Some(&bias), &self.spec, fuse)
     }
 }

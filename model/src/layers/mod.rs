@@ -2,12 +2,18 @@
 //!
 //! Letters: b batch, h latitude, w longitude, c channel.
 
+pub(crate) mod affine;
 pub(crate) mod aspp;
+pub(crate) mod batch_norm;
 pub(crate) mod bottleneck;
 pub(crate) mod conv;
+pub(crate) mod gate;
 pub(crate) mod norm;
+pub(crate) mod prelu;
 pub(crate) mod resize;
+pub(crate) mod separable;
 pub(crate) mod unit;
+pub(crate) mod wrapped;
 
 use crate::error::Result;
 use crate::parameters::{Gradients, Parameters};

@@ -4,7 +4,7 @@ use super::conv::Conv;
 use super::norm::Norm;
 use super::{Layer, Style};
 use crate::error::Result;
-use crate::ops::ConvSpec;
+use crate::ops::{ConvSpec, Fuse};
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
 use crate::summary::Trace;
@@ -33,6 +33,21 @@ impl Unit {
     }
 }
 
+impl Unit {
+    /// Adds the parameters' gradients only: for a first layer, whose input has no use for a gradient.
+    pub(crate) fn backward_parameters(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let dy = self.norm.backward(parameters, pass, dy, gradients)?;
+        (self.conv).backward_parameters(parameters, pass, &dy, gradients)?;
+        Ok(())
+    }
+}
+
 impl Layer for Unit {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         if !pass.is_training() {
@@ -44,7 +59,9 @@ impl Layer for Unit {
                 }
             };
             let fold = (&scale[..], &shift[..]);
-            return self.conv.forward_folded(parameters, pass, x, fold, true);
+            return self
+                .conv
+                .forward_folded(parameters, pass, x, fold, Fuse::Relu);
         }
         let x = self.conv.forward(parameters, pass, x)?;
         self.norm.forward(parameters, pass, &x)

@@ -1,5 +1,6 @@
 //! What can be chosen about a network.
 
+use super::keys::{self, Keys};
 use crate::error::{ModelError, Result};
 use serde::{Deserialize, Serialize};
 
@@ -15,14 +16,26 @@ pub enum NetworkName {
     /// DeepLabV3+ with the bilinear decoder.
     #[serde(rename = "deeplabv3plus-bilinear")]
     DeepLabV3PlusBilinear,
+    /// MLPerf HPC DeepCAM: DeepLabV3+ on an Xception encoder, weight-compatible with its PyTorch checkpoints.
+    #[serde(rename = "deepcam")]
+    DeepCam,
+    /// The fully convolutional DenseNet of the SC18 paper.
+    #[serde(rename = "tiramisu")]
+    Tiramisu,
+    /// ClimateNet's context-guided network.
+    #[serde(rename = "cgnet")]
+    CgNet,
 }
 
 impl NetworkName {
     /// Every name.
-    pub const ALL: [Self; 3] = [
+    pub const ALL: [Self; 6] = [
         Self::DeepLabV3Plus,
         Self::DeepLabV3PlusDeconv,
         Self::DeepLabV3PlusBilinear,
+        Self::DeepCam,
+        Self::Tiramisu,
+        Self::CgNet,
     ];
 
     /// As in recipes and on the command line.
@@ -31,6 +44,27 @@ impl NetworkName {
             Self::DeepLabV3Plus => "deeplabv3plus",
             Self::DeepLabV3PlusDeconv => "deeplabv3plus-deconv",
             Self::DeepLabV3PlusBilinear => "deeplabv3plus-bilinear",
+            Self::DeepCam => "deepcam",
+            Self::Tiramisu => "tiramisu",
+            Self::CgNet => "cgnet",
+        }
+    }
+
+    /// The keys of [`NetworkConfig`] that this network reads besides those that all read: `channels_in`, `classes`,
+    /// `width`, `batch_norm_decay`, `periodic_longitude` and `latitude_input`.
+    pub fn own_keys(self) -> &'static [&'static str] {
+        match self {
+            Self::DeepLabV3Plus | Self::DeepLabV3PlusDeconv | Self::DeepLabV3PlusBilinear => &[
+                "decoder_width",
+                "blocks",
+                "output_stride",
+                "atrous_rates",
+                "batch_norm",
+                "dropout",
+            ],
+            Self::DeepCam => &["decoder_width", "blocks", "atrous_rates"],
+            Self::Tiramisu => &["blocks", "growth", "kernel", "batch_norm", "dropout"],
+            Self::CgNet => &["blocks", "atrous_rates", "periodic_latitude"],
         }
     }
 }
@@ -51,10 +85,13 @@ impl std::str::FromStr for NetworkName {
     }
 }
 
-/// A network's configuration. The defaults are the published network, with what ten years taught switched on: batch
-/// normalisation and periodic longitude. [`NetworkConfig::published`] switches both off.
+/// A network's configuration. The defaults of each network ([`NetworkConfig::of`]) are the published one, with what ten
+/// years taught switched on where that leaves its weights usable: batch normalisation and periodic longitude.
+/// [`NetworkConfig::published`] is exactly as published.
+///
+/// A key that says nothing about the chosen network is an error ([`NetworkName::own_keys`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(try_from = "Keys", into = "Keys")]
 pub struct NetworkConfig {
     /// Which network.
     pub name: NetworkName,
@@ -62,26 +99,36 @@ pub struct NetworkConfig {
     pub channels_in: usize,
     /// Classes of the output.
     pub classes: usize,
-    /// Multiplies the channels of the encoder, rounded to multiples of 8.
+    /// Multiplies the channels of the encoder (of every layer where there is no `decoder_width`), rounded to multiples of
+    /// 8.
     pub width: f64,
     /// Multiplies the channels of the pyramid and the decoder; as `width` if not given.
     pub decoder_width: Option<f64>,
-    /// Bottleneck units per block; `[3, 4, 6, 3]` is ResNet-50, `[3, 4, 23, 3]` ResNet-101.
+    /// How deep. DeepLabV3+: bottleneck units per block (`[3, 4, 6, 3]` is ResNet-50, `[3, 4, 23, 3]` ResNet-101).
+    /// DeepCAM: `[16]`, blocks between entry and exit. Tiramisu: layers per dense block, the last at the bottom. CGNet:
+    /// blocks of stages 2 and 3.
     pub blocks: Vec<usize>,
     /// Input pixels per pixel of the encoder's output: 8 or 16.
     pub output_stride: usize,
-    /// Dilations of the pyramid's 3x3 kernels.
+    /// Dilations: of the pyramid's 3x3 kernels; for CGNet, of the surrounding context of stages 2 and 3.
     pub atrous_rates: Vec<usize>,
-    /// Batch normalisation; if off, every one is the published multiplication by one half.
+    /// Channels that a layer of a dense block adds.
+    pub growth: usize,
+    /// Extent of the dense layers' kernels, odd.
+    pub kernel: usize,
+    /// Batch normalisation; if off, DeepLabV3+ has the published multiplication by one half in its place.
     pub batch_norm: bool,
     /// What running statistics keep at each step.
     pub batch_norm_decay: f32,
     /// Longitude wraps in every padding.
     pub periodic_longitude: bool,
+    /// Paddings exactly as ClimateNet's, for weights that were trained with them: rows wrap from pole to pole too, and
+    /// the last enlargement wraps nowhere. Wrong on a sphere.
+    pub periodic_latitude: bool,
     /// Two more input channels that say where on the globe a row lies: its position from -1 (first row) to 1 (last), and
     /// the square of it. Kernels alone see no latitude, which decides what a moist pixel is.
     pub latitude_input: bool,
-    /// Share of the pyramid's output that dropout clears in training.
+    /// Share of values that dropout clears in training: of the pyramid's output; for Tiramisu, of every layer's.
     pub dropout: f32,
 }
 
@@ -96,9 +143,12 @@ impl Default for NetworkConfig {
             blocks: vec![3, 4, 6, 3],
             output_stride: 8,
             atrous_rates: vec![12, 24, 36],
+            growth: 32,
+            kernel: 5,
             batch_norm: true,
             batch_norm_decay: 0.97,
             periodic_longitude: true,
+            periodic_latitude: false,
             latitude_input: false,
             dropout: 0.0,
         }
@@ -106,16 +156,58 @@ impl Default for NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// The configuration of the SC18 runs: no batch normalisation, zero padding.
+    /// The defaults of a network.
+    pub fn of(name: NetworkName) -> Self {
+        let base = Self {
+            name,
+            ..Self::default()
+        };
+        match name {
+            NetworkName::DeepLabV3Plus
+            | NetworkName::DeepLabV3PlusDeconv
+            | NetworkName::DeepLabV3PlusBilinear => base,
+            // Zero padding, so that weights from elsewhere see what they were trained on.
+            NetworkName::DeepCam => Self {
+                blocks: vec![16],
+                output_stride: 16,
+                atrous_rates: vec![6, 12, 18],
+                batch_norm_decay: 0.9,
+                periodic_longitude: false,
+                ..base
+            },
+            NetworkName::Tiramisu => Self {
+                blocks: vec![2, 2, 2, 4, 5],
+                ..base
+            },
+            NetworkName::CgNet => Self {
+                channels_in: 4,
+                blocks: vec![3, 21],
+                atrous_rates: vec![2, 4],
+                batch_norm_decay: 0.9,
+                ..base
+            },
+        }
+    }
+
+    /// A network exactly as published: the SC18 runs without batch normalisation and with zero padding, DeepCAM as it is
+    /// in MLPerf HPC, CGNet with ClimateNet's paddings.
     ///
     /// # Source
-    /// 1810.01993, section V-B, and ClimDeepLearn `deeplab_model.py`.
+    /// 1810.01993, section V-B, and ClimDeepLearn `deeplab_model.py`, `tiramisu_model.py`; mlcommons/hpc
+    /// `deeplab_xception.py`; ClimateNet `models.py`, `modules.py`.
     pub fn published(name: NetworkName) -> Self {
-        Self {
-            name,
-            batch_norm: false,
-            periodic_longitude: false,
-            ..Self::default()
+        let base = Self::of(name);
+        match name {
+            NetworkName::DeepCam => base,
+            NetworkName::CgNet => Self {
+                periodic_latitude: true,
+                ..base
+            },
+            _ => Self {
+                batch_norm: false,
+                periodic_longitude: false,
+                ..base
+            },
         }
     }
 
@@ -154,6 +246,24 @@ impl NetworkConfig {
     /// # Errors
     /// [`ModelError::Config`] naming the key, what was expected and found.
     pub fn check(&self) -> Result<()> {
+        let default = Self::of(self.name);
+        keys::refuse_foreign(
+            self.name,
+            &[
+                ("decoder_width", self.decoder_width != default.decoder_width),
+                ("blocks", self.blocks != default.blocks),
+                ("output_stride", self.output_stride != default.output_stride),
+                ("atrous_rates", self.atrous_rates != default.atrous_rates),
+                ("growth", self.growth != default.growth),
+                ("kernel", self.kernel != default.kernel),
+                ("batch_norm", self.batch_norm != default.batch_norm),
+                (
+                    "periodic_latitude",
+                    self.periodic_latitude != default.periodic_latitude,
+                ),
+                ("dropout", self.dropout != default.dropout),
+            ],
+        )?;
         let bad = |key: &'static str, reason: String| Err(ModelError::Config { key, reason });
         if self.channels_in == 0 || self.channels_in > 256 {
             return bad(
@@ -176,11 +286,17 @@ impl NetworkConfig {
                 return bad(key, format!("expected above 0, at most 8, found {width:?}"));
             }
         }
-        if !(2..=4).contains(&self.blocks.len()) || self.blocks.contains(&0) {
-            let found = &self.blocks;
+        let lengths = match self.name {
+            NetworkName::DeepCam => 1..=1,
+            NetworkName::Tiramisu => 2..=6,
+            NetworkName::CgNet => 2..=2,
+            _ => 2..=4,
+        };
+        if !lengths.contains(&self.blocks.len()) || self.blocks.contains(&0) {
+            let (found, least, most) = (&self.blocks, lengths.start(), lengths.end());
             return bad(
                 "blocks",
-                format!("expected 2 to 4 counts above 0, found {found:?}"),
+                format!("expected {least} to {most} counts above 0, found {found:?}"),
             );
         }
         if ![8, 16].contains(&self.output_stride) {
@@ -194,6 +310,38 @@ impl NetworkConfig {
             return bad(
                 "atrous_rates",
                 format!("expected rates above 0, found {found:?}"),
+            );
+        }
+        if self.name == NetworkName::CgNet && self.atrous_rates.len() != 2 {
+            let found = &self.atrous_rates;
+            return bad(
+                "atrous_rates",
+                format!("expected one rate for each of two stages, found {found:?}"),
+            );
+        }
+        if self.name == NetworkName::CgNet && self.blocks.contains(&1) {
+            let found = &self.blocks;
+            return bad(
+                "blocks",
+                format!("expected 2 or more in each stage, found {found:?}"),
+            );
+        }
+        if self.growth == 0 || self.growth > 1024 {
+            return bad(
+                "growth",
+                format!("expected 1 to 1024, found {}", self.growth),
+            );
+        }
+        if self.kernel.is_multiple_of(2) || self.kernel > 15 {
+            return bad(
+                "kernel",
+                format!("expected an odd extent up to 15, found {}", self.kernel),
+            );
+        }
+        if self.periodic_latitude && !self.periodic_longitude {
+            return bad(
+                "periodic_latitude",
+                "expected `periodic_longitude` with it: ClimateNet wraps both".into(),
             );
         }
         if !(0.0..1.0).contains(&self.dropout) {
@@ -214,6 +362,9 @@ impl NetworkConfig {
 }
 
 fn scaled(channels: usize, factor: f64) -> usize {
+    if factor == 1.0 {
+        return channels;
+    }
     let eights = (channels as f64 * factor / 8.0).round() as usize;
     8 * eights.max(1)
 }

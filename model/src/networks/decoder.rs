@@ -19,13 +19,13 @@ use candle_core::Tensor;
 
 /// A doubling of the resolution, followed by normalisation and ReLU where batch normalisation is on.
 #[derive(Debug)]
-struct Double {
+pub(super) struct Double {
     conv: Upsample,
     norm: Option<Norm>,
 }
 
 impl Double {
-    fn new(
+    pub(super) fn new(
         parameters: &mut Parameters,
         name: &str,
         channels: (usize, usize),
@@ -44,7 +44,7 @@ impl Double {
         Ok(Self { conv, norm })
     }
 
-    fn forward(
+    pub(super) fn forward(
         &self,
         parameters: &Parameters,
         pass: &mut Pass,
@@ -58,7 +58,7 @@ impl Double {
         }
     }
 
-    fn backward(
+    pub(super) fn backward(
         &self,
         parameters: &Parameters,
         pass: &mut Pass,
@@ -71,7 +71,12 @@ impl Double {
         self.conv.backward(parameters, pass, dy, gradients)
     }
 
-    fn trace(&self, x: [usize; 4], size: (usize, usize), trace: &mut Trace) -> Result<[usize; 4]> {
+    pub(super) fn trace(
+        &self,
+        x: [usize; 4],
+        size: (usize, usize),
+        trace: &mut Trace,
+    ) -> Result<[usize; 4]> {
         let y = self.conv.trace(x, size, trace);
         if let Some(norm) = &self.norm {
             norm.trace(y, trace)?;

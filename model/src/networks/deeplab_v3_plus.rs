@@ -4,11 +4,12 @@
 //! 1810.01993 section V-B (16 channels, ResNet-50, output stride 8, full-resolution decoder); Chen et al. 2018
 //! (arXiv:1802.02611).
 
+use super::architecture::Architecture;
 use super::config::NetworkConfig;
 use super::decoder::Decoder;
 use super::resnet::ResNet;
 use crate::error::Result;
-use crate::layers::aspp::Aspp;
+use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::{Layer, Style};
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::{Pass, Saved};
@@ -32,7 +33,13 @@ impl DeepLabV3Plus {
         };
         let encoder = ResNet::new(parameters, config, style)?;
         let channels = (encoder.channels_out, config.decoder_channels(256));
-        let pyramid = Aspp::new(parameters, "aspp", channels, &config.atrous_rates, style)?;
+        let pooling = if style.batch_norm {
+            Pooling::Bias
+        } else {
+            Pooling::Half
+        };
+        let rates = &config.atrous_rates;
+        let pyramid = Aspp::new(parameters, "aspp", channels, rates, pooling, style)?;
         let decoder = Decoder::new(parameters, config, encoder.low_level_channels, style)?;
         Ok(Self {
             encoder,
@@ -41,13 +48,10 @@ impl DeepLabV3Plus {
             dropout: config.dropout,
         })
     }
+}
 
-    pub(super) fn forward(
-        &self,
-        parameters: &Parameters,
-        pass: &mut Pass,
-        x: &Tensor,
-    ) -> Result<Tensor> {
+impl Architecture for DeepLabV3Plus {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let (deep, low) = self.encoder.forward(parameters, pass, x)?;
         let mut deep = self.pyramid.forward(parameters, pass, &deep)?;
         if self.dropout > 0.0 && pass.is_training() {
@@ -58,7 +62,7 @@ impl DeepLabV3Plus {
         self.decoder.forward(parameters, pass, &deep, &low, x)
     }
 
-    pub(super) fn backward(
+    fn backward(
         &self,
         parameters: &Parameters,
         pass: &mut Pass,
@@ -74,7 +78,7 @@ impl DeepLabV3Plus {
         (self.encoder).backward(parameters, pass, ddeep, dlow, gradients)
     }
 
-    pub(super) fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()> {
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()> {
         let (deep, low) = self.encoder.trace(x, trace)?;
         let deep = self.pyramid.trace(deep, trace)?;
         self.decoder.trace(deep, low, x, trace)

@@ -1,9 +1,18 @@
 //! Networks built from a configuration.
 
+mod architecture;
+mod cgnet;
+mod cgnet_block;
+pub mod cgnet_names;
 pub mod config;
 mod decoder;
+mod deepcam;
+pub mod deepcam_names;
 mod deeplab_v3_plus;
+mod keys;
 mod resnet;
+mod tiramisu;
+mod xception;
 
 pub use config::NetworkConfig;
 
@@ -12,8 +21,8 @@ use crate::ops::Backend;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
 use crate::summary::{Summary, Trace};
+use architecture::Architecture;
 use candle_core::{DType, Tensor};
-use deeplab_v3_plus::DeepLabV3Plus;
 
 /// What a network says about every pixel of a batch.
 #[derive(Debug)]
@@ -52,7 +61,7 @@ pub struct Network {
     config: NetworkConfig,
     backend: Backend,
     parameters: Parameters,
-    layers: DeepLabV3Plus,
+    layers: Box<dyn Architecture>,
 }
 
 impl Network {
@@ -63,7 +72,7 @@ impl Network {
     pub fn build(config: &NetworkConfig, backend: Backend, seed: u64) -> Result<Self> {
         config.check()?;
         let mut parameters = Parameters::new(seed);
-        let layers = DeepLabV3Plus::new(&mut parameters, config)?;
+        let layers = architecture::build(&mut parameters, config)?;
         Ok(Self {
             config: config.clone(),
             backend,

@@ -10,13 +10,16 @@
 //! # Not done
 //! Half precisions are stored as such but computed in f32 (no AVX-512 bf16 path yet): [`Backend::is_fast`] says so.
 
+mod avg_pool;
 pub mod conv;
 pub mod conv_spec;
+mod depthwise;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod direct;
 mod elementwise;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 mod fast;
+mod gate;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod gemm;
 pub(crate) mod host;
@@ -24,6 +27,7 @@ pub mod loss;
 pub mod norm;
 #[cfg(feature = "onednn")]
 mod onednn;
+mod prelu;
 mod reference;
 pub(crate) mod resample;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
@@ -34,6 +38,7 @@ pub(crate) mod testing;
 pub(crate) mod value;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod winograd;
+mod wrap;
 
 pub use conv::Fuse;
 pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};

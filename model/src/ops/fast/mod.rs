@@ -3,6 +3,7 @@
 //! Chunks never depend on the number of threads and partial sums are added in order, so results are the same bits on
 //! any number of cores.
 
+pub(super) mod depthwise;
 pub(super) mod loss;
 pub(super) mod norm;
 pub(super) mod resample;

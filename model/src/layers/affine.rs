@@ -1,0 +1,94 @@
+//! A factor and a shift per channel.
+
+use super::Layer;
+use crate::error::Result;
+use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// y = scale · x + shift per channel.
+///
+/// For few pixels: the sums of its backward pass are plain loops.
+#[derive(Debug)]
+pub(crate) enum Affine {
+    /// scale and shift are learnt.
+    Trainable {
+        name: String,
+        scale: ParameterId,
+        shift: ParameterId,
+        channels: usize,
+    },
+    /// x / 2.
+    Half,
+}
+
+impl Affine {
+    /// Starts as the identity.
+    pub(crate) fn trainable(
+        parameters: &mut Parameters,
+        name: &str,
+        channels: usize,
+    ) -> Result<Self> {
+        Ok(Self::Trainable {
+            name: format!("{name}.affine"),
+            scale: parameters.vector(format!("{name}.scale"), Kind::Scale, channels, 1.0)?,
+            shift: parameters.vector(format!("{name}.shift"), Kind::Shift, channels, 0.0)?,
+            channels,
+        })
+    }
+
+    pub(crate) fn half() -> Self {
+        Self::Half
+    }
+}
+
+impl Layer for Affine {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Half => pass.backend.scale(x, 0.5),
+            Self::Trainable { scale, shift, .. } => {
+                pass.push_tensor(x);
+                let (scale, shift) = (parameters.values(*scale)?, parameters.values(*shift)?);
+                (pass.backend).batch_norm_apply(x, &scale, &shift, None, false)
+            }
+        }
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let (scale, shift) = match self {
+            Self::Half => return pass.backend.scale(&dy, 0.5),
+            Self::Trainable { scale, shift, .. } => (*scale, *shift),
+        };
+        let x = pass.pop_tensor().to_dtype(candle_core::DType::F32)?;
+        let (x, grad): (Vec<f32>, Vec<f32>) = (
+            x.flatten_all()?.to_vec1()?,
+            dy.to_dtype(candle_core::DType::F32)?
+                .flatten_all()?
+                .to_vec1()?,
+        );
+        let (dscale, dshift) = gradients.of_two(parameters.range(scale), parameters.range(shift));
+        let channels = dscale.len();
+        for (x, grad) in x.chunks_exact(channels).zip(grad.chunks_exact(channels)) {
+            for c in 0..channels {
+                dscale[c] += grad[c] * x[c];
+                dshift[c] += grad[c];
+            }
+        }
+        let (factors, zeros) = (parameters.values(scale)?, vec![0.0; channels]);
+        (pass.backend).batch_norm_apply(&dy, &factors, &zeros, None, false)
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        if let Self::Trainable { name, channels, .. } = self {
+            trace.row(name, x, 2 * channels, 0);
+        }
+        Ok(x)
+    }
+}

@@ -1,0 +1,119 @@
+//! Batch normalisation with what follows it: a residual, a ReLU, both or neither.
+
+use crate::error::Result;
+use crate::ops::norm::{After, fold};
+use crate::parameters::{BufferId, Gradients, Kind, ParameterId, Parameters};
+use crate::pass::{Pass, Saved};
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// Added to the variance unless a network says otherwise.
+pub(crate) const EPS: f32 = 1e-5;
+
+/// γ, β and the running statistics.
+#[derive(Debug)]
+pub(crate) struct BatchNorm {
+    name: String,
+    scale: ParameterId,
+    shift: ParameterId,
+    mean: BufferId,
+    variance: BufferId,
+    channels: usize,
+    eps: f32,
+}
+
+impl BatchNorm {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        channels: usize,
+        eps: f32,
+    ) -> Result<Self> {
+        Ok(Self {
+            name: name.to_string(),
+            scale: parameters.vector(format!("{name}.scale"), Kind::Scale, channels, 1.0)?,
+            shift: parameters.vector(format!("{name}.shift"), Kind::Shift, channels, 0.0)?,
+            mean: parameters.buffer(format!("{name}.running_mean"), channels, 0.0),
+            variance: parameters.buffer(format!("{name}.running_variance"), channels, 1.0),
+            channels,
+            eps,
+        })
+    }
+
+    /// Inference as one multiply and one add per value.
+    pub(crate) fn folded(&self, parameters: &Parameters) -> Result<(Vec<f32>, Vec<f32>)> {
+        let variance = parameters.running(self.variance);
+        let inv_std: Vec<f32> = variance
+            .iter()
+            .map(|v| 1.0 / (v + self.eps).sqrt())
+            .collect();
+        let (gamma, beta) = (
+            parameters.values(self.scale)?,
+            parameters.values(self.shift)?,
+        );
+        Ok(fold(&gamma, &beta, parameters.running(self.mean), &inv_std))
+    }
+
+    /// x normalised, plus `residual`, then ReLU if asked.
+    pub(crate) fn forward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        relu: bool,
+    ) -> Result<Tensor> {
+        if !pass.is_training() {
+            let (scale, shift) = self.folded(parameters)?;
+            return (pass.backend).batch_norm_apply(x, &scale, &shift, residual, relu);
+        }
+        let (gamma, beta) = (
+            parameters.values(self.scale)?,
+            parameters.values(self.shift)?,
+        );
+        let (y, saved) =
+            (pass.backend).batch_norm_forward(x, &gamma, &beta, self.eps, residual, relu)?;
+        pass.record_statistics(self.mean, self.variance, &saved);
+        pass.push_tensor(x);
+        // Without a residual the backward pass finds the ReLU's gate from x.
+        if relu && residual.is_some() {
+            pass.push_tensor(&y);
+        }
+        pass.push(Saved::Norm(saved));
+        Ok(y)
+    }
+
+    /// The gradients of x and, if there was one, of the residual.
+    pub(crate) fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        after: After,
+        gradients: &mut Gradients,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        let saved = pass.pop_norm();
+        let y = (after.relu && after.residual).then(|| pass.pop_tensor());
+        let x = pass.pop_tensor();
+        let (gamma, beta) = (
+            parameters.values(self.scale)?,
+            parameters.values(self.shift)?,
+        );
+        let ranges = (parameters.range(self.scale), parameters.range(self.shift));
+        let (dgamma, dbeta) = gradients.of_two(ranges.0, ranges.1);
+        (pass.backend).batch_norm_backward(
+            &dy,
+            &x,
+            y.as_ref(),
+            (&gamma, &beta),
+            &saved,
+            after,
+            dgamma,
+            dbeta,
+        )
+    }
+
+    pub(crate) fn trace(&self, x: [usize; 4], trace: &mut Trace) {
+        trace.row(&self.name, x, 2 * self.channels, 0);
+    }
+}

@@ -1,0 +1,88 @@
+//! Batch normalisation and a parametric ReLU.
+
+use super::Layer;
+use super::batch_norm::BatchNorm;
+use crate::error::Result;
+use crate::ops::norm::After;
+use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// Slope below zero at the start, as PyTorch's.
+const SLOPE: f32 = 0.25;
+
+/// Batch normalisation, then a slope per channel below zero.
+#[derive(Debug)]
+pub(crate) struct NormPrelu {
+    norm: BatchNorm,
+    name: String,
+    slope: ParameterId,
+    channels: usize,
+}
+
+impl NormPrelu {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        channels: usize,
+        eps: f32,
+    ) -> Result<Self> {
+        let norm = BatchNorm::new(parameters, &format!("{name}.norm"), channels, eps)?;
+        let slope = format!("{name}.slope");
+        Ok(Self {
+            norm,
+            slope: parameters.vector(slope.clone(), Kind::Slope, channels, SLOPE)?,
+            name: slope,
+            channels,
+        })
+    }
+
+    /// Inference's normalisation as one multiply and one add per value.
+    pub(crate) fn folded(&self, parameters: &Parameters) -> Result<(Vec<f32>, Vec<f32>)> {
+        self.norm.folded(parameters)
+    }
+
+    /// The parametric ReLU of what is already normalised, without a tape.
+    pub(crate) fn activate(
+        &self,
+        parameters: &Parameters,
+        pass: &Pass,
+        x: &Tensor,
+    ) -> Result<Tensor> {
+        pass.backend.prelu(x, &parameters.values(self.slope)?)
+    }
+}
+
+impl Layer for NormPrelu {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let x = self.norm.forward(parameters, pass, x, None, false)?;
+        pass.push_tensor(&x);
+        self.activate(parameters, pass, &x)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let slope = parameters.values(self.slope)?;
+        let dslope = gradients.of(parameters.range(self.slope));
+        let x = pass.pop_tensor();
+        let dy = pass.backend.prelu_backward(&dy, &x, &slope, dslope)?;
+        drop(x);
+        let after = After {
+            residual: false,
+            relu: false,
+        };
+        Ok((self.norm.backward(parameters, pass, dy, after, gradients)?).0)
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        self.norm.trace(x, trace);
+        trace.row(&self.name, x, self.channels, 0);
+        Ok(x)
+    }
+}

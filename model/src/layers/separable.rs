@@ -1,0 +1,191 @@
+//! Depthwise convolutions, and separable ones: a kernel per channel, then a 1x1 that mixes them.
+//!
+//! # Source
+//! Chollet 2017 (arXiv:1610.02357).
+
+use super::Layer;
+use super::batch_norm::BatchNorm;
+use super::conv::Conv;
+use super::resize::shape_of;
+use crate::error::Result;
+use crate::ops::norm::After;
+use crate::ops::{ConvSpec, Fuse};
+use crate::parameters::{Gradients, ParameterId, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// One kernel per channel, without bias.
+#[derive(Debug)]
+pub(crate) struct Depthwise {
+    name: String,
+    weight: ParameterId,
+    spec: ConvSpec,
+    channels: usize,
+}
+
+impl Depthwise {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: ConvSpec,
+        channels: usize,
+    ) -> Result<Self> {
+        let shape = [channels, 1, spec.kernel.0, spec.kernel.1];
+        let fan_in = spec.kernel.0 * spec.kernel.1;
+        Ok(Self {
+            name: name.to_string(),
+            weight: parameters.weight(format!("{name}.weight"), &shape, fan_in)?,
+            spec: ConvSpec {
+                groups: channels,
+                ..spec
+            },
+            channels,
+        })
+    }
+}
+
+impl Layer for Depthwise {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        pass.push_tensor(x);
+        (pass.backend).depthwise_conv2d(x, parameters.get(self.weight), &self.spec)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let x = pass.pop_tensor();
+        let dw = gradients.of(parameters.range(self.weight));
+        (pass.backend).depthwise_conv2d_backward_weights(&x, &dy, &self.spec, dw)?;
+        let shape = shape_of(&x)?;
+        drop(x);
+        let kernel = parameters.get(self.weight);
+        (pass.backend).depthwise_conv2d_backward_data(&dy, kernel, shape, &self.spec)
+    }
+
+    fn trace(&self, [b, h, w, _]: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let (p, q) = self.spec.output_size((h, w))?;
+        let weights = self.channels * self.spec.kernel.0 * self.spec.kernel.1;
+        let y = [b, p, q, self.channels];
+        trace.row(&self.name, y, weights, 2 * (b * p * q * weights) as u64);
+        Ok(y)
+    }
+}
+
+/// Depthwise, then 1x1, nothing between.
+#[derive(Debug)]
+pub(crate) struct Separable {
+    depthwise: Depthwise,
+    pointwise: Conv,
+}
+
+impl Separable {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: ConvSpec,
+        channels: (usize, usize),
+    ) -> Result<Self> {
+        let (depth, point) = (format!("{name}.depthwise"), format!("{name}.pointwise"));
+        Ok(Self {
+            depthwise: Depthwise::new(parameters, &depth, spec, channels.0)?,
+            pointwise: Conv::new(parameters, &point, ConvSpec::same(1), channels, false)?,
+        })
+    }
+}
+
+impl Layer for Separable {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let y = self.depthwise.forward(parameters, pass, x)?;
+        self.pointwise.forward(parameters, pass, &y)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let dy = self.pointwise.backward(parameters, pass, dy, gradients)?;
+        self.depthwise.backward(parameters, pass, dy, gradients)
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let y = self.depthwise.trace(x, trace)?;
+        self.pointwise.trace(y, trace)
+    }
+}
+
+/// A separable convolution and its batch normalisation.
+#[derive(Debug)]
+pub(crate) struct SeparableUnit {
+    conv: Separable,
+    norm: BatchNorm,
+}
+
+impl SeparableUnit {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: ConvSpec,
+        channels: (usize, usize),
+        eps: f32,
+    ) -> Result<Self> {
+        Ok(Self {
+            conv: Separable::new(parameters, name, spec, channels)?,
+            norm: BatchNorm::new(parameters, &format!("{name}.norm"), channels.1, eps)?,
+        })
+    }
+
+    /// The normalised output, plus `residual`, then ReLU if asked.
+    pub(crate) fn forward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        relu: bool,
+    ) -> Result<Tensor> {
+        if pass.is_training() {
+            let y = self.conv.forward(parameters, pass, x)?;
+            return self.norm.forward(parameters, pass, &y, residual, relu);
+        }
+        let y = self.conv.depthwise.forward(parameters, pass, x)?;
+        let (scale, shift) = self.norm.folded(parameters)?;
+        let fuse = match (residual, relu) {
+            (None, false) => Fuse::None,
+            (None, true) => Fuse::Relu,
+            (Some(residual), false) => Fuse::Add(residual),
+            (Some(residual), true) => Fuse::AddRelu(residual),
+        };
+        let fold = (&scale[..], &shift[..]);
+        (self.conv.pointwise).forward_folded(parameters, pass, &y, fold, fuse)
+    }
+
+    /// The gradients of x and, if there was one, of the residual.
+    pub(crate) fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        after: After,
+        gradients: &mut Gradients,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        let (dy, dresidual) = (self.norm).backward(parameters, pass, dy, after, gradients)?;
+        Ok((
+            self.conv.backward(parameters, pass, dy, gradients)?,
+            dresidual,
+        ))
+    }
+
+    pub(crate) fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let y = self.conv.trace(x, trace)?;
+        self.norm.trace(y, trace);
+        Ok(y)
+    }
+}

@@ -1,0 +1,76 @@
+//! A layer on a field that is continued on all four sides by its opposite sides.
+
+use super::Layer;
+use super::resize::shape_of;
+use crate::error::Result;
+use crate::ops::ConvSpec;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::{Pass, Saved};
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// Which sides paddings show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Padding {
+    /// Zeros.
+    Zero,
+    /// In longitude the other side of the globe, in latitude zeros.
+    Longitude,
+    /// The opposite side on both axes: wrong on a sphere, for weights that were trained so.
+    Both,
+}
+
+impl Padding {
+    /// The geometry and the margin to wrap first that together pad as `spec` does, in this way.
+    pub(crate) fn apply(self, spec: ConvSpec) -> (ConvSpec, usize) {
+        match self {
+            Self::Zero => (spec, 0),
+            Self::Longitude => (spec.periodic(true), 0),
+            Self::Both => (
+                ConvSpec {
+                    padding: (0, 0),
+                    ..spec
+                },
+                spec.padding.0,
+            ),
+        }
+    }
+}
+
+/// A layer behind a margin of wrapped rows and columns.
+#[derive(Debug)]
+pub(crate) struct Wrapped<L> {
+    pub(crate) layer: L,
+    pub(crate) margin: usize,
+}
+
+impl<L: Layer> Layer for Wrapped<L> {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        if self.margin == 0 {
+            return self.layer.forward(parameters, pass, x);
+        }
+        pass.push(Saved::Shape(shape_of(x)?));
+        let wide = pass.backend.wrap(x, self.margin)?;
+        self.layer.forward(parameters, pass, &wide)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let dx = self.layer.backward(parameters, pass, dy, gradients)?;
+        if self.margin == 0 {
+            return Ok(dx);
+        }
+        let shape = pass.pop_shape();
+        pass.backend.wrap_backward(&dx, shape, self.margin)
+    }
+
+    fn trace(&self, [b, h, w, c]: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let margin = 2 * self.margin;
+        self.layer.trace([b, h + margin, w + margin, c], trace)
+    }
+}

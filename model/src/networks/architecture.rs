@@ -1,0 +1,46 @@
+//! What every network can do: the one place that knows them all.
+
+use super::cgnet::CgNet;
+use super::config::{NetworkConfig, NetworkName};
+use super::deepcam::DeepCam;
+use super::deeplab_v3_plus::DeepLabV3Plus;
+use super::tiramisu::Tiramisu;
+use crate::error::Result;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+use std::fmt::Debug;
+
+/// The layers of a network: a field to logits of its size, and back.
+pub(super) trait Architecture: Debug + Send + Sync {
+    /// The logits at the resolution of `x`.
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor>;
+
+    /// Adds the gradient of every parameter to `gradients`.
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dlogits: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<()>;
+
+    /// Adds the costs for an input of this shape to `trace`.
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()>;
+}
+
+/// The layers that a configuration names, with their parameters added to `parameters`.
+pub(super) fn build(
+    parameters: &mut Parameters,
+    config: &NetworkConfig,
+) -> Result<Box<dyn Architecture>> {
+    Ok(match config.name {
+        NetworkName::DeepLabV3Plus
+        | NetworkName::DeepLabV3PlusDeconv
+        | NetworkName::DeepLabV3PlusBilinear => Box::new(DeepLabV3Plus::new(parameters, config)?),
+        NetworkName::DeepCam => Box::new(DeepCam::new(parameters, config)?),
+        NetworkName::Tiramisu => Box::new(Tiramisu::new(parameters, config)?),
+        NetworkName::CgNet => Box::new(CgNet::new(parameters, config)?),
+    })
+}

@@ -1,0 +1,248 @@
+//! CGNet: ClimateNet's small network, whose blocks see a pixel's surroundings near, far and as a whole.
+//!
+//! # Paddings
+//! ClimateNet wraps rows from pole to pole as it wraps columns. Here longitude wraps and latitude does not, and the last
+//! enlargement wraps in longitude as well; `periodic_latitude` gives ClimateNet's paddings exactly, for its weights, whose
+//! names [`super::cgnet_names`] has. The average pooling of the input counts no cells beyond the poles.
+//!
+//! # Source
+//! ClimateNet `climatenet/models.py`, `climatenet/modules.py` (andregraubner/ClimateNet): 494,232 parameters for 4 channels
+//! and 3 classes; Wu et al. 2018 (arXiv:1811.08201).
+//!
+//! # Not done
+//! The reference's optional dropout of whole channels, which ClimateNet leaves off.
+
+use super::architecture::Architecture;
+use super::cgnet_block::{Active, BlockSpec, EPS, Guided};
+use super::config::NetworkConfig;
+use crate::error::Result;
+use crate::layers::Layer;
+use crate::layers::conv::Conv;
+use crate::layers::prelu::NormPrelu;
+use crate::layers::resize::{resize, resize_backward};
+use crate::layers::wrapped::Padding;
+use crate::ops::{ConvSpec, PoolSpec};
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// A halving block and the blocks after it.
+#[derive(Debug)]
+struct Stage {
+    halve: Guided,
+    blocks: Vec<Guided>,
+    channels: usize,
+}
+
+impl Stage {
+    fn new(parameters: &mut Parameters, name: &str, spec: BlockSpec, count: usize) -> Result<Self> {
+        let halve = Guided::halving(parameters, &format!("{name}.halve"), spec)?;
+        let same = BlockSpec {
+            channels_in: spec.channels_out,
+            ..spec
+        };
+        let block = |index: usize| {
+            let name = format!("{name}.block{index}");
+            Guided::residual(parameters, &name, same)
+        };
+        Ok(Self {
+            halve,
+            blocks: (1..count).map(block).collect::<Result<Vec<_>>>()?,
+            channels: spec.channels_out,
+        })
+    }
+
+    /// The output of the halving block and that of the last block.
+    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<(Tensor, Tensor)> {
+        let first = self.halve.forward(p, pass, x)?;
+        let mut y = first.clone();
+        for block in &self.blocks {
+            y = block.forward(p, pass, &y)?;
+        }
+        Ok((first, y))
+    }
+
+    fn backward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        (dfirst, mut dy): (Tensor, Tensor),
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        for block in self.blocks.iter().rev() {
+            dy = block.backward(p, pass, dy, gradients)?;
+        }
+        let dy = pass.backend.add(&dy, &dfirst)?;
+        self.halve.backward(p, pass, dy, gradients)
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let mut y = self.halve.trace(x, trace)?;
+        for block in &self.blocks {
+            y = block.trace(y, trace)?;
+        }
+        Ok(y)
+    }
+}
+
+/// Three convolutions at half the resolution, a stage at a quarter, a stage at an eighth, logits enlarged eightfold.
+#[derive(Debug)]
+pub(super) struct CgNet {
+    stem: Vec<Active>,
+    join1: NormPrelu,
+    stage2: Stage,
+    join2: NormPrelu,
+    stage3: Stage,
+    join3: NormPrelu,
+    classify: Conv,
+    padding: Padding,
+    inputs: usize,
+    stem_channels: usize,
+}
+
+impl CgNet {
+    pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
+        let padding = match (config.periodic_latitude, config.periodic_longitude) {
+            (true, _) => Padding::Both,
+            (false, true) => Padding::Longitude,
+            (false, false) => Padding::Zero,
+        };
+        let [c1, c2, c3] = [32, 64, 128].map(|channels| config.encoder_channels(channels));
+        let inputs = config.inputs();
+        let kernel = ConvSpec::same(3);
+        let stem = [(inputs, kernel.stride(2)), (c1, kernel), (c1, kernel)];
+        let stem = stem
+            .into_iter()
+            .enumerate()
+            .map(|(index, (channels, spec))| {
+                let name = format!("stem{}", index + 1);
+                Active::new(parameters, &name, spec, (channels, c1), padding)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let join1 = NormPrelu::new(parameters, "join1", c1 + inputs, EPS)?;
+        let spec = BlockSpec {
+            channels_in: c1 + inputs,
+            channels_out: c2,
+            dilation: config.atrous_rates[0],
+            reduction: 8,
+            padding,
+        };
+        let stage2 = Stage::new(parameters, "stage2", spec, config.blocks[0])?;
+        let join2 = NormPrelu::new(parameters, "join2", 2 * c2 + inputs, EPS)?;
+        let spec = BlockSpec {
+            channels_in: 2 * c2 + inputs,
+            channels_out: c3,
+            dilation: config.atrous_rates[1],
+            reduction: 16,
+            padding,
+        };
+        let stage3 = Stage::new(parameters, "stage3", spec, config.blocks[1])?;
+        let join3 = NormPrelu::new(parameters, "join3", 2 * c3, EPS)?;
+        let (point, ends) = (ConvSpec::same(1), (2 * c3, config.classes));
+        Ok(Self {
+            stem,
+            join1,
+            stage2,
+            join2,
+            stage3,
+            join3,
+            classify: Conv::new(parameters, "classify", point, ends, false)?,
+            padding,
+            inputs,
+            stem_channels: c1,
+        })
+    }
+
+    /// The mean of 3 x 3 cells around every second one.
+    fn shrink(&self, pass: &Pass, x: &Tensor) -> Result<Tensor> {
+        let pool = PoolSpec::stem(self.padding == Padding::Longitude);
+        if self.padding != Padding::Both {
+            return pass.backend.avg_pool(x, &pool);
+        }
+        let wide = pass.backend.wrap(x, pool.padding)?;
+        pass.backend
+            .avg_pool(&wide, &PoolSpec { padding: 0, ..pool })
+    }
+
+    /// Whether the last enlargement wraps.
+    fn wraps_logits(&self) -> bool {
+        self.padding == Padding::Longitude
+    }
+}
+
+impl Architecture for CgNet {
+    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let (_, h, w, _) = x.dims4()?;
+        let half = self.shrink(pass, x)?;
+        let quarter = self.shrink(pass, &half)?;
+        let mut y = x.clone();
+        for unit in &self.stem {
+            y = unit.forward(p, pass, &y)?;
+        }
+        let joined = pass.backend.concat(&[&y, &half])?;
+        drop(half);
+        y = self.join1.forward(p, pass, &joined)?;
+        drop(joined);
+        let (first, last) = self.stage2.forward(p, pass, &y)?;
+        let joined = pass.backend.concat(&[&last, &first, &quarter])?;
+        drop((first, last, quarter));
+        y = self.join2.forward(p, pass, &joined)?;
+        drop(joined);
+        let (first, last) = self.stage3.forward(p, pass, &y)?;
+        let joined = pass.backend.concat(&[&first, &last])?;
+        drop((first, last));
+        y = self.join3.forward(p, pass, &joined)?;
+        let logits = self.classify.forward(p, pass, &y)?;
+        resize(pass, &logits, (h, w), self.wraps_logits())
+    }
+
+    fn backward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dlogits: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let mut dy = resize_backward(pass, &dlogits, self.wraps_logits())?;
+        dy = self.classify.backward(p, pass, dy, gradients)?;
+        dy = self.join3.backward(p, pass, dy, gradients)?;
+        let c = self.stage3.channels;
+        let [dfirst, dlast] = parts(pass, &dy, [c, c])?;
+        dy = self.stage3.backward(p, pass, (dfirst, dlast), gradients)?;
+        dy = self.join2.backward(p, pass, dy, gradients)?;
+        let c = self.stage2.channels;
+        // The gradients of the pooled inputs have no use.
+        let [dlast, dfirst, _] = parts(pass, &dy, [c, c, self.inputs])?;
+        dy = self.stage2.backward(p, pass, (dfirst, dlast), gradients)?;
+        dy = self.join1.backward(p, pass, dy, gradients)?;
+        [dy, _] = parts(pass, &dy, [self.stem_channels, self.inputs])?;
+        for unit in self.stem.iter().rev() {
+            dy = unit.backward(p, pass, dy, gradients)?;
+        }
+        Ok(())
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()> {
+        let mut y = x;
+        for unit in &self.stem {
+            y = unit.trace(y, trace)?;
+        }
+        y[3] += self.inputs;
+        y = self.join1.trace(y, trace)?;
+        y = self.stage2.trace(y, trace)?;
+        y[3] = 2 * y[3] + self.inputs;
+        y = self.join2.trace(y, trace)?;
+        y = self.stage3.trace(y, trace)?;
+        y[3] *= 2;
+        y = self.join3.trace(y, trace)?;
+        self.classify.trace(y, trace)?;
+        Ok(())
+    }
+}
+
+/// The channels of x in as many tensors.
+fn parts<const N: usize>(pass: &Pass, x: &Tensor, counts: [usize; N]) -> Result<[Tensor; N]> {
+    let parts = pass.backend.split(x, &counts)?;
+    Ok(parts.try_into().expect("as many parts as counts"))
+}

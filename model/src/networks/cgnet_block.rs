@@ -1,0 +1,222 @@
+//! The parts of CGNet: a convolution with its activation, and the context-guided block.
+//!
+//! # Source
+//! ClimateNet `climatenet/modules.py`; Wu et al. 2018 (arXiv:1811.08201).
+
+use crate::error::Result;
+use crate::layers::Layer;
+use crate::layers::conv::Conv;
+use crate::layers::gate::ChannelGate;
+use crate::layers::prelu::NormPrelu;
+use crate::layers::separable::Depthwise;
+use crate::layers::wrapped::{Padding, Wrapped};
+use crate::ops::{ConvSpec, Fuse};
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// Added to the variance.
+pub(super) const EPS: f32 = 1e-3;
+
+/// A convolution without bias, batch normalisation, a parametric ReLU.
+#[derive(Debug)]
+pub(super) struct Active {
+    conv: Wrapped<Conv>,
+    act: NormPrelu,
+}
+
+impl Active {
+    pub(super) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: ConvSpec,
+        channels: (usize, usize),
+        padding: Padding,
+    ) -> Result<Self> {
+        let (spec, margin) = padding.apply(spec);
+        let layer = Conv::new(parameters, name, spec, channels, false)?;
+        Ok(Self {
+            conv: Wrapped { layer, margin },
+            act: NormPrelu::new(parameters, name, channels.1, EPS)?,
+        })
+    }
+}
+
+impl Layer for Active {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        if pass.is_training() {
+            let y = self.conv.forward(parameters, pass, x)?;
+            return self.act.forward(parameters, pass, &y);
+        }
+        let wide = match self.conv.margin {
+            0 => x.clone(),
+            margin => pass.backend.wrap(x, margin)?,
+        };
+        let (scale, shift) = self.act.folded(parameters)?;
+        let (conv, fold) = (&self.conv.layer, (&scale[..], &shift[..]));
+        let y = conv.forward_folded(parameters, pass, &wide, fold, Fuse::None)?;
+        self.act.activate(parameters, pass, &y)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let dy = self.act.backward(parameters, pass, dy, gradients)?;
+        self.conv.backward(parameters, pass, dy, gradients)
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let y = self.conv.trace(x, trace)?;
+        self.act.trace(y, trace)
+    }
+}
+
+/// Geometry of a context-guided block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockSpec {
+    pub channels_in: usize,
+    pub channels_out: usize,
+    /// Of the surrounding context.
+    pub dilation: usize,
+    /// Of the channels inside the gate.
+    pub reduction: usize,
+    pub padding: Padding,
+}
+
+/// A pixel's surroundings, near and far, side by side, then weighted by what the whole field says.
+#[derive(Debug)]
+pub(super) struct Guided {
+    enter: Active,
+    local: Wrapped<Depthwise>,
+    surround: Wrapped<Depthwise>,
+    joint: NormPrelu,
+    /// Of a block that halves the field: back to its channels.
+    reduce: Option<Conv>,
+    gate: ChannelGate,
+    inner: usize,
+}
+
+impl Guided {
+    /// Halves the field.
+    pub(super) fn halving(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: BlockSpec,
+    ) -> Result<Self> {
+        let enter = ConvSpec::same(3).stride(2);
+        Self::build(parameters, name, spec, enter, spec.channels_out, true)
+    }
+
+    /// Keeps the field, and adds its input to what it found.
+    pub(super) fn residual(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: BlockSpec,
+    ) -> Result<Self> {
+        let (enter, inner) = (ConvSpec::same(1), spec.channels_out / 2);
+        Self::build(parameters, name, spec, enter, inner, false)
+    }
+
+    fn build(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: BlockSpec,
+        enter: ConvSpec,
+        inner: usize,
+        halves: bool,
+    ) -> Result<Self> {
+        let at = |part: &str| format!("{name}.{part}");
+        let BlockSpec {
+            channels_in,
+            channels_out,
+            padding,
+            ..
+        } = spec;
+        let ends = (channels_in, inner);
+        let enter = Active::new(parameters, &at("enter"), enter, ends, padding)?;
+        let mut depthwise = |part: &str, dilation: usize| {
+            let (spec, margin) = padding.apply(ConvSpec::same(3).dilation(dilation));
+            let layer = Depthwise::new(parameters, &at(part), spec, inner)?;
+            Result::Ok(Wrapped { layer, margin })
+        };
+        let local = depthwise("local", 1)?;
+        let surround = depthwise("surround", spec.dilation)?;
+        let joint = NormPrelu::new(parameters, &at("joint"), 2 * inner, EPS)?;
+        let (reduce, ends) = (at("reduce"), (2 * inner, channels_out));
+        let point = ConvSpec::same(1);
+        let reduce = halves
+            .then(|| Conv::new(parameters, &reduce, point, ends, false))
+            .transpose()?;
+        let gate = ChannelGate::new(parameters, &at("gate"), channels_out, spec.reduction)?;
+        Ok(Self {
+            enter,
+            local,
+            surround,
+            joint,
+            reduce,
+            gate,
+            inner,
+        })
+    }
+}
+
+impl Layer for Guided {
+    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let inner = self.enter.forward(p, pass, x)?;
+        let local = self.local.forward(p, pass, &inner)?;
+        let surround = self.surround.forward(p, pass, &inner)?;
+        drop(inner);
+        let joined = pass.backend.concat(&[&local, &surround])?;
+        drop((local, surround));
+        let mut y = self.joint.forward(p, pass, &joined)?;
+        drop(joined);
+        if let Some(reduce) = &self.reduce {
+            y = reduce.forward(p, pass, &y)?;
+            return self.gate.forward(p, pass, &y);
+        }
+        y = self.gate.forward(p, pass, &y)?;
+        pass.backend.add(x, &y)
+    }
+
+    fn backward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let mut through = self.gate.backward(p, pass, dy.clone(), gradients)?;
+        if let Some(reduce) = &self.reduce {
+            through = reduce.backward(p, pass, through, gradients)?;
+        }
+        through = self.joint.backward(p, pass, through, gradients)?;
+        let counts = [self.inner, self.inner];
+        let mut parts = pass.backend.split(&through, &counts)?;
+        let dsurround = parts.pop().expect("two parts");
+        let dlocal = parts.pop().expect("two parts");
+        let far = self.surround.backward(p, pass, dsurround, gradients)?;
+        let near = self.local.backward(p, pass, dlocal, gradients)?;
+        let dinner = pass.backend.add(&near, &far)?;
+        let dx = self.enter.backward(p, pass, dinner, gradients)?;
+        match self.reduce {
+            Some(_) => Ok(dx),
+            None => pass.backend.add(&dx, &dy),
+        }
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let inner = self.enter.trace(x, trace)?;
+        self.local.trace(inner, trace)?;
+        let [b, h, w, c] = self.surround.trace(inner, trace)?;
+        let mut y = self.joint.trace([b, h, w, 2 * c], trace)?;
+        if let Some(reduce) = &self.reduce {
+            y = reduce.trace(y, trace)?;
+        }
+        self.gate.trace(y, trace)
+    }
+}

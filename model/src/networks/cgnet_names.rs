@@ -1,0 +1,82 @@
+//! The names of CGNet's weights in ClimateNet's PyTorch files.
+//!
+//! # Source
+//! ClimateNet `climatenet/models.py` and `climatenet/modules.py`; its `weights.pth` is a plain state dictionary.
+
+/// The name that ClimateNet's state dictionary has for a parameter or running statistic of our network `cgnet`; `None` if
+/// the name is not one of ours.
+///
+/// Shapes are equal but for the kernels inside gates, `(n, m, 1, 1)` here and `(n, m)` there. The weights mean the same only
+/// with `periodic_latitude`. PyTorch's `num_batches_tracked` has no counterpart.
+///
+/// # Example
+/// ```
+/// use squall_model::networks::cgnet_names::pytorch_name;
+///
+/// let name = |ours: &str| pytorch_name(ours).unwrap_or_default();
+/// assert_eq!(name("stem1.weight"), "level1_0.conv.weight");
+/// assert_eq!(name("stage3.block2.joint.norm.running_variance"), "level3.1.bn_prelu.bn.running_var");
+/// assert_eq!(name("stage2.halve.gate.expand.bias"), "level2_0.F_glo.fc.2.bias");
+/// assert_eq!(pytorch_name("stage4.halve.local.weight"), None);
+/// ```
+pub fn pytorch_name(ours: &str) -> Option<String> {
+    let parts: Vec<&str> = ours.split('.').collect();
+    let (place, rest) = match *parts.as_slice() {
+        ["classify", "weight"] => return Some("classifier.0.conv.weight".to_string()),
+        ["stem1", ref rest @ ..] => ("level1_0".to_string(), active(rest)?),
+        ["stem2", ref rest @ ..] => ("level1_1".to_string(), active(rest)?),
+        ["stem3", ref rest @ ..] => ("level1_2".to_string(), active(rest)?),
+        ["join1", ref rest @ ..] => ("b1".to_string(), normed(rest)?),
+        ["join2", ref rest @ ..] => ("bn_prelu_2".to_string(), normed(rest)?),
+        ["join3", ref rest @ ..] => ("bn_prelu_3".to_string(), normed(rest)?),
+        [stage @ ("stage2" | "stage3"), block, ref rest @ ..] => {
+            let level = stage.replace("stage", "level");
+            match block.strip_prefix("block") {
+                None if block == "halve" => (format!("{level}_0"), guided(rest, true)?),
+                None => return None,
+                Some(number) => {
+                    let index = number.parse::<usize>().ok()?.checked_sub(1)?;
+                    (format!("{level}.{index}"), guided(rest, false)?)
+                }
+            }
+        }
+        _ => return None,
+    };
+    Some(format!("{place}.{rest}"))
+}
+
+/// Of a context-guided block; only a halving one has its normalisation beside its activation.
+fn guided(parts: &[&str], halving: bool) -> Option<String> {
+    match *parts {
+        ["enter", ref rest @ ..] => Some(format!("conv1x1.{}", active(rest)?)),
+        ["local", "weight"] => Some("F_loc.conv.weight".to_string()),
+        ["surround", "weight"] => Some("F_sur.conv.weight".to_string()),
+        ["joint", ref rest @ ..] if halving => normed(rest),
+        ["joint", ref rest @ ..] => Some(format!("bn_prelu.{}", normed(rest)?)),
+        ["reduce", "weight"] if halving => Some("reduce.conv.weight".to_string()),
+        ["gate", "reduce", leaf @ ("weight" | "bias")] => Some(format!("F_glo.fc.0.{leaf}")),
+        ["gate", "expand", leaf @ ("weight" | "bias")] => Some(format!("F_glo.fc.2.{leaf}")),
+        _ => None,
+    }
+}
+
+/// Of a convolution with normalisation and activation.
+fn active(parts: &[&str]) -> Option<String> {
+    match *parts {
+        ["weight"] => Some("conv.weight".to_string()),
+        ref rest => normed(rest),
+    }
+}
+
+/// Of a normalisation with activation.
+fn normed(parts: &[&str]) -> Option<String> {
+    let name = match *parts {
+        ["slope"] => "act.weight",
+        ["norm", "scale"] => "bn.weight",
+        ["norm", "shift"] => "bn.bias",
+        ["norm", "running_mean"] => "bn.running_mean",
+        ["norm", "running_variance"] => "bn.running_var",
+        _ => return None,
+    };
+    Some(name.to_string())
+}

@@ -1,0 +1,157 @@
+//! MLPerf HPC DeepCAM: an Xception encoder, a pyramid of atrous convolutions, a decoder of transposed convolutions.
+//!
+//! Every layer, padding, stride, bias and ε is that of the PyTorch reference, so that its checkpoints mean the same here;
+//! [`super::deepcam_names`] has their names. Initial values differ: kernels are uniform with the variance of the
+//! reference's normal ones.
+//!
+//! # Source
+//! mlcommons/hpc `deepcam/src/deepCam/architecture/deeplab_xception.py`: 56,454,720 parameters, 0.655 TF for the forward
+//! pass of a 768 x 1152 sample. The reference tiles its pooled branch to 48 x 72 and so knows one size only; here any
+//! size works, and extents that are not multiples of 16 are rounded up inside and cut at the end.
+
+use super::architecture::Architecture;
+use super::config::NetworkConfig;
+use super::decoder::Double;
+use super::xception::Xception;
+use crate::error::Result;
+use crate::layers::aspp::{Aspp, Pooling};
+use crate::layers::conv::{Conv, Upsample};
+use crate::layers::unit::Unit;
+use crate::layers::{Layer, Style};
+use crate::ops::ConvSpec;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// Encoder, pyramid, decoder.
+#[derive(Debug)]
+pub(super) struct DeepCam {
+    encoder: Xception,
+    pyramid: Aspp,
+    low: Unit,
+    /// From a sixteenth to an eighth, to a quarter.
+    up: [Double; 2],
+    refine: [Unit; 2],
+    project: Conv,
+    /// To a half.
+    up3: Double,
+    /// To the whole: logits, without bias.
+    classify: Upsample,
+    channels: usize,
+    low_channels: usize,
+}
+
+impl DeepCam {
+    pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
+        let style = Style {
+            periodic: config.periodic_longitude,
+            batch_norm: true,
+        };
+        let encoder = Xception::new(parameters, config, style)?;
+        let (channels, low_channels) = (config.decoder_channels(256), config.decoder_channels(48));
+        let pyramid = Aspp::new(
+            parameters,
+            "aspp",
+            (encoder.channels_out, channels),
+            &config.atrous_rates,
+            Pooling::Affine,
+            style,
+        )?;
+        let (point, kernel) = (ConvSpec::same(1), ConvSpec::same(3));
+        let low = (encoder.low_level_channels, low_channels);
+        let joined = (channels + low_channels, channels);
+        let same = (channels, channels);
+        let low = Unit::new(parameters, "decoder.low_level", point, low, style)?;
+        let up = [
+            Double::new(parameters, "decoder.up1", same, style)?,
+            Double::new(parameters, "decoder.up2", same, style)?,
+        ];
+        let refine = [
+            Unit::new(parameters, "decoder.refine1", kernel, joined, style)?,
+            Unit::new(parameters, "decoder.refine2", kernel, same, style)?,
+        ];
+        let project = Conv::new(parameters, "decoder.project", point, same, true)?;
+        let up3 = Double::new(parameters, "decoder.up3", same, style)?;
+        let ends = (channels, config.classes);
+        let name = "decoder.classify";
+        let classify = Upsample::new(parameters, name, style.periodic, ends, false)?;
+        Ok(Self {
+            encoder,
+            pyramid,
+            low,
+            up,
+            refine,
+            project,
+            up3,
+            classify,
+            channels,
+            low_channels,
+        })
+    }
+}
+
+/// Half an extent, rounded up, as every strided convolution here leaves it.
+fn half((h, w): (usize, usize)) -> (usize, usize) {
+    (h.div_ceil(2), w.div_ceil(2))
+}
+
+impl Architecture for DeepCam {
+    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let (_, h, w, _) = x.dims4()?;
+        let (deep, low) = self.encoder.forward(p, pass, x)?;
+        let (_, low_h, low_w, _) = low.dims4()?;
+        let mut y = self.pyramid.forward(p, pass, &deep)?;
+        drop(deep);
+        let low = self.low.forward(p, pass, &low)?;
+        y = self.up[0].forward(p, pass, &y, half((low_h, low_w)))?;
+        y = self.up[1].forward(p, pass, &y, (low_h, low_w))?;
+        let joined = pass.backend.concat(&[&y, &low])?;
+        drop(low);
+        y = self.refine[0].forward(p, pass, &joined)?;
+        drop(joined);
+        y = self.refine[1].forward(p, pass, &y)?;
+        y = self.project.forward(p, pass, &y)?;
+        y = self.up3.forward(p, pass, &y, half((h, w)))?;
+        self.classify.forward(p, pass, &y, (h, w))
+    }
+
+    fn backward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dlogits: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let mut dy = self.classify.backward(p, pass, dlogits, gradients)?;
+        dy = self.up3.backward(p, pass, dy, gradients)?;
+        dy = self.project.backward(p, pass, dy, gradients)?;
+        dy = self.refine[1].backward(p, pass, dy, gradients)?;
+        dy = self.refine[0].backward(p, pass, dy, gradients)?;
+        let counts = [self.channels, self.low_channels];
+        let mut parts = pass.backend.split(&dy, &counts)?;
+        let dlow = parts.pop().expect("two parts");
+        dy = parts.pop().expect("two parts");
+        dy = self.up[1].backward(p, pass, dy, gradients)?;
+        dy = self.up[0].backward(p, pass, dy, gradients)?;
+        let dlow = self.low.backward(p, pass, dlow, gradients)?;
+        dy = self.pyramid.backward(p, pass, dy, gradients)?;
+        self.encoder.backward(p, pass, dy, &dlow, gradients)
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()> {
+        let (deep, low) = self.encoder.trace(x, trace)?;
+        let mut y = self.pyramid.trace(deep, trace)?;
+        self.low.trace(low, trace)?;
+        let quarter = (low[1], low[2]);
+        y = self.up[0].trace(y, half(quarter), trace)?;
+        y = self.up[1].trace(y, quarter, trace)?;
+        let joined = [y[0], y[1], y[2], self.channels + self.low_channels];
+        y = self.refine[0].trace(joined, trace)?;
+        y = self.refine[1].trace(y, trace)?;
+        y = self.project.trace(y, trace)?;
+        y = self.up3.trace(y, half((x[1], x[2])), trace)?;
+        self.classify.trace(y, (x[1], x[2]), trace);
+        Ok(())
+    }
+}

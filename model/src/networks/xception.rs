@@ -1,0 +1,292 @@
+//! The modified Xception of MLPerf DeepCAM: the encoder, at a sixteenth of the input.
+//!
+//! # Source
+//! mlcommons/hpc `deepcam/src/deepCam/architecture/deeplab_xception.py`; Chollet 2017 (arXiv:1610.02357) as modified by
+//! Chen et al. 2018 (arXiv:1802.02611).
+
+use super::config::NetworkConfig;
+use crate::error::Result;
+use crate::layers::batch_norm::{BatchNorm, EPS};
+use crate::layers::conv::Conv;
+use crate::layers::separable::{Separable, SeparableUnit};
+use crate::layers::unit::Unit;
+use crate::layers::{Layer, Style};
+use crate::ops::ConvSpec;
+use crate::ops::norm::After;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::summary::Trace;
+use candle_core::Tensor;
+
+/// What joins the block's input to its output.
+#[derive(Debug)]
+enum Shortcut {
+    /// The input itself, added after the last normalisation.
+    Identity,
+    /// One more separable convolution, never normalised, to which the normalised 1x1 convolution of the input is added.
+    Projection(Box<Projection>),
+}
+
+#[derive(Debug)]
+struct Projection {
+    last: Separable,
+    conv: Conv,
+    norm: BatchNorm,
+}
+
+/// Separable units around a shortcut. There is a ReLU between two units, none after the last.
+#[derive(Debug)]
+struct Block {
+    units: Vec<SeparableUnit>,
+    shortcut: Shortcut,
+    /// A ReLU follows the sum.
+    relu: bool,
+}
+
+/// Geometry of one block.
+struct BlockSpec<'a> {
+    name: &'a str,
+    /// Channels before the first unit and after every unit.
+    channels: &'a [usize],
+    /// Of the 1x1 convolution of the shortcut and the last separable one; `None` for the identity.
+    stride: Option<usize>,
+    relu: bool,
+}
+
+impl Block {
+    fn new(parameters: &mut Parameters, spec: &BlockSpec<'_>, periodic: bool) -> Result<Self> {
+        let BlockSpec { name, channels, .. } = *spec;
+        let kernel = ConvSpec::same(3).periodic(periodic);
+        let units = channels
+            .windows(2)
+            .enumerate()
+            .map(|(index, ends)| {
+                let name = format!("{name}.sep{}", index + 1);
+                SeparableUnit::new(parameters, &name, kernel, (ends[0], ends[1]), EPS)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let (first, out) = (channels[0], channels[channels.len() - 1]);
+        let shortcut = match spec.stride {
+            None => Shortcut::Identity,
+            Some(stride) => {
+                let (last, skip) = (format!("{name}.last"), format!("{name}.skip"));
+                let point = ConvSpec::same(1).stride(stride);
+                let kernel = kernel.stride(stride);
+                Shortcut::Projection(Box::new(Projection {
+                    last: Separable::new(parameters, &last, kernel, (out, out))?,
+                    conv: Conv::new(parameters, &skip, point, (first, out), false)?,
+                    norm: BatchNorm::new(parameters, &format!("{skip}.norm"), out, EPS)?,
+                }))
+            }
+        };
+        Ok(Self {
+            units,
+            shortcut,
+            relu: spec.relu,
+        })
+    }
+
+    /// What follows unit `index`.
+    fn after(&self, index: usize) -> After {
+        let is_last = index + 1 == self.units.len();
+        let identity = matches!(self.shortcut, Shortcut::Identity);
+        After {
+            residual: is_last && identity,
+            relu: !is_last || identity && self.relu,
+        }
+    }
+}
+
+impl Layer for Block {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let mut y = x.clone();
+        for (index, unit) in self.units.iter().enumerate() {
+            let after = self.after(index);
+            let residual = after.residual.then_some(x);
+            y = unit.forward(parameters, pass, &y, residual, after.relu)?;
+        }
+        let Shortcut::Projection(projection) = &self.shortcut else {
+            return Ok(y);
+        };
+        let Projection { last, conv, norm } = &**projection;
+        let y = last.forward(parameters, pass, &y)?;
+        let skip = conv.forward(parameters, pass, x)?;
+        norm.forward(parameters, pass, &skip, Some(&y), self.relu)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        mut dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let mut direct = None;
+        if let Shortcut::Projection(projection) = &self.shortcut {
+            let Projection { last, conv, norm } = &**projection;
+            let after = After {
+                residual: true,
+                relu: self.relu,
+            };
+            let (dskip, dlast) = norm.backward(parameters, pass, dy.clone(), after, gradients)?;
+            direct = Some(conv.backward(parameters, pass, dskip, gradients)?);
+            dy = last.backward(parameters, pass, dlast.unwrap_or(dy), gradients)?;
+        }
+        for (index, unit) in self.units.iter().enumerate().rev() {
+            let (dx, dresidual) =
+                unit.backward(parameters, pass, dy, self.after(index), gradients)?;
+            dy = dx;
+            direct = direct.or(dresidual);
+        }
+        match direct {
+            None => Ok(dy),
+            Some(direct) => pass.backend.add(&dy, &direct),
+        }
+    }
+
+    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+        let mut y = x;
+        for unit in &self.units {
+            y = unit.trace(y, trace)?;
+        }
+        if let Shortcut::Projection(projection) = &self.shortcut {
+            y = projection.last.trace(y, trace)?;
+            let skip = projection.conv.trace(x, trace)?;
+            projection.norm.trace(skip, trace);
+        }
+        Ok(y)
+    }
+}
+
+/// Two convolutions, three blocks that halve the field, the middle blocks, the exit block, three atrous units.
+#[derive(Debug)]
+pub(super) struct Xception {
+    stem: [Unit; 2],
+    blocks: Vec<Block>,
+    exit: Vec<SeparableUnit>,
+    pub(super) channels_out: usize,
+    pub(super) low_level_channels: usize,
+}
+
+impl Xception {
+    pub(super) fn new(
+        parameters: &mut Parameters,
+        config: &NetworkConfig,
+        style: Style,
+    ) -> Result<Self> {
+        let c = |channels: usize| config.encoder_channels(channels);
+        let kernel = ConvSpec::same(3);
+        let ends = (config.inputs(), c(32));
+        let halve = kernel.stride(2);
+        let stem = [
+            Unit::new(parameters, "encoder.stem1", halve, ends, style)?,
+            Unit::new(parameters, "encoder.stem2", kernel, (c(32), c(64)), style)?,
+        ];
+        let middle = config.blocks[0];
+        let wide = [c(728); 4];
+        let entry = [
+            [c(64), c(128), c(128)],
+            [c(128), c(256), c(256)],
+            [c(256), c(728), c(728)],
+        ];
+        // The exit block widens in its second unit, and the network goes on without a ReLU.
+        let last = [c(728), c(728), c(1024)];
+        let mut plan: Vec<(&[usize], Option<usize>)> = Vec::with_capacity(middle + 4);
+        plan.extend(entry.iter().map(|channels| (&channels[..], Some(2))));
+        plan.extend(std::iter::repeat_n((&wide[..], None), middle));
+        plan.push((&last, Some(1)));
+        let mut blocks = Vec::with_capacity(plan.len());
+        for (index, (channels, stride)) in plan.into_iter().enumerate() {
+            let spec = BlockSpec {
+                name: &format!("encoder.block{}", index + 1),
+                channels,
+                stride,
+                relu: index < middle + 3,
+            };
+            blocks.push(Block::new(parameters, &spec, style.periodic)?);
+        }
+        let atrous = kernel.dilation(2).periodic(style.periodic);
+        let exit = [c(1024), c(1536), c(1536), c(2048)]
+            .windows(2)
+            .enumerate()
+            .map(|(index, ends)| {
+                let name = format!("encoder.exit{}", index + 1);
+                SeparableUnit::new(parameters, &name, atrous, (ends[0], ends[1]), EPS)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            stem,
+            blocks,
+            exit,
+            channels_out: c(2048),
+            low_level_channels: c(128),
+        })
+    }
+
+    /// The features at a sixteenth of the input, and the low-level features at a quarter.
+    ///
+    /// The reference keeps the first block's output as low-level features and then applies a ReLU to that same memory, so
+    /// what its decoder sees is after the ReLU. So it is here.
+    pub(super) fn forward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
+        let stem = self.stem[0].forward(parameters, pass, x)?;
+        let mut y = self.stem[1].forward(parameters, pass, &stem)?;
+        drop(stem);
+        let mut low = None;
+        for block in &self.blocks {
+            y = block.forward(parameters, pass, &y)?;
+            low.get_or_insert_with(|| y.clone());
+        }
+        for unit in &self.exit {
+            y = unit.forward(parameters, pass, &y, None, true)?;
+        }
+        Ok((y, low.expect("an encoder has blocks")))
+    }
+
+    pub(super) fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        mut dy: Tensor,
+        dlow: &Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let after = After {
+            residual: false,
+            relu: true,
+        };
+        for unit in self.exit.iter().rev() {
+            dy = unit.backward(parameters, pass, dy, after, gradients)?.0;
+        }
+        for (index, block) in self.blocks.iter().enumerate().rev() {
+            if index == 0 {
+                dy = pass.backend.add(&dy, dlow)?;
+            }
+            dy = block.backward(parameters, pass, dy, gradients)?;
+        }
+        dy = self.stem[1].backward(parameters, pass, dy, gradients)?;
+        self.stem[0].backward_parameters(parameters, pass, dy, gradients)
+    }
+
+    pub(super) fn trace(
+        &self,
+        x: [usize; 4],
+        trace: &mut Trace,
+    ) -> Result<([usize; 4], [usize; 4])> {
+        let mut y = self.stem[0].trace(x, trace)?;
+        y = self.stem[1].trace(y, trace)?;
+        let mut low = None;
+        for block in &self.blocks {
+            y = block.trace(y, trace)?;
+            low.get_or_insert(y);
+        }
+        for unit in &self.exit {
+            y = unit.trace(y, trace)?;
+        }
+        Ok((y, low.unwrap_or(y)))
+    }
+}

@@ -1,0 +1,111 @@
+//! Depthwise convolutions: one kernel per channel.
+//!
+//! oneDNN has fast code for the forward pass, and for the backward passes of kernels without dilation; with dilation it
+//! falls to code that is up to 27 times slower than the loops of `fast::depthwise` (`cargo run --release -p squall-model
+//! --example depthwise_paths`). Which runs is a function of the geometry alone, so that two runs of one recipe give the same
+//! bits.
+//!
+//! # Shapes
+//! x `(b, h, w, c)`, weights `(c, 1, kh, kw)` → `(b, p, q, c)`; the spec's `groups` is c.
+
+#[cfg(feature = "onednn")]
+use super::Fuse;
+#[cfg(feature = "onednn")]
+use super::fast;
+use super::host::{Host, bhwc, expect, tensor};
+use super::{Backend, ConvSpec, reference};
+use crate::error::Result;
+use candle_core::Tensor;
+
+/// Whether oneDNN beats own loops.
+#[cfg(feature = "onednn")]
+fn is_fast_in_onednn(spec: &ConvSpec, backward: bool) -> bool {
+    spec.groups.is_multiple_of(8) && (spec.dilation == 1 || !backward)
+}
+
+impl Backend {
+    /// The convolution of every channel of x with its own kernel.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn depthwise_conv2d(self, x: &Tensor, weights: &Tensor, spec: &ConvSpec) -> Result<Tensor> {
+        let op = "depthwise_conv2d";
+        let x_shape = bhwc(op, "x", x)?;
+        expect(op, "groups", x_shape[3], spec.groups)?;
+        let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
+        expect(op, "outputs", x_shape[3], y_shape[3])?;
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn && is_fast_in_onednn(spec, false) {
+            return self.conv2d(x, weights, None, spec, Fuse::None);
+        }
+        let (values, w) = (Host::of(op, x)?, Host::of(op, weights)?);
+        let y = match self {
+            Self::Reference => reference::conv::forward(&values, x_shape, &w, None, y_shape, spec),
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => fast::depthwise::forward(&values, x_shape, &w, y_shape, spec),
+        };
+        tensor(y, &y_shape, x.dtype())
+    }
+
+    /// The gradient of [`Self::depthwise_conv2d`] with respect to x.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn depthwise_conv2d_backward_data(
+        self,
+        dy: &Tensor,
+        weights: &Tensor,
+        x_shape: [usize; 4],
+        spec: &ConvSpec,
+    ) -> Result<Tensor> {
+        let op = "depthwise_conv2d_backward_data";
+        expect(op, "groups", x_shape[3], spec.groups)?;
+        let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
+        expect(op, "dy", &y_shape[..], dy.dims())?;
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn && is_fast_in_onednn(spec, true) {
+            return self.conv2d_backward_data(dy, weights, x_shape, spec);
+        }
+        let (grad, w) = (Host::of(op, dy)?, Host::of(op, weights)?);
+        let dx = match self {
+            Self::Reference => reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec),
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => fast::depthwise::backward_data(&grad, y_shape, &w, x_shape, spec),
+        };
+        tensor(dx, &x_shape, dy.dtype())
+    }
+
+    /// Adds the gradient of [`Self::depthwise_conv2d`] with respect to the weights.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn depthwise_conv2d_backward_weights(
+        self,
+        x: &Tensor,
+        dy: &Tensor,
+        spec: &ConvSpec,
+        dw: &mut [f32],
+    ) -> Result<()> {
+        let op = "depthwise_conv2d_backward_weights";
+        let (x_shape, y_shape) = (bhwc(op, "x", x)?, bhwc(op, "dy", dy)?);
+        let weights = [x_shape[3], 1, spec.kernel.0, spec.kernel.1];
+        expect(op, "groups", x_shape[3], spec.groups)?;
+        expect(op, "dy", spec.output_shape(op, x_shape, &weights)?, y_shape)?;
+        expect(op, "dw", weights.iter().product(), dw.len())?;
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn && is_fast_in_onednn(spec, true) {
+            return self.conv2d_backward_weights(x, dy, spec, dw, None);
+        }
+        let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
+        match self {
+            Self::Reference => {
+                reference::conv::backward_weights(&values, x_shape, &grad, y_shape, spec, dw)
+            }
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => {
+                fast::depthwise::backward_weights(&values, x_shape, &grad, y_shape, spec, dw)
+            }
+        }
+        Ok(())
+    }
+}

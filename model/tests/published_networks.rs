@@ -1,0 +1,404 @@
+//! DeepCAM, Tiramisu and CGNet: published counts, gradients, learning, files, sizes, configurations that cannot be.
+
+use candle_core::{DType, Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use squall_model::networks::config::NetworkName;
+use squall_model::optim::{Optimizer, OptimizerConfig};
+use squall_model::parameters::{Kind, Parameter};
+use squall_model::{Backend, Gradients, ModelFile, Network, NetworkConfig, Pass};
+use std::collections::BTreeMap;
+
+/// Small versions in every variant.
+fn tiny() -> Vec<NetworkConfig> {
+    let base = |name| NetworkConfig {
+        channels_in: 4,
+        width: 0.06,
+        ..NetworkConfig::of(name)
+    };
+    let deepcam = NetworkConfig {
+        blocks: vec![1],
+        atrous_rates: vec![2, 3],
+        ..base(NetworkName::DeepCam)
+    };
+    let tiramisu = NetworkConfig {
+        blocks: vec![2, 1, 2],
+        dropout: 0.2,
+        ..base(NetworkName::Tiramisu)
+    };
+    let cgnet = NetworkConfig {
+        blocks: vec![2, 3],
+        ..base(NetworkName::CgNet)
+    };
+    vec![
+        NetworkConfig {
+            periodic_longitude: true,
+            ..deepcam.clone()
+        },
+        deepcam,
+        NetworkConfig {
+            batch_norm: false,
+            kernel: 3,
+            ..tiramisu.clone()
+        },
+        tiramisu,
+        NetworkConfig {
+            periodic_latitude: true,
+            ..cgnet.clone()
+        },
+        NetworkConfig {
+            periodic_longitude: false,
+            latitude_input: true,
+            ..cgnet.clone()
+        },
+        cgnet,
+    ]
+}
+
+fn draw(seed: u64, count: usize) -> Vec<f32> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+}
+
+fn field(seed: u64, [b, h, w, c]: [usize; 4]) -> Tensor {
+    Tensor::from_vec(draw(seed, b * h * w * c), (b, h, w, c), &Device::Cpu).unwrap()
+}
+
+fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+#[test]
+fn published_counts() {
+    // Parameters and floating-point operations of a 768 x 1152 sample, counted by hand from the published code; the paper's
+    // 7.43 M parameters of Tiramisu are ours and a transition of 279,312 that it builds but never reads.
+    for (name, parameters, forward, training) in [
+        (NetworkName::DeepCam, 56_454_720, 0.655e12, 1.966e12),
+        (
+            NetworkName::Tiramisu,
+            7_427_923 - 279_312,
+            1.2597e12,
+            3.779e12,
+        ),
+        (NetworkName::CgNet, 494_232, 22.932e9, 68.797e9),
+    ] {
+        let network = Network::build(&NetworkConfig::published(name), Backend::best(), 1).unwrap();
+        let summary = network.summary(768, 1152).unwrap();
+        assert_eq!(summary.parameters, network.parameters().count(), "{name:?}");
+        assert_eq!(summary.parameters, parameters, "{name:?}");
+        let found = (summary.forward_flops as f64, summary.training_flops as f64);
+        assert!(
+            (found.0 / forward - 1.0).abs() < 1e-3 && (found.1 / training - 1.0).abs() < 1e-3,
+            "{name:?}: {found:?}"
+        );
+    }
+}
+
+/// Σ r · logits: a loss whose gradient with respect to the logits is r.
+fn probe(network: &Network, x: &Tensor, r: &[f32]) -> (f64, Pass) {
+    let mut pass = Pass::train(network.backend(), DType::F32, 5);
+    let logits = values(&network.forward(x, &mut pass).unwrap());
+    let products = logits
+        .iter()
+        .zip(r)
+        .map(|(y, r)| f64::from(*y) * f64::from(*r));
+    (products.sum(), pass)
+}
+
+#[test]
+fn gradients_of_whole_networks() {
+    for config in tiny() {
+        let mut network = Network::build(&config, Backend::Reference, 3).unwrap();
+        // Away from the symmetric start and from most kinks of ReLUs, which spoil finite differences.
+        let mut rng = ChaCha8Rng::seed_from_u64(9);
+        let shake = |p: &Parameter, values: &mut [f32]| {
+            let (factor, offset) = match p.kind {
+                Kind::Scale => (0.6, 0.0),
+                Kind::Shift => (1.0, 2.0),
+                _ => (1.0, 0.0),
+            };
+            values
+                .iter_mut()
+                .for_each(|v| *v = factor * *v + offset + rng.random_range(-0.1..0.1));
+        };
+        network.parameters_mut().update(shake).unwrap();
+        // Neither extent is a multiple of 16, so every rounding is met.
+        let (x, r) = (field(1, [2, 21, 27, 4]), draw(2, 2 * 21 * 27 * 3));
+        let (_, pass) = probe(&network, &x, &r);
+        let mut gradients = Gradients::new(network.parameters());
+        let dlogits = Tensor::from_vec(r.clone(), (2, 21, 27, 3), &Device::Cpu).unwrap();
+        network.backward(&dlogits, pass, &mut gradients).unwrap();
+        let all: Vec<_> = (network.parameters().iter())
+            .map(|p| (p.name.clone(), p.range.clone()))
+            .collect();
+        let mut wrong = Vec::new();
+        for (parameter, range) in all {
+            let direction = draw(range.start as u64, range.len());
+            let length = f64::from(direction.iter().map(|d| d * d).sum::<f32>().sqrt());
+            let analytic: f64 = (gradients.as_slice()[range].iter().zip(&direction))
+                .map(|(g, d)| f64::from(*g) * f64::from(*d))
+                .sum();
+            let shift = |network: &mut Network, shift: f64| {
+                let moved = |p: &Parameter, values: &mut [f32]| {
+                    if p.name == parameter {
+                        (values.iter_mut().zip(&direction))
+                            .for_each(|(v, d)| *v += shift as f32 * d);
+                    }
+                };
+                network.parameters_mut().update(moved).unwrap();
+            };
+            // Kinks spoil large steps, rounding spoils small ones: one of several must agree.
+            let bound = 0.02 * length + 0.02 * analytic.abs();
+            let mut numeric = Vec::new();
+            for step in [1e-3, 3e-3, 3e-4].map(|step| step / length) {
+                shift(&mut network, step);
+                let up = probe(&network, &x, &r).0;
+                shift(&mut network, -2.0 * step);
+                let down = probe(&network, &x, &r).0;
+                shift(&mut network, step);
+                numeric.push((up - down) / (2.0 * step));
+                if numeric.iter().any(|n| (n - analytic).abs() <= bound) {
+                    break;
+                }
+            }
+            if numeric.iter().all(|n| (n - analytic).abs() > bound) {
+                wrong.push(format!(
+                    "{parameter}: numeric {numeric:.3?}, analytic {analytic:.3}"
+                ));
+            }
+        }
+        assert!(wrong.is_empty(), "{config:?}:\n{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn backends_agree_on_odd_sizes() {
+    for config in tiny() {
+        let (h, w) = (45, 61);
+        let x = field(1, [1, h, w, 4]);
+        let labels: Vec<u8> = (draw(4, h * w).iter())
+            .map(|v| ((v + 1.0) * 1.4) as u8)
+            .collect();
+        let run = |backend: Backend| {
+            let network = Network::build(&config, backend, 3).unwrap();
+            let mut pass = Pass::train(backend, DType::F32, 5);
+            let logits = network.forward(&x, &mut pass).unwrap();
+            assert_eq!(logits.dims(), [1, h, w, 3]);
+            let loss = backend
+                .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
+                .unwrap();
+            let mut gradients = Gradients::new(network.parameters());
+            network
+                .backward(&loss.gradient, pass, &mut gradients)
+                .unwrap();
+            let inferred = values(&network.infer(&x, DType::F32).unwrap());
+            (loss.mean(), gradients, inferred)
+        };
+        let (expected, ours) = (run(Backend::Reference), run(Backend::best()));
+        assert!(
+            (ours.0 - expected.0).abs() < 1e-4 * expected.0,
+            "{config:?}"
+        );
+        let off = |a: &[f32], b: &[f32]| -> f64 {
+            let squares = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2));
+            squares.sum::<f64>().sqrt()
+        };
+        let distance = off(ours.1.as_slice(), expected.1.as_slice());
+        assert!(
+            distance < 3e-3 * expected.1.norm(),
+            "{config:?}: {distance} of {}",
+            expected.1.norm()
+        );
+        let size = off(&expected.2, &vec![0.0; expected.2.len()]);
+        assert!(off(&ours.2, &expected.2) < 1e-4 * size, "{config:?}");
+    }
+}
+
+#[test]
+fn fields_as_small_as_a_pixel_work() {
+    for config in tiny() {
+        let network = Network::build(&config, Backend::best(), 3).unwrap();
+        for (h, w) in [(1, 1), (3, 20)] {
+            let logits = network.infer(&field(1, [1, h, w, 4]), DType::F32).unwrap();
+            assert_eq!(logits.dims(), [1, h, w, 3]);
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_learnt_saved_and_found_again() {
+    // The variant with the defaults of each network comes last.
+    let each: BTreeMap<_, _> = (tiny().into_iter())
+        .map(|config| (config.name.as_str(), config))
+        .collect();
+    for config in each.into_values() {
+        let config = NetworkConfig {
+            dropout: 0.0,
+            ..config
+        };
+        let mut network = Network::build(&config, Backend::best(), 3).unwrap();
+        let x = field(1, [2, 16, 24, 4]);
+        // What the network must find is large enough for the eightfold enlargement of its logits.
+        let labels: Vec<u8> = (0..2 * 16 * 24)
+            .map(|i| u8::from(i % 24 > 12) + u8::from(i / 24 % 16 > 8))
+            .collect();
+        let mut optimizer =
+            Optimizer::new(&OptimizerConfig::default(), network.parameters()).unwrap();
+        let mut gradients = Gradients::new(network.parameters());
+        let mut losses = Vec::new();
+        for step in 0..40 {
+            let mut pass = Pass::train(network.backend(), DType::F32, step);
+            let logits = network.forward(&x, &mut pass).unwrap();
+            let loss = (network.backend())
+                .softmax_cross_entropy(&logits, &labels, &[1.0; 3], 1.0)
+                .unwrap();
+            losses.push(loss.mean());
+            network.update_running_statistics(&mut pass);
+            gradients.clear();
+            network
+                .backward(&loss.gradient, pass, &mut gradients)
+                .unwrap();
+            optimizer
+                .step(network.parameters_mut(), &mut gradients, 5e-3)
+                .unwrap();
+        }
+        let (first, last) = (losses[0], losses[losses.len() - 1]);
+        assert!(last < first / 2.0, "{config:?}: loss {first} -> {last}");
+
+        let logits = values(&network.infer(&x, DType::F32).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let file = ModelFile {
+            tensors: network.parameters().to_named().unwrap(),
+            ..ModelFile::default()
+        };
+        file.write(&path).unwrap();
+        let back = ModelFile::read(&path).unwrap();
+        let mut other = Network::build(&config, Backend::best(), 4).unwrap();
+        (other.parameters_mut())
+            .load(&path, |name| back.tensor(name))
+            .unwrap();
+        let again = values(&other.infer(&x, DType::F32).unwrap());
+        assert_eq!(again, logits, "{config:?}");
+    }
+}
+
+#[test]
+fn rolling_the_globe_rolls_the_logits() {
+    for config in tiny() {
+        if !config.periodic_longitude || config.periodic_latitude {
+            continue;
+        }
+        let network = Network::build(&config, Backend::best(), 3).unwrap();
+        let (x, shift) = (field(1, [1, 32, 96, 4]), 32);
+        let roll = |x: &Tensor| {
+            let (head, tail) = (
+                x.narrow(2, 0, 96 - shift).unwrap(),
+                x.narrow(2, 96 - shift, shift).unwrap(),
+            );
+            Tensor::cat(&[tail, head], 2).unwrap().contiguous().unwrap()
+        };
+        let after = values(&roll(&network.infer(&x, DType::F32).unwrap()));
+        let before = values(&network.infer(&roll(&x), DType::F32).unwrap());
+        let largest = after.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+        let pairs = after.iter().zip(&before);
+        let off = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(off < 1e-4 * largest, "{config:?}: {off} of {largest}");
+    }
+}
+
+#[test]
+fn every_name_is_read_and_written() {
+    for name in NetworkName::ALL {
+        assert_eq!(name.as_str().parse::<NetworkName>().unwrap(), name);
+        for config in [NetworkConfig::of(name), NetworkConfig::published(name)] {
+            let text = serde_json::to_string(&config).unwrap();
+            let back: NetworkConfig = serde_json::from_str(&text).unwrap();
+            assert_eq!(back, config, "{text}");
+        }
+        // A name alone chooses the defaults of that network.
+        let text = format!("{{\"name\": \"{}\"}}", name.as_str());
+        let config: NetworkConfig = serde_json::from_str(&text).unwrap();
+        assert_eq!(config, NetworkConfig::of(name));
+        config.check().unwrap();
+    }
+}
+
+#[test]
+fn keys_that_say_nothing_about_a_network_are_refused() {
+    for (name, key, value) in [
+        ("deepcam", "output_stride", "8"),
+        ("deepcam", "batch_norm", "false"),
+        ("deepcam", "dropout", "0.1"),
+        ("tiramisu", "atrous_rates", "[2]"),
+        ("tiramisu", "decoder_width", "0.5"),
+        ("cgnet", "growth", "16"),
+        ("cgnet", "batch_norm", "true"),
+        ("deeplabv3plus", "kernel", "3"),
+        ("deeplabv3plus", "periodic_latitude", "true"),
+    ] {
+        let text = format!("{{\"name\": \"{name}\", \"{key}\": {value}}}");
+        let error = serde_json::from_str::<NetworkConfig>(&text)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(key) && error.contains(name), "{error}");
+    }
+    let of = NetworkConfig::of;
+    for (key, config) in [
+        (
+            "dropout",
+            NetworkConfig {
+                dropout: 0.1,
+                ..of(NetworkName::DeepCam)
+            },
+        ),
+        (
+            "blocks",
+            NetworkConfig {
+                blocks: vec![3, 4, 6, 3],
+                ..of(NetworkName::DeepCam)
+            },
+        ),
+        (
+            "blocks",
+            NetworkConfig {
+                blocks: vec![1, 21],
+                ..of(NetworkName::CgNet)
+            },
+        ),
+        (
+            "atrous_rates",
+            NetworkConfig {
+                atrous_rates: vec![2],
+                ..of(NetworkName::CgNet)
+            },
+        ),
+        (
+            "periodic_latitude",
+            NetworkConfig {
+                periodic_latitude: true,
+                periodic_longitude: false,
+                ..of(NetworkName::CgNet)
+            },
+        ),
+        (
+            "kernel",
+            NetworkConfig {
+                kernel: 4,
+                ..of(NetworkName::Tiramisu)
+            },
+        ),
+        (
+            "growth",
+            NetworkConfig {
+                growth: 0,
+                ..of(NetworkName::Tiramisu)
+            },
+        ),
+    ] {
+        let error = Network::build(&config, Backend::best(), 1)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(key), "{error}");
+    }
+}

@@ -110,7 +110,11 @@ fn torchvision(blocks: &[usize], root: usize) -> NamedTensors {
     let mut tensors = NamedTensors::new();
     let mut add = |name: String, shape: &[usize]| {
         let count: usize = shape.iter().product();
-        let value = if name.ends_with("running_var") { 4.0 } else { 0.5 };
+        let value = if name.ends_with("running_var") {
+            4.0
+        } else {
+            0.5
+        };
         tensors.insert(name, (shape.to_vec(), vec![value; count]));
     };
     let mut conv = |name: &str, norm: &str, shape: [usize; 4]| {
@@ -159,7 +163,10 @@ fn a_torchvision_encoder_fills_every_weight_of_ours() {
     let mut target = network(&config, 1);
     // The decoder that it has not must be left out explicitly.
     let error = import(&mut target, &weights, &layout, &ImportOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("missing `aspp.conv_1x1.weight`"), "{error}");
+    assert!(
+        error.to_string().contains("missing `aspp.conv_1x1.weight`"),
+        "{error}"
+    );
     let options = ImportOptions {
         encoder_only: true,
         ..ImportOptions::default()
@@ -167,7 +174,12 @@ fn a_torchvision_encoder_fills_every_weight_of_ours() {
     let report = import(&mut target, &weights, &layout, &options).unwrap();
     assert!(report.kept.iter().all(|name| !name.starts_with("encoder.")));
     assert!(report.unused.iter().any(|(name, _)| name == "fc.weight"));
-    assert!(report.notes.iter().any(|note| note.contains("post-activated")));
+    assert!(
+        report
+            .notes
+            .iter()
+            .any(|note| note.contains("post-activated"))
+    );
     let named = target.parameters().to_named().unwrap();
     // γ / √(σ² + ε) = 0.25; the mean of three kernels of 0.5, times 3 / 6.
     let stem = named["encoder.stem.weight"].1[0];
@@ -175,7 +187,10 @@ fn a_torchvision_encoder_fills_every_weight_of_ours() {
     let bias = named["encoder.block2.unit1.shortcut.bias"].1[0];
     assert!((bias - (0.5 - 0.5 * 0.25)).abs() < 1e-6, "{bias}");
     assert_eq!(named["encoder.block1.unit2.preact.shift"].1[0], 0.0);
-    assert_eq!(named["encoder.block3.unit2.conv2.norm.running_variance"].1[0], 4.0);
+    assert_eq!(
+        named["encoder.block3.unit2.conv2.norm.running_variance"].1[0],
+        4.0
+    );
     // A network without batch normalisation has no place for it.
     let published = NetworkConfig {
         batch_norm: false,
@@ -209,10 +224,20 @@ fn a_file_from_pytorch_is_read() {
     assert_eq!(values, &counted, "channels_last memory, PyTorch's order");
     assert_eq!(weights.tensors["as_half"].1, [0.5, 1.5, 2.5]);
     assert_eq!(weights.tensors["as_bf16"].1, [0.5, 1.5, 2.5]);
-    assert_eq!(weights.tensors["column"].1, [2.0, 5.0], "a column of a matrix");
-    assert_eq!(weights.tensors["norm.num_batches_tracked"], (vec![], vec![7.0]));
+    assert_eq!(
+        weights.tensors["column"].1,
+        [2.0, 5.0],
+        "a column of a matrix"
+    );
+    assert_eq!(
+        weights.tensors["norm.num_batches_tracked"],
+        (vec![], vec![7.0])
+    );
     let notes = weights.notes.join("; ");
-    assert!(notes.contains("not read: ") && notes.contains("optimizer"), "{notes}");
+    assert!(
+        notes.contains("not read: ") && notes.contains("optimizer"),
+        "{notes}"
+    );
     assert!(notes.contains("`module.`"), "{notes}");
 }
 
@@ -223,10 +248,16 @@ fn other_files_are_refused_with_what_they_are() {
         let path = folder.path().join("w.pt");
         std::fs::write(&path, bytes).unwrap();
         let error = Weights::read(&path).unwrap_err().to_string();
-        assert!(error.contains("w.pt") && error.contains(expected), "{error}");
+        assert!(
+            error.contains("w.pt") && error.contains(expected),
+            "{error}"
+        );
     };
     check(b"", "neither a PyTorch file");
-    check(b"\x80\x02}q\x00.", "neither a PyTorch file (version 1.6 or later)");
+    check(
+        b"\x80\x02}q\x00.",
+        "neither a PyTorch file (version 1.6 or later)",
+    );
     check(b"PK\x03\x04 and no more", "damaged zip");
 }
 
@@ -284,7 +315,11 @@ fn an_onnx_file_is_a_closed_graph() {
         let mut known = vec![String::new(), "fields".to_string()];
         for (_, tensor) in fields(graph).iter().filter(|(field, _)| *field == 5) {
             let name = fields(tensor).iter().find(|(f, _)| *f == 8).unwrap().1;
-            assert!(!known.contains(&text(name)), "two constants are named {}", text(name));
+            assert!(
+                !known.contains(&text(name)),
+                "two constants are named {}",
+                text(name)
+            );
             known.push(text(name));
         }
         let (mut used, mut nodes) = (0, 0);
@@ -293,7 +328,11 @@ fn an_onnx_file_is_a_closed_graph() {
             for (field, content) in fields(node) {
                 match field {
                     1 => {
-                        assert!(known.contains(&text(content)), "{} comes from nowhere", text(content));
+                        assert!(
+                            known.contains(&text(content)),
+                            "{} comes from nowhere",
+                            text(content)
+                        );
                         used += 1;
                     }
                     2 => known.push(text(content)),

@@ -19,7 +19,7 @@ cases=(
   "small, odd grid | 45x91 | {$small}"
   "small, deconv, odd | 45x91 | {$small, \"name\": \"deeplabv3plus-deconv\"}"
   "small, bilinear, odd | 45x91 | {$small, \"name\": \"deeplabv3plus-bilinear\"}"
-  "thin, no norm, stride 16 | 96x144 | {\"width\": 0.25, \"blocks\": [2, 2, 2, 2], \"output_stride\": 16, \"batch_norm\": false}"
+  "thin bilinear, stride 16 | 96x144 | {\"name\": \"deeplabv3plus-bilinear\", \"width\": 0.25, \"blocks\": [2, 2, 2, 2], \"output_stride\": 16, \"batch_norm\": false}"
   "ResNet-50, norm, periodic | 96x144 | {}"
   "published deconv1x | 96x144 | {$published}"
   "published deconv | 96x144 | {$published, \"name\": \"deeplabv3plus-deconv\"}"

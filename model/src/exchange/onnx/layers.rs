@@ -161,13 +161,21 @@ impl Layers<'_> {
         let mut inputs = vec![padded.as_str(), &weight];
         inputs.extend(bias.as_deref());
         // 2 n + 1 values come out of n; one is cut at the start, the rest at the end.
-        let cut = |n: usize, target: usize| (2 * n + 1 - 1 - target) as i64;
+        let cut = |n: usize, target: usize| match (2 * n).checked_sub(target) {
+            Some(cut) => Ok(cut as i64),
+            None => Err(ModelError::Shape {
+                op: "onnx",
+                what: "input of the doubling",
+                expected: format!("at least half of {target}"),
+                got: n.to_string(),
+            }),
+        };
         let attributes = [
             ("kernel_shape", Attribute::Ints(&[3, 3])),
             ("strides", Attribute::Ints(&[2, 2])),
             (
                 "pads",
-                Attribute::Ints(&[1, 1, cut(x.size.0, size.0), cut(columns, size.1)]),
+                Attribute::Ints(&[1, 1, cut(x.size.0, size.0)?, cut(columns, size.1)?]),
             ),
         ];
         let mut y = self.graph.node("ConvTranspose", &inputs, &attributes);

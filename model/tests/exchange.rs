@@ -1,7 +1,7 @@
 //! Weights from and to other programs: what goes out comes back, and what does not fit is named.
 
 use squall_model::exchange::{
-    ImportOptions, Layout, WeightProblem, Weights, import, onnx, safetensors,
+    ImportOptions, Layout, PYTORCH, WeightProblem, Weights, import, onnx, safetensors,
 };
 use squall_model::parameters::NamedTensors;
 use squall_model::{Backend, ModelError, Network, NetworkConfig};
@@ -36,7 +36,7 @@ fn exported_weights_come_back_bit_for_bit() {
     let source = network(&tiny(), 1);
     let named = source.parameters().to_named().unwrap();
     let facts = BTreeMap::from([("contract".to_string(), "{\"a\": 1}".to_string())]);
-    safetensors::write(&path, &named, &facts).unwrap();
+    safetensors::write(&path, &named, &PYTORCH, &facts).unwrap();
     let weights = Weights::read(&path).unwrap();
     assert_eq!(weights.facts.as_ref(), Some(&facts));
     assert!(weights.tensors.contains_key("encoder.post.running_var"));

@@ -62,6 +62,8 @@ class Config:
 
 
 def _scaled(channels: int, factor: float) -> int:
+    if factor == 1:
+        return channels
     # Rust rounds halves away from zero, Python to even.
     return 8 * max(1, math.floor(channels * factor / 8 + 0.5))
 

@@ -26,7 +26,9 @@ cases=(
   "published bilinear | 96x144 | {$published, \"name\": \"deeplabv3plus-bilinear\"}"
 )
 
-printf '%-28s %-8s %8s %12s %9s %12s %9s\n' network grid "largest" "PyTorch max" "rel. L2" "ONNX max" "rel. L2"
+row="%-26s %-7s %8s | %9s %9s | %9s %9s | %9s %9s"
+printf "$row\n" "" "" largest PyTorch "" ONNX "" "f64: rel. L2 of" ""
+printf "$row\n" network grid logit "max abs" "rel. L2" "max abs" "rel. L2" Squall PyTorch
 failed=0
 for entry in "${cases[@]}"; do
   IFS='|' read -r name grid config <<<"$entry"
@@ -39,13 +41,15 @@ for entry in "${cases[@]}"; do
   result="$("$python" "$here/parity.py" --network "$out/network.json" --weights "$out/weights.safetensors" \
     --onnx "$out/model.onnx" --sample "$out/sample.safetensors")" || status=$?
   [ "$status" -eq 0 ] || failed=1
-  "$python" - "$name" "$grid" "$result" <<'PYTHON'
+  "$python" - "$row" "$name" "$grid" "$result" <<'PYTHON'
 import json, sys
-name, grid, result = sys.argv[1:]
+row, name, grid, result = sys.argv[1:]
 peers = json.loads(result or "{}")
-cells = [f"{peers[p][k]:.1e}" if p in peers else "failed" for p in ("pytorch", "onnx") for k in ("max_abs", "relative_l2")]
+wanted = [("pytorch", "max_abs"), ("pytorch", "relative_l2"), ("onnx", "max_abs"), ("onnx", "relative_l2")]
+wanted += [("pytorch_f64", "relative_l2"), ("pytorch", "own_rounding")]
+cells = [f"{peers[p][k]:.1e}" if p in peers else "failed" for p, k in wanted]
 largest = max((errors["largest_logit"] for errors in peers.values()), default=float("nan"))
-print(f"{name:<28} {grid:<8} {largest:>8.3g} {cells[0]:>12} {cells[1]:>9} {cells[2]:>12} {cells[3]:>9}")
+print(row % (name, grid, f"{largest:.3g}", *cells))
 PYTHON
 done
 exit "$failed"

@@ -223,7 +223,12 @@ fn value_of(source: &Source, ours: &str, shape: &[usize], theirs: &NamedTensors)
     let get = |name: &str| theirs.get(name).ok_or_else(|| missing(Some(name)));
     let fitting = |name: &str, expected: &[usize]| {
         let (found, values) = get(name)?;
-        if found == expected {
+        // A vector of n may be (n, 1, 1) elsewhere, where it is multiplied with an image.
+        let vector = match (expected, &found[..]) {
+            (&[n], &[m, ref rest @ ..]) => n == m && rest.iter().all(|&extent| extent == 1),
+            _ => false,
+        };
+        if found == expected || vector {
             return Ok(values);
         }
         Err(WeightProblem::Shape {

@@ -6,7 +6,7 @@ use crate::error::{ModelError, Result};
 /// Where the values of one of our weights come from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// The tensor of this name, of our shape.
+    /// The tensor of this name, of our shape; vectors may have extents of 1 behind.
     Same(String),
     /// A kernel, with the batch normalisation after it folded in: w · γ / √(σ² + ε).
     FoldedKernel {
@@ -58,6 +58,8 @@ pub struct Layout {
     pub name: &'static str,
     /// Where the values of our weight of a name come from.
     pub source: fn(&str) -> Source,
+    /// Whether only files of this naming have a tensor of this name.
+    pub tells: fn(&str) -> bool,
     /// Why a tensor of this name is not needed, if it is not.
     pub unused: fn(&str) -> Option<&'static str>,
     /// How the network that it comes from differs from ours: what importing cannot carry over.
@@ -70,6 +72,7 @@ pub struct Layout {
 pub const SQUALL: Layout = Layout {
     name: "squall",
     source: |ours| Source::Same(ours.to_string()),
+    tells: |name| name.ends_with(".running_variance"),
     unused: |_| None,
     differences: &[],
     needs_batch_norm: false,
@@ -79,10 +82,14 @@ pub const SQUALL: Layout = Layout {
 pub const PYTORCH: Layout = Layout {
     name: "pytorch",
     source: |ours| Source::Same(pytorch_name(ours)),
+    tells: |_| false,
     unused: counter,
     differences: &[],
     needs_batch_norm: false,
 };
+
+/// Parts of our names that are normalisations.
+const NORMS: [&str; 3] = ["norm", "preact", "post"];
 
 /// PyTorch's name of our weight: the leaves of normalisations are `weight`, `bias`, `running_mean`, `running_var`.
 ///
@@ -92,20 +99,21 @@ pub const PYTORCH: Layout = Layout {
 ///
 /// assert_eq!(pytorch_name("encoder.block1.unit1.preact.scale"), "encoder.block1.unit1.preact.weight");
 /// assert_eq!(pytorch_name("encoder.stem.bias"), "encoder.stem.bias");
+/// // A trainable factor beside a kernel is no normalisation: both would be called `weight`.
+/// assert_eq!(pytorch_name("aspp.image_pooling.scale"), "aspp.image_pooling.scale");
 /// ```
 pub fn pytorch_name(ours: &str) -> String {
-    let (parent, leaf) = ours.rsplit_once('.').unwrap_or(("", ours));
+    let Some((parent, leaf)) = ours.rsplit_once('.') else {
+        return ours.to_string();
+    };
+    let part = parent.rsplit('.').next().unwrap_or(parent);
     let leaf = match leaf {
-        "scale" => "weight",
-        "shift" => "bias",
+        "scale" if NORMS.contains(&part) => "weight",
+        "shift" if NORMS.contains(&part) => "bias",
         "running_variance" => "running_var",
         leaf => leaf,
     };
-    if parent.is_empty() {
-        leaf.to_string()
-    } else {
-        format!("{parent}.{leaf}")
-    }
+    format!("{parent}.{leaf}")
 }
 
 /// What PyTorch's batch normalisation saves besides its statistics.
@@ -118,17 +126,10 @@ impl Layout {
     /// Every naming that is known.
     pub const ALL: [Self; 3] = [SQUALL, PYTORCH, torchvision::RESNET];
 
-    /// The naming that a file has, by names that only it has.
+    /// The naming that a file has, by names that only it has; else [`PYTORCH`].
     pub fn guess(weights: &Weights) -> Self {
-        let names = || weights.tensors.keys();
-        let own = |name: &String| name.ends_with(".running_variance") || name.ends_with(".scale");
-        if names().any(|name| name == "layer1.0.conv1.weight") {
-            torchvision::RESNET
-        } else if names().any(own) {
-            SQUALL
-        } else {
-            PYTORCH
-        }
+        let told = |layout: &Self| weights.tensors.keys().any(|name| (layout.tells)(name));
+        Self::ALL.into_iter().find(told).unwrap_or(PYTORCH)
     }
 
     /// The naming of a name.

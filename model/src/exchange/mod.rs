@@ -2,7 +2,7 @@
 //!
 //! A foreign file becomes [`Weights`] (f32 tensors by their own names); a [`Layout`] says for every weight of ours where its
 //! values come from; [`import`] applies it to a [`crate::Network`]. Another naming is another [`Layout`]: one function from
-//! our name to a [`Source`].
+//! our name to a [`Source`], and a line in [`Layout::ALL`].
 //!
 //! # Not done
 //! Optimiser states, quantised tensors, PyTorch's formats from before version 1.6.
@@ -16,7 +16,7 @@ pub mod sample;
 pub mod torchvision;
 
 pub use import::{ImportOptions, ImportReport, WeightProblem, import};
-pub use layout::{Layout, Source, pytorch_name};
+pub use layout::{Layout, PYTORCH, SQUALL, Source, pytorch_name};
 
 use crate::error::{ModelError, Result};
 use crate::parameters::NamedTensors;

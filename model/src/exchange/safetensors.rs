@@ -1,6 +1,6 @@
 //! Weights from and to safetensors files of other programs.
 
-use super::{Weights, bad_file, pytorch_name};
+use super::{Layout, Source, Weights, bad_file};
 use crate::error::{ModelError, Result};
 use crate::model_file::write_whole;
 use crate::parameters::NamedTensors;
@@ -12,21 +12,31 @@ use std::path::Path;
 /// The key under which an exported file keeps Squall's facts. Not the one of model files: names differ between the two.
 const FACTS: &str = "squall_facts";
 
-/// Writes tensors under PyTorch's names, with Squall's facts in the metadata, whole or not at all.
+/// Writes tensors under the names of a layout, with Squall's facts in the metadata, whole or not at all.
 ///
 /// # Errors
-/// [`ModelError::Io`] naming the file; [`ModelError::Config`] if two weights get one name.
-pub fn write(path: &Path, tensors: &NamedTensors, facts: &BTreeMap<String, String>) -> Result<()> {
+/// [`ModelError::Io`] naming the file; [`ModelError::Config`] if the layout has no name for a weight, or one for two.
+pub fn write(
+    path: &Path,
+    tensors: &NamedTensors,
+    layout: &Layout,
+    facts: &BTreeMap<String, String>,
+) -> Result<()> {
     let refused = |error: &dyn std::fmt::Display| bad_file(path, error.to_string());
+    let unnamed = |reason: String| ModelError::Config {
+        key: "layout",
+        reason: format!("weights cannot be named by {}: {reason}", layout.name),
+    };
     let mut bytes = BTreeMap::new();
     for (ours, (shape, values)) in tensors {
         let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let name = pytorch_name(ours);
+        let Source::Same(name) = (layout.source)(ours) else {
+            return Err(unnamed(format!("it has no `{ours}`")));
+        };
         if bytes.insert(name, (shape.clone(), data)).is_some() {
-            return Err(ModelError::Config {
-                key: "layout",
-                reason: format!("`{ours}` and another weight have one name in PyTorch"),
-            });
+            return Err(unnamed(format!(
+                "`{ours}` and another weight have one name"
+            )));
         }
     }
     let views = (bytes.iter())

@@ -13,6 +13,7 @@ use super::layout::{Layout, Source, counter};
 pub const RESNET: Layout = Layout {
     name: "torchvision-resnet",
     source,
+    tells: |name| name == "layer1.0.conv1.weight",
     unused,
     differences: &[
         "torchvision's ResNet is post-activated (v1): its identity shortcuts carry values after the ReLU, ours before; \

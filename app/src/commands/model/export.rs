@@ -4,7 +4,7 @@ use crate::commands::simulate::grid;
 use crate::failure::Advice;
 use clap::{Args, ValueEnum};
 use squall_jobs::Contract;
-use squall_model::exchange::{onnx, safetensors, sample};
+use squall_model::exchange::{Layout, onnx, safetensors, sample};
 use squall_model::{Backend, ModelFile, Network};
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,9 @@ pub struct Export {
     /// Default: from the name of --out.
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// Names of the weights: pytorch, or squall for those of model files.
+    #[arg(long, value_name = "NAME", default_value = "pytorch")]
+    layout: String,
     /// ONNX and --sample: latitudes x longitudes. Default: the grid of the training data.
     #[arg(long, value_parser = grid)]
     grid: Option<(usize, usize)>,
@@ -48,7 +51,10 @@ impl Export {
         let (file, contract, network) = open(&self.model)?;
         let grid = self.grid.unwrap_or(contract.grid.shape);
         match format {
-            Format::Safetensors => safetensors::write(&self.out, &file.tensors, &file.facts)?,
+            Format::Safetensors => {
+                let layout = Layout::named(&self.layout)?;
+                safetensors::write(&self.out, &file.tensors, &layout, &file.facts)?;
+            }
             Format::Onnx => {
                 let options = onnx::OnnxOptions {
                     grid,

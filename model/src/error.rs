@@ -103,14 +103,17 @@ pub enum ModelError {
     },
 }
 
-/// The first problems, one per line, and how many more there are.
+/// The first problems of our weights and of the file's, one per line, and how many more there are.
 fn listed(problems: &[WeightProblem]) -> String {
-    const SHOWN: usize = 12;
-    let mut text: String = (problems.iter().take(SHOWN))
-        .map(|problem| format!("\n  {problem}"))
-        .collect();
-    if problems.len() > SHOWN {
-        text += &format!("\n  and {} more", problems.len() - SHOWN);
+    const SHOWN: usize = 8;
+    let unknown = |problem: &&WeightProblem| matches!(problem, WeightProblem::Unknown { .. });
+    let (theirs, ours): (Vec<_>, Vec<_>) = problems.iter().partition(unknown);
+    let mut text = String::new();
+    for side in [ours, theirs] {
+        (side.iter().take(SHOWN)).for_each(|problem| text += &format!("\n  {problem}"));
+        if side.len() > SHOWN {
+            text += &format!("\n  and {} more like it", side.len() - SHOWN);
+        }
     }
     text
 }

@@ -107,13 +107,22 @@ pub fn pytorch_name(ours: &str) -> String {
         return ours.to_string();
     };
     let part = parent.rsplit('.').next().unwrap_or(parent);
-    let leaf = match leaf {
-        "scale" if NORMS.contains(&part) => "weight",
-        "shift" if NORMS.contains(&part) => "bias",
-        "running_variance" => "running_var",
-        leaf => leaf,
+    let leaf = if NORMS.contains(&part) {
+        norm_leaf(leaf)
+    } else {
+        leaf
     };
     format!("{parent}.{leaf}")
+}
+
+/// PyTorch's name of a leaf of our batch normalisation.
+pub(super) fn norm_leaf(ours: &str) -> &str {
+    match ours {
+        "scale" => "weight",
+        "shift" => "bias",
+        "running_variance" => "running_var",
+        leaf => leaf,
+    }
 }
 
 /// What PyTorch's batch normalisation saves besides its statistics.

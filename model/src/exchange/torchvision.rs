@@ -7,7 +7,7 @@
 //! # Source
 //! torchvision `models/resnet.py`; He et al. 2015 (arXiv:1512.03385) against He et al. 2016 (arXiv:1603.05027).
 
-use super::layout::{Layout, Source, counter};
+use super::layout::{Layout, Source, counter, norm_leaf};
 
 /// The naming of `torchvision.models.resnet50` and `resnet101`.
 pub const RESNET: Layout = Layout {
@@ -66,7 +66,7 @@ fn source(ours: &str) -> Source {
             Some((conv @ ("conv1" | "conv2"), leaf)) => match leaf.strip_prefix("norm.") {
                 Some(leaf) => {
                     let norm = conv.replace("conv", "bn");
-                    Source::Same(super::pytorch_name(&format!("{unit}.{norm}.{leaf}")))
+                    Source::Same(format!("{unit}.{norm}.{}", norm_leaf(leaf)))
                 }
                 None => Source::Absent,
             },
@@ -126,6 +126,10 @@ mod tests {
         check(
             "encoder.block1.unit1.conv1.norm.running_variance",
             same("layer1.0.bn1.running_var"),
+        );
+        check(
+            "encoder.block1.unit3.conv2.norm.scale",
+            same("layer1.2.bn2.weight"),
         );
         check(
             "encoder.block2.unit1.shortcut.weight",

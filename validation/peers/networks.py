@@ -48,7 +48,7 @@ class Config:
         known = {f.name for f in fields(Config)}
         if unknown := set(source) - known:
             raise ValueError(f"unknown keys {sorted(unknown)}; known are {sorted(known)}")
-        return Config(**source)
+        return Config(**DEFAULTS.get(source.get("name", ""), {}) | source)
 
     @property
     def inputs(self) -> int:
@@ -59,6 +59,18 @@ class Config:
 
     def decoder_channels(self, channels: int) -> int:
         return _scaled(channels, self.width if self.decoder_width is None else self.decoder_width)
+
+
+# Where a network's defaults are not those of `Config`.
+DEFAULTS = {
+    "deepcam": {
+        "blocks": [16],
+        "output_stride": 16,
+        "atrous_rates": [6, 12, 18],
+        "batch_norm_decay": 0.9,
+        "periodic_longitude": False,
+    },
+}
 
 
 def _scaled(channels: int, factor: float) -> int:
@@ -79,8 +91,6 @@ def wrap(x: Tensor, left: int, right: int) -> Tensor:
 
 def resize(x: Tensor, size: tuple[int, int], periodic: bool) -> Tensor:
     """Bilinear, half-pixel centres; across the date line if periodic."""
-    if x.shape[2:] == (1, 1):
-        return x.expand(-1, -1, *size)
     if not periodic:
         return F.interpolate(x, size=size, mode="bilinear", align_corners=False)
     width = x.shape[3]
@@ -94,6 +104,10 @@ def resize(x: Tensor, size: tuple[int, int], periodic: bool) -> Tensor:
 
 def norm_relu(channels: int, config: Config) -> nn.Module:
     return NormRelu(channels, config) if config.batch_norm else Half()
+
+
+def batch_norm(channels: int, config: Config) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=EPSILON, momentum=1 - config.batch_norm_decay)
 
 
 class NormRelu(nn.BatchNorm2d):
@@ -116,12 +130,12 @@ class Half(nn.Module):
 class Conv(nn.Conv2d):
     """A convolution that keeps the size (before its stride)."""
 
-    def __init__(self, ins, outs, kernel, config, *, stride=1, dilation=1, bias=False):
+    def __init__(self, ins, outs, kernel, config, *, stride=1, dilation=1, groups=1, bias=False):
         self.reach = kernel // 2 * dilation
         self.wraps = config.periodic_longitude and self.reach > 0
         padding = (self.reach, 0 if self.wraps else self.reach)
-        super().__init__(ins, outs, kernel, stride, padding, dilation, bias=bias)
-        he_uniform_(self.weight, ins * kernel * kernel)
+        super().__init__(ins, outs, kernel, stride, padding, dilation, groups, bias=bias)
+        he_uniform_(self.weight, ins // groups * kernel * kernel)
         if bias:
             nn.init.zeros_(self.bias)
 
@@ -140,16 +154,15 @@ class Unit(Conv):
         return self.norm(super().forward(x))
 
 
-class Double(nn.ConvTranspose2d):
+class Upsample(nn.ConvTranspose2d):
     """A transposed 3x3 convolution that doubles the extents, cut to `size`."""
 
-    def __init__(self, channels: int, config: Config):
-        super().__init__(channels, channels, 3, 2, 1, bias=not config.batch_norm)
+    def __init__(self, ins: int, outs: int, config: Config, *, bias: bool = False):
+        super().__init__(ins, outs, 3, 2, 1, bias=bias)
         self.wraps = config.periodic_longitude
-        he_uniform_(self.weight, channels * 9 // 4)
-        if self.bias is not None:
+        he_uniform_(self.weight, ins * 9 // 4)
+        if bias:
             nn.init.zeros_(self.bias)
-        self.norm = norm_relu(channels, config) if config.batch_norm else None
 
     def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
         # The last column of the output reaches past the date line: one more column of input, and its overhang is cut.
@@ -158,6 +171,18 @@ class Double(nn.ConvTranspose2d):
         y = F.conv_transpose2d(x, self.weight, self.bias, self.stride, self.padding, extra)
         if y.shape[2:] != size:
             y = y[..., : size[0], : size[1]]
+        return y
+
+
+class Double(Upsample):
+    """With normalisation and ReLU after it, where batch normalisation is on."""
+
+    def __init__(self, channels: int, config: Config):
+        super().__init__(channels, channels, config, bias=not config.batch_norm)
+        self.norm = norm_relu(channels, config) if config.batch_norm else None
+
+    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
+        y = super().forward(x, size)
         return y if self.norm is None else self.norm(y)
 
 
@@ -234,15 +259,34 @@ class Pyramid(nn.Module):
         for i, rate in enumerate(config.atrous_rates):
             self.branches.append(Unit(ins, outs, 3, config, dilation=rate))
             self.add_module(f"conv_3x3_{i + 1}", self.branches[-1])
-        # One value per sample has no batch statistics worth the name: a bias instead.
-        self.image_pooling = Conv(ins, outs, 1, config, bias=config.batch_norm)
-        self.factor = 1.0 if config.batch_norm else 0.5
+        self.image_pooling = ImagePooling(ins, outs, config)
         self.mix = Unit(outs * (len(self.branches) + 1), outs, 1, config)
 
     def forward(self, x: Tensor) -> Tensor:
-        mean = F.relu(self.image_pooling(x.mean((2, 3), keepdim=True)) * self.factor)
         parts = [branch(x) for branch in self.branches]
-        return self.mix(torch.cat([*parts, mean.expand(-1, -1, *x.shape[2:])], dim=1))
+        return self.mix(torch.cat([*parts, self.image_pooling(x)], dim=1))
+
+
+class ImagePooling(Conv):
+    """The field's mean, through a 1x1 and a ReLU, at every pixel.
+
+    One value per sample has no batch statistics worth the name: there is a bias instead, a half without batch
+    normalisation, a trainable factor and shift in DeepCAM.
+    """
+
+    def __init__(self, ins: int, outs: int, config: Config):
+        deepcam = config.name == "deepcam"
+        super().__init__(ins, outs, 1, config, bias=config.batch_norm and not deepcam)
+        self.factor = 1.0 if config.batch_norm else 0.5
+        if deepcam:
+            self.scale = nn.Parameter(torch.ones(outs))
+            self.shift = nn.Parameter(torch.zeros(outs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x.mean((2, 3), keepdim=True)) * self.factor
+        if hasattr(self, "scale"):
+            y = y * self.scale[:, None, None] + self.shift[:, None, None]
+        return F.relu(y).expand(-1, -1, *x.shape[2:])
 
 
 class Decoder(nn.Module):
@@ -313,10 +357,123 @@ def latitude(x: Tensor) -> Tensor:
     return both.expand(x.shape[0], -1, -1, x.shape[3])
 
 
+class Separable(nn.Module):
+    """Depthwise 3x3, then 1x1, nothing between; normalised or not, never followed by a ReLU of its own."""
+
+    def __init__(self, ins, outs, config, *, stride=1, dilation=1, norm=True):
+        super().__init__()
+        self.depthwise = Conv(ins, ins, 3, config, stride=stride, dilation=dilation, groups=ins)
+        self.pointwise = Conv(ins, outs, 1, config)
+        self.norm = batch_norm(outs, config) if norm else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.pointwise(self.depthwise(x)))
+
+
+class Skip(Conv):
+    """The 1x1 of a shortcut, normalised."""
+
+    def __init__(self, ins, outs, config, stride):
+        super().__init__(ins, outs, 1, config, stride=stride)
+        self.norm = batch_norm(outs, config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(super().forward(x))
+
+
+class XceptionBlock(nn.Module):
+    """Separable units, a ReLU between two, around the identity or (with a stride) one more unit and a 1x1."""
+
+    def __init__(self, channels: list[int], stride: int | None, relu: bool, config: Config):
+        super().__init__()
+        self.relu = relu
+        self.units = []
+        for i, (ins, outs) in enumerate(zip(channels, channels[1:])):
+            self.units.append(Separable(ins, outs, config))
+            self.add_module(f"sep{i + 1}", self.units[-1])
+        self.last = self.skip = None
+        if stride is not None:
+            self.last = Separable(channels[-1], channels[-1], config, stride=stride, norm=False)
+            self.skip = Skip(channels[0], channels[-1], config, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for i, unit in enumerate(self.units):
+            y = unit(F.relu(y) if i else y)
+        y = y + x if self.last is None else self.last(y) + self.skip(x)
+        return F.relu(y) if self.relu else y
+
+
+class Xception(nn.Module):
+    """The modified aligned Xception of MLPerf DeepCAM, at a sixteenth of the input."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        c = config.encoder_channels
+        middle = config.blocks[0]
+        self.stem1 = Unit(config.inputs, c(32), 3, config, stride=2)
+        self.stem2 = Unit(c(32), c(64), 3, config)
+        plan: list[tuple[list[int], int | None]] = [([64, 128, 128], 2), ([128, 256, 256], 2), ([256, 728, 728], 2)]
+        plan += [([728] * 4, None)] * middle + [([728, 728, 1024], 1)]
+        self.blocks = []
+        for i, (channels, stride) in enumerate(plan):
+            self.blocks.append(XceptionBlock([c(n) for n in channels], stride, i < middle + 3, config))
+            self.add_module(f"block{i + 1}", self.blocks[-1])
+        self.exits = []
+        for i, (ins, outs) in enumerate([(1024, 1536), (1536, 1536), (1536, 2048)]):
+            self.exits.append(Separable(c(ins), c(outs), config, dilation=2))
+            self.add_module(f"exit{i + 1}", self.exits[-1])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = low = self.blocks[0](self.stem2(self.stem1(x)))
+        for block in self.blocks[1:]:
+            x = block(x)
+        for unit in self.exits:
+            x = F.relu(unit(x))
+        return x, low
+
+
+class DeepCamDecoder(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        channels, low = config.decoder_channels(256), config.decoder_channels(48)
+        self.low_level = Unit(config.encoder_channels(128), low, 1, config)
+        self.up1, self.up2, self.up3 = (Double(channels, config) for _ in range(3))
+        self.refine1 = Unit(channels + low, channels, 3, config)
+        self.refine2 = Unit(channels, channels, 3, config)
+        self.project = Conv(channels, channels, 1, config, bias=True)
+        self.classify = Upsample(channels, config.classes, config)
+
+    def forward(self, deep: Tensor, low: Tensor, size: tuple[int, int]) -> Tensor:
+        half = lambda extents: tuple((n + 1) // 2 for n in extents)
+        y = self.up2(self.up1(deep, half(low.shape[2:])), tuple(low.shape[2:]))
+        y = self.refine2(self.refine1(torch.cat([y, self.low_level(low)], dim=1)))
+        return self.classify(self.up3(self.project(y), half(size)), size)
+
+
+class DeepCam(nn.Module):
+    """DeepLabV3+ on Xception (MLPerf HPC DeepCAM)."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.config = config
+        self.encoder = Xception(config)
+        self.aspp = Pyramid(config.encoder_channels(2048), config)
+        self.decoder = DeepCamDecoder(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, c, h, w) to the logits (b, k, h, w)."""
+        if self.config.latitude_input:
+            x = torch.cat([x, latitude(x)], dim=1)
+        deep, low = self.encoder(x)
+        return self.decoder(self.aspp(deep), low, tuple(x.shape[2:]))
+
+
 NETWORKS = {
     "deeplabv3plus": DeepLabV3Plus,
     "deeplabv3plus-deconv": DeepLabV3Plus,
     "deeplabv3plus-bilinear": DeepLabV3Plus,
+    "deepcam": DeepCam,
 }
 
 

@@ -34,6 +34,7 @@ pub enum Command {
     Score(score::Score),
     Report(report::Report),
     Summary(summary::Summary),
+    Model(model::Model),
     Bench(bench::Bench),
     Demo(demo::Demo),
 }
@@ -52,6 +53,7 @@ impl Command {
             Self::Score(command) => command.run(),
             Self::Report(command) => command.run(),
             Self::Summary(command) => command.run(),
+            Self::Model(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Demo(command) => command.run(),
         }

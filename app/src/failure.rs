@@ -202,6 +202,12 @@ fn of_model(error: &ModelError) -> Verdict {
     match error {
         ModelError::Io { action, source, .. } => of_io(action, source),
         ModelError::Config { .. } => (USAGE, None),
+        ModelError::Import { .. } => (
+            INPUT,
+            Some(
+                "--encoder-only or --allow-missing PATTERN say what may be missing; `squall model show FILE --tensors` lists names and shapes",
+            ),
+        ),
         ModelError::File { .. }
         | ModelError::MissingWeight { .. }
         | ModelError::WeightShape { .. } => (

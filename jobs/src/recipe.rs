@@ -10,7 +10,7 @@ use squall_data::loader::Augmentation;
 use squall_data::normalise::NormalisationMethod;
 use squall_model::optim::{OptimizerConfig, Schedule};
 use squall_model::{NetworkConfig, Precision};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a network learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -90,6 +90,9 @@ pub struct Training {
     /// In half precision, this many steps in a row may be skipped because something was no number. Default 5. In f32 the
     /// first one ends the run.
     pub max_skipped_steps: u32,
+    /// A model file of the same network and channels whose weights are the initial values: of an earlier run, or of
+    /// `squall model import`. Default: initial values follow from `seed`.
+    pub start_from: Option<PathBuf>,
 }
 
 impl Default for Training {
@@ -104,6 +107,7 @@ impl Default for Training {
             checkpoint_every_seconds: 600.0,
             max_seconds: None,
             max_skipped_steps: 5,
+            start_from: None,
         }
     }
 }

@@ -63,6 +63,33 @@ fn training_learns() {
 }
 
 #[test]
+fn training_starts_from_the_weights_of_a_model_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let at = |name: &str| folder.path().join(name);
+    run(&recipe(&["training.steps=3"]), &store, &at("first")).unwrap();
+    let path = at("first").join("last.safetensors");
+    let start = format!("training.start_from='{}'", path.display());
+    let changes = ["seed=9", "training.steps=1", "schedule.rate=1e-9", &start];
+    run(&recipe(&changes), &store, &at("second")).unwrap();
+    let weights = |run: &str| ModelFile::read(&at(run).join("last.safetensors")).unwrap();
+    let (first, second) = (weights("first"), weights("second"));
+    for (name, (_, values)) in &first.tensors {
+        let statistic = name.contains(".running_");
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6;
+        let equal = values.iter().zip(&second.tensors[name].1).all(near);
+        assert!(
+            equal || statistic,
+            "{name} does not start where the first run ended"
+        );
+    }
+    let other = ["data.channels=['U850', 'TMQ', 'PSL']", &start];
+    let error = run(&recipe(&other), &store, &at("third")).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("its channels are TMQ, U850, PSL"), "{text}");
+}
+
+#[test]
 fn killed_anywhere_it_ends_with_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder.path().join("store"), 7, 2);

@@ -1,5 +1,6 @@
 //! What can go wrong between tensors.
 
+use crate::exchange::WeightProblem;
 use std::path::PathBuf;
 
 /// Result of this crate.
@@ -59,6 +60,16 @@ pub enum ModelError {
         /// Shape in the file.
         found: Vec<usize>,
     },
+    /// Weights of another program do not fit the network.
+    #[error("cannot import `{}` by the layout {layout}:{}", path.display(), listed(problems))]
+    Import {
+        /// The foreign file.
+        path: PathBuf,
+        /// The naming that it was read by.
+        layout: &'static str,
+        /// Every weight that is missing, of another shape or without a place.
+        problems: Vec<WeightProblem>,
+    },
     /// A model file cannot be read.
     #[error("cannot read model file `{}`: {reason}", path.display())]
     File {
@@ -90,4 +101,19 @@ pub enum ModelError {
         /// Shapes and data types.
         detail: String,
     },
+}
+
+/// The first problems of our weights and of the file's, one per line, and how many more there are.
+fn listed(problems: &[WeightProblem]) -> String {
+    const SHOWN: usize = 8;
+    let unknown = |problem: &&WeightProblem| matches!(problem, WeightProblem::Unknown { .. });
+    let (theirs, ours): (Vec<_>, Vec<_>) = problems.iter().partition(unknown);
+    let mut text = String::new();
+    for side in [ours, theirs] {
+        (side.iter().take(SHOWN)).for_each(|problem| text += &format!("\n  {problem}"));
+        if side.len() > SHOWN {
+            text += &format!("\n  and {} more like it", side.len() - SHOWN);
+        }
+    }
+    text
 }

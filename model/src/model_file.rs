@@ -105,7 +105,8 @@ impl ModelFile {
     }
 }
 
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Writes bytes under a temporary name, syncs and renames.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let io = |action: &'static str, path: PathBuf| {
         move |source| ModelError::Io {
             action,

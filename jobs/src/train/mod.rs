@@ -223,6 +223,11 @@ impl<'a> Run<'a> {
             store.grid(),
             store.data_hash(),
         );
+        if let Some(path) = &recipe.training.start_from
+            && !run.checkpoint().exists()
+        {
+            start_from(path, &mut learner, &contract)?;
+        }
         let (best, validation_due) = resume(&run, &mut learner, store)?;
         let loader = LoaderConfig {
             channels,
@@ -461,6 +466,33 @@ fn inputs(recipe: &Recipe, store: &Store) -> Result<(Vec<Variable>, Normalisatio
         reason: format!("`data.channels`: the store does not hold them all: {error}"),
     })?;
     Ok((channels, normalisation))
+}
+
+/// Takes the weights of a model file as initial values.
+fn start_from(path: &Path, learner: &mut Learner, contract: &Contract) -> Result<()> {
+    let file = ModelFile::read(path)?;
+    let theirs = Contract::of(&file, path)?;
+    let names = |contract: &Contract| {
+        let variables = contract.variables();
+        let names: Vec<&str> = variables.iter().map(|v| v.name()).collect();
+        names.join(", ")
+    };
+    if theirs.variables() != contract.variables() {
+        let (found, expected) = (names(&theirs), names(contract));
+        return Err(JobError::Contract {
+            model: path.to_path_buf(),
+            reasons: vec![format!(
+                "its channels are {found}, those of this run are {expected}"
+            )],
+        });
+    }
+    if theirs.normalisation_hash != contract.normalisation_hash {
+        tracing::warn!("the weights to start from were trained on fields normalised otherwise");
+    }
+    let parameters = learner.network.parameters_mut();
+    parameters.load(path, |name| file.tensor(name))?;
+    tracing::info!(path = %path.display(), "starting from the weights of a model file");
+    Ok(())
 }
 
 /// Takes up the checkpoint if there is one; gives the best validation, and whether one was interrupted.

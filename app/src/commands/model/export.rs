@@ -1,0 +1,98 @@
+//! `squall model export`: a model file for PyTorch or ONNX Runtime.
+
+use crate::commands::simulate::grid;
+use crate::failure::Advice;
+use clap::{Args, ValueEnum};
+use squall_jobs::Contract;
+use squall_model::exchange::{Layout, onnx, safetensors, sample};
+use squall_model::{Backend, ModelFile, Network};
+use std::path::{Path, PathBuf};
+
+/// Write a model's weights for PyTorch (safetensors) or its network for any ONNX runtime.
+///
+/// Weights have PyTorch's layouts and names (norm.weight, norm.running_var): validation/peers/networks.py loads them. An ONNX
+/// file takes normalised fields (batch, channel, latitude, longitude); the contract, with the normalisation, is in its
+/// metadata.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// A model file of `squall train`.
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// The file to write.
+    #[arg(long)]
+    out: PathBuf,
+    /// Default: from the name of --out.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Names of the weights: pytorch, or squall for those of model files.
+    #[arg(long, value_name = "NAME", default_value = "pytorch")]
+    layout: String,
+    /// ONNX and --sample: latitudes x longitudes. Default: the grid of the training data.
+    #[arg(long, value_parser = grid)]
+    grid: Option<(usize, usize)>,
+    /// ONNX: logits only, without the classes of the pixels.
+    #[arg(long)]
+    logits_only: bool,
+    /// Also write a made-up input and the logits that it gives, to check the copy with.
+    #[arg(long, value_name = "FILE")]
+    sample: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Format {
+    Safetensors,
+    Onnx,
+}
+
+impl Export {
+    /// Writes the file.
+    pub fn run(self) -> anyhow::Result<()> {
+        let format = self.format.map_or_else(|| format_of(&self.out), Ok)?;
+        let (file, contract, network) = open(&self.model)?;
+        let grid = self.grid.unwrap_or(contract.grid.shape);
+        match format {
+            Format::Safetensors => {
+                let layout = Layout::named(&self.layout)?;
+                safetensors::write(&self.out, &file.tensors, &layout, &file.facts)?;
+            }
+            Format::Onnx => {
+                let options = onnx::OnnxOptions {
+                    grid,
+                    classes: !self.logits_only,
+                };
+                onnx::write(&self.out, &network, &options, &file.facts)?;
+            }
+        }
+        tracing::info!("wrote {}", self.out.display());
+        if let Some(path) = &self.sample {
+            sample::sample(&network, grid, 1)?.write(path)?;
+            tracing::info!("wrote {}", path.display());
+        }
+        Ok(())
+    }
+}
+
+fn format_of(path: &Path) -> anyhow::Result<Format> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("onnx") => Ok(Format::Onnx),
+        Some("safetensors") => Ok(Format::Safetensors),
+        _ => Err(Advice::usage(
+            format!(
+                "`{}` ends in neither .safetensors nor .onnx",
+                path.display()
+            ),
+            "PyTorch reads safetensors with `safetensors.torch.load_file`; --format decides for other names",
+        )),
+    }
+}
+
+/// A model file, its contract, and its network with the weights.
+pub(super) fn open(path: &Path) -> anyhow::Result<(ModelFile, Contract, Network)> {
+    let file = ModelFile::read(path)?;
+    let contract = Contract::of(&file, path)?;
+    let mut network = Network::build(&contract.network, Backend::best(), 0)?;
+    network
+        .parameters_mut()
+        .load(path, |name| file.tensor(name))?;
+    Ok((file, contract, network))
+}

@@ -1,0 +1,118 @@
+//! `squall model import`: a model file from the weights of another program.
+
+use super::export::open;
+use crate::failure::Advice;
+use crate::output;
+use clap::Args;
+use serde::Serialize;
+use squall_jobs::Contract;
+use squall_model::exchange::{ImportOptions, ImportReport, Layout, Weights, import};
+use squall_model::{Backend, ModelFile, Network};
+use std::path::PathBuf;
+
+/// The fact that says where weights came from.
+const FACT: &str = "imported";
+
+/// Make a model file from weights of PyTorch (.pt, .pth) or safetensors.
+///
+/// Every weight that is missing, unknown or of another shape is an error that names it. What the weights mean (channels,
+/// normalisation, network) comes from a file that `squall model export` wrote, or from another model with --like.
+///
+/// torchvision's ResNet-50 and -101 are known: with --encoder-only they become initial values of a DeepLabV3+ encoder of
+/// width 1 with batch normalisation. Theirs is post-activated and ours is not, so outputs differ until it is trained (recipe key
+/// training.start_from).
+#[derive(Debug, Args)]
+pub struct Import {
+    /// A PyTorch or safetensors file.
+    #[arg(value_name = "WEIGHTS")]
+    weights: PathBuf,
+    /// The model file to write.
+    #[arg(long)]
+    out: PathBuf,
+    /// A model file that gives contract and network, and the weights that stay.
+    #[arg(long, value_name = "MODEL")]
+    like: Option<PathBuf>,
+    /// How the weights are named: pytorch (as exported), squall, torchvision-resnet. Default: by their names.
+    #[arg(long, value_name = "NAME")]
+    layout: Option<String>,
+    /// Take only the encoder; the rest stays as in --like.
+    #[arg(long, requires = "like")]
+    encoder_only: bool,
+    /// Weights of the network that may be missing and stay as in --like, such as 'decoder.*'; may be given again.
+    #[arg(long, value_name = "PATTERN", requires = "like")]
+    allow_missing: Vec<String>,
+    /// Print what was done as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where weights came from.
+#[derive(Debug, Serialize)]
+struct Origin<'a> {
+    file: String,
+    layout: &'a str,
+    kept: &'a [String],
+}
+
+impl Import {
+    /// Writes the model file and says what was taken.
+    pub fn run(self) -> anyhow::Result<()> {
+        let weights = Weights::read(&self.weights)?;
+        let layout = match &self.layout {
+            Some(name) => Layout::named(name)?,
+            None => Layout::guess(&weights),
+        };
+        let (mut file, mut network) = self.target(&weights)?;
+        let options = ImportOptions {
+            encoder_only: self.encoder_only,
+            allow_missing: self.allow_missing.clone(),
+        };
+        let report = import(&mut network, &weights, &layout, &options)?;
+        file.tensors = network.parameters().to_named()?;
+        file.facts.insert(FACT.to_string(), self.origin(&report)?);
+        file.write(&self.out)?;
+        tracing::info!("wrote {}", self.out.display());
+        if self.json {
+            output::json(&report)
+        } else {
+            output::text(&report)
+        }
+    }
+
+    /// The file to be, still without weights, and its network.
+    fn target(&self, weights: &Weights) -> anyhow::Result<(ModelFile, Network)> {
+        if let Some(like) = &self.like {
+            let (_, mut contract, network) = open(like)?;
+            // Neither the training nor the score is that of the new weights.
+            (contract.step, contract.mean_iou) = (0, None);
+            let mut file = ModelFile::default();
+            contract.put(&mut file)?;
+            return Ok((file, network));
+        }
+        let Some(facts) = &weights.facts else {
+            return Err(Advice::usage(
+                format!(
+                    "`{}` holds weights, but not what they mean (channels, normalisation, network)",
+                    self.weights.display()
+                ),
+                "give a model file of the same network with --like: its contract is taken",
+            ));
+        };
+        let file = ModelFile {
+            facts: facts.clone(),
+            ..ModelFile::default()
+        };
+        let contract = Contract::of(&file, &self.weights)?;
+        let network = Network::build(&contract.network, Backend::best(), 0)?;
+        Ok((file, network))
+    }
+
+    fn origin(&self, report: &ImportReport) -> anyhow::Result<String> {
+        let name = self.weights.file_name().unwrap_or_default();
+        Ok(serde_json::to_string(&Origin {
+            file: name.to_string_lossy().into_owned(),
+            layout: &report.layout,
+            kept: &report.kept,
+        })?)
+    }
+}

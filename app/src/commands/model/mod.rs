@@ -1,0 +1,32 @@
+//! `squall model`: weights from and to other programs, and what a model file holds.
+
+mod export;
+mod import;
+mod show;
+
+use clap::{Args, Subcommand};
+
+/// Show a model file, or bring weights from and to PyTorch, safetensors and ONNX.
+#[derive(Debug, Args)]
+pub struct Model {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    Import(import::Import),
+    Export(export::Export),
+    Show(show::Show),
+}
+
+impl Model {
+    /// Runs the chosen action.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self.action {
+            Action::Import(action) => action.run(),
+            Action::Export(action) => action.run(),
+            Action::Show(action) => action.run(),
+        }
+    }
+}

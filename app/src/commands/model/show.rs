@@ -1,0 +1,204 @@
+//! `squall model show`: contract, tensors and norms of a file of weights.
+
+use crate::output;
+use clap::Args;
+use serde::Serialize;
+use squall_jobs::Contract;
+use squall_model::ModelFile;
+use squall_model::exchange::Weights;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Say what a model file, an exported file or a PyTorch file holds.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// A model file, or weights of another program.
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Also every tensor: shape, norm, smallest and largest value.
+    #[arg(long)]
+    tensors: bool,
+    /// One JSON document instead of text, with every tensor.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One tensor.
+#[derive(Debug, Serialize)]
+struct Entry {
+    name: String,
+    shape: Vec<usize>,
+    /// √Σ x².
+    norm: f64,
+    min: f32,
+    max: f32,
+    /// Values that are infinite or NaN.
+    non_finite: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    path: String,
+    contract: Option<Contract>,
+    /// Why there is no contract.
+    no_contract: Option<String>,
+    /// Facts besides the contract, by name.
+    facts: Vec<String>,
+    notes: Vec<String>,
+    values: usize,
+    non_finite: usize,
+    tensors: Vec<Entry>,
+    #[serde(skip)]
+    list: bool,
+}
+
+impl Show {
+    /// Prints the file's content.
+    pub fn run(self) -> anyhow::Result<()> {
+        let weights = Weights::read(&self.model)?;
+        let file = ModelFile {
+            facts: weights.facts.clone().unwrap_or_default(),
+            ..ModelFile::default()
+        };
+        let (contract, no_contract) = match Contract::of(&file, &self.model) {
+            Ok(contract) => (Some(contract), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let tensors: Vec<Entry> = weights
+            .tensors
+            .iter()
+            .map(|(name, (shape, values))| entry(name, shape, values))
+            .collect();
+        let shown = Shown {
+            path: self.model.display().to_string(),
+            contract,
+            no_contract,
+            facts: (file.facts.into_keys())
+                .filter(|name| name != "contract")
+                .collect(),
+            notes: weights.notes,
+            values: weights.tensors.values().map(|(_, v)| v.len()).sum(),
+            non_finite: tensors.iter().map(|tensor| tensor.non_finite).sum(),
+            tensors,
+            list: self.tensors,
+        };
+        if self.json {
+            output::json(&shown)
+        } else {
+            output::text(&shown)
+        }
+    }
+}
+
+fn entry(name: &str, shape: &[usize], values: &[f32]) -> Entry {
+    let finite = || values.iter().copied().filter(|v| v.is_finite());
+    Entry {
+        name: name.to_string(),
+        shape: shape.to_vec(),
+        norm: finite().map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt(),
+        min: finite().reduce(f32::min).unwrap_or(f32::NAN),
+        max: finite().reduce(f32::max).unwrap_or(f32::NAN),
+        non_finite: values.len() - finite().count(),
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}: {} tensors, {} values",
+            self.path,
+            self.tensors.len(),
+            self.values
+        )?;
+        match (&self.contract, &self.no_contract) {
+            (Some(contract), _) => write_contract(f, contract)?,
+            (None, reason) => {
+                writeln!(f, "no contract: {}", reason.as_deref().unwrap_or("none"))?;
+            }
+        }
+        if !self.facts.is_empty() {
+            writeln!(f, "also      {}", self.facts.join(", "))?;
+        }
+        self.notes
+            .iter()
+            .try_for_each(|note| writeln!(f, "note      {note}"))?;
+        if self.non_finite > 0 {
+            writeln!(
+                f,
+                "warning   {} values are infinite or NaN",
+                self.non_finite
+            )?;
+        }
+        if !self.list {
+            return write!(f, "--tensors lists every tensor");
+        }
+        writeln!(
+            f,
+            "{:<48} {:>20} {:>11} {:>11} {:>11}",
+            "", "shape", "norm", "min", "max"
+        )?;
+        for tensor in &self.tensors {
+            let shape: Vec<String> = tensor.shape.iter().map(usize::to_string).collect();
+            writeln!(
+                f,
+                "{:<48} {:>20} {:>11.4e} {:>11.3e} {:>11.3e}",
+                tensor.name,
+                shape.join(" x "),
+                tensor.norm,
+                tensor.min,
+                tensor.max
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn write_contract(f: &mut fmt::Formatter<'_>, contract: &Contract) -> fmt::Result {
+    let network = &contract.network;
+    writeln!(
+        f,
+        "network   {}, width {}, blocks {:?}, output stride {}, {}",
+        network.name.as_str(),
+        network.width,
+        network.blocks,
+        network.output_stride,
+        if network.batch_norm {
+            "batch normalisation"
+        } else {
+            "no batch normalisation"
+        }
+    )?;
+    let (h, w) = contract.grid.shape;
+    writeln!(
+        f,
+        "grid      {h} x {w}, longitude padding {}",
+        contract.longitude_padding
+    )?;
+    writeln!(f, "classes   {}", contract.classes.join(", "))?;
+    let score = contract
+        .mean_iou
+        .map_or("not validated".to_string(), |iou| {
+            format!("mean IoU {iou:.3}")
+        });
+    writeln!(
+        f,
+        "trained   {} steps by squall {}, {score}",
+        contract.step, contract.code_version
+    )?;
+    writeln!(f, "channels  (x - subtract) / divide")?;
+    for (channel, scale) in contract
+        .channels
+        .iter()
+        .zip(&contract.normalisation.channels)
+    {
+        let unit = &channel.unit;
+        let name = channel.variable.name();
+        let (subtract, divide) = (scale.subtract, scale.divide);
+        writeln!(
+            f,
+            "  {name:<8} {unit:<10} {subtract:>14.6e} {divide:>14.6e}"
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Weights out of the program and back in.
+
+mod common;
+
+use common::{path, run, simulate, squall, text};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A model of one training step.
+fn model(folder: &Path) -> PathBuf {
+    let fields = simulate(folder, 3, 5);
+    let (labels, store) = (folder.join("labels"), folder.join("store"));
+    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
+    run(&[
+        "stage",
+        path(&fields),
+        "--labels",
+        path(&labels),
+        "--out",
+        path(&store),
+        "--quiet",
+    ]);
+    let out = folder.join("trained");
+    run(&[
+        "train",
+        "--recipe",
+        "small",
+        "--data",
+        path(&store),
+        "--out",
+        path(&out),
+        "--quiet",
+        "--set",
+        "training.steps=1",
+        "--set",
+        "network.width=0.05",
+        "--set",
+        "network.decoder_width=0.05",
+        "--set",
+        "training.validation_samples=1",
+    ]);
+    out.join("last.safetensors")
+}
+
+#[test]
+fn a_model_leaves_and_comes_back_the_same() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = model(folder.path());
+    let at = |name: &str| folder.path().join(name);
+    let (weights, sample, onnx) = (at("w.safetensors"), at("s.safetensors"), at("m.onnx"));
+    run(&[
+        "model",
+        "export",
+        path(&model),
+        "--out",
+        path(&weights),
+        "--sample",
+        path(&sample),
+    ]);
+    run(&["model", "export", path(&model), "--out", path(&onnx)]);
+    assert!(fs::metadata(&onnx).expect("written").len() > 10_000);
+    let back = at("back.safetensors");
+    let said = run(&["model", "import", path(&weights), "--out", path(&back)]);
+    assert!(said.contains("by the layout pytorch"), "{said}");
+    let show = |file: &Path| -> serde_json::Value {
+        serde_json::from_str(&run(&["model", "show", path(file), "--json"])).expect("JSON")
+    };
+    let (before, after) = (show(&model), show(&back));
+    assert_eq!(before["tensors"], after["tensors"]);
+    assert_eq!(before["contract"], after["contract"]);
+    assert_eq!(after["non_finite"], 0);
+    let said = run(&["model", "show", path(&back), "--tensors"]);
+    for part in ["network   deeplabv3plus", "TMQ", "decoder.classify.weight"] {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/data/pytorch_checkpoint.pt");
+    let refuses = |arguments: &[&str], code: i32, words: &[&str]| {
+        let output = squall().args(arguments).output().expect("it starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        for word in words {
+            assert!(said.contains(word), "{word} is not in: {said}");
+        }
+    };
+    let bad = at("bad.safetensors");
+    refuses(
+        &["model", "import", path(&fixture), "--out", path(&bad)],
+        2,
+        &["not what they mean", "hint:", "--like"],
+    );
+    refuses(
+        &[
+            "model",
+            "import",
+            path(&fixture),
+            "--like",
+            path(&model),
+            "--out",
+            path(&bad),
+        ],
+        3,
+        &[
+            "pytorch_checkpoint.pt",
+            "missing `aspp",
+            "and ",
+            " more",
+            "hint:",
+        ],
+    );
+    assert!(!bad.exists());
+    refuses(
+        &["model", "export", path(&model), "--out", "m.pt"],
+        2,
+        &["neither .safetensors nor .onnx", "hint:"],
+    );
+}

@@ -1,0 +1,360 @@
+//! From a foreign file's tensors to a network's parameters, by a layout.
+
+use super::{EPSILON, Layout, Source, Weights};
+use crate::error::{ModelError, Result};
+use crate::networks::Network;
+use crate::parameters::NamedTensors;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What may stay as it is in the network.
+#[derive(Debug, Clone, Default)]
+pub struct ImportOptions {
+    /// Only weights of the encoder are replaced.
+    pub encoder_only: bool,
+    /// Weights of ours that the file may lack; `*` stands for anything.
+    pub allow_missing: Vec<String>,
+}
+
+/// Why a weight cannot be imported.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WeightProblem {
+    /// The file lacks what a weight of ours needs.
+    Missing {
+        /// Our weight.
+        name: String,
+        /// Its shape.
+        expected: Vec<usize>,
+        /// The tensor that the file lacks; none if its network has nothing of the kind.
+        wanted: Option<String>,
+    },
+    /// A tensor has another shape than our weight.
+    Shape {
+        /// Our weight.
+        name: String,
+        /// The file's tensor.
+        tensor: String,
+        /// Our shape.
+        expected: Vec<usize>,
+        /// The file's shape.
+        found: Vec<usize>,
+    },
+    /// A tensor of the file has no place in the network.
+    Unknown {
+        /// The file's tensor.
+        tensor: String,
+        /// Its shape.
+        found: Vec<usize>,
+    },
+}
+
+impl fmt::Display for WeightProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing {
+                name,
+                expected,
+                wanted: Some(tensor),
+            } if tensor != name => {
+                write!(f, "missing `{tensor}`, for `{name}` of shape {expected:?}")
+            }
+            Self::Missing { name, expected, .. } => {
+                write!(f, "missing `{name}` of shape {expected:?}")
+            }
+            Self::Shape {
+                name,
+                tensor,
+                expected,
+                found,
+            } => write!(
+                f,
+                "`{tensor}` has shape {found:?}, `{name}` needs {expected:?}"
+            ),
+            Self::Unknown { tensor, found } => {
+                write!(
+                    f,
+                    "`{tensor}` of shape {found:?} has no place in the network"
+                )
+            }
+        }
+    }
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ImportReport {
+    /// The naming that the file was read by.
+    pub layout: String,
+    /// Weights of ours whose values came from the file.
+    pub taken: usize,
+    /// Values that came from the file.
+    pub values: usize,
+    /// Weights that were set to what acts as their absence there.
+    pub constant: Vec<String>,
+    /// Weights that stayed as they were.
+    pub kept: Vec<String>,
+    /// Tensors of the file that were not needed, and why.
+    pub unused: Vec<(String, String)>,
+    /// How the original network differs, and what else is worth knowing.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Display for ImportReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} weights ({} values) taken by the layout {}",
+            self.taken, self.values, self.layout
+        )?;
+        if !self.constant.is_empty() {
+            let count = self.constant.len();
+            let first = &self.constant[0];
+            writeln!(
+                f,
+                "{count} weights that it has not act as absent ({first}, ...)"
+            )?;
+        }
+        if !self.kept.is_empty() {
+            let (count, first) = (self.kept.len(), &self.kept[0]);
+            writeln!(f, "{count} weights stay as they were ({first}, ...)")?;
+        }
+        for (name, why) in &self.unused {
+            if !name.ends_with(".num_batches_tracked") {
+                writeln!(f, "not used: {name}, {why}")?;
+            }
+        }
+        self.notes
+            .iter()
+            .try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+/// Replaces the network's weights by those of a file; all of them or, after an error, none.
+///
+/// # Errors
+/// [`ModelError::Import`] with every weight that is missing, of another shape or without a place; [`ModelError::Config`] if
+/// the network cannot take the layout at all.
+pub fn import(
+    network: &mut Network,
+    weights: &Weights,
+    layout: &Layout,
+    options: &ImportOptions,
+) -> Result<ImportReport> {
+    if layout.needs_batch_norm && !network.config().batch_norm {
+        return Err(ModelError::Config {
+            key: "batch_norm",
+            reason: format!(
+                "the layout {} has batch normalisations, which this network multiplies by one half instead",
+                layout.name
+            ),
+        });
+    }
+    let mut named = network.parameters().to_named()?;
+    let mut report = ImportReport {
+        layout: layout.name.to_string(),
+        notes: weights.notes.clone(),
+        ..ImportReport::default()
+    };
+    let (mut problems, mut known) = (Vec::new(), BTreeSet::new());
+    for (ours, (shape, values)) in &mut named {
+        let source = (layout.source)(ours);
+        known.extend(source.reads());
+        if options.encoder_only && !ours.starts_with("encoder.") {
+            report.kept.push(ours.clone());
+            continue;
+        }
+        match value_of(&source, ours, shape, &weights.tensors) {
+            Ok(found) => {
+                *values = found;
+                match source {
+                    Source::Constant(_) => report.constant.push(ours.clone()),
+                    _ => {
+                        report.taken += 1;
+                        report.values += values.len();
+                    }
+                }
+            }
+            Err(WeightProblem::Missing { .. })
+                if options.allow_missing.iter().any(|p| matches(p, ours)) =>
+            {
+                report.kept.push(ours.clone());
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    for (tensor, (shape, _)) in &weights.tensors {
+        match (layout.unused)(tensor) {
+            _ if known.contains(tensor) => {}
+            Some(why) => report.unused.push((tensor.clone(), why.to_string())),
+            None => problems.push(WeightProblem::Unknown {
+                tensor: tensor.clone(),
+                found: shape.clone(),
+            }),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(ModelError::Import {
+            path: weights.path.clone(),
+            layout: layout.name,
+            problems,
+        });
+    }
+    let find = |name: &str| {
+        let (shape, values) = named.get(name)?;
+        Some((&shape[..], &values[..]))
+    };
+    network.parameters_mut().load(&weights.path, find)?;
+    report
+        .notes
+        .extend(layout.differences.iter().map(|text| text.to_string()));
+    Ok(report)
+}
+
+type Found = std::result::Result<Vec<f32>, WeightProblem>;
+
+/// The values of our weight `ours` of shape `shape`.
+fn value_of(source: &Source, ours: &str, shape: &[usize], theirs: &NamedTensors) -> Found {
+    let missing = |wanted: Option<&str>| WeightProblem::Missing {
+        name: ours.to_string(),
+        expected: shape.to_vec(),
+        wanted: wanted.map(str::to_string),
+    };
+    let get = |name: &str| theirs.get(name).ok_or_else(|| missing(Some(name)));
+    let fitting = |name: &str, expected: &[usize]| {
+        let (found, values) = get(name)?;
+        // A vector of n may be (n, 1, 1) elsewhere, where it is multiplied with an image.
+        let vector = match (expected, &found[..]) {
+            (&[n], &[m, ref rest @ ..]) => n == m && rest.iter().all(|&extent| extent == 1),
+            _ => false,
+        };
+        if found == expected || vector {
+            return Ok(values);
+        }
+        Err(WeightProblem::Shape {
+            name: ours.to_string(),
+            tensor: name.to_string(),
+            expected: expected.to_vec(),
+            found: found.clone(),
+        })
+    };
+    // γ / √(σ² + ε) of a normalisation of `channels`.
+    let factors = |norm: &str, channels: usize| {
+        let gamma = fitting(&format!("{norm}.weight"), &[channels])?;
+        let variance = fitting(&format!("{norm}.running_var"), &[channels])?;
+        let factor = |(g, v): (&f32, &f32)| g / (v + EPSILON).sqrt();
+        Ok(gamma.iter().zip(variance).map(factor).collect::<Vec<f32>>())
+    };
+    match source {
+        Source::Same(name) => fitting(name, shape).cloned(),
+        Source::Constant(value) => Ok(vec![*value; shape.iter().product()]),
+        Source::Absent => Err(missing(None)),
+        Source::FoldedBias { norm } => {
+            let factors = factors(norm, shape[0])?;
+            let beta = fitting(&format!("{norm}.bias"), shape)?;
+            let mean = fitting(&format!("{norm}.running_mean"), shape)?;
+            let folded = (0..shape[0]).map(|i| beta[i] - mean[i] * factors[i]);
+            Ok(folded.collect())
+        }
+        Source::FoldedKernel {
+            kernel,
+            norm,
+            spread,
+        } => {
+            let (found, values) = get(kernel)?;
+            let mut values = match (&found[..], shape) {
+                (_, _) if found == shape => values.clone(),
+                (&[out, ins, kh, kw], &[n, ours, h, w])
+                    if *spread && ins > 0 && (out, kh, kw) == (n, h, w) =>
+                {
+                    spread_inputs(values, ins, ours, kh * kw)
+                }
+                _ => fitting(kernel, shape)?.clone(),
+            };
+            let per_output = values.len() / shape[0].max(1);
+            let factors = factors(norm, shape[0])?;
+            for (kernel, factor) in values.chunks_exact_mut(per_output.max(1)).zip(&factors) {
+                kernel.iter_mut().for_each(|w| *w *= factor);
+            }
+            Ok(values)
+        }
+    }
+}
+
+/// A kernel of `ins` input channels for `ours` of them: the mean over theirs, times theirs / ours.
+fn spread_inputs(values: &[f32], ins: usize, ours: usize, taps: usize) -> Vec<f32> {
+    let mut spread = Vec::with_capacity(values.len() / ins * ours);
+    for kernel in values.chunks_exact(ins * taps) {
+        // Σ over their channels / ins · ins / ours
+        let shared: Vec<f32> = (0..taps)
+            .map(|tap| (0..ins).map(|c| kernel[c * taps + tap]).sum::<f32>() / ours as f32)
+            .collect();
+        (0..ours).for_each(|_| spread.extend_from_slice(&shared));
+    }
+    spread
+}
+
+/// Whether a name fits a pattern in which `*` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(tail) = name.strip_prefix(head) else {
+        return false;
+    };
+    tail.char_indices()
+        .map(|(at, _)| at)
+        .chain([tail.len()])
+        .any(|at| matches(rest, &tail[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        assert!(matches("decoder.*", "decoder.up1.weight"));
+        assert!(matches("*.bias", "decoder.classify.bias"));
+        assert!(matches("*", ""));
+        assert!(matches("a*c*e", "abcde"));
+        assert!(!matches("decoder", "decoder.up1.weight"));
+        assert!(!matches("*.bias", "decoder.classify.bias2"));
+    }
+
+    #[test]
+    fn a_spread_kernel_answers_equal_channels_as_before() {
+        // Two outputs, three inputs, two taps.
+        let values: Vec<f32> = (0..12).map(|i| i as f32).collect();
+        let spread = spread_inputs(&values, 3, 4, 2);
+        assert_eq!(spread.len(), 16);
+        // First output, first tap: (0 + 2 + 4) / 4 for each of four channels; all channels equal to 1 give 6, as before.
+        let sum: f32 = (0..4).map(|c| spread[c * 2]).sum();
+        assert_eq!(sum, 6.0);
+        assert_eq!(spread[8 + 1], (7.0 + 9.0 + 11.0) / 4.0);
+    }
+
+    #[test]
+    fn folding_equals_normalising_afterwards() {
+        let mut theirs = NamedTensors::new();
+        theirs.insert("c.weight".into(), (vec![1, 1, 1, 1], vec![3.0]));
+        for (leaf, value) in [
+            ("weight", 2.0),
+            ("bias", 0.5),
+            ("running_mean", 4.0),
+            ("running_var", 0.25 - EPSILON),
+        ] {
+            theirs.insert(format!("n.{leaf}"), (vec![1], vec![value]));
+        }
+        let kernel = Source::FoldedKernel {
+            kernel: "c.weight".into(),
+            norm: "n".into(),
+            spread: false,
+        };
+        let bias = Source::FoldedBias { norm: "n".into() };
+        let weight = value_of(&kernel, "w", &[1, 1, 1, 1], &theirs).unwrap()[0];
+        let bias = value_of(&bias, "b", &[1], &theirs).unwrap()[0];
+        // x = 1: conv 3, normalised 2 · (3 − 4) / 0.5 + 0.5 = −3.5
+        approx::assert_relative_eq!(weight + bias, -3.5, epsilon = 1e-5);
+    }
+}

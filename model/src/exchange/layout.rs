@@ -1,0 +1,158 @@
+//! Namings of weights: where in a foreign file the values of ours are.
+
+use super::{Weights, torchvision};
+use crate::error::{ModelError, Result};
+
+/// Where the values of one of our weights come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// The tensor of this name, of our shape; vectors may have extents of 1 behind.
+    Same(String),
+    /// A kernel, with the batch normalisation after it folded in: w · γ / √(σ² + ε).
+    FoldedKernel {
+        /// Name of the kernel.
+        kernel: String,
+        /// Name of the normalisation, whose leaves are PyTorch's.
+        norm: String,
+        /// The kernel may have another number of input channels: each of ours then gets the mean over theirs, times
+        /// theirs / ours, so that a field that is equal in all channels gives what it gave.
+        spread: bool,
+    },
+    /// The bias that folding that normalisation leaves: β − μ · γ / √(σ² + ε).
+    FoldedBias {
+        /// Name of the normalisation.
+        norm: String,
+    },
+    /// The file's network has no such weight and acts as if it were this value everywhere.
+    Constant(f32),
+    /// The file's network has nothing of the kind.
+    Absent,
+}
+
+impl Source {
+    /// The names of the tensors that it reads.
+    pub fn reads(&self) -> Vec<String> {
+        match self {
+            Self::Same(name) => vec![name.clone()],
+            Self::FoldedKernel { kernel, norm, .. } => [
+                vec![kernel.clone()],
+                norm_leaves(norm, &["weight", "running_var"]),
+            ]
+            .concat(),
+            Self::FoldedBias { norm } => {
+                norm_leaves(norm, &["weight", "bias", "running_mean", "running_var"])
+            }
+            Self::Constant(_) | Self::Absent => Vec::new(),
+        }
+    }
+}
+
+fn norm_leaves(norm: &str, leaves: &[&str]) -> Vec<String> {
+    leaves.iter().map(|leaf| format!("{norm}.{leaf}")).collect()
+}
+
+/// A naming of weights.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// As on the command line.
+    pub name: &'static str,
+    /// Where the values of our weight of a name come from.
+    pub source: fn(&str) -> Source,
+    /// Whether only files of this naming have a tensor of this name.
+    pub tells: fn(&str) -> bool,
+    /// Why a tensor of this name is not needed, if it is not.
+    pub unused: fn(&str) -> Option<&'static str>,
+    /// How the network that it comes from differs from ours: what importing cannot carry over.
+    pub differences: &'static [&'static str],
+    /// It needs batch normalisation in our network.
+    pub needs_batch_norm: bool,
+}
+
+/// Squall's own names, as in its model files.
+pub const SQUALL: Layout = Layout {
+    name: "squall",
+    source: |ours| Source::Same(ours.to_string()),
+    tells: |name| name.ends_with(".running_variance"),
+    unused: |_| None,
+    differences: &[],
+    needs_batch_norm: false,
+};
+
+/// The names that `squall model export` writes: ours, with the leaves of normalisations named as PyTorch names them.
+pub const PYTORCH: Layout = Layout {
+    name: "pytorch",
+    source: |ours| Source::Same(pytorch_name(ours)),
+    tells: |_| false,
+    unused: counter,
+    differences: &[],
+    needs_batch_norm: false,
+};
+
+/// Parts of our names that are normalisations.
+const NORMS: [&str; 3] = ["norm", "preact", "post"];
+
+/// PyTorch's name of our weight: the leaves of normalisations are `weight`, `bias`, `running_mean`, `running_var`.
+///
+/// # Example
+/// ```
+/// use squall_model::exchange::pytorch_name;
+///
+/// assert_eq!(pytorch_name("encoder.block1.unit1.preact.scale"), "encoder.block1.unit1.preact.weight");
+/// assert_eq!(pytorch_name("encoder.stem.bias"), "encoder.stem.bias");
+/// // A trainable factor beside a kernel is no normalisation: both would be called `weight`.
+/// assert_eq!(pytorch_name("aspp.image_pooling.scale"), "aspp.image_pooling.scale");
+/// ```
+pub fn pytorch_name(ours: &str) -> String {
+    let Some((parent, leaf)) = ours.rsplit_once('.') else {
+        return ours.to_string();
+    };
+    let part = parent.rsplit('.').next().unwrap_or(parent);
+    let leaf = if NORMS.contains(&part) {
+        norm_leaf(leaf)
+    } else {
+        leaf
+    };
+    format!("{parent}.{leaf}")
+}
+
+/// PyTorch's name of a leaf of our batch normalisation.
+pub(super) fn norm_leaf(ours: &str) -> &str {
+    match ours {
+        "scale" => "weight",
+        "shift" => "bias",
+        "running_variance" => "running_var",
+        leaf => leaf,
+    }
+}
+
+/// What PyTorch's batch normalisation saves besides its statistics.
+pub(super) fn counter(name: &str) -> Option<&'static str> {
+    name.ends_with(".num_batches_tracked")
+        .then_some("a counter of PyTorch's batch normalisation")
+}
+
+impl Layout {
+    /// Every naming that is known.
+    pub const ALL: [Self; 3] = [SQUALL, PYTORCH, torchvision::RESNET];
+
+    /// The naming that a file has, by names that only it has; else [`PYTORCH`].
+    pub fn guess(weights: &Weights) -> Self {
+        let told = |layout: &Self| weights.tensors.keys().any(|name| (layout.tells)(name));
+        Self::ALL.into_iter().find(told).unwrap_or(PYTORCH)
+    }
+
+    /// The naming of a name.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] listing the known ones.
+    pub fn named(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|layout| layout.name == name);
+        found.ok_or_else(|| {
+            let known = Self::ALL.map(|layout| layout.name).join(", ");
+            ModelError::Config {
+                key: "layout",
+                reason: format!("expected one of {known}, found `{name}`"),
+            }
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! Weights from and to other programs: PyTorch, safetensors, ONNX.
+//!
+//! A foreign file becomes [`Weights`] (f32 tensors by their own names); a [`Layout`] says for every weight of ours where its
+//! values come from; [`import`] applies it to a [`crate::Network`]. Another naming is another [`Layout`]: one function from
+//! our name to a [`Source`], and a line in [`Layout::ALL`].
+//!
+//! # Not done
+//! Optimiser states, quantised tensors, PyTorch's formats from before version 1.6.
+
+mod import;
+mod layout;
+pub mod onnx;
+pub mod pickle;
+pub mod safetensors;
+pub mod sample;
+pub mod torchvision;
+
+pub use import::{ImportOptions, ImportReport, WeightProblem, import};
+pub use layout::{Layout, PYTORCH, SQUALL, Source, pytorch_name};
+
+use crate::error::{ModelError, Result};
+use crate::parameters::NamedTensors;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Added to the variance by batch normalisation, here as in `layers` and in PyTorch's default.
+pub(crate) const EPSILON: f32 = 1e-5;
+
+/// The tensors of a foreign file.
+#[derive(Debug, Clone, Default)]
+pub struct Weights {
+    /// The file.
+    pub path: PathBuf,
+    /// Shape and values, as f32, by the file's names.
+    pub tensors: NamedTensors,
+    /// Squall's facts, if Squall wrote the file.
+    pub facts: Option<BTreeMap<String, String>>,
+    /// What else was in the file or was done to names, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Weights {
+    /// Reads a `.safetensors` file or a PyTorch file (`.pt`, `.pth`, `.cpt`, ...); the content decides, not the name.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] if it cannot be read; [`ModelError::File`] if it is neither, damaged, or holds no tensors.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path).map_err(|source| ModelError::Io {
+            action: "read",
+            path: path.into(),
+            source,
+        })?;
+        let zip = bytes.starts_with(b"PK\x03\x04");
+        let mut weights = if zip {
+            pickle::parse(path, &bytes)?
+        } else {
+            safetensors::parse(path, &bytes)?
+        };
+        weights.strip_wrappers();
+        Ok(weights)
+    }
+
+    /// Removes the prefixes that wrappers put before every name: data-parallel training, compilation.
+    fn strip_wrappers(&mut self) {
+        for prefix in ["module.", "_orig_mod.", "model."] {
+            let wrapped = |tensors: &NamedTensors| {
+                !tensors.is_empty() && tensors.keys().all(|name| name.starts_with(prefix))
+            };
+            while wrapped(&self.tensors) {
+                let tensors = std::mem::take(&mut self.tensors).into_iter();
+                self.tensors = tensors
+                    .map(|(name, tensor)| (name[prefix.len()..].to_string(), tensor))
+                    .collect();
+                let note = format!("the prefix `{prefix}` of every name was removed");
+                self.notes.push(note);
+            }
+        }
+    }
+}
+
+fn bad_file(path: &Path, reason: impl Into<String>) -> ModelError {
+    ModelError::File {
+        path: path.into(),
+        reason: reason.into(),
+    }
+}

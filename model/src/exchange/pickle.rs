@@ -1,0 +1,379 @@
+//! PyTorch's files since version 1.6: a zip archive with a pickle of the structure and one entry per storage.
+//!
+//! candle reads the pickle itself; what is in it (which dictionary holds the weights, strides, data types) is decided here,
+//! because candle passes over what it cannot read.
+//!
+//! # Not done
+//! Whole pickled modules (`torch.save(model)`), which need the Python classes; sparse and quantised tensors.
+
+use super::{Weights, bad_file};
+use crate::error::Result;
+use crate::exchange::safetensors::each;
+use crate::parameters::NamedTensors;
+use candle_core::pickle::{Object, Stack};
+use half::{bf16, f16};
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+/// Under these keys training scripts keep the weights, the likeliest first.
+const KEYS: [&str; 8] = [
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "net",
+    "network",
+    "module",
+    "generator",
+    "weights",
+];
+
+type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
+
+/// The weights of a PyTorch file in memory, converted to f32.
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
+    let bad = |reason: String| bad_file(path, reason);
+    let mut archive =
+        Archive::new(Cursor::new(bytes)).map_err(|error| bad(format!("damaged zip: {error}")))?;
+    let pickled = (0..archive.len())
+        .filter_map(|index| Some(archive.by_index(index).ok()?.name().ok()?.into_owned()))
+        .find(|name| name == "data.pkl" || name.ends_with("/data.pkl"))
+        .ok_or_else(|| bad("a zip archive without data.pkl: no PyTorch file".into()))?;
+    let folder = pickled.trim_end_matches("data.pkl").to_string();
+    if entry(&mut archive, &format!("{folder}byteorder")).is_ok_and(|order| order == b"big") {
+        return Err(bad("it was written on a big-endian machine".into()));
+    }
+    let mut stack = Stack::empty();
+    let content = entry(&mut archive, &pickled).map_err(bad)?;
+    let parsed = stack.read_loop(&mut Cursor::new(content));
+    let root = parsed.and_then(|()| stack.finalize());
+    let root = root.map_err(|error| bad(format!("its pickle cannot be read: {error}")))?;
+    let mut notes = Vec::new();
+    let state = state_dict(root, &mut notes).map_err(bad)?;
+    let mut tensors = NamedTensors::new();
+    for (key, value) in state {
+        let Object::Unicode(name) = key else {
+            return Err(bad(format!("expected names as keys, found {key:?}")));
+        };
+        if name == "_metadata" {
+            continue;
+        }
+        let what = |reason: String| bad_file(path, format!("`{name}`: {reason}"));
+        let found = rebuild(value).map_err(what)?;
+        let storage = format!("{folder}data/{}", found.storage);
+        let data = entry(&mut archive, &storage).map_err(what)?;
+        let values = found.gather(&data).map_err(what)?;
+        tensors.insert(name, (found.shape, values));
+    }
+    Ok(Weights {
+        path: path.into(),
+        tensors,
+        facts: None,
+        notes,
+    })
+}
+
+fn entry(archive: &mut Archive<'_>, name: &str) -> std::result::Result<Vec<u8>, String> {
+    let mut file = (archive.by_name(name)).map_err(|error| format!("entry `{name}`: {error}"))?;
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)
+        .map_err(|error| format!("entry `{name}`: {error}"))?;
+    Ok(content)
+}
+
+type Pairs = Vec<(Object, Object)>;
+
+/// The dictionary that holds tensors: the root, or the likeliest one inside it.
+fn state_dict(root: Object, notes: &mut Vec<String>) -> std::result::Result<Pairs, String> {
+    let Object::Dict(mut pairs) = root else {
+        return Err(
+            "expected a dictionary of weights, found another object; save `model.state_dict()`, not the model".into(),
+        );
+    };
+    // A loop rather than recursion: how deep a file nests is the file's choice.
+    loop {
+        if pairs.iter().any(|(_, value)| is_tensor(value)) {
+            return Ok(pairs);
+        }
+        let name_of = |(key, _): &(Object, Object)| match key {
+            Object::Unicode(name) => name.clone(),
+            other => format!("{other:?}"),
+        };
+        let at = KEYS
+            .iter()
+            .find_map(|key| pairs.iter().position(|pair| name_of(pair) == *key));
+        let Some(at) = at else {
+            let found: Vec<String> = pairs.iter().take(12).map(name_of).collect();
+            return Err(format!(
+                "it holds no tensors under any of {} (it has: {})",
+                KEYS.join(", "),
+                found.join(", ")
+            ));
+        };
+        let (key, inner) = pairs.swap_remove(at);
+        let others: Vec<String> = pairs.iter().map(name_of).collect();
+        let key = name_of(&(key, Object::None));
+        let rest = if others.is_empty() {
+            String::new()
+        } else {
+            format!("; not read: {}", others.join(", "))
+        };
+        notes.push(format!("weights are those under `{key}`{rest}"));
+        let Object::Dict(inner) = inner else {
+            return Err(format!("`{key}` is no dictionary of weights"));
+        };
+        pairs = inner;
+    }
+}
+
+fn class_name(object: &Object) -> Option<&str> {
+    match object {
+        Object::Class { class_name, .. } => Some(class_name),
+        _ => None,
+    }
+}
+
+fn is_tensor(object: &Object) -> bool {
+    match object {
+        Object::Reduce { callable, .. } => class_name(callable).is_some_and(|name| {
+            [
+                "_rebuild_tensor_v2",
+                "_rebuild_parameter",
+                "_rebuild_from_type_v2",
+            ]
+            .contains(&name)
+        }),
+        _ => false,
+    }
+}
+
+/// A tensor as the pickle describes it.
+struct Rebuilt {
+    /// `FloatStorage` and so on.
+    kind: String,
+    /// The entry that holds its storage.
+    storage: String,
+    /// In values.
+    offset: usize,
+    shape: Vec<usize>,
+    /// In values.
+    strides: Vec<usize>,
+}
+
+/// What `torch._utils._rebuild_tensor_v2(storage, offset, size, stride, ...)` would build.
+fn rebuild(object: Object) -> std::result::Result<Rebuilt, String> {
+    let unreadable = |what: &str| format!("expected a plain tensor, found {what}");
+    let Object::Reduce { callable, args } = object else {
+        return Err(unreadable("no tensor"));
+    };
+    let Object::Tuple(mut args) = *args else {
+        return Err(unreadable("a call without arguments"));
+    };
+    match class_name(&callable) {
+        Some("_rebuild_tensor_v2") => {}
+        Some("_rebuild_parameter") if !args.is_empty() => return rebuild(args.swap_remove(0)),
+        Some(other) => return Err(unreadable(other)),
+        None => return Err(unreadable("another object")),
+    }
+    let mut args = args.into_iter();
+    let mut next = || args.next().unwrap_or(Object::None);
+    let (storage, offset, size, strides) = (next(), next(), next(), next());
+    let Object::PersistentLoad(storage) = storage else {
+        return Err(unreadable("a tensor without storage"));
+    };
+    let Object::Tuple(storage) = *storage else {
+        return Err(unreadable("a storage without description"));
+    };
+    // ('storage', class, key, device, values)
+    let (kind, key) = match &storage[..] {
+        [_, class, Object::Unicode(key), ..] => (class_name(class), key.clone()),
+        _ => return Err(unreadable("a storage of another form")),
+    };
+    Ok(Rebuilt {
+        kind: kind.unwrap_or("an unknown storage").to_string(),
+        storage: key,
+        offset: whole(&offset)?,
+        shape: wholes(size)?,
+        strides: wholes(strides)?,
+    })
+}
+
+fn whole(object: &Object) -> std::result::Result<usize, String> {
+    let number = match object {
+        Object::Int(i) => i64::from(*i),
+        Object::Long(i) => *i,
+        other => return Err(format!("expected a whole number, found {other:?}")),
+    };
+    usize::try_from(number).map_err(|_| format!("expected a whole number, found {number}"))
+}
+
+fn wholes(object: Object) -> std::result::Result<Vec<usize>, String> {
+    match object {
+        Object::Tuple(items) => items.iter().map(whole).collect(),
+        other => Err(format!("expected extents, found {other:?}")),
+    }
+}
+
+impl Rebuilt {
+    /// Its values in order, whatever the strides (channels_last weights are not contiguous).
+    fn gather(&self, data: &[u8]) -> std::result::Result<Vec<f32>, String> {
+        let all = match self.kind.as_str() {
+            "FloatStorage" => each(data, f32::from_le_bytes),
+            "DoubleStorage" => each(data, |b| f64::from_le_bytes(b) as f32),
+            "HalfStorage" => each(data, |b| f16::from_le_bytes(b).to_f32()),
+            "BFloat16Storage" => each(data, |b| bf16::from_le_bytes(b).to_f32()),
+            "LongStorage" => each(data, |b| i64::from_le_bytes(b) as f32),
+            "IntStorage" => each(data, |b| i32::from_le_bytes(b) as f32),
+            "ByteStorage" | "BoolStorage" => each(data, |[b]: [u8; 1]| f32::from(b)),
+            other => return Err(format!("no numbers that Squall reads: {other}")),
+        };
+        if self.strides.len() != self.shape.len() {
+            return Err("as many strides as extents are needed".into());
+        }
+        let outside = || "it reaches past the end of its storage".to_string();
+        let count = (self.shape.iter()).try_fold(1usize, |n, &extent| n.checked_mul(extent));
+        // Every value of a weight is stored: a broadcast tensor of absurd size is no weight.
+        let count = count.filter(|&n| n <= all.len()).ok_or_else(outside)?;
+        let mut values = Vec::with_capacity(count);
+        let mut index = vec![0; self.shape.len()];
+        for _ in 0..count {
+            let at = (index.iter().zip(&self.strides))
+                .try_fold(self.offset, |at, (&i, &stride)| {
+                    at.checked_add(stride.checked_mul(i)?)
+                });
+            values.push(*at.and_then(|at| all.get(at)).ok_or_else(outside)?);
+            for (i, &extent) in index.iter_mut().zip(&self.shape).rev() {
+                *i += 1;
+                if *i < extent {
+                    break;
+                }
+                *i = 0;
+            }
+        }
+        Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use zip::write::SimpleFileOptions;
+
+    fn parse_bytes(bytes: &[u8]) -> Result<Weights> {
+        parse(Path::new("made.pt"), bytes)
+    }
+
+    /// A pickle as PyTorch writes it, put together by hand.
+    #[derive(Default)]
+    struct Pickle(Vec<u8>);
+
+    impl Pickle {
+        fn raw(mut self, bytes: &[u8]) -> Self {
+            self.0.extend_from_slice(bytes);
+            self
+        }
+
+        fn text(self, text: &str) -> Self {
+            let length = (text.len() as u32).to_le_bytes();
+            self.raw(b"X").raw(&length).raw(text.as_bytes())
+        }
+
+        fn class(self, module: &str, name: &str) -> Self {
+            self.raw(format!("c{module}\n{name}\n").as_bytes())
+        }
+
+        fn numbers(self, numbers: &[u8]) -> Self {
+            let opened = self.raw(b"(");
+            let filled = numbers.iter().fold(opened, |p, &n| p.raw(&[b'K', n]));
+            filled.raw(b"t")
+        }
+
+        fn tensor(self, kind: &str, key: &str, offset: u8, size: &[u8], strides: &[u8]) -> Self {
+            let call = self.class("torch._utils", "_rebuild_tensor_v2").raw(b"((");
+            let storage = call.text("storage").class("torch", kind).text(key);
+            let stored = storage.text("cpu").raw(b"K\x0ctQ").raw(&[b'K', offset]);
+            stored.numbers(size).numbers(strides).raw(b"\x89NtR")
+        }
+
+        fn zip(self, storages: &[(&str, Vec<u8>)]) -> Vec<u8> {
+            let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+            let stored = SimpleFileOptions::default();
+            zip.start_file("made/data.pkl", stored).unwrap();
+            let whole = [&b"\x80\x02"[..], &self.0, b"."].concat();
+            zip.write_all(&whole).unwrap();
+            for (key, data) in storages {
+                zip.start_file(format!("made/data/{key}"), stored).unwrap();
+                zip.write_all(data).unwrap();
+            }
+            zip.finish().unwrap().into_inner()
+        }
+    }
+
+    fn floats(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+
+    /// {"epoch": 3, "model": {"module.w": 2 x 3 stored by columns after one other value}}
+    fn nested(kind: &str, data: Vec<u8>) -> Vec<u8> {
+        let root = Pickle::default().raw(b"}(").text("epoch").raw(b"K\x03");
+        let inner = root.text("model").raw(b"}(").text("module.w");
+        let whole = inner.tensor(kind, "0", 1, &[2, 3], &[1, 2]).raw(b"uu");
+        whole.zip(&[("0", data)])
+    }
+
+    #[test]
+    fn nested_dictionaries_and_any_strides_are_read() {
+        let data = floats(&[9.0, 1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        let mut weights = parse_bytes(&nested("FloatStorage", data)).unwrap();
+        weights.strip_wrappers();
+        let (shape, values) = &weights.tensors["w"];
+        assert_eq!(
+            (&shape[..], &values[..]),
+            (&[2, 3][..], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..])
+        );
+        assert_eq!(weights.notes.len(), 2, "{:?}", weights.notes);
+        assert!(weights.notes[0].contains("under `model`; not read: epoch"));
+        let halves = [9.0, 1.0, 4.0, 2.0, 5.0, 3.0, 6.0].map(|v| bf16::from_f32(v).to_le_bytes());
+        let weights = parse_bytes(&nested("BFloat16Storage", halves.concat())).unwrap();
+        assert_eq!(weights.tensors["module.w"].1[5], 6.0);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let check = |bytes: &[u8], expected: &str| {
+            let error = parse_bytes(bytes).unwrap_err().to_string();
+            assert!(
+                error.contains("made.pt") && error.contains(expected),
+                "{error}"
+            );
+        };
+        check(
+            &nested("FloatStorage", floats(&[1.0; 6])),
+            "`module.w`: it reaches past the end",
+        );
+        check(
+            &nested("ComplexFloatStorage", floats(&[1.0; 7])),
+            "ComplexFloatStorage",
+        );
+        check(&nested("FloatStorage", vec![])[..40], "damaged zip");
+        let other = Pickle::default().raw(b"}(").text("epoch").raw(b"K\x03u");
+        check(&other.zip(&[]), "no tensors under any of state_dict");
+        check(
+            &Pickle::default().raw(b"K\x03").zip(&[]),
+            "save `model.state_dict()`",
+        );
+        let missing = Pickle::default().raw(b"}(").text("w");
+        let missing = missing.tensor("FloatStorage", "7", 0, &[1], &[1]).raw(b"u");
+        check(&missing.zip(&[]), "`w`: entry `made/data/7`");
+        let huge = Pickle::default().raw(b"}(").text("w");
+        let huge = huge
+            .tensor("FloatStorage", "0", 0, &[255; 20], &[0; 20])
+            .raw(b"u");
+        check(&huge.zip(&[("0", floats(&[1.0]))]), "past the end");
+        let short = Pickle::default().raw(b"}(").text("w");
+        let short = short
+            .class("torch._utils", "_rebuild_tensor_v2")
+            .raw(b")Ru");
+        check(&short.zip(&[]), "a tensor without storage");
+    }
+}

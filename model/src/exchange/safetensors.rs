@@ -1,0 +1,103 @@
+//! Weights from and to safetensors files of other programs.
+
+use super::{Layout, Source, Weights, bad_file};
+use crate::error::{ModelError, Result};
+use crate::model_file::write_whole;
+use crate::parameters::NamedTensors;
+use ::safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use half::{bf16, f16};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+/// The key under which an exported file keeps Squall's facts. Not the one of model files: names differ between the two.
+const FACTS: &str = "squall_facts";
+
+/// Writes tensors under the names of a layout, with Squall's facts in the metadata, whole or not at all.
+///
+/// # Errors
+/// [`ModelError::Io`] naming the file; [`ModelError::Config`] if the layout has no name for a weight, or one for two.
+pub fn write(
+    path: &Path,
+    tensors: &NamedTensors,
+    layout: &Layout,
+    facts: &BTreeMap<String, String>,
+) -> Result<()> {
+    let refused = |error: &dyn std::fmt::Display| bad_file(path, error.to_string());
+    let unnamed = |reason: String| ModelError::Config {
+        key: "layout",
+        reason: format!("weights cannot be named by {}: {reason}", layout.name),
+    };
+    let mut bytes = BTreeMap::new();
+    for (ours, (shape, values)) in tensors {
+        let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let Source::Same(name) = (layout.source)(ours) else {
+            return Err(unnamed(format!("it has no `{ours}`")));
+        };
+        if bytes.insert(name, (shape.clone(), data)).is_some() {
+            return Err(unnamed(format!(
+                "`{ours}` and another weight have one name"
+            )));
+        }
+    }
+    let views = (bytes.iter())
+        .map(|(name, (shape, data))| {
+            let view = TensorView::new(Dtype::F32, shape.clone(), data);
+            Ok((name, view.map_err(|error| refused(&error))?))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let facts = serde_json::to_string(facts).map_err(|error| refused(&error))?;
+    // One key: more would make their order, and so the bytes, change from run to run.
+    let metadata = HashMap::from([(FACTS.to_string(), facts)]);
+    let whole = serialize(views, Some(metadata)).map_err(|error| refused(&error))?;
+    write_whole(path, &whole)
+}
+
+/// The tensors of a safetensors file in memory, converted to f32.
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
+    let bad = |reason: String| bad_file(path, reason);
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| {
+        bad(format!(
+            "neither a PyTorch file (version 1.6 or later) nor a safetensors file ({error})"
+        ))
+    })?;
+    let metadata = header.metadata().clone().unwrap_or_default();
+    let facts = metadata.get(FACTS).or_else(|| metadata.get("squall"));
+    let facts = facts
+        .map(|json| serde_json::from_str(json))
+        .transpose()
+        .map_err(|error| bad(format!("Squall's facts in it are damaged: {error}")))?;
+    let parsed = SafeTensors::deserialize(bytes).map_err(|error| bad(error.to_string()))?;
+    let mut tensors = NamedTensors::new();
+    for (name, view) in parsed.tensors() {
+        let values = to_f32(view.dtype(), view.data())
+            .ok_or_else(|| bad(format!("tensor `{name}`: no numbers of {:?}", view.dtype())))?;
+        tensors.insert(name, (view.shape().to_vec(), values));
+    }
+    Ok(Weights {
+        path: path.into(),
+        tensors,
+        facts,
+        notes: Vec::new(),
+    })
+}
+
+/// Little-endian numbers as f32; `None` for a type that weights never have.
+fn to_f32(dtype: Dtype, data: &[u8]) -> Option<Vec<f32>> {
+    let values = match dtype {
+        Dtype::F32 => each(data, f32::from_le_bytes),
+        Dtype::F64 => each(data, |b| f64::from_le_bytes(b) as f32),
+        Dtype::F16 => each(data, |b| f16::from_le_bytes(b).to_f32()),
+        Dtype::BF16 => each(data, |b| bf16::from_le_bytes(b).to_f32()),
+        Dtype::I64 => each(data, |b| i64::from_le_bytes(b) as f32),
+        Dtype::I32 => each(data, |b| i32::from_le_bytes(b) as f32),
+        Dtype::U8 | Dtype::BOOL => each(data, |[b]: [u8; 1]| f32::from(b)),
+        _ => return None,
+    };
+    Some(values)
+}
+
+/// Every `N` bytes as a number.
+pub(super) fn each<const N: usize>(data: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+    let (chunks, _) = data.as_chunks::<N>();
+    chunks.iter().map(|&bytes| number(bytes)).collect()
+}

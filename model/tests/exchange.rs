@@ -1,0 +1,346 @@
+//! Weights from and to other programs: what goes out comes back, and what does not fit is named.
+
+use squall_model::exchange::{
+    ImportOptions, Layout, PYTORCH, WeightProblem, Weights, import, onnx, safetensors,
+};
+use squall_model::parameters::NamedTensors;
+use squall_model::{Backend, ModelError, Network, NetworkConfig};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+fn tiny() -> NetworkConfig {
+    NetworkConfig {
+        width: 0.05,
+        blocks: vec![1, 1],
+        channels_in: 4,
+        atrous_rates: vec![2],
+        ..NetworkConfig::default()
+    }
+}
+
+fn network(config: &NetworkConfig, seed: u64) -> Network {
+    Network::build(config, Backend::best(), seed).unwrap()
+}
+
+fn problems(error: ModelError) -> Vec<WeightProblem> {
+    match error {
+        ModelError::Import { problems, .. } => problems,
+        other => panic!("expected an import error, found {other}"),
+    }
+}
+
+#[test]
+fn exported_weights_come_back_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let source = network(&tiny(), 1);
+    let named = source.parameters().to_named().unwrap();
+    let facts = BTreeMap::from([("contract".to_string(), "{\"a\": 1}".to_string())]);
+    safetensors::write(&path, &named, &PYTORCH, &facts).unwrap();
+    let weights = Weights::read(&path).unwrap();
+    assert_eq!(weights.facts.as_ref(), Some(&facts));
+    assert!(weights.tensors.contains_key("encoder.post.running_var"));
+    let layout = Layout::guess(&weights);
+    assert_eq!(layout.name, "pytorch");
+    let mut target = network(&tiny(), 2);
+    assert_ne!(target.parameters().to_named().unwrap(), named);
+    let report = import(&mut target, &weights, &layout, &ImportOptions::default()).unwrap();
+    assert_eq!(target.parameters().to_named().unwrap(), named);
+    assert_eq!(report.taken, named.len());
+    assert!(report.kept.is_empty() && report.unused.is_empty());
+}
+
+#[test]
+fn everything_that_does_not_fit_is_named_and_nothing_is_changed() {
+    let named = network(&tiny(), 1).parameters().to_named().unwrap();
+    let mut weights = Weights {
+        path: "foreign.pt".into(),
+        tensors: named,
+        ..Weights::default()
+    };
+    let layout = Layout::named("squall").unwrap();
+    let classify = weights.tensors.remove("decoder.classify.bias").unwrap();
+    weights.tensors.insert("head.bias".into(), classify);
+    let stem = weights.tensors.get_mut("encoder.stem.bias").unwrap();
+    *stem = (vec![3], vec![0.0; 3]);
+    let mut target = network(&tiny(), 2);
+    let before = target.parameters().to_named().unwrap();
+    let options = ImportOptions::default();
+    let error = import(&mut target, &weights, &layout, &options).unwrap_err();
+    let text = error.to_string();
+    for part in [
+        "foreign.pt",
+        "missing `decoder.classify.bias` of shape [3]",
+        "`encoder.stem.bias` has shape [3], `encoder.stem.bias` needs [8]",
+        "`head.bias` of shape [3] has no place",
+    ] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    assert_eq!(problems(error).len(), 3);
+    assert_eq!(target.parameters().to_named().unwrap(), before);
+    // What may be missing must be said; another shape and an unknown tensor stay errors.
+    let options = ImportOptions {
+        allow_missing: vec!["decoder.classify.*".into()],
+        ..options
+    };
+    let error = import(&mut target, &weights, &layout, &options).unwrap_err();
+    assert_eq!(problems(error).len(), 2);
+    // The encoder alone leaves the decoder as it was.
+    let named = network(&tiny(), 1).parameters().to_named().unwrap();
+    weights.tensors = named.clone();
+    let options = ImportOptions {
+        encoder_only: true,
+        ..ImportOptions::default()
+    };
+    let report = import(&mut target, &weights, &layout, &options).unwrap();
+    let after = target.parameters().to_named().unwrap();
+    for (name, values) in &after {
+        let expected = if name.starts_with("encoder.") {
+            &named[name]
+        } else {
+            &before[name]
+        };
+        assert_eq!(values, expected, "{name}");
+    }
+    assert_eq!(report.taken + report.kept.len(), after.len());
+}
+
+/// Weights with the names and shapes of torchvision's ResNet, all values `value(name)`.
+fn torchvision(blocks: &[usize], root: usize) -> NamedTensors {
+    let mut tensors = NamedTensors::new();
+    let mut add = |name: String, shape: &[usize]| {
+        let count: usize = shape.iter().product();
+        let value = if name.ends_with("running_var") {
+            4.0
+        } else {
+            0.5
+        };
+        tensors.insert(name, (shape.to_vec(), vec![value; count]));
+    };
+    let mut conv = |name: &str, norm: &str, shape: [usize; 4]| {
+        add(format!("{name}.weight"), &shape);
+        for leaf in ["weight", "bias", "running_mean", "running_var"] {
+            add(format!("{norm}.{leaf}"), &shape[..1]);
+        }
+        add(format!("{norm}.num_batches_tracked"), &[]);
+    };
+    conv("conv1", "bn1", [root, 3, 7, 7]);
+    let mut ins = root;
+    for (block, &count) in blocks.iter().enumerate() {
+        let inner = root << block;
+        for unit in 0..count {
+            let at = |part: &str| format!("layer{}.{unit}.{part}", block + 1);
+            conv(&at("conv1"), &at("bn1"), [inner, ins, 1, 1]);
+            conv(&at("conv2"), &at("bn2"), [inner, inner, 3, 3]);
+            conv(&at("conv3"), &at("bn3"), [4 * inner, inner, 1, 1]);
+            if unit == 0 {
+                let shape = [4 * inner, ins, 1, 1];
+                conv(&at("downsample.0"), &at("downsample.1"), shape);
+            }
+            ins = 4 * inner;
+        }
+    }
+    add("fc.weight".into(), &[1000, ins]);
+    add("fc.bias".into(), &[1000]);
+    tensors
+}
+
+#[test]
+fn a_torchvision_encoder_fills_every_weight_of_ours() {
+    let config = NetworkConfig {
+        width: 0.125,
+        blocks: vec![2, 1, 2],
+        channels_in: 6,
+        ..NetworkConfig::default()
+    };
+    let weights = Weights {
+        path: "resnet.pth".into(),
+        tensors: torchvision(&config.blocks, 8),
+        ..Weights::default()
+    };
+    let layout = Layout::guess(&weights);
+    assert_eq!(layout.name, "torchvision-resnet");
+    let mut target = network(&config, 1);
+    // The decoder that it has not must be left out explicitly.
+    let error = import(&mut target, &weights, &layout, &ImportOptions::default()).unwrap_err();
+    assert!(
+        error.to_string().contains("missing `aspp.conv_1x1.weight`"),
+        "{error}"
+    );
+    let options = ImportOptions {
+        encoder_only: true,
+        ..ImportOptions::default()
+    };
+    let report = import(&mut target, &weights, &layout, &options).unwrap();
+    assert!(report.kept.iter().all(|name| !name.starts_with("encoder.")));
+    assert!(report.unused.iter().any(|(name, _)| name == "fc.weight"));
+    assert!(
+        report
+            .notes
+            .iter()
+            .any(|note| note.contains("post-activated"))
+    );
+    let named = target.parameters().to_named().unwrap();
+    // γ / √(σ² + ε) = 0.25; the mean of three kernels of 0.5, times 3 / 6.
+    let stem = named["encoder.stem.weight"].1[0];
+    assert!((stem - 0.25 * 0.25).abs() < 1e-6, "{stem}");
+    let bias = named["encoder.block2.unit1.shortcut.bias"].1[0];
+    assert!((bias - (0.5 - 0.5 * 0.25)).abs() < 1e-6, "{bias}");
+    assert_eq!(named["encoder.block1.unit2.preact.shift"].1[0], 0.0);
+    assert_eq!(
+        named["encoder.block3.unit2.conv2.norm.running_variance"].1[0],
+        4.0
+    );
+    // A network without batch normalisation has no place for it.
+    let published = NetworkConfig {
+        batch_norm: false,
+        ..config
+    };
+    let error = import(&mut network(&published, 1), &weights, &layout, &options).unwrap_err();
+    assert!(error.to_string().contains("batch_norm"), "{error}");
+}
+
+#[test]
+fn a_file_from_pytorch_is_read() {
+    // Made by validation/peers/make_fixture.py: a nested checkpoint of a data-parallel model with halves and channels_last.
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pytorch_checkpoint.pt");
+    let weights = Weights::read(&path).unwrap();
+    let expected = [
+        "as_bf16",
+        "as_half",
+        "column",
+        "conv.bias",
+        "conv.weight",
+        "norm.bias",
+        "norm.num_batches_tracked",
+        "norm.running_mean",
+        "norm.running_var",
+        "norm.weight",
+    ];
+    assert_eq!(weights.tensors.keys().collect::<Vec<_>>(), expected);
+    let (shape, values) = &weights.tensors["conv.weight"];
+    assert_eq!(shape, &[2, 3, 2, 2]);
+    let counted: Vec<f32> = (0..24).map(|i| i as f32).collect();
+    assert_eq!(values, &counted, "channels_last memory, PyTorch's order");
+    assert_eq!(weights.tensors["as_half"].1, [0.5, 1.5, 2.5]);
+    assert_eq!(weights.tensors["as_bf16"].1, [0.5, 1.5, 2.5]);
+    assert_eq!(
+        weights.tensors["column"].1,
+        [2.0, 5.0],
+        "a column of a matrix"
+    );
+    assert_eq!(
+        weights.tensors["norm.num_batches_tracked"],
+        (vec![], vec![7.0])
+    );
+    let notes = weights.notes.join("; ");
+    assert!(
+        notes.contains("not read: ") && notes.contains("optimizer"),
+        "{notes}"
+    );
+    assert!(notes.contains("`module.`"), "{notes}");
+}
+
+#[test]
+fn other_files_are_refused_with_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |bytes: &[u8], expected: &str| {
+        let path = folder.path().join("w.pt");
+        std::fs::write(&path, bytes).unwrap();
+        let error = Weights::read(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("w.pt") && error.contains(expected),
+            "{error}"
+        );
+    };
+    check(b"", "neither a PyTorch file");
+    check(
+        b"\x80\x02}q\x00.",
+        "neither a PyTorch file (version 1.6 or later)",
+    );
+    check(b"PK\x03\x04 and no more", "damaged zip");
+}
+
+/// Fields of a Protocol Buffers message: number and content of the length-delimited ones, in order.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = bytes.split_first().expect("a whole varint");
+            *bytes = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        match tag & 7 {
+            0 => drop(varint(&mut bytes)),
+            2 => {
+                let length = varint(&mut bytes) as usize;
+                let (content, rest) = bytes.split_at(length);
+                found.push((tag >> 3, content));
+                bytes = rest;
+            }
+            other => panic!("wire type {other}"),
+        }
+    }
+    found
+}
+
+#[test]
+fn an_onnx_file_is_a_closed_graph() {
+    use squall_model::networks::config::NetworkName;
+    for name in NetworkName::ALL {
+        let config = NetworkConfig {
+            name,
+            latitude_input: true,
+            ..tiny()
+        };
+        let options = onnx::OnnxOptions {
+            grid: (17, 30),
+            classes: true,
+        };
+        let Ok(bytes) = onnx::encode(&network(&config, 1), &options, &BTreeMap::new()) else {
+            assert!(!name.as_str().starts_with("deeplabv3plus"), "{name:?}");
+            continue;
+        };
+        let model = fields(&bytes);
+        let graph = model.iter().find(|(field, _)| *field == 7).unwrap().1;
+        let text = |content: &[u8]| String::from_utf8(content.to_vec()).unwrap();
+        let mut known = vec![String::new(), "fields".to_string()];
+        for (_, tensor) in fields(graph).iter().filter(|(field, _)| *field == 5) {
+            let name = fields(tensor).iter().find(|(f, _)| *f == 8).unwrap().1;
+            assert!(
+                !known.contains(&text(name)),
+                "two constants are named {}",
+                text(name)
+            );
+            known.push(text(name));
+        }
+        let (mut used, mut nodes) = (0, 0);
+        for (_, node) in fields(graph).iter().filter(|(field, _)| *field == 1) {
+            nodes += 1;
+            for (field, content) in fields(node) {
+                match field {
+                    1 => {
+                        assert!(
+                            known.contains(&text(content)),
+                            "{} comes from nowhere",
+                            text(content)
+                        );
+                        used += 1;
+                    }
+                    2 => known.push(text(content)),
+                    _ => {}
+                }
+            }
+        }
+        assert!(nodes > 30 && used > nodes, "{nodes} nodes, {used} inputs");
+        assert!(known.contains(&"logits".into()) && known.contains(&"classes".into()));
+    }
+}

@@ -1,0 +1,133 @@
+"""Seconds of a training step or of inference of a PyTorch network on random data: one JSON line.
+
+With --serve it builds the network once, then answers every line `step` or `infer` on standard input with one JSON line,
+so that it can be timed in alternation with another program on the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from networks import Config, build
+
+CLASS_WEIGHTS = [0.02, 0.8, 0.17]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", default='{"batch_norm": true}', help="NetworkConfig as JSON, or a file of it")
+    parser.add_argument("--size", default="192x288", help="latitudes x longitudes")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
+    parser.add_argument("--work", choices=["step", "infer"], default="step")
+    parser.add_argument("--warmup", type=int, default=2, help="repetitions that do not count")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--serve", action="store_true", help="answer lines of standard input")
+    return parser.parse_args()
+
+
+class Peer:
+    """A network with its optimiser and data."""
+
+    def __init__(self, options: argparse.Namespace):
+        torch.manual_seed(1)
+        torch.set_num_threads(options.threads)
+        self.options = options
+        config = Config.parse(options.network)
+        h, w = map(int, options.size.lower().split("x"))
+        self.network = build(config)
+        self.parameters = sum(p.numel() for p in self.network.parameters())
+        x = torch.randn(options.batch, config.channels_in, h, w)
+        self.x = x.to(memory_format=torch.channels_last)
+        self.labels = torch.randint(0, config.classes, (options.batch, h, w))
+        self.weights = torch.tensor((CLASS_WEIGHTS + [1.0] * config.classes)[: config.classes])
+        self.optimizer = torch.optim.AdamW(self.network.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
+        self.model = torch.compile(self.network) if options.mode == "compile" else self.network
+
+    def autocast(self) -> contextlib.AbstractContextManager:
+        if self.options.precision == "f32":
+            return contextlib.nullcontext()
+        return torch.autocast("cpu", torch.bfloat16)
+
+    def step(self) -> float:
+        """Forward, weighted cross entropy, backward, Adam; gives the loss."""
+        if not self.network.training:
+            self.network.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.autocast():
+            logits = self.model(self.x)
+        loss = F.cross_entropy(logits.float(), self.labels, self.weights)
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+    def infer(self) -> float:
+        """The most probable class of every pixel; gives the share of class 0."""
+        if self.network.training:
+            self.network.eval()
+        with torch.inference_mode(), self.autocast():
+            classes = self.model(self.x).argmax(1)
+        return (classes == 0).float().mean().item()
+
+    def timed(self, work: str) -> float:
+        act: Callable[[], float] = {"step": self.step, "infer": self.infer}[work]
+        start = time.perf_counter()
+        act()
+        return time.perf_counter() - start
+
+    def report(self, work: str, seconds: list[float]) -> dict:
+        options = self.options
+        return {
+            "work": work,
+            "seconds": statistics.median(seconds),
+            "all_seconds": seconds,
+            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "parameters": self.parameters,
+            "size": options.size,
+            "batch": options.batch,
+            "precision": options.precision,
+            "mode": options.mode,
+            "threads": options.threads,
+            "torch": torch.__version__,
+        }
+
+
+def say(result: dict) -> None:
+    print(json.dumps(result), flush=True)
+
+
+def main() -> None:
+    options = arguments()
+    peer = Peer(options)
+    if not options.serve:
+        for _ in range(options.warmup):
+            peer.timed(options.work)
+        say(peer.report(options.work, [peer.timed(options.work) for _ in range(options.repeat)]))
+        return
+    say({"ready": True, "parameters": peer.parameters, "torch": torch.__version__})
+    warm: set[str] = set()
+    for line in sys.stdin:
+        work = line.strip()
+        if work not in ("step", "infer"):
+            say({"error": f"expected `step` or `infer`, found `{work}`"})
+            continue
+        if work not in warm:
+            warm.add(work)
+            for _ in range(options.warmup):
+                peer.timed(work)
+        say(peer.report(work, [peer.timed(work)]))
+
+
+if __name__ == "__main__":
+    main()

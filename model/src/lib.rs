@@ -1,6 +1,7 @@
 //! From tensors to tensors: operations on NHWC, networks, losses, optimisers and model files.
 
 pub mod error;
+pub mod gradients;
 mod layers;
 pub mod memory;
 pub mod model_file;

@@ -216,7 +216,7 @@ impl Bench {
                 network.update_running_statistics(&mut pass);
                 gradients.clear();
                 network.backward(&loss.gradient, pass, &mut gradients)?;
-                optimizer.step(network.parameters_mut(), &mut gradients, 1e-4)?;
+                optimizer.step(network.parameters_mut(), &gradients, 1e-4)?;
                 Ok(())
             })? / batch as f64;
             let ceiling = summary.training_flops as f64 / rate;

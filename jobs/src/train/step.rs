@@ -116,7 +116,7 @@ impl Learner {
             if result.gradient_norm.is_finite() {
                 self.optimizer.step(
                     self.network.parameters_mut(),
-                    &mut self.gradients,
+                    &self.gradients,
                     learning_rate,
                 )?;
                 result.skipped = false;

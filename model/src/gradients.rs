@@ -113,3 +113,33 @@ pub(crate) fn squares(values: &[f32]) -> f64 {
     let rest: f64 = rest.map(|&v| f64::from(v) * f64::from(v)).sum();
     lanes.iter().sum::<f64>() + rest
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::Kind;
+
+    #[test]
+    fn what_is_missing_or_no_number_is_named() {
+        let mut parameters = Parameters::new(1);
+        for (name, length) in [("a", 3), ("b", 2), ("c", 4)] {
+            parameters
+                .vector(name.into(), Kind::Bias, length, 0.0)
+                .unwrap();
+        }
+        let mut gradients = Gradients::new(&parameters);
+        gradients.as_mut_slice()[1] = 1.0;
+        gradients.as_mut_slice()[8] = -2.0;
+        let names: Vec<&str> = (gradients.all_zero(&parameters).iter())
+            .map(|p| p.name.as_str())
+            .collect();
+        assert_eq!(names, ["b"]);
+        assert_eq!(gradients.norm(), 5f64.sqrt());
+        assert!(gradients.first_not_finite(&parameters).is_none());
+        gradients.as_mut_slice()[4] = f32::INFINITY;
+        gradients.as_mut_slice()[6] = f32::NAN;
+        let (parameter, index, value) = gradients.first_not_finite(&parameters).unwrap();
+        assert_eq!((parameter.name.as_str(), index), ("b", 1));
+        assert!(value.is_infinite() && !gradients.norm().is_finite());
+    }
+}

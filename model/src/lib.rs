@@ -19,4 +19,4 @@ pub use networks::{Network, NetworkConfig, Prediction};
 pub use ops::Backend;
 pub use parameters::{Gradients, Parameters};
 pub use pass::Pass;
-pub use precision::Precision;
+pub use precision::{Precision, PrecisionPolicy};

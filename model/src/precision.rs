@@ -114,7 +114,10 @@ impl PrecisionPolicy {
                 });
             }
         }
-        for edge in [kernels().next(), kernels().last()].into_iter().flatten() {
+        for edge in [kernels().next(), kernels().next_back()]
+            .into_iter()
+            .flatten()
+        {
             layers.insert(layer_of(&edge.name).to_string(), DType::F32);
         }
         Ok(layers)

@@ -13,8 +13,8 @@ pub(super) struct Adam {
     pub(super) beta1: f32,
     pub(super) beta2: f32,
     pub(super) epsilon: f32,
-    /// 1 − β₁ᵗ and 1 − β₂ᵗ, or ones without bias correction.
-    pub(super) corrections: (f32, f32),
+    /// 1 / (1 − β₁ᵗ) and 1 / (1 − β₂ᵗ), or ones without bias correction.
+    pub(super) unbias: (f32, f32),
     pub(super) rate: f32,
     /// AdamW.
     pub(super) decoupled: bool,
@@ -27,7 +27,8 @@ impl Adam {
     /// One step of all parameters.
     pub(super) fn step(&self, places: &[Place], memory: Memory<'_>) {
         let (beta1, beta2, epsilon) = (self.beta1, self.beta2, self.epsilon);
-        let (step_size, root) = (self.rate / self.corrections.0, self.corrections.1.sqrt());
+        // One division a value: with more, the divider and not the memory sets the pace.
+        let (step_size, root) = (self.rate * self.unbias.0, self.unbias.1.sqrt());
         sweep(places, memory, |piece| {
             let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
             let (l2, shrink) = if self.decoupled {
@@ -40,7 +41,7 @@ impl Adam {
                 let g = factor * g + l2 * *value;
                 *m = beta1 * *m + (1.0 - beta1) * g;
                 *v = beta2 * *v + (1.0 - beta2) * g * g;
-                *value = shrink * *value - step_size * *m / (v.sqrt() / root + epsilon);
+                *value = shrink * *value - step_size * *m / (v.sqrt() * root + epsilon);
             }
         });
     }

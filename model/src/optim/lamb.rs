@@ -21,8 +21,8 @@ pub(super) struct Lamb {
     pub(super) beta3: f32,
     pub(super) beta2: f32,
     pub(super) epsilon: f32,
-    /// 1 − β₁ᵗ and 1 − β₂ᵗ, or ones without bias correction.
-    pub(super) corrections: (f32, f32),
+    /// 1 / (1 − β₁ᵗ) and 1 / (1 − β₂ᵗ), or ones without bias correction.
+    pub(super) unbias: (f32, f32),
     pub(super) rate: f32,
     /// Per parameter: weight decay, and what the gradient is multiplied by.
     pub(super) decay: Vec<f32>,
@@ -70,8 +70,8 @@ impl Lamb {
     }
 
     fn direction(&self, value: f32, m: f32, v: f32, decay: f32) -> f32 {
-        let (first, second) = self.corrections;
-        (m / first) / ((v / second).sqrt() + self.epsilon) + decay * value
+        let (first, second) = self.unbias;
+        (m * first) / ((v * second).sqrt() + self.epsilon) + decay * value
     }
 }
 

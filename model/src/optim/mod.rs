@@ -126,7 +126,18 @@ impl Optimizer {
         ] {
             crate::ops::host::expect("optimizer", what, expected, got)?;
         }
-        let norm = gradients.norm() * f64::from(gradient_scale);
+        // LARC's norms of each tensor give that of the whole gradient too: one pass less.
+        let sums = match self.config.larc {
+            None => None,
+            Some(_) => Some(parameters.update_all(|values| {
+                let both = |w: &[f32], g: &[f32]| [squares(w), squares(g)];
+                sums_of(&self.places, (values, gradients.as_slice()), both)
+            })?),
+        };
+        let norm = match &sums {
+            None => gradients.norm(),
+            Some(sums) => sums.iter().map(|[_, g]| g).sum::<f64>().sqrt(),
+        } * f64::from(gradient_scale);
         if !norm.is_finite() {
             let first = gradients.first_not_finite(parameters);
             return Err(ModelError::NotFinite {
@@ -150,7 +161,15 @@ impl Optimizer {
                 second: &mut self.second,
                 mirror,
             };
-            apply(&self.config, self.step, &self.places, memory, (rate, scale));
+            let larc = self.config.larc.zip(sums);
+            let factor = factors(larc, &self.places, (rate, scale));
+            apply(
+                &self.config,
+                self.step,
+                &self.places,
+                memory,
+                (rate, factor),
+            );
         })?;
         Ok(norm)
     }
@@ -248,13 +267,29 @@ impl Optimizer {
     }
 }
 
+/// What the gradient of each parameter is multiplied by, from Σ w² and Σ g² of each with LARC.
+fn factors(
+    larc: Option<(Larc, Vec<[f64; 2]>)>,
+    places: &[Place],
+    (rate, scale): (f32, f32),
+) -> Vec<f32> {
+    let Some((larc, sums)) = larc else {
+        return vec![scale; places.len()];
+    };
+    let factor = |[w, g]: [f64; 2]| {
+        let gradient_norm = g.sqrt() * f64::from(scale);
+        scale * larc.factor(w.sqrt(), gradient_norm, rate)
+    };
+    sums.into_iter().map(factor).collect()
+}
+
 /// One step of the configured rule.
 fn apply(
     config: &OptimizerConfig,
     step: u64,
     places: &[Place],
     memory: Memory<'_>,
-    (rate, scale): (f32, f32),
+    (rate, factor): (f32, Vec<f32>),
 ) {
     let decays = |place: &Place| config.decay_all || place.kind == Kind::Weight;
     let decay = (places.iter())
@@ -266,23 +301,11 @@ fn apply(
             }
         })
         .collect();
-    let factor = match &config.larc {
-        None => vec![scale; places.len()],
-        Some(larc) => {
-            let both = |w: &[f32], g: &[f32]| [squares(w), squares(g)];
-            let norms = sums_of(places, (memory.values, memory.gradient), both);
-            let factor = |[w, g]: [f64; 2]| {
-                let gradient_norm = g.sqrt() * f64::from(scale);
-                scale * larc.factor(w.sqrt(), gradient_norm, rate)
-            };
-            norms.into_iter().map(factor).collect()
-        }
-    };
-    let correction = |beta: f32| match config.bias_correction {
-        true => (1.0 - f64::from(beta).powf(step as f64)) as f32,
+    let unbias = |beta: f32| match config.bias_correction {
+        true => (1.0 / (1.0 - f64::from(beta).powf(step as f64))) as f32,
         false => 1.0,
     };
-    let corrections = (correction(config.beta1), correction(config.beta2));
+    let unbias = (unbias(config.beta1), unbias(config.beta2));
     let (beta1, beta2, epsilon) = (config.beta1, config.beta2, config.epsilon);
     match config.rule {
         Rule::Sgd => Sgd {
@@ -297,7 +320,7 @@ fn apply(
             beta1,
             beta2,
             epsilon,
-            corrections,
+            unbias,
             rate,
             decoupled: config.rule == Rule::AdamW,
             decay,
@@ -313,7 +336,7 @@ fn apply(
             },
             beta2,
             epsilon,
-            corrections,
+            unbias,
             rate,
             decay,
             factor,

@@ -212,7 +212,7 @@ mod tests {
         check(
             exponential,
             &[10, 20, 30, 50, 109],
-            &[1.0, 0.707_107, 0.5, 0.25, 0.1],
+            &[1.0, 0.5f32.sqrt(), 0.5, 0.25, 0.1],
         );
         let multistep = Schedule {
             milestones: vec![5, 8],

@@ -113,7 +113,7 @@ impl Contract {
                 "zero"
             }
             .into(),
-            precision: recipe.precision,
+            precision: recipe.precision.compute,
             network: network.clone(),
             recipe: recipe.to_toml(),
             code_version: env!("CARGO_PKG_VERSION").to_string(),

@@ -8,8 +8,9 @@ use squall_data::Variable;
 use squall_data::class_weights::ClassWeighting;
 use squall_data::loader::Augmentation;
 use squall_data::normalise::NormalisationMethod;
-use squall_model::optim::{OptimizerConfig, Schedule};
-use squall_model::{NetworkConfig, Precision};
+use squall_model::ops::loss::{Criterion, Focal, Normalisation};
+use squall_model::optim::{LossScale, OptimizerConfig, Schedule};
+use squall_model::{NetworkConfig, PrecisionPolicy};
 use std::path::{Path, PathBuf};
 
 /// What a network learns.
@@ -33,13 +34,13 @@ pub struct Recipe {
     pub task: Task,
     /// Of initial values, order of samples, augmentation and dropout. Default 1.
     pub seed: u64,
-    /// How activations are stored and computed. Default `"auto"`.
-    pub precision: Precision,
+    /// How activations are stored and computed, which layers stay in f32, how the loss is scaled. Default `"auto"`.
+    pub precision: PrecisionPolicy,
     /// How long, in which portions, and what is saved when.
     pub training: Training,
     /// What is read.
     pub data: DataSection,
-    /// How much classes count.
+    /// How far off a prediction is, and how much classes count in it.
     pub loss: Loss,
     /// How gradients change parameters. Default AdamW.
     pub optimiser: OptimizerConfig,
@@ -55,7 +56,7 @@ impl Default for Recipe {
             name: "run".to_string(),
             task: Task::default(),
             seed: 1,
-            precision: Precision::default(),
+            precision: PrecisionPolicy::default(),
             training: Training::default(),
             data: DataSection::default(),
             loss: Loss::default(),
@@ -149,7 +150,7 @@ impl Default for DataSection {
     }
 }
 
-/// How much classes count.
+/// How far off a prediction is: softmax cross entropy or focal loss, with weights of classes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Loss {
@@ -157,6 +158,22 @@ pub struct Loss {
     pub weighting: ClassWeighting,
     /// The weights themselves, in class order; instead of `weighting`.
     pub class_weights: Option<Vec<f32>>,
+    /// Focal loss, `{ alpha = 1.0, gamma = 2.0 }`, instead of cross entropy. Default none.
+    pub focal: Option<Focal>,
+    /// What the sum over pixels is divided by: `"weights"`, `"pixels"` (MLPerf) or `{ sum = FACTOR }`, which multiplies.
+    /// Default `"weights"`.
+    pub normalisation: Normalisation,
+}
+
+impl Loss {
+    /// The loss with these weights of classes.
+    pub fn criterion(&self, class_weights: Vec<f32>) -> Criterion {
+        Criterion {
+            class_weights,
+            focal: self.focal,
+            normalisation: self.normalisation,
+        }
+    }
 }
 
 impl Recipe {
@@ -281,6 +298,12 @@ impl Recipe {
         }
         let section =
             |name: &str, error: squall_model::ModelError| bad(format!("[{name}] {error}"));
+        if let Err(error) = self.loss.criterion(Vec::new()).check() {
+            return section("loss", error);
+        }
+        if let Err(error) = LossScale::new(self.precision.loss_scale) {
+            return section("precision", error);
+        }
         if let Err(error) = self.optimiser.check() {
             return section("optimiser", error);
         }

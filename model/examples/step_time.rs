@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         gradients.clear();
         network.backward(&loss.gradient, pass, &mut gradients)?;
         let backward = start.elapsed();
-        optimizer.step(network.parameters_mut(), &mut gradients, 1e-4)?;
+        optimizer.step(network.parameters_mut(), &gradients, 1e-4)?;
         let total = start.elapsed();
         if step + 1 == steps {
             let entries = squall_model::profile::finish();

@@ -88,6 +88,36 @@ pub enum ModelError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A gradient holds what is no number; parameters and optimiser are as they were.
+    #[error("step {step}: the gradient of `{parameter}` is {value} at value {index}")]
+    NotFinite {
+        /// The step that was not taken, counted from 1.
+        step: u64,
+        /// The first such parameter.
+        parameter: String,
+        /// Where in it.
+        index: usize,
+        /// What stands there.
+        value: f32,
+    },
+    /// A label is no class.
+    #[error(
+        "{op}: label {value} of sample {sample} at row {row}, column {column} is no class: expected below {classes}, or 255 (ignored)"
+    )]
+    Label {
+        /// The operation.
+        op: &'static str,
+        /// The label.
+        value: u8,
+        /// Which sample of the batch.
+        sample: usize,
+        /// Which latitude.
+        row: usize,
+        /// Which longitude.
+        column: usize,
+        /// Classes of the logits.
+        classes: usize,
+    },
     /// candle refused.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),

@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod exchange;
+pub mod gradients;
 mod layers;
 pub mod memory;
 pub mod model_file;
@@ -20,4 +21,4 @@ pub use networks::{Network, NetworkConfig, Prediction};
 pub use ops::Backend;
 pub use parameters::{Gradients, Parameters};
 pub use pass::Pass;
-pub use precision::Precision;
+pub use precision::{Precision, PrecisionPolicy};

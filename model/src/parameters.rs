@@ -1,4 +1,7 @@
-//! What training changes: named f32 tensors, and the flat buffer that their gradients land in.
+//! What training changes: named f32 tensors, and running statistics.
+
+pub use crate::gradients::Gradients;
+pub(crate) use crate::gradients::squares;
 
 use crate::error::{ModelError, Result};
 use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Tensor};
@@ -69,6 +72,8 @@ pub struct Parameters {
     buffers: Vec<Buffer>,
     seed: u64,
     total: usize,
+    /// One tensor of all values that the entries are views of; none before the first update of everything at once.
+    flat: Option<Tensor>,
 }
 
 impl Parameters {
@@ -79,6 +84,7 @@ impl Parameters {
             buffers: Vec::new(),
             seed,
             total: 0,
+            flat: None,
         }
     }
 
@@ -123,6 +129,7 @@ impl Parameters {
     ) -> Result<ParameterId> {
         let range = self.total..self.total + values.len();
         self.total = range.end;
+        self.flat = None;
         let tensor = Tensor::from_vec(values, shape, &Device::Cpu)?;
         self.entries.push(Parameter {
             name,
@@ -163,7 +170,7 @@ impl Parameters {
     }
 
     /// Every parameter, in forward order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Parameter> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Parameter> + ExactSizeIterator {
         self.entries.iter()
     }
 
@@ -189,6 +196,58 @@ impl Parameters {
             entry.tensor.inplace_op1(&op)?;
         }
         Ok(())
+    }
+
+    /// Gives all values at once, mutable, in the order of [`Parameter::range`], to `change`.
+    ///
+    /// The first call moves every parameter into one buffer, so that an optimiser is one loop over memory and not one for
+    /// each tensor.
+    ///
+    /// # Errors
+    /// [`ModelError::Candle`] if a tensor is not in host memory.
+    pub fn update_all<R>(&mut self, change: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
+        let flat = match self.flat.take() {
+            Some(flat) => flat,
+            None => self.join()?,
+        };
+        let (mut change, mut answer) = (Some(change), None);
+        flat.inplace_op1(&Change(std::cell::RefCell::new(|values: &mut [f32]| {
+            answer = change.take().map(|change| change(values));
+        })))?;
+        self.flat = Some(flat);
+        answer.ok_or_else(|| {
+            candle_core::Error::msg("the update was not run")
+                .bt()
+                .into()
+        })
+    }
+
+    /// Moves all values into one tensor and makes every parameter a view of it.
+    fn join(&mut self) -> Result<Tensor> {
+        let mut values = Vec::with_capacity(self.total);
+        for entry in &self.entries {
+            values.extend(entry.tensor.flatten_all()?.to_vec1::<f32>()?);
+        }
+        let flat = Tensor::from_vec(values, self.total, &Device::Cpu)?;
+        for entry in &mut self.entries {
+            let view = flat.narrow(0, entry.range.start, entry.range.len())?;
+            entry.tensor = view.reshape(entry.tensor.dims())?;
+        }
+        Ok(flat)
+    }
+
+    /// The first parameter with an infinite value or one that is no number.
+    ///
+    /// # Errors
+    /// [`ModelError::Candle`] if a tensor cannot be read.
+    pub fn first_not_finite(&self) -> Result<Option<&Parameter>> {
+        for entry in &self.entries {
+            let values: Vec<f32> = entry.tensor.flatten_all()?.to_vec1()?;
+            if values.iter().any(|value| !value.is_finite()) {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
     }
 
     /// Parameters and running statistics by name.
@@ -230,6 +289,7 @@ impl Parameters {
             }),
             Some((_, values)) => Ok(values.to_vec()),
         };
+        self.flat = None;
         for entry in &mut self.entries {
             let values = fitting(&entry.name, entry.tensor.dims())?;
             entry.tensor = Tensor::from_vec(values, entry.tensor.dims(), &Device::Cpu)?;
@@ -257,89 +317,5 @@ impl<F: FnMut(&mut [f32])> InplaceOp1 for Change<F> {
             }
             _ => candle_core::bail!("parameters are contiguous f32 in host memory"),
         }
-    }
-}
-
-/// The gradient of every parameter, in one buffer.
-#[derive(Debug, Clone)]
-pub struct Gradients {
-    values: Vec<f32>,
-}
-
-impl Gradients {
-    /// Zeros for every parameter.
-    pub fn new(parameters: &Parameters) -> Self {
-        Self {
-            values: vec![0.0; parameters.count()],
-        }
-    }
-
-    /// Back to zero, keeping the memory.
-    pub fn clear(&mut self) {
-        self.values.fill(0.0);
-    }
-
-    /// All values, parameters in forward order.
-    pub fn as_slice(&self) -> &[f32] {
-        &self.values
-    }
-
-    /// All values, parameters in forward order.
-    pub fn as_mut_slice(&mut self) -> &mut [f32] {
-        &mut self.values
-    }
-
-    /// The place of one parameter.
-    pub(crate) fn of(&mut self, range: Range<usize>) -> &mut [f32] {
-        &mut self.values[range]
-    }
-
-    /// The places of two parameters, the first of which comes first.
-    pub(crate) fn of_two(
-        &mut self,
-        first: Range<usize>,
-        second: Range<usize>,
-    ) -> (&mut [f32], &mut [f32]) {
-        let (head, tail) = self.values.split_at_mut(second.start);
-        (&mut head[first], &mut tail[..second.end - second.start])
-    }
-
-    /// Consecutive ranges of at least `values` values each (the last may be shorter), in the order in which the backward
-    /// pass completes them: from the end of the network to its start. Together they cover the buffer once.
-    ///
-    /// What several ranks average piece by piece. Boundaries lie between parameters.
-    pub fn buckets(parameters: &Parameters, values: usize) -> Vec<Range<usize>> {
-        let mut buckets = Vec::new();
-        let mut end = parameters.count();
-        for parameter in parameters.entries.iter().rev() {
-            let start = parameter.range.start;
-            if end - start >= values.max(1) || start == 0 && end > 0 {
-                buckets.push(start..end);
-                end = start;
-            }
-        }
-        buckets
-    }
-
-    /// Whether no value is infinite or NaN.
-    pub fn is_finite(&self) -> bool {
-        self.values.iter().all(|g| g.is_finite())
-    }
-
-    /// √Σ g².
-    pub fn norm(&self) -> f64 {
-        // Chunked so that the sum does not depend on the number of threads and stays exact enough for 10⁸ values.
-        let squares = |chunk: &[f32]| {
-            chunk
-                .iter()
-                .map(|&g| f64::from(g) * f64::from(g))
-                .sum::<f64>()
-        };
-        self.values.chunks(4096).map(squares).sum::<f64>().sqrt()
-    }
-
-    /// Multiplies every value.
-    pub fn scale(&mut self, factor: f32) {
-        self.values.iter_mut().for_each(|g| *g *= factor);
     }
 }

@@ -1,10 +1,16 @@
-//! Which data type activations are stored and computed in.
+//! Which data type activations are stored and computed in, of the whole network and of single layers.
 
+use crate::error::{ModelError, Result};
 use crate::ops::Backend;
+use crate::optim::LossScaleConfig;
+use crate::parameters::{Kind, Parameters};
 use candle_core::DType;
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
 
-/// A precision policy. Parameters, batch-norm statistics and the loss are f32 in every one of them.
+/// What activations are computed in. Parameters, batch-norm statistics and the loss are f32 whatever it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -36,5 +42,250 @@ impl Precision {
                 ),
             ),
         }
+    }
+}
+
+/// A run's precision: what to compute in, which layers stay in f32, and how the loss is scaled.
+///
+/// In a recipe a word is short for `compute`: `precision = "bf16"` is `precision = { compute = "bf16" }`.
+///
+/// # Not done
+/// A pass has one data type: [`Self::layers`] says which layers must stay in f32, and layers do not ask it yet. A policy that
+/// names layers is therefore refused where activations are not f32 anyway ([`Self::check_applied`]).
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct PrecisionPolicy {
+    /// The data type of activations. Default `"auto"`.
+    pub compute: Precision,
+    /// Layers, by the beginning of their names, that stay in f32 besides the first convolution and the classifier.
+    pub keep_f32: Vec<String>,
+    /// What the loss is multiplied by before the backward pass. Default 1.
+    pub loss_scale: LossScaleConfig,
+}
+
+impl From<Precision> for PrecisionPolicy {
+    fn from(compute: Precision) -> Self {
+        Self {
+            compute,
+            ..Self::default()
+        }
+    }
+}
+
+impl PrecisionPolicy {
+    /// As [`Precision::resolve`].
+    pub fn resolve(&self, backend: Backend) -> (DType, Option<&'static str>) {
+        self.compute.resolve(backend)
+    }
+
+    /// The data type of every layer's activations where the pass computes in `dtype`, by layer name (a parameter's without
+    /// its last part).
+    ///
+    /// f32 are: the first convolution, which sees the fields' full range; the classifier, whose logits go into the loss; what
+    /// `keep_f32` names. Batch-norm statistics, its γ and β, and the loss are f32 in every layer.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] if a prefix names no layer, with the layers that it could have meant.
+    pub fn layers(&self, parameters: &Parameters, dtype: DType) -> Result<BTreeMap<String, DType>> {
+        let kernels = || parameters.iter().filter(|p| p.kind == Kind::Weight);
+        let mut layers: BTreeMap<String, DType> = (parameters.iter())
+            .map(|p| (layer_of(&p.name).to_string(), dtype))
+            .collect();
+        for prefix in &self.keep_f32 {
+            let mut any = false;
+            for (_, kept) in layers.iter_mut().filter(|(name, _)| begins(name, prefix)) {
+                (*kept, any) = (DType::F32, true);
+            }
+            if !any {
+                let parts = |name: &str| name.split('.').next().unwrap_or("").to_string();
+                let mut near: Vec<&String> = (layers.keys())
+                    .filter(|name| parts(name) == parts(prefix))
+                    .collect();
+                if near.is_empty() {
+                    near = layers.keys().collect();
+                }
+                let near: Vec<&str> = near.into_iter().map(String::as_str).collect();
+                let reason = format!(
+                    "no layer begins with `{prefix}` (layers: {})",
+                    near.join(", ")
+                );
+                return Err(ModelError::Config {
+                    key: "precision.keep_f32",
+                    reason,
+                });
+            }
+        }
+        for edge in [kernels().next(), kernels().next_back()]
+            .into_iter()
+            .flatten()
+        {
+            layers.insert(layer_of(&edge.name).to_string(), DType::F32);
+        }
+        Ok(layers)
+    }
+
+    /// Refuses layers that do not exist, and a wish that a pass in `dtype` would not fulfil.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] naming the key.
+    pub fn check_applied(&self, parameters: &Parameters, dtype: DType) -> Result<()> {
+        self.layers(parameters, dtype)?;
+        if dtype == DType::F32 || self.keep_f32.is_empty() {
+            return Ok(());
+        }
+        let reason = format!(
+            "all activations of a pass are stored alike, here as {dtype:?}: set `precision.compute = \"f32\"` or leave it empty"
+        );
+        Err(ModelError::Config {
+            key: "precision.keep_f32",
+            reason,
+        })
+    }
+}
+
+/// A parameter's layer: its name without the last part.
+fn layer_of(parameter: &str) -> &str {
+    parameter
+        .rsplit_once('.')
+        .map_or(parameter, |(layer, _)| layer)
+}
+
+/// Whether a layer is `prefix` or lies under it; `block1` is not the beginning of `block10`.
+fn begins(layer: &str, prefix: &str) -> bool {
+    layer
+        .strip_prefix(prefix.trim_end_matches('.'))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+impl<'de> Deserialize<'de> for PrecisionPolicy {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        /// As the policy, so that unknown keys are refused.
+        #[derive(Deserialize, Default)]
+        #[serde(default, deny_unknown_fields)]
+        struct Table {
+            compute: Precision,
+            keep_f32: Vec<String>,
+            loss_scale: LossScaleConfig,
+        }
+
+        struct WordOrTable;
+
+        impl<'de> Visitor<'de> for WordOrTable {
+            type Value = PrecisionPolicy;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"auto\", \"f32\", \"bf16\" or a table with `compute`, `keep_f32`, `loss_scale`")
+            }
+
+            fn visit_str<E: serde::de::Error>(
+                self,
+                word: &str,
+            ) -> std::result::Result<Self::Value, E> {
+                Precision::deserialize(serde::de::value::StrDeserializer::new(word)).map(Into::into)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                map: A,
+            ) -> std::result::Result<Self::Value, A::Error> {
+                let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(PrecisionPolicy {
+                    compute: table.compute,
+                    keep_f32: table.keep_f32,
+                    loss_scale: table.loss_scale,
+                })
+            }
+        }
+
+        from.deserialize_any(WordOrTable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters() -> Parameters {
+        let mut parameters = Parameters::new(1);
+        for layer in [
+            "encoder.stem",
+            "encoder.block1.conv",
+            "encoder.block10.conv",
+            "decoder.classify",
+        ] {
+            parameters
+                .weight(format!("{layer}.weight"), &[1, 1, 1, 1], 1)
+                .unwrap();
+        }
+        parameters
+            .vector("decoder.classify.bias".into(), Kind::Bias, 1, 0.0)
+            .unwrap();
+        parameters
+    }
+
+    fn kept(prefixes: &[&str]) -> Result<Vec<String>> {
+        let policy = PrecisionPolicy {
+            keep_f32: prefixes.iter().map(|p| p.to_string()).collect(),
+            ..PrecisionPolicy::default()
+        };
+        let layers = policy.layers(&parameters(), DType::BF16)?;
+        assert_eq!(layers.len(), 4);
+        let f32s = layers.into_iter().filter(|(_, dtype)| *dtype == DType::F32);
+        Ok(f32s.map(|(name, _)| name).collect())
+    }
+
+    #[test]
+    fn the_ends_and_what_is_named_stay_in_f32() {
+        assert_eq!(kept(&[]).unwrap(), ["decoder.classify", "encoder.stem"]);
+        let one = ["decoder.classify", "encoder.block1.conv", "encoder.stem"];
+        assert_eq!(kept(&["encoder.block1"]).unwrap(), one);
+        assert_eq!(kept(&["encoder.block1.conv", "encoder.stem"]).unwrap(), one);
+        assert_eq!(kept(&["encoder."]).unwrap().len(), 4);
+        let text = kept(&["encoder.block2"]).unwrap_err().to_string();
+        assert!(
+            text.contains("`encoder.block2`") && text.contains("encoder.block10.conv"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_wish_that_would_not_be_fulfilled_is_refused() {
+        let policy = PrecisionPolicy {
+            keep_f32: vec!["decoder".into()],
+            ..PrecisionPolicy::default()
+        };
+        policy.check_applied(&parameters(), DType::F32).unwrap();
+        let text = policy
+            .check_applied(&parameters(), DType::BF16)
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("precision.keep_f32"), "{text}");
+        PrecisionPolicy::default()
+            .check_applied(&parameters(), DType::BF16)
+            .unwrap();
+    }
+
+    #[test]
+    fn a_word_or_a_table() {
+        let read = |json: &str| serde_json::from_str::<PrecisionPolicy>(json);
+        assert_eq!(read("\"bf16\"").unwrap(), Precision::Bf16.into());
+        let table = r#"{"keep_f32": ["a"], "loss_scale": {"kind": "static", "scale": 8.0}}"#;
+        let table = read(table).unwrap();
+        assert_eq!((table.compute, table.keep_f32.len()), (Precision::Auto, 1));
+        assert_eq!(
+            read(&serde_json::to_string(&table).unwrap()).unwrap(),
+            table
+        );
+        assert!(
+            read("\"f33\"")
+                .unwrap_err()
+                .to_string()
+                .contains("unknown variant")
+        );
+        assert!(
+            read(r#"{"keep": []}"#)
+                .unwrap_err()
+                .to_string()
+                .contains("unknown field")
+        );
     }
 }

@@ -329,8 +329,9 @@ fn loops_limited_by_memory_agree() {
         let expected = reference
             .softmax_cross_entropy(&logits, &labels, &[0.1, 2.0, 0.7], 3.0)
             .unwrap();
-        approx::assert_relative_eq!(ours.mean(), expected.mean(), max_relative = 1e-9);
-        assert_eq!(values(&ours.gradient), values(&expected.gradient));
+        approx::assert_relative_eq!(ours.mean(), expected.mean(), max_relative = 1e-6);
+        let (ours, expected) = (values(&ours.gradient), values(&expected.gradient));
+        assert!(distance(&ours, &expected) < 1e-6);
     }
 }
 

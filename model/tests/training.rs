@@ -59,7 +59,7 @@ fn advance(network: &mut Network, optimizer: &mut Optimizer, steps: std::ops::Ra
         gradients.clear();
         accumulate(network, step, &mut gradients);
         optimizer
-            .step(network.parameters_mut(), &mut gradients, 1e-3)
+            .step(network.parameters_mut(), &gradients, 1e-3)
             .unwrap();
     }
 }

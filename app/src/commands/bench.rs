@@ -17,7 +17,7 @@ use squall_model::{Backend, Gradients, Network, Pass};
 use std::fmt;
 use std::time::Instant;
 
-/// Measure simulating, labelling, reading, a training step or inference on this machine.
+/// Measure simulating, labelling, reading, a training step, inference or the optimisers on this machine.
 #[derive(Debug, Args)]
 pub struct Bench {
     /// What to measure.
@@ -42,11 +42,12 @@ enum Part {
     Read,
     Step,
     Infer,
+    Optimizer,
 }
 
 /// One measured thing.
 #[derive(Debug, Serialize)]
-struct Row {
+pub(super) struct Row {
     name: String,
     /// Seconds of one unit: a field time, a sample.
     ours: f64,
@@ -102,6 +103,9 @@ impl Bench {
         }
         if wants(Part::Step) || wants(Part::Infer) {
             rows.extend(self.network(wants(Part::Step), wants(Part::Infer))?);
+        }
+        if wants(Part::Optimizer) {
+            rows.extend(super::bench_optimizer::rows(self.repeat)?);
         }
         if self.json {
             output::json(&rows)
@@ -216,7 +220,7 @@ impl Bench {
                 network.update_running_statistics(&mut pass);
                 gradients.clear();
                 network.backward(&loss.gradient, pass, &mut gradients)?;
-                optimizer.step(network.parameters_mut(), &mut gradients, 1e-4)?;
+                optimizer.step(network.parameters_mut(), &gradients, 1e-4)?;
                 Ok(())
             })? / batch as f64;
             let ceiling = summary.training_flops as f64 / rate;
@@ -258,7 +262,7 @@ impl Bench {
     }
 }
 
-fn row(name: String, ours: f64, ceiling: Option<f64>, what: &'static str) -> Row {
+pub(super) fn row(name: String, ours: f64, ceiling: Option<f64>, what: &'static str) -> Row {
     Row {
         name,
         ours,

@@ -99,3 +99,57 @@ fn epochs_or_steps() {
     assert_eq!(length("training.epochs = 1.5"), 11);
     assert_eq!(length("training.steps = 5"), 5);
 }
+
+#[test]
+fn what_mlperf_and_the_paper_run_can_be_written_down() {
+    let mlperf = "
+        precision = { compute = 'f32', loss_scale = { kind = 'dynamic', initial = 65536.0, growth_interval = 2000 } }
+        [loss]
+        weighting = 'deepcam'
+        normalisation = 'pixels'
+        [optimiser]
+        rule = 'lamb'
+        epsilon = 1e-6
+        weight_decay = 0.01
+        decay_all = true
+        clip_norm = 1.0
+        [schedule]
+        rate = 5.5e-3
+        decay = 'multistep'
+        warmup_steps = 400
+        milestones = [800]";
+    let recipe = Recipe::parse(mlperf, &[]).unwrap();
+    assert_eq!(recipe.optimiser, OptimizerConfig::mlperf_deepcam());
+    assert_eq!(recipe.loss.normalisation, Normalisation::Pixels);
+    assert!(recipe.precision.loss_scale.is_dynamic());
+    assert_eq!(Recipe::parse(&recipe.to_toml(), &[]).unwrap(), recipe);
+
+    let focal = "[loss]\nfocal = { gamma = 1.5 }\nnormalisation = { sum = 1e-5 }\n[optimiser]\nrule = 'adam'\nlarc = {}";
+    let recipe = Recipe::parse(focal, &["precision=bf16".into()]).unwrap();
+    let expected = Focal {
+        alpha: 1.0,
+        gamma: 1.5,
+    };
+    assert_eq!(recipe.loss.focal, Some(expected));
+    assert_eq!(recipe.loss.normalisation, Normalisation::Sum(1e-5));
+    assert_eq!(recipe.optimiser, OptimizerConfig::larc_adam());
+    assert_eq!(Recipe::parse(&recipe.to_toml(), &[]).unwrap(), recipe);
+
+    for (text, key) in [
+        ("[loss]\nfocal = { alpha = 0.0 }", "focal.alpha"),
+        (
+            "[loss]\nnormalisation = { sum = -1.0 }",
+            "normalisation.sum",
+        ),
+        ("[optimiser]\nrule = 'lamb'\nlarc = {}", "larc"),
+        (
+            "precision = { loss_scale = { kind = 'static', scale = 0.0 } }",
+            "loss_scale",
+        ),
+        ("precision = { keep = [] }", "did you mean `keep_f32`?"),
+        ("precision = 'fp32'", "did you mean `f32`?"),
+    ] {
+        let text = error(text, &[]);
+        assert!(text.contains(key), "{text}");
+    }
+}

@@ -6,6 +6,7 @@ use crate::error::{JobError, Result};
 use crate::metrics::to_json;
 use serde::{Deserialize, Serialize};
 use squall_model::ModelFile;
+use squall_model::optim::LossScale;
 use std::path::Path;
 
 /// The fact under which a checkpoint keeps its counters.
@@ -18,6 +19,9 @@ const FACT: &str = "checkpoint";
 pub struct CheckpointFacts {
     /// Steps done and skipped.
     pub progress: LearnerProgress,
+    /// The factor of the loss now; none in checkpoints from before there was one.
+    #[serde(default)]
+    pub loss_scale: Option<LossScale>,
     /// The best validation so far.
     pub best: Option<Best>,
     /// The validation of its last step was interrupted and comes first.
@@ -59,5 +63,8 @@ pub fn load(path: &Path, learner: &mut Learner) -> Result<CheckpointFacts> {
     parameters.load(path, |name| file.tensor(name))?;
     learner.optimizer.load_from(path, &file)?;
     learner.progress = facts.progress;
+    if let Some(scale) = facts.loss_scale {
+        learner.loss_scale = scale;
+    }
     Ok(facts)
 }

@@ -10,6 +10,7 @@ use squall_data::loader::{Loader, LoaderConfig};
 use squall_data::sampler::{Cursor, LastBatch, Sampler, SamplerConfig};
 use squall_data::{HostBatch, Store};
 use squall_model::Network;
+use squall_model::ops::loss::Criterion;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,7 +22,7 @@ const CLASSES: usize = 3;
 pub struct Scores {
     /// Samples that it was tried on.
     pub samples: u64,
-    /// Weighted cross entropy over all of them.
+    /// The recipe's loss over all of them.
     pub loss: f64,
     /// Mean over classes of the IoU over all pixels; the best model is chosen by it.
     pub mean_iou: f64,
@@ -129,7 +130,7 @@ pub struct Evaluator {
     store: Arc<Store>,
     sampler: Sampler,
     loader: LoaderConfig,
-    class_weights: Vec<f32>,
+    criterion: Criterion,
     dtype: DType,
     row_areas_km2: Vec<f64>,
 }
@@ -144,7 +145,7 @@ impl Evaluator {
         ids: Vec<usize>,
         batch: usize,
         loader: LoaderConfig,
-        class_weights: Vec<f32>,
+        criterion: Criterion,
         dtype: DType,
     ) -> Result<Self> {
         let config = SamplerConfig {
@@ -159,7 +160,7 @@ impl Evaluator {
             row_areas_km2: store.grid().row_areas_km2(),
             store: Arc::clone(store),
             loader,
-            class_weights,
+            criterion,
             dtype,
         })
     }
@@ -182,10 +183,9 @@ impl Evaluator {
             }
             let logits = network.infer(&tensor_of(&batch)?, self.dtype)?;
             let backend = network.backend();
-            let loss =
-                backend.softmax_cross_entropy(&logits, &batch.labels, &self.class_weights, 1.0)?;
+            let loss = backend.segmentation_loss(&logits, &batch.labels, &self.criterion, 1.0)?;
             tally.weighted_loss += loss.weighted_sum;
-            tally.weight += loss.weight_sum;
+            tally.weight += loss.divisor;
             let predicted = backend.argmax(&logits)?;
             let pixels = batch.labels.len() / batch.len();
             let samples = batch.labels.chunks_exact(pixels);

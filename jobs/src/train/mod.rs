@@ -96,6 +96,13 @@ pub enum TrainEvent {
         /// How long it waited for data.
         wait_seconds: f64,
     },
+    /// After the first step, if its backward pass did not reach some parameters: their whole gradient was exactly zero.
+    WithoutGradient {
+        /// Steps done.
+        step: u64,
+        /// Their names.
+        parameters: Vec<String>,
+    },
     /// After a validation.
     Validated {
         /// Steps done.
@@ -215,7 +222,8 @@ impl<'a> Run<'a> {
         )?;
         let per_epoch = sampler.steps_per_epoch();
         let total_steps = recipe.training.total_steps(per_epoch);
-        let mut learner = Learner::new(recipe, &network, class_weights.clone(), total_steps)?;
+        let criterion = recipe.loss.criterion(class_weights.clone());
+        let mut learner = Learner::new(recipe, &network, criterion.clone(), total_steps)?;
         let contract = Contract::new(
             recipe,
             &network,
@@ -250,13 +258,13 @@ impl<'a> Run<'a> {
                 augmentation: Augmentation::default(),
                 ..loader.clone()
             };
-            let (batch, weights) = (recipe.training.batch, class_weights.clone());
+            let batch = recipe.training.batch;
             Some(Evaluator::new(
                 store,
                 ids,
                 batch,
                 loader,
-                weights,
+                criterion,
                 learner.dtype,
             )?)
         };
@@ -352,6 +360,9 @@ impl<'a> Run<'a> {
             self.recorder.step(step, epoch, &result)?;
             self.recorder.timing(step, seconds, wait_seconds, samples)?;
             last_loss = Some(result.loss);
+            if let Some(parameters) = self.learner.take_without_gradient() {
+                progress(&TrainEvent::WithoutGradient { step, parameters });
+            }
             progress(&TrainEvent::Step {
                 step,
                 total: self.total_steps,
@@ -427,6 +438,7 @@ impl<'a> Run<'a> {
         self.write_model(&self.run.last(), None)?;
         let facts = CheckpointFacts {
             progress: self.learner.progress,
+            loss_scale: Some(self.learner.loss_scale),
             best: self.best.clone(),
             validation_due: self.validation_due,
             data_hash: self.store.data_hash().to_string(),

@@ -1,4 +1,4 @@
-//! Softmax, weighted cross entropy and argmax.
+//! Softmax, weighted cross entropy, focal loss and argmax.
 
 #[cfg(feature = "onednn")]
 use super::fast;
@@ -7,23 +7,131 @@ use super::{Backend, reference};
 use crate::error::{ModelError, Result};
 use crate::profile;
 use candle_core::{DType, Tensor};
+use serde::{Deserialize, Serialize};
 
 /// The label of pixels that do not count.
 pub const IGNORED: u8 = 255;
 
+/// Less weight for pixels that are already right: α (1 − p)^γ times the cross entropy, with p of the pixel's own class.
+///
+/// # Source
+/// Lin et al. 2017 (arXiv:1708.02002) equation 5, of a softmax; optional in 1810.01993 with α 1 and γ 2.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Focal {
+    /// α. Default 1.
+    pub alpha: f32,
+    /// γ; 0 is plain cross entropy. Default 2.
+    pub gamma: f32,
+}
+
+impl Default for Focal {
+    fn default() -> Self {
+        Self {
+            alpha: 1.0,
+            gamma: 2.0,
+        }
+    }
+}
+
+/// What the sum over pixels is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Normalisation {
+    /// The sum of the pixels' class weights: the weighted mean, as PyTorch's `reduction="mean"`.
+    #[default]
+    Weights,
+    /// The number of pixels that count, whatever their weights (MLPerf HPC DeepCAM).
+    Pixels,
+    /// Nothing; it is multiplied by this factor (1810.01993).
+    Sum(f32),
+}
+
+/// The loss of a segmentation: how much each class counts, and the rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Criterion {
+    /// One weight for each class.
+    pub class_weights: Vec<f32>,
+    /// Focal loss instead of cross entropy.
+    pub focal: Option<Focal>,
+    /// From the sum over pixels to the loss.
+    pub normalisation: Normalisation,
+}
+
+impl Criterion {
+    /// Softmax cross entropy, divided by the sum of weights.
+    pub fn cross_entropy(class_weights: &[f32]) -> Self {
+        Self {
+            class_weights: class_weights.to_vec(),
+            focal: None,
+            normalisation: Normalisation::default(),
+        }
+    }
+
+    /// Refuses what makes no sense.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] naming the key.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |key, expected: &str, found: f32| {
+            let reason = format!("expected {expected}, found {found}");
+            Err(ModelError::Config { key, reason })
+        };
+        if let Some(Focal { alpha, gamma }) = self.focal {
+            if !(alpha > 0.0 && alpha.is_finite()) {
+                return refuse("focal.alpha", "above 0", alpha);
+            }
+            if !(gamma >= 0.0 && gamma.is_finite()) {
+                return refuse("focal.gamma", "0 or more", gamma);
+            }
+        }
+        match self.normalisation {
+            Normalisation::Sum(factor) if !(factor > 0.0 && factor.is_finite()) => {
+                refuse("normalisation.sum", "above 0", factor)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the weighted sum is divided by, for these pixels of each class.
+    fn divisor(&self, counts: &[u64]) -> f64 {
+        match self.normalisation {
+            Normalisation::Weights => self.weight_sum(counts),
+            Normalisation::Pixels => counts.iter().sum::<u64>() as f64,
+            Normalisation::Sum(factor) => 1.0 / f64::from(factor),
+        }
+    }
+
+    fn weight_sum(&self, counts: &[u64]) -> f64 {
+        let weights = self.class_weights.iter().zip(counts);
+        weights.map(|(&w, &n)| f64::from(w) * n as f64).sum()
+    }
+}
+
 /// The loss of one batch and its gradient.
 #[derive(Debug)]
 pub struct Loss {
-    /// Σ w(label) · −ln p(label).
+    /// Σ w(label) · −ln p(label), with the focal factor if there is one.
     pub weighted_sum: f64,
     /// Σ w(label).
     pub weight_sum: f64,
-    /// The gradient of `weighted_sum / weight_sum · scale` with respect to the logits.
+    /// What the rule divides the sum by; sums and divisors of several batches add up.
+    pub divisor: f64,
+    /// The gradient of [`Loss::value`] times `scale` with respect to the logits.
     pub gradient: Tensor,
 }
 
 impl Loss {
-    /// The weighted mean.
+    /// The loss: the sum, normalised by the rule; 0 without any pixel that counts.
+    pub fn value(&self) -> f64 {
+        if self.divisor > 0.0 {
+            self.weighted_sum / self.divisor
+        } else {
+            0.0
+        }
+    }
+
+    /// The weighted mean, whatever the rule.
     pub fn mean(&self) -> f64 {
         if self.weight_sum > 0.0 {
             self.weighted_sum / self.weight_sum
@@ -33,13 +141,21 @@ impl Loss {
     }
 }
 
+/// What each pixel's loss and gradient follow from.
+pub(super) struct PixelRule<'a> {
+    pub(super) class_weights: &'a [f32],
+    pub(super) focal: Option<Focal>,
+    /// What gradients are multiplied by.
+    pub(super) factor: f32,
+}
+
 impl Backend {
-    /// Weighted softmax cross entropy and its gradient, computed together, in f32 or wider.
+    /// Weighted softmax cross entropy and its gradient, computed together, in f32 or wider: the weighted mean.
     ///
     /// # Shapes
-    /// logits `(b, h, w, k)`, labels `b·h·w` codes below k or [`IGNORED`], class weights `k`.
+    /// As [`Backend::segmentation_loss`].
     /// # Errors
-    /// [`ModelError::Shape`] if sizes differ or a label is no class.
+    /// As [`Backend::segmentation_loss`].
     pub fn softmax_cross_entropy(
         self,
         logits: &Tensor,
@@ -47,38 +163,50 @@ impl Backend {
         class_weights: &[f32],
         scale: f32,
     ) -> Result<Loss> {
+        let criterion = Criterion::cross_entropy(class_weights);
+        self.segmentation_loss(logits, labels, &criterion, scale)
+    }
+
+    /// The loss and its gradient times `scale`, computed together with the softmax, in f32 or wider.
+    ///
+    /// # Shapes
+    /// logits `(b, h, w, k)`, labels `b·h·w` codes below k or [`IGNORED`], class weights `k`.
+    /// # Errors
+    /// [`ModelError::Shape`] if sizes differ; [`ModelError::Label`] naming value and place of the first label that is no
+    /// class.
+    pub fn segmentation_loss(
+        self,
+        logits: &Tensor,
+        labels: &[u8],
+        criterion: &Criterion,
+        scale: f32,
+    ) -> Result<Loss> {
         let _span = profile::span(|| format!("loss {:?}", logits.dims()));
-        let op = "softmax_cross_entropy";
+        let op = "segmentation_loss";
         let shape = bhwc(op, "logits", logits)?;
-        expect(op, "class weights", shape[3], class_weights.len())?;
+        expect(op, "class weights", shape[3], criterion.class_weights.len())?;
         expect(op, "labels", shape[0] * shape[1] * shape[2], labels.len())?;
-        if let Some(label) = labels
-            .iter()
-            .find(|&&l| l != IGNORED && usize::from(l) >= shape[3])
-        {
-            let expected = format!("a class below {} or {IGNORED} (ignored)", shape[3]);
-            return Err(ModelError::Shape {
-                op,
-                what: "label",
-                expected,
-                got: label.to_string(),
-            });
-        }
+        let counts = counted(op, labels, shape)?;
         let values = Host::of(op, logits)?;
-        let (weighted_sum, weight_sum, mut gradient) = match self {
-            Self::Reference => reference::loss::cross_entropy(&values, labels, class_weights),
+        let divisor = criterion.divisor(&counts);
+        let rule = PixelRule {
+            class_weights: &criterion.class_weights,
+            focal: criterion.focal,
+            factor: if divisor > 0.0 {
+                (f64::from(scale) / divisor) as f32
+            } else {
+                0.0
+            },
+        };
+        let (weighted_sum, gradient) = match self {
+            Self::Reference => reference::loss::segmentation(&values, labels, &rule),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::loss::cross_entropy(&values, labels, class_weights),
+            Self::OneDnn => fast::loss::segmentation(&values, labels, &rule),
         };
-        let factor = if weight_sum > 0.0 {
-            (f64::from(scale) / weight_sum) as f32
-        } else {
-            0.0
-        };
-        gradient.iter_mut().for_each(|g| *g *= factor);
         Ok(Loss {
             weighted_sum,
-            weight_sum,
+            weight_sum: criterion.weight_sum(&counts),
+            divisor,
             gradient: tensor(gradient, &shape, DType::F32)?,
         })
     }
@@ -113,4 +241,23 @@ impl Backend {
         };
         Ok(values.chunks_exact(shape[3]).map(best).collect())
     }
+}
+
+/// Pixels of each class.
+fn counted(op: &'static str, labels: &[u8], [_, h, w, k]: [usize; 4]) -> Result<Vec<u64>> {
+    let mut counts = [0u64; 256];
+    labels.iter().for_each(|&l| counts[usize::from(l)] += 1);
+    if counts[k.min(255)..255].iter().any(|&count| count > 0) {
+        let wrong = |&label: &u8| label != IGNORED && usize::from(label) >= k;
+        let place = labels.iter().position(wrong).unwrap_or_default();
+        return Err(ModelError::Label {
+            op,
+            value: labels[place],
+            sample: place / (h * w),
+            row: place / w % h,
+            column: place % w,
+            classes: k,
+        });
+    }
+    Ok(counts[..k.min(255)].to_vec())
 }

@@ -29,28 +29,21 @@ impl Default for Larc {
 }
 
 impl Larc {
-    /// Scales the gradient of one tensor.
-    pub(super) fn scale(&self, values: &[f32], gradient: &mut [f32], rate: f32) {
-        let (weight_norm, gradient_norm) = (norm(values), norm(gradient));
+    /// What the gradient of one tensor is multiplied by, from ‖w‖ and ‖g‖.
+    pub(super) fn factor(&self, weight_norm: f64, gradient_norm: f64, rate: f32) -> f32 {
         let local = if weight_norm > 0.0 && gradient_norm > 0.0 {
             self.eta * (weight_norm / gradient_norm) as f32
         } else {
             self.epsilon
         };
-        let factor = if !self.clip {
+        if !self.clip {
             local
         } else if rate > 0.0 {
             local.min(rate) / rate
         } else {
             0.0
-        };
-        gradient.iter_mut().for_each(|g| *g *= factor);
+        }
     }
-}
-
-fn norm(values: &[f32]) -> f64 {
-    let squares: f64 = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-    squares.sqrt()
 }
 
 #[cfg(test)]
@@ -61,23 +54,17 @@ mod tests {
     #[test]
     fn the_published_formula() {
         let larc = Larc::default();
-        // ‖w‖ = 5, ‖g‖ = 10: local 0.001.
-        let (weights, gradient) = ([3.0, 4.0], [6.0, 8.0]);
-        let mut clipped = gradient;
-        larc.scale(&weights, &mut clipped, 0.01);
-        assert_relative_eq!(clipped[0], 0.6, epsilon = 1e-6);
-        let mut never_more = gradient;
-        larc.scale(&weights, &mut never_more, 1e-4);
-        assert_relative_eq!(never_more[1], 8.0, epsilon = 1e-6);
-        let mut free = gradient;
-        Larc {
+        // ‖w‖ = 5, ‖g‖ = 10: local 0.001, a tenth of the rate 0.01.
+        assert_relative_eq!(larc.factor(5.0, 10.0, 0.01), 0.1, epsilon = 1e-6);
+        // Never more than without LARC.
+        assert_eq!(larc.factor(5.0, 10.0, 1e-4), 1.0);
+        let scale = Larc {
             clip: false,
             ..larc
-        }
-        .scale(&weights, &mut free, 0.01);
-        assert_relative_eq!(free[1], 0.008, epsilon = 1e-6);
-        let mut from_zero = gradient;
-        larc.scale(&[0.0, 0.0], &mut from_zero, 0.01);
-        assert_relative_eq!(from_zero[0], 6.0 / 160.0, epsilon = 1e-6);
+        };
+        assert_relative_eq!(scale.factor(5.0, 10.0, 0.01), 0.001, epsilon = 1e-9);
+        // 1/16000 of the rate 0.01: 1/160.
+        assert_relative_eq!(larc.factor(0.0, 10.0, 0.01), 1.0 / 160.0, epsilon = 1e-8);
+        assert_eq!(larc.factor(5.0, 10.0, 0.0), 0.0);
     }
 }

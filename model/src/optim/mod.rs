@@ -1,115 +1,57 @@
-//! Optimisers: gradients to changes of the parameters, element by element, in one pass over memory.
+//! Optimisers: gradients to changes of the parameters, in one pass over memory.
+//!
+//! One file per rule ([`sgd`], [`adam`], [`lamb`]; LARC in [`larc`] scales the gradients of the first two); [`sweep`] is the loop
+//! that they share, [`mirror`] the bf16 copies it writes on the way.
 
+mod adam;
+mod config;
+mod lamb;
 mod larc;
 pub mod loss_scale;
+pub mod mirror;
 pub mod schedule;
+mod sgd;
+mod sweep;
 
+pub use config::{OptimizerConfig, Rule};
 pub use larc::Larc;
 pub use loss_scale::{LossScale, LossScaleConfig};
+pub use mirror::{Mirror, Rounding};
 pub use schedule::Schedule;
 
 use crate::error::{ModelError, Result};
 use crate::model_file::ModelFile;
-use crate::parameters::{Gradients, Kind, Parameters};
-use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
+use crate::parameters::{Gradients, Kind, Parameters, squares};
+use adam::Adam;
+use lamb::Lamb;
+use sgd::Sgd;
 use std::path::Path;
+use sweep::{Memory, Place, sums_of};
 
 /// The fact that keeps the number of steps taken.
 const STEPS: &str = "optimizer.steps";
+/// What the names of saved moments begin with.
+const MOMENTS: [&str; 2] = ["optimizer.first.", "optimizer.second."];
 
-/// Values per task: the same for any number of threads, so that results do not depend on it.
-const CHUNK: usize = 1 << 14;
-
-/// Which rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rule {
-    /// Stochastic gradient descent with momentum: v ← μ v + g, θ ← θ − η v.
-    Sgd,
-    /// Adam (Kingma & Ba 2015), weight decay added to the gradient.
-    Adam,
-    /// Adam with decoupled weight decay (Loshchilov & Hutter 2019).
-    AdamW,
+/// How one step is taken.
+#[derive(Debug)]
+pub struct Update<'a> {
+    /// The learning rate.
+    pub rate: f32,
+    /// What every gradient is multiplied by first: the reciprocal of a loss scale.
+    pub gradient_scale: f32,
+    /// bf16 copies of the parameters to write on the way.
+    pub mirror: Option<&'a mut Mirror>,
 }
 
-/// An optimiser's configuration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct OptimizerConfig {
-    /// Which rule.
-    pub rule: Rule,
-    /// μ of SGD.
-    pub momentum: f32,
-    /// Nesterov's form of momentum.
-    pub nesterov: bool,
-    /// β₁ of Adam.
-    pub beta1: f32,
-    /// β₂ of Adam.
-    pub beta2: f32,
-    /// ε of Adam.
-    pub epsilon: f32,
-    /// Weight decay of kernels; biases and normalisations have none.
-    pub weight_decay: f32,
-    /// Largest norm of the whole gradient; a longer one is scaled down to it.
-    pub clip_norm: Option<f64>,
-    /// Layer-wise adaptive rate control.
-    pub larc: Option<Larc>,
-}
-
-impl Default for OptimizerConfig {
-    fn default() -> Self {
+impl Update<'_> {
+    /// A plain step with learning rate `rate`.
+    pub fn rate(rate: f32) -> Self {
         Self {
-            rule: Rule::AdamW,
-            momentum: 0.9,
-            nesterov: false,
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-8,
-            weight_decay: 0.0,
-            clip_norm: None,
-            larc: None,
+            rate,
+            gradient_scale: 1.0,
+            mirror: None,
         }
-    }
-}
-
-impl OptimizerConfig {
-    /// Refuses what makes no sense.
-    ///
-    /// # Errors
-    /// [`ModelError::Config`] naming the key.
-    pub fn check(&self) -> Result<()> {
-        let shares = [
-            ("momentum", self.momentum),
-            ("beta1", self.beta1),
-            ("beta2", self.beta2),
-        ];
-        for (key, value) in shares {
-            if !(0.0..1.0).contains(&value) {
-                let reason = format!("expected [0, 1), found {value}");
-                return Err(ModelError::Config { key, reason });
-            }
-        }
-        for (key, value) in [
-            ("epsilon", self.epsilon),
-            ("weight_decay", self.weight_decay),
-        ] {
-            if !(value >= 0.0 && value.is_finite()) {
-                let reason = format!("expected 0 or more, found {value}");
-                return Err(ModelError::Config { key, reason });
-            }
-        }
-        if self
-            .clip_norm
-            .is_some_and(|norm| norm.is_nan() || norm <= 0.0)
-        {
-            let reason = format!("expected above 0, found {:?}", self.clip_norm);
-            return Err(ModelError::Config {
-                key: "clip_norm",
-                reason,
-            });
-        }
-        Ok(())
     }
 }
 
@@ -117,6 +59,7 @@ impl OptimizerConfig {
 #[derive(Debug)]
 pub struct Optimizer {
     config: OptimizerConfig,
+    places: Vec<Place>,
     step: u64,
     /// Momentum, or Adam's first moment.
     first: Vec<f32>,
@@ -135,6 +78,7 @@ impl Optimizer {
         let second = if config.rule == Rule::Sgd { 0 } else { count };
         Ok(Self {
             config: config.clone(),
+            places: Place::all(parameters),
             step: 0,
             first: vec![0.0; count],
             second: vec![0.0; second],
@@ -143,57 +87,105 @@ impl Optimizer {
 
     /// Changes the parameters along the gradients with learning rate `rate`; gives the gradient's norm before clipping.
     ///
-    /// Gradients are scaled in place by clipping and LARC.
-    ///
     /// # Errors
-    /// [`ModelError::Candle`] if a parameter is not in host memory.
+    /// As [`Self::update`].
     pub fn step(
         &mut self,
         parameters: &mut Parameters,
-        gradients: &mut Gradients,
+        gradients: &Gradients,
         rate: f32,
     ) -> Result<f64> {
-        let norm = gradients.norm();
-        if let Some(limit) = self.config.clip_norm.filter(|&limit| norm > limit) {
-            gradients.scale((limit / norm) as f32);
+        self.update(parameters, gradients, Update::rate(rate))
+    }
+
+    /// Changes the parameters along the gradients; gives the (unscaled) gradient's norm before clipping.
+    ///
+    /// The new values are the same bits on any number of threads.
+    ///
+    /// # Errors
+    /// [`ModelError::NotFinite`] naming the first parameter whose gradient is no number, and [`ModelError::Shape`] if
+    /// parameters, gradients or mirror are another network's; both before anything is changed. [`ModelError::Candle`] if a
+    /// parameter is not in host memory.
+    pub fn update(
+        &mut self,
+        parameters: &mut Parameters,
+        gradients: &Gradients,
+        update: Update<'_>,
+    ) -> Result<f64> {
+        let Update {
+            rate,
+            gradient_scale,
+            mut mirror,
+        } = update;
+        let expected = self.first.len();
+        let copies = mirror.as_ref().map_or(expected, |m| m.as_slice().len());
+        for (what, got) in [
+            ("parameters", parameters.count()),
+            ("gradients", gradients.as_slice().len()),
+            ("mirror", copies),
+        ] {
+            crate::ops::host::expect("optimizer", what, expected, got)?;
         }
+        // LARC's norms of each tensor give that of the whole gradient too: one pass less.
+        let sums = match self.config.larc {
+            None => None,
+            Some(_) => Some(parameters.update_all(|values| {
+                let both = |w: &[f32], g: &[f32]| [squares(w), squares(g)];
+                sums_of(&self.places, (values, gradients.as_slice()), both)
+            })?),
+        };
+        let norm = match &sums {
+            None => gradients.norm(),
+            Some(sums) => sums.iter().map(|[_, g]| g).sum::<f64>().sqrt(),
+        } * f64::from(gradient_scale);
+        if !norm.is_finite() {
+            let first = gradients.first_not_finite(parameters);
+            return Err(ModelError::NotFinite {
+                step: self.step + 1,
+                parameter: first.map_or("all of them".into(), |(p, _, _)| p.name.clone()),
+                index: first.map_or(0, |(_, index, _)| index),
+                value: first.map_or(f32::NAN, |(_, _, value)| value),
+            });
+        }
+        let clip = self.config.clip_norm.filter(|&limit| norm > limit);
+        let scale = gradient_scale * clip.map_or(1.0, |limit| (limit / norm) as f32);
         self.step += 1;
-        let Self {
-            config,
-            step,
-            first,
-            second,
-        } = self;
-        let correct = |beta: f32| 1.0 - f64::from(beta).powf(*step as f64);
-        let (bias1, bias2) = (correct(config.beta1) as f32, correct(config.beta2) as f32);
-        parameters.update(|parameter, values| {
-            let range = parameter.range.clone();
-            let gradient = gradients.of(range.clone());
-            if let Some(larc) = &config.larc {
-                larc.scale(values, gradient, rate);
-            }
-            let decay = match parameter.kind {
-                Kind::Weight => config.weight_decay,
-                _ => 0.0,
+        if let Some(mirror) = &mut mirror {
+            mirror.begin(self.step);
+        }
+        parameters.update_all(|values| {
+            let memory = Memory {
+                values,
+                gradient: gradients.as_slice(),
+                first: &mut self.first,
+                second: &mut self.second,
+                mirror,
             };
-            let first = &mut first[range.clone()];
-            if config.rule == Rule::Sgd {
-                sgd(config, values, gradient, first, (rate, decay));
-            } else {
-                let second = &mut second[range];
-                let moments = Moments {
-                    first,
-                    second,
-                    bias1,
-                    bias2,
-                };
-                adam(config, values, gradient, moments, (rate, decay));
-            }
+            let larc = self.config.larc.zip(sums);
+            let factor = factors(larc, &self.places, (rate, scale));
+            apply(
+                &self.config,
+                self.step,
+                &self.places,
+                memory,
+                (rate, factor),
+            );
         })?;
         Ok(norm)
     }
 
-    /// The state as (name, values), to be saved beside the parameters.
+    /// Writes the copies as a step would, without one: before the first step and after loading.
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] if the mirror has another size; [`ModelError::Candle`].
+    pub fn fill_mirror(&self, parameters: &mut Parameters, mirror: &mut Mirror) -> Result<()> {
+        let (expected, got) = (parameters.count(), mirror.as_slice().len());
+        crate::ops::host::expect("optimizer", "mirror", expected, got)?;
+        mirror.begin(self.step);
+        parameters.update_all(|values| mirror.round(values))
+    }
+
+    /// The moments, in the order of [`crate::parameters::Parameter::range`]; the second is empty for SGD.
     pub fn state(&self) -> [(&'static str, &[f32]); 2] {
         [
             ("optimizer.first", &self.first),
@@ -201,10 +193,14 @@ impl Optimizer {
         ]
     }
 
-    /// Puts the whole state into a model file, beside the parameters.
+    /// Puts the whole state into a model file, beside the parameters: a tensor of each moment for each of them.
     pub fn save_into(&self, file: &mut ModelFile) {
-        for (name, values) in self.state() {
-            (file.tensors).insert(name.to_string(), (vec![values.len()], values.to_vec()));
+        for (prefix, (_, values)) in MOMENTS.iter().zip(self.state()) {
+            for place in self.places.iter().filter(|_| !values.is_empty()) {
+                let values = values[place.range.clone()].to_vec();
+                let name = format!("{prefix}{}", place.name);
+                (file.tensors).insert(name, (place.shape.clone(), values));
+            }
         }
         let steps = self.step.to_string();
         file.facts.insert(STEPS.to_string(), steps);
@@ -213,187 +209,141 @@ impl Optimizer {
     /// Takes up the state that [`Self::save_into`] put into `file`, which was read from `path`.
     ///
     /// # Errors
-    /// [`ModelError::File`] if it is not there, [`ModelError::Config`] if it belongs to another network or rule.
+    /// [`ModelError::File`] if it is another rule's; [`ModelError::MissingWeight`] or [`ModelError::WeightShape`] naming the first
+    /// moment that is missing or has another shape than its parameter.
     pub fn load_from(&mut self, path: &Path, file: &ModelFile) -> Result<()> {
         let bad = |reason: String| ModelError::File {
             path: path.into(),
             reason,
         };
-        let state = |name: &str| {
-            let tensor = file.tensor(name).map(|(_, values)| values);
-            tensor.ok_or_else(|| bad(format!("the optimiser's state `{name}` is missing")))
-        };
         let steps = file.fact(path, STEPS)?;
         let steps = (steps.parse()).map_err(|_| bad(format!("`{STEPS}` is `{steps}`")))?;
-        self.restore(steps, state("optimizer.first")?, state("optimizer.second")?)
+        let [first, second] = MOMENTS;
+        let has_second = file.tensors.keys().any(|name| name.starts_with(second));
+        if has_second == self.second.is_empty() {
+            let of = |second| if second { "Adam or LAMB" } else { "SGD" };
+            return Err(bad(format!(
+                "it holds the optimiser's state of {}, this run's rule is {}",
+                of(has_second),
+                of(!has_second)
+            )));
+        }
+        let (mut new_first, mut new_second) = (self.first.clone(), self.second.clone());
+        for (prefix, values) in [(first, &mut new_first), (second, &mut new_second)] {
+            let places = if values.is_empty() {
+                &[]
+            } else {
+                self.places.as_slice()
+            };
+            for place in places {
+                let name = format!("{prefix}{}", place.name);
+                match file.tensor(&name) {
+                    None => {
+                        return Err(ModelError::MissingWeight {
+                            path: path.into(),
+                            name,
+                            expected: place.shape.clone(),
+                        });
+                    }
+                    Some((found, _)) if found != place.shape => {
+                        return Err(ModelError::WeightShape {
+                            path: path.into(),
+                            name,
+                            expected: place.shape.clone(),
+                            found: found.into(),
+                        });
+                    }
+                    Some((_, saved)) => values[place.range.clone()].copy_from_slice(saved),
+                }
+            }
+        }
+        (self.step, self.first, self.second) = (steps, new_first, new_second);
+        Ok(())
     }
 
     /// Steps taken so far.
     pub fn steps(&self) -> u64 {
         self.step
     }
-
-    /// Takes up a saved state.
-    ///
-    /// # Errors
-    /// [`ModelError::Config`] if it belongs to another network or rule.
-    pub fn restore(&mut self, step: u64, first: &[f32], second: &[f32]) -> Result<()> {
-        if first.len() != self.first.len() || second.len() != self.second.len() {
-            let (expected, found) = (
-                self.first.len() + self.second.len(),
-                first.len() + second.len(),
-            );
-            let reason = format!("the saved state has {found} values, this optimiser {expected}");
-            return Err(ModelError::Config {
-                key: "optimizer",
-                reason,
-            });
-        }
-        self.step = step;
-        self.first.copy_from_slice(first);
-        self.second.copy_from_slice(second);
-        Ok(())
-    }
 }
 
-fn sgd(
-    config: &OptimizerConfig,
-    values: &mut [f32],
-    gradient: &[f32],
-    velocity: &mut [f32],
-    (rate, decay): (f32, f32),
-) {
-    let (momentum, nesterov) = (config.momentum, config.nesterov);
-    let chunks = (values.par_chunks_mut(CHUNK))
-        .zip(gradient.par_chunks(CHUNK))
-        .zip(velocity.par_chunks_mut(CHUNK));
-    chunks.for_each(|((values, gradient), velocity)| {
-        for ((value, &g), v) in values.iter_mut().zip(gradient).zip(velocity) {
-            let g = g + decay * *value;
-            *v = momentum * *v + g;
-            *value -= rate * if nesterov { g + momentum * *v } else { *v };
-        }
-    });
-}
-
-struct Moments<'a> {
-    first: &'a mut [f32],
-    second: &'a mut [f32],
-    bias1: f32,
-    bias2: f32,
-}
-
-fn adam(
-    config: &OptimizerConfig,
-    values: &mut [f32],
-    gradient: &[f32],
-    moments: Moments<'_>,
-    (rate, decay): (f32, f32),
-) {
-    let decoupled = config.rule == Rule::AdamW;
-    let (l2, shrink) = if decoupled {
-        (0.0, 1.0 - rate * decay)
-    } else {
-        (decay, 1.0)
+/// What the gradient of each parameter is multiplied by, from Σ w² and Σ g² of each with LARC.
+fn factors(
+    larc: Option<(Larc, Vec<[f64; 2]>)>,
+    places: &[Place],
+    (rate, scale): (f32, f32),
+) -> Vec<f32> {
+    let Some((larc, sums)) = larc else {
+        return vec![scale; places.len()];
     };
+    let factor = |[w, g]: [f64; 2]| {
+        let gradient_norm = g.sqrt() * f64::from(scale);
+        scale * larc.factor(w.sqrt(), gradient_norm, rate)
+    };
+    sums.into_iter().map(factor).collect()
+}
+
+/// One step of the configured rule.
+fn apply(
+    config: &OptimizerConfig,
+    step: u64,
+    places: &[Place],
+    memory: Memory<'_>,
+    (rate, factor): (f32, Vec<f32>),
+) {
+    let decays = |place: &Place| config.decay_all || place.kind == Kind::Weight;
+    let decay = (places.iter())
+        .map(|place| {
+            if decays(place) {
+                config.weight_decay
+            } else {
+                0.0
+            }
+        })
+        .collect();
+    let unbias = |beta: f32| match config.bias_correction {
+        true => (1.0 / (1.0 - f64::from(beta).powf(step as f64))) as f32,
+        false => 1.0,
+    };
+    let unbias = (unbias(config.beta1), unbias(config.beta2));
     let (beta1, beta2, epsilon) = (config.beta1, config.beta2, config.epsilon);
-    let (step_size, root_bias) = (rate / moments.bias1, moments.bias2.sqrt());
-    let chunks = (values.par_chunks_mut(CHUNK))
-        .zip(gradient.par_chunks(CHUNK))
-        .zip(moments.first.par_chunks_mut(CHUNK))
-        .zip(moments.second.par_chunks_mut(CHUNK));
-    chunks.for_each(|(((values, gradient), first), second)| {
-        let state = first.iter_mut().zip(second);
-        for ((value, &g), (m, v)) in values.iter_mut().zip(gradient).zip(state) {
-            let g = g + l2 * *value;
-            *m = beta1 * *m + (1.0 - beta1) * g;
-            *v = beta2 * *v + (1.0 - beta2) * g * g;
-            *value = shrink * *value - step_size * *m / (v.sqrt() / root_bias + epsilon);
+    match config.rule {
+        Rule::Sgd => Sgd {
+            momentum: config.momentum,
+            nesterov: config.nesterov,
+            rate,
+            decay,
+            factor,
         }
-    });
+        .step(places, memory),
+        Rule::Adam | Rule::AdamW => Adam {
+            beta1,
+            beta2,
+            epsilon,
+            unbias,
+            rate,
+            decoupled: config.rule == Rule::AdamW,
+            decay,
+            factor,
+        }
+        .step(places, memory),
+        Rule::Lamb => Lamb {
+            beta1,
+            beta3: if config.grad_averaging {
+                1.0 - beta1
+            } else {
+                1.0
+            },
+            beta2,
+            epsilon,
+            unbias,
+            rate,
+            decay,
+            factor,
+        }
+        .step(places, memory),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use approx::assert_relative_eq;
-
-    fn quadratic(config: &OptimizerConfig, rate: f32, steps: usize) -> (f32, f32) {
-        // One weight and one bias at 1, gradient = value: both must go to 0.
-        let mut parameters = Parameters::new(1);
-        let weight = parameters.weight("w".into(), &[1, 1, 1, 1], 6).unwrap();
-        let bias = parameters.vector("b".into(), Kind::Bias, 1, 1.0).unwrap();
-        parameters.update(|_, values| values.fill(1.0)).unwrap();
-        let mut optimizer = Optimizer::new(config, &parameters).unwrap();
-        let mut gradients = Gradients::new(&parameters);
-        for _ in 0..steps {
-            let at = [
-                parameters.values(weight).unwrap()[0],
-                parameters.values(bias).unwrap()[0],
-            ];
-            gradients.as_mut_slice().copy_from_slice(&at);
-            optimizer
-                .step(&mut parameters, &mut gradients, rate)
-                .unwrap();
-        }
-        (
-            parameters.values(weight).unwrap()[0],
-            parameters.values(bias).unwrap()[0],
-        )
-    }
-
-    #[test]
-    fn two_steps_by_hand() {
-        let sgd = OptimizerConfig {
-            rule: Rule::Sgd,
-            weight_decay: 0.5,
-            ..OptimizerConfig::default()
-        };
-        // Weight: g = 1.5, v = 1.5, θ = 0.85; g = 1.275, v = 2.625, θ = 0.5875. Bias without decay: 0.9, then 0.72.
-        let (weight, bias) = quadratic(&sgd, 0.1, 2);
-        assert_relative_eq!(weight, 0.5875, epsilon = 1e-6);
-        assert_relative_eq!(bias, 0.72, epsilon = 1e-6);
-        // Adam's first step is the learning rate itself, whatever the gradient.
-        let adam = OptimizerConfig {
-            rule: Rule::Adam,
-            ..OptimizerConfig::default()
-        };
-        assert_relative_eq!(quadratic(&adam, 0.1, 1).0, 0.9, epsilon = 1e-6);
-        let adamw = OptimizerConfig {
-            weight_decay: 0.5,
-            ..OptimizerConfig::default()
-        };
-        let (weight, bias) = quadratic(&adamw, 0.1, 1);
-        assert_relative_eq!(weight, 0.95 - 0.1, epsilon = 1e-6);
-        assert_relative_eq!(bias, 0.9, epsilon = 1e-6);
-    }
-
-    #[test]
-    fn every_rule_finds_the_minimum() {
-        for rule in [Rule::Sgd, Rule::Adam, Rule::AdamW] {
-            let config = OptimizerConfig {
-                rule,
-                ..OptimizerConfig::default()
-            };
-            let (weight, bias) = quadratic(&config, 0.03, 400);
-            assert!(
-                weight.abs() < 0.02 && bias.abs() < 0.02,
-                "{rule:?}: {weight} {bias}"
-            );
-        }
-    }
-
-    #[test]
-    fn clipping_keeps_the_direction() {
-        let config = OptimizerConfig {
-            rule: Rule::Sgd,
-            momentum: 0.0,
-            clip_norm: Some(0.5),
-            ..OptimizerConfig::default()
-        };
-        // The gradient (1, 1) has norm √2; clipped to 0.5 each part is 0.3536.
-        let (weight, bias) = quadratic(&config, 1.0, 1);
-        assert_relative_eq!(weight, 1.0 - 0.353_553_4, epsilon = 1e-6);
-        assert_relative_eq!(bias, weight, epsilon = 1e-6);
-    }
-}
+mod tests;

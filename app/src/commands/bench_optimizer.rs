@@ -1,0 +1,79 @@
+//! `squall bench optimizer`: a step of every rule on the 43.67-million-parameter network, against the memory's own rate.
+
+use super::bench::{Row, row};
+use rayon::prelude::*;
+use squall_model::optim::{Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update};
+use squall_model::{Backend, Gradients, Network, NetworkConfig};
+use std::time::Instant;
+
+/// Values per task of the triad.
+const CHUNK: usize = 1 << 16;
+
+/// One row for each rule; the percent is of a triad that runs before each step, so that both meet the same load.
+///
+/// The least that a step moves: gradient and values and moments read, values and moments written, 4 bytes each; LAMB reads values
+/// and moments twice. What a step does beyond that counts against it: one more pass over the gradient, which stops it before
+/// what is no number, and LARC's norms.
+pub(super) fn rows(repeat: usize) -> anyhow::Result<Vec<Row>> {
+    let mut network = Network::build(&NetworkConfig::default(), Backend::best(), 1)?;
+    let count = network.parameters().count();
+    let mut gradients = Gradients::new(network.parameters());
+    let values = gradients.as_mut_slice().iter_mut().enumerate();
+    values.for_each(|(i, g)| *g = ((i % 1013) as f32 - 506.0) * 1e-5);
+    let sgd = OptimizerConfig {
+        rule: Rule::Sgd,
+        ..OptimizerConfig::default()
+    };
+    let cases = [
+        ("SGD", sgd, false, 20),
+        ("AdamW", OptimizerConfig::default(), false, 28),
+        ("AdamW + bf16 copies", OptimizerConfig::default(), true, 30),
+        ("LARC-Adam", OptimizerConfig::larc_adam(), false, 28),
+        ("LAMB", OptimizerConfig::mlperf_deepcam(), false, 40),
+    ];
+    let mut found = Vec::new();
+    for (name, config, copies, bytes) in cases {
+        let mut optimizer = Optimizer::new(&config, network.parameters())?;
+        let mut mirror = copies.then(|| Mirror::new(count, Rounding::Nearest));
+        let (mut a, b) = (vec![1f32; count], vec![2f32; count]);
+        let (mut triads, mut steps) = (Vec::new(), Vec::new());
+        for turn in 0..=repeat.max(1) {
+            let started = Instant::now();
+            triad(&mut a, &b);
+            let triad_seconds = started.elapsed().as_secs_f64();
+            let update = Update {
+                mirror: mirror.as_mut(),
+                ..Update::rate(1e-4)
+            };
+            let started = Instant::now();
+            let parameters = network.parameters_mut();
+            optimizer.update(parameters, &gradients, update)?;
+            // The first turn touches fresh memory.
+            if turn > 0 {
+                triads.push(triad_seconds);
+                steps.push(started.elapsed().as_secs_f64());
+            }
+        }
+        let rate = (12 * count) as f64 / median(&mut triads);
+        let ceiling = (bytes * count) as f64 / rate;
+        found.push(row(
+            format!("{name}, {:.2} M parameters", count as f64 / 1e6),
+            median(&mut steps),
+            Some(ceiling),
+            "its bytes at the rate of a triad on all threads",
+        ));
+    }
+    Ok(found)
+}
+
+/// a ← a + s b: two arrays read, one written in place, 12 bytes a value and none hidden.
+fn triad(a: &mut [f32], b: &[f32]) {
+    let chunks = a.par_chunks_mut(CHUNK).zip(b.par_chunks(CHUNK));
+    chunks.for_each(|(a, b)| a.iter_mut().zip(b).for_each(|(a, b)| *a += 1e-3 * b));
+    std::hint::black_box(a);
+}
+
+fn median(seconds: &mut [f64]) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}

@@ -1,0 +1,48 @@
+//! Adam, and AdamW: the same moments, weight decay beside them.
+
+use super::sweep::{Memory, Place, sweep};
+
+/// m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², θ ← θ − η m̂ / (√v̂ + ε) with m̂ = m / (1 − β₁ᵗ), v̂ = v / (1 − β₂ᵗ).
+///
+/// Adam adds weight decay to the gradient; AdamW shrinks the parameter by 1 − η λ instead.
+///
+/// # Source
+/// Kingma & Ba 2015 (arXiv:1412.6980) algorithm 1; Loshchilov & Hutter 2019 (arXiv:1711.05101) algorithm 2.
+#[derive(Debug)]
+pub(super) struct Adam {
+    pub(super) beta1: f32,
+    pub(super) beta2: f32,
+    pub(super) epsilon: f32,
+    /// 1 / (1 − β₁ᵗ) and 1 / (1 − β₂ᵗ), or ones without bias correction.
+    pub(super) unbias: (f32, f32),
+    pub(super) rate: f32,
+    /// AdamW.
+    pub(super) decoupled: bool,
+    /// Per parameter: weight decay, and what the gradient is multiplied by.
+    pub(super) decay: Vec<f32>,
+    pub(super) factor: Vec<f32>,
+}
+
+impl Adam {
+    /// One step of all parameters.
+    pub(super) fn step(&self, places: &[Place], memory: Memory<'_>) {
+        let (beta1, beta2, epsilon) = (self.beta1, self.beta2, self.epsilon);
+        // One division a value: with more, the divider and not the memory sets the pace.
+        let (step_size, root) = (self.rate * self.unbias.0, self.unbias.1.sqrt());
+        sweep(places, memory, |piece| {
+            let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
+            let (l2, shrink) = if self.decoupled {
+                (0.0, 1.0 - self.rate * decay)
+            } else {
+                (decay, 1.0)
+            };
+            let moments = piece.first.iter_mut().zip(piece.second);
+            for ((value, &g), (m, v)) in piece.values.iter_mut().zip(piece.gradient).zip(moments) {
+                let g = factor * g + l2 * *value;
+                *m = beta1 * *m + (1.0 - beta1) * g;
+                *v = beta2 * *v + (1.0 - beta2) * g * g;
+                *value = shrink * *value - step_size * *m / (v.sqrt() * root + epsilon);
+            }
+        });
+    }
+}

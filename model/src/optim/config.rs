@@ -1,0 +1,141 @@
+//! Which optimiser, with which numbers.
+
+use super::Larc;
+use crate::error::{ModelError, Result};
+use serde::{Deserialize, Serialize};
+
+/// Which rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rule {
+    /// Stochastic gradient descent with momentum: v ← μ v + g, θ ← θ − η v.
+    Sgd,
+    /// Adam (Kingma & Ba 2015), weight decay added to the gradient.
+    Adam,
+    /// Adam with decoupled weight decay (Loshchilov & Hutter 2019).
+    AdamW,
+    /// AdamW's direction with a step of each tensor that is a share of its norm (You et al. 2020).
+    Lamb,
+}
+
+/// An optimiser's configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OptimizerConfig {
+    /// Which rule. Default `"adamw"`.
+    pub rule: Rule,
+    /// μ of SGD. Default 0.9.
+    pub momentum: f32,
+    /// Nesterov's form of momentum. Default false.
+    pub nesterov: bool,
+    /// β₁ of Adam, AdamW and LAMB. Default 0.9.
+    pub beta1: f32,
+    /// β₂ of Adam, AdamW and LAMB. Default 0.999.
+    pub beta2: f32,
+    /// ε of Adam, AdamW and LAMB. Default 1e-8.
+    pub epsilon: f32,
+    /// Divide Adam's and LAMB's moments by 1 − βᵗ. Default true.
+    pub bias_correction: bool,
+    /// LAMB's gradient enters the first moment with 1 − β₁, not 1. Default true.
+    pub grad_averaging: bool,
+    /// Weight decay: of kernels, unless `decay_all`. Default 0.
+    pub weight_decay: f32,
+    /// Decay biases and normalisations too, as MLPerf HPC DeepCAM does. Default false.
+    pub decay_all: bool,
+    /// Largest norm of the whole gradient; a longer one is scaled down to it. Default none.
+    pub clip_norm: Option<f64>,
+    /// Layer-wise adaptive rate control, with SGD, Adam or AdamW. Default none.
+    pub larc: Option<Larc>,
+}
+
+impl Default for OptimizerConfig {
+    fn default() -> Self {
+        Self {
+            rule: Rule::AdamW,
+            momentum: 0.9,
+            nesterov: false,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            bias_correction: true,
+            grad_averaging: true,
+            weight_decay: 0.0,
+            decay_all: false,
+            clip_norm: None,
+            larc: None,
+        }
+    }
+}
+
+impl OptimizerConfig {
+    /// LAMB as MLPerf HPC DeepCAM runs it.
+    ///
+    /// # Source
+    /// mlcommons/hpc `deepcam/src/deepCam/utils/optimizer_helpers.py`: Apex's `FusedLAMB` with ε 1e-6, its default gradient
+    /// norm of 1, bias correction and gradient averaging; weight decay 0.01 of every parameter.
+    pub fn mlperf_deepcam() -> Self {
+        Self {
+            rule: Rule::Lamb,
+            epsilon: 1e-6,
+            weight_decay: 0.01,
+            decay_all: true,
+            clip_norm: Some(1.0),
+            ..Self::default()
+        }
+    }
+
+    /// LARC-Adam of the SC18 runs.
+    ///
+    /// # Source
+    /// Kurth et al. 2018 (arXiv:1810.01993) section V-B and ClimDeepLearn.
+    pub fn larc_adam() -> Self {
+        Self {
+            rule: Rule::Adam,
+            larc: Some(Larc::default()),
+            ..Self::default()
+        }
+    }
+
+    /// Refuses what makes no sense.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] naming the key.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |key, reason: String| Err(ModelError::Config { key, reason });
+        let shares = [
+            ("momentum", self.momentum),
+            ("beta1", self.beta1),
+            ("beta2", self.beta2),
+        ];
+        for (key, value) in shares {
+            if !(0.0..1.0).contains(&value) {
+                return refuse(key, format!("expected [0, 1), found {value}"));
+            }
+        }
+        for (key, value) in [
+            ("epsilon", self.epsilon),
+            ("weight_decay", self.weight_decay),
+        ] {
+            if !(value >= 0.0 && value.is_finite()) {
+                return refuse(key, format!("expected 0 or more, found {value}"));
+            }
+        }
+        if let Some(norm) = self.clip_norm.filter(|norm| norm.is_nan() || *norm <= 0.0) {
+            return refuse("clip_norm", format!("expected above 0, found {norm}"));
+        }
+        match self.larc {
+            Some(_) if self.rule == Rule::Lamb => refuse(
+                "larc",
+                "`lamb` has its own rate for each tensor: leave one of the two out".into(),
+            ),
+            Some(Larc { eta, .. }) if !(eta > 0.0 && eta.is_finite()) => {
+                refuse("larc.eta", format!("expected above 0, found {eta}"))
+            }
+            Some(Larc { epsilon, .. }) if !(epsilon >= 0.0 && epsilon.is_finite()) => refuse(
+                "larc.epsilon",
+                format!("expected 0 or more, found {epsilon}"),
+            ),
+            _ => Ok(()),
+        }
+    }
+}

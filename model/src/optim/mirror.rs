@@ -1,0 +1,209 @@
+//! bf16 copies of the parameters, written while the optimiser has their new values in cache.
+
+use half::bf16;
+use serde::{Deserialize, Serialize};
+
+/// How an f32 becomes a bf16.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rounding {
+    /// To the nearest, ties to even.
+    #[default]
+    Nearest,
+    /// Up or down with the probabilities that make the mean right: small updates are not lost but happen sometimes.
+    ///
+    /// # Source
+    /// Gupta et al. 2015 (arXiv:1502.02551).
+    Stochastic {
+        /// The random bits are a function of this, the step and the value's place.
+        seed: u64,
+    },
+}
+
+/// All parameters in bf16, in flat order.
+#[derive(Debug, Clone)]
+pub struct Mirror {
+    values: Vec<bf16>,
+    rounding: Rounding,
+    /// Steps of the optimiser that writes it.
+    step: u64,
+}
+
+impl Mirror {
+    /// Zeros for `count` parameters; the first step writes them.
+    pub fn new(count: usize, rounding: Rounding) -> Self {
+        Self {
+            values: vec![bf16::ZERO; count],
+            rounding,
+            step: 0,
+        }
+    }
+
+    /// All values, in the order of [`crate::parameters::Parameter::range`].
+    pub fn as_slice(&self) -> &[bf16] {
+        &self.values
+    }
+
+    /// Rounds all values at once.
+    pub(super) fn round(&mut self, values: &[f32]) {
+        let length = values.len().max(1);
+        for mut stripe in self.stripes(length) {
+            stripe.round(values);
+        }
+    }
+
+    pub(super) fn begin(&mut self, step: u64) {
+        self.step = step;
+    }
+
+    /// Consecutive parts of `length` values, the last may be shorter.
+    pub(super) fn stripes(&mut self, length: usize) -> impl Iterator<Item = Stripe<'_>> {
+        let key = match self.rounding {
+            Rounding::Nearest => None,
+            Rounding::Stochastic { seed } => Some(mix(seed ^ mix(self.step))),
+        };
+        (self.values.chunks_mut(length).enumerate()).map(move |(index, values)| Stripe {
+            start: index * length,
+            values,
+            key,
+        })
+    }
+}
+
+/// A part of a mirror.
+#[derive(Debug)]
+pub(super) struct Stripe<'a> {
+    start: usize,
+    values: &'a mut [bf16],
+    key: Option<u64>,
+}
+
+impl Stripe<'_> {
+    /// Rounds new values.
+    pub(super) fn round(&mut self, values: &[f32]) {
+        match self.key {
+            None => {
+                for (half, &value) in self.values.iter_mut().zip(values) {
+                    *half = nearest(value);
+                }
+            }
+            Some(key) => {
+                // One hash gives the random bits of four values.
+                let (halves, values) = (self.values.chunks_mut(4), values.chunks(4));
+                for (group, (halves, values)) in halves.zip(values).enumerate() {
+                    let random = mix(key.wrapping_add((self.start / 4 + group) as u64));
+                    for (lane, (half, &value)) in halves.iter_mut().zip(values).enumerate() {
+                        *half = stochastic(value, (random >> (16 * lane)) as u16);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// As [`bf16::from_f32`], without branches that keep the loop from being vectorised.
+fn nearest(value: f32) -> bf16 {
+    let bits = value.to_bits();
+    let even = (bits >> 16) & 1;
+    let rounded = (bits.wrapping_add(0x7fff + even) >> 16) as u16;
+    // A NaN whose payload is all ones would round to zero.
+    let kept = (bits >> 16) as u16 | 0x0040;
+    bf16::from_bits(if value.is_nan() { kept } else { rounded })
+}
+
+/// `value` cut off after adding `random` below the last kept bit: away from zero with probability of what is cut off.
+fn stochastic(value: f32, random: u16) -> bf16 {
+    let bits = value.to_bits();
+    let rounded = (bits.wrapping_add(u32::from(random)) >> 16) as u16;
+    if value.is_finite() {
+        bf16::from_bits(rounded)
+    } else {
+        nearest(value)
+    }
+}
+
+/// The finaliser of SplitMix64 (Steele et al. 2014): every bit of the input changes half of the bits of the output.
+fn mix(counter: u64) -> u64 {
+    let mut z = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rounded(values: &[f32], rounding: Rounding, step: u64, length: usize) -> Vec<bf16> {
+        let mut mirror = Mirror::new(values.len(), rounding);
+        mirror.begin(step);
+        for (mut stripe, values) in mirror.stripes(length).zip(values.chunks(length)) {
+            stripe.round(values);
+        }
+        mirror.as_slice().to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn nearest_is_that_of_half(bits: u32) {
+            let value = f32::from_bits(bits);
+            let (ours, theirs) = (nearest(value), bf16::from_f32(value));
+            prop_assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan());
+        }
+
+        #[test]
+        fn stochastic_takes_a_neighbour(value in -1e30f32..1e30, random: u16) {
+            let got = stochastic(value, random).to_f32();
+            let down = f32::from_bits(value.to_bits() & 0xffff_0000);
+            let up = f32::from_bits((value.to_bits() & 0xffff_0000).wrapping_add(0x1_0000));
+            prop_assert!(got == down || got == up && value != down, "{} to {}", value, got);
+        }
+    }
+
+    #[test]
+    fn stochastic_rounding_has_no_bias() {
+        // 1 + 0.3 of the distance 2^-7 between neighbours: 30 % go up.
+        let gap = 2f32.powi(-7);
+        for (value, share) in [(1.0 + 0.3 * gap, 0.3), (-1.0 - 0.9 * gap, 0.9), (1.0, 0.0)] {
+            let count = 200_000;
+            let halves = rounded(
+                &vec![value; count],
+                Rounding::Stochastic { seed: 7 },
+                3,
+                1 << 14,
+            );
+            let away = halves.iter().filter(|h| h.to_f32().abs() > 1.0).count();
+            let found = away as f64 / count as f64;
+            // Four standard deviations of a share of 200,000 draws are below 0.0042.
+            assert!(
+                (found - share).abs() < 0.0042,
+                "{value}: {found} instead of {share}"
+            );
+            let mean = halves.iter().map(|h| f64::from(h.to_f32())).sum::<f64>() / count as f64;
+            assert!(
+                (mean - f64::from(value)).abs() < 0.0042 * f64::from(gap),
+                "{mean}"
+            );
+        }
+    }
+
+    #[test]
+    fn random_bits_follow_from_seed_step_and_place() {
+        let values: Vec<f32> = (0..5000).map(|i| 1.0 + i as f32 * 1e-4).collect();
+        let bits = |seed, step, length| {
+            let halves = rounded(&values, Rounding::Stochastic { seed }, step, length);
+            halves.iter().map(|h| h.to_bits()).collect::<Vec<_>>()
+        };
+        assert_eq!(bits(1, 1, 64), bits(1, 1, 1024));
+        assert_ne!(bits(1, 1, 64), bits(2, 1, 64));
+        assert_ne!(bits(1, 1, 64), bits(1, 2, 64));
+        let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0];
+        let kept = rounded(&odd, Rounding::Stochastic { seed: 1 }, 1, 8);
+        assert!(kept[0].is_nan());
+        assert_eq!(
+            kept[1..].iter().map(|h| h.to_f32()).collect::<Vec<_>>(),
+            odd[1..]
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! Stochastic gradient descent with momentum.
+
+use super::sweep::{Memory, Place, sweep};
+
+/// v ← μ v + g, θ ← θ − η v; Nesterov's form takes g + μ v instead of v.
+///
+/// Weight decay is added to the gradient.
+///
+/// # Source
+/// Sutskever et al. 2013, in PyTorch's form, where the rate multiplies the velocity and not the gradient.
+#[derive(Debug)]
+pub(super) struct Sgd {
+    pub(super) momentum: f32,
+    pub(super) nesterov: bool,
+    pub(super) rate: f32,
+    /// Per parameter: weight decay, and what the gradient is multiplied by.
+    pub(super) decay: Vec<f32>,
+    pub(super) factor: Vec<f32>,
+}
+
+impl Sgd {
+    /// One step of all parameters.
+    pub(super) fn step(&self, places: &[Place], memory: Memory<'_>) {
+        let (momentum, rate) = (self.momentum, self.rate);
+        sweep(places, memory, |piece| {
+            let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
+            let velocity = piece.first.iter_mut();
+            let all = piece.values.iter_mut().zip(piece.gradient).zip(velocity);
+            if self.nesterov {
+                for ((value, &g), v) in all {
+                    let g = factor * g + decay * *value;
+                    *v = momentum * *v + g;
+                    *value -= rate * (g + momentum * *v);
+                }
+            } else {
+                for ((value, &g), v) in all {
+                    *v = momentum * *v + (factor * g + decay * *value);
+                    *value -= rate * *v;
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,392 @@
+//! Every rule against plain loops ([`reference`]) and steps worked out by hand; bits, refusals, saved states.
+
+mod reference;
+
+use super::*;
+use crate::parameters::ParameterId;
+use approx::assert_relative_eq;
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// Kernels and biases of these sizes with random values.
+fn network(sizes: &[usize], seed: u64) -> Parameters {
+    let mut parameters = Parameters::new(seed);
+    for (index, &size) in sizes.iter().enumerate() {
+        if index % 3 == 2 {
+            parameters
+                .vector(format!("p{index}.bias"), Kind::Bias, size, 0.0)
+                .unwrap();
+        } else {
+            parameters
+                .weight(format!("p{index}.weight"), &[size, 1, 1, 1], 6)
+                .unwrap();
+        }
+    }
+    parameters
+}
+
+fn gradients(parameters: &Parameters, seed: u64) -> Gradients {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut gradients = Gradients::new(parameters);
+    gradients
+        .as_mut_slice()
+        .iter_mut()
+        .for_each(|g| *g = rng.random_range(-0.1..0.1));
+    gradients
+}
+
+fn values(parameters: &mut Parameters) -> Vec<f32> {
+    parameters.update_all(|values| values.to_vec()).unwrap()
+}
+
+fn configs() -> Vec<OptimizerConfig> {
+    let base = OptimizerConfig {
+        weight_decay: 0.02,
+        ..OptimizerConfig::default()
+    };
+    let scale = Larc {
+        clip: false,
+        ..Larc::default()
+    };
+    vec![
+        base.clone(),
+        OptimizerConfig {
+            rule: Rule::Adam,
+            bias_correction: false,
+            ..base.clone()
+        },
+        OptimizerConfig {
+            rule: Rule::Sgd,
+            clip_norm: Some(0.5),
+            ..base.clone()
+        },
+        OptimizerConfig {
+            rule: Rule::Sgd,
+            nesterov: true,
+            decay_all: true,
+            ..base.clone()
+        },
+        OptimizerConfig {
+            rule: Rule::Sgd,
+            larc: Some(scale),
+            ..base.clone()
+        },
+        OptimizerConfig {
+            clip_norm: Some(0.3),
+            ..OptimizerConfig::larc_adam()
+        },
+        OptimizerConfig {
+            larc: Some(scale),
+            ..base.clone()
+        },
+        OptimizerConfig::mlperf_deepcam(),
+        OptimizerConfig {
+            rule: Rule::Lamb,
+            grad_averaging: false,
+            bias_correction: false,
+            ..base
+        },
+    ]
+}
+
+/// Sizes below, at and above a chunk, and many small ones.
+const SIZES: [usize; 8] = [3, 20_000, 1, 17, 40_001, 5, 16_384, 2];
+
+#[test]
+fn bits_do_not_depend_on_the_number_of_threads() {
+    for config in configs() {
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .unwrap();
+            pool.install(|| {
+                let mut parameters = network(&SIZES, 3);
+                let mut optimizer = Optimizer::new(&config, &parameters).unwrap();
+                let mut mirror = Mirror::new(parameters.count(), Rounding::Stochastic { seed: 5 });
+                for t in 0..3 {
+                    let fresh = gradients(&parameters, t);
+                    let update = Update {
+                        mirror: Some(&mut mirror),
+                        ..Update::rate(0.01)
+                    };
+                    optimizer.update(&mut parameters, &fresh, update).unwrap();
+                }
+                let bits: Vec<u32> = values(&mut parameters)
+                    .iter()
+                    .map(|v| v.to_bits())
+                    .collect();
+                let halves: Vec<u16> = mirror.as_slice().iter().map(|h| h.to_bits()).collect();
+                (bits, halves)
+            })
+        };
+        let one = run(1);
+        assert!(one == run(2) && one == run(5), "{config:?}");
+    }
+}
+
+/// One weight and one bias; gives both after steps with these gradients.
+fn by_hand(config: &OptimizerConfig, rate: f32, steps: &[[f32; 2]]) -> (f32, f32) {
+    let (mut parameters, weight, bias) = pair();
+    let mut optimizer = Optimizer::new(config, &parameters).unwrap();
+    let mut gradients = Gradients::new(&parameters);
+    for step in steps {
+        gradients.as_mut_slice().copy_from_slice(step);
+        optimizer.step(&mut parameters, &gradients, rate).unwrap();
+    }
+    let value = |id: ParameterId| parameters.values(id).unwrap()[0];
+    (value(weight), value(bias))
+}
+
+/// A weight and a bias, both 1.
+fn pair() -> (Parameters, ParameterId, ParameterId) {
+    let mut parameters = Parameters::new(1);
+    let weight = parameters.weight("w".into(), &[1, 1, 1, 1], 6).unwrap();
+    let bias = parameters.vector("b".into(), Kind::Bias, 1, 1.0).unwrap();
+    parameters.update(|_, values| values.fill(1.0)).unwrap();
+    (parameters, weight, bias)
+}
+
+#[test]
+fn steps_by_hand() {
+    let sgd = OptimizerConfig {
+        rule: Rule::Sgd,
+        weight_decay: 0.5,
+        ..OptimizerConfig::default()
+    };
+    // Weight: g = 1.5, v = 1.5, θ = 0.85; g = 0.85 + 0.425, v = 2.625, θ = 0.5875. Bias without decay: 0.9, then 0.72.
+    let (weight, bias) = by_hand(&sgd, 0.1, &[[1.0, 1.0], [0.85, 0.9]]);
+    assert_relative_eq!(weight, 0.5875, epsilon = 1e-6);
+    assert_relative_eq!(bias, 0.72, epsilon = 1e-6);
+    // Nesterov: v = g = 1, step g + 0.9 v = 1.9.
+    let nesterov = OptimizerConfig {
+        nesterov: true,
+        ..sgd
+    };
+    assert_relative_eq!(
+        by_hand(&nesterov, 0.1, &[[1.0, 1.0]]).1,
+        0.81,
+        epsilon = 1e-6
+    );
+    // Adam's first step is the learning rate itself, whatever the gradient.
+    let adam = OptimizerConfig {
+        rule: Rule::Adam,
+        ..OptimizerConfig::default()
+    };
+    assert_relative_eq!(by_hand(&adam, 0.1, &[[7.0, 1e-3]]).0, 0.9, epsilon = 1e-5);
+    // Without bias correction: m = 0.1 g, √v = √0.001 g, 0.1 / 0.0316228 = 3.16228 rates.
+    let raw = OptimizerConfig {
+        bias_correction: false,
+        ..adam
+    };
+    assert_relative_eq!(
+        by_hand(&raw, 0.1, &[[7.0, 1.0]]).0,
+        1.0 - 0.316_228,
+        epsilon = 1e-5
+    );
+    let adamw = OptimizerConfig {
+        weight_decay: 0.5,
+        ..OptimizerConfig::default()
+    };
+    let (weight, bias) = by_hand(&adamw, 0.1, &[[1.0, 1.0]]);
+    assert_relative_eq!(weight, 0.95 - 0.1, epsilon = 1e-6);
+    assert_relative_eq!(bias, 0.9, epsilon = 1e-6);
+    // The gradient (1, 1) has norm √2; clipped to 0.5 each part is 0.3536.
+    let clipped = OptimizerConfig {
+        rule: Rule::Sgd,
+        clip_norm: Some(0.5),
+        ..OptimizerConfig::default()
+    };
+    let (weight, bias) = by_hand(&clipped, 1.0, &[[1.0, 1.0]]);
+    assert_relative_eq!(weight, 1.0 - 0.353_553_4, epsilon = 1e-6);
+    assert_relative_eq!(bias, weight, epsilon = 1e-6);
+}
+
+#[test]
+fn larc_by_hand() {
+    // ‖w‖ = 1, ‖g‖ = 4: local 0.002 / 4 = 0.0005, of the rate 0.01 a twentieth: SGD moves by 0.01 · 0.05 · 4 = 0.002 = η ‖w‖.
+    let sgd = OptimizerConfig {
+        rule: Rule::Sgd,
+        larc: Some(Larc::default()),
+        ..OptimizerConfig::default()
+    };
+    assert_relative_eq!(by_hand(&sgd, 0.01, &[[4.0, 4.0]]).0, 0.998, epsilon = 1e-6);
+    // A rate below the local one is used as it is: 1e-4 · 4.
+    assert_relative_eq!(
+        by_hand(&sgd, 1e-4, &[[4.0, 4.0]]).0,
+        1.0 - 4e-4,
+        epsilon = 1e-6
+    );
+    // Scale mode: 0.01 · 0.0005 · 4.
+    let scale = OptimizerConfig {
+        larc: Some(Larc {
+            clip: false,
+            ..Larc::default()
+        }),
+        ..sgd
+    };
+    assert_relative_eq!(
+        by_hand(&scale, 0.01, &[[4.0, 4.0]]).0,
+        1.0 - 2e-5,
+        epsilon = 1e-7
+    );
+}
+
+#[test]
+fn lamb_by_hand() {
+    // Clipped to norm 1 the gradient is (0.6, 0.8). First step: m̂ = g, √v̂ = |g|, so Adam's direction is 1 for each value
+    // (less 2e-6 by ε); with decay u = 1.01, ‖θ‖ / ‖u‖ = 1 / 1.01, and the step is rate · ‖θ‖ whatever u was.
+    let lamb = OptimizerConfig::mlperf_deepcam();
+    let (weight, bias) = by_hand(&lamb, 0.1, &[[3.0, 4.0]]);
+    assert_relative_eq!(weight, 0.9, epsilon = 1e-6);
+    assert_relative_eq!(bias, 0.9, epsilon = 1e-6);
+    // Without decay no trust ratio: a bias takes Adam's step.
+    let kernels = OptimizerConfig {
+        decay_all: false,
+        ..lamb.clone()
+    };
+    assert_relative_eq!(by_hand(&kernels, 0.1, &[[3.0, 4.0]]).1, 0.9, epsilon = 1e-5);
+    // Second step of the weight with gradient (-0.6, 0.8), both decaying:
+    //   m = 0.9 · 0.06 - 0.06 = -0.006, m̂ = -0.006 / 0.19 = -0.0315789; v̂ = 0.36: -0.0526315 by ε 0.6 / (0.6 + 1e-6),
+    //   u = -0.0526315 + 0.009 = -0.0436315; the step is rate · ‖θ‖ against its sign: 0.9 + 0.1 · 0.9 = 0.99.
+    let (weight, _) = by_hand(&lamb, 0.1, &[[3.0, 4.0], [-3.0, 4.0]]);
+    assert_relative_eq!(weight, 0.99, epsilon = 1e-6);
+}
+
+#[test]
+fn every_rule_finds_the_minimum() {
+    for rule in [Rule::Sgd, Rule::Adam, Rule::AdamW, Rule::Lamb] {
+        let config = OptimizerConfig {
+            rule,
+            ..OptimizerConfig::default()
+        };
+        let (mut parameters, weight, bias) = pair();
+        let mut optimizer = Optimizer::new(&config, &parameters).unwrap();
+        let mut gradients = Gradients::new(&parameters);
+        // Of θ²/2 the gradient is θ.
+        for _ in 0..400 {
+            let at = values(&mut parameters);
+            gradients.as_mut_slice().copy_from_slice(&at);
+            optimizer.step(&mut parameters, &gradients, 0.03).unwrap();
+        }
+        for id in [weight, bias] {
+            let value = parameters.values(id).unwrap()[0];
+            assert!(value.abs() < 0.02, "{rule:?}: {value}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_stops_before_anything_changes() {
+    let mut parameters = network(&[5, 7, 3], 1);
+    let mut optimizer = Optimizer::new(&OptimizerConfig::default(), &parameters).unwrap();
+    let fine = gradients(&parameters, 1);
+    optimizer.step(&mut parameters, &fine, 0.1).unwrap();
+    let (before, state) = (
+        values(&mut parameters),
+        optimizer.state().map(|(_, s)| s.to_vec()),
+    );
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut broken = gradients(&parameters, 2);
+        broken.as_mut_slice()[8] = bad;
+        broken.as_mut_slice()[13] = bad;
+        let error = optimizer
+            .step(&mut parameters, &broken, 0.1)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            format!("step 2: the gradient of `p1.weight` is {bad} at value 3")
+        );
+    }
+    assert_eq!(values(&mut parameters), before);
+    assert_eq!(optimizer.state().map(|(_, s)| s.to_vec()), state);
+    assert_eq!(optimizer.steps(), 1);
+    // Gradients of another network are refused, not cut off.
+    let other = Gradients::new(&network(&[5, 7], 1));
+    let error = optimizer
+        .step(&mut parameters, &other, 0.1)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("gradients") && error.contains("15") && error.contains("12"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_state_that_does_not_fit_is_named() {
+    let path = Path::new("run/checkpoint.safetensors");
+    let saved = |sizes: &[usize], rule| {
+        let parameters = network(sizes, 1);
+        let config = OptimizerConfig {
+            rule,
+            ..OptimizerConfig::default()
+        };
+        let mut file = ModelFile::default();
+        Optimizer::new(&config, &parameters)
+            .unwrap()
+            .save_into(&mut file);
+        file
+    };
+    let parameters = network(&[5, 7, 3], 1);
+    let mut optimizer = Optimizer::new(&OptimizerConfig::default(), &parameters).unwrap();
+    let mut refusal = |file: &ModelFile| optimizer.load_from(path, file).unwrap_err().to_string();
+    let shape = refusal(&saved(&[5, 8, 3], Rule::Adam));
+    assert!(
+        shape.contains("optimizer.first.p1.weight") && shape.contains('8'),
+        "{shape}"
+    );
+    let missing = refusal(&saved(&[5, 7], Rule::Adam));
+    assert!(missing.contains("optimizer.first.p2.bias"), "{missing}");
+    let rule = refusal(&saved(&[5, 7, 3], Rule::Sgd));
+    assert!(rule.contains("state of SGD"), "{rule}");
+    optimizer
+        .load_from(path, &saved(&[5, 7, 3], Rule::Lamb))
+        .unwrap();
+}
+
+#[test]
+fn copies_are_the_new_values() {
+    let mut parameters = network(&SIZES, 2);
+    for config in [
+        OptimizerConfig::default(),
+        OptimizerConfig::mlperf_deepcam(),
+    ] {
+        let mut optimizer = Optimizer::new(&config, &parameters).unwrap();
+        let mut mirror = Mirror::new(parameters.count(), Rounding::Nearest);
+        let fresh = gradients(&parameters, 1);
+        let update = Update {
+            mirror: Some(&mut mirror),
+            ..Update::rate(0.01)
+        };
+        optimizer.update(&mut parameters, &fresh, update).unwrap();
+        let expected: Vec<half::bf16> = (values(&mut parameters).iter())
+            .map(|&v| half::bf16::from_f32(v))
+            .collect();
+        assert!(mirror.as_slice() == expected);
+        let mut filled = Mirror::new(parameters.count(), Rounding::Nearest);
+        optimizer.fill_mirror(&mut parameters, &mut filled).unwrap();
+        assert!(filled.as_slice() == expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_power_of_two_loss_scale_changes_no_bit(exponent in -8i32..16, which in 0usize..9) {
+        let config = configs().swap_remove(which);
+        let run = |scale: f32| {
+            let mut parameters = network(&[5, 300, 7], 3);
+            let mut optimizer = Optimizer::new(&config, &parameters).unwrap();
+            for t in 0..3 {
+                let mut fresh = gradients(&parameters, t);
+                fresh.scale(scale);
+                let update = Update { gradient_scale: 1.0 / scale, ..Update::rate(0.01) };
+                optimizer.update(&mut parameters, &fresh, update).unwrap();
+            }
+            values(&mut parameters).iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(run(1.0), run(2f32.powi(exponent)));
+    }
+}

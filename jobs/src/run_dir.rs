@@ -1,7 +1,7 @@
 //! The folder of a training run.
 
 use crate::error::{JobError, Result};
-use crate::lock::FolderLock;
+use crate::lock::{FolderLock, remove_unfinished};
 use crate::recipe::Recipe;
 use std::path::{Path, PathBuf};
 
@@ -30,8 +30,10 @@ impl RunDir {
     /// [`JobError::Locked`] if another process trains there; [`JobError::Io`].
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
+        let lock = FolderLock::take(&folder)?;
+        remove_unfinished(&folder)?;
         Ok(Self {
-            _lock: FolderLock::take(&folder)?,
+            _lock: lock,
             folder,
         })
     }

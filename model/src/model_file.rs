@@ -105,7 +105,7 @@ impl ModelFile {
     }
 }
 
-/// Writes bytes under a temporary name, syncs and renames.
+/// Writes bytes under a temporary name (`.<name>.<process id>.tmp` in the same folder), syncs and renames.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let io = |action: &'static str, path: PathBuf| {
         move |source| ModelError::Io {
@@ -114,7 +114,8 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
             source,
         }
     };
-    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
     let attempt = || -> Result<()> {
         let mut file =
             std::fs::File::create(&temporary).map_err(io("create", temporary.clone()))?;

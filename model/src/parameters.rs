@@ -8,8 +8,9 @@ use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 /// Shape and values by name: what a model file holds.
 pub type NamedTensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
@@ -74,7 +75,12 @@ pub struct Parameters {
     total: usize,
     /// One tensor of all values that the entries are views of; none before the first update of everything at once.
     flat: Option<Tensor>,
+    /// Kernels and shifts of inference, with their normalisation folded in; empty after every change.
+    folded: Mutex<HashMap<ParameterId, Folded>>,
 }
+
+/// A kernel and a bias.
+type Folded = (Tensor, Tensor);
 
 impl Parameters {
     /// No parameters yet; initial values will follow from `seed` and each parameter's name.
@@ -85,6 +91,7 @@ impl Parameters {
             seed,
             total: 0,
             flat: None,
+            folded: Mutex::default(),
         }
     }
 
@@ -152,6 +159,30 @@ impl Parameters {
         &self.entries[id.0].tensor
     }
 
+    /// What `fold` made of a kernel the first time, until any value changes.
+    pub(crate) fn folded(
+        &self,
+        kernel: ParameterId,
+        fold: impl FnOnce() -> Result<Folded>,
+    ) -> Result<Folded> {
+        let mut known = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((weights, shift)) = known.get(&kernel) {
+            return Ok((weights.clone(), shift.clone()));
+        }
+        let made = fold()?;
+        known.insert(kernel, made.clone());
+        Ok(made)
+    }
+
+    /// Forgets what was folded, because values change.
+    fn changes(&mut self) {
+        let known = self
+            .folded
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.clear();
+    }
+
     /// A parameter's values.
     pub(crate) fn values(&self, id: ParameterId) -> Result<Vec<f32>> {
         Ok(self.get(id).flatten_all()?.to_vec1()?)
@@ -166,6 +197,7 @@ impl Parameters {
     }
 
     pub(crate) fn running_mut(&mut self, id: BufferId) -> &mut [f32] {
+        self.changes();
         &mut self.buffers[id.0].values
     }
 
@@ -189,6 +221,7 @@ impl Parameters {
     /// # Errors
     /// [`ModelError::Candle`] if a tensor is not in host memory.
     pub fn update(&mut self, mut change: impl FnMut(&Parameter, &mut [f32])) -> Result<()> {
+        self.changes();
         for entry in &self.entries {
             let op = Change(std::cell::RefCell::new(|values: &mut [f32]| {
                 change(entry, values)
@@ -206,6 +239,7 @@ impl Parameters {
     /// # Errors
     /// [`ModelError::Candle`] if a tensor is not in host memory.
     pub fn update_all<R>(&mut self, change: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
+        self.changes();
         let flat = match self.flat.take() {
             Some(flat) => flat,
             None => self.join()?,
@@ -275,6 +309,7 @@ impl Parameters {
         path: &std::path::Path,
         find: impl Fn(&str) -> Option<(&'a [usize], &'a [f32])>,
     ) -> Result<()> {
+        self.changes();
         let fitting = |name: &str, expected: &[usize]| match find(name) {
             None => Err(ModelError::MissingWeight {
                 path: path.into(),

@@ -408,3 +408,49 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_no_number_does_not_become_one() {
+    for backend in Backend::all() {
+        let mut field = values(&random(1, &[1, 12, 18, 16]));
+        field[1000] = f32::NAN;
+        let x = Tensor::from_vec(field, (1, 12, 18, 16), &Device::Cpu).unwrap();
+        let any = |y: &Tensor| values(y).iter().any(|v| v.is_nan());
+        assert!(any(&backend.relu(&x).unwrap()), "relu, {backend:?}");
+        let (pooled, _) = backend.max_pool(&x, &PoolSpec::stem(true)).unwrap();
+        assert!(any(&pooled), "max pool, {backend:?}");
+        let (scale, shift) = (vec![1.0; 16], vec![0.0; 16]);
+        let y = backend.batch_norm_apply(&x, &scale, &shift, None, true);
+        assert!(any(&y.unwrap()), "batch norm, {backend:?}");
+        for spec in [
+            ConvSpec::same(1),
+            ConvSpec::same(3),
+            ConvSpec::same(3).stride(2),
+        ] {
+            let w = random(2, &[32, 16, spec.kernel.0, spec.kernel.1]);
+            let y = backend.conv2d(&x, &w, None, &spec, Fuse::None).unwrap();
+            assert!(any(&y), "{spec:?}, {backend:?}");
+        }
+    }
+}
+
+#[test]
+fn a_sample_does_not_depend_on_its_neighbours_in_the_batch() {
+    for backend in Backend::all() {
+        // Near the size where one way of running the convolution overtakes another.
+        for (size, channels) in [(6, 64), (12, 64), (24, 32), (40, 16)] {
+            let pair = random(1, &[2, size, size, channels]);
+            let one = pair.narrow(0, 0, 1).unwrap().contiguous().unwrap();
+            let w = random(2, &[channels, channels, 3, 3]);
+            for spec in [ConvSpec::same(3), ConvSpec::same(3).stride(2)] {
+                let run =
+                    |x: &Tensor| values(&backend.conv2d(x, &w, None, &spec, Fuse::None).unwrap());
+                let (both, alone) = (run(&pair), run(&one));
+                assert!(
+                    both[..alone.len()] == alone[..],
+                    "{size} {channels} {spec:?} {backend:?}"
+                );
+            }
+        }
+    }
+}

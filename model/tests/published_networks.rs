@@ -259,7 +259,7 @@ fn a_batch_is_learnt_saved_and_found_again() {
                 .backward(&loss.gradient, pass, &mut gradients)
                 .unwrap();
             optimizer
-                .step(network.parameters_mut(), &mut gradients, 5e-3)
+                .step(network.parameters_mut(), &gradients, 5e-3)
                 .unwrap();
         }
         let (first, last) = (losses[0], losses[losses.len() - 1]);

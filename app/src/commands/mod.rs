@@ -1,7 +1,6 @@
 //! One file per subcommand: arguments to library calls.
 
 pub mod bench;
-mod bench_optimizer;
 pub mod demo;
 pub mod events;
 pub mod infer;

@@ -17,7 +17,7 @@ pub use log::{FinishedFile, SkippedTime};
 pub use model::{Model, Prediction};
 
 use crate::error::{JobError, Result};
-use crate::lock::FolderLock;
+use crate::lock::{FolderLock, remove_unfinished};
 use crate::train::Outcome;
 use serde::{Deserialize, Serialize};
 use squall_data::archive::Archive;
@@ -306,19 +306,6 @@ fn settle(archive: &Archive, model: &Model, out: &Path, options: &InferOptions) 
         }
     }
     squall_data::atomic::write(path, json.as_bytes())?;
-    Ok(())
-}
-
-/// Removes what a killed call left under temporary names; the folder's lock is held.
-fn remove_unfinished(out: &Path) -> Result<()> {
-    let entries = std::fs::read_dir(out).map_err(JobError::io("list", out))?;
-    for entry in entries {
-        let path = entry.map_err(JobError::io("list", out))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(".masks.") && name.ends_with(".tmp") {
-            std::fs::remove_file(&path).map_err(JobError::io("remove", &path))?;
-        }
-    }
     Ok(())
 }
 

@@ -223,12 +223,8 @@ fn value_of(source: &Source, ours: &str, shape: &[usize], theirs: &NamedTensors)
     let get = |name: &str| theirs.get(name).ok_or_else(|| missing(Some(name)));
     let fitting = |name: &str, expected: &[usize]| {
         let (found, values) = get(name)?;
-        // A vector of n may be (n, 1, 1) elsewhere, where it is multiplied with an image.
-        let vector = match (expected, &found[..]) {
-            (&[n], &[m, ref rest @ ..]) => n == m && rest.iter().all(|&extent| extent == 1),
-            _ => false,
-        };
-        if found == expected || vector {
+        // Extents of 1 at the end are a matter of taste: vectors that are multiplied with an image, 1x1 kernels.
+        if found == expected || significant(found) == significant(expected) {
             return Ok(values);
         }
         Err(WeightProblem::Shape {
@@ -279,6 +275,16 @@ fn value_of(source: &Source, ours: &str, shape: &[usize], theirs: &NamedTensors)
             Ok(values)
         }
     }
+}
+
+/// A shape without the extents of 1 at its end.
+fn significant(shape: &[usize]) -> &[usize] {
+    let ones = shape
+        .iter()
+        .rev()
+        .take_while(|&&extent| extent == 1)
+        .count();
+    &shape[..shape.len() - ones]
 }
 
 /// A kernel of `ins` input channels for `ours` of them: the mean over theirs, times theirs / ours.

@@ -2,11 +2,12 @@
 
 use super::{Weights, torchvision};
 use crate::error::{ModelError, Result};
+use crate::networks::{cgnet_names, deepcam_names};
 
 /// Where the values of one of our weights come from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// The tensor of this name, of our shape; vectors may have extents of 1 behind.
+    /// The tensor of this name, of our shape; up to extents of 1 at the end.
     Same(String),
     /// A kernel, with the batch normalisation after it folded in: w · γ / √(σ² + ε).
     FoldedKernel {
@@ -88,6 +89,28 @@ pub const PYTORCH: Layout = Layout {
     needs_batch_norm: false,
 };
 
+/// The names of MLPerf HPC DeepCAM's reference.
+pub const DEEPCAM: Layout = Layout {
+    name: "deepcam",
+    source: |ours| deepcam_names::pytorch_name(ours).map_or(Source::Absent, Source::Same),
+    tells: |name| name.starts_with("xception_features."),
+    unused: counter,
+    differences: &[],
+    needs_batch_norm: false,
+};
+
+/// The names of ClimateNet's CGNet.
+pub const CGNET: Layout = Layout {
+    name: "cgnet",
+    source: |ours| cgnet_names::pytorch_name(ours).map_or(Source::Absent, Source::Same),
+    tells: |name| name.starts_with("level1_0."),
+    unused: counter,
+    differences: &[
+        "ClimateNet pads latitude as if it wrapped: set `periodic_latitude` for the same logits",
+    ],
+    needs_batch_norm: false,
+};
+
 /// Parts of our names that are normalisations.
 const NORMS: [&str; 3] = ["norm", "preact", "post"];
 
@@ -133,7 +156,7 @@ pub(super) fn counter(name: &str) -> Option<&'static str> {
 
 impl Layout {
     /// Every naming that is known.
-    pub const ALL: [Self; 3] = [SQUALL, PYTORCH, torchvision::RESNET];
+    pub const ALL: [Self; 5] = [SQUALL, PYTORCH, torchvision::RESNET, DEEPCAM, CGNET];
 
     /// The naming that a file has, by names that only it has; else [`PYTORCH`].
     pub fn guess(weights: &Weights) -> Self {

@@ -89,15 +89,18 @@ impl Conv {
         (scale, shift): (&[f32], &[f32]),
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
-        let mut weights = parameters.values(self.weight)?;
-        let per_output = weights.len() / self.channels_out;
-        for (kernel, scale) in weights.chunks_exact_mut(per_output).zip(scale) {
-            kernel.iter_mut().for_each(|w| *w *= scale);
-        }
-        let shape = parameters.get(self.weight).dims();
-        let device = x.device();
-        let weights = Tensor::from_vec(weights, shape, device)?;
-        let bias = Tensor::from_vec(shift.to_vec(), self.channels_out, device)?;
+        let (weights, bias) = parameters.folded(self.weight, || {
+            let mut weights = parameters.values(self.weight)?;
+            let per_output = weights.len() / self.channels_out;
+            for (kernel, scale) in weights.chunks_exact_mut(per_output).zip(scale) {
+                kernel.iter_mut().for_each(|w| *w *= scale);
+            }
+            let shape = parameters.get(self.weight).dims();
+            Ok((
+                Tensor::from_vec(weights, shape, x.device())?,
+                Tensor::from_vec(shift.to_vec(), self.channels_out, x.device())?,
+            ))
+        })?;
         (pass.backend).conv2d(x, &weights, Some(&bias), &self.spec, fuse)
     }
 }

@@ -299,10 +299,16 @@ impl NetworkConfig {
                 format!("expected {least} to {most} counts above 0, found {found:?}"),
             );
         }
-        if ![8, 16].contains(&self.output_stride) {
+        let strides: &[usize] = match self.name {
+            // These decoders double three times.
+            NetworkName::DeepLabV3Plus | NetworkName::DeepLabV3PlusDeconv => &[8],
+            _ => &[8, 16],
+        };
+        if !strides.contains(&self.output_stride) {
+            let (name, found) = (self.name.as_str(), self.output_stride);
             return bad(
                 "output_stride",
-                format!("expected 8 or 16, found {}", self.output_stride),
+                format!("expected one of {strides:?} for `{name}`, found {found}"),
             );
         }
         if self.atrous_rates.is_empty() || self.atrous_rates.contains(&0) {

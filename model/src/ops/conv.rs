@@ -3,6 +3,7 @@
 use super::conv_spec::{ConvSpec, ConvTransposeSpec};
 #[cfg(feature = "onednn")]
 use super::direct::{self, Panels};
+use super::elementwise::rectified;
 use super::host::{Host, Typed, bhwc, expect, tensor};
 use super::value::by_dtype;
 #[cfg(feature = "onednn")]
@@ -17,7 +18,7 @@ use candle_core::Tensor;
 pub enum Fuse<'a> {
     /// Nothing.
     None,
-    /// max(y, 0).
+    /// max(y, 0); oneDNN makes 0 of NaN here.
     Relu,
     /// y + residual.
     Add(&'a Tensor),
@@ -125,7 +126,7 @@ impl Backend {
                     y.iter_mut().zip(residual.iter()).for_each(|(y, r)| *y += r);
                 }
                 if fuse.relu() {
-                    y.iter_mut().for_each(|y| *y = y.max(0.0));
+                    y.iter_mut().for_each(|y| *y = rectified(*y));
                 }
                 y
             }

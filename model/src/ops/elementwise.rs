@@ -32,6 +32,11 @@ fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<V>
     y
 }
 
+/// max(x, 0), NaN where x is: what is no number must not look like one.
+pub(super) fn rectified(x: f32) -> f32 {
+    if x <= 0.0 { 0.0 } else { x }
+}
+
 /// The mixing step of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64 bits that passes as random.
 fn mix(key: u64, index: u64) -> u64 {
     let mut z = key ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -49,7 +54,7 @@ impl Backend {
         let _span = profile::span(|| format!("relu {:?}", x.dims()));
         by_dtype!(x.dtype(), V => {
             let values = Typed::<V>::of("relu", x)?;
-            tensor(map(&values, |x| x.max(0.0)), x.dims(), x.dtype())
+            tensor(map(&values, rectified), x.dims(), x.dtype())
         })
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Per channel: m = mean(x), v = mean((x − m)²), y = γ (x − m) / √(v + ε) + β, then optionally + residual, then ReLU.
 
+use crate::ops::elementwise::rectified;
 /// Sum and sum of squared deviations from it per channel of `x` with `channels` innermost.
 pub fn moments(x: &[f32], channels: usize) -> (Vec<f64>, Vec<f64>) {
     let count = (x.len() / channels) as f64;
@@ -32,7 +33,7 @@ pub fn apply(
     let value = |index: usize| {
         let c = index % channels;
         let y = x[index] * scale[c] + shift[c] + residual.map_or(0.0, |r| r[index]);
-        if relu { y.max(0.0) } else { y }
+        if relu { rectified(y) } else { y }
     };
     (0..x.len()).map(value).collect()
 }

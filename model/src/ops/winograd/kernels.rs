@@ -91,10 +91,10 @@ impl<F: Fn(usize, usize, usize) -> f32> WithSimd for FillPanel<'_, F> {
                 let mut taps = [simd.splat_f32s(0.0); TAPS * TAPS];
                 for (tap, vector) in taps.iter_mut().enumerate() {
                     let mut lanes = [0.0; PADDING];
-                    for lane in 0..S::F32_LANES {
+                    for (lane, value) in lanes.iter_mut().take(S::F32_LANES).enumerate() {
                         let output = self.first + from + lane;
                         if output < self.outputs {
-                            lanes[lane] = (self.at)(output, input, tap);
+                            *value = (self.at)(output, input, tap);
                         }
                     }
                     *vector = f32::load(simd, &lanes);

@@ -37,7 +37,8 @@ pub enum Direction {
 }
 
 /// Whether these loops are faster than a direct convolution. A function of the geometry and the kind of processor, never
-/// of a timing, so that two runs of one recipe give the same bits.
+/// of a timing, so that two runs of one recipe give the same bits; nor of the batch, so that a sample's result does not depend
+/// on what it is computed with.
 pub fn pays(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction) -> bool {
     let fits = spec.kernel == (3, 3) && spec.stride == 1 && spec.groups == 1;
     let fits = fits && (!spec.periodic || x[2] == y[2]);
@@ -47,9 +48,9 @@ pub fn pays(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction)
         return false;
     }
     let (inputs, outputs) = (x[3] as f64, y[3] as f64);
-    let pixels = (y[0] * y[1] * y[2]) as f64;
+    let pixels = (y[1] * y[2]) as f64;
     let geometry = geometry(spec, x, y, direction);
-    let tiles = (y[0] * geometry.rows.starts.len() * geometry.columns.starts.len()) as f64;
+    let tiles = (geometry.rows.starts.len() * geometry.columns.starts.len()) as f64;
     // Costs in multiply-adds. Transforms cost about as much per value as so many multiply-adds (measured).
     let direct = 9.0 * pixels * inputs * outputs;
     let products = 36.0 * tiles * inputs * outputs;

@@ -1,6 +1,6 @@
 //! `squall bench optimizer`: a step of every rule on the 43.67-million-parameter network, against the memory's own rate.
 
-use super::bench::{Row, row};
+use super::{Row, row};
 use rayon::prelude::*;
 use squall_model::optim::{Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update};
 use squall_model::{Backend, Gradients, Network, NetworkConfig};

@@ -1,19 +1,17 @@
 //! `squall bench`: how fast the parts are on this machine, and how near their ceilings.
 
+mod network;
+mod optimizer;
+mod peer;
+
 use crate::commands::simulate::grid;
-use crate::commands::train::RECIPES;
 use crate::output;
 use crate::plan::peak_memory;
-use candle_core::{DType, Device, Tensor};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use squall_climate::label::{Labeller, Thresholds};
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run};
 use squall_data::{Archive, Calendar, Time, Variable};
-use squall_jobs::Recipe;
-use squall_model::ops::{ConvSpec, Fuse};
-use squall_model::optim::Optimizer;
-use squall_model::{Backend, Gradients, Network, Pass};
 use std::fmt;
 use std::time::Instant;
 
@@ -26,6 +24,8 @@ pub struct Bench {
     /// Latitudes x longitudes of simulating, labelling and reading.
     #[arg(long, default_value = "768x1152", value_parser = grid)]
     grid: (usize, usize),
+    #[command(flatten)]
+    network: network::NetworkOptions,
     /// Repetitions; the median counts.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
@@ -69,17 +69,25 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<34} {:>12} {:>12} {:>9}  ceiling",
-            "", "seconds", "of ceiling", "peak MB"
+            "{:<48} {:>9} {:>9} {:>6} {:>11} {:>8}  ceiling",
+            "", "seconds", "peer", "ratio", "of ceiling", "peak MB"
         )?;
         for row in &self.0 {
             let ceiling = row
                 .ceiling_percent
                 .map_or("-".to_string(), |percent| format!("{percent:.0} %"));
+            let or_dash = |value: Option<f64>, digits: usize| {
+                value.map_or("-".to_string(), |value| format!("{value:.digits$}"))
+            };
             writeln!(
                 f,
-                "{:<34} {:>12.4} {ceiling:>12} {:>9.0}  {}",
-                row.name, row.ours, row.peak_mb, row.ceiling
+                "{:<48} {:>9.4} {:>9} {:>6} {ceiling:>11} {:>8.0}  {}",
+                row.name,
+                row.ours,
+                or_dash(row.peer, 4),
+                or_dash(row.ratio, 2),
+                row.peak_mb,
+                row.ceiling
             )?;
         }
         Ok(())
@@ -102,10 +110,16 @@ impl Bench {
             rows.push(self.read()?);
         }
         if wants(Part::Step) || wants(Part::Infer) {
-            rows.extend(self.network(wants(Part::Step), wants(Part::Infer))?);
+            let options = &self.network;
+            rows.extend(network::rows(
+                options,
+                self.repeat,
+                wants(Part::Step),
+                wants(Part::Infer),
+            )?);
         }
         if wants(Part::Optimizer) {
-            rows.extend(super::bench_optimizer::rows(self.repeat)?);
+            rows.extend(optimizer::rows(self.repeat)?);
         }
         if self.json {
             output::json(&rows)
@@ -192,73 +206,6 @@ impl Bench {
             Some(plain),
             "reading the file's bytes from the page cache",
         ))
-    }
-
-    fn network(&self, step: bool, infer: bool) -> anyhow::Result<Vec<Row>> {
-        let recipe = Recipe::parse(RECIPES[0].1, &[])?;
-        let backend = Backend::best();
-        let (batch, (rows, columns)) = (recipe.training.batch, (192, 288));
-        let mut network = Network::build(&recipe.network, backend, 1)?;
-        let shape = (batch, rows, columns, recipe.network.channels_in);
-        let x = Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?;
-        let labels: Vec<u8> = (0..batch * rows * columns)
-            .map(|i| u8::from(i % 97 == 0))
-            .collect();
-        let summary = network.summary(rows, columns)?;
-        let rate = self.arithmetic_rate(backend)?;
-        let mut found = Vec::new();
-        if step {
-            let mut optimizer = Optimizer::new(&recipe.optimiser, network.parameters())?;
-            let mut gradients = Gradients::new(network.parameters());
-            let mut key = 0;
-            let ours = self.median(|| {
-                key += 1;
-                let mut pass = Pass::train(backend, DType::F32, key);
-                let logits = network.forward(&x, &mut pass)?;
-                let loss =
-                    backend.softmax_cross_entropy(&logits, &labels, &[0.02, 0.8, 0.17], 1.0)?;
-                network.update_running_statistics(&mut pass);
-                gradients.clear();
-                network.backward(&loss.gradient, pass, &mut gradients)?;
-                optimizer.step(network.parameters_mut(), &gradients, 1e-4)?;
-                Ok(())
-            })? / batch as f64;
-            let ceiling = summary.training_flops as f64 / rate;
-            found.push(row(
-                "train a sample, recipe small, f32".into(),
-                ours,
-                Some(ceiling),
-                "its operations at the measured matrix rate",
-            ));
-        }
-        if infer {
-            let one = x.narrow(0, 0, 1)?.contiguous()?;
-            let ours = self.median(|| {
-                let logits = network.infer(&one, DType::F32)?;
-                backend.argmax(&logits)?;
-                Ok(())
-            })?;
-            let ceiling = summary.forward_flops as f64 / rate;
-            found.push(row(
-                "infer a sample, recipe small, f32".into(),
-                ours,
-                Some(ceiling),
-                "its operations at the measured matrix rate",
-            ));
-        }
-        Ok(found)
-    }
-
-    /// Floating-point operations a second of a large matrix product (a 1x1 convolution is one).
-    fn arithmetic_rate(&self, backend: Backend) -> anyhow::Result<f64> {
-        let (pixels, channels) = (96, 512);
-        let x = Tensor::randn(0f32, 1f32, (1, pixels, pixels, channels), &Device::Cpu)?;
-        let w = Tensor::randn(0f32, 1f32, (channels, channels, 1, 1), &Device::Cpu)?;
-        let seconds = self.median(|| {
-            backend.conv2d(&x, &w, None, &ConvSpec::same(1), Fuse::None)?;
-            Ok(())
-        })?;
-        Ok(2.0 * (pixels * pixels * channels * channels) as f64 / seconds)
     }
 }
 

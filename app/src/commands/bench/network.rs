@@ -1,0 +1,259 @@
+//! `squall bench step|infer`: a network's training step and inference, beside a peer if one is given.
+
+use super::peer::Peer;
+use super::{Row, row};
+use crate::commands::simulate::grid;
+use crate::commands::train::RECIPES;
+use candle_core::{DType, Device, Tensor};
+use clap::{Args, ValueEnum};
+use squall_jobs::Recipe;
+use squall_model::ops::{ConvSpec, Fuse};
+use squall_model::optim::{Optimizer, OptimizerConfig};
+use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass, profile};
+use std::time::Instant;
+
+/// Which network, and beside what.
+#[derive(Debug, Args)]
+pub struct NetworkOptions {
+    /// A built-in recipe (its network and batch) or the name of a network.
+    #[arg(long, default_value = "small")]
+    network: String,
+    /// Latitudes x longitudes of a network's input.
+    #[arg(long, default_value = "192x288", value_parser = grid)]
+    size: (usize, usize),
+    /// Samples of a step; as the recipe has it, else 1.
+    #[arg(long)]
+    batch: Option<usize>,
+    /// How activations are stored and computed.
+    #[arg(long, value_enum, default_value = "f32")]
+    precision: Stored,
+    /// A program that runs the same network in alternation (`validation/peers/step.py`).
+    #[arg(long, value_name = "COMMAND")]
+    peer: Option<String>,
+    /// Print where the time of one more step goes, by operation and shape.
+    #[arg(long)]
+    profile: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Stored {
+    F32,
+    Bf16,
+}
+
+impl Stored {
+    fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::BF16,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
+impl NetworkOptions {
+    /// The configuration, the optimiser's, and the batch.
+    fn resolve(&self) -> anyhow::Result<(NetworkConfig, OptimizerConfig, usize)> {
+        if let Some((_, text)) = RECIPES.iter().find(|(name, _)| *name == self.network) {
+            let recipe = Recipe::parse(text, &[])?;
+            let batch = self.batch.unwrap_or(recipe.training.batch);
+            return Ok((recipe.network, recipe.optimiser, batch));
+        }
+        let config = NetworkConfig::of(self.network.parse()?);
+        Ok((config, OptimizerConfig::default(), self.batch.unwrap_or(1)))
+    }
+}
+
+/// A row for each kind of work.
+pub(super) fn rows(
+    options: &NetworkOptions,
+    repeat: usize,
+    step: bool,
+    infer: bool,
+) -> anyhow::Result<Vec<Row>> {
+    let (config, optimiser, batch) = options.resolve()?;
+    let (rows, columns) = options.size;
+    let mut ours = Ours::new(
+        &config,
+        &optimiser,
+        (batch, rows, columns),
+        options.precision.dtype(),
+    )?;
+    let mut peer = match &options.peer {
+        Some(command) => {
+            let arguments = [
+                ("--network", serde_json::to_string(&config)?),
+                ("--size", format!("{rows}x{columns}")),
+                ("--batch", batch.to_string()),
+                ("--precision", options.precision.name().to_string()),
+                ("--threads", threads().to_string()),
+            ];
+            let mut words: Vec<String> = vec!["--serve".into(), "--warmup".into(), "1".into()];
+            for (key, value) in arguments {
+                words.extend([key.to_string(), value]);
+            }
+            Some(Peer::start(command, &words)?)
+        }
+        None => None,
+    };
+    let summary = ours.network.summary(rows, columns)?;
+    let mut found = Vec::new();
+    let works = [
+        (step, "step", summary.training_flops),
+        (infer, "infer", summary.forward_flops),
+    ];
+    for (_, work, flops) in works.into_iter().filter(|work| work.0) {
+        let (mut our_times, mut their_times, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+        // The first turn builds what is kept.
+        for turn in 0..=repeat.max(1) {
+            let started = Instant::now();
+            ours.work(work)?;
+            let seconds = started.elapsed().as_secs_f64();
+            let answer = peer.as_mut().map(|peer| peer.time(work)).transpose()?;
+            let rate = matrix_rate(ours.backend)?;
+            if turn > 0 {
+                our_times.push(seconds / batch as f64);
+                rates.push(rate);
+                if let Some(answer) = answer {
+                    tracing::info!(
+                        "{work} {turn}: {seconds:.3} s; PyTorch {} {:.3} s, peak {:.0} MB",
+                        answer.torch,
+                        answer.seconds,
+                        answer.peak_rss_mb
+                    );
+                    their_times.push(answer.seconds / batch as f64);
+                }
+            }
+        }
+        let verb = if work == "step" { "train" } else { "infer" };
+        let (network, precision) = (&options.network, options.precision.name());
+        let name = format!("{verb} a sample, {network} {rows} x {columns}, {precision}");
+        let ceiling = flops as f64 / median(&mut rates);
+        let mut line = row(
+            name,
+            median(&mut our_times),
+            Some(ceiling),
+            "its operations at the measured matrix rate",
+        );
+        if !their_times.is_empty() {
+            let theirs = median(&mut their_times);
+            line.peer = Some(theirs);
+            line.ratio = Some(theirs / line.ours);
+        }
+        found.push(line);
+    }
+    if options.profile {
+        print_profile(&mut ours)?;
+    }
+    Ok(found)
+}
+
+/// Network, data and optimiser.
+struct Ours {
+    network: Network,
+    backend: Backend,
+    dtype: DType,
+    optimizer: Optimizer,
+    gradients: Gradients,
+    x: Tensor,
+    labels: Vec<u8>,
+    key: u64,
+}
+
+impl Ours {
+    fn new(
+        config: &NetworkConfig,
+        optimiser: &OptimizerConfig,
+        (batch, rows, columns): (usize, usize, usize),
+        dtype: DType,
+    ) -> anyhow::Result<Self> {
+        let backend = Backend::best();
+        let network = Network::build(config, backend, 1)?;
+        let shape = (batch, rows, columns, config.channels_in);
+        Ok(Self {
+            backend,
+            dtype,
+            optimizer: Optimizer::new(optimiser, network.parameters())?,
+            gradients: Gradients::new(network.parameters()),
+            x: Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?,
+            labels: (0..batch * rows * columns)
+                .map(|i| u8::from(i % 97 == 0))
+                .collect(),
+            network,
+            key: 0,
+        })
+    }
+
+    fn work(&mut self, work: &str) -> anyhow::Result<()> {
+        if work == "infer" {
+            let logits = self.network.infer(&self.x, self.dtype)?;
+            self.backend.argmax(&logits)?;
+            return Ok(());
+        }
+        self.key += 1;
+        let mut pass = Pass::train(self.backend, self.dtype, self.key);
+        let logits = self.network.forward(&self.x, &mut pass)?;
+        let weights = vec![1.0; self.network.config().classes];
+        let loss = (self.backend).softmax_cross_entropy(&logits, &self.labels, &weights, 1.0)?;
+        self.network.update_running_statistics(&mut pass);
+        self.gradients.clear();
+        self.network
+            .backward(&loss.gradient, pass, &mut self.gradients)?;
+        self.optimizer
+            .step(self.network.parameters_mut(), &self.gradients, 1e-4)?;
+        Ok(())
+    }
+}
+
+fn print_profile(ours: &mut Ours) -> anyhow::Result<()> {
+    profile::start();
+    let started = Instant::now();
+    ours.work("step")?;
+    let total = started.elapsed().as_secs_f64();
+    let entries = profile::finish();
+    let known: f64 = entries.iter().map(|entry| entry.time.as_secs_f64()).sum();
+    tracing::info!(
+        "{:.1} % of a step of {total:.3} s is in these operations:",
+        100.0 * known / total
+    );
+    for entry in entries {
+        let seconds = entry.time.as_secs_f64();
+        let (share, calls) = (100.0 * seconds / total, entry.calls);
+        tracing::info!(
+            "{share:5.1} %  {:9.2} ms  {calls:3} x  {}",
+            seconds * 1e3,
+            entry.operation
+        );
+    }
+    Ok(())
+}
+
+/// Cores that this process may use.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Floating-point operations a second of a matrix product (a 1x1 convolution is one), measured now.
+fn matrix_rate(backend: Backend) -> anyhow::Result<f64> {
+    let (pixels, channels) = (96, 512);
+    let x = Tensor::ones((1, pixels, pixels, channels), DType::F32, &Device::Cpu)?;
+    let w = Tensor::ones((channels, channels, 1, 1), DType::F32, &Device::Cpu)?;
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let started = Instant::now();
+        backend.conv2d(&x, &w, None, &ConvSpec::same(1), Fuse::None)?;
+        times.push(started.elapsed().as_secs_f64());
+    }
+    Ok(2.0 * (pixels * pixels * channels * channels) as f64 / median(&mut times))
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,79 @@
+//! Another program that runs the same network, timed in alternation with ours.
+
+use crate::failure::Advice;
+use serde::Deserialize;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A running peer: it answers `step` and `infer` with one JSON line each.
+pub struct Peer {
+    child: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+/// What a peer answers.
+#[derive(Debug, Deserialize)]
+pub struct Answer {
+    /// How long it took.
+    pub seconds: f64,
+    /// Highest memory use of the peer so far.
+    pub peak_rss_mb: f64,
+    /// Which version of what.
+    pub torch: String,
+}
+
+impl Peer {
+    /// Starts `command` (split at blanks) with further arguments, and waits until it is ready.
+    ///
+    /// # Errors
+    /// Wrong usage if it cannot be started or says nothing.
+    pub fn start(command: &str, arguments: &[String]) -> anyhow::Result<Self> {
+        let hint = "for example: --peer \"python validation/peers/step.py\" (see validation/peers/README.md)";
+        let mut words = command.split_whitespace();
+        let program = words.next().unwrap_or_default();
+        let mut child = Command::new(program)
+            .args(words)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| Advice::usage(format!("`{command}` does not start: {error}"), hint))?;
+        let (Some(ask), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both were asked for");
+        };
+        let mut answers = BufReader::new(answers);
+        let mut ready = String::new();
+        if answers.read_line(&mut ready)? == 0 {
+            return Err(Advice::usage(
+                format!("`{command}` ended without a word"),
+                hint,
+            ));
+        }
+        Ok(Self {
+            child,
+            ask,
+            answers,
+        })
+    }
+
+    /// Lets it do `work` once.
+    ///
+    /// # Errors
+    /// If it ends or answers something else.
+    pub fn time(&mut self, work: &str) -> anyhow::Result<Answer> {
+        writeln!(self.ask, "{work}")?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        serde_json::from_str(&line)
+            .map_err(|error| anyhow::anyhow!("the peer answered `{}`: {error}", line.trim()))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may be in the middle of something; nothing of it is needed any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

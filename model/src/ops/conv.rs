@@ -4,7 +4,10 @@ use super::conv_spec::{ConvSpec, ConvTransposeSpec};
 #[cfg(feature = "onednn")]
 use super::direct::{self, Panels};
 use super::elementwise::rectified;
-use super::host::{Host, Typed, bhwc, expect, tensor};
+#[cfg(feature = "onednn")]
+use super::host::Typed;
+use super::host::{Host, bhwc, expect, tensor};
+#[cfg(feature = "onednn")]
 use super::value::by_dtype;
 #[cfg(feature = "onednn")]
 use super::winograd::{self, Direction, Finish, Kernels};
@@ -91,9 +94,9 @@ impl Backend {
         }
         let w = Host::of(op, weights)?;
         let bias = bias.map(|bias| Host::of(op, bias)).transpose()?;
-        let shapes = (x_shape, y_shape);
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
+            let shapes = (x_shape, y_shape);
             let way = Way::of(spec, x_shape, y_shape, Direction::Forward);
             if way != Way::OneDnn {
                 return by_dtype!(x.dtype(), V => {

@@ -2,7 +2,10 @@
 
 #[cfg(feature = "onednn")]
 use super::fast;
-use super::host::{Host, Typed, bhwc, expect, tensor};
+#[cfg(feature = "onednn")]
+use super::host::Typed;
+use super::host::{Host, bhwc, expect, tensor};
+#[cfg(feature = "onednn")]
 use super::value::by_dtype;
 use super::{Backend, reference};
 use crate::error::Result;

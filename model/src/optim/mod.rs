@@ -1,7 +1,7 @@
 //! Optimisers: gradients to changes of the parameters, in one pass over memory.
 //!
-//! One file per rule ([`sgd`], [`adam`], [`lamb`]; LARC in [`larc`] scales the gradients of the first two); [`sweep`] is the loop
-//! that they share, [`mirror`] the bf16 copies it writes on the way.
+//! One file per rule (`sgd`, `adam`, `lamb`; LARC in `larc` scales the gradients of the first two); `sweep` is the loop
+//! that they share, `mirror` the bf16 copies it writes on the way.
 
 mod adam;
 mod config;

@@ -1,7 +1,7 @@
 //! Milliseconds of CPU time, which other programs on the machine do not change, of DeepLabV3+'s layers in all three
 //! directions.
 //!
-//! `cargo run --release -p squall-model --example conv_paths`; with SQUALL_DIRECT=1 Winograd's algorithm is off.
+//! `cargo run --release -p squall-model --example conv_paths`; with ` -- onednn` after it, of oneDNN alone.
 #![allow(clippy::print_stdout)]
 
 use candle_core::{Device, Tensor};
@@ -22,9 +22,19 @@ fn cpu_seconds() -> f64 {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     memory::keep_large_buffers();
+    #[cfg(feature = "onednn")]
+    if std::env::args().any(|word| word == "onednn") {
+        squall_model::ops::conv::leave_to_onednn();
+    }
     let backend = Backend::best();
     println!("{}", backend.describe());
     for (h, w, inputs, outputs, kernel, stride, dilation) in [
+        (192, 288, 64, 128, 3, 1, 1),
+        (192, 288, 384, 256, 3, 1, 1),
+        (48, 72, 304, 256, 3, 1, 1),
+        (24, 36, 256, 256, 3, 1, 2),
+        (24, 36, 512, 512, 3, 1, 4),
+        (24, 36, 2048, 256, 3, 1, 12),
         (192, 288, 16, 64, 7, 2, 1),
         (192, 288, 256, 256, 3, 2, 1),
         (96, 144, 128, 128, 3, 2, 1),

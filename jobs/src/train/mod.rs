@@ -306,10 +306,8 @@ impl<'a> Run<'a> {
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);
         let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
-        let activations = match self.learner.dtype {
-            candle_core::DType::F32 => summary.activation_bytes,
-            _ => summary.activation_bytes / 2,
-        };
+        let samples = self.recipe.training.batch;
+        let value_bytes = self.learner.dtype.size_in_bytes();
         Ok(TrainPlan {
             total_steps: self.total_steps,
             done_steps: self.learner.progress.step,
@@ -320,8 +318,8 @@ impl<'a> Run<'a> {
             checkpoint_every_steps: self.checkpoint_every,
             parameters: summary.parameters,
             step_flops: batch * summary.training_flops,
-            memory_bytes: 4 * (2 * parameters + state as u64)
-                + batch * (activations + in_memory * (self.loader.prefetch as u64 + 2)),
+            memory_bytes: summary.training_bytes(samples, value_bytes, state)
+                + batch * in_memory * (self.loader.prefetch as u64 + 2),
             read_bytes: record * (left * batch + validations * self.validation_samples as u64),
             write_bytes: 4 * (3 * parameters + state as u64),
             dtype: format!("{:?}", self.learner.dtype).to_lowercase(),

@@ -23,8 +23,7 @@ use crate::parameters::NamedTensors;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Added to the variance by batch normalisation, here as in `layers` and in PyTorch's default.
-pub(crate) const EPSILON: f32 = 1e-5;
+pub(crate) use crate::layers::batch_norm::EPS as EPSILON;
 
 /// The tensors of a foreign file.
 #[derive(Debug, Clone, Default)]

@@ -5,16 +5,20 @@ use super::conv_spec::{ConvSpec, ConvTransposeSpec};
 use super::direct::{self, Panels};
 use super::elementwise::rectified;
 #[cfg(feature = "onednn")]
+use super::finish::Finish;
+#[cfg(feature = "onednn")]
 use super::host::Typed;
 use super::host::{Host, bhwc, expect, tensor};
 #[cfg(feature = "onednn")]
 use super::value::by_dtype;
 #[cfg(feature = "onednn")]
-use super::winograd::{self, Direction, Finish, Kernels};
+use super::winograd::{self, Direction, Kernels};
 use super::{Backend, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
+#[cfg(feature = "onednn")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What happens to a convolution's output before it is written.
 #[derive(Debug, Clone, Copy)]
@@ -356,6 +360,15 @@ impl Backend {
     }
 }
 
+#[cfg(feature = "onednn")]
+static ONEDNN_ALONE: AtomicBool = AtomicBool::new(false);
+
+/// Leaves the convolutions of the whole process to oneDNN, to see what the other ways are worth.
+#[cfg(feature = "onednn")]
+pub fn leave_to_onednn() {
+    ONEDNN_ALONE.store(true, Ordering::Relaxed);
+}
+
 /// Which loops run a convolution of the fast backend.
 #[cfg(feature = "onednn")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -369,7 +382,9 @@ enum Way {
 impl Way {
     /// A function of the geometry and the kind of processor, never of a timing, so that runs can be repeated bit for bit.
     fn of(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction) -> Self {
-        if winograd::pays(spec, x, y, direction) {
+        if ONEDNN_ALONE.load(Ordering::Relaxed) {
+            Self::OneDnn
+        } else if winograd::pays(spec, x, y, direction) {
             Self::Winograd
         } else if direct::pays(spec, x, y) {
             Self::Direct

@@ -19,6 +19,8 @@ pub(crate) mod direct;
 mod elementwise;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 mod fast;
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+pub(crate) mod finish;
 mod gate;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod gemm;

@@ -137,8 +137,7 @@ impl Bench {
             act()?;
             times.push(started.elapsed().as_secs_f64());
         }
-        times.sort_by(f64::total_cmp);
-        Ok(times[times.len() / 2])
+        Ok(median(&mut times))
     }
 
     fn simulate(&self, (rows, columns): (usize, usize)) -> anyhow::Result<Row> {
@@ -207,6 +206,12 @@ impl Bench {
             "reading the file's bytes from the page cache",
         ))
     }
+}
+
+/// The middle one, the upper of two.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 pub(super) fn row(name: String, ours: f64, ceiling: Option<f64>, what: &'static str) -> Row {

@@ -1,7 +1,7 @@
 //! `squall bench step|infer`: a network's training step and inference, beside a peer if one is given.
 
 use super::peer::Peer;
-use super::{Row, row};
+use super::{Row, median, row};
 use crate::commands::simulate::grid;
 use crate::commands::train::RECIPES;
 use candle_core::{DType, Device, Tensor};
@@ -251,9 +251,4 @@ fn matrix_rate(backend: Backend) -> anyhow::Result<f64> {
         times.push(started.elapsed().as_secs_f64());
     }
     Ok(2.0 * (pixels * pixels * channels * channels) as f64 / median(&mut times))
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -1,6 +1,6 @@
 //! `squall bench optimizer`: a step of every rule on the 43.67-million-parameter network, against the memory's own rate.
 
-use super::{Row, row};
+use super::{Row, median, row};
 use rayon::prelude::*;
 use squall_model::optim::{Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update};
 use squall_model::{Backend, Gradients, Network, NetworkConfig};
@@ -71,9 +71,4 @@ fn triad(a: &mut [f32], b: &[f32]) {
     let chunks = a.par_chunks_mut(CHUNK).zip(b.par_chunks(CHUNK));
     chunks.for_each(|(a, b)| a.iter_mut().zip(b).for_each(|(a, b)| *a += 1e-3 * b));
     std::hint::black_box(a);
-}
-
-fn median(seconds: &mut [f64]) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
 }

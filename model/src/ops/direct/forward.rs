@@ -2,8 +2,8 @@
 
 use super::axis::Axis;
 use super::panels::Panels;
+use crate::ops::finish::Finish;
 use crate::ops::value::Value;
-use crate::ops::winograd::Finish;
 use crate::ops::{gemm, scratch};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -229,22 +229,12 @@ impl<V: Value> RunUnit<'_, V> {
     ) {
         let all = self.panels.outputs;
         let (height, width) = self.geometry.output;
-        let zero = simd.splat_f32s(0.0);
         for (pixel, sums) in pixels.iter().zip(sums.chunks_exact(c_row)) {
             let place = ((pixel.row - self.first_row) * width + pixel.column) * all;
             let whole = ((self.batch * height + pixel.row) * width + pixel.column) * all;
             for at in channels.clone().step_by(S::F32_LANES) {
-                let mut value = f32::load(simd, &sums[at - channels.start..]);
-                if let Some(bias) = self.finish.bias {
-                    value = simd.add_f32s(value, f32::load(simd, &bias[at..]));
-                }
-                if let Some(residual) = self.finish.residual {
-                    let residual = &residual[whole + at..whole + channels.end];
-                    value = simd.add_f32s(value, V::load(simd, residual));
-                }
-                if self.finish.relu {
-                    value = simd.max_f32s(zero, value);
-                }
+                let sum = f32::load(simd, &sums[at - channels.start..]);
+                let value = self.finish.apply(simd, sum, whole, (at, channels.end));
                 V::store(simd, &mut self.y[place + at..place + channels.end], value);
             }
         }

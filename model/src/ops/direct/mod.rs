@@ -12,9 +12,9 @@ mod weights;
 pub use panels::Panels;
 
 use super::conv_spec::ConvSpec;
+use super::finish::Finish;
 use super::gemm;
 use super::value::Value;
-use super::winograd::Finish;
 use axis::Axis;
 use forward::Geometry;
 

@@ -3,6 +3,7 @@
 use super::kernels::{Kernels, SQUARE};
 use super::tiles::Axis;
 use super::transform::{Input, OUTPUTS, Output, POINTS, both_axes};
+use crate::ops::finish::Finish;
 use crate::ops::value::{PADDING, Value};
 use crate::ops::{gemm, scratch};
 use pulp::{Arch, Simd, WithSimd};
@@ -24,23 +25,6 @@ pub struct Geometry {
     pub output: (usize, usize),
     /// The tiles of a row of tiles cover consecutive pixels, so that it can be cut.
     pub dense: bool,
-}
-
-/// What happens before a value is written.
-#[derive(Clone, Copy)]
-pub struct Finish<'a, V> {
-    pub bias: Option<&'a [f32]>,
-    pub residual: Option<&'a [V]>,
-    pub relu: bool,
-}
-
-impl<V> Finish<'_, V> {
-    /// Nothing happens.
-    pub const NOTHING: Self = Self {
-        bias: None,
-        residual: None,
-        relu: false,
-    };
 }
 
 /// A part of a row of tiles with the pixels that it owns.
@@ -242,24 +226,15 @@ impl<V: Value> RunUnit<'_, V> {
                     }
                     let values: [S::f32s; OUTPUTS * OUTPUTS] =
                         both_axes::<Output, S, POINTS, OUTPUTS, _, _>(simd, &square);
-                    let shift = self
-                        .finish
-                        .bias
-                        .map_or(zero, |bias| f32::load(simd, &bias[at..]));
                     for (place, &value) in values.iter().enumerate() {
                         let (row, column) = (place / OUTPUTS, columns[place % OUTPUTS]);
-                        let (Some(target), Some(column)) = (&mut part.rows[row], column) else {
+                        let (Some(target), Some(row), Some(column)) =
+                            (&mut part.rows[row], row_of[row], column)
+                        else {
                             continue;
                         };
-                        let mut value = simd.add_f32s(value, shift);
-                        if let (Some(residual), Some(row)) = (self.finish.residual, row_of[row]) {
-                            let pixel = (part.batch * height + row) * full_width + column;
-                            let more = &residual[pixel * all + at..pixel * all + channels.end];
-                            value = simd.add_f32s(value, V::load(simd, more));
-                        }
-                        if self.finish.relu {
-                            value = simd.max_f32s(zero, value);
-                        }
+                        let whole = ((part.batch * height + row) * full_width + column) * all;
+                        let value = self.finish.apply(simd, value, whole, (at, channels.end));
                         let pixel = (column - part.first_column) * all;
                         V::store(simd, &mut target[pixel + at..pixel + channels.end], value);
                     }

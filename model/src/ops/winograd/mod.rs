@@ -19,10 +19,10 @@ mod tiles;
 mod transform;
 mod weights;
 
-pub use forward::Finish;
 pub use kernels::Kernels;
 
 use super::conv_spec::ConvSpec;
+use super::finish::Finish;
 use super::gemm;
 use super::value::Value;
 use forward::Geometry;

@@ -4,6 +4,7 @@
 //! a plain convolution: a tile's outputs, and its inputs, lie `dilation` apart.
 
 use super::transform::{OUTPUTS, POINTS};
+use crate::ops::conv_spec::source;
 
 /// One axis of a stride-1 convolution with three taps.
 #[derive(Debug, Clone)]
@@ -41,13 +42,8 @@ impl Axis {
     /// The positions that the tile at `start` reads; `None` where the padding is zero.
     pub fn reads(&self, start: usize) -> [Option<usize>; POINTS] {
         std::array::from_fn(|point| {
-            let at = (start + point * self.dilation) as isize - self.padding as isize;
-            let extent = self.inputs as isize;
-            if self.wraps {
-                Some(at.rem_euclid(extent) as usize)
-            } else {
-                (0..extent).contains(&at).then_some(at as usize)
-            }
+            let offset = point * self.dilation;
+            source(start, 1, offset, self.padding, self.inputs, self.wraps)
         })
     }
 
@@ -78,7 +74,7 @@ mod tests {
                 for (i, at) in axis.writes(start).into_iter().enumerate() {
                     let Some(at) = at else { continue };
                     for tap in 0..3 {
-                        let expected = crate::ops::conv_spec::source(at, 1, tap * dilation, dilation, outputs, wraps);
+                        let expected = source(at, 1, tap * dilation, dilation, outputs, wraps);
                         prop_assert_eq!(axis.reads(start)[i + tap], expected);
                     }
                 }

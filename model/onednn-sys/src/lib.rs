@@ -27,6 +27,7 @@ pub struct ConvDesc {
     pub bias: i64,
     pub sum: i64,
     pub relu: i64,
+    pub bf16: i64,
 }
 
 /// `ConvDesc::kind` of the forward pass.
@@ -51,9 +52,12 @@ unsafe extern "C" {
         kind: i64,
         src: *mut c_void,
         weights: *mut c_void,
+        packed: c_int,
         bias: *mut c_void,
         dst: *mut c_void,
     ) -> c_int;
+    pub fn squall_conv_packed_bytes(conv: *const Conv) -> usize;
+    pub fn squall_conv_pack(conv: *mut Conv, plain: *mut c_void, packed: *mut c_void) -> c_int;
     pub fn squall_conv_implementation(conv: *const Conv) -> *const c_char;
     pub fn squall_conv_destroy(conv: *mut Conv);
     pub fn squall_gemm(
@@ -68,6 +72,15 @@ unsafe extern "C" {
         beta: f32,
         c: *mut f32,
         ldc: i64,
+    ) -> c_int;
+    pub fn squall_gemm_bf16(
+        m: i64,
+        n: i64,
+        k: i64,
+        a: *mut c_void,
+        b: *mut c_void,
+        beta: c_int,
+        c: *mut f32,
     ) -> c_int;
     pub fn squall_dnnl_version() -> c_int;
     pub fn squall_dnnl_isa() -> u32;

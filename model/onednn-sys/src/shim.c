@@ -1,5 +1,5 @@
-/* One small C interface over oneDNN, the same for API v2 (Debian 12) and v3: f32 convolutions on plain NHWC
- * activations and plain OIHW weights, and a matrix product. Everything else of Squall is written without oneDNN. */
+/* One small C interface over oneDNN, the same for API v2 (Debian 12) and v3: convolutions on plain NHWC activations,
+ * f32 or bf16, and plain f32 OIHW weights, and matrix products. Everything else of Squall is written without oneDNN. */
 #include <dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@ typedef struct {
     int64_t kernel_h, kernel_w, stride, dilation, groups;
     int64_t pad_top, pad_bottom, pad_left, pad_right;
     int64_t bias, sum, relu;
+    int64_t bf16; /* activations, and the kernels that meet them; bias and the kernels' gradient are f32 */
 } squall_conv_desc;
 
 typedef struct {
@@ -51,8 +52,8 @@ static void *scratch(size_t bytes) {
 
 #if V3
 typedef dnnl_memory_desc_t descriptor;
-static dnnl_status_t describe(descriptor *md, int rank, const int64_t *dims, dnnl_format_tag_t tag) {
-    return dnnl_memory_desc_create_with_tag(md, rank, dims, dnnl_f32, tag);
+static dnnl_status_t describe(descriptor *md, int rank, const int64_t *dims, dnnl_data_type_t type, dnnl_format_tag_t tag) {
+    return dnnl_memory_desc_create_with_tag(md, rank, dims, type, tag);
 }
 static void release(descriptor md) { if (md) dnnl_memory_desc_destroy(md); }
 typedef const_dnnl_memory_desc_t queried;
@@ -61,8 +62,8 @@ typedef const_dnnl_memory_desc_t queried;
 static size_t bytes_of(queried md) { return dnnl_memory_desc_get_size(md); }
 #else
 typedef dnnl_memory_desc_t descriptor;
-static dnnl_status_t describe(descriptor *md, int rank, const int64_t *dims, dnnl_format_tag_t tag) {
-    return dnnl_memory_desc_init_by_tag(md, rank, dims, dnnl_f32, tag);
+static dnnl_status_t describe(descriptor *md, int rank, const int64_t *dims, dnnl_data_type_t type, dnnl_format_tag_t tag) {
+    return dnnl_memory_desc_init_by_tag(md, rank, dims, type, tag);
 }
 static void release(descriptor md) { (void)md; }
 typedef const dnnl_memory_desc_t *queried;
@@ -73,7 +74,7 @@ static size_t bytes_of(queried md) { return dnnl_memory_desc_get_size(md); }
 #define TRY(call) do { status = (call); if (status != dnnl_success) goto done; } while (0)
 
 static dnnl_status_t create_pd(dnnl_primitive_desc_t *pd, const squall_conv_desc *d, descriptor src, descriptor weights,
-                               descriptor bias, descriptor dst, dnnl_primitive_attr_t attr) {
+                               descriptor dweights, descriptor bias, descriptor dst, dnnl_primitive_attr_t attr) {
     dnnl_dims_t strides = {d->stride, d->stride}, dilates = {d->dilation - 1, d->dilation - 1};
     dnnl_dims_t low = {d->pad_top, d->pad_left}, high = {d->pad_bottom, d->pad_right};
     const dnnl_alg_kind_t algorithm = dnnl_convolution_direct;
@@ -91,7 +92,7 @@ static dnnl_status_t create_pd(dnnl_primitive_desc_t *pd, const squall_conv_desc
         status = dnnl_convolution_backward_data_primitive_desc_create(pd, engine(), algorithm, src, weights, dst, strides,
                                                                       dilates, low, high, hint, attr);
     else
-        status = dnnl_convolution_backward_weights_primitive_desc_create(pd, engine(), algorithm, src, weights, NULL, dst,
+        status = dnnl_convolution_backward_weights_primitive_desc_create(pd, engine(), algorithm, src, dweights, NULL, dst,
                                                                          strides, dilates, low, high, hint, attr);
 #else
     dnnl_convolution_desc_t op;
@@ -106,7 +107,7 @@ static dnnl_status_t create_pd(dnnl_primitive_desc_t *pd, const squall_conv_desc
         status = dnnl_dilated_convolution_backward_data_desc_init(&op, algorithm, &src, &weights, &dst, strides, dilates,
                                                                   low, high);
     else
-        status = dnnl_dilated_convolution_backward_weights_desc_init(&op, algorithm, &src, &weights, NULL, &dst, strides,
+        status = dnnl_dilated_convolution_backward_weights_desc_init(&op, algorithm, &src, &dweights, NULL, &dst, strides,
                                                                      dilates, low, high);
     if (status == dnnl_success) status = dnnl_primitive_desc_create(pd, &op, attr, engine(), hint);
 #endif
@@ -154,20 +155,22 @@ int squall_conv_create(squall_conv **out, const squall_conv_desc *d) {
     const dnnl_dims_t grouped_dims = {d->groups, d->channels_out / d->groups, d->channels_in / d->groups, d->kernel_h, d->kernel_w};
     const dnnl_dims_t plain_dims = {d->channels_out, d->channels_in, d->kernel_h, d->kernel_w};
     const int64_t *weight_dims = grouped ? grouped_dims : plain_dims;
-    descriptor src, dst, bias, any, plain;
+    const dnnl_data_type_t type = d->bf16 ? dnnl_bf16 : dnnl_f32;
+    descriptor src, dst, bias, any, any_f32, plain;
     memset(&src, 0, sizeof src), memset(&dst, 0, sizeof dst), memset(&bias, 0, sizeof bias);
-    memset(&any, 0, sizeof any), memset(&plain, 0, sizeof plain);
+    memset(&any, 0, sizeof any), memset(&any_f32, 0, sizeof any_f32), memset(&plain, 0, sizeof plain);
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL, reorder_pd = NULL;
     dnnl_status_t status;
-    TRY(describe(&src, 4, src_dims, dnnl_nhwc));
-    TRY(describe(&dst, 4, dst_dims, dnnl_nhwc));
-    TRY(describe(&bias, 1, bias_dims, dnnl_x));
-    TRY(describe(&any, rank, weight_dims, dnnl_format_tag_any));
-    TRY(describe(&plain, rank, weight_dims, grouped ? dnnl_goihw : dnnl_oihw));
+    TRY(describe(&src, 4, src_dims, type, dnnl_nhwc));
+    TRY(describe(&dst, 4, dst_dims, type, dnnl_nhwc));
+    TRY(describe(&bias, 1, bias_dims, dnnl_f32, dnnl_x));
+    TRY(describe(&any, rank, weight_dims, type, dnnl_format_tag_any));
+    TRY(describe(&any_f32, rank, weight_dims, dnnl_f32, dnnl_format_tag_any));
+    TRY(describe(&plain, rank, weight_dims, dnnl_f32, grouped ? dnnl_goihw : dnnl_oihw));
     TRY(dnnl_primitive_attr_create(&attr));
     if (d->kind == FORWARD) TRY(post_ops(attr, d));
-    TRY(create_pd(&pd, d, src, any, bias, dst, attr));
+    TRY(create_pd(&pd, d, src, any, any_f32, bias, dst, attr));
     TRY(dnnl_primitive_create(&conv->primitive, pd));
     const char *name = NULL;
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
@@ -188,39 +191,49 @@ done:
     if (pd) dnnl_primitive_desc_destroy(pd);
     if (reorder_pd) dnnl_primitive_desc_destroy(reorder_pd);
     if (attr) dnnl_primitive_attr_destroy(attr);
-    release(src), release(dst), release(bias), release(any), release(plain);
+    release(src), release(dst), release(bias), release(any), release(any_f32), release(plain);
     if (status == dnnl_success) *out = conv;
     else squall_conv_destroy(conv);
     return status;
 }
 
-/* Runs it. `src` and `dst` are the activations on the input's and the output's side, whichever of them is written;
- * `weights` is read, or written (not added to) by backward weights. */
-int squall_conv_execute(squall_conv *conv, int64_t kind, void *src, void *weights, void *bias, void *dst) {
+/* Bytes of the kernels as the primitive wants them. */
+size_t squall_conv_packed_bytes(const squall_conv *conv) { return conv->weights_bytes; }
+
+static int repack(squall_conv *conv, void *plain, void *packed, int unpack) {
     dnnl_status_t status;
-    void *blocked = scratch(conv->weights_bytes);
+    TRY(dnnl_memory_set_data_handle(conv->weights_plain, plain));
+    TRY(dnnl_memory_set_data_handle(conv->weights, packed));
+    dnnl_exec_arg_t args[] = {{unpack ? DNNL_ARG_TO : DNNL_ARG_FROM, conv->weights_plain},
+                              {unpack ? DNNL_ARG_FROM : DNNL_ARG_TO, conv->weights}};
+    TRY(dnnl_primitive_execute(conv->reorder, stream(), 2, args));
+    TRY(dnnl_stream_wait(stream()));
+done:
+    return status;
+}
+
+/* Writes plain kernels as the primitive wants them, at 64 aligned bytes. Not for backward weights. */
+int squall_conv_pack(squall_conv *conv, void *plain, void *packed) { return repack(conv, plain, packed, 0); }
+
+/* Runs it. `src` and `dst` are the activations on the input's and the output's side, whichever of them is written;
+ * `weights` is read, or written (not added to) by backward weights; plain, or as `squall_conv_pack` wrote it. */
+int squall_conv_execute(squall_conv *conv, int64_t kind, void *src, void *weights, int packed, void *bias, void *dst) {
+    dnnl_status_t status;
+    void *blocked = packed ? weights : scratch(conv->weights_bytes);
     if (!blocked) return dnnl_out_of_memory;
+    if (!packed && kind != BACKWARD_WEIGHTS) TRY(repack(conv, weights, blocked, 0));
     TRY(dnnl_memory_set_data_handle(conv->src, src));
     TRY(dnnl_memory_set_data_handle(conv->dst, dst));
-    TRY(dnnl_memory_set_data_handle(conv->weights_plain, weights));
     TRY(dnnl_memory_set_data_handle(conv->weights, blocked));
     if (bias) TRY(dnnl_memory_set_data_handle(conv->bias, bias));
-    dnnl_exec_arg_t pack[] = {{DNNL_ARG_FROM, conv->weights_plain}, {DNNL_ARG_TO, conv->weights}};
-    dnnl_exec_arg_t unpack[] = {{DNNL_ARG_FROM, conv->weights}, {DNNL_ARG_TO, conv->weights_plain}};
-    if (kind == FORWARD) {
-        dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, conv->src}, {DNNL_ARG_WEIGHTS, conv->weights}, {DNNL_ARG_DST, conv->dst}, {DNNL_ARG_BIAS, conv->bias}};
-        TRY(dnnl_primitive_execute(conv->reorder, stream(), 2, pack));
-        TRY(dnnl_primitive_execute(conv->primitive, stream(), bias ? 4 : 3, args));
-    } else if (kind == BACKWARD_DATA) {
-        dnnl_exec_arg_t args[] = {{DNNL_ARG_DIFF_SRC, conv->src}, {DNNL_ARG_WEIGHTS, conv->weights}, {DNNL_ARG_DIFF_DST, conv->dst}};
-        TRY(dnnl_primitive_execute(conv->reorder, stream(), 2, pack));
-        TRY(dnnl_primitive_execute(conv->primitive, stream(), 3, args));
-    } else {
-        dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, conv->src}, {DNNL_ARG_DIFF_WEIGHTS, conv->weights}, {DNNL_ARG_DIFF_DST, conv->dst}};
-        TRY(dnnl_primitive_execute(conv->primitive, stream(), 3, args));
-        TRY(dnnl_primitive_execute(conv->reorder, stream(), 2, unpack));
-    }
+    const int forward = kind == FORWARD, data = kind == BACKWARD_DATA;
+    dnnl_exec_arg_t args[] = {{data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, conv->src},
+                              {forward || data ? DNNL_ARG_WEIGHTS : DNNL_ARG_DIFF_WEIGHTS, conv->weights},
+                              {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, conv->dst},
+                              {DNNL_ARG_BIAS, conv->bias}};
+    TRY(dnnl_primitive_execute(conv->primitive, stream(), bias ? 4 : 3, args));
     TRY(dnnl_stream_wait(stream()));
+    if (kind == BACKWARD_WEIGHTS) TRY(repack(conv, weights, blocked, 1));
 done:
     return status;
 }
@@ -231,6 +244,47 @@ const char *squall_conv_implementation(const squall_conv *conv) { return conv->i
 int squall_gemm(int transposed, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb,
                 float beta, float *c, int64_t ldc) {
     return dnnl_sgemm(transposed ? 'T' : 'N', 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+}
+
+/* C (m x n, f32) = A^T B + beta C for bf16 A (k x m) and B (k x n), row-major and dense; beta is 0 or 1. */
+int squall_gemm_bf16(int64_t m, int64_t n, int64_t k, void *a, void *b, int beta, float *c) {
+    const dnnl_dims_t a_dims = {m, k}, a_strides = {1, m}, b_dims = {k, n}, c_dims = {m, n};
+    dnnl_primitive_t product = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_memory_t memory[3] = {NULL, NULL, NULL};
+    descriptor a_md, b_md, c_md;
+    memset(&a_md, 0, sizeof a_md), memset(&b_md, 0, sizeof b_md), memset(&c_md, 0, sizeof c_md);
+    const squall_conv_desc sum = {.sum = beta};
+    dnnl_status_t status;
+    TRY(describe(&b_md, 2, b_dims, dnnl_bf16, dnnl_ab));
+    TRY(describe(&c_md, 2, c_dims, dnnl_f32, dnnl_ab));
+    TRY(dnnl_primitive_attr_create(&attr));
+    TRY(post_ops(attr, &sum));
+#if V3
+    TRY(dnnl_memory_desc_create_with_strides(&a_md, 2, a_dims, dnnl_bf16, a_strides));
+    TRY(dnnl_matmul_primitive_desc_create(&pd, engine(), a_md, b_md, NULL, c_md, attr));
+#else
+    TRY(dnnl_memory_desc_init_by_strides(&a_md, 2, a_dims, dnnl_bf16, a_strides));
+    dnnl_matmul_desc_t op;
+    TRY(dnnl_matmul_desc_init(&op, &a_md, &b_md, NULL, &c_md));
+    TRY(dnnl_primitive_desc_create(&pd, &op, attr, engine(), NULL));
+#endif
+    TRY(dnnl_primitive_create(&product, pd));
+    TRY(dnnl_memory_create(&memory[0], POINTER(a_md), engine(), a));
+    TRY(dnnl_memory_create(&memory[1], POINTER(b_md), engine(), b));
+    TRY(dnnl_memory_create(&memory[2], POINTER(c_md), engine(), c));
+    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, memory[0]}, {DNNL_ARG_WEIGHTS, memory[1]}, {DNNL_ARG_DST, memory[2]}};
+    TRY(dnnl_primitive_execute(product, stream(), 3, args));
+    TRY(dnnl_stream_wait(stream()));
+done:
+    for (int i = 0; i < 3; ++i)
+        if (memory[i]) dnnl_memory_destroy(memory[i]);
+    if (product) dnnl_primitive_destroy(product);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    release(a_md), release(b_md), release(c_md);
+    return status;
 }
 
 /* Version as major * 10000 + minor * 100 + patch, and the instruction set in use (dnnl_cpu_isa_t). */

@@ -1,6 +1,7 @@
 //! Convolutions by oneDNN: the one safe wrapper of `squall-onednn-sys`.
 //!
-//! Primitives are built once per geometry and thread. Longitude that wraps is a copy with a few more columns in front of
+//! Activations are f32, or bf16 where the processor multiplies bf16 ([`computes_bf16`]): products of bf16 values are exact in
+//! f32, in which oneDNN sums. Primitives are built once per geometry and thread. Longitude that wraps is a copy with a few more columns in front of
 //! and behind the field, then an unpadded convolution. Backward-weights of atrous and 1x1 kernels is a sum of matrix
 //! products, one per tap over the pixels that the tap really sees: oneDNN's own is up to ten times slower there, and
 //! falls to reference code at the published rates. Which path runs is a function of the geometry alone, so that two
@@ -8,16 +9,31 @@
 
 mod strips;
 mod taps;
+#[cfg(test)]
+mod tests;
 
 use super::conv::Pass;
+use super::finish::Finish;
+use super::value::Value;
 use crate::error::{ModelError, Result};
+use candle_core::DType;
 use squall_onednn_sys as sys;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
+use std::sync::LazyLock;
 
 /// A primitive of the shim, destroyed with its owner.
 struct Primitive(*mut sys::Conv);
+
+impl Primitive {
+    /// What oneDNN calls the code that runs.
+    fn implementation(&self) -> String {
+        // SAFETY: the primitive exists and its name is a C string inside it.
+        let name = unsafe { CStr::from_ptr(sys::squall_conv_implementation(self.0)) };
+        name.to_string_lossy().into_owned()
+    }
+}
 
 impl Drop for Primitive {
     fn drop(&mut self) {
@@ -43,16 +59,17 @@ fn error(op: &'static str, status: i32, desc: &sys::ConvDesc) -> ModelError {
 struct Operands {
     src: *mut c_void,
     weights: *mut c_void,
+    packed: bool,
     bias: *mut c_void,
     dst: *mut c_void,
 }
 
-/// Runs the primitive of `desc`, building it if it is new to this thread.
-///
-/// # Safety
-/// Every operand must point to as many f32 as `desc` says, or be null if `desc` has no bias; the written one must be
-/// writable and overlap no other.
-unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Operands) -> Result<()> {
+/// What `work` makes of the primitive of `desc`, which is built if it is new to this thread.
+fn with_primitive<T>(
+    op: &'static str,
+    desc: sys::ConvDesc,
+    work: impl FnOnce(&Primitive) -> Result<T>,
+) -> Result<T> {
     PRIMITIVES.with_borrow_mut(|primitives| {
         let primitive = match primitives.entry(desc) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -63,9 +80,8 @@ unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Operands) -> Res
                 if status != 0 {
                     return Err(error(op, status, &desc));
                 }
-                // SAFETY: the primitive exists and its name is a C string inside it.
-                let name = unsafe { CStr::from_ptr(sys::squall_conv_implementation(conv)) }
-                    .to_string_lossy();
+                let primitive = Primitive(conv);
+                let name = primitive.implementation();
                 if name.starts_with("ref") {
                     tracing::warn!(
                         "oneDNN runs {op} by reference code ({name}), which is slow: {desc:?}"
@@ -73,18 +89,38 @@ unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Operands) -> Res
                 } else {
                     tracing::debug!("oneDNN: {op}: {name}");
                 }
-                entry.insert(Primitive(conv))
+                entry.insert(primitive)
             }
         };
+        work(primitive)
+    })
+}
+
+/// Runs the primitive of `desc`.
+///
+/// # Safety
+/// Every operand must point to as many values, of the type that `desc` says, or be null if `desc` has no bias; the written one
+/// must be writable and overlap no other; `packed` weights must come from [`Packed::of`] for the same `desc`.
+unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Operands) -> Result<()> {
+    with_primitive(op, desc, |primitive| {
         // SAFETY: the caller vouches for the operands; the primitive is this thread's own.
         let status = unsafe {
             let Operands {
                 src,
                 weights,
+                packed,
                 bias,
                 dst,
             } = *operands;
-            sys::squall_conv_execute(primitive.0, desc.kind, src, weights, bias, dst)
+            sys::squall_conv_execute(
+                primitive.0,
+                desc.kind,
+                src,
+                weights,
+                packed.into(),
+                bias,
+                dst,
+            )
         };
         if status == 0 {
             Ok(())
@@ -104,7 +140,7 @@ fn wrapped_columns(pass: &Pass<'_>) -> usize {
 }
 
 /// The geometry after `wrapped_columns` have been copied.
-fn descriptor(kind: i64, pass: &Pass<'_>) -> sys::ConvDesc {
+fn descriptor<V: Value>(kind: i64, pass: &Pass<'_>) -> sys::ConvDesc {
     let ([batch, height, width, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
     let spec = pass.spec;
     let extra = wrapped_columns(pass);
@@ -136,11 +172,12 @@ fn descriptor(kind: i64, pass: &Pass<'_>) -> sys::ConvDesc {
         bias: 0,
         sum: 0,
         relu: 0,
+        bf16: (V::DTYPE == DType::BF16).into(),
     }
 }
 
 /// x with `extra` columns of the other side in front and behind; borrowed if there are none.
-fn wrap<'a>(x: &'a [f32], shape: [usize; 4], extra: usize) -> std::borrow::Cow<'a, [f32]> {
+fn wrap<V: Value>(x: &[V], shape: [usize; 4], extra: usize) -> std::borrow::Cow<'_, [V]> {
     if extra == 0 {
         return x.into();
     }
@@ -161,7 +198,7 @@ fn wrap<'a>(x: &'a [f32], shape: [usize; 4], extra: usize) -> std::borrow::Cow<'
 }
 
 /// The transpose of [`wrap`]: gradients of copied columns are added to the columns they were copied from.
-fn unwrap_columns(wide: &[f32], shape: [usize; 4], extra: usize) -> Vec<f32> {
+fn unwrap_columns<V: Value>(wide: &[V], shape: [usize; 4], extra: usize) -> Vec<V> {
     let [_, _, width, channels] = shape;
     let total = width + 2 * extra;
     let mut x = Vec::with_capacity(wide.len() / total * width);
@@ -175,22 +212,36 @@ fn unwrap_columns(wide: &[f32], shape: [usize; 4], extra: usize) -> Vec<f32> {
             x[target..target + channels]
                 .iter_mut()
                 .zip(source)
-                .for_each(|(x, g)| *x += g);
+                .for_each(|(x, g)| *x = V::narrow(x.widen() + g.widen()));
         }
     }
     x
 }
 
+/// Whether the processor multiplies bf16 in vectors. Where it does not, oneDNN's bf16 is slower than its f32, or missing.
+pub fn computes_bf16() -> bool {
+    const AVX512_CORE_BF16: u32 = 0xe7;
+    static ANSWER: LazyLock<bool> = LazyLock::new(|| {
+        // SAFETY: only reads what the library knows of the processor.
+        let isa = unsafe { sys::squall_dnnl_isa() };
+        isa & AVX512_CORE_BF16 == AVX512_CORE_BF16
+    });
+    *ANSWER
+}
+
 /// The output of a convolution, + bias, + residual, ReLU.
-pub fn forward(
+pub fn forward<V: Value>(
     pass: &Pass<'_>,
-    x: &[f32],
+    x: &[V],
     weights: &[f32],
-    bias: Option<&[f32]>,
-    residual: Option<&[f32]>,
-    relu: bool,
-) -> Result<Vec<f32>> {
-    let mut desc = descriptor(sys::FORWARD, pass);
+    finish: Finish<'_, V>,
+) -> Result<Vec<V>> {
+    let Finish {
+        bias,
+        residual,
+        relu,
+    } = finish;
+    let mut desc = descriptor::<V>(sys::FORWARD, pass);
     (desc.bias, desc.sum, desc.relu) = (
         bias.is_some().into(),
         residual.is_some().into(),
@@ -203,6 +254,7 @@ pub fn forward(
     let operands = Operands {
         src: wide.as_ptr() as *mut c_void,
         weights: weights.as_ptr() as *mut c_void,
+        packed: false,
         bias: bias.map_or(std::ptr::null_mut(), |bias| bias.as_ptr() as *mut c_void),
         dst: y.as_mut_ptr() as *mut c_void,
     };
@@ -216,7 +268,7 @@ pub fn forward(
 }
 
 /// The gradient of the input.
-pub fn backward_data(pass: &Pass<'_>, dy: &[f32], weights: &[f32]) -> Result<Vec<f32>> {
+pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: &[f32]) -> Result<Vec<V>> {
     let extra = wrapped_columns(pass);
     let [batch, height, width, channels] = pass.x_shape;
     let length = batch * height * (width + 2 * extra) * channels;
@@ -224,17 +276,15 @@ pub fn backward_data(pass: &Pass<'_>, dy: &[f32], weights: &[f32]) -> Result<Vec
     let operands = Operands {
         src: dx.as_mut_ptr() as *mut c_void,
         weights: weights.as_ptr() as *mut c_void,
+        packed: false,
         bias: std::ptr::null_mut(),
         dst: dy.as_ptr() as *mut c_void,
     };
+    let desc = descriptor::<V>(sys::BACKWARD_DATA, pass);
     // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads dst and weights and writes every value of
     // src, which has room for `length`.
     unsafe {
-        run(
-            "conv2d_backward_data",
-            descriptor(sys::BACKWARD_DATA, pass),
-            &operands,
-        )?;
+        run("conv2d_backward_data", desc, &operands)?;
         dx.set_len(length);
     }
     Ok(if extra == 0 {
@@ -245,13 +295,18 @@ pub fn backward_data(pass: &Pass<'_>, dy: &[f32], weights: &[f32]) -> Result<Vec
 }
 
 /// Adds the gradient of the weights to `dw`.
-pub fn backward_weights(pass: &Pass<'_>, x: &[f32], dy: &[f32], dw: &mut [f32]) -> Result<()> {
+pub fn backward_weights<V: Value>(
+    pass: &Pass<'_>,
+    x: &[V],
+    dy: &[V],
+    dw: &mut [f32],
+) -> Result<()> {
     let extra = wrapped_columns(pass);
     let wide = wrap(x, pass.x_shape, extra);
     if taps::are_faster(pass) {
         return taps::backward_weights(pass, &wide, extra, dy, dw);
     }
-    if let Some(strips) = strips::Strips::of(pass) {
+    if let Some(strips) = strips::Strips::of(pass, size_of::<V>()) {
         let (x, dy) = (
             strips.inputs(&wide, extra, pass.spec.padding.1),
             strips.outputs(dy),
@@ -268,17 +323,15 @@ pub fn backward_weights(pass: &Pass<'_>, x: &[f32], dy: &[f32], dw: &mut [f32]) 
     let operands = Operands {
         src: wide.as_ptr() as *mut c_void,
         weights: fresh.as_mut_ptr() as *mut c_void,
+        packed: false,
         bias: std::ptr::null_mut(),
         dst: dy.as_ptr() as *mut c_void,
     };
+    let desc = descriptor::<V>(sys::BACKWARD_WEIGHTS, pass);
     // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads src and dst and the shim writes every
     // value of the plain weights, for which there is room.
     unsafe {
-        run(
-            "conv2d_backward_weights",
-            descriptor(sys::BACKWARD_WEIGHTS, pass),
-            &operands,
-        )?;
+        run("conv2d_backward_weights", desc, &operands)?;
         fresh.set_len(dw.len());
     }
     dw.iter_mut()
@@ -287,36 +340,33 @@ pub fn backward_weights(pass: &Pass<'_>, x: &[f32], dy: &[f32], dw: &mut [f32]) 
     Ok(())
 }
 
-/// C (m × n) = Aᵀ B + β C with A (k × m), B (k × n), all row-major and dense.
-fn gemm_transposed(
-    m: usize,
-    n: usize,
-    k: usize,
-    a: &[f32],
-    b: &[f32],
-    beta: f32,
+/// C (m × n) (+)= Aᵀ B with A (k × m), B (k × n), all row-major and dense.
+fn gemm_transposed<V: Value>(
+    (m, n, k): (usize, usize, usize),
+    a: &[V],
+    b: &[V],
+    add: bool,
     c: &mut [f32],
 ) -> Result<()> {
     assert!(
         a.len() >= k * m && b.len() >= k * n && c.len() >= m * n,
         "matrix product over the end of a slice"
     );
+    let (a, b, c) = (
+        a.as_ptr() as *mut c_void,
+        b.as_ptr() as *mut c_void,
+        c.as_mut_ptr(),
+    );
     let [m, n, k] = [m as i64, n as i64, k as i64];
-    // SAFETY: the assertion above holds the sizes; the slices cannot overlap because `c` is borrowed mutably.
+    // SAFETY: the assertion above holds the sizes, A and B are only read and hold what their type says; the slices cannot
+    // overlap because `c` is borrowed mutably.
     let status = unsafe {
-        sys::squall_gemm(
-            1,
-            m,
-            n,
-            k,
-            a.as_ptr(),
-            m,
-            b.as_ptr(),
-            n,
-            beta,
-            c.as_mut_ptr(),
-            n,
-        )
+        if V::DTYPE == DType::BF16 {
+            sys::squall_gemm_bf16(m, n, k, a, b, add.into(), c)
+        } else {
+            let (a, b) = (a as *const f32, b as *const f32);
+            sys::squall_gemm(1, m, n, k, a, m, b, n, f32::from(u8::from(add)), c, n)
+        }
     };
     if status == 0 {
         Ok(())
@@ -333,12 +383,20 @@ fn gemm_transposed(
 pub fn describe() -> String {
     // SAFETY: both only read constants of the library.
     let (version, isa) = unsafe { (sys::squall_dnnl_version(), sys::squall_dnnl_isa()) };
-    let isa = match isa {
-        isa if isa & 0xfff >= 0x1ff => "AMX",
-        isa if isa & 0xe7 == 0xe7 => "AVX-512 with bf16",
-        isa if isa & 0x27 == 0x27 => "AVX-512",
-        isa if isa & 0x7 == 0x7 => "AVX2",
-        _ => "below AVX2",
+    let has = |bits: u32| isa & bits == bits;
+    let isa = if has(0x2e7) {
+        "AMX"
+    } else if has(0xe7) {
+        "AVX-512 with bf16"
+    } else if has(0x27) {
+        "AVX-512"
+    } else if version < 20_700 && has(0xf) {
+        // Later versions use AVX2 there, and give the bit to AVX2 with VNNI.
+        "AVX-512 of Knights Landing"
+    } else if has(0x7) {
+        "AVX2"
+    } else {
+        "below AVX2"
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     format!(

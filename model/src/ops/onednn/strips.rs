@@ -7,6 +7,7 @@
 
 use crate::ops::conv::Pass;
 use crate::ops::conv_spec::ConvSpec;
+use crate::ops::value::Value;
 
 /// Columns of a strip's output.
 const COLUMNS: usize = 36;
@@ -24,10 +25,10 @@ pub struct Strips {
 }
 
 impl Strips {
-    /// The cut, if it pays and comes out even. A function of the geometry alone.
-    pub fn of(pass: &Pass<'_>) -> Option<Self> {
+    /// The cut for values of so many bytes, if it pays and comes out even. A function of the geometry alone.
+    pub fn of(pass: &Pass<'_>, bytes: usize) -> Option<Self> {
         let (spec, [_, _, width, out]) = (pass.spec, pass.y_shape);
-        let row = 4 * width * pass.x_shape[3].max(out);
+        let row = bytes * width * pass.x_shape[3].max(out);
         let plain = spec.stride == 1 && spec.dilation == 1 && spec.groups == 1;
         if !plain || spec.kernel.1 == 1 || row < WIDE {
             return None;
@@ -57,11 +58,11 @@ impl Strips {
     }
 
     /// The input's strips; `wide` has `extra` wrapped columns on both sides, and zeros are put where it still ends too early.
-    pub fn inputs(&self, wide: &[f32], extra: usize, padding: usize) -> Vec<f32> {
+    pub fn inputs<V: Value>(&self, wide: &[V], extra: usize, padding: usize) -> Vec<V> {
         let [batch, height, width, channels] = self.x_shape;
         let (width, missing) = (width + 2 * extra, padding - extra);
         let reach = self.columns + self.spec.kernel.1 - 1;
-        let mut strips = vec![0.0; batch * self.count * height * reach * channels];
+        let mut strips = vec![V::default(); batch * self.count * height * reach * channels];
         let rows = strips.chunks_exact_mut(reach * channels).enumerate();
         for (index, target) in rows {
             let (b, strip, h) = (
@@ -81,7 +82,7 @@ impl Strips {
     }
 
     /// The output gradient's strips.
-    pub fn outputs(&self, dy: &[f32]) -> Vec<f32> {
+    pub fn outputs<V: Value>(&self, dy: &[V]) -> Vec<V> {
         let [batch, height, _, channels] = self.y_shape;
         let length = self.columns * channels;
         let mut strips = Vec::with_capacity(dy.len());

@@ -3,6 +3,7 @@
 use super::gemm_transposed;
 use crate::error::Result;
 use crate::ops::conv::Pass;
+use crate::ops::value::Value;
 use std::borrow::Cow;
 
 /// Whether the tap products beat oneDNN's own backward-weights at this geometry.
@@ -17,18 +18,18 @@ pub fn are_faster(pass: &Pass<'_>) -> bool {
 }
 
 /// Adds the gradient to `dw`; `wide` is x with `extra` wrapped columns on both sides.
-pub fn backward_weights(
+pub fn backward_weights<V: Value>(
     pass: &Pass<'_>,
-    wide: &[f32],
+    wide: &[V],
     extra: usize,
-    dy: &[f32],
+    dy: &[V],
     dw: &mut [f32],
 ) -> Result<()> {
     let ([batch, height, width, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
     let spec = pass.spec;
     if spec.kernel == (1, 1) && spec.padding == (0, 0) {
         let read = every_stride(wide, pass.x_shape, spec.stride);
-        return gemm_transposed(out, channels, batch * out_h * out_w, dy, &read, 1.0, dw);
+        return gemm_transposed((out, channels, batch * out_h * out_w), dy, &read, true, dw);
     }
     let width = width + 2 * extra;
     let pad_w = spec.padding.1 - extra;
@@ -54,7 +55,13 @@ pub fn backward_weights(
             );
         }
         let pixels = batch * rows.len() * columns.len();
-        gemm_transposed(out, channels, pixels, &dy_seen, &x_seen, 0.0, &mut product)?;
+        gemm_transposed(
+            (out, channels, pixels),
+            &dy_seen,
+            &x_seen,
+            false,
+            &mut product,
+        )?;
         let tap = r * spec.kernel.1 + s;
         dw[tap..]
             .iter_mut()
@@ -66,7 +73,7 @@ pub fn backward_weights(
 }
 
 /// The pixels that a 1x1 kernel with this stride reads.
-fn every_stride(x: &[f32], shape: [usize; 4], stride: usize) -> Cow<'_, [f32]> {
+fn every_stride<V: Value>(x: &[V], shape: [usize; 4], stride: usize) -> Cow<'_, [V]> {
     if stride == 1 {
         return x.into();
     }

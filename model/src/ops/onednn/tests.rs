@@ -1,0 +1,104 @@
+//! bf16 convolutions of oneDNN against plain loops, wherever the library has them: on AVX-512 with or without bf16
+//! instructions. [`super::computes_bf16`] decides only whether the program uses them.
+
+use super::*;
+use crate::ops::conv_spec::ConvSpec;
+use crate::ops::reference;
+use crate::ops::testing::{distance, draw};
+use half::bf16;
+
+/// Root mean square of what rounding a result to bf16 changes, doubled.
+const ROUNDING: f64 = 4e-3;
+
+fn rounded(seed: u64, count: usize) -> (Vec<bf16>, Vec<f32>) {
+    let narrow: Vec<bf16> = draw(seed, count).into_iter().map(bf16::from_f32).collect();
+    let wide = narrow.iter().map(|v| v.to_f32()).collect();
+    (narrow, wide)
+}
+
+fn widened(values: &[bf16]) -> Vec<f32> {
+    values.iter().map(|v| v.to_f32()).collect()
+}
+
+fn cases() -> Vec<([usize; 4], usize, ConvSpec)> {
+    let same = ConvSpec::same;
+    let mut cases = vec![
+        ([2, 9, 11, 16], 24, same(3)),
+        ([1, 12, 18, 16], 64, same(7).stride(2)),
+        ([1, 9, 8, 3], 4, same(3).stride(2)),
+        ([2, 6, 10, 12], 20, same(1)),
+        ([1, 7, 9, 16], 32, same(1).stride(2)),
+        ([1, 12, 14, 16], 16, same(3).dilation(4)),
+        (
+            [1, 8, 12, 16],
+            16,
+            ConvSpec {
+                groups: 16,
+                ..same(3)
+            },
+        ),
+        ([1, 8, 800, 32], 32, same(3)),
+    ];
+    for case in cases.clone() {
+        cases.push((case.0, case.1, case.2.periodic(true)));
+    }
+    cases
+}
+
+#[test]
+fn bf16_in_all_directions() {
+    for (x_shape, out, spec) in cases() {
+        let weights = [out, x_shape[3] / spec.groups, spec.kernel.0, spec.kernel.1];
+        let y_shape = spec.output_shape("test", x_shape, &weights).unwrap();
+        let pass = Pass {
+            x_shape,
+            y_shape,
+            spec: &spec,
+        };
+        let (x, x_wide) = rounded(1, x_shape.iter().product());
+        let (_, w) = rounded(2, weights.iter().product());
+        let (dy, dy_wide) = rounded(3, y_shape.iter().product());
+        let bias = draw(4, out);
+        let finish = Finish {
+            bias: Some(&bias),
+            residual: Some(&dy),
+            relu: true,
+        };
+        let y = match forward(&pass, &x, &w, finish) {
+            Ok(y) => y,
+            Err(ModelError::OneDnn { status: 3, .. }) if !computes_bf16() => {
+                println!("this oneDNN has no bf16 on this processor");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let mut expected =
+            reference::conv::forward(&x_wide, x_shape, &w, Some(&bias), y_shape, &spec);
+        for (y, r) in expected.iter_mut().zip(&dy_wide) {
+            *y = (*y + r).max(0.0);
+        }
+        let case = format!("{x_shape:?} to {out}, {spec:?}");
+        let off = distance(&widened(&y), &expected);
+        assert!(off < ROUNDING, "forward {case}: {off}");
+
+        let dx = backward_data(&pass, &dy, &w).unwrap();
+        let expected = reference::conv::backward_data(&dy_wide, y_shape, &w, x_shape, &spec);
+        let off = distance(&widened(&dx), &expected);
+        assert!(off < ROUNDING, "backward data {case}: {off}");
+
+        // Products of bf16 values are exact in f32, so here nothing is rounded to bf16.
+        let mut dw = vec![1.0; w.len()];
+        backward_weights(&pass, &x, &dy, &mut dw).unwrap();
+        let mut expected = vec![1.0; w.len()];
+        reference::conv::backward_weights(
+            &x_wide,
+            x_shape,
+            &dy_wide,
+            y_shape,
+            &spec,
+            &mut expected,
+        );
+        let off = distance(&dw, &expected);
+        assert!(off < 2e-6, "backward weights {case}: {off}");
+    }
+}

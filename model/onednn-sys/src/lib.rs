@@ -1,5 +1,7 @@
 //! The C interface of `shim.c`, and nothing else. The safe wrapper is `squall_model::ops::onednn`.
 
+#[cfg(feature = "vendored")]
+use onednn_src as _; // links the library
 use std::ffi::{c_char, c_int, c_void};
 
 /// Geometry and kind of a convolution; see `shim.c`.

@@ -82,9 +82,18 @@ impl Value for bf16 {
     #[inline(always)]
     fn load<S: Simd>(simd: S, values: &[Self]) -> S::f32s {
         let mut wide = [0.0f32; PADDING];
-        let count = values.len().min(S::F32_LANES);
-        for lane in 0..count {
-            wide[lane] = values[lane].widen();
+        // A loop of known length becomes a few vector instructions.
+        match values.get(..S::F32_LANES) {
+            Some(whole) => {
+                for lane in 0..S::F32_LANES {
+                    wide[lane] = whole[lane].widen();
+                }
+            }
+            None => {
+                for (wide, value) in wide.iter_mut().zip(values) {
+                    *wide = value.widen();
+                }
+            }
         }
         f32::load(simd, &wide)
     }
@@ -93,9 +102,17 @@ impl Value for bf16 {
     fn store<S: Simd>(simd: S, values: &mut [Self], vector: S::f32s) {
         let mut wide = [0.0f32; PADDING];
         f32::store(simd, &mut wide, vector);
-        let count = values.len().min(S::F32_LANES);
-        for lane in 0..count {
-            values[lane] = Self::narrow(wide[lane]);
+        match values.get_mut(..S::F32_LANES) {
+            Some(whole) => {
+                for lane in 0..S::F32_LANES {
+                    whole[lane] = Self::narrow(wide[lane]);
+                }
+            }
+            None => {
+                for (value, wide) in values.iter_mut().zip(wide) {
+                    *value = Self::narrow(wide);
+                }
+            }
         }
     }
 }

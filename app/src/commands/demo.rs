@@ -118,6 +118,7 @@ impl Demo {
             input: text("unseen"),
             model: trained.model,
             out: at("unseen-masks"),
+            precision: None,
             probabilities: false,
             skip_bad: false,
             json: false,

@@ -4,9 +4,18 @@ use crate::plan::{Plan, duration};
 use crate::progress::Progress;
 use crate::{input, interrupt, output};
 use clap::Args;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as WordError;
 use squall_jobs::Outcome;
 use squall_jobs::infer::{BadInput, InferEvent, InferOptions, InferReport, Model, infer};
+use squall_model::Precision;
 use std::path::PathBuf;
+
+/// The precision that a recipe would call so.
+fn precision(word: &str) -> Result<Precision, WordError> {
+    Precision::deserialize(word.into_deserializer())
+}
 
 /// Run a model over files; the same command continues a run that was stopped.
 #[derive(Debug, Args)]
@@ -19,6 +28,9 @@ pub struct Infer {
     /// Folder for the masks.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// What to compute in, instead of the precision of training: f32, bf16, or auto (bf16 where that is faster).
+    #[arg(long, value_name = "PRECISION", value_parser = precision)]
+    pub precision: Option<Precision>,
     /// Also keep the probability of every class.
     #[arg(long)]
     pub probabilities: bool,
@@ -51,7 +63,7 @@ impl Infer {
     /// Infers and says how it went; an error if a signal stopped it.
     pub fn infer(&self) -> anyhow::Result<InferReport> {
         let archive = input::open(&self.input, self.skip_bad)?;
-        let model = Model::load(&self.model, None)?;
+        let model = Model::load(&self.model, self.precision)?;
         let bad_input = if self.skip_bad {
             BadInput::Skip
         } else {

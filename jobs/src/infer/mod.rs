@@ -22,7 +22,6 @@ use crate::train::Outcome;
 use serde::{Deserialize, Serialize};
 use squall_data::archive::Archive;
 use squall_data::{ClassMask, Variable};
-use squall_model::Precision;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -49,8 +48,6 @@ pub struct InferOptions {
     pub file_per: FilePer,
     /// Samples computed at once. Default 1.
     pub batch: usize,
-    /// Instead of the precision of training.
-    pub precision: Option<Precision>,
     /// What happens to a time whose fields cannot be used. Default: the inference ends.
     pub bad_input: BadInput,
     /// A time with a larger share of missing values cannot be used. Default 0.2.
@@ -65,7 +62,6 @@ impl Default for InferOptions {
             probabilities: false,
             file_per: FilePer::default(),
             batch: 1,
-            precision: None,
             bad_input: BadInput::default(),
             max_missing_share: 0.2,
             read_ahead: 4,

@@ -1,6 +1,7 @@
 //! The flat buffer that the gradients of all parameters land in.
 
 use crate::parameters::{Parameter, Parameters};
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -90,7 +91,10 @@ impl Gradients {
     ///
     /// It is finite exactly if every value is: squares of f32 cannot overflow a sum in f64.
     pub fn norm(&self) -> f64 {
-        let parts: Vec<f64> = self.values.par_chunks(1 << 14).map(squares).collect();
+        let chunks = self.values.par_chunks(1 << 14);
+        let parts: Vec<f64> = chunks
+            .map(|chunk| Arch::new().dispatch(Squares(chunk)))
+            .collect();
         parts.iter().sum::<f64>().sqrt()
     }
 
@@ -100,10 +104,23 @@ impl Gradients {
     }
 }
 
-/// Σ v² in f64. Eight partial sums: one would wait for each addition before the next.
+/// [`squares`] with the processor's widest vectors; the same bits with any.
+struct Squares<'a>(&'a [f32]);
+
+impl WithSimd for Squares<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        squares(self.0)
+    }
+}
+
+/// Σ v² in f64. With so many partial sums no vector waits for the addition before it.
+#[inline(always)]
 pub(crate) fn squares(values: &[f32]) -> f64 {
-    let mut lanes = [0.0f64; 8];
-    let groups = values.chunks_exact(8);
+    let mut lanes = [0.0f64; 32];
+    let groups = values.chunks_exact(32);
     let rest = groups.remainder().iter();
     for group in groups {
         for (lane, &value) in lanes.iter_mut().zip(group) {

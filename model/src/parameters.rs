@@ -10,6 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Shape and values by name: what a model file holds.
@@ -75,12 +76,20 @@ pub struct Parameters {
     total: usize,
     /// One tensor of all values that the entries are views of; none before the first update of everything at once.
     flat: Option<Tensor>,
+    /// Another number after every change of a value; no two sets of parameters share one.
+    version: u64,
     /// Kernels and shifts of inference, with their normalisation folded in; empty after every change.
     folded: Mutex<HashMap<ParameterId, Folded>>,
 }
 
 /// A kernel and a bias.
 type Folded = (Tensor, Tensor);
+
+/// A number that this process has not given out before.
+fn next_version() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 impl Parameters {
     /// No parameters yet; initial values will follow from `seed` and each parameter's name.
@@ -91,6 +100,7 @@ impl Parameters {
             seed,
             total: 0,
             flat: None,
+            version: next_version(),
             folded: Mutex::default(),
         }
     }
@@ -137,6 +147,7 @@ impl Parameters {
         let range = self.total..self.total + values.len();
         self.total = range.end;
         self.flat = None;
+        self.version = next_version();
         let tensor = Tensor::from_vec(values, shape, &Device::Cpu)?;
         self.entries.push(Parameter {
             name,
@@ -183,6 +194,11 @@ impl Parameters {
         known.clear();
     }
 
+    /// A number that stays as long as all trainable values do.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// A parameter's values.
     pub(crate) fn values(&self, id: ParameterId) -> Result<Vec<f32>> {
         Ok(self.get(id).flatten_all()?.to_vec1()?)
@@ -222,6 +238,7 @@ impl Parameters {
     /// [`ModelError::Candle`] if a tensor is not in host memory.
     pub fn update(&mut self, mut change: impl FnMut(&Parameter, &mut [f32])) -> Result<()> {
         self.changes();
+        self.version = next_version();
         for entry in &self.entries {
             let op = Change(std::cell::RefCell::new(|values: &mut [f32]| {
                 change(entry, values)
@@ -240,6 +257,7 @@ impl Parameters {
     /// [`ModelError::Candle`] if a tensor is not in host memory.
     pub fn update_all<R>(&mut self, change: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
         self.changes();
+        self.version = next_version();
         let flat = match self.flat.take() {
             Some(flat) => flat,
             None => self.join()?,
@@ -310,6 +328,7 @@ impl Parameters {
         find: impl Fn(&str) -> Option<(&'a [usize], &'a [f32])>,
     ) -> Result<()> {
         self.changes();
+        self.version = next_version();
         let fitting = |name: &str, expected: &[usize]| match find(name) {
             None => Err(ModelError::MissingWeight {
                 path: path.into(),

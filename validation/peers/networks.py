@@ -38,6 +38,8 @@ class Config:
     batch_norm_decay: float = 0.97
     periodic_longitude: bool = True
     latitude_input: bool = False
+    growth: int = 32
+    kernel: int = 5
     dropout: float = 0.0
 
     @staticmethod
@@ -70,6 +72,7 @@ DEFAULTS = {
         "batch_norm_decay": 0.9,
         "periodic_longitude": False,
     },
+    "tiramisu": {"blocks": [2, 2, 2, 4, 5]},
 }
 
 
@@ -469,11 +472,87 @@ class DeepCam(nn.Module):
         return self.decoder(self.aspp(deep), low, tuple(x.shape[2:]))
 
 
+class Step(Conv):
+    """Convolution, normalisation or in its place a bias, ReLU, dropout."""
+
+    def __init__(self, ins: int, outs: int, kernel: int, config: Config, *, stride: int = 1):
+        super().__init__(ins, outs, kernel, config, stride=stride, bias=not config.batch_norm)
+        self.norm = norm_relu(outs, config) if config.batch_norm else None
+        self.dropout = config.dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        y = F.relu(y, inplace=True) if self.norm is None else self.norm(y)
+        return F.dropout(y, self.dropout, self.training)
+
+
+class Dense(nn.Module):
+    """Layers each of which reads the block's input and what all before it added; gives all of it or what was added."""
+
+    def __init__(self, ins: int, layers: int, whole: bool, config: Config):
+        super().__init__()
+        growth = config.encoder_channels(config.growth)
+        self.whole, self.layers = whole, []
+        for i in range(layers):
+            self.layers.append(Step(ins + i * growth, growth, config.kernel, config))
+            self.add_module(f"layer{i + 1}", self.layers[-1])
+        self.channels_out = (ins if whole else 0) + layers * growth
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [x]
+        for layer in self.layers:
+            parts.append(layer(torch.cat(parts, dim=1)))
+        return torch.cat(parts if self.whole else parts[1:], dim=1)
+
+
+class Tiramisu(nn.Module):
+    """A fully convolutional DenseNet (Jégou et al. 2017, arXiv:1611.09326, in the form of Kurth et al. 2018)."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.config = config
+        channels = config.encoder_channels(48)
+        self.input = Step(config.inputs, channels, config.kernel, config)
+        self.down, self.up = [], []
+        *above, bottom = config.blocks
+        for i, layers in enumerate(above):
+            block = Dense(channels, layers, True, config)
+            channels = block.channels_out
+            block.halve = Step(channels, channels, 1, config, stride=2)
+            self.down.append(block)
+            self.add_module(f"down{i + 1}", block)
+        self.bottom = Dense(channels, bottom, False, config)
+        channels = self.bottom.channels_out
+        for i, layers in reversed(list(enumerate(above))):
+            block = Dense(channels + self.down[i].channels_out, layers, i == 0, config)
+            block.double = Upsample(channels, channels, config, bias=True)
+            channels = block.channels_out
+            self.up.append(block)
+            self.add_module(f"up{i + 1}", block)
+        self.classify = Conv(channels, config.classes, 1, config, bias=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, c, h, w) to the logits (b, k, h, w)."""
+        if self.config.latitude_input:
+            x = torch.cat([x, latitude(x)], dim=1)
+        y, skips = self.input(x), []
+        for block in self.down:
+            skips.append(block(y))
+            y = block.halve(skips[-1])
+        y = self.bottom(y)
+        for block in self.up:
+            skip = skips.pop()
+            double = block._modules["double"]  # as an attribute it is nn.Module's own method
+            y = block(torch.cat([double(y, tuple(skip.shape[2:])), skip], dim=1))
+        return self.classify(y)
+
+
 NETWORKS = {
     "deeplabv3plus": DeepLabV3Plus,
     "deeplabv3plus-deconv": DeepLabV3Plus,
     "deeplabv3plus-bilinear": DeepLabV3Plus,
     "deepcam": DeepCam,
+    "tiramisu": Tiramisu,
 }
 
 

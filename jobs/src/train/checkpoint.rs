@@ -4,7 +4,9 @@ use super::Best;
 use super::step::{Learner, LearnerProgress};
 use crate::error::{JobError, Result};
 use crate::metrics::to_json;
+use crate::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
+use squall_data::Store;
 use squall_model::ModelFile;
 use squall_model::optim::LossScale;
 use std::path::Path;
@@ -67,4 +69,30 @@ pub fn load(path: &Path, learner: &mut Learner) -> Result<CheckpointFacts> {
         learner.loss_scale = scale;
     }
     Ok(facts)
+}
+
+/// Takes up the checkpoint if there is one; gives the best validation, and whether one was interrupted.
+pub(super) fn resume(
+    run: &RunDir,
+    learner: &mut Learner,
+    store: &Store,
+) -> Result<(Option<Best>, bool)> {
+    let path = run.checkpoint();
+    if !path.exists() {
+        return Ok((None, false));
+    }
+    let facts = load(&path, learner)?;
+    if facts.data_hash != store.data_hash() {
+        return Err(JobError::Resume {
+            folder: run.folder().to_path_buf(),
+            reason: format!(
+                "it was trained on data with hash {}, `{}` has {}",
+                facts.data_hash,
+                store.folder().display(),
+                store.data_hash()
+            ),
+        });
+    }
+    tracing::info!(step = facts.progress.step, "continuing from a checkpoint");
+    Ok((facts.best, facts.validation_due))
 }

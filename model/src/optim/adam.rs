@@ -1,6 +1,7 @@
 //! Adam, and AdamW: the same moments, weight decay beside them.
 
-use super::sweep::{Memory, Place, sweep};
+use super::sweep::{Kernel, Piece};
+use crate::parameters::squares;
 
 /// m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², θ ← θ − η m̂ / (√v̂ + ε) with m̂ = m / (1 − β₁ᵗ), v̂ = v / (1 − β₂ᵗ).
 ///
@@ -21,28 +22,35 @@ pub(super) struct Adam {
     /// Per parameter: weight decay, and what the gradient is multiplied by.
     pub(super) decay: Vec<f32>,
     pub(super) factor: Vec<f32>,
+    /// Whether Σ θ² of the new values is wanted.
+    pub(super) norms: bool,
 }
 
-impl Adam {
-    /// One step of all parameters.
-    pub(super) fn step(&self, places: &[Place], memory: Memory<'_>) {
+impl Kernel for Adam {
+    #[inline(always)]
+    fn run(&self, piece: Piece<'_>) -> [f64; 2] {
         let (beta1, beta2, epsilon) = (self.beta1, self.beta2, self.epsilon);
         // One division a value: with more, the divider and not the memory sets the pace.
         let (step_size, root) = (self.rate * self.unbias.0, self.unbias.1.sqrt());
-        sweep(places, memory, |piece| {
-            let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
-            let (l2, shrink) = if self.decoupled {
-                (0.0, 1.0 - self.rate * decay)
-            } else {
-                (decay, 1.0)
-            };
-            let moments = piece.first.iter_mut().zip(piece.second);
-            for ((value, &g), (m, v)) in piece.values.iter_mut().zip(piece.gradient).zip(moments) {
-                let g = factor * g + l2 * *value;
-                *m = beta1 * *m + (1.0 - beta1) * g;
-                *v = beta2 * *v + (1.0 - beta2) * g * g;
-                *value = shrink * *value - step_size * *m / (v.sqrt() * root + epsilon);
-            }
-        });
+        let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
+        let (l2, shrink) = if self.decoupled {
+            (0.0, 1.0 - self.rate * decay)
+        } else {
+            (decay, 1.0)
+        };
+        let moments = piece.first.iter_mut().zip(piece.second);
+        let values = piece.values.iter_mut().zip(piece.gradient);
+        for ((value, &g), (m, v)) in values.zip(moments) {
+            let g = factor * g + l2 * *value;
+            *m = beta1 * *m + (1.0 - beta1) * g;
+            *v = beta2 * *v + (1.0 - beta2) * g * g;
+            *value = shrink * *value - step_size * *m / (v.sqrt() * root + epsilon);
+        }
+        let sum = if self.norms {
+            squares(piece.values)
+        } else {
+            0.0
+        };
+        [sum, 0.0]
     }
 }

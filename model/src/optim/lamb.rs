@@ -1,16 +1,18 @@
 //! LAMB: Adam's direction, with a step of each tensor that is a share of the tensor's own norm.
 
-use super::sweep::{Memory, Place, per_parameter, sweep};
+use super::sweep::{Kernel, Memory, Order, Piece, Place, per_parameter, sweep};
 use crate::parameters::squares;
+use std::ops::Range;
 
-/// Values whose direction is kept between two loops.
-const BLOCK: usize = 256;
+/// Values of which two arrays fit into most last-level caches between the two passes.
+const GROUP: usize = 1 << 20;
 
 /// u = m̂ / (√v̂ + ε) + λ θ, θ ← θ − η r u with r = ‖θ‖ / ‖u‖ of each tensor.
 ///
 /// r is 1 where a norm is zero and for tensors without weight decay (Apex's `use_nvlamb = False`). The gradient was
-/// clipped before. Two passes over memory: the first moves the moments and sums both norms, the second computes u again,
-/// which reads no more than a stored u would.
+/// clipped before. Two passes over each tensor: the first moves the moments, sums both norms and keeps u, the second steps
+/// along it. Tensors are taken in groups, so that the second pass finds u and θ in cache: one pass over memory but for
+/// tensors that are larger than the cache.
 ///
 /// # Source
 /// You et al. 2020 (arXiv:1904.00962) algorithm 2, as Apex's `multi_tensor_lamb.cu` has it, which MLPerf HPC DeepCAM uses.
@@ -29,50 +31,102 @@ pub(super) struct Lamb {
     pub(super) factor: Vec<f32>,
 }
 
-impl Lamb {
-    /// One step of all parameters.
-    pub(super) fn step(&self, places: &[Place], mut memory: Memory<'_>) {
-        let (beta1, beta2, beta3) = (self.beta1, self.beta2, self.beta3);
-        let sums = sweep(places, memory.without_mirror(), |piece| {
-            let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
-            let mut squared = 0.0;
-            // In blocks: a loop that also adds to one sum in f64 would run one value at a time.
-            let blocks = (piece.values.chunks(BLOCK).zip(piece.gradient.chunks(BLOCK))).zip(
-                piece
-                    .first
-                    .chunks_mut(BLOCK)
-                    .zip(piece.second.chunks_mut(BLOCK)),
-            );
-            for ((values, gradient), (first, second)) in blocks {
-                let mut direction = [0.0; BLOCK];
-                let moments = first.iter_mut().zip(second);
-                let all = values.iter().zip(gradient).zip(moments);
-                for (((&value, &g), (m, v)), u) in all.zip(&mut direction) {
-                    let g = factor * g;
-                    *m = beta1 * *m + beta3 * g;
-                    *v = beta2 * *v + (1.0 - beta2) * g * g;
-                    *u = self.direction(value, *m, *v, decay);
-                }
-                squared += squares(&direction[..values.len()]);
-            }
-            [squares(piece.values), squared]
-        });
-        let rates: Vec<f32> = (per_parameter(places, sums).iter().zip(&self.decay))
-            .map(|(&sums, &decay)| self.rate * trust(sums, decay))
-            .collect();
-        sweep(places, memory, |piece| {
-            let (decay, rate) = (self.decay[piece.parameter], rates[piece.parameter]);
-            let moments = piece.first.iter().zip(piece.second.iter());
-            for (value, (&m, &v)) in piece.values.iter_mut().zip(moments) {
-                *value -= rate * self.direction(*value, m, v, decay);
-            }
-        });
-    }
+/// The first pass: moments, Σ θ² and Σ u².
+struct Moments<'a>(&'a Lamb);
 
-    fn direction(&self, value: f32, m: f32, v: f32, decay: f32) -> f32 {
-        let (first, second) = self.unbias;
-        (m * first) / ((v * second).sqrt() + self.epsilon) + decay * value
+impl Kernel for Moments<'_> {
+    #[inline(always)]
+    fn run(&self, piece: Piece<'_>) -> [f64; 2] {
+        let lamb = self.0;
+        let (beta1, beta2, beta3) = (lamb.beta1, lamb.beta2, lamb.beta3);
+        let (epsilon, unbias) = (lamb.epsilon, lamb.unbias);
+        let (decay, factor) = (lamb.decay[piece.parameter], lamb.factor[piece.parameter]);
+        let moments = piece.first.iter_mut().zip(piece.second);
+        let values = piece.values.iter().zip(piece.gradient);
+        let all = values.zip(moments).zip(piece.direction.iter_mut());
+        for (((&value, &g), (m, v)), u) in all {
+            let g = factor * g;
+            *m = beta1 * *m + beta3 * g;
+            *v = beta2 * *v + (1.0 - beta2) * g * g;
+            *u = (*m * unbias.0) / ((*v * unbias.1).sqrt() + epsilon) + decay * value;
+        }
+        [squares(piece.values), squares(piece.direction)]
     }
+}
+
+/// The second pass: the step along u, with η r of each parameter.
+struct Apply<'a>(&'a [f32]);
+
+impl Kernel for Apply<'_> {
+    #[inline(always)]
+    fn run(&self, piece: Piece<'_>) -> [f64; 2] {
+        let rate = self.0[piece.parameter];
+        for (value, &u) in piece.values.iter_mut().zip(piece.direction.iter()) {
+            *value -= rate * u;
+        }
+        [0.0; 2]
+    }
+}
+
+impl Lamb {
+    /// One step of all parameters, a group of whole tensors after the other.
+    pub(super) fn step(&self, places: &[Place], mut memory: Memory<'_>) {
+        let direction = std::mem::take(&mut memory.direction);
+        let mut rates = vec![0.0; places.len()];
+        let mut left = memory;
+        for group in groups(places) {
+            let length = length(&places[group.clone()]);
+            let (memory, rest) = left.split_at(length);
+            left = rest;
+            let mut memory = Memory {
+                direction: &mut direction[..length],
+                ..memory
+            };
+            let sums = sweep(
+                places,
+                memory.without_mirror(),
+                &Moments(self),
+                Order::Forward,
+            );
+            let sums = per_parameter(places, sums);
+            for parameter in group {
+                rates[parameter] = self.rate * trust(sums[parameter], self.decay[parameter]);
+            }
+            sweep(places, memory, &Apply(&rates), Order::Backward);
+        }
+    }
+}
+
+/// Values of the largest group: what [`Lamb::step`] needs to keep directions in.
+pub(super) fn direction_len(places: &[Place]) -> usize {
+    let lengths = groups(places)
+        .into_iter()
+        .map(|group| length(&places[group]));
+    lengths.max().unwrap_or(0)
+}
+
+fn length(places: &[Place]) -> usize {
+    places.iter().map(|place| place.range.len()).sum()
+}
+
+/// Consecutive parameters of at most [`GROUP`] values together, or one larger one.
+fn groups(places: &[Place]) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut values = usize::MAX;
+    for (parameter, place) in places.iter().enumerate() {
+        let more = values.saturating_add(place.range.len());
+        match groups.last_mut() {
+            Some(group) if more <= GROUP => {
+                group.end = parameter + 1;
+                values = more;
+            }
+            _ => {
+                groups.push(parameter..parameter + 1);
+                values = place.range.len();
+            }
+        }
+    }
+    groups
 }
 
 /// r of one tensor, from Σ θ² and Σ u².

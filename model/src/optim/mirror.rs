@@ -46,27 +46,24 @@ impl Mirror {
 
     /// Rounds all values at once.
     pub(super) fn round(&mut self, values: &[f32]) {
-        let length = values.len().max(1);
-        for mut stripe in self.stripes(length) {
-            stripe.round(values);
-        }
+        self.whole().round(0, values);
     }
 
     pub(super) fn begin(&mut self, step: u64) {
         self.step = step;
     }
 
-    /// Consecutive parts of `length` values, the last may be shorter.
-    pub(super) fn stripes(&mut self, length: usize) -> impl Iterator<Item = Stripe<'_>> {
+    /// All of it.
+    pub(super) fn whole(&mut self) -> Stripe<'_> {
         let key = match self.rounding {
             Rounding::Nearest => None,
             Rounding::Stochastic { seed } => Some(mix(seed ^ mix(self.step))),
         };
-        (self.values.chunks_mut(length).enumerate()).map(move |(index, values)| Stripe {
-            start: index * length,
-            values,
+        Stripe {
+            start: 0,
+            values: &mut self.values,
             key,
-        })
+        }
     }
 }
 
@@ -79,29 +76,59 @@ pub(super) struct Stripe<'a> {
 }
 
 impl Stripe<'_> {
-    /// Rounds new values.
-    pub(super) fn round(&mut self, values: &[f32]) {
+    /// The first `length` values, and the others.
+    pub(super) fn split_at(self, length: usize) -> (Self, Self) {
+        let (values, others) = self.values.split_at_mut(length);
+        let tail = Self {
+            start: self.start + length,
+            values: others,
+            key: self.key,
+        };
+        (Self { values, ..self }, tail)
+    }
+
+    /// Rounds new values into the places from `at` on.
+    #[inline(always)]
+    pub(super) fn round(&mut self, at: usize, values: &[f32]) {
+        let halves = &mut self.values[at..at + values.len()];
         match self.key {
             None => {
-                for (half, &value) in self.values.iter_mut().zip(values) {
+                for (half, &value) in halves.iter_mut().zip(values) {
                     *half = nearest(value);
                 }
             }
             Some(key) => {
-                // One hash gives the random bits of four values.
-                let (halves, values) = (self.values.chunks_mut(4), values.chunks(4));
-                for (group, (halves, values)) in halves.zip(values).enumerate() {
-                    let random = mix(key.wrapping_add((self.start / 4 + group) as u64));
-                    for (lane, (half, &value)) in halves.iter_mut().zip(values).enumerate() {
-                        *half = stochastic(value, (random >> (16 * lane)) as u16);
-                    }
+                let start = self.start + at;
+                // One hash gives the random bits of four values; the first group may have begun before.
+                let missing = (start.next_multiple_of(4) - start).min(values.len());
+                let (head, halves) = halves.split_at_mut(missing);
+                let (first, values) = values.split_at(missing);
+                stochastic_group(head, first, mix_of(key, start) >> (16 * (start % 4)));
+                let groups = halves.chunks_mut(4).zip(values.chunks(4));
+                for (group, (halves, values)) in groups.enumerate() {
+                    let random = mix_of(key, start + missing + 4 * group);
+                    stochastic_group(halves, values, random);
                 }
             }
         }
     }
 }
 
+/// The random bits of the four values around place `at`.
+#[inline(always)]
+fn mix_of(key: u64, at: usize) -> u64 {
+    mix(key.wrapping_add((at / 4) as u64))
+}
+
+#[inline(always)]
+fn stochastic_group(halves: &mut [bf16], values: &[f32], random: u64) {
+    for (lane, (half, &value)) in halves.iter_mut().zip(values).enumerate() {
+        *half = stochastic(value, (random >> (16 * lane)) as u16);
+    }
+}
+
 /// As [`bf16::from_f32`], without branches that keep the loop from being vectorised.
+#[inline(always)]
 fn nearest(value: f32) -> bf16 {
     let bits = value.to_bits();
     let even = (bits >> 16) & 1;
@@ -112,6 +139,7 @@ fn nearest(value: f32) -> bf16 {
 }
 
 /// `value` cut off after adding `random` below the last kept bit: away from zero with probability of what is cut off.
+#[inline(always)]
 fn stochastic(value: f32, random: u16) -> bf16 {
     let bits = value.to_bits();
     let rounded = (bits.wrapping_add(u32::from(random)) >> 16) as u16;
@@ -123,6 +151,7 @@ fn stochastic(value: f32, random: u16) -> bf16 {
 }
 
 /// The finaliser of SplitMix64 (Steele et al. 2014): every bit of the input changes half of the bits of the output.
+#[inline(always)]
 fn mix(counter: u64) -> u64 {
     let mut z = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -138,8 +167,8 @@ mod tests {
     fn rounded(values: &[f32], rounding: Rounding, step: u64, length: usize) -> Vec<bf16> {
         let mut mirror = Mirror::new(values.len(), rounding);
         mirror.begin(step);
-        for (mut stripe, values) in mirror.stripes(length).zip(values.chunks(length)) {
-            stripe.round(values);
+        for (index, part) in values.chunks(length).enumerate() {
+            mirror.whole().round(index * length, part);
         }
         mirror.as_slice().to_vec()
     }
@@ -196,6 +225,7 @@ mod tests {
             halves.iter().map(|h| h.to_bits()).collect::<Vec<_>>()
         };
         assert_eq!(bits(1, 1, 64), bits(1, 1, 1024));
+        assert_eq!(bits(1, 1, 64), bits(1, 1, 7));
         assert_ne!(bits(1, 1, 64), bits(2, 1, 64));
         assert_ne!(bits(1, 1, 64), bits(1, 2, 64));
         let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0];

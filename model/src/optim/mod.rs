@@ -21,12 +21,12 @@ pub use schedule::Schedule;
 
 use crate::error::{ModelError, Result};
 use crate::model_file::ModelFile;
-use crate::parameters::{Gradients, Kind, Parameters, squares};
+use crate::parameters::{Gradients, Kind, Parameters};
 use adam::Adam;
 use lamb::Lamb;
 use sgd::Sgd;
 use std::path::Path;
-use sweep::{Memory, Place, sums_of};
+use sweep::{Memory, Order, Place, per_parameter, squares_of, sweep};
 
 /// The fact that keeps the number of steps taken.
 const STEPS: &str = "optimizer.steps";
@@ -65,6 +65,10 @@ pub struct Optimizer {
     first: Vec<f32>,
     /// Adam's second moment; empty for SGD.
     second: Vec<f32>,
+    /// Where LAMB keeps directions within a step; empty for others.
+    direction: Vec<f32>,
+    /// Σ w² of each parameter as LARC's last step left them, and the parameters' version since.
+    weights: Option<(u64, Vec<f64>)>,
 }
 
 impl Optimizer {
@@ -76,12 +80,19 @@ impl Optimizer {
         config.check()?;
         let count = parameters.count();
         let second = if config.rule == Rule::Sgd { 0 } else { count };
+        let places = Place::all(parameters);
+        let direction = match config.rule {
+            Rule::Lamb => lamb::direction_len(&places),
+            _ => 0,
+        };
         Ok(Self {
             config: config.clone(),
-            places: Place::all(parameters),
+            places,
             step: 0,
             first: vec![0.0; count],
             second: vec![0.0; second],
+            direction: vec![0.0; direction],
+            weights: None,
         })
     }
 
@@ -129,14 +140,20 @@ impl Optimizer {
         // LARC's norms of each tensor give that of the whole gradient too: one pass less.
         let sums = match self.config.larc {
             None => None,
-            Some(_) => Some(parameters.update_all(|values| {
-                let both = |w: &[f32], g: &[f32]| [squares(w), squares(g)];
-                sums_of(&self.places, (values, gradients.as_slice()), both)
-            })?),
+            Some(_) => {
+                let kept = self.weights.take();
+                let kept = kept.filter(|(version, _)| *version == parameters.version());
+                let weights = match kept {
+                    Some((_, weights)) => weights,
+                    None => parameters.update_all(|values| squares_of(&self.places, values))?,
+                };
+                let gradients = squares_of(&self.places, gradients.as_slice());
+                Some(weights.into_iter().zip(gradients).collect::<Vec<_>>())
+            }
         };
         let norm = match &sums {
             None => gradients.norm(),
-            Some(sums) => sums.iter().map(|[_, g]| g).sum::<f64>().sqrt(),
+            Some(sums) => sums.iter().map(|(_, g)| g).sum::<f64>().sqrt(),
         } * f64::from(gradient_scale);
         if !norm.is_finite() {
             let first = gradients.first_not_finite(parameters);
@@ -153,13 +170,15 @@ impl Optimizer {
         if let Some(mirror) = &mut mirror {
             mirror.begin(self.step);
         }
-        parameters.update_all(|values| {
+        let weights = parameters.update_all(|values| {
             let memory = Memory {
+                start: 0,
                 values,
                 gradient: gradients.as_slice(),
                 first: &mut self.first,
                 second: &mut self.second,
-                mirror,
+                direction: &mut self.direction,
+                mirror: mirror.map(Mirror::whole),
             };
             let larc = self.config.larc.zip(sums);
             let factor = factors(larc, &self.places, (rate, scale));
@@ -169,8 +188,9 @@ impl Optimizer {
                 &self.places,
                 memory,
                 (rate, factor),
-            );
+            )
         })?;
+        self.weights = weights.map(|weights| (parameters.version(), weights));
         Ok(norm)
     }
 
@@ -269,28 +289,29 @@ impl Optimizer {
 
 /// What the gradient of each parameter is multiplied by, from Σ w² and Σ g² of each with LARC.
 fn factors(
-    larc: Option<(Larc, Vec<[f64; 2]>)>,
+    larc: Option<(Larc, Vec<(f64, f64)>)>,
     places: &[Place],
     (rate, scale): (f32, f32),
 ) -> Vec<f32> {
     let Some((larc, sums)) = larc else {
         return vec![scale; places.len()];
     };
-    let factor = |[w, g]: [f64; 2]| {
+    let factor = |(w, g): (f64, f64)| {
         let gradient_norm = g.sqrt() * f64::from(scale);
         scale * larc.factor(w.sqrt(), gradient_norm, rate)
     };
     sums.into_iter().map(factor).collect()
 }
 
-/// One step of the configured rule.
+/// One step of the configured rule; gives Σ w² of each parameter after it, for the next step of LARC.
 fn apply(
     config: &OptimizerConfig,
     step: u64,
     places: &[Place],
     memory: Memory<'_>,
     (rate, factor): (f32, Vec<f32>),
-) {
+) -> Option<Vec<f64>> {
+    let norms = config.larc.is_some();
     let decays = |place: &Place| config.decay_all || place.kind == Kind::Weight;
     let decay = (places.iter())
         .map(|place| {
@@ -307,42 +328,53 @@ fn apply(
     };
     let unbias = (unbias(config.beta1), unbias(config.beta2));
     let (beta1, beta2, epsilon) = (config.beta1, config.beta2, config.epsilon);
-    match config.rule {
-        Rule::Sgd => Sgd {
-            momentum: config.momentum,
-            nesterov: config.nesterov,
-            rate,
-            decay,
-            factor,
+    let sums = match config.rule {
+        Rule::Sgd => {
+            let sgd = Sgd {
+                momentum: config.momentum,
+                nesterov: config.nesterov,
+                rate,
+                decay,
+                factor,
+                norms,
+            };
+            sweep(places, memory, &sgd, Order::Backward)
         }
-        .step(places, memory),
-        Rule::Adam | Rule::AdamW => Adam {
-            beta1,
-            beta2,
-            epsilon,
-            unbias,
-            rate,
-            decoupled: config.rule == Rule::AdamW,
-            decay,
-            factor,
+        Rule::Adam | Rule::AdamW => {
+            let adam = Adam {
+                beta1,
+                beta2,
+                epsilon,
+                unbias,
+                rate,
+                decoupled: config.rule == Rule::AdamW,
+                decay,
+                factor,
+                norms,
+            };
+            sweep(places, memory, &adam, Order::Backward)
         }
-        .step(places, memory),
-        Rule::Lamb => Lamb {
-            beta1,
-            beta3: if config.grad_averaging {
-                1.0 - beta1
-            } else {
-                1.0
-            },
-            beta2,
-            epsilon,
-            unbias,
-            rate,
-            decay,
-            factor,
+        Rule::Lamb => {
+            let lamb = Lamb {
+                beta1,
+                beta3: if config.grad_averaging {
+                    1.0 - beta1
+                } else {
+                    1.0
+                },
+                beta2,
+                epsilon,
+                unbias,
+                rate,
+                decay,
+                factor,
+            };
+            lamb.step(places, memory);
+            return None;
         }
-        .step(places, memory),
-    }
+    };
+    let squares = |sums: Vec<[f64; 2]>| sums.into_iter().map(|[w, _]| w).collect();
+    norms.then(|| squares(per_parameter(places, sums)))
 }
 
 #[cfg(test)]

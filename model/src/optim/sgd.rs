@@ -1,6 +1,7 @@
 //! Stochastic gradient descent with momentum.
 
-use super::sweep::{Memory, Place, sweep};
+use super::sweep::{Kernel, Piece};
+use crate::parameters::squares;
 
 /// v ← μ v + g, θ ← θ − η v; Nesterov's form takes g + μ v instead of v.
 ///
@@ -16,28 +17,34 @@ pub(super) struct Sgd {
     /// Per parameter: weight decay, and what the gradient is multiplied by.
     pub(super) decay: Vec<f32>,
     pub(super) factor: Vec<f32>,
+    /// Whether Σ θ² of the new values is wanted.
+    pub(super) norms: bool,
 }
 
-impl Sgd {
-    /// One step of all parameters.
-    pub(super) fn step(&self, places: &[Place], memory: Memory<'_>) {
+impl Kernel for Sgd {
+    #[inline(always)]
+    fn run(&self, piece: Piece<'_>) -> [f64; 2] {
         let (momentum, rate) = (self.momentum, self.rate);
-        sweep(places, memory, |piece| {
-            let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
-            let velocity = piece.first.iter_mut();
-            let all = piece.values.iter_mut().zip(piece.gradient).zip(velocity);
-            if self.nesterov {
-                for ((value, &g), v) in all {
-                    let g = factor * g + decay * *value;
-                    *v = momentum * *v + g;
-                    *value -= rate * (g + momentum * *v);
-                }
-            } else {
-                for ((value, &g), v) in all {
-                    *v = momentum * *v + (factor * g + decay * *value);
-                    *value -= rate * *v;
-                }
+        let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
+        let velocity = piece.first.iter_mut();
+        let all = piece.values.iter_mut().zip(piece.gradient).zip(velocity);
+        if self.nesterov {
+            for ((value, &g), v) in all {
+                let g = factor * g + decay * *value;
+                *v = momentum * *v + g;
+                *value -= rate * (g + momentum * *v);
             }
-        });
+        } else {
+            for ((value, &g), v) in all {
+                *v = momentum * *v + (factor * g + decay * *value);
+                *value -= rate * *v;
+            }
+        }
+        let sum = if self.norms {
+            squares(piece.values)
+        } else {
+            0.0
+        };
+        [sum, 0.0]
     }
 }

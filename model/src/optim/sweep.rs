@@ -1,15 +1,20 @@
 //! One loop over values, gradient and moments at once, parallel over fixed chunks of the flat index.
 //!
 //! Chunks cross the borders between parameters: a thousand small tensors are as parallel as one large one. They never depend on
-//! the number of threads and what kernels return comes back in order, so results are the same bits on any number of cores.
+//! the number of threads and sums are added in flat order, so results are the same bits on any number of cores. Kernels are
+//! plain loops, compiled for the widest vectors of the processor without contraction: the bits do not depend on those either.
 
-use super::mirror::{Mirror, Stripe};
-use crate::parameters::{Kind, Parameters};
+use super::mirror::Stripe;
+use crate::parameters::{Kind, Parameters, squares};
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Values per task: four arrays of so many fit into a core's second-level cache.
+/// Values per task.
 const CHUNK: usize = 1 << 14;
+/// Values that a kernel gets at once: five arrays of so many fit into a core's first-level cache, where a sum of squares and
+/// the mirror find what the kernel has just written.
+const BLOCK: usize = 1 << 11;
 
 /// What an optimiser knows of a parameter.
 #[derive(Debug, Clone)]
@@ -36,28 +41,82 @@ impl Place {
 /// The arrays that an update reads and writes, all in the flat order of parameters.
 #[derive(Debug)]
 pub(super) struct Memory<'a> {
+    /// Where they begin in that order.
+    pub(super) start: usize,
     pub(super) values: &'a mut [f32],
     pub(super) gradient: &'a [f32],
     pub(super) first: &'a mut [f32],
     /// Empty for rules with one moment.
     pub(super) second: &'a mut [f32],
-    pub(super) mirror: Option<&'a mut Mirror>,
+    /// Where LAMB keeps its direction between two sweeps; empty for others.
+    pub(super) direction: &'a mut [f32],
+    pub(super) mirror: Option<Stripe<'a>>,
 }
 
-impl Memory<'_> {
+impl<'a> Memory<'a> {
+    /// The first `length` values of each array, and the others.
+    pub(super) fn split_at(self, length: usize) -> (Self, Self) {
+        let (values, other_values) = self.values.split_at_mut(length);
+        let (gradient, other_gradient) = self.gradient.split_at(length);
+        let (first, other_first) = self.first.split_at_mut(length);
+        let (second, other_second) = self.second.split_at_mut(length.min(self.second.len()));
+        let kept = length.min(self.direction.len());
+        let (direction, other_direction) = self.direction.split_at_mut(kept);
+        let (mirror, other_mirror) = match self.mirror {
+            Some(mirror) => {
+                let (mirror, other) = mirror.split_at(length);
+                (Some(mirror), Some(other))
+            }
+            None => (None, None),
+        };
+        let head = Self {
+            start: self.start,
+            values,
+            gradient,
+            first,
+            second,
+            direction,
+            mirror,
+        };
+        let tail = Self {
+            start: self.start + length,
+            values: other_values,
+            gradient: other_gradient,
+            first: other_first,
+            second: other_second,
+            direction: other_direction,
+            mirror: other_mirror,
+        };
+        (head, tail)
+    }
+
     /// The same arrays for a sweep that is not the last: the mirror stays as it is.
     pub(super) fn without_mirror(&mut self) -> Memory<'_> {
         Memory {
+            start: self.start,
             values: self.values,
             gradient: self.gradient,
             first: self.first,
             second: self.second,
+            direction: self.direction,
             mirror: None,
         }
     }
+
+    fn chunks(self) -> Vec<Self> {
+        let mut chunks = Vec::with_capacity(self.values.len().div_ceil(CHUNK));
+        let mut left = self;
+        while left.values.len() > CHUNK {
+            let (chunk, rest) = left.split_at(CHUNK);
+            chunks.push(chunk);
+            left = rest;
+        }
+        chunks.push(left);
+        chunks
+    }
 }
 
-/// The part of one parameter that lies in one chunk.
+/// The part of one parameter that lies in one block.
 #[derive(Debug)]
 pub(super) struct Piece<'a> {
     /// Which parameter.
@@ -66,114 +125,169 @@ pub(super) struct Piece<'a> {
     pub(super) gradient: &'a [f32],
     pub(super) first: &'a mut [f32],
     pub(super) second: &'a mut [f32],
+    pub(super) direction: &'a mut [f32],
 }
 
-struct Chunk<'a> {
-    start: usize,
-    values: &'a mut [f32],
-    gradient: &'a [f32],
-    first: &'a mut [f32],
-    second: &'a mut [f32],
-    mirror: Option<Stripe<'a>>,
+/// What happens to each piece.
+pub(super) trait Kernel: Sync {
+    /// Changes a piece; what it gives is added up over the parameter.
+    ///
+    /// To be `#[inline(always)]` with loops that call no closure: only then are they compiled for wide vectors.
+    fn run(&self, piece: Piece<'_>) -> [f64; 2];
 }
 
-/// Runs `kernel` once over every value, then rounds new values into the mirror while they are in cache; gives what the kernel
-/// returned for each piece with its parameter, in flat order.
-pub(super) fn sweep<R: Send>(
+/// Which end of the arrays a sweep begins at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Forward,
+    /// After a forward sweep, which leaves the end in cache.
+    Backward,
+}
+
+/// Runs `kernel` once over every value and rounds new values into the mirror; gives what the kernel returned, added up per
+/// parameter and chunk, in flat order.
+pub(super) fn sweep<K: Kernel>(
     places: &[Place],
     memory: Memory<'_>,
-    kernel: impl Fn(Piece<'_>) -> R + Sync,
-) -> Vec<(usize, R)> {
-    let mut seconds = memory.second.chunks_mut(CHUNK);
-    let mut stripes = memory.mirror.map(|mirror| mirror.stripes(CHUNK));
-    let chunks: Vec<Chunk<'_>> = (memory.values.chunks_mut(CHUNK))
-        .zip(memory.gradient.chunks(CHUNK))
-        .zip(memory.first.chunks_mut(CHUNK))
-        .enumerate()
-        .map(|(index, ((values, gradient), first))| Chunk {
-            start: index * CHUNK,
-            values,
-            gradient,
-            first,
-            second: seconds.next().unwrap_or_default(),
-            mirror: stripes.as_mut().and_then(Iterator::next),
+    kernel: &K,
+    order: Order,
+) -> Vec<(usize, [f64; 2])> {
+    let mut chunks = memory.chunks();
+    if order == Order::Backward {
+        chunks.reverse();
+    }
+    let task = |chunk| {
+        Arch::new().dispatch(Task {
+            places,
+            chunk,
+            kernel,
         })
-        .collect();
-    let parts: Vec<Vec<(usize, R)>> = chunks
-        .into_par_iter()
-        .map(|mut chunk| {
-            let answers = pieces(places, chunk.start, chunk.values.len())
-                .map(|(parameter, range)| {
-                    let second = if chunk.second.is_empty() {
-                        0..0
-                    } else {
-                        range.clone()
-                    };
-                    let piece = Piece {
-                        parameter,
-                        values: &mut chunk.values[range.clone()],
-                        gradient: &chunk.gradient[range.clone()],
-                        first: &mut chunk.first[range],
-                        second: &mut chunk.second[second],
-                    };
-                    (parameter, kernel(piece))
-                })
-                .collect();
-            if let Some(mut stripe) = chunk.mirror.take() {
-                stripe.round(chunk.values);
-            }
-            answers
-        })
-        .collect();
+    };
+    let mut parts: Vec<Vec<_>> = chunks.into_par_iter().map(task).collect();
+    if order == Order::Backward {
+        parts.reverse();
+    }
     parts.into_iter().flatten().collect()
 }
 
-/// Sums of each parameter: those of its pieces, added in order.
-pub(super) fn per_parameter(places: &[Place], pieces: Vec<(usize, [f64; 2])>) -> Vec<[f64; 2]> {
+struct Task<'a, K> {
+    places: &'a [Place],
+    chunk: Memory<'a>,
+    kernel: &'a K,
+}
+
+impl<K: Kernel> WithSimd for Task<'_, K> {
+    type Output = Vec<(usize, [f64; 2])>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Self::Output {
+        let mut chunk = self.chunk;
+        let mut sums = Vec::new();
+        for (parameter, range) in pieces(self.places, chunk.start, chunk.values.len()) {
+            let second = part_of(chunk.second, &range);
+            let direction = part_of(chunk.direction, &range);
+            let answer = self.kernel.run(Piece {
+                parameter,
+                values: &mut chunk.values[range.clone()],
+                gradient: &chunk.gradient[range.clone()],
+                first: &mut chunk.first[range.clone()],
+                second,
+                direction,
+            });
+            add(&mut sums, parameter, answer);
+            if let Some(mirror) = &mut chunk.mirror {
+                mirror.round(range.start, &chunk.values[range]);
+            }
+        }
+        sums
+    }
+}
+
+/// A part of an array that may be empty.
+#[inline(always)]
+fn part_of<'a>(array: &'a mut [f32], range: &Range<usize>) -> &'a mut [f32] {
+    array.get_mut(range.clone()).unwrap_or_default()
+}
+
+/// Σ v² of each parameter, the same bits as the sums of a kernel that gives `squares(piece.values)`.
+pub(super) fn squares_of(places: &[Place], values: &[f32]) -> Vec<f64> {
+    let chunks = values.par_chunks(CHUNK).enumerate();
+    let parts: Vec<Vec<_>> = chunks
+        .map(|(index, chunk)| {
+            Arch::new().dispatch(Squares {
+                places,
+                start: index * CHUNK,
+                chunk,
+            })
+        })
+        .collect();
+    let sums = per_parameter(places, parts.into_iter().flatten());
+    sums.into_iter().map(|[sum, _]| sum).collect()
+}
+
+struct Squares<'a> {
+    places: &'a [Place],
+    start: usize,
+    chunk: &'a [f32],
+}
+
+impl WithSimd for Squares<'_> {
+    type Output = Vec<(usize, [f64; 2])>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Self::Output {
+        let mut sums = Vec::new();
+        for (parameter, range) in pieces(self.places, self.start, self.chunk.len()) {
+            add(&mut sums, parameter, [squares(&self.chunk[range]), 0.0]);
+        }
+        sums
+    }
+}
+
+fn add(sums: &mut Vec<(usize, [f64; 2])>, parameter: usize, [a, b]: [f64; 2]) {
+    match sums.last_mut() {
+        Some((last, sum)) if *last == parameter => {
+            sum[0] += a;
+            sum[1] += b;
+        }
+        _ => sums.push((parameter, [a, b])),
+    }
+}
+
+/// Sums of each parameter: those of its chunks, added in order.
+pub(super) fn per_parameter(
+    places: &[Place],
+    chunks: impl IntoIterator<Item = (usize, [f64; 2])>,
+) -> Vec<[f64; 2]> {
     let mut sums = vec![[0.0; 2]; places.len()];
-    for (parameter, [a, b]) in pieces {
+    for (parameter, [a, b]) in chunks {
         sums[parameter][0] += a;
         sums[parameter][1] += b;
     }
     sums
 }
 
-/// Σ over each parameter of what `sums` gives for the pieces of two arrays.
-pub(super) fn sums_of(
-    places: &[Place],
-    (a, b): (&[f32], &[f32]),
-    sums: impl Fn(&[f32], &[f32]) -> [f64; 2] + Sync,
-) -> Vec<[f64; 2]> {
-    let parts: Vec<Vec<(usize, [f64; 2])>> = a
-        .par_chunks(CHUNK)
-        .zip(b.par_chunks(CHUNK))
-        .enumerate()
-        .map(|(index, (a, b))| {
-            pieces(places, index * CHUNK, a.len())
-                .map(|(parameter, range)| (parameter, sums(&a[range.clone()], &b[range])))
-                .collect()
-        })
-        .collect();
-    per_parameter(places, parts.into_iter().flatten().collect())
-}
-
-/// Which parameters lie in `start..start + length`, and where from `start` on.
+/// Which parameters lie in `start..start + length`, and where from `start` on, in pieces of at most a block.
 fn pieces(
     places: &[Place],
     start: usize,
     length: usize,
 ) -> impl Iterator<Item = (usize, Range<usize>)> {
-    let first = places.partition_point(|place| place.range.end <= start);
-    let inside = move |place: &&Place| place.range.start < start + length;
-    (places[first..].iter().take_while(inside))
-        .enumerate()
-        .map(move |(index, place)| {
-            let from = place.range.start.max(start) - start;
-            (
-                first + index,
-                from..place.range.end.min(start + length) - start,
-            )
-        })
+    let mut parameter = places.partition_point(|place| place.range.end <= start);
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at == length {
+            return None;
+        }
+        while places.get(parameter)?.range.end <= start + at {
+            parameter += 1;
+        }
+        let block = (at / BLOCK + 1) * BLOCK;
+        let end = block.min(length).min(places[parameter].range.end - start);
+        let range = at..end;
+        at = end;
+        Some((parameter, range))
+    })
 }
 
 #[cfg(test)]

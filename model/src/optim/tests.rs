@@ -126,6 +126,39 @@ fn bits_do_not_depend_on_the_number_of_threads() {
     }
 }
 
+/// LARC keeps the weights' norms from step to step: not those of values that were changed in between, and the same bits as
+/// an optimiser that takes up the state and has none.
+#[test]
+fn kept_norms_are_those_of_the_values() {
+    let path = Path::new("checkpoint.safetensors");
+    for config in configs() {
+        let run = |fresh: bool| {
+            let mut parameters = network(&SIZES, 3);
+            let mut optimizer = Optimizer::new(&config, &parameters).unwrap();
+            for t in 0..4 {
+                if fresh {
+                    let mut file = ModelFile::default();
+                    optimizer.save_into(&mut file);
+                    optimizer = Optimizer::new(&config, &parameters).unwrap();
+                    optimizer.load_from(path, &file).unwrap();
+                }
+                let step = gradients(&parameters, t);
+                optimizer.step(&mut parameters, &step, 0.01).unwrap();
+                if t == 2 {
+                    let double =
+                        |_: &_, values: &mut [f32]| values.iter_mut().for_each(|v| *v *= 2.0);
+                    parameters.update(double).unwrap();
+                }
+            }
+            values(&mut parameters)
+                .iter()
+                .map(|v| v.to_bits())
+                .collect::<Vec<_>>()
+        };
+        assert!(run(false) == run(true), "{config:?}");
+    }
+}
+
 /// One weight and one bias; gives both after steps with these gradients.
 fn by_hand(config: &OptimizerConfig, rate: f32, steps: &[[f32; 2]]) -> (f32, f32) {
     let (mut parameters, weight, bias) = pair();
@@ -252,6 +285,38 @@ fn lamb_by_hand() {
     //   u = -0.0526315 + 0.009 = -0.0436315; the step is rate · ‖θ‖ against its sign: 0.9 + 0.1 · 0.9 = 0.99.
     let (weight, _) = by_hand(&lamb, 0.1, &[[3.0, 4.0], [-3.0, 4.0]]);
     assert_relative_eq!(weight, 0.99, epsilon = 1e-6);
+}
+
+/// Tensors below, at and above what is taken as one group.
+#[test]
+fn lamb_in_groups_is_lamb_of_each_tensor() {
+    let config = OptimizerConfig {
+        clip_norm: None,
+        ..OptimizerConfig::mlperf_deepcam()
+    };
+    let sizes = [700_000, 600_000, 5, 1_200_000, 3, 1 << 20];
+    let mut all = network(&sizes, 3);
+    let steps = gradients(&all, 1);
+    let before = values(&mut all);
+    let mut optimizer = Optimizer::new(&config, &all).unwrap();
+    optimizer.step(&mut all, &steps, 0.1).unwrap();
+    let after = values(&mut all);
+    let mut start = 0;
+    for size in sizes {
+        let range = start..start + size;
+        start = range.end;
+        let mut alone = network(&[size], 1);
+        let copy = |values: &mut [f32]| values.copy_from_slice(&before[range.clone()]);
+        alone.update_all(copy).unwrap();
+        let mut step = Gradients::new(&alone);
+        let part = &steps.as_slice()[range.clone()];
+        step.as_mut_slice().copy_from_slice(part);
+        let mut optimizer = Optimizer::new(&config, &alone).unwrap();
+        optimizer.step(&mut alone, &step, 0.1).unwrap();
+        for (got, expected) in after[range].iter().zip(values(&mut alone)) {
+            assert_relative_eq!(*got, expected, epsilon = 1e-6, max_relative = 1e-5);
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,75 @@
+//! What a run keeps: the best model after a validation, the last one and a checkpoint to continue from.
+
+use super::Run;
+use super::checkpoint::{self, CheckpointFacts};
+use super::progress::{Best, TrainEvent};
+use crate::contract::Contract;
+use crate::error::Result;
+use squall_model::ModelFile;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+impl Run<'_> {
+    /// Scores the network and keeps it if it is the best; false if told to stop on the way.
+    pub(super) fn validate(
+        &mut self,
+        progress: &mut dyn FnMut(&TrainEvent),
+        stop: &AtomicBool,
+    ) -> Result<bool> {
+        let step = self.learner.progress.step;
+        let Some(evaluator) = &self.evaluator else {
+            self.validation_due = false;
+            return self.write_model(&self.run.best(), None).map(|()| true);
+        };
+        let Some(scores) = evaluator.run(&self.learner.network, stop)? else {
+            return Ok(false);
+        };
+        let better = |best: &Best| scores.mean_iou > best.scores.mean_iou;
+        let best = self.best.as_ref().is_none_or(better);
+        if best {
+            self.write_model(&self.run.best(), Some(scores.mean_iou))?;
+            self.best = Some(Best {
+                step,
+                scores: scores.clone(),
+            });
+        }
+        self.recorder.validation(step, &scores, best)?;
+        self.validation_due = false;
+        progress(&TrainEvent::Validated { step, scores, best });
+        Ok(true)
+    }
+
+    /// Writes the last model and the checkpoint.
+    pub(super) fn save(&mut self, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
+        let step = self.learner.progress.step;
+        let path = self.run.checkpoint();
+        self.recorder.sync()?;
+        self.write_model(&self.run.last(), None)?;
+        let facts = CheckpointFacts {
+            progress: self.learner.progress,
+            loss_scale: Some(self.learner.loss_scale),
+            best: self.best.clone(),
+            validation_due: self.validation_due,
+            data_hash: self.store.data_hash().to_string(),
+            ranks: (1, self.recipe.training.batch),
+        };
+        checkpoint::save(&path, &self.learner, &facts)?;
+        progress(&TrainEvent::CheckpointSaved { step, path });
+        Ok(())
+    }
+
+    fn write_model(&self, path: &Path, mean_iou: Option<f64>) -> Result<()> {
+        let mut file = ModelFile {
+            tensors: self.learner.network.parameters().to_named()?,
+            ..ModelFile::default()
+        };
+        let contract = Contract {
+            step: self.learner.progress.step,
+            mean_iou,
+            ..self.contract.clone()
+        };
+        contract.put(&mut file)?;
+        file.write(path)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! What a run will do, read, write and need.
+
+use super::Run;
+use crate::error::Result;
+use serde::Serialize;
+
+/// What will be done, known before the first step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrainPlan {
+    /// Steps of the whole run.
+    pub total_steps: u64,
+    /// Steps that an earlier part of the run has done.
+    pub done_steps: u64,
+    /// Steps of an epoch.
+    pub steps_per_epoch: usize,
+    /// Samples to learn from.
+    pub training_samples: usize,
+    /// Samples of a validation; 0 if the store has none.
+    pub validation_samples: usize,
+    /// Steps between validations.
+    pub validate_every_steps: u64,
+    /// Steps between checkpoints.
+    pub checkpoint_every_steps: u64,
+    /// Trainable values.
+    pub parameters: usize,
+    /// Floating-point operations of a step.
+    pub step_flops: u64,
+    /// Bytes of parameters, gradients, optimiser state, activations and batches.
+    pub memory_bytes: u64,
+    /// Bytes that will be read from the store.
+    pub read_bytes: u64,
+    /// Bytes that will lie in the run's folder.
+    pub write_bytes: u64,
+    /// Data type of activations.
+    pub dtype: String,
+    /// Weights of background, tropical cyclone, atmospheric river.
+    pub class_weights: Vec<f32>,
+    /// What computes.
+    pub backend: String,
+}
+
+impl Run<'_> {
+    /// The plan from here on.
+    pub(super) fn plan(&self) -> Result<TrainPlan> {
+        let [rows, columns, _] = self.store.shape();
+        let summary = self.learner.network.summary(rows, columns)?;
+        let batch = self.recipe.training.batch as u64;
+        let parameters = summary.parameters as u64;
+        let state: usize = self
+            .learner
+            .optimizer
+            .state()
+            .iter()
+            .map(|(_, s)| s.len())
+            .sum();
+        let record = self.store.meta().record_bytes();
+        let left = self.total_steps.saturating_sub(self.learner.progress.step);
+        let validations = left.div_ceil(self.validate_every);
+        let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
+        let samples = self.recipe.training.batch;
+        let value_bytes = self.learner.dtype.size_in_bytes();
+        Ok(TrainPlan {
+            total_steps: self.total_steps,
+            done_steps: self.learner.progress.step,
+            steps_per_epoch: self.sampler.steps_per_epoch(),
+            training_samples: self.sampler.samples(),
+            validation_samples: self.validation_samples,
+            validate_every_steps: self.validate_every,
+            checkpoint_every_steps: self.checkpoint_every,
+            parameters: summary.parameters,
+            step_flops: batch * summary.training_flops,
+            memory_bytes: summary.training_bytes(samples, value_bytes, state)
+                + batch * in_memory * (self.loader.prefetch as u64 + 2),
+            read_bytes: record * (left * batch + validations * self.validation_samples as u64),
+            write_bytes: 4 * (3 * parameters + state as u64),
+            dtype: format!("{:?}", self.learner.dtype).to_lowercase(),
+            class_weights: self.class_weights.clone(),
+            backend: self.learner.network.backend().describe(),
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! What a run tells while it goes and when it ends.
+
+use super::evaluate::Scores;
+use super::plan::TrainPlan;
+use super::step::StepResult;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The best validation so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// Steps done before it.
+    pub step: u64,
+    /// Its scores.
+    pub scores: Scores,
+}
+
+/// What happens during training.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum TrainEvent {
+    /// Before the first step.
+    Started(TrainPlan),
+    /// After a step.
+    Step {
+        /// Steps done.
+        step: u64,
+        /// Of so many.
+        total: u64,
+        /// Epoch, counted from 0.
+        epoch: u64,
+        /// What it did.
+        result: StepResult,
+        /// How long it took, waiting included.
+        seconds: f64,
+        /// How long it waited for data.
+        wait_seconds: f64,
+    },
+    /// After the first step, if its backward pass did not reach some parameters: their whole gradient was exactly zero.
+    WithoutGradient {
+        /// Steps done.
+        step: u64,
+        /// Their names.
+        parameters: Vec<String>,
+    },
+    /// After a validation.
+    Validated {
+        /// Steps done.
+        step: u64,
+        /// How good the network is.
+        scores: Scores,
+        /// Whether it is the best so far.
+        best: bool,
+    },
+    /// After a checkpoint.
+    CheckpointSaved {
+        /// Steps done.
+        step: u64,
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// All steps are done.
+    Finished,
+    /// Told to stop, or out of time; the same call continues.
+    Interrupted,
+}
+
+/// What came out of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrainReport {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Steps done, those of earlier parts included.
+    pub steps: u64,
+    /// Steps that were skipped because something was no number.
+    pub skipped_steps: u64,
+    /// The best validation.
+    pub best: Option<Best>,
+    /// Loss of the last step of this part.
+    pub last_loss: Option<f64>,
+    /// Seconds of this part.
+    pub seconds: f64,
+    /// Missing values that were replaced by the mean in this part.
+    pub missing_values: u64,
+    /// The model to use.
+    pub model: PathBuf,
+}

@@ -46,6 +46,7 @@ fn cases() -> Vec<([usize; 4], usize, ConvSpec)> {
 }
 
 #[test]
+#[allow(clippy::print_stdout)] // that nothing was judged is said nowhere else
 fn bf16_in_all_directions() {
     for (x_shape, out, spec) in cases() {
         let weights = [out, x_shape[3] / spec.groups, spec.kernel.0, spec.kernel.1];

@@ -14,6 +14,7 @@ pub mod step;
 
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
+use crate::memory::{self, Demand};
 use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
 use checkpoint::CheckpointFacts;
@@ -158,7 +159,7 @@ pub struct TrainReport {
 /// [`Outcome::Interrupted`].
 ///
 /// # Errors
-/// [`JobError::Locked`], [`JobError::Resume`], [`JobError::Diverged`], [`JobError::Recipe`] if data and recipe disagree; whatever
+/// [`JobError::Locked`], [`JobError::Memory`], [`JobError::Resume`], [`JobError::Diverged`], [`JobError::Recipe`] if data and recipe disagree; whatever
 /// reading, computing and writing may cause.
 pub fn train(
     recipe: &Recipe,
@@ -265,7 +266,7 @@ impl<'a> Run<'a> {
                 batch,
                 loader,
                 criterion,
-                learner.dtype,
+                learner.storage.clone(),
             )?)
         };
         let recorder = Recorder::open(&run, learner.progress.step)?;
@@ -307,7 +308,13 @@ impl<'a> Run<'a> {
         let validations = left.div_ceil(self.validate_every);
         let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
         let samples = self.recipe.training.batch;
-        let value_bytes = self.learner.dtype.size_in_bytes();
+        let demand = Demand {
+            summary: summary.clone(),
+            storage: self.learner.storage.clone(),
+            state,
+            loaded: in_memory * (self.loader.prefetch as u64 + 2),
+        };
+        demand.check(self.recipe, memory::available())?;
         Ok(TrainPlan {
             total_steps: self.total_steps,
             done_steps: self.learner.progress.step,
@@ -318,11 +325,10 @@ impl<'a> Run<'a> {
             checkpoint_every_steps: self.checkpoint_every,
             parameters: summary.parameters,
             step_flops: batch * summary.training_flops,
-            memory_bytes: summary.training_bytes(samples, value_bytes, state)
-                + batch * in_memory * (self.loader.prefetch as u64 + 2),
+            memory_bytes: demand.bytes(samples),
             read_bytes: record * (left * batch + validations * self.validation_samples as u64),
             write_bytes: 4 * (3 * parameters + state as u64),
-            dtype: format!("{:?}", self.learner.dtype).to_lowercase(),
+            dtype: format!("{:?}", self.learner.storage.dtype).to_lowercase(),
             class_weights: self.class_weights.clone(),
             backend: self.learner.network.backend().describe(),
         })

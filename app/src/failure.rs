@@ -68,6 +68,9 @@ fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
         if let Some(advice) = cause.downcast_ref::<Advice>() {
             return (advice.code, Some(advice.hint.clone()));
         }
+        if let Some(JobError::Memory { fits, .. }) = cause.downcast_ref::<JobError>() {
+            return (USAGE, Some(memory_hint(fits)));
+        }
         let found = cause
             .downcast_ref()
             .map(of_data)
@@ -81,6 +84,17 @@ fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
         }
     }
     (RUN, None)
+}
+
+/// What to try where memory is too little.
+fn memory_hint(fits: &[String]) -> String {
+    let fitting = if fits.is_empty() {
+        "not even one sample fits: take a smaller network, a coarser grid or a larger machine"
+            .into()
+    } else {
+        format!("what fits: {}", fits.join(", or "))
+    };
+    format!("{fitting}; --set training.ignore_memory=true goes on nevertheless")
 }
 
 type Verdict = (u8, Option<&'static str>);

@@ -71,6 +71,9 @@ pub struct Contract {
     pub longitude_padding: String,
     /// Precision of training.
     pub precision: Precision,
+    /// Layers that stay in f32 whatever the precision; a policy's names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keep_f32: Vec<String>,
     /// The network.
     pub network: NetworkConfig,
     /// The resolved recipe, TOML.
@@ -114,6 +117,7 @@ impl Contract {
             }
             .into(),
             precision: recipe.precision.compute,
+            keep_f32: recipe.precision.keep_f32.clone(),
             network: network.clone(),
             recipe: recipe.to_toml(),
             code_version: env!("CARGO_PKG_VERSION").to_string(),

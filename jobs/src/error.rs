@@ -59,6 +59,16 @@ pub enum JobError {
         /// What was seen, over how many steps.
         reason: String,
     },
+    /// The machine has too little memory for the run.
+    #[error("training needs {:.1} GB of memory, {:.1} GB are to be had", *needed as f64 / 1e9, *available as f64 / 1e9)]
+    Memory {
+        /// Bytes at the peak, predicted.
+        needed: u64,
+        /// Bytes that the process may hold.
+        available: u64,
+        /// Settings that would fit, as options of the command line; the one that changes least first.
+        fits: Vec<String>,
+    },
     /// A file of this crate holds what it should not.
     #[error("`{}` is damaged: {reason}", path.display())]
     Damaged {
@@ -89,6 +99,14 @@ pub enum JobError {
 }
 
 impl JobError {
+    pub(crate) fn memory(needed: u64, available: u64, fits: Vec<String>) -> Self {
+        Self::Memory {
+            needed,
+            available,
+            fits,
+        }
+    }
+
     /// Wraps an I/O error with what was tried and where.
     pub fn io(
         action: &'static str,

@@ -9,6 +9,7 @@ pub mod contract;
 pub mod error;
 pub mod infer;
 pub mod lock;
+mod memory;
 pub mod metrics;
 pub mod recipe;
 pub mod run_dir;

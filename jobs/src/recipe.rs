@@ -10,7 +10,7 @@ use squall_data::loader::Augmentation;
 use squall_data::normalise::NormalisationMethod;
 use squall_model::ops::loss::{Criterion, Focal, Normalisation};
 use squall_model::optim::{LossScale, OptimizerConfig, Schedule};
-use squall_model::{NetworkConfig, PrecisionPolicy};
+use squall_model::{NetworkConfig, PrecisionPolicy, Recompute, SavedActivations};
 use std::path::{Path, PathBuf};
 
 /// What a network learns.
@@ -94,6 +94,15 @@ pub struct Training {
     /// A model file of the same network and channels whose weights are the initial values: of an earlier run, or of
     /// `squall model import`. Default: initial values follow from `seed`.
     pub start_from: Option<PathBuf>,
+    /// What the backward pass computes again instead of keeping it, with the same bits: `"none"`, `"norms"` (what follows a
+    /// batch normalisation, a few percent slower) or `"blocks"` (the inside of residual, dense and decoder blocks, a third
+    /// slower). Default `"none"`.
+    pub recompute: Recompute,
+    /// What activations are kept as for the backward pass: `"same"`, or `"bf16"`, half the memory of f32, with gradients off
+    /// by some thousandths. Default `"same"`.
+    pub saved_activations: SavedActivations,
+    /// Go on though the machine seems to have too little memory. Default false.
+    pub ignore_memory: bool,
 }
 
 impl Default for Training {
@@ -109,6 +118,9 @@ impl Default for Training {
             max_seconds: None,
             max_skipped_steps: 5,
             start_from: None,
+            recompute: Recompute::default(),
+            saved_activations: SavedActivations::default(),
+            ignore_memory: false,
         }
     }
 }
@@ -329,6 +341,12 @@ impl Recipe {
                 epochs: kept.epochs,
                 steps: kept.steps,
                 max_skipped_steps: kept.max_skipped_steps,
+                saved_activations: kept.saved_activations,
+                // What is computed again from rounded values is not what was computed.
+                recompute: match kept.saved_activations {
+                    SavedActivations::Same => Recompute::None,
+                    SavedActivations::Bf16 => kept.recompute,
+                },
                 ..Training::default()
             };
             recipe.data.threads = 1;

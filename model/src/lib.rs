@@ -13,7 +13,9 @@ pub mod parameters;
 pub mod pass;
 pub mod precision;
 pub mod profile;
+pub mod storage;
 pub mod summary;
+mod trace;
 
 pub use error::ModelError;
 pub use model_file::ModelFile;
@@ -22,3 +24,4 @@ pub use ops::Backend;
 pub use parameters::{Gradients, Parameters};
 pub use pass::Pass;
 pub use precision::{Precision, PrecisionPolicy};
+pub use storage::{Recompute, SavedActivations, Storage};

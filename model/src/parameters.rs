@@ -20,6 +20,13 @@ pub type NamedTensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParameterId(usize);
 
+impl ParameterId {
+    /// Its place among the network's parameters.
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// Which running statistic of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(usize);

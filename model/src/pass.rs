@@ -1,17 +1,51 @@
 //! One pass through a network: the tape that the forward pass writes and the backward pass reads from its end.
+//!
+//! The tape holds tensors as [`Storage`] says: as they are, rounded to bf16, or not at all where they follow from another
+//! one by a normalisation. A block of layers can leave only its inputs; its forward pass then runs again before its
+//! backward pass, with the same dropout keys and without telling batch statistics twice.
 
+use crate::error::Result;
 use crate::ops::{Backend, BatchNormSaved};
-use crate::parameters::BufferId;
-use candle_core::{DType, Tensor};
+use crate::parameters::{BufferId, ParameterId};
+use crate::storage::{Recompute, Storage};
+use candle_core::{DType, Tensor, TensorId};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What a layer left for its backward pass.
 #[derive(Debug)]
 pub(crate) enum Saved {
-    Tensor(Tensor),
+    Tensor(Kept),
     Norm(BatchNormSaved),
     Winners(Vec<u8>),
+    /// Where a ReLU lets gradients through, one bit a value.
+    Gate(Vec<u8>),
     Shape([usize; 4]),
     Key(u64),
+}
+
+/// How the tape holds a tensor.
+#[derive(Debug, Clone)]
+pub(crate) enum Kept {
+    Whole(Tensor),
+    /// f32, rounded to bf16.
+    Rounded(Tensor),
+    /// A normalised tensor, by way of what was normalised.
+    Normed(Arc<Normed>),
+    /// A parametric ReLU of a normalised tensor, and its slopes.
+    Sloped(Arc<(Kept, Vec<f32>)>),
+}
+
+/// A batch normalisation that can be applied again.
+#[derive(Debug)]
+pub(crate) struct Normed {
+    /// What was normalised; the normalisation's own backward pass keeps it too.
+    pub x: Kept,
+    /// What it was computed in.
+    pub dtype: DType,
+    pub scale: Vec<f32>,
+    pub shift: Vec<f32>,
+    pub relu: bool,
 }
 
 /// The state of one forward pass and, in training, of its backward pass.
@@ -21,31 +55,41 @@ pub(crate) enum Saved {
 #[derive(Debug)]
 pub struct Pass {
     pub(crate) backend: Backend,
-    pub(crate) dtype: DType,
+    storage: Storage,
     training: bool,
+    /// Layers leave something on the tape: not in inference, and not inside a block that will run again.
+    recording: bool,
+    /// A block runs again.
+    replaying: bool,
     tape: Vec<Saved>,
+    /// How tensors that are not kept whole are kept.
+    kept: HashMap<TensorId, Kept>,
     statistics: Vec<(BufferId, BufferId, BatchNormSaved)>,
     key: u64,
 }
 
 impl Pass {
     /// A training pass; `key` (a function of seed and step) decides which values dropout keeps.
-    pub fn train(backend: Backend, dtype: DType, key: u64) -> Self {
+    pub fn train(backend: Backend, storage: impl Into<Storage>, key: u64) -> Self {
         Self {
             backend,
-            dtype,
+            storage: storage.into(),
             training: true,
+            recording: true,
+            replaying: false,
             tape: Vec::new(),
+            kept: HashMap::new(),
             statistics: Vec::new(),
             key,
         }
     }
 
     /// An inference pass: running statistics, no tape, no dropout.
-    pub fn infer(backend: Backend, dtype: DType) -> Self {
+    pub fn infer(backend: Backend, storage: impl Into<Storage>) -> Self {
         Self {
             training: false,
-            ..Self::train(backend, dtype, 0)
+            recording: false,
+            ..Self::train(backend, storage, 0)
         }
     }
 
@@ -53,17 +97,169 @@ impl Pass {
         self.training
     }
 
+    /// Whether a block runs again, so that nobody reads its output.
+    pub(crate) fn is_replaying(&self) -> bool {
+        self.replaying
+    }
+
+    /// What the layer computes in that owns this parameter.
+    pub(crate) fn dtype_of(&self, parameter: ParameterId) -> DType {
+        self.storage.of(parameter)
+    }
+
     /// Keeps something for the backward pass; nothing in inference.
     pub(crate) fn push(&mut self, saved: Saved) {
-        if self.training {
+        if self.recording {
             self.tape.push(saved);
         }
     }
 
-    pub(crate) fn push_tensor(&mut self, tensor: &Tensor) {
-        if self.training {
-            self.tape.push(Saved::Tensor(tensor.clone()));
+    pub(crate) fn push_tensor(&mut self, tensor: &Tensor) -> Result<()> {
+        if self.recording {
+            let kept = self.keep(tensor)?;
+            self.tape.push(Saved::Tensor(kept));
         }
+        Ok(())
+    }
+
+    /// Keeps a layer's input and gives it in the type that the layer computes in.
+    ///
+    /// What is kept is the narrower of the two: widening a value and narrowing it again gives the same bits.
+    pub(crate) fn push_input(&mut self, layer: ParameterId, x: &Tensor) -> Result<Tensor> {
+        Ok(self.push_source(layer, x)?.0)
+    }
+
+    /// As [`Self::push_input`]; also how the tape holds it, if it does.
+    pub(crate) fn push_source(
+        &mut self,
+        layer: ParameterId,
+        x: &Tensor,
+    ) -> Result<(Tensor, Option<Kept>)> {
+        let dtype = self.dtype_of(layer);
+        let used = self.backend.convert(x, dtype)?;
+        if !self.recording {
+            return Ok((used, None));
+        }
+        let narrows = dtype.size_in_bytes() < x.dtype().size_in_bytes();
+        let kept = self.keep(if narrows { &used } else { x })?;
+        self.tape.push(Saved::Tensor(kept.clone()));
+        Ok((used, Some(kept)))
+    }
+
+    /// What [`Self::push_input`] gave.
+    pub(crate) fn pop_input(&mut self, layer: ParameterId) -> Result<Tensor> {
+        let x = self.pop_tensor()?;
+        self.backend.convert(&x, self.dtype_of(layer))
+    }
+
+    /// A gradient in the type that a layer computes in.
+    pub(crate) fn gradient(&self, layer: ParameterId, dy: &Tensor) -> Result<Tensor> {
+        self.backend.convert(dy, self.dtype_of(layer))
+    }
+
+    /// How the tape holds this tensor; one that is kept twice takes memory once.
+    fn keep(&mut self, tensor: &Tensor) -> Result<Kept> {
+        if let Some(kept) = self.kept.get(&tensor.id()) {
+            return Ok(kept.clone());
+        }
+        if !self.storage.rounds() || tensor.dtype() != DType::F32 {
+            return Ok(Kept::Whole(tensor.clone()));
+        }
+        let kept = Kept::Rounded(self.backend.convert(tensor, DType::BF16)?);
+        self.kept.insert(tensor.id(), kept.clone());
+        Ok(kept)
+    }
+
+    /// Notes that `y` follows from what a normalisation keeps, if such tensors are not kept.
+    pub(crate) fn follows(&mut self, y: &Tensor, normed: Normed) {
+        // A parametric ReLU tells its gate from y, whose sign may change where it follows from a rounded value.
+        let exact = normed.relu || !self.storage.rounds();
+        if self.recording && exact && self.storage.recompute != Recompute::None {
+            let kept = Kept::Normed(Arc::new(normed));
+            self.kept.insert(y.id(), kept);
+        }
+    }
+
+    /// Notes that `y` is a parametric ReLU of `x`, if x is one of the tensors that are not kept.
+    pub(crate) fn follows_by_slope(&mut self, y: &Tensor, x: &Tensor, slope: &[f32]) {
+        if let Some(kept @ Kept::Normed(_)) = self.kept.get(&x.id()) {
+            let sloped = Arc::new((kept.clone(), slope.to_vec()));
+            self.kept.insert(y.id(), Kept::Sloped(sloped));
+        }
+    }
+
+    fn restore(&self, kept: Kept) -> Result<Tensor> {
+        match kept {
+            Kept::Whole(tensor) => Ok(tensor),
+            Kept::Rounded(tensor) => self.backend.convert(&tensor, DType::F32),
+            Kept::Normed(normed) => {
+                let x = self.restore(normed.x.clone())?;
+                let x = self.backend.convert(&x, normed.dtype)?;
+                let (scale, shift) = (&normed.scale, &normed.shift);
+                (self.backend).batch_norm_apply(&x, scale, shift, None, normed.relu)
+            }
+            Kept::Sloped(sloped) => {
+                let x = self.restore(sloped.0.clone())?;
+                self.backend.prelu(&x, &sloped.1)
+            }
+        }
+    }
+
+    /// Runs a part of the network, whose backward pass begins with [`Self::replay`]: where blocks are computed again, only
+    /// `inputs` stay on the tape.
+    pub(crate) fn block<const N: usize, T>(
+        &mut self,
+        inputs: [Tensor; N],
+        forward: impl FnOnce(&mut Self, [Tensor; N]) -> Result<T>,
+    ) -> Result<T> {
+        if !self.recording || self.storage.recompute != Recompute::Blocks {
+            return forward(self, inputs);
+        }
+        for input in &inputs {
+            // A rounded input would move everything inside: normalisations and ReLUs make much of it.
+            let kept = if self.storage.rounds() {
+                Kept::Whole(input.clone())
+            } else {
+                self.keep(input)?
+            };
+            self.tape.push(Saved::Tensor(kept));
+        }
+        self.push(Saved::Key(self.key));
+        self.recording = false;
+        let output = forward(self, inputs);
+        self.recording = true;
+        output
+    }
+
+    /// Puts the inside of a block on the tape by running its forward pass again on its inputs.
+    pub(crate) fn replay<const N: usize, T>(
+        &mut self,
+        forward: impl FnOnce(&mut Self, [Tensor; N]) -> Result<T>,
+    ) -> Result<()> {
+        if self.storage.recompute != Recompute::Blocks {
+            return Ok(());
+        }
+        let key = self.pop_key();
+        let mut inputs = Vec::with_capacity(N);
+        for _ in 0..N {
+            inputs.push(self.pop_tensor()?);
+        }
+        inputs.reverse();
+        let Ok(inputs) = <[Tensor; N]>::try_from(inputs) else {
+            unreachable!("as many inputs as were popped")
+        };
+        let key = std::mem::replace(&mut self.key, key);
+        self.replaying = true;
+        let output = forward(self, inputs);
+        self.replaying = false;
+        self.key = key;
+        self.kept.clear();
+        output.map(drop)
+    }
+
+    /// The forward pass is over: nobody will ask any more how a tensor is kept.
+    pub(crate) fn turn_back(&mut self) {
+        self.kept.clear();
     }
 
     fn pop(&mut self) -> Saved {
@@ -72,9 +268,9 @@ impl Pass {
             .expect("every layer pops what it pushed, in reverse order")
     }
 
-    pub(crate) fn pop_tensor(&mut self) -> Tensor {
+    pub(crate) fn pop_tensor(&mut self) -> Result<Tensor> {
         match self.pop() {
-            Saved::Tensor(tensor) => tensor,
+            Saved::Tensor(kept) => self.restore(kept),
             other => unreachable!("expected a tensor on the tape, found {other:?}"),
         }
     }
@@ -91,6 +287,30 @@ impl Pass {
             Saved::Winners(winners) => winners,
             other => unreachable!("expected winners on the tape, found {other:?}"),
         }
+    }
+
+    /// Keeps where a ReLU lets gradients through, if that cannot be told from what else the tape keeps: a rounded value may
+    /// lie on the other side of zero.
+    pub(crate) fn push_gate(&mut self, y: &Tensor) -> Result<()> {
+        if self.recording && self.keeps_gates() {
+            self.tape.push(Saved::Gate(self.backend.positive(y)?));
+        }
+        Ok(())
+    }
+
+    /// What [`Self::push_gate`] kept.
+    pub(crate) fn pop_gate(&mut self) -> Option<Vec<u8>> {
+        if !self.keeps_gates() {
+            return None;
+        }
+        match self.pop() {
+            Saved::Gate(bits) => Some(bits),
+            other => unreachable!("expected a gate on the tape, found {other:?}"),
+        }
+    }
+
+    fn keeps_gates(&self) -> bool {
+        self.storage.rounds()
     }
 
     pub(crate) fn pop_shape(&mut self) -> [usize; 4] {
@@ -113,13 +333,16 @@ impl Pass {
         self.key
     }
 
+    /// Notes the statistics of a batch, once however often the layer runs.
     pub(crate) fn record_statistics(
         &mut self,
         mean: BufferId,
         variance: BufferId,
         saved: &BatchNormSaved,
     ) {
-        self.statistics.push((mean, variance, saved.clone()));
+        if !self.replaying {
+            self.statistics.push((mean, variance, saved.clone()));
+        }
     }
 
     pub(crate) fn take_statistics(&mut self) -> Vec<(BufferId, BufferId, BatchNormSaved)> {

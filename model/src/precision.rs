@@ -4,6 +4,7 @@ use crate::error::{ModelError, Result};
 use crate::ops::Backend;
 use crate::optim::LossScaleConfig;
 use crate::parameters::{Kind, Parameters};
+use crate::storage::Storage;
 use candle_core::DType;
 use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -49,14 +50,14 @@ impl Precision {
 ///
 /// In a recipe a word is short for `compute`: `precision = "bf16"` is `precision = { compute = "bf16" }`.
 ///
-/// # Not done
-/// A pass has one data type: [`Self::layers`] says which layers must stay in f32, and layers do not ask it yet. A policy that
-/// names layers is therefore refused where activations are not f32 anyway ([`Self::check_applied`]).
+/// A layer that stays in f32 widens its input, computes and stores in f32; its output stays f32 through pooling, resizing
+/// and concatenation until the next layer that is not named narrows it. Training and inference do the same.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct PrecisionPolicy {
     /// The data type of activations. Default `"auto"`.
     pub compute: Precision,
-    /// Layers, by the beginning of their names, that stay in f32 besides the first convolution and the classifier.
+    /// Layers that stay in f32 besides the first convolution and the classifier: by the beginning of their names
+    /// (`decoder` or `decoder.refine1`), or by a pattern in which `*` is any text (`*.norm`).
     pub keep_f32: Vec<String>,
     /// What the loss is multiplied by before the backward pass. Default 1.
     pub loss_scale: LossScaleConfig,
@@ -92,7 +93,7 @@ impl PrecisionPolicy {
             .collect();
         for prefix in &self.keep_f32 {
             let mut any = false;
-            for (_, kept) in layers.iter_mut().filter(|(name, _)| begins(name, prefix)) {
+            for (_, kept) in layers.iter_mut().filter(|(name, _)| names(prefix, name)) {
                 (*kept, any) = (DType::F32, true);
             }
             if !any {
@@ -105,7 +106,7 @@ impl PrecisionPolicy {
                 }
                 let near: Vec<&str> = near.into_iter().map(String::as_str).collect();
                 let reason = format!(
-                    "no layer begins with `{prefix}` (layers: {})",
+                    "no layer is or begins with `{prefix}` (layers: {})",
                     near.join(", ")
                 );
                 return Err(ModelError::Config {
@@ -123,21 +124,17 @@ impl PrecisionPolicy {
         Ok(layers)
     }
 
-    /// Refuses layers that do not exist, and a wish that a pass in `dtype` would not fulfil.
+    /// How a pass in `dtype` stores activations, each layer as [`Self::layers`] says.
     ///
     /// # Errors
-    /// [`ModelError::Config`] naming the key.
-    pub fn check_applied(&self, parameters: &Parameters, dtype: DType) -> Result<()> {
-        self.layers(parameters, dtype)?;
-        if dtype == DType::F32 || self.keep_f32.is_empty() {
-            return Ok(());
-        }
-        let reason = format!(
-            "all activations of a pass are stored alike, here as {dtype:?}: set `precision.compute = \"f32\"` or leave it empty"
-        );
-        Err(ModelError::Config {
-            key: "precision.keep_f32",
-            reason,
+    /// [`ModelError::Config`] if a name is that of no layer.
+    pub fn storage(&self, parameters: &Parameters, dtype: DType) -> Result<Storage> {
+        let layers = self.layers(parameters, dtype)?;
+        let own = |name: &str| layers.get(layer_of(name)).copied().unwrap_or(dtype);
+        Ok(Storage {
+            layers: (dtype != DType::F32)
+                .then(|| parameters.iter().map(|p| own(&p.name)).collect()),
+            ..dtype.into()
         })
     }
 }
@@ -149,11 +146,22 @@ fn layer_of(parameter: &str) -> &str {
         .map_or(parameter, |(layer, _)| layer)
 }
 
-/// Whether a layer is `prefix` or lies under it; `block1` is not the beginning of `block10`.
-fn begins(layer: &str, prefix: &str) -> bool {
-    layer
-        .strip_prefix(prefix.trim_end_matches('.'))
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+/// Whether a layer is what `pattern` says or lies under it; `block1` is not the beginning of `block10`.
+fn names(pattern: &str, layer: &str) -> bool {
+    let pattern = pattern.trim_end_matches('.').as_bytes();
+    let ends =
+        (0..=layer.len()).filter(|&end| matches!(layer.as_bytes().get(end), None | Some(b'.')));
+    ends.into_iter()
+        .any(|end| fits(pattern, &layer.as_bytes()[..end]))
+}
+
+/// Whether a text is what a pattern says, in which `*` is any text.
+fn fits(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => text.is_empty(),
+        Some((b'*', rest)) => (0..=text.len()).any(|skipped| fits(rest, &text[skipped..])),
+        Some((first, rest)) => text.first() == Some(first) && fits(rest, &text[1..]),
+    }
 }
 
 impl<'de> Deserialize<'de> for PrecisionPolicy {
@@ -240,6 +248,10 @@ mod tests {
         assert_eq!(kept(&["encoder.block1"]).unwrap(), one);
         assert_eq!(kept(&["encoder.block1.conv", "encoder.stem"]).unwrap(), one);
         assert_eq!(kept(&["encoder."]).unwrap().len(), 4);
+        assert_eq!(kept(&["*.block1"]).unwrap(), one);
+        assert_eq!(kept(&["*.conv"]).unwrap().len(), 4);
+        assert_eq!(kept(&["*er.block10*"]).unwrap().len(), 3);
+        assert!(kept(&["*.norm"]).is_err() && kept(&["block1"]).is_err());
         let text = kept(&["encoder.block2"]).unwrap_err().to_string();
         assert!(
             text.contains("`encoder.block2`") && text.contains("encoder.block10.conv"),
@@ -248,20 +260,23 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_that_would_not_be_fulfilled_is_refused() {
+    fn a_storage_has_a_type_for_every_parameter() {
         let policy = PrecisionPolicy {
-            keep_f32: vec!["decoder".into()],
+            keep_f32: vec!["encoder.block1".into()],
             ..PrecisionPolicy::default()
         };
-        policy.check_applied(&parameters(), DType::F32).unwrap();
-        let text = policy
-            .check_applied(&parameters(), DType::BF16)
-            .unwrap_err()
-            .to_string();
-        assert!(text.contains("precision.keep_f32"), "{text}");
-        PrecisionPolicy::default()
-            .check_applied(&parameters(), DType::BF16)
-            .unwrap();
+        let storage = policy.storage(&parameters(), DType::BF16).unwrap();
+        let f32s = |storage: &Storage| {
+            storage.layers.as_ref().map(|all| {
+                all.iter()
+                    .map(|&dtype| dtype == DType::F32)
+                    .collect::<Vec<_>>()
+            })
+        };
+        // Stem, block 1, block 10, the classifier's kernel and bias.
+        assert_eq!(f32s(&storage), Some(vec![true, true, false, true, true]));
+        let plain = policy.storage(&parameters(), DType::F32).unwrap();
+        assert_eq!(plain, DType::F32.into());
     }
 
     #[test]

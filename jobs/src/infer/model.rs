@@ -7,7 +7,7 @@ use ndarray::{Array2, Array4};
 use squall_data::ClassMask;
 use squall_data::grid::LatLonGrid;
 use squall_data::{Snapshot, Time, Variable};
-use squall_model::{Backend, ModelFile, Network, Precision};
+use squall_model::{Backend, ModelFile, Network, Precision, PrecisionPolicy, Storage};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -18,7 +18,7 @@ pub struct Model {
     contract: Contract,
     network: Network,
     hash: String,
-    dtype: DType,
+    storage: Storage,
     /// One sentence for everything about it that may surprise.
     notes: Vec<String>,
 }
@@ -44,8 +44,13 @@ impl Model {
         let file = ModelFile::read(path)?;
         let contract = Contract::of(&file, path)?;
         let backend = Backend::best();
-        let (dtype, note) = precision.unwrap_or(contract.precision).resolve(backend);
+        let policy = PrecisionPolicy {
+            keep_f32: contract.keep_f32.clone(),
+            ..precision.unwrap_or(contract.precision).into()
+        };
+        let (dtype, note) = policy.resolve(backend);
         let mut network = Network::build(&contract.network, backend, 0)?;
+        let storage = policy.storage(network.parameters(), dtype)?;
         network
             .parameters_mut()
             .load(path, |name| file.tensor(name))?;
@@ -54,7 +59,7 @@ impl Model {
             contract,
             network,
             hash,
-            dtype,
+            storage,
             notes: note.map(str::to_string).into_iter().collect(),
         })
     }
@@ -79,9 +84,9 @@ impl Model {
         &self.hash
     }
 
-    /// Data type of activations.
+    /// Data type of activations, but for layers that keep f32.
     pub fn dtype(&self) -> DType {
-        self.dtype
+        self.storage.dtype
     }
 
     /// What may surprise, one sentence each.
@@ -147,7 +152,7 @@ impl Model {
     ) -> Result<Prediction> {
         let (batch, channels) = (times.len(), self.contract.channels.len());
         let x = Tensor::from_slice(pixels, (batch, rows, columns, channels), &Device::Cpu)?;
-        let predicted = self.network.predict(&x, self.dtype, probabilities)?;
+        let predicted = self.network.predict(&x, &self.storage, probabilities)?;
         let shaped = |error: ndarray::ShapeError| {
             JobError::Data(squall_data::DataError::Invalid(format!("logits: {error}")))
         };

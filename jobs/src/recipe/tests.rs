@@ -79,7 +79,19 @@ fn only_what_changes_results_keeps_a_run_from_going_on() {
     new.training.checkpoint_every_steps = Some(3);
     new.training.max_seconds = Some(10.0);
     new.data.threads = 7;
+    new.training.recompute = Recompute::Blocks;
+    new.training.ignore_memory = true;
     assert!(new.changes_of_result(&old).is_empty());
+    let mut rounded = new.clone();
+    rounded.training.saved_activations = SavedActivations::Bf16;
+    let changes = rounded.changes_of_result(&old);
+    assert_eq!(
+        changes,
+        [
+            "`training.recompute` was \"none\", is \"blocks\"",
+            "`training.saved_activations` was \"same\", is \"bf16\""
+        ]
+    );
     new.seed = 2;
     new.data.augmentation.roll = true;
     let changes = new.changes_of_result(&old);

@@ -4,13 +4,13 @@
 //! the two.
 
 use crate::error::{JobError, Result};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use squall_data::loader::{Loader, LoaderConfig};
 use squall_data::sampler::{Cursor, LastBatch, Sampler, SamplerConfig};
 use squall_data::{HostBatch, Store};
-use squall_model::Network;
 use squall_model::ops::loss::Criterion;
+use squall_model::{Network, Storage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -131,7 +131,7 @@ pub struct Evaluator {
     sampler: Sampler,
     loader: LoaderConfig,
     criterion: Criterion,
-    dtype: DType,
+    storage: Storage,
     row_areas_km2: Vec<f64>,
 }
 
@@ -146,7 +146,7 @@ impl Evaluator {
         batch: usize,
         loader: LoaderConfig,
         criterion: Criterion,
-        dtype: DType,
+        storage: Storage,
     ) -> Result<Self> {
         let config = SamplerConfig {
             shuffle: None,
@@ -161,7 +161,7 @@ impl Evaluator {
             store: Arc::clone(store),
             loader,
             criterion,
-            dtype,
+            storage,
         })
     }
 
@@ -181,7 +181,7 @@ impl Evaluator {
             if batch.is_empty() {
                 continue;
             }
-            let logits = network.infer(&tensor_of(&batch)?, self.dtype)?;
+            let logits = network.infer(&tensor_of(&batch)?, &self.storage)?;
             let backend = network.backend();
             let loss = backend.segmentation_loss(&logits, &batch.labels, &self.criterion, 1.0)?;
             tally.weighted_loss += loss.weighted_sum;

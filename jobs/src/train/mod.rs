@@ -40,7 +40,7 @@ use step::Learner;
 /// [`Outcome::Interrupted`].
 ///
 /// # Errors
-/// [`JobError::Locked`], [`JobError::Resume`], [`JobError::Diverged`], [`JobError::Recipe`] if data and recipe disagree; whatever
+/// [`JobError::Locked`], [`JobError::Memory`], [`JobError::Resume`], [`JobError::Diverged`], [`JobError::Recipe`] if data and recipe disagree; whatever
 /// reading, computing and writing may cause.
 pub fn train(
     recipe: &Recipe,

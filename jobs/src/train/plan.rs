@@ -2,6 +2,7 @@
 
 use super::Run;
 use crate::error::Result;
+use crate::memory::{self, Demand};
 use serde::Serialize;
 
 /// What will be done, known before the first step.
@@ -41,6 +42,9 @@ pub struct TrainPlan {
 
 impl Run<'_> {
     /// The plan from here on.
+    ///
+    /// # Errors
+    /// [`crate::JobError::Memory`] if the machine has too little.
     pub(super) fn plan(&self) -> Result<TrainPlan> {
         let [rows, columns, _] = self.store.shape();
         let summary = self.learner.network.summary(rows, columns)?;
@@ -58,7 +62,13 @@ impl Run<'_> {
         let validations = left.div_ceil(self.validate_every);
         let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
         let samples = self.recipe.training.batch;
-        let value_bytes = self.learner.dtype.size_in_bytes();
+        let demand = Demand {
+            summary: summary.clone(),
+            storage: self.learner.storage.clone(),
+            state,
+            loaded: in_memory * (self.loader.prefetch as u64 + 2),
+        };
+        demand.check(self.recipe, memory::available())?;
         Ok(TrainPlan {
             total_steps: self.total_steps,
             done_steps: self.learner.progress.step,
@@ -69,11 +79,10 @@ impl Run<'_> {
             checkpoint_every_steps: self.checkpoint_every,
             parameters: summary.parameters,
             step_flops: batch * summary.training_flops,
-            memory_bytes: summary.training_bytes(samples, value_bytes, state)
-                + batch * in_memory * (self.loader.prefetch as u64 + 2),
+            memory_bytes: demand.bytes(samples),
             read_bytes: record * (left * batch + validations * self.validation_samples as u64),
             write_bytes: 4 * (3 * parameters + state as u64),
-            dtype: format!("{:?}", self.learner.dtype).to_lowercase(),
+            dtype: format!("{:?}", self.learner.storage.dtype).to_lowercase(),
             class_weights: self.class_weights.clone(),
             backend: self.learner.network.backend().describe(),
         })

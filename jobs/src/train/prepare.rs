@@ -84,7 +84,7 @@ impl<'a> Run<'a> {
                 batch,
                 loader,
                 criterion,
-                learner.dtype,
+                learner.storage.clone(),
             )?)
         };
         let recorder = Recorder::open(&run, learner.progress.step)?;

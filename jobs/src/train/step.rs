@@ -9,7 +9,7 @@ use squall_data::HostBatch;
 use squall_data::random::stream;
 use squall_model::ops::loss::Criterion;
 use squall_model::optim::{LossScale, Optimizer, Schedule, Update};
-use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass};
+use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass, Storage};
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,7 +33,7 @@ pub struct Learner {
     schedule: Schedule,
     criterion: Criterion,
     pub(super) loss_scale: LossScale,
-    pub(super) dtype: DType,
+    pub(super) storage: Storage,
     seed: u64,
     total_steps: u64,
     /// In a row, allowed.
@@ -82,14 +82,16 @@ impl Learner {
         }
         let network = Network::build(network, backend, recipe.seed)?;
         let policy = &recipe.precision;
-        policy.check_applied(network.parameters(), dtype)?;
+        let (recompute, saved) = (recipe.training.recompute, recipe.training.saved_activations);
+        let storage = policy.storage(network.parameters(), dtype)?;
+        let storage = storage.keeping(recompute, saved);
         Ok(Self {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
             schedule: recipe.schedule.clone(),
             criterion,
             loss_scale: LossScale::new(policy.loss_scale)?,
-            dtype,
+            storage,
             seed: recipe.seed,
             total_steps,
             max_skipped: if dtype == DType::F32 && !policy.loss_scale.is_dynamic() {
@@ -115,7 +117,7 @@ impl Learner {
         let learning_rate = self.schedule.rate(step, self.total_steps);
         let backend = self.network.backend();
         let key = stream(self.seed, "dropout", &[step]).random();
-        let mut pass = Pass::train(backend, self.dtype, key);
+        let mut pass = Pass::train(backend, &self.storage, key);
         let logits = self.network.forward(&tensor_of(batch)?, &mut pass)?;
         let scale = self.loss_scale.scale();
         let loss = backend.segmentation_loss(&logits, &batch.labels, &self.criterion, scale)?;

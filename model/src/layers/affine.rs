@@ -4,7 +4,7 @@ use super::Layer;
 use crate::error::Result;
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// y = scale · x + shift per channel.
@@ -48,9 +48,9 @@ impl Layer for Affine {
         match self {
             Self::Half => pass.backend.scale(x, 0.5),
             Self::Trainable { scale, shift, .. } => {
-                pass.push_tensor(x);
+                let x = pass.push_input(*scale, x)?;
                 let (scale, shift) = (parameters.values(*scale)?, parameters.values(*shift)?);
-                (pass.backend).batch_norm_apply(x, &scale, &shift, None, false)
+                (pass.backend).batch_norm_apply(&x, &scale, &shift, None, false)
             }
         }
     }
@@ -66,7 +66,8 @@ impl Layer for Affine {
             Self::Half => return pass.backend.scale(&dy, 0.5),
             Self::Trainable { scale, shift, .. } => (*scale, *shift),
         };
-        let x = pass.pop_tensor().to_dtype(candle_core::DType::F32)?;
+        let dy = pass.gradient(scale, &dy)?;
+        let x = pass.pop_input(scale)?.to_dtype(candle_core::DType::F32)?;
         let (x, grad): (Vec<f32>, Vec<f32>) = (
             x.flatten_all()?.to_vec1()?,
             dy.to_dtype(candle_core::DType::F32)?
@@ -85,10 +86,10 @@ impl Layer for Affine {
         (pass.backend).batch_norm_apply(&dy, &factors, &zeros, None, false)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         if let Self::Trainable { name, channels, .. } = self {
-            trace.row(name, x, 2 * channels, 0);
+            return Ok(trace.layer(name, x, x.shape, 2 * channels, 0));
         }
-        Ok(x)
+        Ok(trace.tensor(x.shape))
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::{Pass, Saved};
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// The pyramid and the 1x1 that mixes its branches.
@@ -67,8 +67,8 @@ impl Aspp {
     }
 }
 
-impl Layer for Aspp {
-    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+impl Aspp {
+    fn inside(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let mut parts = Vec::with_capacity(self.branches.len() + 1);
         for branch in &self.branches {
             parts.push(branch.forward(parameters, pass, x)?);
@@ -78,6 +78,12 @@ impl Layer for Aspp {
         drop(parts);
         self.mix.forward(parameters, pass, &all)
     }
+}
+
+impl Layer for Aspp {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        pass.block([x.clone()], |pass, [x]| self.inside(parameters, pass, &x))
+    }
 
     fn backward(
         &self,
@@ -86,6 +92,7 @@ impl Layer for Aspp {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
+        pass.replay(|pass, [x]| self.inside(parameters, pass, &x))?;
         let dall = self.mix.backward(parameters, pass, dy, gradients)?;
         let counts = vec![self.channels; self.branches.len() + 1];
         let mut parts = pass.backend.split(&dall, &counts)?;
@@ -99,13 +106,16 @@ impl Layer for Aspp {
         Ok(dx)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        for branch in &self.branches {
-            branch.trace(x, trace)?;
-        }
-        let [b, h, w, c] = self.pooled.trace(x, trace)?;
-        self.mix
-            .trace([b, h, w, c * (self.branches.len() + 1)], trace)
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        trace.block(&[x], |trace| {
+            let mut parts = Vec::with_capacity(self.branches.len() + 1);
+            for branch in &self.branches {
+                parts.push(branch.trace(x, trace)?);
+            }
+            parts.push(self.pooled.trace(x, trace)?);
+            let all = trace.concat(&parts);
+            self.mix.trace(all, trace)
+        })
     }
 }
 
@@ -154,7 +164,7 @@ impl Layer for ImagePooling {
             y = after.forward(parameters, pass, &y)?;
         }
         let y = pass.backend.relu(&y)?;
-        pass.push_tensor(&y);
+        pass.push_tensor(&y)?;
         let (_, h, w, _) = x.dims4()?;
         resize(pass, &y, (h, w), true)
     }
@@ -167,7 +177,8 @@ impl Layer for ImagePooling {
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
         let dy = resize_backward(pass, &dy, true)?;
-        let mut dy = pass.backend.relu_backward(&dy, &pass.pop_tensor())?;
+        let y = pass.pop_tensor()?;
+        let mut dy = pass.backend.relu_backward(&dy, &y)?;
         if let Some(after) = &self.after {
             dy = after.backward(parameters, pass, dy, gradients)?;
         }
@@ -176,11 +187,14 @@ impl Layer for ImagePooling {
         pass.backend.global_average_pool_backward(&dmean, shape)
     }
 
-    fn trace(&self, [b, h, w, c]: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        let y = self.conv.trace([b, 1, 1, c], trace)?;
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let [b, h, w, c] = x.shape;
+        let mean = trace.tensor([b, 1, 1, c]);
+        let mut y = self.conv.trace(mean, trace)?;
         if let Some(after) = &self.after {
-            after.trace(y, trace)?;
+            y = after.trace(y, trace)?;
         }
-        Ok([b, h, w, y[3]])
+        trace.keep(y);
+        Ok(trace.tensor([b, h, w, y.shape[3]]))
     }
 }

@@ -3,9 +3,9 @@
 use crate::error::Result;
 use crate::ops::norm::{After, fold};
 use crate::parameters::{BufferId, Gradients, Kind, ParameterId, Parameters};
-use crate::pass::{Pass, Saved};
-use crate::summary::Trace;
-use candle_core::Tensor;
+use crate::pass::{Normed, Pass, Saved};
+use crate::trace::{Flow, Trace};
+use candle_core::{DType, Tensor};
 
 /// Added to the variance unless a network says otherwise.
 pub(crate) const EPS: f32 = 1e-5;
@@ -40,6 +40,11 @@ impl BatchNorm {
         })
     }
 
+    /// What it computes in.
+    pub(crate) fn dtype(&self, pass: &Pass) -> DType {
+        pass.dtype_of(self.scale)
+    }
+
     /// Inference as one multiply and one add per value.
     pub(crate) fn folded(&self, parameters: &Parameters) -> Result<(Vec<f32>, Vec<f32>)> {
         let variance = parameters.running(self.variance);
@@ -65,19 +70,34 @@ impl BatchNorm {
     ) -> Result<Tensor> {
         if !pass.is_training() {
             let (scale, shift) = self.folded(parameters)?;
-            return (pass.backend).batch_norm_apply(x, &scale, &shift, residual, relu);
+            let x = pass.backend.convert(x, self.dtype(pass))?;
+            return (pass.backend).batch_norm_apply(&x, &scale, &shift, residual, relu);
         }
         let (gamma, beta) = (
             parameters.values(self.scale)?,
             parameters.values(self.shift)?,
         );
+        let (x, kept) = pass.push_source(self.scale, x)?;
         let (y, saved) =
-            (pass.backend).batch_norm_forward(x, &gamma, &beta, self.eps, residual, relu)?;
+            (pass.backend).batch_norm_forward(&x, &gamma, &beta, self.eps, residual, relu)?;
         pass.record_statistics(self.mean, self.variance, &saved);
-        pass.push_tensor(x);
         // Without a residual the backward pass finds the ReLU's gate from x.
         if relu && residual.is_some() {
-            pass.push_tensor(&y);
+            pass.push_tensor(&y)?;
+        }
+        if relu && residual.is_none() {
+            pass.push_gate(&y)?;
+        }
+        if let (None, Some(kept)) = (residual, kept) {
+            let (scale, shift) = fold(&gamma, &beta, &saved.mean, &saved.inv_std);
+            let normed = Normed {
+                x: kept,
+                dtype: x.dtype(),
+                scale,
+                shift,
+                relu,
+            };
+            pass.follows(&y, normed);
         }
         pass.push(Saved::Norm(saved));
         Ok(y)
@@ -94,7 +114,14 @@ impl BatchNorm {
     ) -> Result<(Tensor, Option<Tensor>)> {
         let saved = pass.pop_norm();
         let y = (after.relu && after.residual).then(|| pass.pop_tensor());
-        let x = pass.pop_tensor();
+        let y = y.transpose()?;
+        let gate = (after.relu && !after.residual).then(|| pass.pop_gate());
+        let x = pass.pop_input(self.scale)?;
+        let mut dy = pass.gradient(self.scale, &dy)?;
+        let mut after = after;
+        if let Some(bits) = gate.flatten() {
+            (dy, after.relu) = (pass.backend.masked(&dy, &bits)?, false);
+        }
         let (gamma, beta) = (
             parameters.values(self.scale)?,
             parameters.values(self.shift)?,
@@ -113,7 +140,17 @@ impl BatchNorm {
         )
     }
 
-    pub(crate) fn trace(&self, x: [usize; 4], trace: &mut Trace) {
-        trace.row(&self.name, x, 2 * self.channels, 0);
+    pub(crate) fn trace(&self, x: Flow, after: After, trace: &mut Trace) -> Flow {
+        let y = trace.layer(&self.name, x, x.shape, 2 * self.channels, 0);
+        if after.residual && after.relu {
+            trace.keep(y);
+        }
+        if after.relu && !after.residual {
+            trace.keep_gate(y);
+        }
+        if !after.residual {
+            trace.follows(y, !after.relu);
+        }
+        y
     }
 }

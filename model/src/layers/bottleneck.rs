@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 #[derive(Debug)]
@@ -95,6 +95,15 @@ impl Bottleneck {
         pass: &mut Pass,
         x: &Tensor,
     ) -> Result<(Tensor, Tensor)> {
+        pass.block([x.clone()], |pass, [x]| self.inside(parameters, pass, &x))
+    }
+
+    fn inside(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
         let active = self.preactivation.forward(parameters, pass, x)?;
         let shortcut = match &self.shortcut {
             Shortcut::Projection(conv) => conv.forward(parameters, pass, &active)?,
@@ -104,6 +113,10 @@ impl Bottleneck {
         let reduced = self.reduce.forward(parameters, pass, &active)?;
         drop(active);
         let inner = self.spatial.forward(parameters, pass, &reduced)?;
+        if pass.is_replaying() {
+            self.expand.forward_unread(pass, &inner)?;
+            return Ok((inner, reduced));
+        }
         let y = (self.expand).forward_adding(parameters, pass, &inner, &shortcut)?;
         Ok((y, reduced))
     }
@@ -117,6 +130,7 @@ impl Bottleneck {
         dreduced: Option<Tensor>,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
+        pass.replay(|pass, [x]| self.inside(parameters, pass, &x))?;
         let dinner = (self.expand).backward(parameters, pass, dy.clone(), gradients)?;
         let mut through = self.spatial.backward(parameters, pass, dinner, gradients)?;
         if let Some(tapped) = dreduced {
@@ -140,17 +154,17 @@ impl Bottleneck {
     }
 
     /// The shapes of the output and of the reduced features.
-    pub(crate) fn trace_tapped(
-        &self,
-        x: [usize; 4],
-        trace: &mut Trace,
-    ) -> Result<([usize; 4], [usize; 4])> {
-        self.preactivation.trace(x, trace)?;
-        if let Shortcut::Projection(conv) = &self.shortcut {
-            conv.trace(x, trace)?;
-        }
-        let reduced = self.reduce.trace(x, trace)?;
-        let inner = self.spatial.trace(reduced, trace)?;
-        Ok((self.expand.trace(inner, trace)?, reduced))
+    pub(crate) fn trace_tapped(&self, x: Flow, trace: &mut Trace) -> Result<(Flow, Flow)> {
+        trace.block(&[x], |trace| {
+            let active = self.preactivation.trace(x, trace)?;
+            match &self.shortcut {
+                Shortcut::Projection(conv) => conv.trace(active, trace).map(|_| ())?,
+                Shortcut::Subsample(pool) => pool.trace(x, trace).map(|_| ())?,
+                Shortcut::Identity => {}
+            }
+            let reduced = self.reduce.trace(active, trace)?;
+            let inner = self.spatial.trace(reduced, trace)?;
+            Ok((self.expand.trace(inner, trace)?, reduced))
+        })
     }
 }

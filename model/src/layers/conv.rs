@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse};
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
-use candle_core::Tensor;
+use crate::trace::{Flow, Trace};
+use candle_core::{DType, Tensor};
 
 /// A convolution, with or without bias.
 #[derive(Debug)]
@@ -53,8 +53,8 @@ impl Conv {
         x: &Tensor,
         residual: &Tensor,
     ) -> Result<Tensor> {
-        pass.push_tensor(x);
-        self.apply(parameters, pass, x, Fuse::Add(residual))
+        let x = pass.push_input(self.weight, x)?;
+        self.apply(parameters, pass, &x, Fuse::Add(residual))
     }
 
     /// max(output, 0), in one pass over memory.
@@ -64,8 +64,8 @@ impl Conv {
         pass: &mut Pass,
         x: &Tensor,
     ) -> Result<Tensor> {
-        pass.push_tensor(x);
-        self.apply(parameters, pass, x, Fuse::Relu)
+        let x = pass.push_input(self.weight, x)?;
+        self.apply(parameters, pass, &x, Fuse::Relu)
     }
 
     fn apply(
@@ -80,15 +80,22 @@ impl Conv {
         pass.backend.conv2d(x, weight, bias, &self.spec, fuse)
     }
 
-    /// In inference: the convolution with `scale` folded into the kernel, plus `shift`, then `fuse`.
+    /// In inference: the convolution with `scale` folded into the kernel, plus `shift`, then `fuse`, stored as `after`.
     pub(crate) fn forward_folded(
         &self,
         parameters: &Parameters,
         pass: &Pass,
         x: &Tensor,
         (scale, shift): (&[f32], &[f32]),
-        fuse: Fuse<'_>,
+        (fuse, after): (Fuse<'_>, DType),
     ) -> Result<Tensor> {
+        let dtype = self.dtype(pass);
+        let x = pass.backend.convert(x, dtype)?;
+        // What is stored wider than the convolution computes is not rounded between the two.
+        let wider = after.size_in_bytes() > dtype.size_in_bytes();
+        let x = pass
+            .backend
+            .convert(&x, if wider { after } else { dtype })?;
         let (weights, bias) = parameters.folded(self.weight, || {
             let mut weights = parameters.values(self.weight)?;
             let per_output = weights.len() / self.channels_out;
@@ -101,7 +108,18 @@ impl Conv {
                 Tensor::from_vec(shift.to_vec(), self.channels_out, x.device())?,
             ))
         })?;
-        (pass.backend).conv2d(x, &weights, Some(&bias), &self.spec, fuse)
+        let y = (pass.backend).conv2d(&x, &weights, Some(&bias), &self.spec, fuse)?;
+        pass.backend.convert(&y, after)
+    }
+
+    /// What it computes in.
+    pub(crate) fn dtype(&self, pass: &Pass) -> DType {
+        pass.dtype_of(self.weight)
+    }
+
+    /// Keeps what the backward pass needs where nobody reads the output.
+    pub(crate) fn forward_unread(&self, pass: &mut Pass, x: &Tensor) -> Result<()> {
+        pass.push_input(self.weight, x).map(drop)
     }
 }
 
@@ -114,7 +132,8 @@ impl Conv {
         dy: &Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let x = pass.pop_tensor();
+        let x = pass.pop_input(self.weight)?;
+        let dy = &pass.gradient(self.weight, dy)?;
         let weight = parameters.range(self.weight);
         let (dw, dbias) = match self.bias {
             Some(bias) => {
@@ -130,8 +149,8 @@ impl Conv {
 
 impl Layer for Conv {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        pass.push_tensor(x);
-        self.apply(parameters, pass, x, Fuse::None)
+        let x = pass.push_input(self.weight, x)?;
+        self.apply(parameters, pass, &x, Fuse::None)
     }
 
     fn backward(
@@ -141,6 +160,7 @@ impl Layer for Conv {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
+        let dy = pass.gradient(self.weight, &dy)?;
         let x = self.backward_parameters(parameters, pass, &dy, gradients)?;
         let shape = shape_of(&x)?;
         drop(x);
@@ -148,18 +168,19 @@ impl Layer for Conv {
         (pass.backend).conv2d_backward_data(&dy, kernel, shape, &self.spec)
     }
 
-    fn trace(&self, [b, h, w, _]: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let [b, h, w, _] = x.shape;
         let (p, q) = self.spec.output_size((h, w))?;
         let taps = self.channels_in / self.spec.groups * self.spec.kernel.0 * self.spec.kernel.1;
         let y = [b, p, q, self.channels_out];
         let bias = self.bias.map_or(0, |_| self.channels_out);
-        trace.row(
+        Ok(trace.layer(
             &self.name,
+            x,
             y,
             taps * self.channels_out + bias,
             2 * (b * p * q * taps * self.channels_out) as u64,
-        );
-        Ok(y)
+        ))
     }
 }
 
@@ -207,7 +228,7 @@ impl Upsample {
         x: &Tensor,
         (h, w): (usize, usize),
     ) -> Result<Tensor> {
-        pass.push_tensor(x);
+        let x = &pass.push_input(self.weight, x)?;
         let bias = self.bias.map(|bias| parameters.get(bias));
         let weight = parameters.get(self.weight);
         let y = pass.backend.conv_transpose2d(x, weight, bias, &self.spec)?;
@@ -225,7 +246,8 @@ impl Upsample {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let x = pass.pop_tensor();
+        let x = pass.pop_input(self.weight)?;
+        let dy = pass.gradient(self.weight, &dy)?;
         let (_, h, w, _) = x.dims4()?;
         let (full_h, full_w) = self.spec.output_size((h, w));
         let (_, dy_h, dy_w, _) = dy.dims4()?;
@@ -250,16 +272,16 @@ impl Upsample {
 
     pub(crate) fn trace(
         &self,
-        [b, h, w, _]: [usize; 4],
+        x: Flow,
         (target_h, target_w): (usize, usize),
         trace: &mut Trace,
-    ) -> [usize; 4] {
+    ) -> Flow {
+        let [b, h, w, _] = x.shape;
         let y = [b, target_h, target_w, self.channels_out];
         let taps = 9 * self.channels_in * self.channels_out;
         let bias = self.bias.map_or(0, |_| self.channels_out);
         // Every input pixel meets every tap once.
         let flops = 2 * (b * h * w * taps) as u64;
-        trace.row(&self.name, y, taps + bias, flops);
-        y
+        trace.layer(&self.name, x, y, taps + bias, flops)
     }
 }

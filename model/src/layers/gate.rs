@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// x times a number between 0 and 1 per sample and channel.
@@ -40,10 +40,10 @@ impl Layer for ChannelGate {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let mean = pass.backend.global_average_pool(x)?;
         let inner = self.reduce.forward_relu(parameters, pass, &mean)?;
-        pass.push_tensor(&inner);
+        pass.push_tensor(&inner)?;
         let z = self.expand.forward(parameters, pass, &inner)?;
-        pass.push_tensor(x);
-        pass.push_tensor(&z);
+        pass.push_tensor(x)?;
+        pass.push_tensor(&z)?;
         pass.backend.gate(x, &z)
     }
 
@@ -54,20 +54,26 @@ impl Layer for ChannelGate {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let (z, x) = (pass.pop_tensor(), pass.pop_tensor());
+        let (z, x) = (pass.pop_tensor()?, pass.pop_tensor()?);
         let shape = shape_of(&x)?;
         let (dx, dz) = pass.backend.gate_backward(&dy, &x, &z)?;
         drop((dy, x));
         let dinner = self.expand.backward(parameters, pass, dz, gradients)?;
-        let dinner = pass.backend.relu_backward(&dinner, &pass.pop_tensor())?;
+        let inner = pass.pop_tensor()?;
+        let dinner = pass.backend.relu_backward(&dinner, &inner)?;
         let dmean = self.reduce.backward(parameters, pass, dinner, gradients)?;
         let through = (pass.backend).global_average_pool_backward(&dmean, shape)?;
         pass.backend.add(&dx, &through)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        let inner = self.reduce.trace([x[0], 1, 1, x[3]], trace)?;
-        self.expand.trace(inner, trace)?;
-        Ok(x)
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let [b, _, _, c] = x.shape;
+        let mean = trace.tensor([b, 1, 1, c]);
+        let inner = self.reduce.trace(mean, trace)?;
+        trace.keep(inner);
+        let z = self.expand.trace(inner, trace)?;
+        trace.keep(x);
+        trace.keep(z);
+        Ok(trace.tensor(x.shape))
     }
 }

@@ -18,7 +18,7 @@ pub(crate) mod wrapped;
 use crate::error::Result;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// A function of one tensor with parameters.
@@ -36,7 +36,7 @@ pub(crate) trait Layer {
     ) -> Result<Tensor>;
 
     /// The output's shape; costs are added to `trace`. Allocates nothing.
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]>;
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow>;
 }
 
 /// What layers of one network share while it is built.

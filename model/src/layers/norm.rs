@@ -6,8 +6,13 @@ use crate::error::Result;
 use crate::ops::norm::After;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
+
+const RELU: After = After {
+    residual: false,
+    relu: true,
+};
 
 /// Normalisation over batch and space, then ReLU.
 #[derive(Debug)]
@@ -41,7 +46,7 @@ impl Layer for Norm {
                 let channels = x.dim(3)?;
                 let (half, zero) = (vec![0.5; channels], vec![0.0; channels]);
                 let y = (pass.backend).batch_norm_apply(x, &half, &zero, None, true)?;
-                pass.push_tensor(&y);
+                pass.push_tensor(&y)?;
                 Ok(y)
             }
             Self::Batch(norm) => norm.forward(parameters, pass, x, None, true),
@@ -57,23 +62,22 @@ impl Layer for Norm {
     ) -> Result<Tensor> {
         match self {
             Self::Half => {
-                let dx = pass.backend.relu_backward(&dy, &pass.pop_tensor())?;
+                let y = pass.pop_tensor()?;
+                let dx = pass.backend.relu_backward(&dy, &y)?;
                 pass.backend.scale(&dx, 0.5)
             }
-            Self::Batch(norm) => {
-                let after = After {
-                    residual: false,
-                    relu: true,
-                };
-                Ok(norm.backward(parameters, pass, dy, after, gradients)?.0)
-            }
+            Self::Batch(norm) => Ok(norm.backward(parameters, pass, dy, RELU, gradients)?.0),
         }
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        if let Self::Batch(norm) = self {
-            norm.trace(x, trace);
-        }
-        Ok(x)
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        Ok(match self {
+            Self::Batch(norm) => norm.trace(x, RELU, trace),
+            Self::Half => {
+                let y = trace.tensor(x.shape);
+                trace.keep(y);
+                y
+            }
+        })
     }
 }

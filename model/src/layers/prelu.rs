@@ -6,11 +6,16 @@ use crate::error::Result;
 use crate::ops::norm::After;
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
-use candle_core::Tensor;
+use crate::trace::{Flow, Trace};
+use candle_core::{DType, Tensor};
 
 /// Slope below zero at the start, as PyTorch's.
 const SLOPE: f32 = 0.25;
+
+const NOTHING: After = After {
+    residual: false,
+    relu: false,
+};
 
 /// Batch normalisation, then a slope per channel below zero.
 #[derive(Debug)]
@@ -43,6 +48,11 @@ impl NormPrelu {
         self.norm.folded(parameters)
     }
 
+    /// What the normalisation computes in.
+    pub(crate) fn dtype(&self, pass: &Pass) -> DType {
+        self.norm.dtype(pass)
+    }
+
     /// The parametric ReLU of what is already normalised, without a tape.
     pub(crate) fn activate(
         &self,
@@ -50,15 +60,18 @@ impl NormPrelu {
         pass: &Pass,
         x: &Tensor,
     ) -> Result<Tensor> {
-        pass.backend.prelu(x, &parameters.values(self.slope)?)
+        let x = pass.backend.convert(x, pass.dtype_of(self.slope))?;
+        pass.backend.prelu(&x, &parameters.values(self.slope)?)
     }
 }
 
 impl Layer for NormPrelu {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let x = self.norm.forward(parameters, pass, x, None, false)?;
-        pass.push_tensor(&x);
-        self.activate(parameters, pass, &x)
+        let x = pass.push_input(self.slope, &x)?;
+        let y = self.activate(parameters, pass, &x)?;
+        pass.follows_by_slope(&y, &x, &parameters.values(self.slope)?);
+        Ok(y)
     }
 
     fn backward(
@@ -70,19 +83,20 @@ impl Layer for NormPrelu {
     ) -> Result<Tensor> {
         let slope = parameters.values(self.slope)?;
         let dslope = gradients.of(parameters.range(self.slope));
-        let x = pass.pop_tensor();
+        let x = pass.pop_input(self.slope)?;
+        let dy = pass.gradient(self.slope, &dy)?;
         let dy = pass.backend.prelu_backward(&dy, &x, &slope, dslope)?;
         drop(x);
-        let after = After {
-            residual: false,
-            relu: false,
-        };
-        Ok((self.norm.backward(parameters, pass, dy, after, gradients)?).0)
+        Ok((self
+            .norm
+            .backward(parameters, pass, dy, NOTHING, gradients)?)
+        .0)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        self.norm.trace(x, trace);
-        trace.row(&self.name, x, self.channels, 0);
-        Ok(x)
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let normed = self.norm.trace(x, NOTHING, trace);
+        let y = trace.layer(&self.name, normed, x.shape, self.channels, 0);
+        trace.follows_from(y, normed);
+        Ok(y)
     }
 }

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::ops::PoolSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::{Pass, Saved};
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 pub(crate) fn shape_of(x: &Tensor) -> Result<[usize; 4]> {
@@ -50,9 +50,11 @@ impl Layer for MaxPool {
             .max_pool_backward(&dy, &winners, shape, &self.0)
     }
 
-    fn trace(&self, [b, h, w, c]: [usize; 4], _: &mut Trace) -> Result<[usize; 4]> {
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let [b, h, w, c] = x.shape;
         let (p, q) = self.0.output_size((h, w));
-        Ok([b, p, q, c])
+        trace.keep_bytes((b * p * q * c) as u64);
+        Ok(trace.tensor([b, p, q, c]))
     }
 }
 

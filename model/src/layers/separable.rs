@@ -12,7 +12,7 @@ use crate::ops::norm::After;
 use crate::ops::{ConvSpec, Fuse};
 use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// One kernel per channel, without bias.
@@ -47,8 +47,8 @@ impl Depthwise {
 
 impl Layer for Depthwise {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        pass.push_tensor(x);
-        (pass.backend).depthwise_conv2d(x, parameters.get(self.weight), &self.spec)
+        let x = pass.push_input(self.weight, x)?;
+        (pass.backend).depthwise_conv2d(&x, parameters.get(self.weight), &self.spec)
     }
 
     fn backward(
@@ -58,7 +58,8 @@ impl Layer for Depthwise {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let x = pass.pop_tensor();
+        let x = pass.pop_input(self.weight)?;
+        let dy = pass.gradient(self.weight, &dy)?;
         let dw = gradients.of(parameters.range(self.weight));
         (pass.backend).depthwise_conv2d_backward_weights(&x, &dy, &self.spec, dw)?;
         let shape = shape_of(&x)?;
@@ -67,12 +68,13 @@ impl Layer for Depthwise {
         (pass.backend).depthwise_conv2d_backward_data(&dy, kernel, shape, &self.spec)
     }
 
-    fn trace(&self, [b, h, w, _]: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let [b, h, w, _] = x.shape;
         let (p, q) = self.spec.output_size((h, w))?;
         let weights = self.channels * self.spec.kernel.0 * self.spec.kernel.1;
         let y = [b, p, q, self.channels];
-        trace.row(&self.name, y, weights, 2 * (b * p * q * weights) as u64);
-        Ok(y)
+        let flops = 2 * (b * p * q * weights) as u64;
+        Ok(trace.layer(&self.name, x, y, weights, flops))
     }
 }
 
@@ -115,7 +117,7 @@ impl Layer for Separable {
         self.depthwise.backward(parameters, pass, dy, gradients)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         let y = self.depthwise.trace(x, trace)?;
         self.pointwise.trace(y, trace)
     }
@@ -164,7 +166,8 @@ impl SeparableUnit {
             (Some(residual), true) => Fuse::AddRelu(residual),
         };
         let fold = (&scale[..], &shift[..]);
-        (self.conv.pointwise).forward_folded(parameters, pass, &y, fold, fuse)
+        let after = self.norm.dtype(pass);
+        (self.conv.pointwise).forward_folded(parameters, pass, &y, fold, (fuse, after))
     }
 
     /// The gradients of x and, if there was one, of the residual.
@@ -183,9 +186,8 @@ impl SeparableUnit {
         ))
     }
 
-    pub(crate) fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+    pub(crate) fn trace(&self, x: Flow, after: After, trace: &mut Trace) -> Result<Flow> {
         let y = self.conv.trace(x, trace)?;
-        self.norm.trace(y, trace);
-        Ok(y)
+        Ok(self.norm.trace(y, after, trace))
     }
 }

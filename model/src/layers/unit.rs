@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ops::{ConvSpec, Fuse};
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// A convolution without bias, its normalisation and a ReLU.
@@ -51,17 +51,18 @@ impl Unit {
 impl Layer for Unit {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         if !pass.is_training() {
-            let (scale, shift) = match &self.norm {
-                Norm::Batch(norm) => norm.folded(parameters)?,
+            let ((scale, shift), after) = match &self.norm {
+                Norm::Batch(norm) => (norm.folded(parameters)?, norm.dtype(pass)),
                 Norm::Half => {
                     let channels = self.conv.channels_out;
-                    (vec![0.5; channels], vec![0.0; channels])
+                    let half = (vec![0.5; channels], vec![0.0; channels]);
+                    (half, self.conv.dtype(pass))
                 }
             };
             let fold = (&scale[..], &shift[..]);
             return self
                 .conv
-                .forward_folded(parameters, pass, x, fold, Fuse::Relu);
+                .forward_folded(parameters, pass, x, fold, (Fuse::Relu, after));
         }
         let x = self.conv.forward(parameters, pass, x)?;
         self.norm.forward(parameters, pass, &x)
@@ -78,7 +79,7 @@ impl Layer for Unit {
         self.conv.backward(parameters, pass, dy, gradients)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         let y = self.conv.trace(x, trace)?;
         self.norm.trace(y, trace)
     }

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::{Pass, Saved};
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// Which sides paddings show.
@@ -69,8 +69,12 @@ impl<L: Layer> Layer for Wrapped<L> {
         pass.backend.wrap_backward(&dx, shape, self.margin)
     }
 
-    fn trace(&self, [b, h, w, c]: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        let margin = 2 * self.margin;
-        self.layer.trace([b, h + margin, w + margin, c], trace)
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let ([b, h, w, c], margin) = (x.shape, 2 * self.margin);
+        if margin == 0 {
+            return self.layer.trace(x, trace);
+        }
+        let wide = trace.tensor([b, h + margin, w + margin, c]);
+        self.layer.trace(wide, trace)
     }
 }

@@ -8,7 +8,7 @@ use super::tiramisu::Tiramisu;
 use crate::error::Result;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 use std::fmt::Debug;
 
@@ -27,7 +27,7 @@ pub(super) trait Architecture: Debug + Send + Sync {
     ) -> Result<()>;
 
     /// Adds the costs for an input of this shape to `trace`.
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()>;
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()>;
 }
 
 /// The layers that a configuration names, with their parameters added to `parameters`.

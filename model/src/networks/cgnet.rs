@@ -24,7 +24,7 @@ use crate::layers::wrapped::Padding;
 use crate::ops::{ConvSpec, PoolSpec};
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// A halving block and the blocks after it.
@@ -77,12 +77,13 @@ impl Stage {
         self.halve.backward(p, pass, dy, gradients)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        let mut y = self.halve.trace(x, trace)?;
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<(Flow, Flow)> {
+        let first = self.halve.trace(x, trace)?;
+        let mut y = first;
         for block in &self.blocks {
             y = block.trace(y, trace)?;
         }
-        Ok(y)
+        Ok((first, y))
     }
 }
 
@@ -165,6 +166,14 @@ impl CgNet {
             .avg_pool(&wide, &PoolSpec { padding: 0, ..pool })
     }
 
+    /// The convolutions at half the resolution.
+    fn enter(&self, p: &Parameters, pass: &mut Pass, mut y: Tensor) -> Result<Tensor> {
+        for unit in &self.stem {
+            y = unit.forward(p, pass, &y)?;
+        }
+        Ok(y)
+    }
+
     /// Whether the last enlargement wraps.
     fn wraps_logits(&self) -> bool {
         self.padding == Padding::Longitude
@@ -176,10 +185,7 @@ impl Architecture for CgNet {
         let (_, h, w, _) = x.dims4()?;
         let half = self.shrink(pass, x)?;
         let quarter = self.shrink(pass, &half)?;
-        let mut y = x.clone();
-        for unit in &self.stem {
-            y = unit.forward(p, pass, &y)?;
-        }
+        let mut y = pass.block([x.clone()], |pass, [x]| self.enter(p, pass, x))?;
         let joined = pass.backend.concat(&[&y, &half])?;
         drop(half);
         y = self.join1.forward(p, pass, &joined)?;
@@ -217,25 +223,33 @@ impl Architecture for CgNet {
         dy = self.stage2.backward(p, pass, (dfirst, dlast), gradients)?;
         dy = self.join1.backward(p, pass, dy, gradients)?;
         [dy, _] = parts(pass, &dy, [self.stem_channels, self.inputs])?;
+        pass.replay(|pass, [x]| self.enter(p, pass, x))?;
         for unit in self.stem.iter().rev() {
             dy = unit.backward(p, pass, dy, gradients)?;
         }
         Ok(())
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()> {
-        let mut y = x;
-        for unit in &self.stem {
-            y = unit.trace(y, trace)?;
-        }
-        y[3] += self.inputs;
-        y = self.join1.trace(y, trace)?;
-        y = self.stage2.trace(y, trace)?;
-        y[3] = 2 * y[3] + self.inputs;
-        y = self.join2.trace(y, trace)?;
-        y = self.stage3.trace(y, trace)?;
-        y[3] *= 2;
-        y = self.join3.trace(y, trace)?;
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
+        let mut y = trace.block(&[x], |trace| {
+            let mut y = x;
+            for unit in &self.stem {
+                y = unit.trace(y, trace)?;
+            }
+            Ok(y)
+        })?;
+        let pooled =
+            |trace: &mut Trace, [b, h, w, _]: [usize; 4]| trace.tensor([b, h, w, self.inputs]);
+        let half = pooled(trace, y.shape);
+        let joined = trace.concat(&[y, half]);
+        y = self.join1.trace(joined, trace)?;
+        let (first, last) = self.stage2.trace(y, trace)?;
+        let quarter = pooled(trace, last.shape);
+        let joined = trace.concat(&[last, first, quarter]);
+        y = self.join2.trace(joined, trace)?;
+        let (first, last) = self.stage3.trace(y, trace)?;
+        let joined = trace.concat(&[first, last]);
+        y = self.join3.trace(joined, trace)?;
         self.classify.trace(y, trace)?;
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::layers::wrapped::{Padding, Wrapped};
 use crate::ops::{ConvSpec, Fuse};
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// Added to the variance.
@@ -55,7 +55,8 @@ impl Layer for Active {
         };
         let (scale, shift) = self.act.folded(parameters)?;
         let (conv, fold) = (&self.conv.layer, (&scale[..], &shift[..]));
-        let y = conv.forward_folded(parameters, pass, &wide, fold, Fuse::None)?;
+        let end = (Fuse::None, self.act.dtype(pass));
+        let y = conv.forward_folded(parameters, pass, &wide, fold, end)?;
         self.act.activate(parameters, pass, &y)
     }
 
@@ -70,7 +71,7 @@ impl Layer for Active {
         self.conv.backward(parameters, pass, dy, gradients)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         let y = self.conv.trace(x, trace)?;
         self.act.trace(y, trace)
     }
@@ -165,8 +166,8 @@ impl Guided {
     }
 }
 
-impl Layer for Guided {
-    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+impl Guided {
+    fn inside(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let inner = self.enter.forward(p, pass, x)?;
         let local = self.local.forward(p, pass, &inner)?;
         let surround = self.surround.forward(p, pass, &inner)?;
@@ -182,6 +183,12 @@ impl Layer for Guided {
         y = self.gate.forward(p, pass, &y)?;
         pass.backend.add(x, &y)
     }
+}
+
+impl Layer for Guided {
+    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        pass.block([x.clone()], |pass, [x]| self.inside(p, pass, &x))
+    }
 
     fn backward(
         &self,
@@ -190,6 +197,7 @@ impl Layer for Guided {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
+        pass.replay(|pass, [x]| self.inside(p, pass, &x))?;
         let mut through = self.gate.backward(p, pass, dy.clone(), gradients)?;
         if let Some(reduce) = &self.reduce {
             through = reduce.backward(p, pass, through, gradients)?;
@@ -209,14 +217,17 @@ impl Layer for Guided {
         }
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        let inner = self.enter.trace(x, trace)?;
-        self.local.trace(inner, trace)?;
-        let [b, h, w, c] = self.surround.trace(inner, trace)?;
-        let mut y = self.joint.trace([b, h, w, 2 * c], trace)?;
-        if let Some(reduce) = &self.reduce {
-            y = reduce.trace(y, trace)?;
-        }
-        self.gate.trace(y, trace)
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        trace.block(&[x], |trace| {
+            let inner = self.enter.trace(x, trace)?;
+            let near = self.local.trace(inner, trace)?;
+            let far = self.surround.trace(inner, trace)?;
+            let joined = trace.concat(&[near, far]);
+            let mut y = self.joint.trace(joined, trace)?;
+            if let Some(reduce) = &self.reduce {
+                y = reduce.trace(y, trace)?;
+            }
+            self.gate.trace(y, trace)
+        })
     }
 }

@@ -14,7 +14,7 @@ use crate::layers::{Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// A doubling of the resolution, followed by normalisation and ReLU where batch normalisation is on.
@@ -71,12 +71,7 @@ impl Double {
         self.conv.backward(parameters, pass, dy, gradients)
     }
 
-    pub(super) fn trace(
-        &self,
-        x: [usize; 4],
-        size: (usize, usize),
-        trace: &mut Trace,
-    ) -> Result<[usize; 4]> {
+    pub(super) fn trace(&self, x: Flow, size: (usize, usize), trace: &mut Trace) -> Result<Flow> {
         let y = self.conv.trace(x, size, trace);
         if let Some(norm) = &self.norm {
             norm.trace(y, trace)?;
@@ -122,8 +117,44 @@ struct Deconv {
     first: Double,
     second: Double,
     third: Double,
-    /// The `deconv1x` part: the input itself, two convolutions deep, beside the decoded features.
-    skip: Option<[Full; 4]>,
+    beside: Option<Beside>,
+}
+
+impl Deconv {
+    /// From a quarter of the input's resolution to the whole.
+    fn enlarge(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        y: &Tensor,
+        (h, w): (usize, usize),
+    ) -> Result<Tensor> {
+        let half = (h.div_ceil(2), w.div_ceil(2));
+        let y = self.second.forward(p, pass, y, half)?;
+        self.third.forward(p, pass, &y, (h, w))
+    }
+}
+
+/// The `deconv1x` part: the input itself, two convolutions deep, beside the decoded features, then two more.
+#[derive(Debug)]
+struct Beside {
+    skip: [Full; 2],
+    full: [Full; 2],
+}
+
+impl Beside {
+    fn skip(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let skip = self.skip[0].layer().forward(p, pass, x)?;
+        self.skip[1].layer().forward(p, pass, &skip)
+    }
+
+    fn join(&self, p: &Parameters, pass: &mut Pass, [y, skip]: [Tensor; 2]) -> Result<Tensor> {
+        let joined = pass.backend.concat(&[&y, &skip])?;
+        drop((y, skip));
+        let y = self.full[0].layer().forward(p, pass, &joined)?;
+        drop(joined);
+        self.full[1].layer().forward(p, pass, &y)
+    }
 }
 
 #[derive(Debug)]
@@ -186,20 +217,24 @@ impl Decoder {
                 let full = |parameters: &mut Parameters, name: &str, channels: (usize, usize)| {
                     Full::new(parameters, &format!("decoder.{name}"), channels, style)
                 };
-                let skip = match config.name {
-                    NetworkName::DeepLabV3Plus => Some([
-                        full(parameters, "skip1", (config.inputs(), skip[0]))?,
-                        full(parameters, "skip2", (skip[0], skip[1]))?,
-                        full(parameters, "full1", (channels + skip[1], channels))?,
-                        full(parameters, "full2", (channels, channels))?,
-                    ]),
+                let beside = match config.name {
+                    NetworkName::DeepLabV3Plus => Some(Beside {
+                        skip: [
+                            full(parameters, "skip1", (config.inputs(), skip[0]))?,
+                            full(parameters, "skip2", (skip[0], skip[1]))?,
+                        ],
+                        full: [
+                            full(parameters, "full1", (channels + skip[1], channels))?,
+                            full(parameters, "full2", (channels, channels))?,
+                        ],
+                    }),
                     _ => None,
                 };
                 Kind::Deconv(Box::new(Deconv {
                     first,
                     second,
                     third,
-                    skip,
+                    beside,
                 }))
             }
         };
@@ -216,6 +251,21 @@ impl Decoder {
         })
     }
 
+    /// Pyramid and low-level features at the latter's resolution, refined.
+    fn join(&self, p: &Parameters, pass: &mut Pass, [deep, low]: [Tensor; 2]) -> Result<Tensor> {
+        let (_, h, w, _) = low.dims4()?;
+        let low = self.low.forward(p, pass, &low)?;
+        let deep = match &self.kind {
+            Kind::Bilinear => resize(pass, &deep, (h, w), self.periodic)?,
+            Kind::Deconv(deconv) => deconv.first.forward(p, pass, &deep, (h, w))?,
+        };
+        let joined = pass.backend.concat(&[&deep, &low])?;
+        drop((deep, low));
+        let y = self.refine[0].forward(p, pass, &joined)?;
+        drop(joined);
+        self.refine[1].forward(p, pass, &y)
+    }
+
     /// The logits at the resolution of `x`.
     pub(super) fn forward(
         &self,
@@ -225,18 +275,9 @@ impl Decoder {
         low: &Tensor,
         x: &Tensor,
     ) -> Result<Tensor> {
-        let (_, low_h, low_w, _) = low.dims4()?;
         let (_, h, w, _) = x.dims4()?;
-        let low = self.low.forward(p, pass, low)?;
-        let deep = match &self.kind {
-            Kind::Bilinear => resize(pass, deep, (low_h, low_w), self.periodic)?,
-            Kind::Deconv(deconv) => deconv.first.forward(p, pass, deep, (low_h, low_w))?,
-        };
-        let joined = pass.backend.concat(&[&deep, &low])?;
-        drop((deep, low));
-        let mut y = self.refine[0].forward(p, pass, &joined)?;
-        drop(joined);
-        y = self.refine[1].forward(p, pass, &y)?;
+        let inputs = [deep.clone(), low.clone()];
+        let mut y = pass.block(inputs, |pass, inputs| self.join(p, pass, inputs))?;
         let deconv = match &self.kind {
             Kind::Bilinear => {
                 let logits = self.classify.forward(p, pass, &y)?;
@@ -244,17 +285,10 @@ impl Decoder {
             }
             Kind::Deconv(deconv) => deconv,
         };
-        let half = (h.div_ceil(2), w.div_ceil(2));
-        y = deconv.second.forward(p, pass, &y, half)?;
-        y = deconv.third.forward(p, pass, &y, (h, w))?;
-        if let Some([skip1, skip2, full1, full2]) = &deconv.skip {
-            let mut skip = skip1.layer().forward(p, pass, x)?;
-            skip = skip2.layer().forward(p, pass, &skip)?;
-            let joined = pass.backend.concat(&[&y, &skip])?;
-            drop(skip);
-            y = full1.layer().forward(p, pass, &joined)?;
-            drop(joined);
-            y = full2.layer().forward(p, pass, &y)?;
+        y = pass.block([y], |pass, [y]| deconv.enlarge(p, pass, &y, (h, w)))?;
+        if let Some(beside) = &deconv.beside {
+            let skip = pass.block([x.clone()], |pass, [x]| beside.skip(p, pass, &x))?;
+            y = pass.block([y, skip], |pass, inputs| beside.join(p, pass, inputs))?;
         }
         self.classify.forward(p, pass, &y)
     }
@@ -267,6 +301,7 @@ impl Decoder {
         dlogits: Tensor,
         gradients: &mut Gradients,
     ) -> Result<(Tensor, Tensor)> {
+        let (_, h, w, _) = dlogits.dims4()?;
         let mut dy = match &self.kind {
             Kind::Bilinear => {
                 let dlogits = resize_backward(pass, &dlogits, self.periodic)?;
@@ -274,21 +309,29 @@ impl Decoder {
             }
             Kind::Deconv(deconv) => {
                 let mut dy = self.classify.backward(p, pass, dlogits, gradients)?;
-                if let Some([skip1, skip2, full1, full2]) = &deconv.skip {
+                if let Some(beside) = &deconv.beside {
+                    let Beside {
+                        skip: [skip1, skip2],
+                        full: [full1, full2],
+                    } = beside;
+                    pass.replay(|pass, inputs| beside.join(p, pass, inputs))?;
                     dy = full2.layer().backward(p, pass, dy, gradients)?;
                     dy = full1.layer().backward(p, pass, dy, gradients)?;
                     let counts = [self.channels, self.skip_channels];
                     let mut parts = pass.backend.split(&dy, &counts)?;
                     let dskip = parts.pop().expect("two parts");
                     dy = parts.pop().expect("two parts");
+                    pass.replay(|pass, [x]| beside.skip(p, pass, &x))?;
                     let dskip = skip2.layer().backward(p, pass, dskip, gradients)?;
                     // Its result, the gradient of the network's input, has no use.
                     skip1.layer().backward(p, pass, dskip, gradients)?;
                 }
+                pass.replay(|pass, [y]| deconv.enlarge(p, pass, &y, (h, w)))?;
                 dy = deconv.third.backward(p, pass, dy, gradients)?;
                 deconv.second.backward(p, pass, dy, gradients)?
             }
         };
+        pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
         dy = self.refine[1].backward(p, pass, dy, gradients)?;
         dy = self.refine[0].backward(p, pass, dy, gradients)?;
         let counts = [self.channels, self.low_channels];
@@ -304,31 +347,34 @@ impl Decoder {
         Ok((ddeep, dlow))
     }
 
-    pub(super) fn trace(
-        &self,
-        deep: [usize; 4],
-        low: [usize; 4],
-        x: [usize; 4],
-        trace: &mut Trace,
-    ) -> Result<()> {
-        let ([b, h, w, _], quarter) = (x, (low[1], low[2]));
-        self.low.trace(low, trace)?;
+    pub(super) fn trace(&self, deep: Flow, low: Flow, x: Flow, trace: &mut Trace) -> Result<()> {
+        let [b, h, w, _] = x.shape;
+        let mut y = trace.block(&[deep, low], |trace| {
+            let [_, low_h, low_w, _] = low.shape;
+            let low = self.low.trace(low, trace)?;
+            let deep = match &self.kind {
+                Kind::Bilinear => trace.tensor([b, low_h, low_w, deep.shape[3]]),
+                Kind::Deconv(deconv) => deconv.first.trace(deep, (low_h, low_w), trace)?,
+            };
+            let joined = trace.concat(&[deep, low]);
+            let y = self.refine[0].trace(joined, trace)?;
+            self.refine[1].trace(y, trace)
+        })?;
         if let Kind::Deconv(deconv) = &self.kind {
-            deconv.first.trace(deep, quarter, trace)?;
-        }
-        let joined = [b, low[1], low[2], self.channels + self.low_channels];
-        let mut y = self.refine[0].trace(joined, trace)?;
-        y = self.refine[1].trace(y, trace)?;
-        if let Kind::Deconv(deconv) = &self.kind {
-            y = (deconv.second).trace(y, (h.div_ceil(2), w.div_ceil(2)), trace)?;
-            y = deconv.third.trace(y, (h, w), trace)?;
-            if let Some([skip1, skip2, full1, full2]) = &deconv.skip {
-                let skip = skip1.layer().trace(x, trace)?;
-                skip2.layer().trace(skip, trace)?;
-                y = full1
-                    .layer()
-                    .trace([b, h, w, self.channels + self.skip_channels], trace)?;
-                y = full2.layer().trace(y, trace)?;
+            y = trace.block(&[y], |trace| {
+                let y = (deconv.second).trace(y, (h.div_ceil(2), w.div_ceil(2)), trace)?;
+                deconv.third.trace(y, (h, w), trace)
+            })?;
+            if let Some(Beside { skip, full }) = &deconv.beside {
+                let skip = trace.block(&[x], |trace| {
+                    let inner = skip[0].layer().trace(x, trace)?;
+                    skip[1].layer().trace(inner, trace)
+                })?;
+                y = trace.block(&[y, skip], |trace| {
+                    let joined = trace.concat(&[y, skip]);
+                    let y = full[0].layer().trace(joined, trace)?;
+                    full[1].layer().trace(y, trace)
+                })?;
             }
         }
         self.classify.trace(y, trace)?;

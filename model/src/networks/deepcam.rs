@@ -21,7 +21,7 @@ use crate::layers::{Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// Encoder, pyramid, decoder.
@@ -96,21 +96,28 @@ fn half((h, w): (usize, usize)) -> (usize, usize) {
     (h.div_ceil(2), w.div_ceil(2))
 }
 
+impl DeepCam {
+    /// Pyramid and low-level features at a quarter of the input, refined.
+    fn join(&self, p: &Parameters, pass: &mut Pass, [deep, low]: [Tensor; 2]) -> Result<Tensor> {
+        let (_, h, w, _) = low.dims4()?;
+        let low = self.low.forward(p, pass, &low)?;
+        let y = self.up[0].forward(p, pass, &deep, half((h, w)))?;
+        let y = self.up[1].forward(p, pass, &y, (h, w))?;
+        let joined = pass.backend.concat(&[&y, &low])?;
+        drop((y, low, deep));
+        let y = self.refine[0].forward(p, pass, &joined)?;
+        drop(joined);
+        self.refine[1].forward(p, pass, &y)
+    }
+}
+
 impl Architecture for DeepCam {
     fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let (_, h, w, _) = x.dims4()?;
         let (deep, low) = self.encoder.forward(p, pass, x)?;
-        let (_, low_h, low_w, _) = low.dims4()?;
         let mut y = self.pyramid.forward(p, pass, &deep)?;
         drop(deep);
-        let low = self.low.forward(p, pass, &low)?;
-        y = self.up[0].forward(p, pass, &y, half((low_h, low_w)))?;
-        y = self.up[1].forward(p, pass, &y, (low_h, low_w))?;
-        let joined = pass.backend.concat(&[&y, &low])?;
-        drop(low);
-        y = self.refine[0].forward(p, pass, &joined)?;
-        drop(joined);
-        y = self.refine[1].forward(p, pass, &y)?;
+        y = pass.block([y, low], |pass, inputs| self.join(p, pass, inputs))?;
         y = self.project.forward(p, pass, &y)?;
         y = self.up3.forward(p, pass, &y, half((h, w)))?;
         self.classify.forward(p, pass, &y, (h, w))
@@ -126,6 +133,7 @@ impl Architecture for DeepCam {
         let mut dy = self.classify.backward(p, pass, dlogits, gradients)?;
         dy = self.up3.backward(p, pass, dy, gradients)?;
         dy = self.project.backward(p, pass, dy, gradients)?;
+        pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
         dy = self.refine[1].backward(p, pass, dy, gradients)?;
         dy = self.refine[0].backward(p, pass, dy, gradients)?;
         let counts = [self.channels, self.low_channels];
@@ -139,19 +147,22 @@ impl Architecture for DeepCam {
         self.encoder.backward(p, pass, dy, &dlow, gradients)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()> {
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
         let (deep, low) = self.encoder.trace(x, trace)?;
-        let mut y = self.pyramid.trace(deep, trace)?;
-        self.low.trace(low, trace)?;
-        let quarter = (low[1], low[2]);
-        y = self.up[0].trace(y, half(quarter), trace)?;
-        y = self.up[1].trace(y, quarter, trace)?;
-        let joined = [y[0], y[1], y[2], self.channels + self.low_channels];
-        y = self.refine[0].trace(joined, trace)?;
-        y = self.refine[1].trace(y, trace)?;
+        let [_, h, w, _] = x.shape;
+        let deep = self.pyramid.trace(deep, trace)?;
+        let mut y = trace.block(&[deep, low], |trace| {
+            let quarter = (low.shape[1], low.shape[2]);
+            let low = self.low.trace(low, trace)?;
+            let y = self.up[0].trace(deep, half(quarter), trace)?;
+            let y = self.up[1].trace(y, quarter, trace)?;
+            let joined = trace.concat(&[y, low]);
+            let y = self.refine[0].trace(joined, trace)?;
+            self.refine[1].trace(y, trace)
+        })?;
         y = self.project.trace(y, trace)?;
-        y = self.up3.trace(y, half((x[1], x[2])), trace)?;
-        self.classify.trace(y, (x[1], x[2]), trace);
+        y = self.up3.trace(y, half((h, w)), trace)?;
+        self.classify.trace(y, (h, w), trace);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::{Layer, Style};
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::{Pass, Saved};
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// Encoder, pyramid, decoder.
@@ -78,9 +78,12 @@ impl Architecture for DeepLabV3Plus {
         (self.encoder).backward(parameters, pass, ddeep, dlow, gradients)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()> {
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
         let (deep, low) = self.encoder.trace(x, trace)?;
-        let deep = self.pyramid.trace(deep, trace)?;
+        let mut deep = self.pyramid.trace(deep, trace)?;
+        if self.dropout > 0.0 {
+            deep = trace.tensor(deep.shape);
+        }
         self.decoder.trace(deep, low, x, trace)
     }
 }

@@ -20,7 +20,9 @@ use crate::error::Result;
 use crate::ops::Backend;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::{Summary, Trace};
+use crate::storage::Storage;
+use crate::summary::Summary;
+use crate::trace::Trace;
 use architecture::Architecture;
 use candle_core::{DType, Tensor};
 
@@ -106,15 +108,10 @@ impl Network {
     /// # Errors
     /// [`crate::ModelError::Shape`] if x does not fit.
     pub fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
-        let x = if x.dtype() == pass.dtype {
-            x.clone()
-        } else {
-            x.to_dtype(pass.dtype)?
-        };
         let x = if self.config.latitude_input {
-            self.backend.concat(&[&x, &latitude_channels(&x)?])?
+            self.backend.concat(&[x, &latitude_channels(x)?])?
         } else {
-            x
+            x.clone()
         };
         let logits = self.layers.forward(&self.parameters, pass, &x)?;
         Ok(logits.to_dtype(DType::F32)?)
@@ -130,7 +127,8 @@ impl Network {
         mut pass: Pass,
         gradients: &mut Gradients,
     ) -> Result<()> {
-        let dlogits = dlogits.to_dtype(pass.dtype)?;
+        pass.turn_back();
+        let dlogits = dlogits.clone();
         self.layers
             .backward(&self.parameters, &mut pass, dlogits, gradients)?;
         assert!(pass.is_spent(), "a layer left something on the tape");
@@ -159,16 +157,21 @@ impl Network {
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] if x does not fit.
-    pub fn infer(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
-        self.forward(x, &mut Pass::infer(self.backend, dtype))
+    pub fn infer(&self, x: &Tensor, storage: impl Into<Storage>) -> Result<Tensor> {
+        self.forward(x, &mut Pass::infer(self.backend, storage))
     }
 
     /// The most probable class of every pixel, and the probabilities of all classes if asked for.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] if x does not fit.
-    pub fn predict(&self, x: &Tensor, dtype: DType, probabilities: bool) -> Result<Prediction> {
-        let logits = self.infer(x, dtype)?;
+    pub fn predict(
+        &self,
+        x: &Tensor,
+        storage: impl Into<Storage>,
+        probabilities: bool,
+    ) -> Result<Prediction> {
+        let logits = self.infer(x, storage)?;
         Ok(Prediction {
             classes: self.backend.argmax(&logits)?,
             probabilities: probabilities
@@ -184,8 +187,8 @@ impl Network {
     pub fn summary(&self, height: usize, width: usize) -> Result<Summary> {
         let mut trace = Trace::default();
         let input = [height, width, self.config.channels_in];
-        self.layers
-            .trace([1, height, width, self.config.inputs()], &mut trace)?;
+        let x = trace.tensor([1, height, width, self.config.inputs()]);
+        self.layers.trace(x, &mut trace)?;
         Ok(Summary::new(self.config.name.as_str(), input, trace))
     }
 }

@@ -14,7 +14,7 @@ use crate::layers::{Layer, Style};
 use crate::ops::{ConvSpec, PoolSpec};
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// Stem, blocks and, with batch normalisation, the activation that ends a pre-activated network.
@@ -122,11 +122,7 @@ impl ResNet {
         Ok(())
     }
 
-    pub(super) fn trace(
-        &self,
-        x: [usize; 4],
-        trace: &mut Trace,
-    ) -> Result<([usize; 4], [usize; 4])> {
+    pub(super) fn trace(&self, x: Flow, trace: &mut Trace) -> Result<(Flow, Flow)> {
         let stem = self.stem.trace(x, trace)?;
         let mut y = self.pool.trace(stem, trace)?;
         let mut low = y;
@@ -138,7 +134,7 @@ impl ResNet {
             }
         }
         if let Some(post) = &self.post {
-            post.trace(y, trace)?;
+            y = post.trace(y, trace)?;
         }
         Ok((y, low))
     }

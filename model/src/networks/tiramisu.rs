@@ -19,7 +19,7 @@ use crate::layers::{Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::{Pass, Saved};
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// A convolution, normalisation or in its place a bias, a ReLU, dropout.
@@ -73,7 +73,10 @@ impl Step {
         }
         match &self.kernel {
             Kernel::Normed(_) => Ok(dy),
-            Kernel::Biased(_) => pass.backend.relu_backward(&dy, &pass.pop_tensor()),
+            Kernel::Biased(_) => {
+                let y = pass.pop_tensor()?;
+                pass.backend.relu_backward(&dy, &y)
+            }
         }
     }
 
@@ -101,7 +104,7 @@ impl Layer for Step {
             Kernel::Normed(unit) => unit.forward(p, pass, x)?,
             Kernel::Biased(conv) => {
                 let y = conv.forward_relu(p, pass, x)?;
-                pass.push_tensor(&y);
+                pass.push_tensor(&y)?;
                 y
             }
         };
@@ -127,11 +130,20 @@ impl Layer for Step {
         }
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        match &self.kernel {
-            Kernel::Normed(unit) => unit.trace(x, trace),
-            Kernel::Biased(conv) => conv.trace(x, trace),
-        }
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let y = match &self.kernel {
+            Kernel::Normed(unit) => unit.trace(x, trace)?,
+            Kernel::Biased(conv) => {
+                let y = conv.trace(x, trace)?;
+                trace.keep(y);
+                y
+            }
+        };
+        Ok(if self.dropout > 0.0 {
+            trace.tensor(y.shape)
+        } else {
+            y
+        })
     }
 }
 
@@ -173,8 +185,8 @@ impl Dense {
     }
 }
 
-impl Layer for Dense {
-    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+impl Dense {
+    fn inside(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let (mut joined, mut added) = (x.clone(), Vec::with_capacity(self.steps.len()));
         for (index, step) in self.steps.iter().enumerate() {
             let y = step.forward(p, pass, &joined)?;
@@ -188,6 +200,12 @@ impl Layer for Dense {
         }
         pass.backend.concat(&added.iter().collect::<Vec<_>>())
     }
+}
+
+impl Layer for Dense {
+    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        pass.block([x.clone()], |pass, [x]| self.inside(p, pass, &x))
+    }
 
     fn backward(
         &self,
@@ -196,6 +214,7 @@ impl Layer for Dense {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
+        pass.replay(|pass, [x]| self.inside(p, pass, &x))?;
         let mut djoined = if self.whole {
             dy
         } else {
@@ -216,11 +235,20 @@ impl Layer for Dense {
         Ok(djoined)
     }
 
-    fn trace(&self, [b, h, w, c]: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        for (index, step) in self.steps.iter().enumerate() {
-            step.trace([b, h, w, c + index * self.growth], trace)?;
-        }
-        Ok([b, h, w, self.channels_out()])
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        trace.block(&[x], |trace| {
+            let (mut joined, mut added) = (x, Vec::with_capacity(self.steps.len()));
+            for step in &self.steps {
+                let y = step.trace(joined, trace)?;
+                joined = trace.concat(&[joined, y]);
+                added.push(y);
+            }
+            Ok(if self.whole {
+                joined
+            } else {
+                trace.concat(&added)
+            })
+        })
     }
 }
 
@@ -332,7 +360,7 @@ impl Architecture for Tiramisu {
         self.input.backward_parameters(p, pass, dy, gradients)
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<()> {
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
         let mut y = self.input.trace(x, trace)?;
         let mut skips = Vec::new();
         for (block, halve) in &self.down {
@@ -341,9 +369,11 @@ impl Architecture for Tiramisu {
             skips.push(skip);
         }
         y = self.bottom.trace(y, trace)?;
-        for ((double, block), [_, h, w, c]) in self.up.iter().zip(skips.into_iter().rev()) {
+        for ((double, block), skip) in self.up.iter().zip(skips.into_iter().rev()) {
+            let [_, h, w, _] = skip.shape;
             y = double.trace(y, (h, w), trace);
-            y = block.trace([y[0], h, w, y[3] + c], trace)?;
+            let joined = trace.concat(&[y, skip]);
+            y = block.trace(joined, trace)?;
         }
         self.classify.trace(y, trace)?;
         Ok(())

@@ -15,8 +15,14 @@ use crate::ops::ConvSpec;
 use crate::ops::norm::After;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
-use crate::summary::Trace;
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
+
+/// What follows an atrous unit.
+const RELU: After = After {
+    residual: false,
+    relu: true,
+};
 
 /// What joins the block's input to its output.
 #[derive(Debug)]
@@ -97,8 +103,8 @@ impl Block {
     }
 }
 
-impl Layer for Block {
-    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+impl Block {
+    fn inside(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let mut y = x.clone();
         for (index, unit) in self.units.iter().enumerate() {
             let after = self.after(index);
@@ -113,6 +119,12 @@ impl Layer for Block {
         let skip = conv.forward(parameters, pass, x)?;
         norm.forward(parameters, pass, &skip, Some(&y), self.relu)
     }
+}
+
+impl Layer for Block {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        pass.block([x.clone()], |pass, [x]| self.inside(parameters, pass, &x))
+    }
 
     fn backward(
         &self,
@@ -121,6 +133,7 @@ impl Layer for Block {
         mut dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
+        pass.replay(|pass, [x]| self.inside(parameters, pass, &x))?;
         let mut direct = None;
         if let Shortcut::Projection(projection) = &self.shortcut {
             let Projection { last, conv, norm } = &**projection;
@@ -144,17 +157,23 @@ impl Layer for Block {
         }
     }
 
-    fn trace(&self, x: [usize; 4], trace: &mut Trace) -> Result<[usize; 4]> {
-        let mut y = x;
-        for unit in &self.units {
-            y = unit.trace(y, trace)?;
-        }
-        if let Shortcut::Projection(projection) = &self.shortcut {
-            y = projection.last.trace(y, trace)?;
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        trace.block(&[x], |trace| {
+            let mut y = x;
+            for (index, unit) in self.units.iter().enumerate() {
+                y = unit.trace(y, self.after(index), trace)?;
+            }
+            let Shortcut::Projection(projection) = &self.shortcut else {
+                return Ok(y);
+            };
+            projection.last.trace(y, trace)?;
             let skip = projection.conv.trace(x, trace)?;
-            projection.norm.trace(skip, trace);
-        }
-        Ok(y)
+            let after = After {
+                residual: true,
+                relu: self.relu,
+            };
+            Ok(projection.norm.trace(skip, after, trace))
+        })
     }
 }
 
@@ -241,10 +260,16 @@ impl Xception {
             y = block.forward(parameters, pass, &y)?;
             low.get_or_insert_with(|| y.clone());
         }
+        let y = pass.block([y], |pass, [y]| self.leave(parameters, pass, y))?;
+        Ok((y, low.expect("an encoder has blocks")))
+    }
+
+    /// The atrous units at the end.
+    fn leave(&self, parameters: &Parameters, pass: &mut Pass, mut y: Tensor) -> Result<Tensor> {
         for unit in &self.exit {
             y = unit.forward(parameters, pass, &y, None, true)?;
         }
-        Ok((y, low.expect("an encoder has blocks")))
+        Ok(y)
     }
 
     pub(super) fn backward(
@@ -255,12 +280,9 @@ impl Xception {
         dlow: &Tensor,
         gradients: &mut Gradients,
     ) -> Result<()> {
-        let after = After {
-            residual: false,
-            relu: true,
-        };
+        pass.replay(|pass, [y]| self.leave(parameters, pass, y))?;
         for unit in self.exit.iter().rev() {
-            dy = unit.backward(parameters, pass, dy, after, gradients)?.0;
+            dy = unit.backward(parameters, pass, dy, RELU, gradients)?.0;
         }
         for (index, block) in self.blocks.iter().enumerate().rev() {
             if index == 0 {
@@ -272,11 +294,7 @@ impl Xception {
         self.stem[0].backward_parameters(parameters, pass, dy, gradients)
     }
 
-    pub(super) fn trace(
-        &self,
-        x: [usize; 4],
-        trace: &mut Trace,
-    ) -> Result<([usize; 4], [usize; 4])> {
+    pub(super) fn trace(&self, x: Flow, trace: &mut Trace) -> Result<(Flow, Flow)> {
         let mut y = self.stem[0].trace(x, trace)?;
         y = self.stem[1].trace(y, trace)?;
         let mut low = None;
@@ -284,9 +302,13 @@ impl Xception {
             y = block.trace(y, trace)?;
             low.get_or_insert(y);
         }
-        for unit in &self.exit {
-            y = unit.trace(y, trace)?;
-        }
+        y = trace.block(&[y], |trace| {
+            let mut y = y;
+            for unit in &self.exit {
+                y = unit.trace(y, RELU, trace)?;
+            }
+            Ok(y)
+        })?;
         Ok((y, low.unwrap_or(y)))
     }
 }

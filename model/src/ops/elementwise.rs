@@ -6,7 +6,7 @@ use super::host::{Typed, bhwc, expect, tensor};
 use super::value::{Value, by_dtype};
 use crate::error::Result;
 use crate::profile;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 /// f(a) or f(a, b) of all values.
@@ -30,6 +30,13 @@ fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<V>
                 .for_each(|((y, &a), &b)| *y = V::narrow(f(a.widen(), b.widen())));
         });
     y
+}
+
+/// f32 if any of these is, else the type of the first.
+fn widest(parts: &[&Tensor]) -> DType {
+    let wide = parts.iter().find(|part| part.dtype() == DType::F32);
+    wide.or(parts.first())
+        .map_or(DType::F32, |part| part.dtype())
 }
 
 /// max(x, 0), NaN where x is: what is no number must not look like one.
@@ -73,6 +80,49 @@ impl Backend {
         })
     }
 
+    /// One bit for every value: whether it is above 0.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::DType`] for integers.
+    pub fn positive(self, y: &Tensor) -> Result<Vec<u8>> {
+        by_dtype!(y.dtype(), V => {
+            let values = Typed::<V>::of("positive", y)?;
+            let mut bits = vec![0; values.len().div_ceil(8)];
+            bits.par_chunks_mut(CHUNK / 8)
+                .zip(values.par_chunks(CHUNK))
+                .for_each(|(bits, values)| {
+                    for (byte, eight) in bits.iter_mut().zip(values.chunks(8)) {
+                        let bit = |(at, value): (usize, &V)| u8::from(value.widen() > 0.0) << at;
+                        *byte = eight.iter().enumerate().map(bit).sum();
+                    }
+                });
+            Ok(bits)
+        })
+    }
+
+    /// dy where its bit is set, else 0.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if there are more or fewer bits than values.
+    pub fn masked(self, dy: &Tensor, bits: &[u8]) -> Result<Tensor> {
+        let _span = profile::span(|| format!("masked {:?}", dy.dims()));
+        expect("masked", "bits", dy.elem_count().div_ceil(8), bits.len())?;
+        by_dtype!(dy.dtype(), V => {
+            let mut values = Typed::<V>::of("masked", dy)?.into_values();
+            values
+                .par_chunks_mut(CHUNK)
+                .zip(bits.par_chunks(CHUNK / 8))
+                .for_each(|(values, bits)| {
+                    for (at, value) in values.iter_mut().enumerate() {
+                        if bits[at / 8] >> (at % 8) & 1 == 0 {
+                            *value = V::default();
+                        }
+                    }
+                });
+            tensor(values, dy.dims(), dy.dtype())
+        })
+    }
+
     /// a + b.
     ///
     /// # Errors
@@ -80,9 +130,24 @@ impl Backend {
     pub fn add(self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let _span = profile::span(|| format!("add {:?}", a.dims()));
         expect("add", "b", a.dims(), b.dims())?;
-        by_dtype!(a.dtype(), V => {
+        let dtype = widest(&[a, b]);
+        by_dtype!(dtype, V => {
             let (left, right) = (Typed::<V>::of("add", a)?, Typed::<V>::of("add", b)?);
-            tensor(zip(&left, &right, |a, b| a + b), a.dims(), a.dtype())
+            tensor(zip(&left, &right, |a, b| a + b), a.dims(), dtype)
+        })
+    }
+
+    /// x stored as another type; x itself if it is stored so.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::DType`] for integers.
+    pub fn convert(self, x: &Tensor, dtype: DType) -> Result<Tensor> {
+        if x.dtype() == dtype {
+            return Ok(x.clone());
+        }
+        let _span = profile::span(|| format!("convert {:?} {:?}", x.dims(), dtype));
+        by_dtype!(dtype, V => {
+            tensor(Typed::<V>::of("convert", x)?.into_values(), x.dims(), dtype)
         })
     }
 
@@ -150,7 +215,8 @@ impl Backend {
             expect("concat", "(b, h, w)", (b, h, w), (pb, ph, pw))
         })?;
         let channels: usize = shapes.iter().map(|shape| shape[3]).sum();
-        by_dtype!(parts[0].dtype(), V => {
+        let dtype = widest(parts);
+        by_dtype!(dtype, V => {
             let values = parts
                 .iter()
                 .map(|part| Typed::<V>::of("concat", part))
@@ -170,7 +236,7 @@ impl Backend {
                     }
                 }
             });
-            tensor(y, &[b, h, w, channels], parts[0].dtype())
+            tensor(y, &[b, h, w, channels], dtype)
         })
     }
 

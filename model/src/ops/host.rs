@@ -60,6 +60,16 @@ impl<'a, V: Value> Typed<'a, V> {
     }
 }
 
+impl<V: Value> Typed<'_, V> {
+    /// The values, without copying what was converted.
+    pub(crate) fn into_values(self) -> Vec<V> {
+        match self {
+            Self::Owned(values) => values,
+            borrowed => borrowed.to_vec(),
+        }
+    }
+}
+
 /// Other values of as many.
 fn convert<T: Copy + Sync, V: Value>(values: &[T], widen: impl Fn(T) -> f32 + Sync) -> Vec<V> {
     let mut converted = vec![V::default(); values.len()];

@@ -4,12 +4,15 @@ use super::peer::Peer;
 use super::{Row, median, row};
 use crate::commands::simulate::grid;
 use crate::commands::train::RECIPES;
+use crate::plan::bytes;
 use candle_core::{DType, Device, Tensor};
 use clap::{Args, ValueEnum};
 use squall_jobs::Recipe;
 use squall_model::ops::{ConvSpec, Fuse};
 use squall_model::optim::{Optimizer, OptimizerConfig};
-use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass, profile};
+use squall_model::{
+    Backend, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations, Storage, profile,
+};
 use std::time::Instant;
 
 /// Which network, and beside what.
@@ -27,6 +30,12 @@ pub struct NetworkOptions {
     /// How activations are stored and computed.
     #[arg(long, value_enum, default_value = "f32")]
     precision: Stored,
+    /// What the backward pass computes again: none, norms or blocks.
+    #[arg(long, default_value = "none", value_parser = recompute)]
+    recompute: Recompute,
+    /// Keep f32 activations as bf16 for the backward pass.
+    #[arg(long)]
+    saved_bf16: bool,
     /// A program that runs the same network in alternation (`validation/peers/step.py`).
     #[arg(long, value_name = "COMMAND")]
     peer: Option<String>,
@@ -58,6 +67,16 @@ impl Stored {
 }
 
 impl NetworkOptions {
+    /// How activations are stored.
+    fn storage(&self) -> Storage {
+        let saved = if self.saved_bf16 {
+            SavedActivations::Bf16
+        } else {
+            SavedActivations::Same
+        };
+        Storage::from(self.precision.dtype()).keeping(self.recompute, saved)
+    }
+
     /// The configuration, the optimiser's, and the batch.
     fn resolve(&self) -> anyhow::Result<(NetworkConfig, OptimizerConfig, usize)> {
         if let Some((_, text)) = RECIPES.iter().find(|(name, _)| *name == self.network) {
@@ -83,7 +102,7 @@ pub(super) fn rows(
         &config,
         &optimiser,
         (batch, rows, columns),
-        options.precision.dtype(),
+        options.storage(),
     )?;
     let mut peer = match &options.peer {
         Some(command) => {
@@ -103,6 +122,10 @@ pub(super) fn rows(
         None => None,
     };
     let summary = ours.network.summary(rows, columns)?;
+    let state = ours.optimizer.state();
+    let state = state.iter().map(|(_, values)| values.len()).sum();
+    let predicted = summary.training_bytes(batch, &ours.storage, state);
+    tracing::info!("a training step should need {}", bytes(predicted));
     let mut found = Vec::new();
     let works = [
         (step, "step", summary.training_flops),
@@ -158,7 +181,7 @@ pub(super) fn rows(
 struct Ours {
     network: Network,
     backend: Backend,
-    dtype: DType,
+    storage: Storage,
     optimizer: Optimizer,
     gradients: Gradients,
     x: Tensor,
@@ -171,14 +194,14 @@ impl Ours {
         config: &NetworkConfig,
         optimiser: &OptimizerConfig,
         (batch, rows, columns): (usize, usize, usize),
-        dtype: DType,
+        storage: Storage,
     ) -> anyhow::Result<Self> {
         let backend = Backend::best();
         let network = Network::build(config, backend, 1)?;
         let shape = (batch, rows, columns, config.channels_in);
         Ok(Self {
             backend,
-            dtype,
+            storage,
             optimizer: Optimizer::new(optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
             x: Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?,
@@ -192,12 +215,12 @@ impl Ours {
 
     fn work(&mut self, work: &str) -> anyhow::Result<()> {
         if work == "infer" {
-            let logits = self.network.infer(&self.x, self.dtype)?;
+            let logits = self.network.infer(&self.x, &self.storage)?;
             self.backend.argmax(&logits)?;
             return Ok(());
         }
         self.key += 1;
-        let mut pass = Pass::train(self.backend, self.dtype, self.key);
+        let mut pass = Pass::train(self.backend, &self.storage, self.key);
         let logits = self.network.forward(&self.x, &mut pass)?;
         let weights = vec![1.0; self.network.config().classes];
         let loss = (self.backend).softmax_cross_entropy(&logits, &self.labels, &weights, 1.0)?;
@@ -237,6 +260,14 @@ fn print_profile(ours: &mut Ours) -> anyhow::Result<()> {
 /// Cores that this process may use.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A mode by its name.
+fn recompute(name: &str) -> Result<Recompute, String> {
+    let found = Recompute::ALL
+        .into_iter()
+        .find(|mode| mode.as_str() == name);
+    found.ok_or_else(|| format!("expected none, norms or blocks, found {name}"))
 }
 
 /// Floating-point operations a second of a matrix product (a 1x1 convolution is one), measured now.

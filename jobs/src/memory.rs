@@ -1,0 +1,238 @@
+//! Whether a training run fits into the machine's memory, and what would.
+
+use crate::error::{JobError, Result};
+use crate::recipe::Recipe;
+use squall_model::summary::Summary;
+use squall_model::{Recompute, SavedActivations, Storage};
+use std::path::{Path, PathBuf};
+
+/// What a training step's memory is predicted from.
+#[derive(Debug)]
+pub(crate) struct Demand {
+    pub summary: Summary,
+    pub storage: Storage,
+    /// Values that the optimiser keeps.
+    pub state: usize,
+    /// Bytes of a sample in all batches that are read ahead.
+    pub loaded: u64,
+}
+
+impl Demand {
+    /// Bytes at the peak of a step of so many samples.
+    pub fn bytes(&self, batch: usize) -> u64 {
+        self.bytes_with(batch, &self.storage)
+    }
+
+    fn bytes_with(&self, batch: usize, storage: &Storage) -> u64 {
+        self.summary.training_bytes(batch, storage, self.state) + batch as u64 * self.loaded
+    }
+
+    /// Refuses a run that needs more than `available` bytes, unless the recipe says to go on.
+    ///
+    /// # Errors
+    /// [`JobError::Memory`] with the settings that would fit.
+    pub fn check(&self, recipe: &Recipe, available: Option<u64>) -> Result<()> {
+        let needed = self.bytes(recipe.training.batch);
+        match available {
+            Some(available) if needed > available => {}
+            _ => return Ok(()),
+        }
+        let available = available.unwrap_or(0);
+        if recipe.training.ignore_memory {
+            tracing::warn!("{}", JobError::memory(needed, available, Vec::new()));
+            return Ok(());
+        }
+        let fits = self.fits(recipe.training.batch, available);
+        Err(JobError::memory(needed, available, fits))
+    }
+
+    /// Settings that fit, the one that changes least first: how activations are kept for the same batch, then the largest
+    /// batch for how they are kept now, then the largest of all.
+    fn fits(&self, batch: usize, available: u64) -> Vec<String> {
+        let mut found = Vec::new();
+        let now = (self.storage.recompute, self.storage.saved);
+        let ways = [SavedActivations::Same, SavedActivations::Bf16].into_iter();
+        let ways = ways.flat_map(|saved| Recompute::ALL.map(|recompute| (recompute, saved)));
+        let with = |(recompute, saved)| self.storage.clone().keeping(recompute, saved);
+        let same_batch = ways.clone().filter(|way| *way != now);
+        if let Some(way) =
+            (same_batch.into_iter()).find(|way| self.bytes_with(batch, &with(*way)) <= available)
+        {
+            found.push(settings(batch, way, None, now));
+        }
+        let largest = |storage: &Storage| {
+            (1..batch)
+                .rev()
+                .find(|&batch| self.bytes_with(batch, storage) <= available)
+        };
+        if let Some(smaller) = largest(&self.storage) {
+            found.push(settings(smaller, now, Some(smaller), now));
+        }
+        if found.is_empty() {
+            let best = ways.filter_map(|way| Some((largest(&with(way))?, way)));
+            // The first of equals: what costs least time and precision.
+            let best = best.reduce(|a, b| if b.0 > a.0 { b } else { a });
+            found.extend(best.map(|(smaller, way)| settings(smaller, way, Some(smaller), now)));
+        }
+        found
+    }
+}
+
+/// Overrides of a recipe as the command line takes them.
+fn settings(
+    batch: usize,
+    (recompute, saved): (Recompute, SavedActivations),
+    changed: Option<usize>,
+    now: (Recompute, SavedActivations),
+) -> String {
+    let mut words = Vec::new();
+    if changed.is_some() {
+        words.push(format!("--set training.batch={batch}"));
+    }
+    if recompute != now.0 {
+        words.push(format!("--set training.recompute={}", recompute.as_str()));
+    }
+    if saved != now.1 {
+        let saved = match saved {
+            SavedActivations::Same => "same",
+            SavedActivations::Bf16 => "bf16",
+        };
+        words.push(format!("--set training.saved_activations={saved}"));
+    }
+    words.join(" ")
+}
+
+/// Bytes that this process may hold: what it holds and what the system has left for it, within the limits of its control
+/// groups; nothing where the system does not say.
+pub(crate) fn available() -> Option<u64> {
+    let own = kilobytes(&read("/proc/self/status"), "VmRSS:").unwrap_or(0);
+    let host = kilobytes(&read("/proc/meminfo"), "MemAvailable:")? + own;
+    let groups = group_folders(&read("/proc/self/cgroup"));
+    let left = groups.iter().filter_map(|folder| {
+        let file = |name: &str| read(folder.join(name));
+        left_in_group(
+            &file("memory.max"),
+            &file("memory.current"),
+            &file("memory.stat"),
+            own,
+        )
+    });
+    Some(left.fold(host, u64::min))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The bytes of a line `KEY 123 kB`.
+fn kilobytes(text: &str, key: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let number: u64 = rest.split_whitespace().next()?.parse().ok()?;
+    Some(1024 * number)
+}
+
+/// The folders of a process's control group (version 2) and of those around it.
+fn group_folders(groups: &str) -> Vec<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    let own = own.map_or_else(|| root.to_path_buf(), |path| root.join(path));
+    (own.ancestors()
+        .take_while(|folder| folder.starts_with(root)))
+    .map(Path::to_path_buf)
+    .collect()
+}
+
+/// What a control group leaves to a process that holds `own` bytes; the group's file cache can be given back.
+fn left_in_group(limit: &str, current: &str, stat: &str, own: u64) -> Option<u64> {
+    let limit: u64 = limit.trim().parse().ok()?;
+    let current: u64 = current.trim().parse().unwrap_or(0);
+    let cache = stat.lines().find_map(|line| line.strip_prefix("file "));
+    let cache: u64 = cache
+        .and_then(|bytes| bytes.trim().parse().ok())
+        .unwrap_or(0);
+    let others = current.saturating_sub(cache).saturating_sub(own);
+    Some(limit.saturating_sub(others))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_model::{Backend, Network};
+
+    fn demand(recipe: &Recipe) -> Demand {
+        let network = Network::build(&recipe.network, Backend::best(), 1).unwrap();
+        Demand {
+            summary: network.summary(192, 288).unwrap(),
+            storage: candle_core::DType::F32.into(),
+            state: 2 * network.parameters().count(),
+            loaded: 0,
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_what_would() {
+        let recipe = Recipe::parse("[training]\nbatch = 4\n[network]\nwidth = 0.25", &[]).unwrap();
+        let demand = demand(&recipe);
+        let needs = |batch, recompute, saved| {
+            demand.bytes_with(batch, &demand.storage.clone().keeping(recompute, saved))
+        };
+        let (same, bf16) = (SavedActivations::Same, SavedActivations::Bf16);
+        let fits = |available: u64| match demand.check(&recipe, Some(available)) {
+            Err(JobError::Memory { fits, .. }) => fits,
+            other => panic!("{other:?}"),
+        };
+        let all = needs(4, Recompute::None, same);
+        demand.check(&recipe, Some(all)).unwrap();
+        demand.check(&recipe, None).unwrap();
+        assert_eq!(
+            fits(all - 1),
+            ["--set training.recompute=norms", "--set training.batch=3"]
+        );
+        let three = needs(3, Recompute::None, same);
+        assert_eq!(
+            fits(needs(4, Recompute::Blocks, same).max(three)),
+            [
+                if needs(4, Recompute::Norms, same) <= three {
+                    "--set training.recompute=norms"
+                } else {
+                    "--set training.recompute=blocks"
+                },
+                "--set training.batch=3"
+            ]
+        );
+        let least = needs(1, Recompute::Blocks, bf16);
+        let found = fits(least);
+        assert!(
+            found.len() == 1 && found[0].contains("training.batch=1"),
+            "{found:?}"
+        );
+        assert!(fits(1000).is_empty());
+        let mut anyway = recipe.clone();
+        anyway.training.ignore_memory = true;
+        demand.check(&anyway, Some(1000)).unwrap();
+    }
+
+    #[test]
+    fn limits_of_the_system() {
+        assert_eq!(
+            kilobytes("A: 1 kB\nMemAvailable:   2 kB\n", "MemAvailable:"),
+            Some(2048)
+        );
+        assert_eq!(left_in_group("max\n", "5", "", 0), None);
+        // 60 are in use, 20 of them cache and 10 ours: 30 are not to be had.
+        assert_eq!(
+            left_in_group("100\n", "60\n", "anon 40\nfile 20\n", 10),
+            Some(70)
+        );
+        assert_eq!(left_in_group("10", "60", "", 0), Some(0));
+        let folders = group_folders("0::/a/b\n");
+        let shown: Vec<_> = folders.iter().filter_map(|f| f.to_str()).collect();
+        assert_eq!(
+            shown,
+            ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
+        );
+        assert_eq!(group_folders("5:memory:/x").len(), 1);
+        #[cfg(target_os = "linux")]
+        assert!(available().is_some_and(|bytes| bytes > 1 << 20));
+    }
+}

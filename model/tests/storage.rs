@@ -1,0 +1,332 @@
+//! What a pass keeps and in which type: the same bits where that is promised, stated errors elsewhere.
+
+use candle_core::{DType, Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use squall_model::networks::config::NetworkName;
+use squall_model::parameters::{Kind, Parameter};
+use squall_model::{
+    Backend, Gradients, Network, NetworkConfig, Pass, Precision, PrecisionPolicy, Recompute,
+    SavedActivations, Storage,
+};
+
+const EXTENTS: [usize; 4] = [2, 26, 36, 4];
+
+/// Every network, thin, with dropout where it has some.
+fn networks() -> Vec<NetworkConfig> {
+    let deeplab = |name, batch_norm| NetworkConfig {
+        name,
+        channels_in: 4,
+        width: 0.05,
+        blocks: vec![2, 1, 1],
+        atrous_rates: vec![2, 3],
+        dropout: 0.2,
+        batch_norm,
+        ..NetworkConfig::default()
+    };
+    let published = |name, blocks: Vec<usize>| {
+        let config = NetworkConfig::published(name);
+        NetworkConfig {
+            channels_in: 4,
+            width: 0.1,
+            blocks,
+            ..config
+        }
+    };
+    let tiramisu = published(NetworkName::Tiramisu, vec![1, 2, 2]);
+    vec![
+        deeplab(NetworkName::DeepLabV3Plus, true),
+        deeplab(NetworkName::DeepLabV3Plus, false),
+        deeplab(NetworkName::DeepLabV3PlusDeconv, true),
+        deeplab(NetworkName::DeepLabV3PlusBilinear, true),
+        published(NetworkName::DeepCam, vec![2]),
+        NetworkConfig {
+            dropout: 0.2,
+            batch_norm: true,
+            ..tiramisu.clone()
+        },
+        tiramisu,
+        published(NetworkName::CgNet, vec![2, 2]),
+    ]
+}
+
+fn draw(seed: u64, count: usize) -> Vec<f32> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+}
+
+fn field(seed: u64, [b, h, w, c]: [usize; 4]) -> Tensor {
+    Tensor::from_vec(draw(seed, b * h * w * c), (b, h, w, c), &Device::Cpu).unwrap()
+}
+
+fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// What a training pass gives.
+#[derive(PartialEq)]
+struct Outcome {
+    logits: Vec<f32>,
+    gradients: Vec<f32>,
+    /// Running statistics by name.
+    running: Vec<(String, Vec<f32>)>,
+}
+
+fn learn(config: &NetworkConfig, backend: Backend, storage: impl Into<Storage>) -> Outcome {
+    let mut network = Network::build(config, backend, 3).unwrap();
+    let mut pass = Pass::train(backend, storage, 5);
+    let logits = network.forward(&field(1, EXTENTS), &mut pass).unwrap();
+    let [b, h, w, _] = EXTENTS;
+    let labels: Vec<u8> = (draw(4, b * h * w).iter())
+        .map(|v| ((v + 1.0) * 1.4) as u8)
+        .collect();
+    let loss = backend
+        .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
+        .unwrap();
+    network.update_running_statistics(&mut pass);
+    let mut gradients = Gradients::new(network.parameters());
+    network
+        .backward(&loss.gradient, pass, &mut gradients)
+        .unwrap();
+    let buffers = network.parameters().buffers().iter();
+    Outcome {
+        logits: values(&logits),
+        gradients: gradients.as_slice().to_vec(),
+        running: buffers
+            .map(|b| (b.name.clone(), b.values.clone()))
+            .collect(),
+    }
+}
+
+/// ‖a − b‖ / ‖b‖.
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+    let off = norm(&mut a.iter().zip(b).map(|(a, b)| f64::from(a - b)));
+    off / norm(&mut b.iter().map(|&b| f64::from(b)))
+}
+
+fn kept(layers: &[&str]) -> PrecisionPolicy {
+    PrecisionPolicy {
+        keep_f32: layers.iter().map(|layer| layer.to_string()).collect(),
+        ..Precision::Bf16.into()
+    }
+}
+
+fn storage(config: &NetworkConfig, layers: &[&str]) -> Storage {
+    let network = Network::build(config, Backend::best(), 3).unwrap();
+    let policy = kept(layers);
+    policy.storage(network.parameters(), DType::BF16).unwrap()
+}
+
+#[test]
+fn computing_again_changes_no_bit() {
+    for config in networks() {
+        for dtype in [DType::F32, DType::BF16] {
+            let plain = learn(&config, Backend::best(), dtype);
+            assert!(plain.gradients.iter().any(|g| *g != 0.0));
+            for recompute in [Recompute::Norms, Recompute::Blocks] {
+                let storage = Storage::from(dtype).keeping(recompute, SavedActivations::Same);
+                let again = learn(&config, Backend::best(), storage);
+                assert!(
+                    again == plain,
+                    "{:?}, batch norm {}, {dtype:?}, {recompute:?}",
+                    config.name,
+                    config.batch_norm
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn computing_again_holds_less() {
+    for config in networks() {
+        let network = Network::build(&config, Backend::best(), 3).unwrap();
+        let summary = network.summary(192, 288).unwrap();
+        let bytes = |recompute, saved| {
+            let storage = Storage::from(DType::F32).keeping(recompute, saved);
+            summary.training_bytes(1, &storage, 0)
+        };
+        let all = Recompute::ALL.map(|recompute| bytes(recompute, SavedActivations::Same));
+        let name = (config.name, config.batch_norm);
+        assert!(all[2] < all[0], "{name:?}: {all:?}");
+        // Without a normalisation there is none to apply again.
+        assert!(all[1] <= all[0], "{name:?}: {all:?}");
+        // In Tiramisu dropout and concatenation come between a normalisation and the next convolution.
+        let none = !config.batch_norm || config.name == NetworkName::Tiramisu;
+        assert!(all[1] < all[0] || none, "{name:?}: {all:?}");
+        let rounded = bytes(Recompute::None, SavedActivations::Bf16);
+        assert!(rounded < all[0], "{name:?}: {rounded} {all:?}");
+    }
+}
+
+#[test]
+fn rounded_activations_cost_little_of_the_gradient() {
+    for config in networks() {
+        let plain = learn(&config, Backend::best(), DType::F32);
+        for recompute in Recompute::ALL {
+            let storage = Storage::from(DType::F32).keeping(recompute, SavedActivations::Bf16);
+            let rounded = learn(&config, Backend::best(), storage);
+            assert!(rounded.logits == plain.logits && rounded.running == plain.running);
+            let off = distance(&rounded.gradients, &plain.gradients);
+            let name = (config.name, config.batch_norm, recompute);
+            assert!(off > 0.0 && off < 0.01, "{name:?}: {off}");
+        }
+    }
+}
+
+#[test]
+fn all_layers_kept_is_f32() {
+    for config in networks() {
+        for recompute in Recompute::ALL {
+            let plain = learn(&config, Backend::best(), DType::F32);
+            let storage = storage(&config, &["*"]).keeping(recompute, SavedActivations::Same);
+            let kept = learn(&config, Backend::best(), storage.clone());
+            assert!(kept == plain, "{:?} {recompute:?}", config.name);
+            let network = Network::build(&config, Backend::best(), 3).unwrap();
+            let infer =
+                |storage: Storage| values(&network.infer(&field(1, EXTENTS), storage).unwrap());
+            assert!(
+                infer(storage) == infer(DType::F32.into()),
+                "{:?}",
+                config.name
+            );
+        }
+    }
+}
+
+#[test]
+fn a_kept_layer_changes_only_what_comes_after_it() {
+    let config = &networks()[0];
+    let narrow = learn(config, Backend::best(), storage(config, &[]));
+    let kept = learn(
+        config,
+        Backend::best(),
+        storage(config, &["decoder.refine2"]),
+    );
+    assert!(narrow.logits != kept.logits);
+    let changed: Vec<&str> = (narrow.running.iter().zip(&kept.running))
+        .filter(|(a, b)| a != b)
+        .map(|(a, _)| a.0.as_str())
+        .collect();
+    let after = ["refine2", "up2", "up3", "full1", "full2"];
+    assert!(!changed.is_empty());
+    for name in changed {
+        assert!(after.iter().any(|layer| name.contains(layer)), "{name}");
+    }
+    // A normalisation between two narrow convolutions computes in f32 anyway: the next one rounds what it would have rounded.
+    let norm = learn(
+        config,
+        Backend::best(),
+        storage(config, &["decoder.refine1.norm"]),
+    );
+    assert!(norm.logits == narrow.logits);
+}
+
+#[test]
+fn mixed_policies_are_as_near_to_f32_as_bf16_is() {
+    for config in networks() {
+        let plain = learn(&config, Backend::best(), DType::F32);
+        let narrow = learn(&config, Backend::best(), DType::BF16);
+        let network = Network::build(&config, Backend::best(), 3).unwrap();
+        // Every second convolution.
+        let names: Vec<&str> = (network.parameters().iter())
+            .filter(|p| p.kind == Kind::Weight)
+            .filter_map(|p| p.name.strip_suffix(".weight"))
+            .step_by(2)
+            .collect();
+        let mixed = learn(&config, Backend::best(), storage(&config, &names));
+        let off = |outcome: &Outcome| distance(&outcome.logits, &plain.logits);
+        let (mixed_off, narrow_off) = (off(&mixed), off(&narrow));
+        assert!(
+            mixed_off > 0.0 && mixed_off < 2.0 * narrow_off,
+            "{:?}: {mixed_off} {narrow_off}",
+            config.name
+        );
+        let network_infers =
+            |storage: Storage| values(&network.infer(&field(1, EXTENTS), storage).unwrap());
+        let (wide, some) = (
+            network_infers(DType::F32.into()),
+            network_infers(storage(&config, &names)),
+        );
+        let off = distance(&some, &wide);
+        assert!(off > 0.0 && off < 0.05, "{:?}: {off}", config.name);
+    }
+}
+
+/// Behind a bf16 encoder and pyramid, an f32 decoder is a smooth function of its parameters.
+#[test]
+fn gradients_of_a_mixed_policy_against_finite_differences() {
+    for config in &networks()[..4] {
+        let config = NetworkConfig {
+            dropout: 0.0,
+            ..config.clone()
+        };
+        let mut network = Network::build(&config, Backend::Reference, 3).unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(9);
+        // As in `networks.rs`: ReLUs well inside their linear part.
+        let shake = |p: &Parameter, values: &mut [f32]| {
+            let (factor, offset) = match p.kind {
+                Kind::Scale => (0.6, 0.0),
+                Kind::Shift => (1.0, 2.0),
+                _ => (1.0, 0.0),
+            };
+            values
+                .iter_mut()
+                .for_each(|v| *v = factor * *v + offset + rng.random_range(-0.1..0.1));
+        };
+        network.parameters_mut().update(shake).unwrap();
+        let (x, r) = (field(1, [2, 13, 18, 4]), draw(2, 2 * 13 * 18 * 3));
+        let policy = kept(&["decoder"]);
+        let storage = policy
+            .storage(network.parameters(), DType::BF16)
+            .unwrap()
+            .keeping(Recompute::Blocks, SavedActivations::Same);
+        let probe = |network: &Network| {
+            let mut pass = Pass::train(network.backend(), &storage, 5);
+            let logits = values(&network.forward(&x, &mut pass).unwrap());
+            let product = |(y, r): (&f32, &f32)| f64::from(*y) * f64::from(*r);
+            (logits.iter().zip(&r).map(product).sum::<f64>(), pass)
+        };
+        let (_, pass) = probe(&network);
+        let mut gradients = Gradients::new(network.parameters());
+        let dlogits = Tensor::from_vec(r.clone(), (2, 13, 18, 3), &Device::Cpu).unwrap();
+        network.backward(&dlogits, pass, &mut gradients).unwrap();
+        let decoder: Vec<_> = (network.parameters().iter())
+            .filter(|p| p.name.starts_with("decoder"))
+            .map(|p| (p.name.clone(), p.range.clone()))
+            .collect();
+        assert!(decoder.len() > 4);
+        for (parameter, range) in decoder {
+            let direction = draw(range.start as u64, range.len());
+            let length = f64::from(direction.iter().map(|d| d * d).sum::<f32>().sqrt());
+            let analytic: f64 = (gradients.as_slice()[range].iter().zip(&direction))
+                .map(|(g, d)| f64::from(*g) * f64::from(*d))
+                .sum();
+            let shift = |network: &mut Network, shift: f64| {
+                let moved = |p: &Parameter, values: &mut [f32]| {
+                    if p.name == parameter {
+                        (values.iter_mut().zip(&direction))
+                            .for_each(|(v, d)| *v += shift as f32 * d);
+                    }
+                };
+                network.parameters_mut().update(moved).unwrap();
+            };
+            let bound = 0.02 * length + 0.02 * analytic.abs();
+            let mut numeric = Vec::new();
+            for step in [1e-3, 3e-3, 3e-4].map(|step| step / length) {
+                shift(&mut network, step);
+                let up = probe(&network).0;
+                shift(&mut network, -2.0 * step);
+                let down = probe(&network).0;
+                shift(&mut network, step);
+                numeric.push((up - down) / (2.0 * step));
+            }
+            assert!(
+                numeric.iter().any(|n| (n - analytic).abs() <= bound),
+                "{:?} {parameter}: numeric {numeric:.3?}, analytic {analytic:.3}",
+                config.name
+            );
+        }
+    }
+}

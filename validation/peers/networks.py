@@ -34,6 +34,8 @@ class Config:
     blocks: list[int] = field(default_factory=lambda: [3, 4, 6, 3])
     output_stride: int = 8
     atrous_rates: list[int] = field(default_factory=lambda: [12, 24, 36])
+    growth: int = 32
+    kernel: int = 5
     batch_norm: bool = True
     batch_norm_decay: float = 0.97
     periodic_longitude: bool = True
@@ -70,6 +72,7 @@ DEFAULTS = {
         "batch_norm_decay": 0.9,
         "periodic_longitude": False,
     },
+    "tiramisu": {"blocks": [2, 2, 2, 4, 5]},
 }
 
 
@@ -469,11 +472,88 @@ class DeepCam(nn.Module):
         return self.decoder(self.aspp(deep), low, tuple(x.shape[2:]))
 
 
+class Step(Conv):
+    """A convolution, normalisation or in its place a bias, a ReLU, dropout."""
+
+    def __init__(self, ins, outs, kernel, config, **geometry):
+        super().__init__(ins, outs, kernel, config, bias=not config.batch_norm, **geometry)
+        self.norm = norm_relu(outs, config) if config.batch_norm else nn.ReLU(inplace=True)
+        self.dropout = config.dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(self.norm(super().forward(x)), self.dropout, self.training)
+
+
+class Dense(nn.Module):
+    """Layers each of which reads the block's input and what all before it added."""
+
+    def __init__(self, ins: int, layers: int, whole: bool, config: Config):
+        super().__init__()
+        growth = config.encoder_channels(config.growth)
+        self.names = [f"layer{index + 1}" for index in range(layers)]
+        for index, name in enumerate(self.names):
+            self.add_module(name, Step(ins + index * growth, growth, config.kernel, config))
+        self.whole = whole
+        self.outs = (ins if whole else 0) + layers * growth
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [x]
+        for name in self.names:
+            parts.append(getattr(self, name)(torch.cat(parts, dim=1)))
+        return torch.cat(parts if self.whole else parts[1:], dim=1)
+
+
+class Tiramisu(nn.Module):
+    """A way down of dense blocks and halvings, a block at the bottom, a way up of doublings and dense blocks."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.config = config
+        *above, bottom = config.blocks
+        channels = config.encoder_channels(48)
+        self.input = Step(config.inputs, channels, config.kernel, config)
+        skips = []
+        for index, layers in enumerate(above):
+            block = Dense(channels, layers, True, config)
+            channels = block.outs
+            block.halve = Step(channels, channels, 1, config, stride=2)
+            self.add_module(f"down{index + 1}", block)
+            skips.append(channels)
+        self.bottom = Dense(channels, bottom, False, config)
+        channels = self.bottom.outs
+        for index, layers in reversed(list(enumerate(above))):
+            block = Dense(channels + skips[index], layers, index == 0, config)
+            block.double = Upsample(channels, channels, config, bias=True)
+            channels = block.outs
+            self.add_module(f"up{index + 1}", block)
+        self.classify = Conv(channels, config.classes, 1, config, bias=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, c, h, w) to the logits (b, k, h, w)."""
+        if self.config.latitude_input:
+            x = torch.cat([x, latitude(x)], dim=1)
+        y = self.input(x)
+        levels = range(1, len(self.config.blocks))
+        skips = []
+        for level in levels:
+            block = getattr(self, f"down{level}")
+            skips.append(block(y))
+            y = block.halve(skips[-1])
+        y = self.bottom(y)
+        for level in reversed(levels):
+            block, skip = getattr(self, f"up{level}"), skips.pop()
+            # By the table of submodules: `Module.double` is a method.
+            double = block._modules["double"]
+            y = block(torch.cat([double(y, tuple(skip.shape[2:])), skip], dim=1))
+        return self.classify(y)
+
+
 NETWORKS = {
     "deeplabv3plus": DeepLabV3Plus,
     "deeplabv3plus-deconv": DeepLabV3Plus,
     "deeplabv3plus-bilinear": DeepLabV3Plus,
     "deepcam": DeepCam,
+    "tiramisu": Tiramisu,
 }
 
 

@@ -3,7 +3,7 @@
 use super::Layer;
 use super::resize::shape_of;
 use crate::error::Result;
-use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse};
+use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse, Weights};
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::summary::Trace;
@@ -75,34 +75,44 @@ impl Conv {
         x: &Tensor,
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
-        let bias = self.bias.map(|bias| parameters.get(bias));
         let weight = parameters.get(self.weight);
+        if !pass.is_training() {
+            let weights = parameters.prepared(self.weight, || {
+                biased(Weights::of(weight), parameters, self.bias)
+            })?;
+            return pass.backend.conv2d_with(x, &weights, &self.spec, fuse);
+        }
+        let bias = self.bias.map(|bias| parameters.get(bias));
         pass.backend.conv2d(x, weight, bias, &self.spec, fuse)
     }
 
-    /// In inference: the convolution with `scale` folded into the kernel, plus `shift`, then `fuse`.
+    /// In inference: the convolution with a factor folded into the kernel, plus a shift, then `fuse`.
     pub(crate) fn forward_folded(
         &self,
         parameters: &Parameters,
         pass: &Pass,
         x: &Tensor,
-        (scale, shift): (&[f32], &[f32]),
+        fold: impl FnOnce() -> Result<Fold>,
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
-        let (weights, bias) = parameters.folded(self.weight, || {
-            let mut weights = parameters.values(self.weight)?;
-            let per_output = weights.len() / self.channels_out;
-            for (kernel, scale) in weights.chunks_exact_mut(per_output).zip(scale) {
-                kernel.iter_mut().for_each(|w| *w *= scale);
-            }
-            let shape = parameters.get(self.weight).dims();
-            Ok((
-                Tensor::from_vec(weights, shape, x.device())?,
-                Tensor::from_vec(shift.to_vec(), self.channels_out, x.device())?,
-            ))
+        let weights = parameters.prepared(self.weight, || {
+            let (scale, shift) = fold()?;
+            let weights = Weights::of(parameters.get(self.weight));
+            Ok(weights.scaled(scale).biased(shift))
         })?;
-        (pass.backend).conv2d(x, &weights, Some(&bias), &self.spec, fuse)
+        pass.backend.conv2d_with(x, &weights, &self.spec, fuse)
     }
+}
+
+/// Factors and shifts, one for each channel.
+pub(crate) type Fold = (Vec<f32>, Vec<f32>);
+
+/// The weights with a bias if there is one.
+fn biased(weights: Weights, p: &Parameters, bias: Option<ParameterId>) -> Result<Weights> {
+    Ok(match bias {
+        Some(bias) => weights.biased(p.values(bias)?),
+        None => weights,
+    })
 }
 
 impl Conv {
@@ -163,6 +173,15 @@ impl Layer for Conv {
     }
 }
 
+/// The first h rows and w columns.
+fn cut(y: Tensor, (h, w): (usize, usize)) -> Result<Tensor> {
+    let (_, full_h, full_w, _) = y.dims4()?;
+    if (full_h, full_w) == (h, w) {
+        return Ok(y);
+    }
+    Ok(y.narrow(1, 0, h)?.narrow(2, 0, w)?.contiguous()?)
+}
+
 /// A transposed 3x3 convolution that doubles the extents, then drops what exceeds the target.
 #[derive(Debug)]
 pub(crate) struct Upsample {
@@ -171,7 +190,7 @@ pub(crate) struct Upsample {
     bias: Option<ParameterId>,
     spec: ConvTransposeSpec,
     channels_in: usize,
-    channels_out: usize,
+    pub(crate) channels_out: usize,
 }
 
 impl Upsample {
@@ -208,14 +227,45 @@ impl Upsample {
         (h, w): (usize, usize),
     ) -> Result<Tensor> {
         pass.push_tensor(x);
-        let bias = self.bias.map(|bias| parameters.get(bias));
         let weight = parameters.get(self.weight);
-        let y = pass.backend.conv_transpose2d(x, weight, bias, &self.spec)?;
-        let (_, full_h, full_w, _) = y.dims4()?;
-        if (full_h, full_w) == (h, w) {
-            return Ok(y);
+        if !pass.is_training() {
+            let weights = parameters.prepared(self.weight, || {
+                biased(Weights::transposed(weight), parameters, self.bias)
+            })?;
+            let y = (pass.backend).conv_transpose2d_with(x, &weights, &self.spec, false)?;
+            return cut(y, (h, w));
         }
-        Ok(y.narrow(1, 0, h)?.narrow(2, 0, w)?.contiguous()?)
+        let bias = self.bias.map(|bias| parameters.get(bias));
+        cut(
+            pass.backend.conv_transpose2d(x, weight, bias, &self.spec)?,
+            (h, w),
+        )
+    }
+
+    /// In inference: the same with a factor folded into the kernel, plus a shift instead of the bias, then ReLU.
+    pub(crate) fn forward_folded(
+        &self,
+        parameters: &Parameters,
+        pass: &Pass,
+        x: &Tensor,
+        size: (usize, usize),
+        fold: impl FnOnce() -> Result<Fold>,
+    ) -> Result<Tensor> {
+        let weights = parameters.prepared(self.weight, || {
+            let (scale, mut shift) = fold()?;
+            if let Some(bias) = self.bias {
+                let bias = parameters.values(bias)?;
+                for ((shift, scale), bias) in shift.iter_mut().zip(&scale).zip(bias) {
+                    *shift += scale * bias;
+                }
+            }
+            let weights = Weights::transposed(parameters.get(self.weight));
+            Ok(weights.scaled(scale).biased(shift))
+        })?;
+        cut(
+            (pass.backend).conv_transpose2d_with(x, &weights, &self.spec, true)?,
+            size,
+        )
     }
 
     pub(crate) fn backward(

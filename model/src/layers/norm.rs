@@ -1,6 +1,7 @@
 //! Normalisation and the ReLU after it.
 
 use super::batch_norm::{BatchNorm, EPS};
+use super::conv::Fold;
 use super::{Layer, Style};
 use crate::error::Result;
 use crate::ops::norm::After;
@@ -31,6 +32,16 @@ impl Norm {
         Ok(Self::Batch(BatchNorm::new(
             parameters, name, channels, EPS,
         )?))
+    }
+}
+
+impl Norm {
+    /// Inference as one multiply and one add per value.
+    pub(crate) fn folded(&self, parameters: &Parameters, channels: usize) -> Result<Fold> {
+        match self {
+            Self::Batch(norm) => norm.folded(parameters),
+            Self::Half => Ok((vec![0.5; channels], vec![0.0; channels])),
+        }
     }
 }
 

@@ -51,17 +51,9 @@ impl Unit {
 impl Layer for Unit {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         if !pass.is_training() {
-            let (scale, shift) = match &self.norm {
-                Norm::Batch(norm) => norm.folded(parameters)?,
-                Norm::Half => {
-                    let channels = self.conv.channels_out;
-                    (vec![0.5; channels], vec![0.0; channels])
-                }
-            };
-            let fold = (&scale[..], &shift[..]);
-            return self
-                .conv
-                .forward_folded(parameters, pass, x, fold, Fuse::Relu);
+            let fold = || self.norm.folded(parameters, self.conv.channels_out);
+            let conv = &self.conv;
+            return conv.forward_folded(parameters, pass, x, fold, Fuse::Relu);
         }
         let x = self.conv.forward(parameters, pass, x)?;
         self.norm.forward(parameters, pass, &x)

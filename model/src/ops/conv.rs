@@ -2,7 +2,7 @@
 
 use super::conv_spec::{ConvSpec, ConvTransposeSpec};
 #[cfg(feature = "onednn")]
-use super::direct::{self, Panels};
+use super::direct;
 use super::elementwise::rectified;
 #[cfg(feature = "onednn")]
 use super::finish::Finish;
@@ -12,13 +12,18 @@ use super::host::{Host, bhwc, expect, tensor};
 #[cfg(feature = "onednn")]
 use super::value::by_dtype;
 #[cfg(feature = "onednn")]
-use super::winograd::{self, Direction, Kernels};
-use super::{Backend, reference};
+use super::way::Way;
+#[cfg(feature = "onednn")]
+pub use super::way::leave_to_onednn;
+use super::{Backend, Weights, reference};
+#[cfg(feature = "onednn")]
+use super::{
+    pointwise,
+    winograd::{self, Direction},
+};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
-#[cfg(feature = "onednn")]
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What happens to a convolution's output before it is written.
 #[derive(Debug, Clone, Copy)]
@@ -46,15 +51,6 @@ impl<'a> Fuse<'a> {
     }
 }
 
-/// Outputs, inputs and taps of weights.
-#[cfg(feature = "onednn")]
-fn sizes(weights: &Tensor) -> (usize, usize, usize) {
-    match *weights.dims() {
-        [out, inner, kh, kw] => (out, inner, kh * kw),
-        _ => unreachable!("the weights' rank was checked"),
-    }
-}
-
 /// Everything a backend needs for one pass of a convolution, checked.
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) struct Pass<'a> {
@@ -79,56 +75,83 @@ impl Backend {
         spec: &ConvSpec,
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
-        let _span = profile::span(|| {
-            format!(
-                "conv2d {:?} {:?} {}",
-                x.dims(),
-                weights.dims(),
-                spec.brief()
-            )
-        });
+        let mut all = Weights::of(weights);
+        if let Some(bias) = bias {
+            all = all.biased(Host::of("conv2d", bias)?.to_vec());
+        }
+        self.conv2d_with(x, &all, spec, fuse)
+    }
+
+    /// The same with weights that keep what was made of them.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn conv2d_with(
+        self,
+        x: &Tensor,
+        weights: &Weights,
+        spec: &ConvSpec,
+        fuse: Fuse<'_>,
+    ) -> Result<Tensor> {
         let op = "conv2d";
         let x_shape = bhwc(op, "x", x)?;
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
-        if let Some(bias) = bias {
-            expect(op, "bias", &[y_shape[3]][..], bias.dims())?;
+        if let Some(bias) = weights.bias() {
+            expect(op, "bias", y_shape[3], bias.len())?;
         }
         if let Some(residual) = fuse.residual() {
             expect(op, "residual", &y_shape[..], residual.dims())?;
         }
-        let w = Host::of(op, weights)?;
-        let bias = bias.map(|bias| Host::of(op, bias)).transpose()?;
         #[cfg(feature = "onednn")]
-        if self == Self::OneDnn {
+        let way = Way::of(
+            self,
+            x.dtype(),
+            spec,
+            (x_shape, y_shape),
+            Direction::Forward,
+        );
+        #[cfg(not(feature = "onednn"))]
+        let way = "plain";
+        let _span = profile::span(|| {
+            let dims = (x.dims(), weights.dims());
+            format!("conv2d {:?} {:?} {} {way:?}", dims.0, dims.1, spec.brief())
+        });
+        #[cfg(feature = "onednn")]
+        if way != Way::OneDnn {
             let shapes = (x_shape, y_shape);
-            let way = Way::of(spec, x_shape, y_shape, Direction::Forward);
-            if way != Way::OneDnn {
-                return by_dtype!(x.dtype(), V => {
-                    let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
-                    let residual = residual.transpose()?;
-                    let finish = Finish {
-                        bias: bias.as_deref(),
-                        residual: residual.as_deref(),
-                        relu: fuse.relu(),
-                    };
-                    let y = if way == Way::Winograd {
-                        let kernels = Kernels::forward(&w, y_shape[3], x_shape[3]);
-                        winograd::forward(spec, shapes, &Typed::<V>::of(op, x)?, &kernels, finish)
-                    } else {
-                        let panels = Panels::forward(&w, sizes(weights));
-                        direct::forward(spec, shapes, &Host::of(op, x)?, &panels, finish)
-                    };
-                    tensor(y, &y_shape, x.dtype())
-                });
-            }
+            return by_dtype!(x.dtype(), V => {
+                let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
+                let residual = residual.transpose()?;
+                let finish = Finish {
+                    bias: weights.bias(),
+                    residual: residual.as_deref(),
+                    relu: fuse.relu(),
+                };
+                let y = match way {
+                    Way::Winograd => {
+                        let kernels = weights.kernels(op)?;
+                        winograd::forward(spec, shapes, &Typed::<V>::of(op, x)?, kernels, finish)
+                    }
+                    Way::Pointwise => {
+                        let panels = weights.panels(op)?;
+                        pointwise::forward(spec, shapes, &Typed::<V>::of(op, x)?, panels, finish)
+                    }
+                    _ => {
+                        let panels = weights.panels(op)?;
+                        direct::forward(spec, shapes, &Host::of(op, x)?, panels, finish)
+                    }
+                };
+                tensor(y, &y_shape, x.dtype())
+            });
         }
+        let w = weights.plain(op)?;
+        let bias = weights.bias();
         let values = Host::of(op, x)?;
         let residual = (fuse.residual()).map(|residual| Host::of(op, residual));
         let residual = residual.transpose()?;
         let y = match self {
             Self::Reference => {
-                let mut y =
-                    reference::conv::forward(&values, x_shape, &w, bias.as_deref(), y_shape, spec);
+                let mut y = reference::conv::forward(&values, x_shape, &w, bias, y_shape, spec);
                 if let Some(residual) = residual {
                     y.iter_mut().zip(residual.iter()).for_each(|(y, r)| *y += r);
                 }
@@ -146,7 +169,7 @@ impl Backend {
                 },
                 &values,
                 &w,
-                bias.as_deref(),
+                bias,
                 residual.as_deref(),
                 fuse.relu(),
             )?,
@@ -165,34 +188,71 @@ impl Backend {
         x_shape: [usize; 4],
         spec: &ConvSpec,
     ) -> Result<Tensor> {
-        let _span = profile::span(|| {
-            format!(
-                "conv2d backward data {x_shape:?} {:?} {}",
-                weights.dims(),
-                spec.brief()
-            )
-        });
+        self.transposed(dy, &Weights::transposed(weights), x_shape, spec, false)
+    }
+
+    /// The gradient of a convolution's input, plus a bias, then ReLU if asked.
+    fn transposed(
+        self,
+        dy: &Tensor,
+        weights: &Weights,
+        x_shape: [usize; 4],
+        spec: &ConvSpec,
+        relu: bool,
+    ) -> Result<Tensor> {
         let op = "conv2d_backward_data";
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         expect(op, "dy", &y_shape[..], dy.dims())?;
-        let w = Host::of(op, weights)?;
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn {
-            let shapes = (x_shape, y_shape);
-            let way = Way::of(spec, x_shape, y_shape, Direction::BackwardData);
-            if way != Way::OneDnn {
-                return by_dtype!(dy.dtype(), V => {
-                    let dx: Vec<V> = if way == Way::Winograd {
-                        let kernels = Kernels::backward(&w, y_shape[3], x_shape[3]);
-                        winograd::backward_data(spec, shapes, &Typed::<V>::of(op, dy)?, &kernels)
-                    } else {
-                        let panels = Panels::backward(&w, sizes(weights));
-                        direct::backward_data(spec, shapes, &Host::of(op, dy)?, &panels, Finish::NOTHING)
-                    };
-                    tensor(dx, &x_shape, dy.dtype())
-                });
-            }
+        if let Some(bias) = weights.bias() {
+            expect(op, "bias", x_shape[3], bias.len())?;
         }
+        #[cfg(feature = "onednn")]
+        let way = Way::of(
+            self,
+            dy.dtype(),
+            spec,
+            (x_shape, y_shape),
+            Direction::BackwardData,
+        );
+        #[cfg(not(feature = "onednn"))]
+        let way = "plain";
+        let _span = profile::span(|| {
+            let dims = (x_shape, weights.dims());
+            format!(
+                "conv2d backward data {:?} {:?} {} {way:?}",
+                dims.0,
+                dims.1,
+                spec.brief()
+            )
+        });
+        #[cfg(feature = "onednn")]
+        if way != Way::OneDnn {
+            let shapes = (x_shape, y_shape);
+            return by_dtype!(dy.dtype(), V => {
+                let finish = Finish {
+                    bias: weights.bias(),
+                    residual: None,
+                    relu,
+                };
+                let dx: Vec<V> = match way {
+                    Way::Winograd => {
+                        let kernels = weights.kernels(op)?;
+                        winograd::backward_data(spec, shapes, &Typed::<V>::of(op, dy)?, kernels, finish)
+                    }
+                    Way::Pointwise => {
+                        let panels = weights.panels(op)?;
+                        let shapes = (y_shape, x_shape);
+                        pointwise::forward(spec, shapes, &Typed::<V>::of(op, dy)?, panels, finish)
+                    }
+                    _ => {
+                        let panels = weights.panels(op)?;
+                        direct::backward_data(spec, shapes, &Host::of(op, dy)?, panels, finish)
+                    }
+                };
+                tensor(dx, &x_shape, dy.dtype())
+            });
+        }
+        let w = weights.plain(op)?;
         let grad = Host::of(op, dy)?;
         let dx = match self {
             Self::Reference => reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec),
@@ -207,7 +267,12 @@ impl Backend {
                 &w,
             )?,
         };
-        tensor(dx, &x_shape, dy.dtype())
+        let dx = tensor(dx, &x_shape, dy.dtype())?;
+        if weights.bias().is_none() && !relu {
+            return Ok(dx);
+        }
+        let (one, zero) = (vec![1.0; x_shape[3]], vec![0.0; x_shape[3]]);
+        self.batch_norm_apply(&dx, &one, weights.bias().unwrap_or(&zero), None, relu)
     }
 
     /// Adds the gradients of [`Self::conv2d`] with respect to the weights and the bias.
@@ -241,9 +306,9 @@ impl Backend {
             self.add_channel_sums(op, dy, dbias)?;
         }
         #[cfg(feature = "onednn")]
-        if self == Self::OneDnn {
+        {
             let shapes = (x_shape, y_shape);
-            let way = Way::of(spec, x_shape, y_shape, Direction::BackwardWeights);
+            let way = Way::of(self, x.dtype(), spec, shapes, Direction::BackwardWeights);
             if way != Way::OneDnn {
                 return by_dtype!(x.dtype(), V => {
                     let (values, grad) = (Typed::<V>::of(op, x)?, Typed::<V>::of(op, dy)?);
@@ -289,18 +354,28 @@ impl Backend {
         bias: Option<&Tensor>,
         spec: &ConvTransposeSpec,
     ) -> Result<Tensor> {
-        let op = "conv_transpose2d";
-        let [b, p, q, _] = bhwc(op, "x", x)?;
+        let mut all = Weights::transposed(weights);
+        if let Some(bias) = bias {
+            all = all.biased(Host::of("conv_transpose2d", bias)?.to_vec());
+        }
+        self.conv_transpose2d_with(x, &all, spec, false)
+    }
+
+    /// The same with weights that keep what was made of them, then ReLU if asked.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn conv_transpose2d_with(
+        self,
+        x: &Tensor,
+        weights: &Weights,
+        spec: &ConvTransposeSpec,
+        relu: bool,
+    ) -> Result<Tensor> {
+        let [b, p, q, _] = bhwc("conv_transpose2d", "x", x)?;
         let (h, w) = spec.output_size((p, q));
         let channels = weights.dims().get(1).copied().unwrap_or(0) * spec.conv.groups;
-        let y = self.conv2d_backward_data(x, weights, [b, h, w, channels], &spec.conv)?;
-        match bias {
-            None => Ok(y),
-            Some(bias) => {
-                let shift = Host::of(op, bias)?;
-                self.batch_norm_apply(&y, &vec![1.0; shift.len()], &shift, None, false)
-            }
-        }
+        self.transposed(x, weights, [b, h, w, channels], &spec.conv, relu)
     }
 
     /// The gradient of [`Self::conv_transpose2d`] with respect to x.
@@ -357,39 +432,5 @@ impl Backend {
             .zip(mean)
             .for_each(|(sum, mean)| *sum += (mean * count) as f32);
         Ok(())
-    }
-}
-
-#[cfg(feature = "onednn")]
-static ONEDNN_ALONE: AtomicBool = AtomicBool::new(false);
-
-/// Leaves the convolutions of the whole process to oneDNN, to see what the other ways are worth.
-#[cfg(feature = "onednn")]
-pub fn leave_to_onednn() {
-    ONEDNN_ALONE.store(true, Ordering::Relaxed);
-}
-
-/// Which loops run a convolution of the fast backend.
-#[cfg(feature = "onednn")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Winograd,
-    Direct,
-    OneDnn,
-}
-
-#[cfg(feature = "onednn")]
-impl Way {
-    /// A function of the geometry and the kind of processor, never of a timing, so that runs can be repeated bit for bit.
-    fn of(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction) -> Self {
-        if ONEDNN_ALONE.load(Ordering::Relaxed) {
-            Self::OneDnn
-        } else if winograd::pays(spec, x, y, direction) {
-            Self::Winograd
-        } else if direct::pays(spec, x, y) {
-            Self::Direct
-        } else {
-            Self::OneDnn
-        }
     }
 }

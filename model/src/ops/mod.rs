@@ -10,6 +10,8 @@
 //! # Not done
 //! Half precisions are stored as such but computed in f32 (no AVX-512 bf16 path yet): [`Backend::is_fast`] says so.
 
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+mod aligned;
 mod avg_pool;
 pub mod conv;
 pub mod conv_spec;
@@ -29,6 +31,8 @@ pub mod loss;
 pub mod norm;
 #[cfg(feature = "onednn")]
 mod onednn;
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+pub(crate) mod pointwise;
 mod prelu;
 mod reference;
 pub(crate) mod resample;
@@ -38,6 +42,9 @@ pub(crate) mod scratch;
 pub(crate) mod testing;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod value;
+#[cfg(feature = "onednn")]
+mod way;
+mod weights;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod winograd;
 mod wrap;
@@ -45,6 +52,7 @@ mod wrap;
 pub use conv::Fuse;
 pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};
 pub use norm::BatchNormSaved;
+pub use weights::Weights;
 
 use candle_core::DType;
 

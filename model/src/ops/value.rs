@@ -9,6 +9,8 @@ pub(crate) const PADDING: usize = 16;
 
 /// How activations are stored. Arithmetic is f32 whatever it is.
 pub(crate) trait Value: candle_core::WithDType + Default {
+    /// Values that are f32 already, as such.
+    fn as_f32(values: &[Self]) -> Option<&[f32]>;
     /// The values of a storage that holds them.
     fn slice(storage: &CpuStorage) -> Option<&[Self]>;
     /// The value as f32.
@@ -22,6 +24,11 @@ pub(crate) trait Value: candle_core::WithDType + Default {
 }
 
 impl Value for f32 {
+    #[inline(always)]
+    fn as_f32(values: &[Self]) -> Option<&[f32]> {
+        Some(values)
+    }
+
     fn slice(storage: &CpuStorage) -> Option<&[Self]> {
         match storage {
             CpuStorage::F32(values) => Some(values),
@@ -57,6 +64,11 @@ impl Value for f32 {
 }
 
 impl Value for bf16 {
+    #[inline(always)]
+    fn as_f32(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
+
     fn slice(storage: &CpuStorage) -> Option<&[Self]> {
         match storage {
             CpuStorage::BF16(values) => Some(values),

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     memory::keep_large_buffers();
     #[cfg(feature = "onednn")]
     if std::env::args().any(|word| word == "onednn") {
-        squall_model::ops::conv::leave_to_onednn();
+        squall_model::ops::conv::leave_to_onednn(true);
     }
     let backend = Backend::best();
     println!("{}", backend.describe());

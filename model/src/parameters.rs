@@ -4,6 +4,7 @@ pub use crate::gradients::Gradients;
 pub(crate) use crate::gradients::squares;
 
 use crate::error::{ModelError, Result};
+use crate::ops::Weights;
 use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -11,7 +12,7 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Shape and values by name: what a model file holds.
 pub type NamedTensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
@@ -85,12 +86,9 @@ pub struct Parameters {
     flat: Option<Tensor>,
     /// Another number after every change of a value; no two sets of parameters share one.
     version: u64,
-    /// Kernels and shifts of inference, with their normalisation folded in; empty after every change.
-    folded: Mutex<HashMap<ParameterId, Folded>>,
+    /// Weights of inference as its loops want them; empty after every change.
+    prepared: Mutex<HashMap<ParameterId, Arc<Weights>>>,
 }
-
-/// A kernel and a bias.
-type Folded = (Tensor, Tensor);
 
 /// A number that this process has not given out before.
 fn next_version() -> u64 {
@@ -108,7 +106,7 @@ impl Parameters {
             total: 0,
             flat: None,
             version: next_version(),
-            folded: Mutex::default(),
+            prepared: Mutex::default(),
         }
     }
 
@@ -177,28 +175,25 @@ impl Parameters {
         &self.entries[id.0].tensor
     }
 
-    /// What `fold` made of a kernel the first time, until any value changes.
-    pub(crate) fn folded(
+    /// What `prepare` made of a kernel the first time, until any value changes.
+    pub(crate) fn prepared(
         &self,
         kernel: ParameterId,
-        fold: impl FnOnce() -> Result<Folded>,
-    ) -> Result<Folded> {
-        let mut known = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((weights, shift)) = known.get(&kernel) {
-            return Ok((weights.clone(), shift.clone()));
+        prepare: impl FnOnce() -> Result<Weights>,
+    ) -> Result<Arc<Weights>> {
+        let mut known = (self.prepared.lock()).unwrap_or_else(PoisonError::into_inner);
+        if let Some(weights) = known.get(&kernel) {
+            return Ok(weights.clone());
         }
-        let made = fold()?;
+        let made = Arc::new(prepare()?.kept());
         known.insert(kernel, made.clone());
         Ok(made)
     }
 
-    /// Forgets what was folded, because values change.
+    /// Forgets what was prepared, because values change.
     fn changes(&mut self) {
-        let known = self
-            .folded
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        known.clear();
+        let known = self.prepared.get_mut();
+        known.unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// A number that stays as long as all trainable values do.

@@ -34,6 +34,8 @@ class Config:
     blocks: list[int] = field(default_factory=lambda: [3, 4, 6, 3])
     output_stride: int = 8
     atrous_rates: list[int] = field(default_factory=lambda: [12, 24, 36])
+    growth: int = 32
+    kernel: int = 5
     batch_norm: bool = True
     batch_norm_decay: float = 0.97
     periodic_longitude: bool = True

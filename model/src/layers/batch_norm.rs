@@ -1,5 +1,6 @@
 //! Batch normalisation with what follows it: a residual, a ReLU, both or neither.
 
+use super::conv::Fold;
 use crate::error::Result;
 use crate::ops::norm::{After, fold};
 use crate::parameters::{BufferId, Gradients, Kind, ParameterId, Parameters};
@@ -46,7 +47,7 @@ impl BatchNorm {
     }
 
     /// Inference as one multiply and one add per value.
-    pub(crate) fn folded(&self, parameters: &Parameters) -> Result<(Vec<f32>, Vec<f32>)> {
+    pub(crate) fn folded(&self, parameters: &Parameters) -> Result<Fold> {
         let variance = parameters.running(self.variance);
         let inv_std: Vec<f32> = variance
             .iter()

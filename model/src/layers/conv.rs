@@ -3,7 +3,7 @@
 use super::Layer;
 use super::resize::shape_of;
 use crate::error::Result;
-use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse};
+use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse, Weights};
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
@@ -75,40 +75,33 @@ impl Conv {
         x: &Tensor,
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
-        let bias = self.bias.map(|bias| parameters.get(bias));
         let weight = parameters.get(self.weight);
+        if !pass.is_training() {
+            let weights = parameters.prepared(self.weight, || {
+                biased(Weights::of(weight), parameters, self.bias)
+            })?;
+            return pass.backend.conv2d_with(x, &weights, &self.spec, fuse);
+        }
+        let bias = self.bias.map(|bias| parameters.get(bias));
         pass.backend.conv2d(x, weight, bias, &self.spec, fuse)
     }
 
-    /// In inference: the convolution with `scale` folded into the kernel, plus `shift`, then `fuse`, stored as `after`.
+    /// In inference: the convolution with a factor folded into the kernel, plus a shift, then `fuse`, stored as `after`.
     pub(crate) fn forward_folded(
         &self,
         parameters: &Parameters,
         pass: &Pass,
         x: &Tensor,
-        (scale, shift): (&[f32], &[f32]),
+        fold: impl FnOnce() -> Result<Fold>,
         (fuse, after): (Fuse<'_>, DType),
     ) -> Result<Tensor> {
-        let dtype = self.dtype(pass);
-        let x = pass.backend.convert(x, dtype)?;
-        // What is stored wider than the convolution computes is not rounded between the two.
-        let wider = after.size_in_bytes() > dtype.size_in_bytes();
-        let x = pass
-            .backend
-            .convert(&x, if wider { after } else { dtype })?;
-        let (weights, bias) = parameters.folded(self.weight, || {
-            let mut weights = parameters.values(self.weight)?;
-            let per_output = weights.len() / self.channels_out;
-            for (kernel, scale) in weights.chunks_exact_mut(per_output).zip(scale) {
-                kernel.iter_mut().for_each(|w| *w *= scale);
-            }
-            let shape = parameters.get(self.weight).dims();
-            Ok((
-                Tensor::from_vec(weights, shape, x.device())?,
-                Tensor::from_vec(shift.to_vec(), self.channels_out, x.device())?,
-            ))
+        let x = input(pass, x, self.dtype(pass), after)?;
+        let weights = parameters.prepared(self.weight, || {
+            let (scale, shift) = fold()?;
+            let weights = Weights::of(parameters.get(self.weight));
+            Ok(weights.scaled(scale).biased(shift))
         })?;
-        let y = (pass.backend).conv2d(&x, &weights, Some(&bias), &self.spec, fuse)?;
+        let y = (pass.backend).conv2d_with(&x, &weights, &self.spec, fuse)?;
         pass.backend.convert(&y, after)
     }
 
@@ -121,6 +114,17 @@ impl Conv {
     pub(crate) fn forward_unread(&self, pass: &mut Pass, x: &Tensor) -> Result<()> {
         pass.push_input(self.weight, x).map(drop)
     }
+}
+
+/// Factors and shifts, one for each channel.
+pub(crate) type Fold = (Vec<f32>, Vec<f32>);
+
+/// The weights with a bias if there is one.
+fn biased(weights: Weights, p: &Parameters, bias: Option<ParameterId>) -> Result<Weights> {
+    Ok(match bias {
+        Some(bias) => weights.biased(p.values(bias)?),
+        None => weights,
+    })
 }
 
 impl Conv {
@@ -184,6 +188,25 @@ impl Layer for Conv {
     }
 }
 
+/// The first h rows and w columns.
+fn cut(y: Tensor, (h, w): (usize, usize)) -> Result<Tensor> {
+    let (_, full_h, full_w, _) = y.dims4()?;
+    if (full_h, full_w) == (h, w) {
+        return Ok(y);
+    }
+    Ok(y.narrow(1, 0, h)?.narrow(2, 0, w)?.contiguous()?)
+}
+
+/// What a convolution that computes in `dtype` reads of x where the result is stored as `after`.
+fn input(pass: &Pass, x: &Tensor, dtype: DType, after: DType) -> Result<Tensor> {
+    let x = pass.backend.convert(x, dtype)?;
+    // What is stored wider than the convolution computes is not rounded between the two.
+    if after.size_in_bytes() > dtype.size_in_bytes() {
+        return pass.backend.convert(&x, after);
+    }
+    Ok(x)
+}
+
 /// A transposed 3x3 convolution that doubles the extents, then drops what exceeds the target.
 #[derive(Debug)]
 pub(crate) struct Upsample {
@@ -192,7 +215,7 @@ pub(crate) struct Upsample {
     bias: Option<ParameterId>,
     spec: ConvTransposeSpec,
     channels_in: usize,
-    channels_out: usize,
+    pub(crate) channels_out: usize,
 }
 
 impl Upsample {
@@ -229,14 +252,51 @@ impl Upsample {
         (h, w): (usize, usize),
     ) -> Result<Tensor> {
         let x = &pass.push_input(self.weight, x)?;
-        let bias = self.bias.map(|bias| parameters.get(bias));
         let weight = parameters.get(self.weight);
-        let y = pass.backend.conv_transpose2d(x, weight, bias, &self.spec)?;
-        let (_, full_h, full_w, _) = y.dims4()?;
-        if (full_h, full_w) == (h, w) {
-            return Ok(y);
+        if !pass.is_training() {
+            let weights = parameters.prepared(self.weight, || {
+                biased(Weights::transposed(weight), parameters, self.bias)
+            })?;
+            let y = (pass.backend).conv_transpose2d_with(x, &weights, &self.spec, false)?;
+            return cut(y, (h, w));
         }
-        Ok(y.narrow(1, 0, h)?.narrow(2, 0, w)?.contiguous()?)
+        let bias = self.bias.map(|bias| parameters.get(bias));
+        cut(
+            pass.backend.conv_transpose2d(x, weight, bias, &self.spec)?,
+            (h, w),
+        )
+    }
+
+    /// What it computes in.
+    pub(crate) fn dtype(&self, pass: &Pass) -> DType {
+        pass.dtype_of(self.weight)
+    }
+
+    /// In inference: the same with a factor folded into the kernel, plus a shift instead of the bias, then ReLU, stored as
+    /// `after`.
+    pub(crate) fn forward_folded(
+        &self,
+        parameters: &Parameters,
+        pass: &Pass,
+        x: &Tensor,
+        size: (usize, usize),
+        fold: impl FnOnce() -> Result<Fold>,
+        after: DType,
+    ) -> Result<Tensor> {
+        let x = input(pass, x, self.dtype(pass), after)?;
+        let weights = parameters.prepared(self.weight, || {
+            let (scale, mut shift) = fold()?;
+            if let Some(bias) = self.bias {
+                let bias = parameters.values(bias)?;
+                for ((shift, scale), bias) in shift.iter_mut().zip(&scale).zip(bias) {
+                    *shift += scale * bias;
+                }
+            }
+            let weights = Weights::transposed(parameters.get(self.weight));
+            Ok(weights.scaled(scale).biased(shift))
+        })?;
+        let y = (pass.backend).conv_transpose2d_with(&x, &weights, &self.spec, true)?;
+        pass.backend.convert(&cut(y, size)?, after)
     }
 
     pub(crate) fn backward(

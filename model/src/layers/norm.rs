@@ -1,13 +1,14 @@
 //! Normalisation and the ReLU after it.
 
 use super::batch_norm::{BatchNorm, EPS};
+use super::conv::Fold;
 use super::{Layer, Style};
 use crate::error::Result;
 use crate::ops::norm::After;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 const RELU: After = After {
     residual: false,
@@ -36,6 +37,24 @@ impl Norm {
         Ok(Self::Batch(BatchNorm::new(
             parameters, name, channels, EPS,
         )?))
+    }
+}
+
+impl Norm {
+    /// Inference as one multiply and one add per value.
+    pub(crate) fn folded(&self, parameters: &Parameters, channels: usize) -> Result<Fold> {
+        match self {
+            Self::Batch(norm) => norm.folded(parameters),
+            Self::Half => Ok((vec![0.5; channels], vec![0.0; channels])),
+        }
+    }
+
+    /// What its output is stored as; a half is that of the `convolution` before it.
+    pub(crate) fn dtype_after(&self, pass: &Pass, convolution: DType) -> DType {
+        match self {
+            Self::Batch(norm) => norm.dtype(pass),
+            Self::Half => convolution,
+        }
     }
 }
 

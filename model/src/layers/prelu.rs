@@ -2,6 +2,7 @@
 
 use super::Layer;
 use super::batch_norm::BatchNorm;
+use super::conv::Fold;
 use crate::error::Result;
 use crate::ops::norm::After;
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
@@ -44,7 +45,7 @@ impl NormPrelu {
     }
 
     /// Inference's normalisation as one multiply and one add per value.
-    pub(crate) fn folded(&self, parameters: &Parameters) -> Result<(Vec<f32>, Vec<f32>)> {
+    pub(crate) fn folded(&self, parameters: &Parameters) -> Result<Fold> {
         self.norm.folded(parameters)
     }
 

@@ -158,14 +158,13 @@ impl SeparableUnit {
             return self.norm.forward(parameters, pass, &y, residual, relu);
         }
         let y = self.conv.depthwise.forward(parameters, pass, x)?;
-        let (scale, shift) = self.norm.folded(parameters)?;
         let fuse = match (residual, relu) {
             (None, false) => Fuse::None,
             (None, true) => Fuse::Relu,
             (Some(residual), false) => Fuse::Add(residual),
             (Some(residual), true) => Fuse::AddRelu(residual),
         };
-        let fold = (&scale[..], &shift[..]);
+        let fold = || self.norm.folded(parameters);
         let after = self.norm.dtype(pass);
         (self.conv.pointwise).forward_folded(parameters, pass, &y, fold, (fuse, after))
     }

@@ -51,18 +51,9 @@ impl Unit {
 impl Layer for Unit {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         if !pass.is_training() {
-            let ((scale, shift), after) = match &self.norm {
-                Norm::Batch(norm) => (norm.folded(parameters)?, norm.dtype(pass)),
-                Norm::Half => {
-                    let channels = self.conv.channels_out;
-                    let half = (vec![0.5; channels], vec![0.0; channels]);
-                    (half, self.conv.dtype(pass))
-                }
-            };
-            let fold = (&scale[..], &shift[..]);
-            return self
-                .conv
-                .forward_folded(parameters, pass, x, fold, (Fuse::Relu, after));
+            let fold = || self.norm.folded(parameters, self.conv.channels_out);
+            let after = self.norm.dtype_after(pass, self.conv.dtype(pass));
+            return (self.conv).forward_folded(parameters, pass, x, fold, (Fuse::Relu, after));
         }
         let x = self.conv.forward(parameters, pass, x)?;
         self.norm.forward(parameters, pass, &x)

@@ -53,8 +53,7 @@ impl Layer for Active {
             0 => x.clone(),
             margin => pass.backend.wrap(x, margin)?,
         };
-        let (scale, shift) = self.act.folded(parameters)?;
-        let (conv, fold) = (&self.conv.layer, (&scale[..], &shift[..]));
+        let (conv, fold) = (&self.conv.layer, || self.act.folded(parameters));
         let end = (Fuse::None, self.act.dtype(pass));
         let y = conv.forward_folded(parameters, pass, &wide, fold, end)?;
         self.act.activate(parameters, pass, &y)

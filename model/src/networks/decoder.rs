@@ -51,6 +51,12 @@ impl Double {
         x: &Tensor,
         size: (usize, usize),
     ) -> Result<Tensor> {
+        if let Some(norm) = self.norm.as_ref().filter(|_| !pass.is_training()) {
+            let (conv, channels) = (&self.conv, self.conv.channels_out);
+            let fold = || norm.folded(parameters, channels);
+            let after = norm.dtype_after(pass, conv.dtype(pass));
+            return conv.forward_folded(parameters, pass, x, size, fold, after);
+        }
         let y = self.conv.forward(parameters, pass, x, size)?;
         match &self.norm {
             Some(norm) => norm.forward(parameters, pass, &y),

@@ -2,7 +2,7 @@
 
 use super::conv_spec::{ConvSpec, ConvTransposeSpec};
 #[cfg(feature = "onednn")]
-use super::direct::{self, Panels};
+use super::direct;
 use super::elementwise::rectified;
 #[cfg(feature = "onednn")]
 use super::finish::Finish;
@@ -14,15 +14,15 @@ use super::onednn;
 #[cfg(feature = "onednn")]
 use super::value::by_dtype;
 #[cfg(feature = "onednn")]
-use super::winograd::{self, Direction, Kernels};
-use super::{Backend, reference};
+use super::way::Way;
+#[cfg(feature = "onednn")]
+pub use super::way::leave_to_onednn;
+#[cfg(feature = "onednn")]
+use super::winograd::{self, Direction};
+use super::{Backend, Weights, reference};
 use crate::error::Result;
 use crate::profile;
-#[cfg(feature = "onednn")]
-use candle_core::DType;
 use candle_core::Tensor;
-#[cfg(feature = "onednn")]
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What happens to a convolution's output before it is written.
 #[derive(Debug, Clone, Copy)]
@@ -50,15 +50,6 @@ impl<'a> Fuse<'a> {
     }
 }
 
-/// Outputs, inputs and taps of weights.
-#[cfg(feature = "onednn")]
-fn sizes(weights: &Tensor) -> (usize, usize, usize) {
-    match *weights.dims() {
-        [out, inner, kh, kw] => (out, inner, kh * kw),
-        _ => unreachable!("the weights' rank was checked"),
-    }
-}
-
 /// Everything a backend needs for one pass of a convolution, checked.
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) struct Pass<'a> {
@@ -83,75 +74,87 @@ impl Backend {
         spec: &ConvSpec,
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
-        let _span = profile::span(|| {
-            format!(
-                "conv2d {:?} {:?} {}",
-                x.dims(),
-                weights.dims(),
-                spec.brief()
-            )
-        });
+        let mut all = Weights::of(weights);
+        if let Some(bias) = bias {
+            all = all.biased(Host::of("conv2d", bias)?.to_vec());
+        }
+        self.conv2d_with(x, &all, spec, fuse)
+    }
+
+    /// The same with weights that keep what was made of them.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn conv2d_with(
+        self,
+        x: &Tensor,
+        weights: &Weights,
+        spec: &ConvSpec,
+        fuse: Fuse<'_>,
+    ) -> Result<Tensor> {
         let op = "conv2d";
         let x_shape = bhwc(op, "x", x)?;
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
-        if let Some(bias) = bias {
-            expect(op, "bias", &[y_shape[3]][..], bias.dims())?;
+        if let Some(bias) = weights.bias() {
+            expect(op, "bias", y_shape[3], bias.len())?;
         }
         if let Some(residual) = fuse.residual() {
             expect(op, "residual", &y_shape[..], residual.dims())?;
         }
-        let w = Host::of(op, weights)?;
-        let bias = bias.map(|bias| Host::of(op, bias)).transpose()?;
-        match self {
-            Self::Reference => {
-                let x_values = Host::of(op, x)?;
-                let mut y = reference::conv::forward(
-                    &x_values,
-                    x_shape,
-                    &w,
-                    bias.as_deref(),
-                    y_shape,
-                    spec,
-                );
-                if let Some(residual) = fuse.residual() {
-                    let residual = Host::of(op, residual)?;
-                    y.iter_mut().zip(residual.iter()).for_each(|(y, r)| *y += r);
-                }
-                if fuse.relu() {
-                    y.iter_mut().for_each(|y| *y = rectified(*y));
-                }
+        #[cfg(feature = "onednn")]
+        let way = Way::of(
+            self,
+            x.dtype(),
+            spec,
+            (x_shape, y_shape),
+            Direction::Forward,
+        );
+        #[cfg(not(feature = "onednn"))]
+        let way = "plain";
+        let _span = profile::span(|| {
+            let dims = (x.dims(), weights.dims());
+            format!("conv2d {:?} {:?} {} {way:?}", dims.0, dims.1, spec.brief())
+        });
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn {
+            let shapes = (x_shape, y_shape);
+            return by_dtype!(way.dtype(x.dtype()), V => {
+                let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
+                let residual = residual.transpose()?;
+                let finish = Finish {
+                    bias: weights.bias(),
+                    residual: residual.as_deref(),
+                    relu: fuse.relu(),
+                };
+                let y = match way {
+                    Way::Winograd => {
+                        let kernels = weights.kernels(op)?;
+                        winograd::forward(spec, shapes, &Typed::<V>::of(op, x)?, kernels, finish)
+                    }
+                    Way::Direct => {
+                        let panels = weights.panels(op)?;
+                        direct::forward(spec, shapes, &Host::of(op, x)?, panels, finish)
+                    }
+                    Way::OneDnn => {
+                        let pass = Pass { x_shape, y_shape, spec };
+                        let plain = weights.plain(op)?;
+                        let kernels = weights.for_onednn(&plain);
+                        onednn::forward(&pass, &Typed::<V>::of(op, x)?, kernels, finish)?
+                    }
+                };
                 tensor(y, &y_shape, x.dtype())
-            }
-            #[cfg(feature = "onednn")]
-            Self::OneDnn => {
-                let shapes = (x_shape, y_shape);
-                let way = Way::of(spec, shapes, Direction::Forward, x.dtype());
-                by_dtype!(way.dtype(x.dtype()), V => {
-                    let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
-                    let residual = residual.transpose()?;
-                    let finish = Finish {
-                        bias: bias.as_deref(),
-                        residual: residual.as_deref(),
-                        relu: fuse.relu(),
-                    };
-                    let y = match way {
-                        Way::Winograd => {
-                            let kernels = Kernels::forward(&w, y_shape[3], x_shape[3]);
-                            winograd::forward(spec, shapes, &Typed::<V>::of(op, x)?, &kernels, finish)
-                        }
-                        Way::Direct => {
-                            let panels = Panels::forward(&w, sizes(weights));
-                            direct::forward(spec, shapes, &Host::of(op, x)?, &panels, finish)
-                        }
-                        Way::OneDnn => {
-                            let pass = Pass { x_shape, y_shape, spec };
-                            onednn::forward(&pass, &Typed::<V>::of(op, x)?, &w, finish)?
-                        }
-                    };
-                    tensor(y, &y_shape, x.dtype())
-                })
-            }
+            });
         }
+        let (x_values, w) = (Host::of(op, x)?, weights.plain(op)?);
+        let mut y = reference::conv::forward(&x_values, x_shape, &w, weights.bias(), y_shape, spec);
+        if let Some(residual) = fuse.residual() {
+            let residual = Host::of(op, residual)?;
+            y.iter_mut().zip(residual.iter()).for_each(|(y, r)| *y += r);
+        }
+        if fuse.relu() {
+            y.iter_mut().for_each(|y| *y = rectified(*y));
+        }
+        tensor(y, &y_shape, x.dtype())
     }
 
     /// The gradient of [`Self::conv2d`] with respect to x.
@@ -165,46 +168,82 @@ impl Backend {
         x_shape: [usize; 4],
         spec: &ConvSpec,
     ) -> Result<Tensor> {
-        let _span = profile::span(|| {
-            format!(
-                "conv2d backward data {x_shape:?} {:?} {}",
-                weights.dims(),
-                spec.brief()
-            )
-        });
+        self.transposed(dy, &Weights::transposed(weights), x_shape, spec, false)
+    }
+
+    /// The gradient of a convolution's input, plus a bias, then ReLU if asked.
+    fn transposed(
+        self,
+        dy: &Tensor,
+        weights: &Weights,
+        x_shape: [usize; 4],
+        spec: &ConvSpec,
+        relu: bool,
+    ) -> Result<Tensor> {
         let op = "conv2d_backward_data";
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         expect(op, "dy", &y_shape[..], dy.dims())?;
-        let w = Host::of(op, weights)?;
-        match self {
+        if let Some(bias) = weights.bias() {
+            expect(op, "bias", x_shape[3], bias.len())?;
+        }
+        #[cfg(feature = "onednn")]
+        let way = Way::of(
+            self,
+            dy.dtype(),
+            spec,
+            (x_shape, y_shape),
+            Direction::BackwardData,
+        );
+        #[cfg(not(feature = "onednn"))]
+        let way = "plain";
+        let _span = profile::span(|| {
+            let dims = (x_shape, weights.dims());
+            format!(
+                "conv2d backward data {:?} {:?} {} {way:?}",
+                dims.0,
+                dims.1,
+                spec.brief()
+            )
+        });
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn && way != Way::OneDnn {
+            let shapes = (x_shape, y_shape);
+            return by_dtype!(dy.dtype(), V => {
+                let finish = Finish {
+                    bias: weights.bias(),
+                    residual: None,
+                    relu,
+                };
+                let dx: Vec<V> = if way == Way::Winograd {
+                    let kernels = weights.kernels(op)?;
+                    winograd::backward_data(spec, shapes, &Typed::<V>::of(op, dy)?, kernels, finish)
+                } else {
+                    let panels = weights.panels(op)?;
+                    direct::backward_data(spec, shapes, &Host::of(op, dy)?, panels, finish)
+                };
+                tensor(dx, &x_shape, dy.dtype())
+            });
+        }
+        let w = weights.plain(op)?;
+        let dx = match self {
             Self::Reference => {
                 let grad = Host::of(op, dy)?;
                 let dx = reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec);
-                tensor(dx, &x_shape, dy.dtype())
+                tensor(dx, &x_shape, dy.dtype())?
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => {
-                let shapes = (x_shape, y_shape);
-                let way = Way::of(spec, shapes, Direction::BackwardData, dy.dtype());
-                by_dtype!(way.dtype(dy.dtype()), V => {
-                    let dx: Vec<V> = match way {
-                        Way::Winograd => {
-                            let kernels = Kernels::backward(&w, y_shape[3], x_shape[3]);
-                            winograd::backward_data(spec, shapes, &Typed::<V>::of(op, dy)?, &kernels)
-                        }
-                        Way::Direct => {
-                            let panels = Panels::backward(&w, sizes(weights));
-                            direct::backward_data(spec, shapes, &Host::of(op, dy)?, &panels, Finish::NOTHING)
-                        }
-                        Way::OneDnn => {
-                            let pass = Pass { x_shape, y_shape, spec };
-                            onednn::backward_data(&pass, &Typed::<V>::of(op, dy)?, &w)?
-                        }
-                    };
-                    tensor(dx, &x_shape, dy.dtype())
-                })
-            }
+            Self::OneDnn => by_dtype!(way.dtype(dy.dtype()), V => {
+                let pass = Pass { x_shape, y_shape, spec };
+                let kernels = weights.for_onednn(&w);
+                let dx = onednn::backward_data(&pass, &Typed::<V>::of(op, dy)?, kernels)?;
+                tensor(dx, &x_shape, dy.dtype())?
+            }),
+        };
+        if weights.bias().is_none() && !relu {
+            return Ok(dx);
         }
+        let (one, zero) = (vec![1.0; x_shape[3]], vec![0.0; x_shape[3]]);
+        self.batch_norm_apply(&dx, &one, weights.bias().unwrap_or(&zero), None, relu)
     }
 
     /// Adds the gradients of [`Self::conv2d`] with respect to the weights and the bias.
@@ -246,7 +285,7 @@ impl Backend {
             #[cfg(feature = "onednn")]
             Self::OneDnn => {
                 let shapes = (x_shape, y_shape);
-                let way = Way::of(spec, shapes, Direction::BackwardWeights, x.dtype());
+                let way = Way::of(self, x.dtype(), spec, shapes, Direction::BackwardWeights);
                 by_dtype!(way.dtype(x.dtype()), V => {
                     let (values, grad) = (Typed::<V>::of(op, x)?, Typed::<V>::of(op, dy)?);
                     match way {
@@ -280,18 +319,28 @@ impl Backend {
         bias: Option<&Tensor>,
         spec: &ConvTransposeSpec,
     ) -> Result<Tensor> {
-        let op = "conv_transpose2d";
-        let [b, p, q, _] = bhwc(op, "x", x)?;
+        let mut all = Weights::transposed(weights);
+        if let Some(bias) = bias {
+            all = all.biased(Host::of("conv_transpose2d", bias)?.to_vec());
+        }
+        self.conv_transpose2d_with(x, &all, spec, false)
+    }
+
+    /// The same with weights that keep what was made of them, then ReLU if asked.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn conv_transpose2d_with(
+        self,
+        x: &Tensor,
+        weights: &Weights,
+        spec: &ConvTransposeSpec,
+        relu: bool,
+    ) -> Result<Tensor> {
+        let [b, p, q, _] = bhwc("conv_transpose2d", "x", x)?;
         let (h, w) = spec.output_size((p, q));
         let channels = weights.dims().get(1).copied().unwrap_or(0) * spec.conv.groups;
-        let y = self.conv2d_backward_data(x, weights, [b, h, w, channels], &spec.conv)?;
-        match bias {
-            None => Ok(y),
-            Some(bias) => {
-                let shift = Host::of(op, bias)?;
-                self.batch_norm_apply(&y, &vec![1.0; shift.len()], &shift, None, false)
-            }
-        }
+        self.transposed(x, weights, [b, h, w, channels], &spec.conv, relu)
     }
 
     /// The gradient of [`Self::conv_transpose2d`] with respect to x.
@@ -348,54 +397,5 @@ impl Backend {
             .zip(mean)
             .for_each(|(sum, mean)| *sum += (mean * count) as f32);
         Ok(())
-    }
-}
-
-#[cfg(feature = "onednn")]
-static ONEDNN_ALONE: AtomicBool = AtomicBool::new(false);
-
-/// Leaves the convolutions of the whole process to oneDNN, to see what the other ways are worth.
-#[cfg(feature = "onednn")]
-pub fn leave_to_onednn() {
-    ONEDNN_ALONE.store(true, Ordering::Relaxed);
-}
-
-/// Which loops run a convolution of the fast backend.
-#[cfg(feature = "onednn")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Winograd,
-    Direct,
-    OneDnn,
-}
-
-#[cfg(feature = "onednn")]
-impl Way {
-    /// A function of the geometry, the type of the activations and the kind of processor, never of a timing, so that runs
-    /// can be repeated bit for bit.
-    fn of(
-        spec: &ConvSpec,
-        (x, y): ([usize; 4], [usize; 4]),
-        direction: Direction,
-        dtype: DType,
-    ) -> Self {
-        // A processor that multiplies bf16 does it twice as fast as f32, with fewer instructions around it than our loops.
-        if ONEDNN_ALONE.load(Ordering::Relaxed) || dtype == DType::BF16 && onednn::computes_bf16() {
-            Self::OneDnn
-        } else if winograd::pays(spec, x, y, direction) {
-            Self::Winograd
-        } else if direct::pays(spec, x, y) {
-            Self::Direct
-        } else {
-            Self::OneDnn
-        }
-    }
-
-    /// The type in which this way reads activations of `dtype`: our loops convert as they go, oneDNN computes in what it reads.
-    fn dtype(self, dtype: DType) -> DType {
-        match self {
-            Self::OneDnn if !onednn::computes_bf16() => DType::F32,
-            _ => dtype,
-        }
     }
 }

@@ -9,6 +9,8 @@
 //!
 //! Half precisions are computed in f32, but for bf16 convolutions on processors that multiply bf16: [`Backend::is_fast`] says so.
 
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+mod aligned;
 mod avg_pool;
 pub mod conv;
 pub mod conv_spec;
@@ -37,6 +39,9 @@ pub(crate) mod scratch;
 pub(crate) mod testing;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod value;
+#[cfg(feature = "onednn")]
+mod way;
+mod weights;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod winograd;
 mod wrap;
@@ -44,6 +49,7 @@ mod wrap;
 pub use conv::Fuse;
 pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};
 pub use norm::BatchNormSaved;
+pub use weights::Weights;
 
 use candle_core::DType;
 

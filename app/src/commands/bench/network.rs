@@ -39,7 +39,7 @@ pub struct NetworkOptions {
     /// A program that runs the same network in alternation (`validation/peers/step.py`).
     #[arg(long, value_name = "COMMAND")]
     peer: Option<String>,
-    /// Print where the time of one more step goes, by operation and shape.
+    /// Print where the time of one more step (or inference) goes, by operation and shape.
     #[arg(long)]
     profile: bool,
 }
@@ -172,7 +172,7 @@ pub(super) fn rows(
         found.push(line);
     }
     if options.profile {
-        print_profile(&mut ours)?;
+        print_profile(&mut ours, if step { "step" } else { "infer" })?;
     }
     Ok(found)
 }
@@ -234,15 +234,15 @@ impl Ours {
     }
 }
 
-fn print_profile(ours: &mut Ours) -> anyhow::Result<()> {
+fn print_profile(ours: &mut Ours, work: &str) -> anyhow::Result<()> {
     profile::start();
     let started = Instant::now();
-    ours.work("step")?;
+    ours.work(work)?;
     let total = started.elapsed().as_secs_f64();
     let entries = profile::finish();
     let known: f64 = entries.iter().map(|entry| entry.time.as_secs_f64()).sum();
     tracing::info!(
-        "{:.1} % of a step of {total:.3} s is in these operations:",
+        "{:.1} % of one {work} of {total:.3} s is in these operations:",
         100.0 * known / total
     );
     for entry in entries {

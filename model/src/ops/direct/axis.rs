@@ -75,6 +75,23 @@ impl Axis {
         }
     }
 
+    /// Over so many positions written, the taps that read something.
+    pub fn seen(&self, outputs: usize) -> usize {
+        let of_class = |class: &Class| {
+            let positions = outputs.saturating_sub(class.first).div_ceil(class.every);
+            let sees = |t, offset: isize| usize::from(self.source(class, t, offset).is_some());
+            let taps = |t| {
+                class
+                    .taps
+                    .iter()
+                    .map(move |tap| sees(t, tap.1))
+                    .sum::<usize>()
+            };
+            (0..positions).map(taps).sum::<usize>()
+        };
+        self.classes.iter().map(of_class).sum()
+    }
+
     /// Where position `t` of a class reads by an offset; `None` where the padding is zero.
     #[inline(always)]
     pub fn source(&self, class: &Class, t: usize, offset: isize) -> Option<usize> {

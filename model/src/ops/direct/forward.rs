@@ -10,8 +10,10 @@ use rayon::prelude::*;
 
 /// Pixels whose sums stay in the cache together.
 const PIXELS: usize = 96;
-/// Channels of the input or output that do so.
-const CHANNELS: usize = 256;
+/// Inputs of one tap or of several whose products are added before the next: the more, the less often sums are put aside.
+const DEPTH: usize = 512;
+/// Values of the panels that stay in the second cache while all pixels pass: half of the smallest in use.
+const KEPT: usize = 1 << 16;
 
 /// Both axes of a convolution in one direction.
 #[derive(Debug, Clone)]
@@ -36,7 +38,7 @@ pub fn convolve<V: Value>(
     let mut y = vec![V::default(); batch * height * width * channels];
     // Whole rows, few enough that every thread gets some.
     let classes = geometry.rows.classes.len();
-    let share = (batch * height).div_ceil(4 * rayon::current_num_threads());
+    let share = (batch * height).div_ceil(2 * rayon::current_num_threads());
     let rows = (PIXELS * classes)
         .div_ceil(width)
         .min(share)
@@ -89,6 +91,7 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
         let mut lines: Vec<&[f32]> = Vec::new();
         let mut pixels: Vec<Pixel> = Vec::with_capacity(PIXELS);
         let mut taps: Vec<(usize, isize, isize)> = Vec::new();
+        let mut padding: Vec<bool> = Vec::new();
         for row_class in &geometry.rows.classes {
             for column_class in &geometry.columns.classes {
                 taps.clear();
@@ -124,8 +127,10 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
                         break;
                     }
                     lines.clear();
+                    padding.clear();
                     let padded = pixels.len().next_multiple_of(panels.block.rows);
                     for &(_, down, right) in &taps {
+                        let first = lines.len();
                         for pixel in &pixels {
                             let row = geometry.rows.source(row_class, pixel.at.0, down);
                             let column = geometry.columns.source(column_class, pixel.at.1, right);
@@ -138,9 +143,13 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
                                 _ => &zeros,
                             });
                         }
-                        lines.resize(lines.len() + padded - pixels.len(), &zeros);
+                        lines.resize(first + padded, &zeros);
+                        // Of blocks that see nothing but padding through a tap, nothing is multiplied.
+                        let is_padding = |line: &&[f32]| std::ptr::eq(*line, &zeros[..]);
+                        let blocks = lines[first..].chunks_exact(panels.block.rows);
+                        padding.extend(blocks.map(|block| block.iter().all(is_padding)));
                     }
-                    self.multiply(simd, &pixels, padded, &taps, &lines);
+                    self.multiply(simd, &pixels, padded, &taps, &lines, &padding);
                 }
             }
         }
@@ -148,6 +157,7 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
 }
 
 impl<V: Value> RunUnit<'_, V> {
+    /// The sums of some pixels: for every tap the lines that they read, and the blocks of them that are only padding.
     #[inline(always)]
     fn multiply<S: Simd>(
         &mut self,
@@ -156,17 +166,17 @@ impl<V: Value> RunUnit<'_, V> {
         padded: usize,
         taps: &[(usize, isize, isize)],
         lines: &[&[f32]],
+        padding: &[bool],
     ) {
         let panels = self.panels;
         let block = panels.block;
-        let at_once = CHANNELS / block.columns;
-        let depth = panels.inputs.div_ceil(panels.inputs.div_ceil(CHANNELS));
+        let depth = panels.inputs.div_ceil(panels.inputs.div_ceil(DEPTH));
         // Taps that share one pass over the sums, so that few channels do not mean many passes.
-        let together = (CHANNELS / depth).max(1);
+        let together = (DEPTH / depth).max(1);
+        let at_once = (KEPT / (together * depth) / block.columns).max(1);
         let c_row = at_once.min(panels.count()) * block.columns;
-        let [mut sums, mut packed] =
-            scratch::take(padded * c_row, together * depth * block.columns);
-        let mut part: Vec<&[f32]> = Vec::new();
+        let [mut sums, unused] = scratch::take(padded * c_row, 0);
+        let (mut part, mut kernels): (Vec<&[f32]>, Vec<&[f32]>) = (Vec::new(), Vec::new());
         for first_panel in (0..panels.count()).step_by(at_once) {
             let last_panel = panels.count().min(first_panel + at_once);
             let mut add = false;
@@ -175,6 +185,12 @@ impl<V: Value> RunUnit<'_, V> {
                 for group in (0..taps.len()).step_by(together) {
                     let group = group..taps.len().min(group + together);
                     let group_lines = &lines[group.start * padded..group.end * padded];
+                    let blocks = padded / block.rows;
+                    let padding = &padding[group.start * blocks..group.end * blocks];
+                    // Groups are the same for all pixels, whatever is left out, and with them the order of sums.
+                    if padding.iter().all(|only| *only) {
+                        continue;
+                    }
                     let group_lines = if to - from == panels.inputs {
                         group_lines
                     } else {
@@ -182,28 +198,24 @@ impl<V: Value> RunUnit<'_, V> {
                         part.extend(group_lines.iter().map(|line| &line[from..to]));
                         &part
                     };
+                    kernels.clear();
                     for panel in first_panel..last_panel {
-                        let size = (to - from) * block.columns;
-                        let panel_rows = if group.len() == 1 {
-                            panels.rows(panel, taps[group.start].0, from, to)
-                        } else {
-                            for (place, tap) in
-                                packed.chunks_exact_mut(size).zip(&taps[group.clone()])
-                            {
-                                place.copy_from_slice(panels.rows(panel, tap.0, from, to));
-                            }
-                            &packed[..group.len() * size]
-                        };
-                        let c = &mut sums[(panel - first_panel) * block.columns..];
-                        gemm::lines_by_panel(
-                            simd,
-                            group_lines,
-                            (padded, to - from),
-                            panel_rows,
-                            c,
-                            c_row,
-                            add,
-                        );
+                        let parts = taps[group.clone()].iter();
+                        kernels.extend(parts.map(|tap| panels.rows(panel, tap.0, from, to)));
+                    }
+                    // Panels lie one after the other, so that the walk through them runs ahead of itself; pixels do not.
+                    for first in (0..padded).step_by(block.rows) {
+                        for (panel, parts) in kernels.chunks_exact(group.len()).enumerate() {
+                            gemm::lines_by_panel(
+                                simd,
+                                (group_lines, padding),
+                                (padded, first),
+                                parts,
+                                &mut sums[first * c_row + panel * block.columns..],
+                                c_row,
+                                add,
+                            );
+                        }
                     }
                     add = true;
                 }
@@ -215,7 +227,7 @@ impl<V: Value> RunUnit<'_, V> {
                 first_panel * block.columns..panels.outputs.min(last_panel * block.columns);
             self.write(simd, pixels, &sums, c_row, channels);
         }
-        scratch::give_back([sums, packed]);
+        scratch::give_back([sums, unused]);
     }
 
     #[inline(always)]

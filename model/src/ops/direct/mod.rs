@@ -19,10 +19,22 @@ use axis::Axis;
 use forward::Geometry;
 
 /// Whether these loops should run the convolution: they are two to six times faster than oneDNN's (AVX2) where kernels
-/// stride, and slower for 1x1 kernels and few channels. A function of the geometry alone.
+/// stride, they leave out atrous taps that see nothing but padding, and they are slower for few channels. A function of the
+/// geometry alone.
 pub fn pays(spec: &ConvSpec, x: [usize; 4], y: [usize; 4]) -> bool {
-    let strides = spec.stride > 1 && spec.kernel.0 * spec.kernel.1 > 1;
-    strides && fits(spec, x, y) && x[3].min(y[3]) >= 32 && gemm::is_fast()
+    let taps = spec.kernel.0 * spec.kernel.1;
+    if taps == 1 || x[3].min(y[3]) < 32 || !gemm::is_fast() {
+        return false;
+    }
+    let all = taps * y[1] * y[2];
+    pairs(spec, x, y).is_some_and(|pairs| spec.stride > 1 || pairs * 4 < all * 3)
+}
+
+/// Pairs of a pixel and a tap that reads it, where the rest is padding: what these loops multiply, once for each pair of channels.
+/// None if they cannot run it. The gradient of the input has the same pairs.
+pub fn pairs(spec: &ConvSpec, x: [usize; 4], y: [usize; 4]) -> Option<usize> {
+    let Geometry { rows, columns, .. } = geometry(spec, x, y);
+    fits(spec, x, y).then(|| rows.seen(y[1]) * columns.seen(y[2]))
 }
 
 /// Whether these loops can: fields that wrap must be as wide as their strides say.

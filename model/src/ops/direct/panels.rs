@@ -1,16 +1,17 @@
 //! Kernels packed for the inner loop.
 
+use crate::ops::aligned::Aligned;
 use crate::ops::gemm::{Block, block};
 use rayon::prelude::*;
 
 /// Kernels in panels of [`Block::columns`] outputs: `[panel][tap][input][output in the panel]`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Panels {
     pub inputs: usize,
     pub outputs: usize,
     pub taps: usize,
     pub block: Block,
-    values: Vec<f32>,
+    values: Aligned,
 }
 
 impl Panels {
@@ -36,14 +37,15 @@ impl Panels {
     ) -> Self {
         let block = block();
         let panel = taps * inputs * block.columns;
-        let mut values = vec![0.0; outputs.div_ceil(block.columns) * panel];
+        let mut values = Aligned::zeros(outputs.div_ceil(block.columns) * panel);
         values
             .par_chunks_mut(panel)
             .enumerate()
             .for_each(|(index, values)| {
                 let first = index * block.columns;
-                for lane in 0..block.columns.min(outputs - first) {
-                    for input in 0..inputs {
+                // Inputs outside: what is written lies together, and so does what the gradient's panels read.
+                for input in 0..inputs {
+                    for lane in 0..block.columns.min(outputs - first) {
                         for (tap, &weight) in kernel(first + lane, input).iter().enumerate() {
                             values[(tap * inputs + input) * block.columns + lane] = weight;
                         }

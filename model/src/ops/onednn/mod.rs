@@ -7,16 +7,20 @@
 //! falls to reference code at the published rates. Which path runs is a function of the geometry alone, so that two
 //! runs of one recipe give the same bits.
 
+mod packing;
 mod strips;
 mod taps;
 #[cfg(test)]
 mod tests;
+
+pub use packing::{Packings, Source};
 
 use super::conv::Pass;
 use super::finish::Finish;
 use super::value::Value;
 use crate::error::{ModelError, Result};
 use candle_core::DType;
+use packing::Packed;
 use squall_onednn_sys as sys;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -100,7 +104,7 @@ fn with_primitive<T>(
 ///
 /// # Safety
 /// Every operand must point to as many values, of the type that `desc` says, or be null if `desc` has no bias; the written one
-/// must be writable and overlap no other; `packed` weights must come from [`Packed::of`] for the same `desc`.
+/// must be writable and overlap no other; `packed` weights must come from [`Source::packed`] for the same `desc`.
 unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Operands) -> Result<()> {
     with_primitive(op, desc, |primitive| {
         // SAFETY: the caller vouches for the operands; the primitive is this thread's own.
@@ -229,11 +233,16 @@ pub fn computes_bf16() -> bool {
     *ANSWER
 }
 
+/// Where a primitive reads its kernels.
+fn pointer(weights: &Source<'_>, packed: Option<&Packed>) -> *mut c_void {
+    packed.map_or(weights.plain.as_ptr().cast(), Packed::as_ptr) as *mut c_void
+}
+
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
     pass: &Pass<'_>,
     x: &[V],
-    weights: &[f32],
+    weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Result<Vec<V>> {
     let Finish {
@@ -247,14 +256,15 @@ pub fn forward<V: Value>(
         residual.is_some().into(),
         relu.into(),
     );
+    let packed = weights.packed("conv2d", desc)?;
     let wide = wrap(x, pass.x_shape, wrapped_columns(pass));
     let length = pass.y_shape.iter().product();
     let mut y = Vec::with_capacity(length);
     y.extend_from_slice(residual.unwrap_or(&[]));
     let operands = Operands {
         src: wide.as_ptr() as *mut c_void,
-        weights: weights.as_ptr() as *mut c_void,
-        packed: false,
+        weights: pointer(&weights, packed.as_deref()),
+        packed: packed.is_some(),
         bias: bias.map_or(std::ptr::null_mut(), |bias| bias.as_ptr() as *mut c_void),
         dst: y.as_mut_ptr() as *mut c_void,
     };
@@ -268,19 +278,20 @@ pub fn forward<V: Value>(
 }
 
 /// The gradient of the input.
-pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: &[f32]) -> Result<Vec<V>> {
+pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -> Result<Vec<V>> {
     let extra = wrapped_columns(pass);
+    let desc = descriptor::<V>(sys::BACKWARD_DATA, pass);
+    let packed = weights.packed("conv2d_backward_data", desc)?;
     let [batch, height, width, channels] = pass.x_shape;
     let length = batch * height * (width + 2 * extra) * channels;
     let mut dx = Vec::with_capacity(length);
     let operands = Operands {
         src: dx.as_mut_ptr() as *mut c_void,
-        weights: weights.as_ptr() as *mut c_void,
-        packed: false,
+        weights: pointer(&weights, packed.as_deref()),
+        packed: packed.is_some(),
         bias: std::ptr::null_mut(),
         dst: dy.as_ptr() as *mut c_void,
     };
-    let desc = descriptor::<V>(sys::BACKWARD_DATA, pass);
     // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads dst and weights and writes every value of
     // src, which has room for `length`.
     unsafe {

@@ -23,8 +23,8 @@ pub use kernels::Kernels;
 
 use super::conv_spec::ConvSpec;
 use super::finish::Finish;
-use super::gemm;
 use super::value::Value;
+use super::{direct, gemm};
 use forward::Geometry;
 use tiles::Axis;
 
@@ -52,7 +52,9 @@ pub fn pays(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction)
     let geometry = geometry(spec, x, y, direction);
     let tiles = (geometry.rows.starts.len() * geometry.columns.starts.len()) as f64;
     // Costs in multiply-adds. Transforms cost about as much per value as so many multiply-adds (measured).
-    let direct = 9.0 * pixels * inputs * outputs;
+    // Direct loops leave out the padding that atrous taps see, but for the gradient of the kernels.
+    let pairs = direct::pairs(spec, x, y).filter(|_| direction != Direction::BackwardWeights);
+    let direct = pairs.map_or(9.0 * pixels, |pairs| pairs as f64) * inputs * outputs;
     let products = 36.0 * tiles * inputs * outputs;
     let transforms = 36.0 * TRANSFORM * (tiles * (inputs + outputs) + KERNELS * inputs * outputs);
     inputs >= 8.0 && outputs >= 8.0 && products + transforms < direct * MARGIN
@@ -110,9 +112,10 @@ pub fn backward_data<V: Value>(
     shapes: ([usize; 4], [usize; 4]),
     dy: &[V],
     kernels: &Kernels,
+    finish: Finish<'_, V>,
 ) -> Vec<V> {
     let geometry = geometry(spec, shapes.0, shapes.1, Direction::BackwardData);
-    forward::convolve(&geometry, dy, kernels, Finish::NOTHING)
+    forward::convolve(&geometry, dy, kernels, finish)
 }
 
 /// Adds the gradient of the weights to `dw`.

@@ -65,7 +65,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
 
     if can_turn(&spec) {
         let kernels = Kernels::backward(&w, outputs, x_shape[3]);
-        let dx = backward_data(&spec, shapes, &dy, &kernels);
+        let dx = backward_data(&spec, shapes, &dy, &kernels, Finish::NOTHING);
         let expected = plain::backward_data(&dy, y_shape, &w, x_shape, &spec);
         assert!(
             distance(&dx, &expected) < 1e-5,

@@ -1,0 +1,55 @@
+//! Which loops run a convolution of the fast backend: a function of the geometry, the type of
+//! the activations and the kind of processor.
+
+use super::winograd::{self, Direction};
+use super::{Backend, ConvSpec, direct, onednn};
+use candle_core::DType;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ONEDNN_ALONE: AtomicBool = AtomicBool::new(false);
+
+/// Leaves the convolutions of the whole process to oneDNN or no longer, to see what the other ways are worth.
+pub fn leave_to_onednn(alone: bool) {
+    ONEDNN_ALONE.store(alone, Ordering::Relaxed);
+}
+
+/// Which loops run a convolution of the fast backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Winograd,
+    Direct,
+    /// What is left; of the plain backend everything.
+    OneDnn,
+}
+
+impl Way {
+    /// A function of the geometry, the type of the activations and the kind of processor, never of a timing, so that runs can be repeated bit for bit.
+    pub(crate) fn of(
+        backend: Backend,
+        dtype: DType,
+        spec: &ConvSpec,
+        (x, y): ([usize; 4], [usize; 4]),
+        direction: Direction,
+    ) -> Self {
+        // A processor that multiplies bf16 does it twice as fast as f32, with fewer instructions around it than our loops.
+        let native = dtype == DType::BF16 && onednn::computes_bf16();
+        if native || backend == Backend::Reference || ONEDNN_ALONE.load(Ordering::Relaxed) {
+            Self::OneDnn
+        } else if winograd::pays(spec, x, y, direction) {
+            Self::Winograd
+        } else if (spec.stride > 1 || direction != Direction::BackwardWeights)
+            && direct::pays(spec, x, y)
+        {
+            Self::Direct
+        } else {
+            Self::OneDnn
+        }
+    }
+    /// The type in which this way reads activations of `dtype`: our loops convert as they go, oneDNN computes in what it reads.
+    pub(crate) fn dtype(self, dtype: DType) -> DType {
+        match self {
+            Self::OneDnn if !onednn::computes_bf16() => DType::F32,
+            _ => dtype,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! A convolution's weights with what the fast loops make of them, so that inference packs once.
+
+#[cfg(feature = "onednn")]
+use super::direct::Panels;
+use super::host::Host;
+#[cfg(feature = "onednn")]
+use super::onednn::{Packings, Source};
+#[cfg(feature = "onednn")]
+use super::winograd::Kernels;
+use crate::error::Result;
+use candle_core::Tensor;
+use std::sync::OnceLock;
+
+/// Kernels of a convolution or of a transposed one, `(a, b, kh, kw)`, with a factor and a bias per output.
+///
+/// What a way of computing needs (panels, transformed kernels, the factor folded in) is made at its first use and kept as long
+/// as this lives; the values must not change meanwhile.
+#[derive(Debug)]
+pub struct Weights {
+    values: Tensor,
+    transposed: bool,
+    scale: Option<Vec<f32>>,
+    bias: Option<Vec<f32>>,
+    scaled: OnceLock<Tensor>,
+    #[cfg(feature = "onednn")]
+    kernels: OnceLock<Kernels>,
+    #[cfg(feature = "onednn")]
+    panels: OnceLock<Panels>,
+    /// What oneDNN made of them; none of weights that are used once.
+    #[cfg(feature = "onednn")]
+    packings: Option<Packings>,
+}
+
+impl Weights {
+    /// Of a convolution: `(out, in / groups, kh, kw)`.
+    pub fn of(values: &Tensor) -> Self {
+        Self {
+            values: values.clone(),
+            transposed: false,
+            scale: None,
+            bias: None,
+            scaled: OnceLock::new(),
+            #[cfg(feature = "onednn")]
+            kernels: OnceLock::new(),
+            #[cfg(feature = "onednn")]
+            panels: OnceLock::new(),
+            #[cfg(feature = "onednn")]
+            packings: None,
+        }
+    }
+
+    /// Of a transposed convolution: `(in, out / groups, kh, kw)`.
+    pub fn transposed(values: &Tensor) -> Self {
+        Self {
+            transposed: true,
+            ..Self::of(values)
+        }
+    }
+
+    /// With every output times a factor; one group.
+    #[must_use]
+    pub fn scaled(self, scale: Vec<f32>) -> Self {
+        Self {
+            scale: Some(scale),
+            ..self
+        }
+    }
+
+    /// With a bias for every output.
+    #[must_use]
+    pub fn biased(self, bias: Vec<f32>) -> Self {
+        Self {
+            bias: Some(bias),
+            ..self
+        }
+    }
+
+    /// For many uses: also what oneDNN makes of them is kept.
+    #[must_use]
+    pub fn kept(self) -> Self {
+        Self {
+            #[cfg(feature = "onednn")]
+            packings: Some(Packings::default()),
+            ..self
+        }
+    }
+
+    /// The shape of the kernels.
+    pub fn dims(&self) -> &[usize] {
+        self.values.dims()
+    }
+
+    pub(crate) fn bias(&self) -> Option<&[f32]> {
+        self.bias.as_deref()
+    }
+
+    /// The kernels with the factor folded in.
+    pub(crate) fn plain(&self, op: &'static str) -> Result<Host<'_>> {
+        if self.scale.is_none() {
+            return Host::of(op, &self.values);
+        }
+        if self.scaled.get().is_none() {
+            let values =
+                Tensor::from_vec(self.fold(op)?.to_vec(), self.dims(), self.values.device())?;
+            let _ = self.scaled.set(values);
+        }
+        Host::of(op, self.scaled.get().unwrap_or(&self.values))
+    }
+
+    /// The same without keeping them, for those who keep something made of them.
+    fn fold(&self, op: &'static str) -> Result<Host<'_>> {
+        let values = Host::of(op, &self.values)?;
+        let Some(scale) = &self.scale else {
+            return Ok(values);
+        };
+        let mut values = values.to_vec();
+        let [inner, taps] = match *self.dims() {
+            [_, inner, kh, kw] => [inner, kh * kw],
+            _ => [1, 1],
+        };
+        for (index, kernel) in values.chunks_exact_mut(taps.max(1)).enumerate() {
+            let output = if self.transposed {
+                index % inner
+            } else {
+                index / inner
+            };
+            kernel.iter_mut().for_each(|w| *w *= scale[output]);
+        }
+        Ok(Host::Owned(values))
+    }
+
+    /// First and second extent, and taps.
+    #[cfg(feature = "onednn")]
+    fn sizes(&self) -> (usize, usize, usize) {
+        match *self.dims() {
+            [first, second, kh, kw] => (first, second, kh * kw),
+            _ => unreachable!("the weights' rank was checked"),
+        }
+    }
+
+    /// For oneDNN, which packs them itself; `plain` is [`Self::plain`].
+    #[cfg(feature = "onednn")]
+    pub(crate) fn for_onednn<'a>(&'a self, plain: &'a [f32]) -> Source<'a> {
+        Source {
+            plain,
+            packings: self.packings.as_ref(),
+        }
+    }
+
+    /// Transformed for Winograd's loops.
+    #[cfg(feature = "onednn")]
+    pub(crate) fn kernels(&self, op: &'static str) -> Result<&Kernels> {
+        if let Some(made) = self.kernels.get() {
+            return Ok(made);
+        }
+        let (values, (first, second, _)) = (self.fold(op)?, self.sizes());
+        Ok(self.kernels.get_or_init(|| {
+            if self.transposed {
+                Kernels::backward(&values, first, second)
+            } else {
+                Kernels::forward(&values, first, second)
+            }
+        }))
+    }
+
+    /// Packed for matrix products.
+    #[cfg(feature = "onednn")]
+    pub(crate) fn panels(&self, op: &'static str) -> Result<&Panels> {
+        if let Some(made) = self.panels.get() {
+            return Ok(made);
+        }
+        let (values, sizes) = (self.fold(op)?, self.sizes());
+        Ok(self.panels.get_or_init(|| {
+            if self.transposed {
+                Panels::backward(&values, sizes)
+            } else {
+                Panels::forward(&values, sizes)
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{distance, draw};
+    use crate::ops::{Backend, ConvSpec, ConvTransposeSpec, Fuse};
+    use candle_core::Device;
+
+    fn tensor(seed: u64, shape: &[usize]) -> Tensor {
+        let values = draw(seed, shape.iter().product());
+        Tensor::from_vec(values, shape, &Device::Cpu).expect("a shape of as many values")
+    }
+
+    fn values(tensor: &Tensor) -> Vec<f32> {
+        let flat = tensor.flatten_all().expect("contiguous");
+        flat.to_vec1().expect("f32")
+    }
+
+    #[test]
+    fn a_factor_and_a_shift_in_the_weights_are_those_after_the_convolution() {
+        let (scale, shift) = (draw(8, 40), draw(9, 40));
+        let specs = [
+            ConvSpec::same(3),
+            ConvSpec::same(3).stride(2),
+            ConvSpec::same(3).dilation(6),
+            ConvSpec::same(1),
+            ConvSpec::same(1).stride(2),
+        ];
+        for backend in Backend::all() {
+            for spec in specs {
+                let (x, w) = (
+                    tensor(1, &[2, 12, 18, 48]),
+                    tensor(2, &[40, 48, spec.kernel.0, spec.kernel.1]),
+                );
+                let folded = Weights::of(&w).scaled(scale.clone()).biased(shift.clone());
+                let plain = (backend.conv2d(&x, &w, None, &spec, Fuse::None))
+                    .and_then(|y| backend.batch_norm_apply(&y, &scale, &shift, None, true))
+                    .expect("fits");
+                let run = || backend.conv2d_with(&x, &folded, &spec, Fuse::Relu);
+                let (first, second) = (run().expect("fits"), run().expect("fits"));
+                let apart = distance(&values(&first), &values(&plain));
+                assert!(apart < 1e-5, "{backend:?} {spec:?}: {apart}");
+                assert_eq!(values(&first), values(&second), "{backend:?} {spec:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_of_transposed_convolutions() {
+        let (scale, shift) = (draw(8, 40), draw(9, 40));
+        let (x, w) = (tensor(1, &[2, 7, 9, 48]), tensor(2, &[48, 40, 3, 3]));
+        for backend in Backend::all() {
+            for periodic in [false, true] {
+                let spec = ConvTransposeSpec::double(periodic);
+                let folded = Weights::transposed(&w)
+                    .scaled(scale.clone())
+                    .biased(shift.clone());
+                let plain = (backend.conv_transpose2d(&x, &w, None, &spec))
+                    .and_then(|y| backend.batch_norm_apply(&y, &scale, &shift, None, true))
+                    .expect("fits");
+                let y = (backend.conv_transpose2d_with(&x, &folded, &spec, true)).expect("fits");
+                let apart = distance(&values(&y), &values(&plain));
+                assert!(apart < 1e-5, "{backend:?}: {apart}");
+            }
+        }
+    }
+}

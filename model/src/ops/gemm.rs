@@ -7,7 +7,7 @@ use crate::ops::value::Value;
 use pulp::{Arch, Simd};
 
 /// Vectors side by side in a block.
-pub const SIDE: usize = 2;
+const SIDE: usize = 2;
 
 /// Rows and columns of one block of C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,45 +40,6 @@ pub fn block() -> Block {
 /// Whether this machine multiplies and adds vectors in one instruction, without which none of this pays.
 pub fn is_fast() -> bool {
     block().columns > SIDE
-}
-
-/// Steps of k between two checks of the lines' ends.
-const STEPS: usize = 8;
-
-/// Sums of a block plus the products of its lines, all of one length, with a panel as long: one line per row of the block.
-#[inline(always)]
-pub fn add_products<S: Simd, const M: usize>(
-    simd: S,
-    lines: &[&[f32]; M],
-    panel: &[S::f32s],
-    mut sums: [[S::f32s; SIDE]; M],
-) -> [[S::f32s; SIDE]; M] {
-    let (groups, rest) = panel.as_chunks::<{ STEPS * SIDE }>();
-    for (group, panel) in groups.iter().enumerate() {
-        let mut parts = [&[0.0; STEPS]; M];
-        for (part, line) in parts.iter_mut().zip(lines) {
-            if let Some(steps) = line[group * STEPS..].first_chunk() {
-                *part = steps;
-            }
-        }
-        for t in 0..STEPS {
-            for i in 0..M {
-                let value = simd.splat_f32s(parts[i][t]);
-                for j in 0..SIDE {
-                    sums[i][j] = simd.mul_add_f32s(value, panel[t * SIDE + j], sums[i][j]);
-                }
-            }
-        }
-    }
-    for (t, b) in rest.chunks_exact(SIDE).enumerate() {
-        for i in 0..M {
-            let value = simd.splat_f32s(lines[i][groups.len() * STEPS + t]);
-            for j in 0..SIDE {
-                sums[i][j] = simd.mul_add_f32s(value, b[j], sums[i][j]);
-            }
-        }
-    }
-    sums
 }
 
 /// C (+)= A B for A of (rows, k) with rows `a_row` apart, B one panel of (k, [`Block::columns`]), C with rows `c_row` apart.
@@ -116,61 +77,79 @@ fn rows_in_blocks<S: Simd, const M: usize>(
 ) {
     let (panel, _) = S::as_simd_f32s(&panel[..k * SIDE * S::F32_LANES]);
     for first in (0..rows).step_by(M) {
+        let mut sums = [[simd.splat_f32s(0.0); SIDE]; M];
         let mut lines = [&a[..0]; M];
         for (i, line) in lines.iter_mut().enumerate() {
             *line = &a[(first + i) * a_row..][..k];
         }
-        let sums = [[simd.splat_f32s(0.0); SIDE]; M];
-        let sums = add_products::<S, M>(simd, &lines, panel, sums);
+        for (t, b) in panel.chunks_exact(SIDE).enumerate() {
+            for i in 0..M {
+                let value = simd.splat_f32s(lines[i][t]);
+                for j in 0..SIDE {
+                    sums[i][j] = simd.mul_add_f32s(value, b[j], sums[i][j]);
+                }
+            }
+        }
         write_block(simd, &sums, &mut c[first * c_row..], c_row, add);
     }
 }
 
-/// One block of C (+)= Σ over taps of A B for lines of A that lie anywhere: those of tap t begin at `lines[t * pixels + first]` and
-/// are as long as the tap's part of the panel, `parts[t]`. A tap whose lines are zeros alone (`zeros[t * blocks + block]`) is left
-/// out. `first` is a multiple of [`Block::rows`], and so is `pixels`.
+/// C (+)= Σ over taps of A B for lines of A that lie anywhere: line i of tap t is `lines[t * pixels + i]`, as long as the tap's
+/// share k of the panel, which holds the taps one after the other. `pixels` is a multiple of [`Block::rows`]; the taps of a block
+/// of rows that are zeros alone (`zeros[t * blocks + block]`) are left out.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub fn lines_by_panel<S: Simd>(
     simd: S,
     (lines, zeros): (&[&[f32]], &[bool]),
-    (pixels, first): (usize, usize),
-    parts: &[&[f32]],
+    (pixels, k): (usize, usize),
+    panel: &[f32],
     c: &mut [f32],
     c_row: usize,
     add: bool,
 ) {
     if S::F32_LANES == 16 {
-        lines_of_block::<S, 12>(simd, (lines, zeros), (pixels, first), parts, c, c_row, add);
+        lines_in_blocks::<S, 12>(simd, (lines, zeros), (pixels, k), panel, c, c_row, add);
     } else {
-        lines_of_block::<S, 6>(simd, (lines, zeros), (pixels, first), parts, c, c_row, add);
+        lines_in_blocks::<S, 6>(simd, (lines, zeros), (pixels, k), panel, c, c_row, add);
     }
 }
 
 #[inline(always)]
-fn lines_of_block<S: Simd, const M: usize>(
+fn lines_in_blocks<S: Simd, const M: usize>(
     simd: S,
     (lines, zeros): (&[&[f32]], &[bool]),
-    (pixels, first): (usize, usize),
-    parts: &[&[f32]],
+    (pixels, k): (usize, usize),
+    panel: &[f32],
     c: &mut [f32],
     c_row: usize,
     add: bool,
 ) {
-    let mut sums = [[simd.splat_f32s(0.0); SIDE]; M];
-    let taps = lines
-        .chunks_exact(pixels)
-        .zip(zeros.chunks_exact(pixels / M));
-    for ((tap, zeros), part) in taps.zip(parts) {
-        if zeros[first / M] {
-            continue;
+    for first in (0..pixels).step_by(M) {
+        let mut sums = [[simd.splat_f32s(0.0); SIDE]; M];
+        let taps = lines
+            .chunks_exact(pixels)
+            .zip(zeros.chunks_exact(pixels / M));
+        for ((tap, zeros), panel) in taps.zip(panel.chunks_exact(k * SIDE * S::F32_LANES)) {
+            if zeros[first / M] {
+                continue;
+            }
+            let mut rows = [&tap[0][..0]; M];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = &tap[first + i][..k];
+            }
+            let (panel, _) = S::as_simd_f32s(panel);
+            for (t, b) in panel.chunks_exact(SIDE).enumerate() {
+                for i in 0..M {
+                    let value = simd.splat_f32s(rows[i][t]);
+                    for j in 0..SIDE {
+                        sums[i][j] = simd.mul_add_f32s(value, b[j], sums[i][j]);
+                    }
+                }
+            }
         }
-        let mut rows = [&tap[0][..0]; M];
-        rows.copy_from_slice(&tap[first..first + M]);
-        let (part, _) = S::as_simd_f32s(part);
-        sums = add_products::<S, M>(simd, &rows, part, sums);
+        write_block(simd, &sums, &mut c[first * c_row..], c_row, add);
     }
-    write_block(simd, &sums, c, c_row, add);
 }
 
 /// C += A B for A packed in panels of [`Block::rows`] rows (each k x rows) and B in panels of [`Block::columns`] columns.

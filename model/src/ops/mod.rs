@@ -9,8 +9,6 @@
 //!
 //! Half precisions are computed in f32, but for bf16 convolutions on processors that multiply bf16: [`Backend::is_fast`] says so.
 
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
-mod aligned;
 mod avg_pool;
 pub mod conv;
 pub mod conv_spec;

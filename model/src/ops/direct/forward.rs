@@ -10,10 +10,8 @@ use rayon::prelude::*;
 
 /// Pixels whose sums stay in the cache together.
 const PIXELS: usize = 96;
-/// Inputs of one tap or of several whose products are added before the next: the more, the less often sums are put aside.
-const DEPTH: usize = 512;
-/// Values of the panels that stay in the second cache while all pixels pass: half of the smallest in use.
-const KEPT: usize = 1 << 16;
+/// Channels of the input or output that do so.
+const CHANNELS: usize = 256;
 
 /// Both axes of a convolution in one direction.
 #[derive(Debug, Clone)]
@@ -38,7 +36,7 @@ pub fn convolve<V: Value>(
     let mut y = vec![V::default(); batch * height * width * channels];
     // Whole rows, few enough that every thread gets some.
     let classes = geometry.rows.classes.len();
-    let share = (batch * height).div_ceil(2 * rayon::current_num_threads());
+    let share = (batch * height).div_ceil(4 * rayon::current_num_threads());
     let rows = (PIXELS * classes)
         .div_ceil(width)
         .min(share)
@@ -149,7 +147,7 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
                         let blocks = lines[first..].chunks_exact(panels.block.rows);
                         padding.extend(blocks.map(|block| block.iter().all(is_padding)));
                     }
-                    self.multiply(simd, &pixels, padded, &taps, &lines, &padding);
+                    self.multiply(simd, &pixels, padded, &taps, (&lines, &padding));
                 }
             }
         }
@@ -157,7 +155,7 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
 }
 
 impl<V: Value> RunUnit<'_, V> {
-    /// The sums of some pixels: for every tap the lines that they read, and the blocks of them that are only padding.
+    /// The sums of some pixels: for every tap the lines that they read, and which blocks of them are padding alone.
     #[inline(always)]
     fn multiply<S: Simd>(
         &mut self,
@@ -165,18 +163,18 @@ impl<V: Value> RunUnit<'_, V> {
         pixels: &[Pixel],
         padded: usize,
         taps: &[(usize, isize, isize)],
-        lines: &[&[f32]],
-        padding: &[bool],
+        (lines, padding): (&[&[f32]], &[bool]),
     ) {
         let panels = self.panels;
         let block = panels.block;
-        let depth = panels.inputs.div_ceil(panels.inputs.div_ceil(DEPTH));
+        let at_once = CHANNELS / block.columns;
+        let depth = panels.inputs.div_ceil(panels.inputs.div_ceil(CHANNELS));
         // Taps that share one pass over the sums, so that few channels do not mean many passes.
-        let together = (DEPTH / depth).max(1);
-        let at_once = (KEPT / (together * depth) / block.columns).max(1);
+        let together = (CHANNELS / depth).max(1);
         let c_row = at_once.min(panels.count()) * block.columns;
-        let [mut sums, unused] = scratch::take(padded * c_row, 0);
-        let (mut part, mut kernels): (Vec<&[f32]>, Vec<&[f32]>) = (Vec::new(), Vec::new());
+        let [mut sums, mut packed] =
+            scratch::take(padded * c_row, together * depth * block.columns);
+        let mut part: Vec<&[f32]> = Vec::new();
         for first_panel in (0..panels.count()).step_by(at_once) {
             let last_panel = panels.count().min(first_panel + at_once);
             let mut add = false;
@@ -198,24 +196,28 @@ impl<V: Value> RunUnit<'_, V> {
                         part.extend(group_lines.iter().map(|line| &line[from..to]));
                         &part
                     };
-                    kernels.clear();
                     for panel in first_panel..last_panel {
-                        let parts = taps[group.clone()].iter();
-                        kernels.extend(parts.map(|tap| panels.rows(panel, tap.0, from, to)));
-                    }
-                    // Panels lie one after the other, so that the walk through them runs ahead of itself; pixels do not.
-                    for first in (0..padded).step_by(block.rows) {
-                        for (panel, parts) in kernels.chunks_exact(group.len()).enumerate() {
-                            gemm::lines_by_panel(
-                                simd,
-                                (group_lines, padding),
-                                (padded, first),
-                                parts,
-                                &mut sums[first * c_row + panel * block.columns..],
-                                c_row,
-                                add,
-                            );
-                        }
+                        let size = (to - from) * block.columns;
+                        let panel_rows = if group.len() == 1 {
+                            panels.rows(panel, taps[group.start].0, from, to)
+                        } else {
+                            for (place, tap) in
+                                packed.chunks_exact_mut(size).zip(&taps[group.clone()])
+                            {
+                                place.copy_from_slice(panels.rows(panel, tap.0, from, to));
+                            }
+                            &packed[..group.len() * size]
+                        };
+                        let c = &mut sums[(panel - first_panel) * block.columns..];
+                        gemm::lines_by_panel(
+                            simd,
+                            (group_lines, padding),
+                            (padded, to - from),
+                            panel_rows,
+                            c,
+                            c_row,
+                            add,
+                        );
                     }
                     add = true;
                 }
@@ -227,7 +229,7 @@ impl<V: Value> RunUnit<'_, V> {
                 first_panel * block.columns..panels.outputs.min(last_panel * block.columns);
             self.write(simd, pixels, &sums, c_row, channels);
         }
-        scratch::give_back([sums, unused]);
+        scratch::give_back([sums, packed]);
     }
 
     #[inline(always)]

@@ -1,17 +1,16 @@
 //! Kernels packed for the inner loop.
 
-use crate::ops::aligned::Aligned;
 use crate::ops::gemm::{Block, block};
 use rayon::prelude::*;
 
 /// Kernels in panels of [`Block::columns`] outputs: `[panel][tap][input][output in the panel]`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Panels {
     pub inputs: usize,
     pub outputs: usize,
     pub taps: usize,
     pub block: Block,
-    values: Aligned,
+    values: Vec<f32>,
 }
 
 impl Panels {
@@ -37,15 +36,14 @@ impl Panels {
     ) -> Self {
         let block = block();
         let panel = taps * inputs * block.columns;
-        let mut values = Aligned::zeros(outputs.div_ceil(block.columns) * panel);
+        let mut values = vec![0.0; outputs.div_ceil(block.columns) * panel];
         values
             .par_chunks_mut(panel)
             .enumerate()
             .for_each(|(index, values)| {
                 let first = index * block.columns;
-                // Inputs outside: what is written lies together, and so does what the gradient's panels read.
-                for input in 0..inputs {
-                    for lane in 0..block.columns.min(outputs - first) {
+                for lane in 0..block.columns.min(outputs - first) {
+                    for input in 0..inputs {
                         for (tap, &weight) in kernel(first + lane, input).iter().enumerate() {
                             values[(tap * inputs + input) * block.columns + lane] = weight;
                         }

@@ -1,7 +1,6 @@
 //! Kernels at the 36 points, packed for the matrix product.
 
 use super::transform::{Kernel, POINTS, TAPS, both_axes};
-use crate::ops::aligned::Aligned;
 use crate::ops::gemm::{Block, block};
 use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
@@ -11,12 +10,12 @@ use rayon::prelude::*;
 pub const SQUARE: usize = POINTS * POINTS;
 
 /// Transformed kernels, in panels of [`Block::columns`] outputs: `[panel][point][input][output in the panel]`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Kernels {
     pub inputs: usize,
     pub outputs: usize,
     pub block: Block,
-    values: Aligned,
+    values: Vec<f32>,
 }
 
 impl Kernels {
@@ -37,7 +36,7 @@ impl Kernels {
     fn new(outputs: usize, inputs: usize, at: impl Fn(usize, usize, usize) -> f32 + Sync) -> Self {
         let block = block();
         let panel = SQUARE * inputs * block.columns;
-        let mut values = Aligned::zeros(outputs.div_ceil(block.columns) * panel);
+        let mut values = vec![0.0; outputs.div_ceil(block.columns) * panel];
         values
             .par_chunks_mut(panel)
             .enumerate()

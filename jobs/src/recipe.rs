@@ -95,7 +95,7 @@ pub struct Training {
     /// `squall model import`. Default: initial values follow from `seed`.
     pub start_from: Option<PathBuf>,
     /// What the backward pass computes again instead of keeping it, with the same bits: `"none"`, `"norms"` (what follows a
-    /// batch normalisation, a few percent slower) or `"blocks"` (the inside of residual, dense and decoder blocks, a third
+    /// batch normalisation, a tenth slower) or `"blocks"` (the inside of residual, dense and decoder blocks, a fifth
     /// slower). Default `"none"`.
     pub recompute: Recompute,
     /// What activations are kept as for the backward pass: `"same"`, or `"bf16"`, half the memory of f32, with gradients off

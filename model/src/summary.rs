@@ -63,11 +63,11 @@ impl Summary {
     ///
     /// Layers that keep f32 by their names count as the others.
     ///
-    /// Measured peaks of `deeplabv3plus` in f32: 1.65 GB at 192 x 288 (predicted 1.55), 4.11 at 384 x 576 (3.68), 12.15 at
-    /// 768 x 1152 (12.22); at 192 x 288 with `norms` 1.55 (1.4), with `blocks` 1.52 (1.2).
+    /// Measured peaks of `deeplabv3plus` in f32: 1.55 GB at 192 x 288 (predicted 1.55), 3.84 at 384 x 576 (3.68), 12.15 at
+    /// 768 x 1152 (12.22); with `norms` 1.44 at 192 x 288 (1.4); with `blocks` 1.36 (1.2) and 2.70 at 384 x 576 (2.4).
     ///
     /// # Not done
-    /// What operations allocate for themselves and what the allocator cannot use again: up to a fifth with `blocks`.
+    /// What operations allocate for themselves and what the allocator cannot use again: up to an eighth with `blocks`.
     pub fn training_bytes(&self, batch: usize, storage: &Storage, state: usize) -> u64 {
         let activations = self.trace.peak_bytes(storage);
         let input = 4 * self.input.iter().product::<usize>();

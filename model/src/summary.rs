@@ -37,7 +37,7 @@ pub struct Summary {
     /// Layers in forward order.
     pub layers: Vec<Row>,
     #[serde(skip)]
-    trace: Trace,
+    pub(crate) trace: Trace,
 }
 
 impl Summary {

@@ -3,6 +3,7 @@
 //! Layers tell a trace what they would do with a [`crate::pass::Pass`]; the two must say the same.
 
 use crate::error::Result;
+use crate::ops::ConvSpec;
 use crate::storage::{Recompute, Storage};
 use crate::summary::Row;
 use std::collections::HashMap;
@@ -40,12 +41,22 @@ enum Event {
     Close,
 }
 
+/// A convolution from x to y; of a transposed one, the convolution that it transposes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Convolution {
+    pub spec: ConvSpec,
+    pub x: [usize; 4],
+    pub y: [usize; 4],
+}
+
 /// Collects costs while shapes flow through a network.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
     pub rows: Vec<Row>,
     /// Of the rows' outputs.
     pub values: u64,
+    /// In forward order.
+    pub convolutions: Vec<Convolution>,
     nodes: Vec<Node>,
     events: Vec<Event>,
     /// Blocks so far, and the one that is open.

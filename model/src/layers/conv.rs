@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse, Weights};
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
-use crate::trace::{Flow, Trace};
+use crate::trace::{Convolution, Flow, Trace};
 use candle_core::{DType, Tensor};
 
 /// A convolution, with or without bias.
@@ -178,6 +178,11 @@ impl Layer for Conv {
         let taps = self.channels_in / self.spec.groups * self.spec.kernel.0 * self.spec.kernel.1;
         let y = [b, p, q, self.channels_out];
         let bias = self.bias.map_or(0, |_| self.channels_out);
+        trace.convolutions.push(Convolution {
+            spec: self.spec,
+            x: x.shape,
+            y,
+        });
         Ok(trace.layer(
             &self.name,
             x,
@@ -342,6 +347,12 @@ impl Upsample {
         let bias = self.bias.map_or(0, |_| self.channels_out);
         // Every input pixel meets every tap once.
         let flops = 2 * (b * h * w * taps) as u64;
+        let (full_h, full_w) = self.spec.output_size((h, w));
+        trace.convolutions.push(Convolution {
+            spec: self.spec.conv,
+            x: [b, full_h, full_w, self.channels_out],
+            y: x.shape,
+        });
         trace.layer(&self.name, x, y, taps + bias, flops)
     }
 }

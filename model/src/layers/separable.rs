@@ -12,7 +12,7 @@ use crate::ops::norm::After;
 use crate::ops::{ConvSpec, Fuse};
 use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
-use crate::trace::{Flow, Trace};
+use crate::trace::{Convolution, Flow, Trace};
 use candle_core::Tensor;
 
 /// One kernel per channel, without bias.
@@ -74,6 +74,11 @@ impl Layer for Depthwise {
         let weights = self.channels * self.spec.kernel.0 * self.spec.kernel.1;
         let y = [b, p, q, self.channels];
         let flops = 2 * (b * p * q * weights) as u64;
+        trace.convolutions.push(Convolution {
+            spec: self.spec,
+            x: x.shape,
+            y,
+        });
         Ok(trace.layer(&self.name, x, y, weights, flops))
     }
 }

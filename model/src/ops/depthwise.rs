@@ -19,7 +19,7 @@ use candle_core::Tensor;
 
 /// Whether oneDNN beats own loops.
 #[cfg(feature = "onednn")]
-fn is_fast_in_onednn(spec: &ConvSpec, backward: bool) -> bool {
+pub(crate) fn is_fast_in_onednn(spec: &ConvSpec, backward: bool) -> bool {
     spec.groups.is_multiple_of(8) && (spec.dilation == 1 || !backward)
 }
 

@@ -5,7 +5,13 @@ use super::*;
 use crate::ops::conv_spec::ConvSpec;
 use crate::ops::reference;
 use crate::ops::testing::{distance, draw};
+use crate::ops::way::Way;
+use crate::ops::winograd::Direction;
+use crate::ops::{Backend, depthwise};
+use crate::trace::Convolution;
+use crate::{Network, NetworkConfig};
 use half::bf16;
+use std::collections::HashSet;
 
 /// Root mean square of what rounding a result to bf16 changes, doubled.
 const ROUNDING: f64 = 4e-3;
@@ -102,4 +108,97 @@ fn bf16_in_all_directions() {
         let off = distance(&dw, &expected);
         assert!(off < 2e-6, "backward weights {case}: {off}");
     }
+}
+
+/// What oneDNN calls the code of a convolution that is left to it; none where own products run.
+fn implementation<V: Value>(direction: Direction, pass: &Pass<'_>) -> Option<String> {
+    let kind = match direction {
+        Direction::Forward => sys::FORWARD,
+        Direction::BackwardData => sys::BACKWARD_DATA,
+        Direction::BackwardWeights => sys::BACKWARD_WEIGHTS,
+    };
+    if direction == Direction::BackwardWeights {
+        if taps::are_faster(pass) {
+            return None;
+        }
+        if let Some(strips) = strips::Strips::of(pass, size_of::<V>()) {
+            let (x_shape, y_shape, spec) = strips.geometry();
+            let spec = &spec;
+            return implementation::<V>(
+                direction,
+                &Pass {
+                    x_shape,
+                    y_shape,
+                    spec,
+                },
+            );
+        }
+    }
+    let desc = descriptor::<V>(kind, pass);
+    let name = with_primitive("test", desc, |primitive| Ok(primitive.implementation()));
+    Some(name.expect("oneDNN takes every shape of a published network"))
+}
+
+/// Every convolution of the published networks at the sizes of the demo and of the papers.
+fn published() -> HashSet<Convolution> {
+    let names = [
+        "deeplabv3plus",
+        "deeplabv3plus-deconv",
+        "deeplabv3plus-bilinear",
+        "deepcam",
+        "tiramisu",
+        "cgnet",
+    ];
+    let mut all = HashSet::new();
+    for name in names {
+        let config = NetworkConfig::of(name.parse().expect("a network"));
+        let network = Network::build(&config, Backend::OneDnn, 1).expect("a published network");
+        for (height, width) in [(192, 288), (768, 1152)] {
+            let summary = network.summary(height, width).expect("large enough");
+            all.extend(summary.trace.convolutions);
+        }
+    }
+    all
+}
+
+#[test]
+fn no_published_shape_lands_on_reference_code() {
+    let all = published();
+    assert!(all.len() > 200, "{}", all.len());
+    let directions = [
+        Direction::Forward,
+        Direction::BackwardData,
+        Direction::BackwardWeights,
+    ];
+    let dtypes: &[DType] = match computes_bf16() {
+        true => &[DType::F32, DType::BF16],
+        false => &[DType::F32],
+    };
+    let mut slow = Vec::new();
+    for Convolution { spec, x, y } in &all {
+        let pass = Pass {
+            x_shape: *x,
+            y_shape: *y,
+            spec,
+        };
+        for (&dtype, direction) in dtypes.iter().flat_map(|d| directions.map(|way| (d, way))) {
+            let way = Way::of(Backend::OneDnn, dtype, spec, (*x, *y), direction);
+            let own = spec.groups == x[3]
+                && !depthwise::is_fast_in_onednn(spec, direction != Direction::Forward);
+            if way != Way::OneDnn || own {
+                continue;
+            }
+            let name = match dtype {
+                DType::BF16 => implementation::<bf16>(direction, &pass),
+                _ => implementation::<f32>(direction, &pass),
+            };
+            if name.as_deref().is_some_and(|name| name.starts_with("ref")) {
+                slow.push(format!(
+                    "{direction:?} {dtype:?} {x:?} to {y:?}, {}",
+                    spec.brief()
+                ));
+            }
+        }
+    }
+    assert!(slow.is_empty(), "{}", slow.join("\n"));
 }

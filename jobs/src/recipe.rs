@@ -313,7 +313,7 @@ impl Recipe {
         if let Err(error) = self.loss.criterion(Vec::new()).check() {
             return section("loss", error);
         }
-        if let Err(error) = LossScale::new(self.precision.loss_scale) {
+        if let Some(Err(error)) = self.precision.loss_scale.map(LossScale::new) {
             return section("precision", error);
         }
         if let Err(error) = self.optimiser.check() {

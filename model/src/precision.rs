@@ -22,24 +22,33 @@ pub enum Precision {
     F32,
     /// bf16 activations, also where that is slower.
     Bf16,
+    /// f16 activations, also where that is slower; the loss is then scaled dynamically unless the policy says how.
+    F16,
 }
 
 impl Precision {
     /// The data type of activations on this machine, and a sentence if it is not what was asked for.
     pub fn resolve(self, backend: Backend) -> (DType, Option<&'static str>) {
-        let fast = backend.is_fast(DType::BF16);
-        match (self, fast) {
-            (Self::F32, _) => (DType::F32, None),
-            (Self::Auto, true) => (DType::BF16, None),
-            (Self::Auto, false) => (
+        let fast = |dtype| backend.is_fast(dtype);
+        match self {
+            Self::F32 => (DType::F32, None),
+            Self::Auto if fast(DType::BF16) => (DType::BF16, None),
+            Self::Auto => (
                 DType::F32,
                 Some("this machine has no fast bf16: computing in f32"),
             ),
-            (Self::Bf16, true) => (DType::BF16, None),
-            (Self::Bf16, false) => (
+            Self::Bf16 if fast(DType::BF16) => (DType::BF16, None),
+            Self::Bf16 => (
                 DType::BF16,
                 Some(
                     "this machine has no fast bf16: storing bf16, computing in f32, slower than f32",
+                ),
+            ),
+            Self::F16 if fast(DType::F16) => (DType::F16, None),
+            Self::F16 => (
+                DType::F16,
+                Some(
+                    "this machine has no fast f16: storing f16, computing in f32, slower than f32",
                 ),
             ),
         }
@@ -59,8 +68,9 @@ pub struct PrecisionPolicy {
     /// Layers that stay in f32 besides the first convolution and the classifier: by the beginning of their names
     /// (`decoder` or `decoder.refine1`), or by a pattern in which `*` is any text (`*.norm`).
     pub keep_f32: Vec<String>,
-    /// What the loss is multiplied by before the backward pass. Default 1.
-    pub loss_scale: LossScaleConfig,
+    /// What the loss is multiplied by before the backward pass. Default: [`LossScaleConfig::of`] the type of activations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScaleConfig>,
 }
 
 impl From<Precision> for PrecisionPolicy {
@@ -76,6 +86,12 @@ impl PrecisionPolicy {
     /// As [`Precision::resolve`].
     pub fn resolve(&self, backend: Backend) -> (DType, Option<&'static str>) {
         self.compute.resolve(backend)
+    }
+
+    /// How the loss is scaled where the pass computes in `dtype`.
+    pub fn loss_scale(&self, dtype: DType) -> LossScaleConfig {
+        self.loss_scale
+            .unwrap_or_else(|| LossScaleConfig::of(dtype))
     }
 
     /// The data type of every layer's activations where the pass computes in `dtype`, by layer name (a parameter's without
@@ -172,7 +188,7 @@ impl<'de> Deserialize<'de> for PrecisionPolicy {
         struct Table {
             compute: Precision,
             keep_f32: Vec<String>,
-            loss_scale: LossScaleConfig,
+            loss_scale: Option<LossScaleConfig>,
         }
 
         struct WordOrTable;
@@ -181,7 +197,7 @@ impl<'de> Deserialize<'de> for PrecisionPolicy {
             type Value = PrecisionPolicy;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"auto\", \"f32\", \"bf16\" or a table with `compute`, `keep_f32`, `loss_scale`")
+                f.write_str("\"auto\", \"f32\", \"bf16\", \"f16\" or a table with `compute`, `keep_f32`, `loss_scale`")
             }
 
             fn visit_str<E: serde::de::Error>(

@@ -1,6 +1,7 @@
 //! A network as a tree with shapes and costs, from shapes alone.
 
 use crate::storage::Storage;
+pub use crate::trace::Convolution;
 use crate::trace::Trace;
 use candle_core::DType;
 use serde::Serialize;
@@ -57,6 +58,11 @@ impl Summary {
 }
 
 impl Summary {
+    /// The convolutions in forward order, each as often as it runs.
+    pub fn convolutions(&self) -> &[Convolution] {
+        &self.trace.convolutions
+    }
+
     /// Bytes that a training step of `batch` samples needs at its peak, with activations stored as `storage` says and an
     /// optimiser that keeps `state` values (Adam: two per parameter): the tape and the tensors beside it where they are
     /// most, parameters, gradients, the optimiser's state, and what the program itself takes.

@@ -43,9 +43,12 @@ enum Event {
 
 /// A convolution from x to y; of a transposed one, the convolution that it transposes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Convolution {
+pub struct Convolution {
+    /// Its geometry.
     pub spec: ConvSpec,
+    /// Shape of what it reads.
     pub x: [usize; 4],
+    /// Shape of what it gives.
     pub y: [usize; 4],
 }
 

@@ -2,31 +2,16 @@
 //!
 //! For a loss L = Σ r · f(θ) with random r, (L(θ + ε d) − L(θ − ε d)) / 2ε must equal the gradient along d.
 
+mod common;
+
 use candle_core::{Device, Tensor};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use common::{dot, draw, values};
 use squall_model::Backend;
 use squall_model::ops::norm::After;
 use squall_model::ops::{ConvSpec, ConvTransposeSpec, Fuse, PoolSpec};
 
-fn draw(seed: u64, count: usize) -> Vec<f32> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
-}
-
 fn tensor(values: &[f32], shape: &[usize]) -> Tensor {
     Tensor::from_vec(values.to_vec(), shape, &Device::Cpu).unwrap()
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor.flatten_all().unwrap().to_vec1().unwrap()
-}
-
-fn dot(a: &[f32], b: &[f32]) -> f64 {
-    a.iter()
-        .zip(b)
-        .map(|(a, b)| f64::from(*a) * f64::from(*b))
-        .sum()
 }
 
 /// Checks `gradient` of `loss` at `at` along three random directions.

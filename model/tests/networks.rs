@@ -1,11 +1,11 @@
 //! Whole networks: counts against the published ones, gradients against finite differences, learning, saving.
 
-use candle_core::{DType, Device, Tensor};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+mod common;
+
+use candle_core::{DType, Tensor};
+use common::{draw, field, shake, values, wrong_gradients};
 use squall_model::networks::config::NetworkName;
 use squall_model::optim::{Optimizer, OptimizerConfig};
-use squall_model::parameters::{Kind, Parameter};
 use squall_model::{Backend, Gradients, ModelFile, Network, NetworkConfig, Pass};
 
 /// The other networks have `published_networks.rs`.
@@ -24,19 +24,6 @@ fn tiny(name: NetworkName) -> NetworkConfig {
         atrous_rates: vec![2, 3],
         ..NetworkConfig::default()
     }
-}
-
-fn draw(seed: u64, count: usize) -> Vec<f32> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
-}
-
-fn field(seed: u64, [b, h, w, c]: [usize; 4]) -> Tensor {
-    Tensor::from_vec(draw(seed, b * h * w * c), (b, h, w, c), &Device::Cpu).unwrap()
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
 
 #[test]
@@ -100,18 +87,6 @@ fn one_layer_counted_by_hand() {
     assert_eq!(row("encoder.block4.unit3.conv3").output, [96, 144, 2048]);
 }
 
-/// Σ r · logits: a loss whose gradient with respect to the logits is r.
-fn probe(network: &Network, x: &Tensor, r: &[f32]) -> (f64, Pass) {
-    let mut pass = Pass::train(network.backend(), DType::F32, 5);
-    let logits = values(&network.forward(x, &mut pass).unwrap());
-    let loss = logits
-        .iter()
-        .zip(r)
-        .map(|(y, r)| f64::from(*y) * f64::from(*r))
-        .sum();
-    (loss, pass)
-}
-
 #[test]
 fn gradients_of_whole_networks() {
     for (name, batch_norm) in DEEPLABS
@@ -125,71 +100,10 @@ fn gradients_of_whole_networks() {
             ..tiny(name)
         };
         let mut network = Network::build(&config, Backend::Reference, 3).unwrap();
-        // Away from the symmetric start, so that γ and β matter, and with most ReLUs well inside their linear part:
-        // their kinks spoil finite differences (`gradient_check.rs` tests them alone).
-        let mut rng = ChaCha8Rng::seed_from_u64(9);
-        let shake = |p: &Parameter, values: &mut [f32]| {
-            let (factor, offset) = match p.kind {
-                Kind::Scale => (0.6, 0.0),
-                Kind::Shift => (1.0, 2.0),
-                _ => (1.0, 0.0),
-            };
-            values
-                .iter_mut()
-                .for_each(|v| *v = factor * *v + offset + rng.random_range(-0.1..0.1));
-        };
-        network.parameters_mut().update(shake).unwrap();
-        let (x, r) = (field(1, [2, 13, 18, 4]), draw(2, 2 * 13 * 18 * 3));
-        let (_, pass) = probe(&network, &x, &r);
-        let mut gradients = Gradients::new(network.parameters());
-        let dlogits = Tensor::from_vec(r.clone(), (2, 13, 18, 3), &Device::Cpu).unwrap();
-        network.backward(&dlogits, pass, &mut gradients).unwrap();
-        let all: Vec<_> = network
-            .parameters()
-            .iter()
-            .map(|p| (p.name.clone(), p.range.clone()))
-            .collect();
-        let mut wrong = Vec::new();
-        for (parameter, range) in all {
-            let direction = draw(range.start as u64, range.len());
-            let length = f64::from(direction.iter().map(|d| d * d).sum::<f32>().sqrt());
-            let at = &gradients.as_slice()[range];
-            let analytic: f64 = at
-                .iter()
-                .zip(&direction)
-                .map(|(g, d)| f64::from(*g) * f64::from(*d))
-                .sum();
-            let shift = |network: &mut Network, shift: f64| {
-                let moved = |p: &Parameter, values: &mut [f32]| {
-                    if p.name == parameter {
-                        values
-                            .iter_mut()
-                            .zip(&direction)
-                            .for_each(|(v, d)| *v += shift as f32 * d);
-                    }
-                };
-                network.parameters_mut().update(moved).unwrap();
-            };
-            // Kinks spoil large steps, rounding spoils small ones: one of several must agree.
-            let bound = 0.02 * length + 0.02 * analytic.abs();
-            let mut numeric = Vec::new();
-            for step in [1e-3, 3e-3, 3e-4].map(|step| step / length) {
-                shift(&mut network, step);
-                let up = probe(&network, &x, &r).0;
-                shift(&mut network, -2.0 * step);
-                let down = probe(&network, &x, &r).0;
-                shift(&mut network, step);
-                numeric.push((up - down) / (2.0 * step));
-                if numeric.iter().any(|n| (n - analytic).abs() <= bound) {
-                    break;
-                }
-            }
-            if numeric.iter().all(|n| (n - analytic).abs() > bound) {
-                wrong.push(format!(
-                    "{parameter}: numeric {numeric:.3?}, analytic {analytic:.3}"
-                ));
-            }
-        }
+        shake(&mut network);
+        let (wrong, judged) =
+            wrong_gradients(&mut network, [2, 13, 18, 4], &DType::F32.into(), |_| true);
+        assert_eq!(judged, network.parameters().iter().count());
         assert!(
             wrong.is_empty(),
             "{name:?}, batch norm {batch_norm}:\n{}",

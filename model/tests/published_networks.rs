@@ -1,11 +1,11 @@
 //! DeepCAM, Tiramisu and CGNet: published counts, gradients, learning, files, sizes, configurations that cannot be.
 
-use candle_core::{DType, Device, Tensor};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+mod common;
+
+use candle_core::{DType, Tensor};
+use common::{draw, field, shake, values, wrong_gradients};
 use squall_model::networks::config::NetworkName;
 use squall_model::optim::{Optimizer, OptimizerConfig};
-use squall_model::parameters::{Kind, Parameter};
 use squall_model::{Backend, Gradients, ModelFile, Network, NetworkConfig, Pass};
 use std::collections::BTreeMap;
 
@@ -55,19 +55,6 @@ fn tiny() -> Vec<NetworkConfig> {
     ]
 }
 
-fn draw(seed: u64, count: usize) -> Vec<f32> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
-}
-
-fn field(seed: u64, [b, h, w, c]: [usize; 4]) -> Tensor {
-    Tensor::from_vec(draw(seed, b * h * w * c), (b, h, w, c), &Device::Cpu).unwrap()
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor.flatten_all().unwrap().to_vec1().unwrap()
-}
-
 #[test]
 fn published_counts() {
     // Parameters and floating-point operations of a 768 x 1152 sample, counted by hand from the published code; the paper's
@@ -94,79 +81,15 @@ fn published_counts() {
     }
 }
 
-/// Σ r · logits: a loss whose gradient with respect to the logits is r.
-fn probe(network: &Network, x: &Tensor, r: &[f32]) -> (f64, Pass) {
-    let mut pass = Pass::train(network.backend(), DType::F32, 5);
-    let logits = values(&network.forward(x, &mut pass).unwrap());
-    let products = logits
-        .iter()
-        .zip(r)
-        .map(|(y, r)| f64::from(*y) * f64::from(*r));
-    (products.sum(), pass)
-}
-
 #[test]
 fn gradients_of_whole_networks() {
     for config in tiny() {
         let mut network = Network::build(&config, Backend::Reference, 3).unwrap();
-        // Away from the symmetric start and from most kinks of ReLUs, which spoil finite differences.
-        let mut rng = ChaCha8Rng::seed_from_u64(9);
-        let shake = |p: &Parameter, values: &mut [f32]| {
-            let (factor, offset) = match p.kind {
-                Kind::Scale => (0.6, 0.0),
-                Kind::Shift => (1.0, 2.0),
-                _ => (1.0, 0.0),
-            };
-            values
-                .iter_mut()
-                .for_each(|v| *v = factor * *v + offset + rng.random_range(-0.1..0.1));
-        };
-        network.parameters_mut().update(shake).unwrap();
+        shake(&mut network);
         // Neither extent is a multiple of 16, so every rounding is met.
-        let (x, r) = (field(1, [2, 21, 27, 4]), draw(2, 2 * 21 * 27 * 3));
-        let (_, pass) = probe(&network, &x, &r);
-        let mut gradients = Gradients::new(network.parameters());
-        let dlogits = Tensor::from_vec(r.clone(), (2, 21, 27, 3), &Device::Cpu).unwrap();
-        network.backward(&dlogits, pass, &mut gradients).unwrap();
-        let all: Vec<_> = (network.parameters().iter())
-            .map(|p| (p.name.clone(), p.range.clone()))
-            .collect();
-        let mut wrong = Vec::new();
-        for (parameter, range) in all {
-            let direction = draw(range.start as u64, range.len());
-            let length = f64::from(direction.iter().map(|d| d * d).sum::<f32>().sqrt());
-            let analytic: f64 = (gradients.as_slice()[range].iter().zip(&direction))
-                .map(|(g, d)| f64::from(*g) * f64::from(*d))
-                .sum();
-            let shift = |network: &mut Network, shift: f64| {
-                let moved = |p: &Parameter, values: &mut [f32]| {
-                    if p.name == parameter {
-                        (values.iter_mut().zip(&direction))
-                            .for_each(|(v, d)| *v += shift as f32 * d);
-                    }
-                };
-                network.parameters_mut().update(moved).unwrap();
-            };
-            // Kinks spoil large steps, rounding spoils small ones: one of several must agree.
-            let bound = 0.02 * length + 0.02 * analytic.abs();
-            let mut numeric = Vec::new();
-            for step in [1e-3, 3e-3, 3e-4].map(|step| step / length) {
-                shift(&mut network, step);
-                let up = probe(&network, &x, &r).0;
-                shift(&mut network, -2.0 * step);
-                let down = probe(&network, &x, &r).0;
-                shift(&mut network, step);
-                numeric.push((up - down) / (2.0 * step));
-                if numeric.iter().any(|n| (n - analytic).abs() <= bound) {
-                    break;
-                }
-            }
-            if numeric.iter().all(|n| (n - analytic).abs() > bound) {
-                wrong.push(format!(
-                    "{parameter}: numeric {numeric:.3?}, analytic {analytic:.3}"
-                ));
-            }
-        }
+        let (wrong, judged) =
+            wrong_gradients(&mut network, [2, 21, 27, 4], &DType::F32.into(), |_| true);
+        assert_eq!(judged, network.parameters().iter().count());
         assert!(wrong.is_empty(), "{config:?}:\n{}", wrong.join("\n"));
     }
 }

@@ -1,10 +1,11 @@
 //! What a pass keeps and in which type: the same bits where that is promised, stated errors elsewhere.
 
-use candle_core::{DType, Device, Tensor};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+mod common;
+
+use candle_core::DType;
+use common::{distance, draw, field, shake, values, wrong_gradients};
 use squall_model::networks::config::NetworkName;
-use squall_model::parameters::{Kind, Parameter};
+use squall_model::parameters::Kind;
 use squall_model::{
     Backend, Gradients, Network, NetworkConfig, Pass, Precision, PrecisionPolicy, Recompute,
     SavedActivations, Storage,
@@ -50,19 +51,6 @@ fn networks() -> Vec<NetworkConfig> {
     ]
 }
 
-fn draw(seed: u64, count: usize) -> Vec<f32> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
-}
-
-fn field(seed: u64, [b, h, w, c]: [usize; 4]) -> Tensor {
-    Tensor::from_vec(draw(seed, b * h * w * c), (b, h, w, c), &Device::Cpu).unwrap()
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor.flatten_all().unwrap().to_vec1().unwrap()
-}
-
 /// What a training pass gives.
 #[derive(PartialEq)]
 struct Outcome {
@@ -73,6 +61,16 @@ struct Outcome {
 }
 
 fn learn(config: &NetworkConfig, backend: Backend, storage: impl Into<Storage>) -> Outcome {
+    learn_scaled(config, backend, storage, 1.0)
+}
+
+/// The same, of a loss multiplied by `scale`, the gradients divided by it.
+fn learn_scaled(
+    config: &NetworkConfig,
+    backend: Backend,
+    storage: impl Into<Storage>,
+    scale: f32,
+) -> Outcome {
     let mut network = Network::build(config, backend, 3).unwrap();
     let mut pass = Pass::train(backend, storage, 5);
     let logits = network.forward(&field(1, EXTENTS), &mut pass).unwrap();
@@ -81,13 +79,14 @@ fn learn(config: &NetworkConfig, backend: Backend, storage: impl Into<Storage>) 
         .map(|v| ((v + 1.0) * 1.4) as u8)
         .collect();
     let loss = backend
-        .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
+        .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], scale)
         .unwrap();
     network.update_running_statistics(&mut pass);
     let mut gradients = Gradients::new(network.parameters());
     network
         .backward(&loss.gradient, pass, &mut gradients)
         .unwrap();
+    gradients.scale(1.0 / scale);
     let buffers = network.parameters().buffers().iter();
     Outcome {
         logits: values(&logits),
@@ -96,13 +95,6 @@ fn learn(config: &NetworkConfig, backend: Backend, storage: impl Into<Storage>) 
             .map(|b| (b.name.clone(), b.values.clone()))
             .collect(),
     }
-}
-
-/// ‖a − b‖ / ‖b‖.
-fn distance(a: &[f32], b: &[f32]) -> f64 {
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
-    let off = norm(&mut a.iter().zip(b).map(|(a, b)| f64::from(a - b)));
-    off / norm(&mut b.iter().map(|&b| f64::from(b)))
 }
 
 fn kept(layers: &[&str]) -> PrecisionPolicy {
@@ -121,7 +113,7 @@ fn storage(config: &NetworkConfig, layers: &[&str]) -> Storage {
 #[test]
 fn computing_again_changes_no_bit() {
     for config in networks() {
-        for dtype in [DType::F32, DType::BF16] {
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
             let plain = learn(&config, Backend::best(), dtype);
             assert!(plain.gradients.iter().any(|g| *g != 0.0));
             for recompute in [Recompute::Norms, Recompute::Blocks] {
@@ -172,6 +164,28 @@ fn rounded_activations_cost_little_of_the_gradient() {
             let name = (config.name, config.batch_norm, recompute);
             assert!(off > 0.0 && off < 0.01, "{name:?}: {off}");
         }
+    }
+}
+
+/// f16 has three more bits than bf16 and much less range: with the loss made larger its gradients are nearer to those of f32,
+/// of a loss made smaller they are lost.
+#[test]
+fn f16_gradients_need_a_scaled_loss() {
+    for config in networks() {
+        let config = NetworkConfig {
+            dropout: 0.0,
+            ..config
+        };
+        let plain = learn(&config, Backend::best(), DType::F32);
+        let off = |dtype: DType, scale| {
+            let outcome = learn_scaled(&config, Backend::best(), dtype, scale);
+            distance(&outcome.gradients, &plain.gradients)
+        };
+        let (half, brain) = (off(DType::F16, 1024.0), off(DType::BF16, 1.0));
+        let lost = off(DType::F16, 1.0 / 65_536.0);
+        let name = (config.name, config.batch_norm);
+        assert!(half > 0.0 && half < brain, "{name:?}: {half} {brain}");
+        assert!(lost > 0.5, "{name:?}: {lost}");
     }
 }
 
@@ -263,70 +277,15 @@ fn gradients_of_a_mixed_policy_against_finite_differences() {
             ..config.clone()
         };
         let mut network = Network::build(&config, Backend::Reference, 3).unwrap();
-        let mut rng = ChaCha8Rng::seed_from_u64(9);
-        // As in `networks.rs`: ReLUs well inside their linear part.
-        let shake = |p: &Parameter, values: &mut [f32]| {
-            let (factor, offset) = match p.kind {
-                Kind::Scale => (0.6, 0.0),
-                Kind::Shift => (1.0, 2.0),
-                _ => (1.0, 0.0),
-            };
-            values
-                .iter_mut()
-                .for_each(|v| *v = factor * *v + offset + rng.random_range(-0.1..0.1));
-        };
-        network.parameters_mut().update(shake).unwrap();
-        let (x, r) = (field(1, [2, 13, 18, 4]), draw(2, 2 * 13 * 18 * 3));
-        let policy = kept(&["decoder"]);
+        shake(&mut network);
+        let policy = kept(&["decoder"]).storage(network.parameters(), DType::BF16);
         let storage = policy
-            .storage(network.parameters(), DType::BF16)
             .unwrap()
             .keeping(Recompute::Blocks, SavedActivations::Same);
-        let probe = |network: &Network| {
-            let mut pass = Pass::train(network.backend(), &storage, 5);
-            let logits = values(&network.forward(&x, &mut pass).unwrap());
-            let product = |(y, r): (&f32, &f32)| f64::from(*y) * f64::from(*r);
-            (logits.iter().zip(&r).map(product).sum::<f64>(), pass)
-        };
-        let (_, pass) = probe(&network);
-        let mut gradients = Gradients::new(network.parameters());
-        let dlogits = Tensor::from_vec(r.clone(), (2, 13, 18, 3), &Device::Cpu).unwrap();
-        network.backward(&dlogits, pass, &mut gradients).unwrap();
-        let decoder: Vec<_> = (network.parameters().iter())
-            .filter(|p| p.name.starts_with("decoder"))
-            .map(|p| (p.name.clone(), p.range.clone()))
-            .collect();
-        assert!(decoder.len() > 4);
-        for (parameter, range) in decoder {
-            let direction = draw(range.start as u64, range.len());
-            let length = f64::from(direction.iter().map(|d| d * d).sum::<f32>().sqrt());
-            let analytic: f64 = (gradients.as_slice()[range].iter().zip(&direction))
-                .map(|(g, d)| f64::from(*g) * f64::from(*d))
-                .sum();
-            let shift = |network: &mut Network, shift: f64| {
-                let moved = |p: &Parameter, values: &mut [f32]| {
-                    if p.name == parameter {
-                        (values.iter_mut().zip(&direction))
-                            .for_each(|(v, d)| *v += shift as f32 * d);
-                    }
-                };
-                network.parameters_mut().update(moved).unwrap();
-            };
-            let bound = 0.02 * length + 0.02 * analytic.abs();
-            let mut numeric = Vec::new();
-            for step in [1e-3, 3e-3, 3e-4].map(|step| step / length) {
-                shift(&mut network, step);
-                let up = probe(&network).0;
-                shift(&mut network, -2.0 * step);
-                let down = probe(&network).0;
-                shift(&mut network, step);
-                numeric.push((up - down) / (2.0 * step));
-            }
-            assert!(
-                numeric.iter().any(|n| (n - analytic).abs() <= bound),
-                "{:?} {parameter}: numeric {numeric:.3?}, analytic {analytic:.3}",
-                config.name
-            );
-        }
+        let (wrong, judged) = wrong_gradients(&mut network, [2, 13, 18, 4], &storage, |p| {
+            p.name.starts_with("decoder")
+        });
+        assert!(judged > 4);
+        assert!(wrong.is_empty(), "{:?}:\n{}", config.name, wrong.join("\n"));
     }
 }

@@ -27,7 +27,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--network", default='{"batch_norm": true}', help="NetworkConfig as JSON, or a file of it")
     parser.add_argument("--size", default="192x288", help="latitudes x longitudes")
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+    parser.add_argument("--precision", choices=["f32", "bf16", "f16"], default="f32")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
     parser.add_argument("--work", choices=["step", "infer"], default="step")
@@ -58,7 +58,7 @@ class Peer:
     def autocast(self) -> contextlib.AbstractContextManager:
         if self.options.precision == "f32":
             return contextlib.nullcontext()
-        return torch.autocast("cpu", torch.bfloat16)
+        return torch.autocast("cpu", {"bf16": torch.bfloat16, "f16": torch.float16}[self.options.precision])
 
     def step(self) -> float:
         """Forward, weighted cross entropy, backward, Adam; gives the loss."""

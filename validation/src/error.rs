@@ -12,6 +12,9 @@ pub enum ValidationError {
     /// Reading failed.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// An operation or a network failed.
+    #[error(transparent)]
+    Model(#[from] squall_model::ModelError),
     /// Two things that are to be compared do not fit.
     #[error("{what}: expected {expected}, found {found}")]
     Mismatch {

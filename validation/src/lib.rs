@@ -1,4 +1,4 @@
-//! Scores of predictions against labels: pixels, events, tracks.
+//! Scores of predictions against labels (pixels, events, tracks), and of fast operations against plain loops.
 
 #![forbid(unsafe_code)]
 
@@ -7,6 +7,7 @@ pub mod confusion;
 pub mod error;
 pub mod event_scores;
 pub mod iou;
+pub mod parity;
 pub mod track_scores;
 
 pub use confusion::Confusion;

@@ -28,7 +28,7 @@ pub struct Infer {
     /// Folder for the masks.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// What to compute in, instead of the precision of training: f32, bf16, or auto (bf16 where that is faster).
+    /// What to compute in, instead of the precision of training: f32, bf16, f16, or auto (bf16 where that is faster).
     #[arg(long, value_name = "PRECISION", value_parser = precision)]
     pub precision: Option<Precision>,
     /// Also keep the probability of every class.

@@ -133,7 +133,7 @@ fn what_mlperf_and_the_paper_run_can_be_written_down() {
     let recipe = Recipe::parse(mlperf, &[]).unwrap();
     assert_eq!(recipe.optimiser, OptimizerConfig::mlperf_deepcam());
     assert_eq!(recipe.loss.normalisation, Normalisation::Pixels);
-    assert!(recipe.precision.loss_scale.is_dynamic());
+    assert!(recipe.precision.loss_scale.unwrap().is_dynamic());
     assert_eq!(Recipe::parse(&recipe.to_toml(), &[]).unwrap(), recipe);
 
     let focal = "[loss]\nfocal = { gamma = 1.5 }\nnormalisation = { sum = 1e-5 }\n[optimiser]\nrule = 'adam'\nlarc = {}";

@@ -85,16 +85,17 @@ impl Learner {
         let (recompute, saved) = (recipe.training.recompute, recipe.training.saved_activations);
         let storage = policy.storage(network.parameters(), dtype)?;
         let storage = storage.keeping(recompute, saved);
+        let loss_scale = policy.loss_scale(dtype);
         Ok(Self {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
             schedule: recipe.schedule.clone(),
             criterion,
-            loss_scale: LossScale::new(policy.loss_scale)?,
+            loss_scale: LossScale::new(loss_scale)?,
             storage,
             seed: recipe.seed,
             total_steps,
-            max_skipped: if dtype == DType::F32 && !policy.loss_scale.is_dynamic() {
+            max_skipped: if dtype == DType::F32 && !loss_scale.is_dynamic() {
                 0
             } else {
                 recipe.training.max_skipped_steps
@@ -325,6 +326,22 @@ mod tests {
         );
         assert!(parameters(&learner) == before);
         assert_eq!(learner.optimizer.steps(), 0);
+    }
+
+    #[test]
+    fn f16_scales_its_loss_unless_told_not_to() {
+        let mut half = learner(&["precision='f16'"]);
+        assert_eq!(half.storage.dtype, DType::F16);
+        assert_eq!(half.loss_scale.scale(), 65_536.0);
+        let mut plain = learner(&[]);
+        for _ in 0..3 {
+            let (half, plain) = (half.step(&batch()).unwrap(), plain.step(&batch()).unwrap());
+            assert!((half.loss / plain.loss - 1.0).abs() < 0.01 && !half.skipped);
+            assert!((half.gradient_norm / plain.gradient_norm - 1.0).abs() < 0.05);
+        }
+        let off = "precision={ compute = 'f16', loss_scale = { kind = 'static', scale = 1.0 } }";
+        assert_eq!(learner(&[off]).loss_scale.scale(), 1.0);
+        assert_eq!(learner(&["precision='bf16'"]).loss_scale.scale(), 1.0);
     }
 
     #[test]

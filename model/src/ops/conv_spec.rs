@@ -59,7 +59,7 @@ impl ConvSpec {
     }
 
     /// Stride, dilation and groups in a few letters, for tables.
-    pub(crate) fn brief(&self) -> String {
+    pub fn brief(&self) -> String {
         format!("s{} d{} g{}", self.stride, self.dilation, self.groups)
     }
 

@@ -5,6 +5,7 @@
 
 use crate::error::{ModelError, Result};
 use crate::parameters::Gradients;
+use candle_core::DType;
 use serde::{Deserialize, Serialize};
 
 /// How the loss is scaled.
@@ -54,6 +55,18 @@ pub struct LossScale {
 }
 
 impl LossScaleConfig {
+    /// What a precision needs: f16 loses gradients below 6e-8, so their loss is scaled dynamically from 2¹⁶; the others have
+    /// the range of f32 and are not scaled.
+    pub fn of(dtype: DType) -> Self {
+        match dtype {
+            DType::F16 => Self::Dynamic {
+                initial: 65_536.0,
+                growth_interval: 2000,
+            },
+            _ => Self::default(),
+        }
+    }
+
     /// Whether overflows are expected: they are how the factor is found.
     pub fn is_dynamic(&self) -> bool {
         matches!(self, Self::Dynamic { .. })

@@ -2,6 +2,7 @@
 
 mod network;
 mod optimizer;
+mod parity;
 mod peer;
 
 use crate::commands::simulate::grid;
@@ -15,7 +16,8 @@ use squall_data::{Archive, Calendar, Time, Variable};
 use std::fmt;
 use std::time::Instant;
 
-/// Measure simulating, labelling, reading, a training step, inference or the optimisers on this machine.
+/// Measure simulating, labelling, reading, a training step, inference or the optimisers on this machine; or how far fast
+/// operations are from plain loops.
 #[derive(Debug, Args)]
 pub struct Bench {
     /// What to measure.
@@ -43,6 +45,8 @@ enum Part {
     Step,
     Infer,
     Optimizer,
+    /// Not among `all`: operations and networks against plain loops, minutes.
+    Parity,
 }
 
 /// One measured thing.
@@ -97,6 +101,9 @@ impl fmt::Display for Table {
 impl Bench {
     /// Measures and prints rows.
     pub fn run(self) -> anyhow::Result<()> {
+        if self.part == Part::Parity {
+            return parity::run(self.json);
+        }
         let wants = |part: Part| self.part == part || self.part == Part::All;
         let mut rows = Vec::new();
         if wants(Part::Simulate) {

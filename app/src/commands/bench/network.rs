@@ -36,9 +36,9 @@ pub struct NetworkOptions {
     /// Keep f32 activations as bf16 for the backward pass.
     #[arg(long)]
     saved_bf16: bool,
-    /// A program that runs the same network in alternation (`validation/peers/step.py`).
+    /// A program that runs the same network in alternation (`validation/peers/step.py`); of several the fastest counts.
     #[arg(long, value_name = "COMMAND")]
-    peer: Option<String>,
+    peer: Vec<String>,
     /// Print where the time of one more step (or inference) goes, by operation and shape.
     #[arg(long)]
     profile: bool,
@@ -48,6 +48,7 @@ pub struct NetworkOptions {
 enum Stored {
     F32,
     Bf16,
+    F16,
 }
 
 impl Stored {
@@ -55,6 +56,7 @@ impl Stored {
         match self {
             Self::F32 => DType::F32,
             Self::Bf16 => DType::BF16,
+            Self::F16 => DType::F16,
         }
     }
 
@@ -62,6 +64,7 @@ impl Stored {
         match self {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
+            Self::F16 => "f16",
         }
     }
 }
@@ -104,23 +107,7 @@ pub(super) fn rows(
         (batch, rows, columns),
         options.storage(),
     )?;
-    let mut peer = match &options.peer {
-        Some(command) => {
-            let arguments = [
-                ("--network", serde_json::to_string(&config)?),
-                ("--size", format!("{rows}x{columns}")),
-                ("--batch", batch.to_string()),
-                ("--precision", options.precision.name().to_string()),
-                ("--threads", threads().to_string()),
-            ];
-            let mut words: Vec<String> = vec!["--serve".into(), "--warmup".into(), "1".into()];
-            for (key, value) in arguments {
-                words.extend([key.to_string(), value]);
-            }
-            Some(Peer::start(command, &words)?)
-        }
-        None => None,
-    };
+    let mut peers = start_peers(options, &config, batch)?;
     let summary = ours.network.summary(rows, columns)?;
     let state = ours.optimizer.state();
     let state = state.iter().map(|(_, values)| values.len()).sum();
@@ -132,25 +119,29 @@ pub(super) fn rows(
         (infer, "infer", summary.forward_flops),
     ];
     for (_, work, flops) in works.into_iter().filter(|work| work.0) {
-        let (mut our_times, mut their_times, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut our_times, mut rates) = (Vec::new(), Vec::new());
+        let mut their_times = vec![Vec::new(); peers.len()];
         // The first turn builds what is kept.
         for turn in 0..=repeat.max(1) {
             let started = Instant::now();
             ours.work(work)?;
             let seconds = started.elapsed().as_secs_f64();
-            let answer = peer.as_mut().map(|peer| peer.time(work)).transpose()?;
             let rate = matrix_rate(ours.backend)?;
             if turn > 0 {
                 our_times.push(seconds / batch as f64);
                 rates.push(rate);
-                if let Some(answer) = answer {
-                    tracing::info!(
-                        "{work} {turn}: {seconds:.3} s; PyTorch {} {:.3} s, peak {:.0} MB",
-                        answer.torch,
-                        answer.seconds,
-                        answer.peak_rss_mb
-                    );
-                    their_times.push(answer.seconds / batch as f64);
+            }
+            for (peer, times) in peers.iter_mut().zip(&mut their_times) {
+                let answer = peer.time(work)?;
+                tracing::info!(
+                    "{work} {turn}: {seconds:.3} s; PyTorch {} {} {:.3} s, peak {:.0} MB",
+                    answer.torch,
+                    answer.mode,
+                    answer.seconds,
+                    answer.peak_rss_mb
+                );
+                if turn > 0 {
+                    times.push(answer.seconds / batch as f64);
                 }
             }
         }
@@ -164,8 +155,8 @@ pub(super) fn rows(
             Some(ceiling),
             "its operations at the measured matrix rate",
         );
-        if !their_times.is_empty() {
-            let theirs = median(&mut their_times);
+        let medians = their_times.iter_mut().map(|times| median(times));
+        if let Some(theirs) = medians.min_by(f64::total_cmp) {
             line.peer = Some(theirs);
             line.ratio = Some(theirs / line.ours);
         }
@@ -175,6 +166,30 @@ pub(super) fn rows(
         print_profile(&mut ours, if step { "step" } else { "infer" })?;
     }
     Ok(found)
+}
+
+/// The programs that run the same network, ready.
+fn start_peers(
+    options: &NetworkOptions,
+    config: &NetworkConfig,
+    batch: usize,
+) -> anyhow::Result<Vec<Peer>> {
+    let (rows, columns) = options.size;
+    let arguments = [
+        ("--network", serde_json::to_string(config)?),
+        ("--size", format!("{rows}x{columns}")),
+        ("--batch", batch.to_string()),
+        ("--precision", options.precision.name().to_string()),
+        ("--threads", threads().to_string()),
+    ];
+    let mut words: Vec<String> = vec!["--serve".into(), "--warmup".into(), "1".into()];
+    for (key, value) in arguments {
+        words.extend([key.to_string(), value]);
+    }
+    let commands = options.peer.iter();
+    commands
+        .map(|command| Peer::start(command, &words))
+        .collect()
 }
 
 /// Network, data and optimiser.

@@ -19,8 +19,10 @@ pub struct Answer {
     pub seconds: f64,
     /// Highest memory use of the peer so far.
     pub peak_rss_mb: f64,
-    /// Which version of what.
+    /// Which version of PyTorch.
     pub torch: String,
+    /// How it runs the network: eager or compile.
+    pub mode: String,
 }
 
 impl Peer {

@@ -1,0 +1,116 @@
+//! What the tests of networks share: fixed random numbers, tensors of them, and gradients against finite differences.
+
+#![allow(dead_code)] // each test file takes what it needs
+
+use candle_core::{Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use squall_model::parameters::{Kind, Parameter};
+use squall_model::{Gradients, Network, Pass, Storage};
+
+/// `count` numbers in [-1, 1), the same for the same seed.
+pub fn draw(seed: u64, count: usize) -> Vec<f32> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+}
+
+/// A tensor of [`draw`].
+pub fn field(seed: u64, [b, h, w, c]: [usize; 4]) -> Tensor {
+    Tensor::from_vec(draw(seed, b * h * w * c), (b, h, w, c), &Device::Cpu).unwrap()
+}
+
+/// A tensor's values in row-major order.
+pub fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// ‖a − b‖ / ‖b‖.
+pub fn distance(a: &[f32], b: &[f32]) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+    let off = norm(&mut a.iter().zip(b).map(|(a, b)| f64::from(a - b)));
+    off / norm(&mut b.iter().map(|&b| f64::from(b)))
+}
+
+/// Σ a · b.
+pub fn dot(a: &[f32], b: &[f32]) -> f64 {
+    let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+    products.sum()
+}
+
+/// Moves a network away from its symmetric start, so that γ and β matter, with most ReLUs well inside their linear part:
+/// their kinks spoil finite differences (`gradient_check.rs` tests them alone).
+pub fn shake(network: &mut Network) {
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let moved = |p: &Parameter, values: &mut [f32]| {
+        let (factor, offset) = match p.kind {
+            Kind::Scale => (0.6, 0.0),
+            Kind::Shift => (1.0, 2.0),
+            _ => (1.0, 0.0),
+        };
+        values
+            .iter_mut()
+            .for_each(|v| *v = factor * *v + offset + rng.random_range(-0.1..0.1));
+    };
+    network.parameters_mut().update(moved).unwrap();
+}
+
+/// The parameters, of those that `of` chooses, whose gradients are not what finite differences say of Σ r · logits with random
+/// r, along one random direction each; and how many were judged.
+pub fn wrong_gradients(
+    network: &mut Network,
+    extents: [usize; 4],
+    storage: &Storage,
+    of: impl Fn(&Parameter) -> bool,
+) -> (Vec<String>, usize) {
+    let [b, h, w, _] = extents;
+    let (x, r) = (field(1, extents), draw(2, b * h * w * 3));
+    let probe = |network: &Network| {
+        let mut pass = Pass::train(network.backend(), storage, 5);
+        let logits = values(&network.forward(&x, &mut pass).unwrap());
+        (dot(&logits, &r), pass)
+    };
+    let (_, pass) = probe(network);
+    let mut gradients = Gradients::new(network.parameters());
+    let dlogits = Tensor::from_vec(r.clone(), (b, h, w, 3), &Device::Cpu).unwrap();
+    network.backward(&dlogits, pass, &mut gradients).unwrap();
+    let chosen: Vec<_> = (network.parameters().iter())
+        .filter(|p| of(p))
+        .map(|p| (p.name.clone(), p.range.clone()))
+        .collect();
+    let mut wrong = Vec::new();
+    let judged = chosen.len();
+    for (parameter, range) in chosen {
+        let direction = draw(range.start as u64, range.len());
+        let length = dot(&direction, &direction).sqrt();
+        let analytic = dot(&gradients.as_slice()[range], &direction);
+        let shift = |network: &mut Network, shift: f64| {
+            let moved = |p: &Parameter, values: &mut [f32]| {
+                if p.name == parameter {
+                    let pairs = values.iter_mut().zip(&direction);
+                    pairs.for_each(|(v, d)| *v += shift as f32 * d);
+                }
+            };
+            network.parameters_mut().update(moved).unwrap();
+        };
+        // Kinks spoil large steps, rounding spoils small ones: one of several must agree.
+        let bound = 0.02 * length + 0.02 * analytic.abs();
+        let mut numeric = Vec::new();
+        for step in [1e-3, 3e-3, 3e-4].map(|step| step / length) {
+            shift(network, step);
+            let up = probe(network).0;
+            shift(network, -2.0 * step);
+            let down = probe(network).0;
+            shift(network, step);
+            numeric.push((up - down) / (2.0 * step));
+            if numeric.iter().any(|n| (n - analytic).abs() <= bound) {
+                break;
+            }
+        }
+        if numeric.iter().all(|n| (n - analytic).abs() > bound) {
+            wrong.push(format!(
+                "{parameter}: numeric {numeric:.3?}, analytic {analytic:.3}"
+            ));
+        }
+    }
+    (wrong, judged)
+}

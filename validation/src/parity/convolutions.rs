@@ -1,0 +1,130 @@
+//! Every convolution of a network, in all three directions.
+
+use super::{DTYPES, Line, Row, draw, field, values};
+use crate::error::Result;
+use candle_core::{DType, Tensor};
+use squall_model::networks::config::NetworkName;
+use squall_model::ops::Fuse;
+use squall_model::summary::Convolution;
+use squall_model::{Backend, ModelError, Network, NetworkConfig};
+use std::collections::BTreeMap;
+
+/// What sums in another order, and a rounded result, may differ by. Winograd's sums of f32 are four times less exact.
+const RESULT: [Option<f64>; 3] = [Some(1e-5), Some(6e-3), Some(8e-4)];
+/// Gradients of kernels are f32 sums of exact products in every type.
+const SUMS: [Option<f64>; 3] = [Some(1e-5); 3];
+
+/// A line for each direction.
+pub(super) fn rows(name: NetworkName, (h, w): (usize, usize)) -> Result<Vec<Row>> {
+    let network = Network::build(&NetworkConfig::published(name), Backend::best(), 1)?;
+    let subject = name.as_str();
+    let mut forward = Line::new(subject, "convolutions", RESULT);
+    let mut data = Line::new(subject, "their gradient of the input", RESULT);
+    let mut weights = Line::new(subject, "their gradient of the kernel", SUMS);
+    for case in distinct(network.summary(h, w)?.convolutions()) {
+        let judge = Judge::new(&case)?;
+        let place = || judge.place();
+        forward.case(
+            place,
+            &judge.forward(Backend::Reference, DType::F32)?,
+            |d| judge.forward(Backend::best(), d),
+        )?;
+        data.case(place, &judge.data(Backend::Reference, DType::F32)?, |d| {
+            judge.data(Backend::best(), d)
+        })?;
+        weights.case(
+            place,
+            &judge.weights(Backend::Reference, DType::F32)?,
+            |d| judge.weights(Backend::best(), d),
+        )?;
+    }
+    Ok([forward, data, weights].map(|line| line.row).into())
+}
+
+/// Each geometry once, in an order that does not change.
+fn distinct(all: &[Convolution]) -> Vec<Convolution> {
+    let named = all.iter().map(|case| (format!("{case:?}"), *case));
+    named.collect::<BTreeMap<_, _>>().into_values().collect()
+}
+
+/// A convolution with its operands in every type.
+struct Judge {
+    case: Convolution,
+    kernel: Tensor,
+    x: [Tensor; 3],
+    dy: [Tensor; 3],
+}
+
+type Values = std::result::Result<Vec<f32>, ModelError>;
+
+impl Judge {
+    fn new(case: &Convolution) -> std::result::Result<Self, ModelError> {
+        let Convolution { spec, x, y } = *case;
+        let kernel = [y[3], x[3] / spec.groups, spec.kernel.0, spec.kernel.1];
+        let every = |tensor: Tensor| -> std::result::Result<[Tensor; 3], ModelError> {
+            let [a, b, c] = DTYPES.map(|dtype| tensor.to_dtype(dtype));
+            Ok([a?, b?, c?])
+        };
+        Ok(Self {
+            case: *case,
+            kernel: field(1, &kernel)?,
+            x: every(field(2, &x)?)?,
+            dy: every(field(3, &y)?)?,
+        })
+    }
+
+    fn place(&self) -> String {
+        let Convolution { spec, x, y } = &self.case;
+        let (kh, kw) = spec.kernel;
+        format!(
+            "{kh}x{kw} {} {} -> {} on {} x {}",
+            spec.brief(),
+            x[3],
+            y[3],
+            x[1],
+            x[2]
+        )
+    }
+
+    /// Layers run a depthwise kernel by operations of its own.
+    fn is_depthwise(&self) -> bool {
+        let Convolution { spec, x, y } = &self.case;
+        spec.groups > 1 && spec.groups == x[3] && x[3] == y[3]
+    }
+
+    fn forward(&self, backend: Backend, dtype: DType) -> Values {
+        let (x, spec) = (of(&self.x, dtype), &self.case.spec);
+        values(&if self.is_depthwise() {
+            backend.depthwise_conv2d(x, &self.kernel, spec)?
+        } else {
+            backend.conv2d(x, &self.kernel, None, spec, Fuse::None)?
+        })
+    }
+
+    fn data(&self, backend: Backend, dtype: DType) -> Values {
+        let Convolution { spec, x, .. } = &self.case;
+        let dy = of(&self.dy, dtype);
+        values(&if self.is_depthwise() {
+            backend.depthwise_conv2d_backward_data(dy, &self.kernel, *x, spec)?
+        } else {
+            backend.conv2d_backward_data(dy, &self.kernel, *x, spec)?
+        })
+    }
+
+    fn weights(&self, backend: Backend, dtype: DType) -> Values {
+        let (x, dy, spec) = (of(&self.x, dtype), of(&self.dy, dtype), &self.case.spec);
+        // Gradients are added to what is there.
+        let mut dw = draw(4, self.kernel.elem_count());
+        if self.is_depthwise() {
+            backend.depthwise_conv2d_backward_weights(x, dy, spec, &mut dw)?;
+        } else {
+            backend.conv2d_backward_weights(x, dy, spec, &mut dw, None)?;
+        }
+        Ok(dw)
+    }
+}
+
+/// The tensor of a type.
+fn of(all: &[Tensor; 3], dtype: DType) -> &Tensor {
+    all.iter().find(|t| t.dtype() == dtype).unwrap_or(&all[0])
+}

@@ -1,0 +1,206 @@
+//! How far the fast backend is from plain loops: every operation, every convolution of the networks, and the networks.
+//!
+//! Inputs are multiples of 1/128, which f32, bf16 and f16 hold exactly; so one result of the plain loops in f32 judges all
+//! three, and what differs is how the fast backend sums and what it rounds.
+
+mod convolutions;
+mod networks;
+mod operations;
+
+use crate::error::{Result, ValidationError};
+use candle_core::{DType, Device, Tensor};
+use rand::Rng;
+use serde::Serialize;
+use squall_data::random::stream;
+use squall_model::networks::config::NetworkName;
+use squall_model::{Backend, ModelError};
+use std::fmt;
+
+/// The types in which activations are stored, as columns of the report.
+pub const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
+
+/// The largest distance of some cases from the plain loops, in one type.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Worst {
+    /// ‖ours − plain‖ / ‖plain‖.
+    pub distance: f64,
+    /// What it must not exceed; none where nothing is promised.
+    pub bound: Option<f64>,
+}
+
+/// One line of the report.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// A network, or `operations`.
+    pub subject: String,
+    /// What was computed.
+    pub what: String,
+    /// Different geometries that were judged.
+    pub cases: usize,
+    /// In the order of [`DTYPES`].
+    pub worst: [Worst; 3],
+    /// The case farthest off in f32.
+    pub place: String,
+}
+
+impl Row {
+    /// Whether every bound holds.
+    pub fn holds(&self) -> bool {
+        let within = |worst: &Worst| match worst.bound {
+            Some(bound) => worst.distance <= bound,
+            None => worst.distance.is_finite(),
+        };
+        self.worst.iter().all(within)
+    }
+}
+
+/// The report.
+#[derive(Debug, Clone, Serialize)]
+pub struct Parity {
+    /// The fast backend, in its own words.
+    pub backend: String,
+    /// Extents of the networks' input fields.
+    pub size: (usize, usize),
+    /// Its lines.
+    pub rows: Vec<Row>,
+}
+
+impl Parity {
+    /// The report of these networks at published width, of the operations too; `progress` hears what comes next.
+    ///
+    /// # Errors
+    /// [`ValidationError::Model`] if a field is too small for a network.
+    pub fn measure(
+        networks: &[NetworkName],
+        size: (usize, usize),
+        mut progress: impl FnMut(&str),
+    ) -> Result<Self> {
+        progress("operations");
+        let mut rows = operations::rows()?;
+        for &name in networks {
+            progress(name.as_str());
+            rows.extend(convolutions::rows(name, size)?);
+            rows.extend(networks::rows(name, size)?);
+        }
+        Ok(Self {
+            backend: Backend::best().describe(),
+            size,
+            rows,
+        })
+    }
+
+    /// Lines with a bound that does not hold.
+    pub fn broken(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| !row.holds())
+    }
+}
+
+impl fmt::Display for Parity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (h, w) = self.size;
+        writeln!(f, "plain loops against: {}", self.backend)?;
+        writeln!(
+            f,
+            "networks at published width on {h} x {w}; ‖ours − plain‖ / ‖plain‖ of the worst case; ! marks a broken bound\n"
+        )?;
+        writeln!(
+            f,
+            "{:<24} {:<34} {:>5} {:>9} {:>9} {:>9}  worst in f32",
+            "", "", "cases", "f32", "bf16", "f16"
+        )?;
+        let mut subject = "";
+        for row in &self.rows {
+            let shown = if row.subject == subject {
+                ""
+            } else {
+                &row.subject
+            };
+            subject = &row.subject;
+            write!(f, "{shown:<24} {:<34} {:>5}", row.what, row.cases)?;
+            for worst in &row.worst {
+                let broken = worst.bound.is_some_and(|bound| worst.distance > bound);
+                let mark = if broken { "!" } else { "" };
+                write!(f, " {:>9}", format!("{:.1e}{mark}", worst.distance))?;
+            }
+            writeln!(f, "  {}", row.place)?;
+        }
+        Ok(())
+    }
+}
+
+/// Collects the cases of a line.
+struct Line {
+    row: Row,
+}
+
+impl Line {
+    /// `bounds` in the order of [`DTYPES`].
+    fn new(subject: &str, what: &str, bounds: [Option<f64>; 3]) -> Self {
+        Self {
+            row: Row {
+                subject: subject.to_string(),
+                what: what.to_string(),
+                cases: 0,
+                worst: bounds.map(|bound| Worst {
+                    distance: 0.0,
+                    bound,
+                }),
+                place: String::new(),
+            },
+        }
+    }
+
+    /// Adds a case: the plain loops' result, and ours by type.
+    fn case(
+        &mut self,
+        place: impl Fn() -> String,
+        plain: &[f32],
+        mut ours: impl FnMut(DType) -> std::result::Result<Vec<f32>, ModelError>,
+    ) -> Result<()> {
+        for (dtype, worst) in DTYPES.into_iter().zip(&mut self.row.worst) {
+            let off = distance(&ours(dtype)?, plain)?;
+            let first = self.row.cases == 0;
+            // NaN is worse than anything.
+            if first || off.is_nan() || off > worst.distance {
+                worst.distance = off;
+                if dtype == DType::F32 {
+                    self.row.place = place();
+                }
+            }
+        }
+        self.row.cases += 1;
+        Ok(())
+    }
+}
+
+/// ‖a − b‖ / ‖b‖; of two vectors of zeros 0.
+fn distance(a: &[f32], b: &[f32]) -> Result<f64> {
+    if a.len() != b.len() {
+        return Err(ValidationError::Mismatch {
+            what: "values of two backends",
+            expected: b.len().to_string(),
+            found: a.len().to_string(),
+        });
+    }
+    let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>();
+    let off = squares(&mut a.iter().zip(b).map(|(a, b)| f64::from(a - b)));
+    let size = squares(&mut b.iter().map(|&b| f64::from(b)));
+    Ok(if off == 0.0 { 0.0 } else { (off / size).sqrt() })
+}
+
+/// Multiples of 1/128 in [-1, 1).
+fn draw(seed: u64, count: usize) -> Vec<f32> {
+    let mut rng = stream(seed, "parity", &[]);
+    let one = |_| rng.random_range(-128i16..128) as f32 / 128.0;
+    (0..count).map(one).collect()
+}
+
+/// A tensor of [`draw`].
+fn field(seed: u64, shape: &[usize]) -> std::result::Result<Tensor, ModelError> {
+    let values = draw(seed, shape.iter().product());
+    Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
+}
+
+fn values(tensor: &Tensor) -> std::result::Result<Vec<f32>, ModelError> {
+    Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
+}

@@ -1,0 +1,71 @@
+//! Whole networks: logits, loss, gradients of a training pass, and logits of inference.
+
+use super::{Line, Row, draw, field, values};
+use crate::error::Result;
+use candle_core::DType;
+use squall_model::networks::config::NetworkName;
+use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass};
+
+/// The plain loops compute in f32, so half precisions differ from them by what rounding every activation costs.
+const LOGITS: [Option<f64>; 3] = [Some(1e-4), Some(0.1), Some(0.02)];
+const LOSS: [Option<f64>; 3] = [Some(1e-5), Some(0.02), Some(0.005)];
+/// Normalisation over the few pixels that the deepest layers have here makes gradients sensitive to any rounding.
+const GRADIENT: [Option<f64>; 3] = [Some(5e-3), None, None];
+const CLASS_WEIGHTS: [f32; 3] = [0.2, 1.0, 0.5];
+/// Keeps small gradients in f16's range; a power of two changes nothing in the other types.
+const LOSS_SCALE: f32 = 1024.0;
+
+/// A line each for logits, loss, gradients and inference.
+pub(super) fn rows(name: NetworkName, size: (usize, usize)) -> Result<Vec<Row>> {
+    let config = NetworkConfig {
+        dropout: 0.0,
+        ..NetworkConfig::published(name)
+    };
+    let plain = learn(&config, Backend::Reference, DType::F32, size)?;
+    let whats = ["logits", "loss", "gradients", "logits of inference"];
+    let bounds = [LOGITS, LOSS, GRADIENT, LOGITS];
+    let mut lines: Vec<Line> = whats
+        .iter()
+        .zip(bounds)
+        .map(|(what, bounds)| Line::new(name.as_str(), what, bounds))
+        .collect();
+    let ours = super::DTYPES.map(|dtype| learn(&config, Backend::best(), dtype, size));
+    let [f32s, bf16s, f16s] = ours;
+    let ours = [f32s?, bf16s?, f16s?];
+    for (which, line) in lines.iter_mut().enumerate() {
+        let by_type = |dtype: DType| {
+            let at = super::DTYPES.iter().position(|&d| d == dtype);
+            Ok(ours[at.unwrap_or(0)][which].clone())
+        };
+        line.case(String::new, &plain[which], by_type)?;
+    }
+    Ok(lines.into_iter().map(|line| line.row).collect())
+}
+
+/// Logits, loss, gradients, logits of inference.
+fn learn(
+    config: &NetworkConfig,
+    backend: Backend,
+    dtype: DType,
+    (h, w): (usize, usize),
+) -> std::result::Result<[Vec<f32>; 4], ModelError> {
+    let mut network = Network::build(config, backend, 3)?;
+    let x = field(5, &[1, h, w, config.channels_in])?;
+    let labels: Vec<u8> = (draw(6, h * w).iter())
+        .map(|v| ((v + 1.0) * 1.4) as u8)
+        .collect();
+    let mut pass = Pass::train(backend, dtype, 7);
+    let logits = network.forward(&x, &mut pass)?;
+    let loss = backend.softmax_cross_entropy(&logits, &labels, &CLASS_WEIGHTS, LOSS_SCALE)?;
+    network.update_running_statistics(&mut pass);
+    let mut gradients = Gradients::new(network.parameters());
+    network.backward(&loss.gradient, pass, &mut gradients)?;
+    gradients.scale(1.0 / LOSS_SCALE);
+    let inferred = network.infer(&x, dtype)?;
+    Ok([
+        values(&logits)?,
+        vec![loss.mean() as f32],
+        gradients.as_slice().to_vec(),
+        values(&inferred)?,
+    ])
+}

@@ -31,10 +31,7 @@ fn main() -> Result<(), Failure> {
         grid,
         classes: true,
     };
-    // The others have no ONNX form yet.
-    if config.name.as_str().starts_with("deeplabv3plus") {
-        onnx::write(&at("model.onnx"), &network, &options, &facts)?;
-    }
+    onnx::write(&at("model.onnx"), &network, &options, &facts)?;
     sample::sample(&network, grid, 1)?.write(&at("sample.safetensors"))?;
     println!("{out}: {} parameters", network.parameters().count());
     Ok(())

@@ -3,6 +3,7 @@
 use super::Layer;
 use super::resize::shape_of;
 use crate::error::Result;
+use crate::networks::NetworkConfig;
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::{Pass, Saved};
@@ -21,6 +22,15 @@ pub(crate) enum Padding {
 }
 
 impl Padding {
+    /// As a network's configuration says.
+    pub(crate) fn of(config: &NetworkConfig) -> Self {
+        match (config.periodic_latitude, config.periodic_longitude) {
+            (true, _) => Self::Both,
+            (false, true) => Self::Longitude,
+            (false, false) => Self::Zero,
+        }
+    }
+
     /// The geometry and the margin to wrap first that together pad as `spec` does, in this way.
     pub(crate) fn apply(self, spec: ConvSpec) -> (ConvSpec, usize) {
         match self {

@@ -104,11 +104,7 @@ pub(super) struct CgNet {
 
 impl CgNet {
     pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
-        let padding = match (config.periodic_latitude, config.periodic_longitude) {
-            (true, _) => Padding::Both,
-            (false, true) => Padding::Longitude,
-            (false, false) => Padding::Zero,
-        };
+        let padding = Padding::of(config);
         let [c1, c2, c3] = [32, 64, 128].map(|channels| config.encoder_channels(channels));
         let inputs = config.inputs();
         let kernel = ConvSpec::same(3);

@@ -17,7 +17,7 @@ use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// Added to the variance.
-pub(super) const EPS: f32 = 1e-3;
+pub(crate) const EPS: f32 = 1e-3;
 
 /// A convolution without bias, batch normalisation, a parametric ReLU.
 #[derive(Debug)]

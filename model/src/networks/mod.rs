@@ -2,7 +2,7 @@
 
 mod architecture;
 mod cgnet;
-mod cgnet_block;
+pub(crate) mod cgnet_block;
 pub mod cgnet_names;
 pub mod config;
 mod decoder;

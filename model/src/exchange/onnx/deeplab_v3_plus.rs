@@ -1,27 +1,29 @@
-//! DeepLabV3+ as an ONNX graph: `networks/{resnet,deeplab_v3_plus,decoder}.rs` and `layers/{bottleneck,aspp}.rs`, for
-//! inference.
+//! DeepLabV3+ as an ONNX graph: `networks/{resnet,deeplab_v3_plus,decoder}.rs` and `layers/bottleneck.rs`, for inference.
 
-use super::layers::{After, Layers, Value};
+use super::fields::half;
+use super::layers::{Layers, SAME, Steps, Value};
+use super::pyramid;
 use crate::error::Result;
+use crate::layers::aspp::Pooling;
 use crate::networks::config::NetworkName;
 
 /// The logits of `x`.
-pub(super) fn build(layers: &mut Layers<'_>, x: Value) -> Result<Value> {
-    let x = if layers.config.latitude_input {
-        layers.with_latitude(&x)
+pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {
+    let (deep, low) = encoder(layers, x)?;
+    let pooling = if layers.config.batch_norm {
+        Pooling::Bias
     } else {
-        x
+        Pooling::Half
     };
-    let (deep, low) = encoder(layers, &x)?;
-    let deep = pyramid(layers, &deep)?;
-    decoder(layers, deep, &low, &x)
+    let deep = pyramid::build(layers, &deep, pooling)?;
+    decoder(layers, deep, &low, x)
 }
 
 /// The features at the output stride, and the low-level features.
 fn encoder(layers: &mut Layers<'_>, x: &Value) -> Result<(Value, Value)> {
     let config = layers.config;
-    let stem = layers.conv("encoder.stem", x, (2, 1), After::Bias)?;
-    let mut y = layers.stem_pool(&stem);
+    let stem = layers.conv("encoder.stem", x, Steps::stride(2), None)?;
+    let mut y = layers.pool("MaxPool", &stem);
     let mut low = y.clone();
     let (mut reached, mut dilation) = (4, 1);
     for (block, &count) in config.blocks.iter().enumerate() {
@@ -30,7 +32,7 @@ fn encoder(layers: &mut Layers<'_>, x: &Value) -> Result<(Value, Value)> {
             let atrous = shrinks && reached == config.output_stride;
             let stride = if shrinks && !atrous { 2 } else { 1 };
             let name = format!("encoder.block{}.unit{}", block + 1, unit + 1);
-            let (next, reduced) = bottleneck(layers, &name, &y, (stride, dilation))?;
+            let (next, reduced) = bottleneck(layers, &name, &y, Steps { stride, dilation })?;
             y = next;
             if block == 0 {
                 low = reduced;
@@ -41,6 +43,7 @@ fn encoder(layers: &mut Layers<'_>, x: &Value) -> Result<(Value, Value)> {
     }
     if config.batch_norm {
         y = layers.norm("encoder.post", &y)?;
+        y = layers.relu(&y);
     }
     Ok((y, low))
 }
@@ -50,66 +53,57 @@ fn bottleneck(
     layers: &mut Layers<'_>,
     name: &str,
     x: &Value,
-    (stride, dilation): (usize, usize),
+    steps: Steps,
 ) -> Result<(Value, Value)> {
     let at = |part: &str| format!("{name}.{part}");
     let active = layers.norm(&at("preact"), x)?;
+    let active = layers.relu(&active);
     let shortcut = if layers.weights.contains_key(&at("shortcut.weight")) {
-        layers.conv(&at("shortcut"), &active, (stride, 1), After::Bias)?
-    } else if stride > 1 {
-        layers.subsample(x, stride)
+        layers.conv(&at("shortcut"), &active, Steps::stride(steps.stride), None)?
+    } else if steps.stride > 1 {
+        layers.subsample(x, steps.stride)
     } else {
         x.clone()
     };
-    let reduced = layers.conv(&at("conv1"), &active, (1, 1), After::NormRelu)?;
-    let inner = layers.conv(&at("conv2"), &reduced, (stride, dilation), After::NormRelu)?;
-    let expanded = layers.conv(&at("conv3"), &inner, (1, 1), After::Bias)?;
-    Ok((layers.add(&expanded, &shortcut), reduced))
-}
-
-fn pyramid(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {
-    let mut parts = vec![layers.conv("aspp.conv_1x1", x, (1, 1), After::NormRelu)?];
-    for (index, &rate) in layers.config.atrous_rates.iter().enumerate() {
-        let name = format!("aspp.conv_3x3_{}", index + 1);
-        parts.push(layers.conv(&name, x, (1, rate), After::NormRelu)?);
-    }
-    parts.push(layers.image_pooling("aspp.image_pooling", x)?);
-    let all = layers.concat(&parts);
-    layers.conv("aspp.mix", &all, (1, 1), After::NormRelu)
+    let reduced = layers.unit(&at("conv1"), &active, SAME)?;
+    let inner = layers.unit(&at("conv2"), &reduced, steps)?;
+    let expanded = layers.conv(&at("conv3"), &inner, SAME, None)?;
+    Ok((layers.add(&expanded, &shortcut)?, reduced))
 }
 
 fn decoder(layers: &mut Layers<'_>, deep: Value, low: &Value, x: &Value) -> Result<Value> {
-    let config = layers.config;
-    let same = (1, 1);
-    let bilinear = config.name == NetworkName::DeepLabV3PlusBilinear;
-    let reduced = layers.conv("decoder.low_level", low, same, After::NormRelu)?;
+    let name = layers.config.name;
+    let bilinear = name == NetworkName::DeepLabV3PlusBilinear;
+    let reduced = layers.unit("decoder.low_level", low, SAME)?;
     let deep = if bilinear {
         layers.resize(&deep, low.size)
     } else {
         layers.double("decoder.up1", &deep, low.size)?
     };
-    let joined = layers.concat(&[deep, reduced]);
-    let mut y = layers.conv("decoder.refine1", &joined, same, After::NormRelu)?;
-    y = layers.conv("decoder.refine2", &y, same, After::NormRelu)?;
+    let joined = layers.concat(&[deep, reduced])?;
+    let mut y = layers.unit("decoder.refine1", &joined, SAME)?;
+    y = layers.unit("decoder.refine2", &y, SAME)?;
     if bilinear {
-        let logits = layers.conv("decoder.classify", &y, same, After::Bias)?;
+        let logits = layers.conv("decoder.classify", &y, SAME, None)?;
         return Ok(layers.resize(&logits, x.size));
     }
-    let half = (x.size.0.div_ceil(2), x.size.1.div_ceil(2));
-    y = layers.double("decoder.up2", &y, half)?;
+    y = layers.double("decoder.up2", &y, half(x.size))?;
     y = layers.double("decoder.up3", &y, x.size)?;
-    if config.name == NetworkName::DeepLabV3Plus {
-        // As published, layers at full resolution have a bias and neither normalisation nor activation.
-        let after = if config.batch_norm {
-            After::NormRelu
-        } else {
-            After::Bias
-        };
-        let skip = layers.conv("decoder.skip1", x, same, after)?;
-        let skip = layers.conv("decoder.skip2", &skip, same, after)?;
-        y = layers.concat(&[y, skip]);
-        y = layers.conv("decoder.full1", &y, same, after)?;
-        y = layers.conv("decoder.full2", &y, same, after)?;
+    if name == NetworkName::DeepLabV3Plus {
+        let skip = full(layers, "decoder.skip1", x)?;
+        let skip = full(layers, "decoder.skip2", &skip)?;
+        y = layers.concat(&[y, skip])?;
+        y = full(layers, "decoder.full1", &y)?;
+        y = full(layers, "decoder.full2", &y)?;
     }
-    layers.conv("decoder.classify", &y, same, After::Bias)
+    layers.conv("decoder.classify", &y, SAME, None)
+}
+
+/// A layer at full resolution: as published with a bias and neither normalisation nor activation.
+fn full(layers: &mut Layers<'_>, name: &str, x: &Value) -> Result<Value> {
+    if layers.config.batch_norm {
+        layers.unit(name, x, SAME)
+    } else {
+        layers.conv(name, x, SAME, None)
+    }
 }

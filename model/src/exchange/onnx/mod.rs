@@ -6,17 +6,24 @@
 //! free, the grid is fixed: resizing and wrapping depend on it.
 //!
 //! # Not done
-//! Networks other than DeepLabV3+; half precisions (ONNX Runtime's tools convert); normalisation inside the graph.
+//! Half precisions (ONNX Runtime's tools convert); the contract's normalisation of the fields inside the graph.
 
+mod cgnet;
+mod deepcam;
 mod deeplab_v3_plus;
+mod fields;
 mod graph;
 mod layers;
+mod pyramid;
+mod tiramisu;
 mod wire;
 
-use crate::error::{ModelError, Result};
+use crate::error::Result;
+use crate::layers::{batch_norm, wrapped::Padding};
 use crate::model_file::write_whole;
-use crate::networks::Network;
 use crate::networks::config::NetworkName;
+use crate::networks::{Network, NetworkConfig, cgnet_block};
+use crate::parameters::NamedTensors;
 use graph::{Attribute, DataType, Extent, Graph};
 use layers::{Layers, Value};
 use std::collections::BTreeMap;
@@ -34,7 +41,7 @@ pub struct OnnxOptions {
 /// Writes the network as an ONNX file, with `facts` as its metadata, whole or not at all.
 ///
 /// # Errors
-/// [`ModelError::Config`] if the network has no ONNX form yet; [`ModelError::Io`] naming the file.
+/// [`crate::ModelError::Shape`] if the grid is too small for the network; [`crate::ModelError::Io`] naming the file.
 pub fn write(
     path: &Path,
     network: &Network,
@@ -47,7 +54,7 @@ pub fn write(
 /// The bytes of the ONNX file.
 ///
 /// # Errors
-/// [`ModelError::Config`] if the network has no ONNX form yet; [`ModelError::Shape`] if the grid is too small for it.
+/// [`crate::ModelError::Shape`] if the grid is too small for the network.
 pub fn encode(
     network: &Network,
     options: &OnnxOptions,
@@ -58,30 +65,7 @@ pub fn encode(
     // Refuses a grid that is too small.
     network.summary(h, w)?;
     let weights = network.parameters().to_named()?;
-    let mut layers = Layers {
-        graph: Graph::default(),
-        config,
-        weights: &weights,
-    };
-    let x = Value {
-        name: "fields".into(),
-        channels: config.channels_in,
-        size: options.grid,
-    };
-    let logits = match config.name {
-        NetworkName::DeepLabV3Plus
-        | NetworkName::DeepLabV3PlusDeconv
-        | NetworkName::DeepLabV3PlusBilinear => deeplab_v3_plus::build(&mut layers, x)?,
-        #[allow(unreachable_patterns)] // another network may come before its ONNX form
-        other => {
-            return Err(ModelError::Config {
-                key: "network",
-                reason: format!("`{}` has no ONNX form yet", other.as_str()),
-            });
-        }
-    };
-    let mut graph = layers.graph;
-    graph.node_to("Identity", &[&logits.name], &[], "logits");
+    let mut graph = inference(config, weights, options.grid)?;
     let planes = [Extent::Fixed(h), Extent::Fixed(w)];
     let shape = |channels: &[usize]| -> Vec<Extent> {
         let channels = channels.iter().map(|&c| Extent::Fixed(c));
@@ -106,4 +90,76 @@ pub fn encode(
         config.name.as_str()
     );
     Ok(graph.into_model(input, outputs, &doc, &facts))
+}
+
+/// From `fields` to `logits`.
+fn inference(config: &NetworkConfig, weights: NamedTensors, grid: (usize, usize)) -> Result<Graph> {
+    let mut layers = Layers {
+        graph: Graph::default(),
+        config,
+        weights,
+        padding: Padding::of(config),
+        epsilon: match config.name {
+            NetworkName::CgNet => cgnet_block::EPS,
+            _ => batch_norm::EPS,
+        },
+    };
+    let mut x = Value {
+        name: "fields".into(),
+        channels: config.channels_in,
+        size: grid,
+    };
+    if config.latitude_input {
+        x = layers.with_latitude(&x)?;
+    }
+    let build = match config.name {
+        NetworkName::DeepLabV3Plus
+        | NetworkName::DeepLabV3PlusDeconv
+        | NetworkName::DeepLabV3PlusBilinear => deeplab_v3_plus::build,
+        NetworkName::DeepCam => deepcam::build,
+        NetworkName::Tiramisu => tiramisu::build,
+        NetworkName::CgNet => cgnet::build,
+    };
+    let logits = build(&mut layers, &x)?;
+    let mut graph = layers.finish(&logits, grid)?;
+    graph.node_to("Identity", &[&logits.name], &[], "logits");
+    Ok(graph)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Backend;
+
+    #[test]
+    fn a_weight_too_few_or_too_many_is_named() {
+        let grid = (20, 36);
+        for name in NetworkName::ALL {
+            let config = NetworkConfig {
+                width: 0.05,
+                ..NetworkConfig::of(name)
+            };
+            let network = Network::build(&config, Backend::best(), 1).unwrap();
+            let whole = network.parameters().to_named().unwrap();
+            inference(&config, whole.clone(), grid).unwrap();
+            let refused = |weights: NamedTensors, part: &str| {
+                let error = inference(&config, weights, grid).unwrap_err().to_string();
+                assert!(error.contains(part), "{error}");
+            };
+            let stranger = (vec![1], vec![0.0]);
+            let mut weights = whole.clone();
+            weights.insert("stranger.weight".into(), stranger.clone());
+            refused(weights, "not used: stranger.weight");
+            let optional = |name: &str| name.ends_with(".bias") || name.contains("shortcut");
+            for name in whole.keys().filter(|name| !optional(name)) {
+                let mut weights = whole.clone();
+                weights.remove(name);
+                refused(weights, &format!("`{name}` is missing or used twice"));
+            }
+            let vector = whole.keys().find(|name| name.ends_with("running_mean"));
+            let mut weights = whole.clone();
+            weights.insert(vector.unwrap().clone(), stranger);
+            refused(weights, "expected shape");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! How far the fast backend is from plain loops: every operation, every convolution of the networks, and the networks.
 //!
-//! Inputs are multiples of 1/128, which f32, bf16 and f16 hold exactly; so one result of the plain loops in f32 judges all
-//! three, and what differs is how the fast backend sums and what it rounds.
+//! Inputs have eight significant bits, which f32, bf16 and f16 hold exactly; so one result of the plain loops in f32 judges
+//! all three, and what differs is how the fast backend sums and what it rounds.
 
 mod convolutions;
 mod networks;
@@ -188,11 +188,15 @@ fn distance(a: &[f32], b: &[f32]) -> Result<f64> {
     Ok(if off == 0.0 { 0.0 } else { (off / size).sqrt() })
 }
 
-/// Multiples of 1/128 in [-1, 1).
+/// Numbers of eight significant bits and eight magnitudes up to 2, of either sign.
 fn draw(seed: u64, count: usize) -> Vec<f32> {
     let mut rng = stream(seed, "parity", &[]);
-    let one = |_| rng.random_range(-128i16..128) as f32 / 128.0;
-    (0..count).map(one).collect()
+    let mut one = || {
+        let magnitude = f32::from(rng.random_range(128i16..256)) / 128.0;
+        let sign = if rng.random() { 1.0 } else { -1.0 };
+        sign * magnitude * 0.5f32.powi(rng.random_range(0..8))
+    };
+    (0..count).map(|_| one()).collect()
 }
 
 /// A tensor of [`draw`].

@@ -52,7 +52,7 @@ fn learn(
     let mut network = Network::build(config, backend, 3)?;
     let x = field(5, &[1, h, w, config.channels_in])?;
     let labels: Vec<u8> = (draw(6, h * w).iter())
-        .map(|v| ((v + 1.0) * 1.4) as u8)
+        .map(|v| ((v + 2.0) * 0.7) as u8)
         .collect();
     let mut pass = Pass::train(backend, dtype, 7);
     let logits = network.forward(&x, &mut pass)?;

@@ -89,6 +89,9 @@ impl Summary {
     /// in so many strips ([`crate::Network::infer_in_strips`]): parameters and what is made of them for speed, the input,
     /// the largest fields that are alive together, the logits, and what the program itself takes.
     ///
+    /// Measured peaks of `deeplabv3plus` in f32 at 768 x 1152: 4.33 GB as a whole (predicted 4.3), 1.99 in 4 strips (1.9),
+    /// 1.53 in 8 (1.4).
+    ///
     /// # Errors
     /// [`ModelError::Strips`] if the network cannot be computed in strips.
     pub fn inference_bytes(
@@ -102,8 +105,9 @@ impl Summary {
         let bytes =
             |row: &Row| (row.output.iter().product::<usize>() * dtype.size_in_bytes()) as u64;
         let largest = |rows: &[Row]| rows.iter().map(bytes).max().unwrap_or(0);
-        // The largest one twice, and what it is made of, or one that waits beside it.
-        let alive = |rows: &[Row]| 3 * largest(rows);
+        // The largest one twice, and what it is made of, or one that waits beside it; a quarter for what the allocator cannot
+        // use again.
+        let alive = |rows: &[Row]| largest(rows) * 15 / 4;
         let batch = batch as u64;
         let activations = match self.trace.last_from {
             _ if strips.get() == 1 => batch * alive(&self.layers),

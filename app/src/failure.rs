@@ -200,6 +200,12 @@ fn of_jobs(error: &JobError) -> Verdict {
             USAGE,
             Some("choose another output with --out, or go back to the settings the run began with"),
         ),
+        JobError::Strips { .. } => (
+            USAGE,
+            Some(
+                "give more with --memory, or say how many strips with --strips to try nevertheless",
+            ),
+        ),
         JobError::Diverged { .. } => (
             RUN,
             Some("lower schedule.rate, or raise schedule.warmup_steps, and start in a new folder"),

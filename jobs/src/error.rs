@@ -69,6 +69,14 @@ pub enum JobError {
         /// Settings that would fit, as options of the command line; the one that changes least first.
         fits: Vec<String>,
     },
+    /// Inference does not fit into the memory that it was given, in however many strips.
+    #[error("inference needs at least {:.2} GB of memory, {:.2} GB are to be had", *needed as f64 / 1e9, *available as f64 / 1e9)]
+    Strips {
+        /// Bytes at the peak, predicted, for the number of strips that needs least.
+        needed: u64,
+        /// Bytes that it may hold.
+        available: u64,
+    },
     /// A file of this crate holds what it should not.
     #[error("`{}` is damaged: {reason}", path.display())]
     Damaged {

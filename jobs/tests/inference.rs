@@ -7,8 +7,9 @@ use ndarray::{Array2, Axis};
 use squall_data::archive::{Archive, BadFiles};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Class, Variable};
-use squall_jobs::infer::{BadInput, FilePer, InferOptions, InferReport, Model, infer};
+use squall_jobs::infer::{BadInput, FilePer, InferOptions, InferReport, Model, Strips, infer};
 use squall_jobs::{InferEvent, JobError, Outcome, train};
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,6 +162,46 @@ fn masks_are_those_of_the_network_one_by_one() {
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     assert_eq!(manifest["files"][1]["masks"], 8);
     assert_eq!(manifest["model_hash"], model.hash());
+}
+
+#[test]
+fn strips_give_the_same_files_and_can_be_changed_on_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let of = |count| InferOptions {
+        strips: Strips::Count(NonZeroUsize::new(count).unwrap()),
+        batch: 2,
+        ..InferOptions::default()
+    };
+    let (whole, cut) = (folder.path().join("whole"), folder.path().join("cut"));
+    run(&archive, &model, &whole, &of(1)).unwrap();
+    let mut plan = None;
+    let mut keep = |event: &InferEvent<'_>| {
+        if let InferEvent::Started(started) = event {
+            plan = Some(started.clone());
+        }
+    };
+    let never = AtomicBool::new(false);
+    infer(&archive, &model, &cut, &of(3), &mut keep, &never).unwrap();
+    assert_eq!(plan.unwrap().strips.get(), 3);
+    assert_eq!(masks(&cut), masks(&whole));
+    let manifest = |out: &Path| std::fs::read(out.join("manifest.json")).unwrap();
+    assert_eq!(manifest(&cut), manifest(&whole));
+    std::fs::remove_file(cut.join("masks.2000-01-02.nc")).unwrap();
+    let report = run(&archive, &model, &cut, &of(2)).unwrap();
+    assert_eq!((report.masks, report.new_masks), (20, 8));
+    assert_eq!(masks(&cut), masks(&whole));
+    let little = InferOptions {
+        strips: Strips::Auto(Some(1 << 20)),
+        ..of(1)
+    };
+    match run(&archive, &model, &cut, &little) {
+        Err(JobError::Strips { needed, available }) => {
+            assert!(needed > available && available == 1 << 20);
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -38,6 +38,16 @@ pub enum ModelError {
         /// Expected and found.
         reason: String,
     },
+    /// A network that cannot be computed in strips was asked for more than one.
+    #[error(
+        "network `{network}` is computed as a whole, not in {strips} strips: only the decoders of DeepLabV3+ and DeepCAM can be cut"
+    )]
+    Strips {
+        /// Its name.
+        network: String,
+        /// How many were asked for.
+        strips: usize,
+    },
     /// A weight is not in the model file.
     #[error("`{}`: weight `{name}` is missing (shape {expected:?})", path.display())]
     MissingWeight {

@@ -5,6 +5,7 @@
 //! backward pass, with the same dropout keys and without telling batch statistics twice.
 
 use crate::error::Result;
+use crate::ops::rows::Rows;
 use crate::ops::{Backend, BatchNormSaved};
 use crate::parameters::{BufferId, ParameterId};
 use crate::storage::{Recompute, Storage};
@@ -55,6 +56,8 @@ pub(crate) struct Normed {
 #[derive(Debug)]
 pub struct Pass {
     pub(crate) backend: Backend,
+    /// Of inference on some rows of a field: how they lie in it.
+    pub(crate) rows: Option<Rows>,
     storage: Storage,
     training: bool,
     /// Layers leave something on the tape: not in inference, and not inside a block that will run again.
@@ -73,6 +76,7 @@ impl Pass {
     pub fn train(backend: Backend, storage: impl Into<Storage>, key: u64) -> Self {
         Self {
             backend,
+            rows: None,
             storage: storage.into(),
             training: true,
             recording: true,

@@ -60,6 +60,8 @@ pub(crate) struct Trace {
     pub values: u64,
     /// In forward order.
     pub convolutions: Vec<Convolution>,
+    /// The rows before and after which inference can compute in strips.
+    pub last_from: Option<usize>,
     nodes: Vec<Node>,
     events: Vec<Event>,
     /// Blocks so far, and the one that is open.
@@ -80,6 +82,11 @@ impl Trace {
             shape,
             id: self.nodes.len() - 1,
         }
+    }
+
+    /// From here on inference can compute in strips.
+    pub fn begin_last(&mut self) {
+        self.last_from = Some(self.rows.len());
     }
 
     /// Channels side by side.

@@ -121,6 +121,8 @@ impl Demo {
             precision: None,
             probabilities: false,
             skip_bad: false,
+            strips: squall_jobs::infer::Strips::default(),
+            memory: None,
             json: false,
         }
         .infer()?;

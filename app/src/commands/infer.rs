@@ -8,13 +8,31 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as WordError;
 use squall_jobs::Outcome;
-use squall_jobs::infer::{BadInput, InferEvent, InferOptions, InferReport, Model, infer};
+use squall_jobs::infer::{BadInput, InferEvent, InferOptions, InferReport, Model, Strips, infer};
 use squall_model::Precision;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// The precision that a recipe would call so.
 fn precision(word: &str) -> Result<Precision, WordError> {
     Precision::deserialize(word.into_deserializer())
+}
+
+/// A number of strips, or auto.
+fn strips(word: &str) -> Result<Strips, String> {
+    match word {
+        "auto" => Ok(Strips::Auto(None)),
+        number => (number.parse().map(Strips::Count))
+            .map_err(|_| format!("expected a number from 1 on or auto, found {number}")),
+    }
+}
+
+/// Bytes of as many gigabytes.
+fn gigabytes(word: &str) -> Result<u64, String> {
+    match word.parse::<f64>() {
+        Ok(size) if size > 0.0 && size.is_finite() => Ok((size * 1e9) as u64),
+        _ => Err(format!("expected gigabytes, above 0, found {word}")),
+    }
 }
 
 /// Run a model over files; the same command continues a run that was stopped.
@@ -37,9 +55,23 @@ pub struct Infer {
     /// Go on without files and times that cannot be used; they are named and counted.
     #[arg(long)]
     pub skip_bad: bool,
+    /// Strips of latitude in which DeepLabV3+ and DeepCAM compute their last part: more need less memory, masks are the
+    /// same. A number, or auto: as few as fit.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = strips)]
+    pub strips: Strips,
+    /// Memory that auto may use, in GB, instead of what is free.
+    #[arg(long, value_name = "GB", value_parser = gigabytes)]
+    pub memory: Option<u64>,
     /// Print a summary as one JSON document.
     #[arg(long)]
     pub json: bool,
+}
+
+fn in_words(strips: NonZeroUsize) -> String {
+    match strips.get() {
+        1 => "as a whole".to_string(),
+        strips => format!("in {strips} strips"),
+    }
 }
 
 impl Infer {
@@ -69,7 +101,17 @@ impl Infer {
         } else {
             BadInput::Fail
         };
+        let strips = match (self.strips, self.memory) {
+            (Strips::Count(_), Some(_)) => {
+                anyhow::bail!(
+                    "--memory is for --strips auto: a number of strips needs what it needs"
+                )
+            }
+            (Strips::Auto(_), memory) => Strips::Auto(memory),
+            (count, None) => count,
+        };
         let options = InferOptions {
+            strips,
             probabilities: self.probabilities,
             bad_input,
             ..InferOptions::default()
@@ -81,8 +123,12 @@ impl Infer {
                 plan.notes.iter().for_each(|note| tracing::warn!("{note}"));
                 Plan {
                     work: format!(
-                        "infer {} masks ({} are there; {}, {})",
-                        plan.times, plan.done_times, plan.dtype, plan.backend
+                        "infer {} masks ({} are there; {}, {}, {})",
+                        plan.times,
+                        plan.done_times,
+                        plan.dtype,
+                        plan.backend,
+                        in_words(plan.strips)
                     ),
                     read: plan.read_bytes,
                     write: plan.write_bytes,

@@ -11,10 +11,12 @@ mod chunks;
 mod log;
 mod model;
 mod pipeline;
+mod strips;
 
 pub use chunks::{Chunk, FilePer, chunks};
 pub use log::{FinishedFile, SkippedTime};
 pub use model::{Model, Prediction};
+pub use strips::Strips;
 
 use crate::error::{JobError, Result};
 use crate::lock::{FolderLock, remove_unfinished};
@@ -23,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use squall_data::archive::Archive;
 use squall_data::{ClassMask, Variable};
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -54,6 +57,9 @@ pub struct InferOptions {
     pub max_missing_share: f64,
     /// Samples read ahead, and masks waiting to be written. Default 4.
     pub read_ahead: usize,
+    /// In how many strips of latitude the network is computed. Default one. Not in the manifest: masks are the same.
+    #[serde(skip)]
+    pub strips: Strips,
 }
 
 impl Default for InferOptions {
@@ -65,6 +71,7 @@ impl Default for InferOptions {
             bad_input: BadInput::default(),
             max_missing_share: 0.2,
             read_ahead: 4,
+            strips: Strips::default(),
         }
     }
 }
@@ -86,6 +93,8 @@ pub struct InferPlan {
     pub write_bytes: u64,
     /// Bytes of weights, activations, and fields and masks under way.
     pub memory_bytes: u64,
+    /// In how many strips of latitude the network is computed.
+    pub strips: NonZeroUsize,
     /// Data type of activations.
     pub dtype: String,
     /// What computes.
@@ -158,7 +167,8 @@ struct Settings {
 /// Setting `stop` ends it after the sample under way with [`Outcome::Interrupted`].
 ///
 /// # Errors
-/// [`JobError::Contract`] if the model does not fit the archive; [`JobError::Resume`] if the folder holds masks of another
+/// [`JobError::Contract`] if the model does not fit the archive; [`JobError::Strips`] if it does not fit the memory that
+/// [`InferOptions::strips`] gives; [`JobError::Resume`] if the folder holds masks of another
 /// model or other options; [`JobError::Locked`]; whatever reading, computing and writing may cause.
 pub fn infer(
     archive: &Archive,
@@ -197,7 +207,7 @@ pub fn infer(
         .cloned()
         .collect();
     let plan = plan(archive, model, options, &all, &left, notes)?;
-    let (total, done) = (plan.times, plan.done_times);
+    let (total, done, strips) = (plan.times, plan.done_times, plan.strips);
     progress(&InferEvent::Started(plan));
     let job = pipeline::Job {
         archive,
@@ -207,6 +217,7 @@ pub fn infer(
         chunks: &left,
         total,
         done,
+        strips,
     };
     let ran = job.run(lines, progress, stop)?;
     let new_masks = ran.finished.iter().map(|entry| entry.masks).sum();
@@ -322,12 +333,13 @@ fn plan(
     // LABELS, ar_binary_tag, three probabilities: a byte each.
     let mask = cells * if options.probabilities { 5 } else { 2 };
     let in_memory = cells * if options.probabilities { 13 } else { 1 };
-    // The two largest outputs of layers are alive at the same time, and not much else.
-    let largest = summary
-        .layers
-        .iter()
-        .map(|row| 4 * row.output.iter().map(|&n| n as u64).product::<u64>())
-        .max();
+    let (batch, ahead) = (options.batch.max(1), options.read_ahead.max(1) as u64);
+    let memory = |strips| {
+        let backend = model.network().backend();
+        let network = summary.inference_bytes(backend, batch, model.storage(), strips)?;
+        Ok(network + ahead * (fields + in_memory))
+    };
+    let strips = (options.strips).choose(rows, memory, crate::memory::available())?;
     Ok(InferPlan {
         times,
         files: all.len(),
@@ -335,9 +347,8 @@ fn plan(
         flops_per_mask: summary.forward_flops,
         read_bytes: to_do as u64 * fields,
         write_bytes: to_do as u64 * mask,
-        memory_bytes: 4 * summary.parameters as u64
-            + options.batch.max(1) as u64 * (fields + 3 * largest.unwrap_or(0))
-            + options.read_ahead.max(1) as u64 * (fields + in_memory),
+        memory_bytes: memory(strips)?,
+        strips,
         dtype: dtype_name(model),
         backend: model.network().backend().describe(),
         notes,

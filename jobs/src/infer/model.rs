@@ -8,6 +8,7 @@ use squall_data::ClassMask;
 use squall_data::grid::LatLonGrid;
 use squall_data::{Snapshot, Time, Variable};
 use squall_model::{Backend, ModelFile, Network, Precision, PrecisionPolicy, Storage};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -89,6 +90,11 @@ impl Model {
         self.storage.dtype
     }
 
+    /// How activations are stored.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
     /// What may surprise, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -147,12 +153,28 @@ impl Model {
         &self,
         pixels: &[f32],
         times: &[Time],
-        (rows, columns): (usize, usize),
+        shape: (usize, usize),
         probabilities: bool,
+    ) -> Result<Prediction> {
+        let how = (probabilities, NonZeroUsize::MIN);
+        self.predict_in_strips(pixels, times, shape, how)
+    }
+
+    /// The same in so many strips of latitude.
+    ///
+    /// # Errors
+    /// Also if the network cannot.
+    pub fn predict_in_strips(
+        &self,
+        pixels: &[f32],
+        times: &[Time],
+        (rows, columns): (usize, usize),
+        (probabilities, strips): (bool, NonZeroUsize),
     ) -> Result<Prediction> {
         let (batch, channels) = (times.len(), self.contract.channels.len());
         let x = Tensor::from_slice(pixels, (batch, rows, columns, channels), &Device::Cpu)?;
-        let predicted = self.network.predict(&x, &self.storage, probabilities)?;
+        let predicted =
+            (self.network).predict_in_strips(&x, &self.storage, probabilities, strips)?;
         let shaped = |error: ndarray::ShapeError| {
             JobError::Data(squall_data::DataError::Invalid(format!("logits: {error}")))
         };

@@ -9,6 +9,7 @@ use ndarray::{Array3, Axis};
 use squall_data::archive::Archive;
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
 use squall_data::{ClassMask, DataError, Time};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -27,6 +28,8 @@ pub(super) struct Job<'a> {
     pub total: usize,
     /// Times done before.
     pub done: usize,
+    /// How the network is computed.
+    pub strips: NonZeroUsize,
 }
 
 /// What a job did.
@@ -325,7 +328,8 @@ impl Computer<'_, '_> {
         if !under.times.is_empty() {
             let before = Instant::now();
             let (model, wanted) = (self.job.model, self.job.options.probabilities);
-            let prediction = model.predict(&under.pixels, &under.times, shape, wanted)?;
+            let how = (wanted, self.job.strips);
+            let prediction = model.predict_in_strips(&under.pixels, &under.times, shape, how)?;
             self.ran.compute_seconds += before.elapsed().as_secs_f64();
             under.pixels.clear();
             under.times.clear();

@@ -80,7 +80,7 @@ impl Conv {
             let weights = parameters.prepared(self.weight, || {
                 biased(Weights::of(weight), parameters, self.bias)
             })?;
-            return pass.backend.conv2d_with(x, &weights, &self.spec, fuse);
+            return (pass.backend).conv2d_of_rows(x, &weights, &self.spec, fuse, pass.rows);
         }
         let bias = self.bias.map(|bias| parameters.get(bias));
         pass.backend.conv2d(x, weight, bias, &self.spec, fuse)
@@ -101,7 +101,7 @@ impl Conv {
             let weights = Weights::of(parameters.get(self.weight));
             Ok(weights.scaled(scale).biased(shift))
         })?;
-        let y = (pass.backend).conv2d_with(&x, &weights, &self.spec, fuse)?;
+        let y = (pass.backend).conv2d_of_rows(&x, &weights, &self.spec, fuse, pass.rows)?;
         pass.backend.convert(&y, after)
     }
 

@@ -4,6 +4,7 @@ use super::cgnet::CgNet;
 use super::config::{NetworkConfig, NetworkName};
 use super::deepcam::DeepCam;
 use super::deeplab_v3_plus::DeepLabV3Plus;
+use super::strips::InStrips;
 use super::tiramisu::Tiramisu;
 use crate::error::Result;
 use crate::parameters::{Gradients, Parameters};
@@ -28,6 +29,11 @@ pub(super) trait Architecture: Debug + Send + Sync {
 
     /// Adds the costs for an input of this shape to `trace`.
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()>;
+
+    /// How inference computes it in strips, if it can.
+    fn in_strips(&self) -> Option<&dyn InStrips> {
+        None
+    }
 }
 
 /// The layers that a configuration names, with their parameters added to `parameters`.

@@ -4,6 +4,8 @@
 //! ClimDeepLearn `deeplab_model.py`. As published, layers at full resolution have a bias and neither normalisation nor
 //! activation; with batch normalisation on, they are units like all others.
 
+mod strips;
+
 use super::config::{NetworkConfig, NetworkName};
 use crate::error::Result;
 use crate::layers::conv::{Conv, Upsample};
@@ -366,6 +368,7 @@ impl Decoder {
             let y = self.refine[0].trace(joined, trace)?;
             self.refine[1].trace(y, trace)
         })?;
+        trace.begin_last();
         if let Kind::Deconv(deconv) = &self.kind {
             y = trace.block(&[y], |trace| {
                 let y = (deconv.second).trace(y, (h.div_ceil(2), w.div_ceil(2)), trace)?;

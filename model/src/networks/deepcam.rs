@@ -12,6 +12,7 @@
 use super::architecture::Architecture;
 use super::config::NetworkConfig;
 use super::decoder::Double;
+use super::strips::{self, InStrips};
 use super::xception::Xception;
 use crate::error::Result;
 use crate::layers::aspp::{Aspp, Pooling};
@@ -23,6 +24,7 @@ use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
+use std::ops::Range;
 
 /// Encoder, pyramid, decoder.
 #[derive(Debug)]
@@ -161,8 +163,42 @@ impl Architecture for DeepCam {
             self.refine[1].trace(y, trace)
         })?;
         y = self.project.trace(y, trace)?;
+        trace.begin_last();
         y = self.up3.trace(y, half((h, w)), trace)?;
         self.classify.trace(y, (h, w), trace);
         Ok(())
+    }
+
+    fn in_strips(&self) -> Option<&dyn InStrips> {
+        Some(self)
+    }
+}
+
+impl InStrips for DeepCam {
+    fn before(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let (deep, low) = self.encoder.forward(p, pass, x)?;
+        let deep = self.pyramid.forward(p, pass, &{ deep })?;
+        let y = self.join(p, pass, [deep, low])?;
+        self.project.forward(p, pass, &y)
+    }
+
+    fn last(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        (before, x): (&Tensor, &Tensor),
+        rows: Range<usize>,
+    ) -> Result<Tensor> {
+        let (_, h, w, _) = x.dims4()?;
+        let ((half_h, half_w), quarter_h) = (half((h, w)), before.dim(1)?);
+        let up = |pass: &mut Pass, rows| {
+            let quarter = |_: &mut Pass, rows| strips::cut(before, 0, &rows);
+            strips::doubled(pass, (rows, quarter_h), quarter, |pass, y, rows| {
+                self.up3.forward(p, pass, y, (rows, half_w))
+            })
+        };
+        strips::doubled(pass, (rows, half_h), up, |pass, y, rows| {
+            self.classify.forward(p, pass, y, (rows, w))
+        })
     }
 }

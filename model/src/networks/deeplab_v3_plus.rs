@@ -8,6 +8,7 @@ use super::architecture::Architecture;
 use super::config::NetworkConfig;
 use super::decoder::Decoder;
 use super::resnet::ResNet;
+use super::strips::InStrips;
 use crate::error::Result;
 use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::{Layer, Style};
@@ -15,6 +16,7 @@ use crate::parameters::{Gradients, Parameters};
 use crate::pass::{Pass, Saved};
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
+use std::ops::Range;
 
 /// Encoder, pyramid, decoder.
 #[derive(Debug)]
@@ -53,7 +55,8 @@ impl DeepLabV3Plus {
 impl Architecture for DeepLabV3Plus {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let (deep, low) = self.encoder.forward(parameters, pass, x)?;
-        let mut deep = self.pyramid.forward(parameters, pass, &deep)?;
+        // The encoder's output, the largest field here, goes as soon as it is read; a tape keeps it if it needs it.
+        let mut deep = self.pyramid.forward(parameters, pass, &{ deep })?;
         if self.dropout > 0.0 && pass.is_training() {
             let key = pass.next_key();
             deep = pass.backend.dropout(&deep, self.dropout, key)?;
@@ -85,5 +88,27 @@ impl Architecture for DeepLabV3Plus {
             deep = trace.tensor(deep.shape);
         }
         self.decoder.trace(deep, low, x, trace)
+    }
+
+    fn in_strips(&self) -> Option<&dyn InStrips> {
+        Some(self)
+    }
+}
+
+impl InStrips for DeepLabV3Plus {
+    fn before(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let (deep, low) = self.encoder.forward(p, pass, x)?;
+        let deep = self.pyramid.forward(p, pass, &{ deep })?;
+        self.decoder.before(p, pass, [deep, low])
+    }
+
+    fn last(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        (before, x): (&Tensor, &Tensor),
+        rows: Range<usize>,
+    ) -> Result<Tensor> {
+        self.decoder.last(p, pass, (before, x), rows)
     }
 }

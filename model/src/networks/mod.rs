@@ -11,12 +11,13 @@ pub mod deepcam_names;
 mod deeplab_v3_plus;
 mod keys;
 mod resnet;
+pub(crate) mod strips;
 mod tiramisu;
 mod xception;
 
 pub use config::NetworkConfig;
 
-use crate::error::Result;
+use crate::error::{ModelError, Result};
 use crate::ops::Backend;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
@@ -25,6 +26,7 @@ use crate::summary::Summary;
 use crate::trace::Trace;
 use architecture::Architecture;
 use candle_core::{DType, Tensor};
+use std::num::NonZeroUsize;
 
 /// What a network says about every pixel of a batch.
 #[derive(Debug)]
@@ -108,13 +110,16 @@ impl Network {
     /// # Errors
     /// [`crate::ModelError::Shape`] if x does not fit.
     pub fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
-        let x = if self.config.latitude_input {
-            self.backend.concat(&[x, &latitude_channels(x)?])?
-        } else {
-            x.clone()
-        };
-        let logits = self.layers.forward(&self.parameters, pass, &x)?;
+        let logits = (self.layers).forward(&self.parameters, pass, &self.inputs(x)?)?;
         Ok(logits.to_dtype(DType::F32)?)
+    }
+
+    /// x with the channels that the network adds to it.
+    fn inputs(&self, x: &Tensor) -> Result<Tensor> {
+        if !self.config.latitude_input {
+            return Ok(x.clone());
+        }
+        self.backend.concat(&[x, &latitude_channels(x)?])
     }
 
     /// Adds the gradient of every parameter to `gradients`, freeing the tape as it goes.
@@ -161,6 +166,36 @@ impl Network {
         self.forward(x, &mut Pass::infer(self.backend, storage))
     }
 
+    /// The same logits with the full-resolution part computed in so many strips of latitude (or as many as there are
+    /// groups of four rows): less memory, and a little more time where strips meet. One strip is [`Self::infer`].
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Strips`] if the network cannot; [`crate::ModelError::Shape`] if x does not fit.
+    pub fn infer_in_strips(
+        &self,
+        x: &Tensor,
+        storage: impl Into<Storage>,
+        strips: NonZeroUsize,
+    ) -> Result<Tensor> {
+        if strips.get() == 1 {
+            return self.infer(x, storage);
+        }
+        let Some(layers) = self.layers.in_strips() else {
+            return Err(ModelError::Strips {
+                network: self.config.name.as_str().to_string(),
+                strips: strips.get(),
+            });
+        };
+        let mut pass = Pass::infer(self.backend, storage);
+        strips::logits(
+            layers,
+            &self.parameters,
+            &mut pass,
+            &self.inputs(x)?,
+            strips,
+        )
+    }
+
     /// The most probable class of every pixel, and the probabilities of all classes if asked for.
     ///
     /// # Errors
@@ -171,7 +206,21 @@ impl Network {
         storage: impl Into<Storage>,
         probabilities: bool,
     ) -> Result<Prediction> {
-        let logits = self.infer(x, storage)?;
+        self.predict_in_strips(x, storage, probabilities, NonZeroUsize::MIN)
+    }
+
+    /// The same by [`Self::infer_in_strips`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn predict_in_strips(
+        &self,
+        x: &Tensor,
+        storage: impl Into<Storage>,
+        probabilities: bool,
+        strips: NonZeroUsize,
+    ) -> Result<Prediction> {
+        let logits = self.infer_in_strips(x, storage, strips)?;
         Ok(Prediction {
             classes: self.backend.argmax(&logits)?,
             probabilities: probabilities

@@ -11,6 +11,7 @@ use super::host::Typed;
 use super::host::{Host, bhwc, expect, tensor};
 #[cfg(feature = "onednn")]
 use super::onednn;
+use super::rows::Rows;
 #[cfg(feature = "onednn")]
 use super::value::by_dtype;
 #[cfg(feature = "onednn")]
@@ -19,36 +20,10 @@ use super::way::Way;
 pub use super::way::leave_to_onednn;
 #[cfg(feature = "onednn")]
 use super::winograd::{self, Direction};
-use super::{Backend, Weights, reference};
+use super::{Backend, Fuse, Weights, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
-
-/// What happens to a convolution's output before it is written.
-#[derive(Debug, Clone, Copy)]
-pub enum Fuse<'a> {
-    /// Nothing.
-    None,
-    /// max(y, 0); oneDNN makes 0 of NaN here.
-    Relu,
-    /// y + residual.
-    Add(&'a Tensor),
-    /// max(y + residual, 0).
-    AddRelu(&'a Tensor),
-}
-
-impl<'a> Fuse<'a> {
-    fn residual(&self) -> Option<&'a Tensor> {
-        match self {
-            Self::Add(residual) | Self::AddRelu(residual) => Some(residual),
-            Self::None | Self::Relu => None,
-        }
-    }
-
-    fn relu(&self) -> bool {
-        matches!(self, Self::Relu | Self::AddRelu(_))
-    }
-}
 
 /// Everything a backend needs for one pass of a convolution, checked.
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
@@ -92,8 +67,31 @@ impl Backend {
         spec: &ConvSpec,
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
+        self.conv2d_of_rows(x, weights, spec, fuse, None)
+    }
+
+    /// The same of some rows of a field, in the way in which the whole would be computed.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub(crate) fn conv2d_of_rows(
+        self,
+        x: &Tensor,
+        weights: &Weights,
+        spec: &ConvSpec,
+        fuse: Fuse<'_>,
+        rows: Option<Rows>,
+    ) -> Result<Tensor> {
         let op = "conv2d";
         let x_shape = bhwc(op, "x", x)?;
+        #[cfg(feature = "onednn")]
+        let way = {
+            let [b, h, w, c] = x_shape;
+            let whole = [b, rows.map_or(h, |rows| rows.whole), w, c];
+            let shapes = (whole, spec.output_shape(op, whole, weights.dims())?);
+            Way::of(self, x.dtype(), spec, shapes, Direction::Forward)
+        };
+        let spec = &rows.map_or(*spec, |rows| rows.spec(spec));
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         if let Some(bias) = weights.bias() {
             expect(op, "bias", y_shape[3], bias.len())?;
@@ -101,14 +99,6 @@ impl Backend {
         if let Some(residual) = fuse.residual() {
             expect(op, "residual", &y_shape[..], residual.dims())?;
         }
-        #[cfg(feature = "onednn")]
-        let way = Way::of(
-            self,
-            x.dtype(),
-            spec,
-            (x_shape, y_shape),
-            Direction::Forward,
-        );
         #[cfg(not(feature = "onednn"))]
         let way = "plain";
         let _span = profile::span(|| {

@@ -20,6 +20,7 @@ mod elementwise;
 mod fast;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod finish;
+mod fuse;
 mod gate;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod gemm;
@@ -31,6 +32,7 @@ mod onednn;
 mod prelu;
 mod reference;
 pub(crate) mod resample;
+pub(crate) mod rows;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod scratch;
 #[cfg(test)]
@@ -44,8 +46,8 @@ mod weights;
 pub(crate) mod winograd;
 mod wrap;
 
-pub use conv::Fuse;
 pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};
+pub use fuse::Fuse;
 pub use norm::BatchNormSaved;
 pub use weights::Weights;
 

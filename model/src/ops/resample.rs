@@ -8,6 +8,7 @@ use super::{Backend, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
+use std::ops::Range;
 
 /// For every output position of one axis, the two input positions that it blends and the weight of the second.
 ///
@@ -34,6 +35,13 @@ impl Axis {
             )
         };
         Self((0..output).map(blend).collect())
+    }
+
+    /// Some of the outputs.
+    fn part(mut self, outputs: Range<usize>) -> Self {
+        self.0.truncate(outputs.end);
+        self.0.drain(..outputs.start.min(self.0.len()));
+        self
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -169,10 +177,24 @@ impl Backend {
         (h, w): (usize, usize),
         periodic: bool,
     ) -> Result<Tensor> {
+        self.resize_bilinear_rows(x, (h, w), 0..h, periodic)
+    }
+
+    /// Some rows of x resized to `(h, w)`.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if x is not BHWC.
+    pub(crate) fn resize_bilinear_rows(
+        self,
+        x: &Tensor,
+        (h, w): (usize, usize),
+        rows: Range<usize>,
+        periodic: bool,
+    ) -> Result<Tensor> {
         let _span = profile::span(|| format!("resize {:?}", x.dims()));
         let shape = bhwc("resize_bilinear", "x", x)?;
         let (rows, columns) = (
-            Axis::new(shape[1], h, false),
+            Axis::new(shape[1], h, false).part(rows),
             Axis::new(shape[2], w, periodic),
         );
         let values = Host::of("resize_bilinear", x)?;
@@ -181,7 +203,7 @@ impl Backend {
             #[cfg(feature = "onednn")]
             Self::OneDnn => fast::resample::resize(&values, shape, &rows, &columns),
         };
-        tensor(y, &[shape[0], h, w, shape[3]], x.dtype())
+        tensor(y, &[shape[0], rows.len(), w, shape[3]], x.dtype())
     }
 
     /// The gradient of [`Self::resize_bilinear`] with respect to its input.

@@ -6,9 +6,12 @@ use super::host::Host;
 #[cfg(feature = "onednn")]
 use super::onednn::{Packings, Source};
 #[cfg(feature = "onednn")]
-use super::winograd::Kernels;
+use super::way::Way;
+#[cfg(feature = "onednn")]
+use super::winograd::{Direction, Kernels};
+use super::{Backend, ConvSpec};
 use crate::error::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use std::sync::OnceLock;
 
 /// Kernels of a convolution or of a transposed one, `(a, b, kh, kw)`, with a factor and a bias per output.
@@ -177,6 +180,33 @@ impl Weights {
                 Panels::forward(&values, sizes)
             }
         }))
+    }
+}
+
+impl Backend {
+    /// Bytes that inference keeps beside a convolution's own f32 weights: what [`Weights`] makes of them.
+    pub(crate) fn kept_bytes(
+        self,
+        dtype: DType,
+        spec: &ConvSpec,
+        x: [usize; 4],
+        y: [usize; 4],
+    ) -> u64 {
+        let values = y[3] * x[3] / spec.groups.max(1) * spec.kernel.0 * spec.kernel.1;
+        let copies = match self {
+            Self::Reference => 1,
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => match Way::of(self, dtype, spec, (x, y), Direction::Forward) {
+                // 36 points for nine taps.
+                Way::Winograd => 4,
+                Way::Direct => 1,
+                // With the factor folded in, and packed.
+                Way::OneDnn => 2,
+            },
+        };
+        #[cfg(not(feature = "onednn"))]
+        let _ = dtype;
+        4 * copies * values as u64
     }
 }
 

@@ -13,6 +13,7 @@ use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{
     Backend, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations, Storage, profile,
 };
+use std::num::NonZeroUsize;
 use std::time::Instant;
 
 /// Which network, and beside what.
@@ -36,6 +37,9 @@ pub struct NetworkOptions {
     /// Keep f32 activations as bf16 for the backward pass.
     #[arg(long)]
     saved_bf16: bool,
+    /// Strips of latitude of inference.
+    #[arg(long, default_value = "1")]
+    strips: NonZeroUsize,
     /// A program that runs the same network in alternation (`validation/peers/step.py`); of several the fastest counts.
     #[arg(long, value_name = "COMMAND")]
     peer: Vec<String>,
@@ -107,12 +111,19 @@ pub(super) fn rows(
         (batch, rows, columns),
         options.storage(),
     )?;
+    ours.strips = options.strips;
     let mut peers = start_peers(options, &config, batch)?;
     let summary = ours.network.summary(rows, columns)?;
     let state = ours.optimizer.state();
     let state = state.iter().map(|(_, values)| values.len()).sum();
-    let predicted = summary.training_bytes(batch, &ours.storage, state);
-    tracing::info!("a training step should need {}", bytes(predicted));
+    if step {
+        let predicted = summary.training_bytes(batch, &ours.storage, state);
+        tracing::info!("a training step should need {}", bytes(predicted));
+    } else {
+        let (backend, strips) = (ours.backend, options.strips);
+        let predicted = summary.inference_bytes(backend, batch, &ours.storage, strips)?;
+        tracing::info!("inference should need {}", bytes(predicted));
+    }
     let mut found = Vec::new();
     let works = [
         (step, "step", summary.training_flops),
@@ -202,6 +213,7 @@ struct Ours {
     x: Tensor,
     labels: Vec<u8>,
     key: u64,
+    strips: NonZeroUsize,
 }
 
 impl Ours {
@@ -225,12 +237,13 @@ impl Ours {
                 .collect(),
             network,
             key: 0,
+            strips: NonZeroUsize::MIN,
         })
     }
 
     fn work(&mut self, work: &str) -> anyhow::Result<()> {
         if work == "infer" {
-            let logits = self.network.infer(&self.x, &self.storage)?;
+            let logits = (self.network).infer_in_strips(&self.x, &self.storage, self.strips)?;
             self.backend.argmax(&logits)?;
             return Ok(());
         }

@@ -1,0 +1,108 @@
+//! The full-resolution part of a decoder on some rows.
+
+use super::{Beside, Decoder, Deconv, Kind};
+use crate::error::Result;
+use crate::layers::Layer;
+use crate::networks::strips::{cut, doubled, kernel};
+use crate::parameters::Parameters;
+use crate::pass::Pass;
+use candle_core::Tensor;
+use std::ops::Range;
+
+impl Decoder {
+    /// What the full-resolution part reads: refined features at a quarter of the resolution, of the bilinear decoder their
+    /// logits.
+    pub(in super::super) fn before(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        inputs: [Tensor; 2],
+    ) -> Result<Tensor> {
+        let y = self.join(p, pass, inputs)?;
+        match &self.kind {
+            Kind::Bilinear => self.classify.forward(p, pass, &y),
+            Kind::Deconv(_) => Ok(y),
+        }
+    }
+
+    /// Some rows of the logits at the resolution of `x`.
+    pub(in super::super) fn last(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        (before, x): (&Tensor, &Tensor),
+        rows: Range<usize>,
+    ) -> Result<Tensor> {
+        let (_, h, w, _) = x.dims4()?;
+        let features = match &self.kind {
+            Kind::Bilinear => {
+                let (backend, size) = (pass.backend, (h, w));
+                return backend.resize_bilinear_rows(before, size, rows, self.periodic);
+            }
+            Kind::Deconv(deconv) => match &deconv.beside {
+                None => deconv.enlarge_rows(p, pass, before, (h, w), rows)?,
+                Some(beside) => deconv.join_rows(p, pass, (beside, before, x), rows)?,
+            },
+        };
+        self.classify.forward(p, pass, &features)
+    }
+}
+
+impl Deconv {
+    /// Some rows of [`Self::enlarge`].
+    fn enlarge_rows(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        y: &Tensor,
+        (h, w): (usize, usize),
+        rows: Range<usize>,
+    ) -> Result<Tensor> {
+        let (quarter_h, half_h, half_w) = (y.dim(1)?, h.div_ceil(2), w.div_ceil(2));
+        let half = |pass: &mut Pass, rows| {
+            let quarter = |_: &mut Pass, rows| cut(y, 0, &rows);
+            doubled(pass, (rows, quarter_h), quarter, |pass, y, rows| {
+                self.second.forward(p, pass, y, (rows, half_w))
+            })
+        };
+        doubled(pass, (rows, half_h), half, |pass, y, rows| {
+            self.third.forward(p, pass, y, (rows, w))
+        })
+    }
+
+    /// Some rows of what [`Beside`] makes of the decoded features and the input.
+    fn join_rows(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        (beside, y, x): (&Beside, &Tensor, &Tensor),
+        rows: Range<usize>,
+    ) -> Result<Tensor> {
+        let (_, h, w, _) = x.dims4()?;
+        let Beside { skip, full } = beside;
+        let skip = |pass: &mut Pass, rows| {
+            let first = |pass: &mut Pass, rows| {
+                let x = |_: &mut Pass, rows| cut(x, 0, &rows);
+                kernel(pass, (rows, h), x, |pass, x| {
+                    skip[0].layer().forward(p, pass, x)
+                })
+            };
+            kernel(pass, (rows, h), first, |pass, x| {
+                skip[1].layer().forward(p, pass, x)
+            })
+        };
+        let joined = |pass: &mut Pass, rows: Range<usize>| {
+            let decoded = self.enlarge_rows(p, pass, y, (h, w), rows.clone())?;
+            let skip = skip(pass, rows)?;
+            pass.backend.concat(&[&decoded, &skip])
+        };
+        let first = |pass: &mut Pass, rows| {
+            kernel(pass, (rows, h), joined, |pass, x| {
+                full[0].layer().forward(p, pass, x)
+            })
+        };
+        kernel(pass, (rows, h), first, |pass, x| {
+            full[1].layer().forward(p, pass, x)
+        })
+    }
+}

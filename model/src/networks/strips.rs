@@ -1,0 +1,131 @@
+//! The last part of a network in strips of rows, so that inference holds a strip of the large fields and not the whole.
+//!
+//! What comes before works at an eighth of the resolution, sees the whole globe, and is small. Every layer of the last
+//! part asks the one before it for the rows that it reads. Strips begin where Winograd's tiles and doublings begin, fields
+//! are padded only where they end, and the whole field decides which loops run: logits have the bits of the whole.
+
+use crate::error::Result;
+use crate::ops::host::{Host, bhwc};
+use crate::ops::rows::Rows;
+use crate::parameters::Parameters;
+use crate::pass::Pass;
+use candle_core::{Device, Tensor};
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+/// Rows of one of Winograd's tiles; also even, as doublings need it.
+const TILE: usize = 4;
+
+/// Rows of the largest field that a strip computes beside its own, at most.
+pub(crate) const HALO: usize = 4 * TILE;
+
+/// A network whose last part can run on some rows.
+pub(super) trait InStrips {
+    /// The whole of what comes before the last part.
+    fn before(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor>;
+
+    /// Some rows of the logits, from what [`Self::before`] gave and from the input, of one sample.
+    fn last(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        inputs: (&Tensor, &Tensor),
+        rows: Range<usize>,
+    ) -> Result<Tensor>;
+}
+
+/// The logits, f32, one sample and one strip after the other.
+pub(super) fn logits(
+    network: &dyn InStrips,
+    parameters: &Parameters,
+    pass: &mut Pass,
+    x: &Tensor,
+    strips: NonZeroUsize,
+) -> Result<Tensor> {
+    let [b, h, w, _] = bhwc("logits in strips", "x", x)?;
+    let before = network.before(parameters, pass, x)?;
+    let mut values = Vec::new();
+    let mut classes = 0;
+    for sample in 0..b {
+        let (before, x) = (before.narrow(0, sample, 1)?, x.narrow(0, sample, 1)?);
+        for rows in cut_field(h, strips) {
+            let logits = network.last(parameters, pass, (&before, &x), rows)?;
+            classes = logits.dim(3)?;
+            values.reserve_exact(b * h * w * classes - values.len());
+            values.extend_from_slice(&Host::of("logits in strips", &logits)?);
+        }
+    }
+    Ok(Tensor::from_vec(values, (b, h, w, classes), &Device::Cpu)?)
+}
+
+/// Rows of each strip but the last, which may have fewer: whole tiles, so there may be fewer strips than asked for.
+pub(crate) fn rows_of_strip(height: usize, strips: NonZeroUsize) -> usize {
+    height.div_ceil(strips.get()).next_multiple_of(TILE)
+}
+
+fn cut_field(height: usize, strips: NonZeroUsize) -> impl Iterator<Item = Range<usize>> {
+    let rows = rows_of_strip(height, strips);
+    let starts = (0..height).step_by(rows);
+    starts.map(move |start| start..height.min(start + rows))
+}
+
+/// Some rows of x, whose first row is row `first` of its field.
+pub(super) fn cut(x: &Tensor, first: usize, rows: &Range<usize>) -> Result<Tensor> {
+    // Of one sample this is a view.
+    Ok(x.narrow(1, rows.start - first, rows.len())?.contiguous()?)
+}
+
+/// Rows of the output of a 3x3 `layer`, a field of `whole` rows, whose input `input` gives row by row.
+pub(super) fn kernel(
+    pass: &mut Pass,
+    (rows, whole): (Range<usize>, usize),
+    input: impl FnOnce(&mut Pass, Range<usize>) -> Result<Tensor>,
+    layer: impl FnOnce(&mut Pass, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let tiles = rows.start / TILE * TILE..rows.end.next_multiple_of(TILE).min(whole);
+    let inner = tiles.start > 0 && tiles.end < whole;
+    // Where the field ends, the layer pads on both sides. On the other side it makes a row of too little, which is cut off;
+    // a tile further away if that is where tiles begin.
+    let above = if inner { 1 } else { TILE };
+    let read = tiles.start.saturating_sub(above)..whole.min(tiles.end + 1);
+    let first = if inner { tiles.start } else { read.start };
+    let x = input(pass, read)?;
+    pass.rows = Some(Rows { whole, inner });
+    let y = layer(pass, &x);
+    pass.rows = None;
+    cut(&y?, first, &rows)
+}
+
+/// Rows of a field that `layer` doubles from one of `whole` rows, whose rows `input` gives; the layer is told how many rows
+/// to make.
+pub(super) fn doubled(
+    pass: &mut Pass,
+    (rows, whole): (Range<usize>, usize),
+    input: impl FnOnce(&mut Pass, Range<usize>) -> Result<Tensor>,
+    layer: impl FnOnce(&mut Pass, &Tensor, usize) -> Result<Tensor>,
+) -> Result<Tensor> {
+    // Row 2i is made of row i, and row 2i + 1 of rows i and i + 1.
+    let read = rows.start / 2..whole.min(rows.end / 2 + 1);
+    let first = 2 * read.start;
+    let x = input(pass, read)?;
+    let y = layer(pass, &x, rows.end - first)?;
+    cut(&y, first, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn strips_cover_every_row_once(height in 1usize..400, strips in 1usize..500) {
+            let strips = NonZeroUsize::new(strips).unwrap();
+            let cuts: Vec<_> = cut_field(height, strips).collect();
+            let rows: Vec<usize> = cuts.iter().cloned().flatten().collect();
+            prop_assert_eq!(rows, (0..height).collect::<Vec<_>>());
+            prop_assert!(cuts.len() <= strips.get());
+            prop_assert!(cuts.iter().all(|rows| rows.start % TILE == 0));
+        }
+    }
+}

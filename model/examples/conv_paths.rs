@@ -1,7 +1,8 @@
-//! Milliseconds of CPU time, which other programs on the machine do not change, of DeepLabV3+'s layers in all three
-//! directions.
+//! Milliseconds of CPU time, which other programs on the machine do not change, of layers of DeepLabV3+ and Tiramisu in
+//! all three directions.
 //!
-//! `cargo run --release -p squall-model --example conv_paths`; with ` -- onednn` after it, of oneDNN alone.
+//! `cargo run --release -p squall-model --example conv_paths`; with ` -- onednn` after it, of oneDNN alone; with ` -- 5x5`, of
+//! kernels of that size alone.
 #![allow(clippy::print_stdout)]
 
 use candle_core::{Device, Tensor};
@@ -26,6 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if std::env::args().any(|word| word == "onednn") {
         squall_model::ops::conv::leave_to_onednn(true);
     }
+    let size = std::env::args().find(|word| word.contains('x') && word.len() == 3);
     let backend = Backend::best();
     println!("{}", backend.describe());
     for (h, w, inputs, outputs, kernel, stride, dilation) in [
@@ -44,7 +46,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (24, 36, 1024, 256, 1, 1, 1),
         (24, 36, 512, 2048, 1, 1, 1),
         (24, 36, 2048, 512, 1, 1, 1),
+        (192, 288, 16, 48, 5, 1, 1),
+        (192, 288, 48, 32, 5, 1, 1),
+        (192, 288, 208, 32, 5, 1, 1),
+        (96, 144, 112, 32, 5, 1, 1),
+        (96, 144, 272, 32, 5, 1, 1),
+        (48, 72, 176, 32, 5, 1, 1),
+        (48, 72, 400, 32, 5, 1, 1),
+        (24, 36, 240, 32, 5, 1, 1),
+        (24, 36, 624, 32, 5, 1, 1),
+        (12, 18, 496, 32, 5, 1, 1),
+        (48, 72, 256, 256, 5, 1, 1),
     ] {
+        if size
+            .as_ref()
+            .is_some_and(|size| *size != format!("{kernel}x{kernel}"))
+        {
+            continue;
+        }
         let spec = ConvSpec::same(kernel).dilation(dilation).stride(stride);
         let x = Tensor::randn(0f32, 1f32, (1, h, w, inputs), &Device::Cpu)?;
         let k = Tensor::randn(0f32, 1f32, (outputs, inputs, kernel, kernel), &Device::Cpu)?;

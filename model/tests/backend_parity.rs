@@ -243,6 +243,36 @@ fn transposed_convolution_doubles_and_agrees() {
     }
 }
 
+/// Kernels of five by five go by way of sums of products that are larger than what they sum to.
+#[test]
+fn layers_of_tiramisu_agree_to_one_in_a_hundred_thousand() {
+    for ([height, width, inputs], outputs, periodic) in [
+        ([24, 36, 208], 32, true),
+        ([12, 18, 496], 32, true),
+        ([24, 35, 624], 32, false),
+        ([48, 72, 16], 48, true),
+    ] {
+        let spec = ConvSpec::same(5).periodic(periodic);
+        let x_shape = [1, height, width, inputs];
+        let (x, w) = (random(1, &x_shape), random(2, &[outputs, inputs, 5, 5]));
+        let dy = random(3, &[1, height, width, outputs]);
+        let run = |backend: Backend| {
+            let y = backend.conv2d(&x, &w, None, &spec, Fuse::None).unwrap();
+            let dx = backend.conv2d_backward_data(&dy, &w, x_shape, &spec);
+            let mut dw = vec![0.0; w.elem_count()];
+            (backend.conv2d_backward_weights(&x, &dy, &spec, &mut dw, None)).unwrap();
+            [values(&y), values(&dx.unwrap()), dw]
+        };
+        let expected = run(Backend::Reference);
+        for backend in Backend::all() {
+            for (ours, expected) in run(backend).iter().zip(&expected) {
+                let far = distance(ours, expected);
+                assert!(far < 1e-5, "{backend:?} {x_shape:?}: {far}");
+            }
+        }
+    }
+}
+
 #[test]
 fn loops_limited_by_memory_agree() {
     for (backend, periodic) in Backend::all()

@@ -152,6 +152,51 @@ fn lines_in_blocks<S: Simd, const M: usize>(
     }
 }
 
+/// C += Aᵀ B for A and B in pieces of rows that lie `apart` and share a number: C of (rows, columns), multiples of those of a
+/// [`Block`].
+#[inline(always)]
+pub fn columns_by_columns<S: Simd>(
+    simd: S,
+    pieces: &[(&[f32], &[f32])],
+    apart: (usize, usize),
+    c: &mut [f32],
+    size: (usize, usize),
+) {
+    if S::F32_LANES == 16 {
+        columns_in_blocks::<S, 12>(simd, pieces, apart, c, size);
+    } else {
+        columns_in_blocks::<S, 6>(simd, pieces, apart, c, size);
+    }
+}
+
+#[inline(always)]
+fn columns_in_blocks<S: Simd, const M: usize>(
+    simd: S,
+    pieces: &[(&[f32], &[f32])],
+    apart: (usize, usize),
+    c: &mut [f32],
+    (rows, columns): (usize, usize),
+) {
+    for column in (0..columns).step_by(SIDE * S::F32_LANES) {
+        for row in (0..rows).step_by(M) {
+            let mut sums = [[simd.splat_f32s(0.0); SIDE]; M];
+            for (a, b) in pieces {
+                for (a, b) in a.chunks_exact(apart.0).zip(b.chunks_exact(apart.1)) {
+                    let a = &a[row..row + M];
+                    let (b, _) = S::as_simd_f32s(&b[column..column + SIDE * S::F32_LANES]);
+                    for i in 0..M {
+                        let value = simd.splat_f32s(a[i]);
+                        for j in 0..SIDE {
+                            sums[i][j] = simd.mul_add_f32s(value, b[j], sums[i][j]);
+                        }
+                    }
+                }
+            }
+            write_block(simd, &sums, &mut c[row * columns + column..], columns, true);
+        }
+    }
+}
+
 /// C += A B for A packed in panels of [`Block::rows`] rows (each k x rows) and B in panels of [`Block::columns`] columns.
 #[inline(always)]
 pub fn panels_by_panels<S: Simd>(

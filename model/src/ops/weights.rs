@@ -156,12 +156,12 @@ impl Weights {
         if let Some(made) = self.kernels.get() {
             return Ok(made);
         }
-        let (values, (first, second, _)) = (self.fold(op)?, self.sizes());
+        let (values, sizes) = (self.fold(op)?, self.sizes());
         Ok(self.kernels.get_or_init(|| {
             if self.transposed {
-                Kernels::backward(&values, first, second)
+                Kernels::backward(&values, sizes)
             } else {
-                Kernels::forward(&values, first, second)
+                Kernels::forward(&values, sizes)
             }
         }))
     }
@@ -234,6 +234,7 @@ mod tests {
             ConvSpec::same(3),
             ConvSpec::same(3).stride(2),
             ConvSpec::same(3).dilation(6),
+            ConvSpec::same(5),
             ConvSpec::same(1),
             ConvSpec::same(1).stride(2),
         ];

@@ -1,25 +1,38 @@
 //! The convolution itself: transform tiles, multiply at every point, transform back.
 
-use super::kernels::{Kernels, SQUARE};
+use super::input::{Columns, Lines};
+use super::kernels::Kernels;
 use super::tiles::Axis;
-use super::transform::{Input, OUTPUTS, Output, POINTS, both_axes};
+use super::transform::{Input, Output, Transform, both_axes};
 use crate::ops::finish::Finish;
 use crate::ops::value::{PADDING, Value};
 use crate::ops::{gemm, scratch};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Tiles that go through all three stages together: their points stay in the cache while kernels stream through it.
-const TILES: usize = 48;
-/// Channels of the input or output that do so.
-const CHANNELS: usize = 256;
+/// What goes through all three stages together, so that it stays in the cache while kernels stream through it.
+struct Portion {
+    tiles: usize,
+    inputs: usize,
+    outputs: usize,
+}
+
+/// Of tiles with so many points along an axis.
+const fn portion(points: usize) -> Portion {
+    let large = points > 6;
+    Portion {
+        tiles: if large { 24 } else { 48 },
+        inputs: 256,
+        outputs: if large { 128 } else { 256 },
+    }
+}
 
 /// A stride-1 convolution by [`Kernels`].
 #[derive(Debug, Clone)]
-pub struct Geometry {
+pub struct Geometry<const P: usize, const M: usize> {
     pub batch: usize,
-    pub rows: Axis,
-    pub columns: Axis,
+    pub rows: Axis<P, M>,
+    pub columns: Axis<P, M>,
     /// (h, w) of the input and of the output.
     pub input: (usize, usize),
     pub output: (usize, usize),
@@ -28,28 +41,32 @@ pub struct Geometry {
 }
 
 /// A part of a row of tiles with the pixels that it owns.
-struct TileRow<'a, V> {
+struct TileRow<'a, V, const M: usize> {
     batch: usize,
     start: usize,
     columns: &'a [usize],
-    /// Output pixels from `first_column` on of up to four rows.
-    rows: [Option<&'a mut [V]>; OUTPUTS],
+    /// Output pixels from `first_column` on of up to `M` rows.
+    rows: [Option<&'a mut [V]>; M],
     first_column: usize,
 }
 
 /// The output, stored as the input.
-pub fn convolve<V: Value>(
-    geometry: &Geometry,
+pub fn convolve<V: Value, const P: usize, const M: usize>(
+    geometry: &Geometry<P, M>,
     x: &[V],
     kernels: &Kernels,
     finish: Finish<'_, V>,
-) -> Vec<V> {
+) -> Vec<V>
+where
+    Input: Transform<P, P>,
+{
+    let portion = portion(P);
     let ((height, width), channels) = (geometry.output, kernels.outputs);
     let mut y = vec![V::default(); geometry.batch * height * width * channels];
     let mut rows: Vec<Option<&mut [V]>> = y.chunks_mut(width * channels).map(Some).collect();
     let all = &geometry.columns.starts;
     let cut = if geometry.dense {
-        all.len().div_ceil(all.len().div_ceil(TILES))
+        all.len().div_ceil(all.len().div_ceil(portion.tiles))
     } else {
         all.len()
     };
@@ -63,7 +80,7 @@ pub fn convolve<V: Value>(
             for columns in all.chunks(cut) {
                 let first_column = if geometry.dense { columns[0] } else { 0 };
                 let pixels = if geometry.dense {
-                    OUTPUTS * columns.len()
+                    M * columns.len()
                 } else {
                     width
                 };
@@ -84,10 +101,11 @@ pub fn convolve<V: Value>(
         }
     }
     let total: usize = parts.iter().map(|part| part.columns.len()).sum();
-    let together = TILES
+    let together = portion
+        .tiles
         .min(total.div_ceil(rayon::current_num_threads()))
         .max(1);
-    let mut units: Vec<Vec<TileRow<'_, V>>> = Vec::new();
+    let mut units: Vec<Vec<TileRow<'_, V, M>>> = Vec::new();
     let mut room = 0;
     for part in parts {
         if room < part.columns.len() {
@@ -109,15 +127,18 @@ pub fn convolve<V: Value>(
     y
 }
 
-struct RunUnit<'a, V> {
-    geometry: &'a Geometry,
+struct RunUnit<'a, V, const P: usize, const M: usize> {
+    geometry: &'a Geometry<P, M>,
     x: &'a [V],
     kernels: &'a Kernels,
     finish: Finish<'a, V>,
-    unit: Vec<TileRow<'a, V>>,
+    unit: Vec<TileRow<'a, V, M>>,
 }
 
-impl<V: Value> WithSimd for RunUnit<'_, V> {
+impl<V: Value, const P: usize, const M: usize> WithSimd for RunUnit<'_, V, P, M>
+where
+    Input: Transform<P, P>,
+{
     type Output = ();
 
     #[inline(always)]
@@ -126,24 +147,27 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
         let tiles: usize = self.unit.iter().map(|part| part.columns.len()).sum();
         let tiles = tiles.next_multiple_of(block.rows);
         let inputs = self.kernels.inputs;
-        // Equal parts of at most CHANNELS.
+        let portion = portion(P);
+        // Equal parts.
         let depth = inputs
-            .div_ceil(inputs.div_ceil(CHANNELS))
+            .div_ceil(inputs.div_ceil(portion.inputs))
             .next_multiple_of(PADDING);
-        let panels_at_once = CHANNELS / block.columns;
+        let panels_at_once = portion.outputs / block.columns;
         // One cache line more than a power of two, lest all rows fall into the same set.
-        let tile = SQUARE * depth + 16;
+        let tile = P * P * depth + 16;
         let width = panels_at_once.min(self.kernels.panels()) * block.columns;
         let point_size = tiles * width + 16;
-        let [mut points, mut products] = scratch::take(tiles * tile, SQUARE * point_size);
+        let kept = P * P * depth;
+        let [mut both, mut products] = scratch::take(kept + tiles * tile, P * P * point_size);
+        let (kept, points) = both.split_at_mut(kept);
         for first_panel in (0..self.kernels.panels()).step_by(panels_at_once) {
             let panels = first_panel..self.kernels.panels().min(first_panel + panels_at_once);
             for from in (0..inputs).step_by(depth) {
                 let to = inputs.min(from + depth);
                 if first_panel == 0 || depth < inputs {
-                    self.transform_inputs(simd, &mut points, tile, (from, to), depth);
+                    self.transform_inputs(simd, (points, kept), tile, (from, to), depth);
                 }
-                for point in 0..SQUARE {
+                for point in 0..P * P {
                     for panel in panels.clone() {
                         let place = point * point_size + (panel - first_panel) * block.columns;
                         gemm::rows_by_panel(
@@ -163,40 +187,31 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
             let last = self.kernels.outputs.min(panels.end * block.columns);
             self.transform_outputs(simd, &products, point_size, width, first..last);
         }
-        scratch::give_back([points, products]);
+        scratch::give_back([both, products]);
     }
 }
 
-impl<V: Value> RunUnit<'_, V> {
+impl<V: Value, const P: usize, const M: usize> RunUnit<'_, V, P, M>
+where
+    Input: Transform<P, P>,
+{
     #[inline(always)]
     fn transform_inputs<S: Simd>(
         &self,
         simd: S,
-        points: &mut [f32],
+        (points, kept): (&mut [f32], &mut [f32]),
         tile: usize,
-        (from, to): (usize, usize),
+        range: (usize, usize),
         depth: usize,
     ) {
-        let Geometry {
-            input: (height, width),
-            rows,
-            columns,
-            ..
-        } = self.geometry;
-        let channels = self.kernels.inputs;
+        let x = (self.x, self.kernels.inputs);
         let mut places = points.chunks_exact_mut(tile);
         for part in &self.unit {
-            let rows = rows.reads(part.start);
+            let lines = Lines::of(self.geometry, x, range, (part.batch, part.start));
+            let mut columns = Columns::<P, M>::new(kept, depth);
             for (&start, points) in part.columns.iter().zip(&mut places) {
-                let columns = columns.reads(start);
-                let mut pixels: [&[V]; SQUARE] = [&[]; SQUARE];
-                for (at, pixel) in pixels.iter_mut().enumerate() {
-                    if let (Some(row), Some(column)) = (rows[at / POINTS], columns[at % POINTS]) {
-                        let first = ((part.batch * height + row) * width + column) * channels;
-                        *pixel = &self.x[first + from..first + to];
-                    }
-                }
-                input_tile(simd, &pixels, to - from, points, depth);
+                let reads = self.geometry.columns.reads(start);
+                columns.tile(simd, &lines, reads, (points, depth));
             }
         }
     }
@@ -220,14 +235,13 @@ impl<V: Value> RunUnit<'_, V> {
                 let columns = self.geometry.columns.writes(start);
                 for at in channels.clone().step_by(S::F32_LANES) {
                     let from = index * width + at - channels.start;
-                    let mut square = [zero; SQUARE];
-                    for (point, vector) in square.iter_mut().enumerate() {
+                    let mut square = [[zero; P]; P];
+                    for (point, vector) in square.as_flattened_mut().iter_mut().enumerate() {
                         *vector = f32::load(simd, &products[point * point_size + from..]);
                     }
-                    let values: [S::f32s; OUTPUTS * OUTPUTS] =
-                        both_axes::<Output, S, POINTS, OUTPUTS, _, _>(simd, &square);
-                    for (place, &value) in values.iter().enumerate() {
-                        let (row, column) = (place / OUTPUTS, columns[place % OUTPUTS]);
+                    let values: [[S::f32s; M]; M] = both_axes::<Output, S, P, M>(simd, &square);
+                    for (place, &value) in values.as_flattened().iter().enumerate() {
+                        let (row, column) = (place / M, columns[place % M]);
                         let (Some(target), Some(row), Some(column)) =
                             (&mut part.rows[row], row_of[row], column)
                         else {
@@ -241,28 +255,6 @@ impl<V: Value> RunUnit<'_, V> {
                 }
                 index += 1;
             }
-        }
-    }
-}
-
-/// The points of one tile: point p, channel c at `p * depth + c`. An empty pixel is zeros.
-#[inline(always)]
-pub fn input_tile<V: Value, S: Simd>(
-    simd: S,
-    pixels: &[&[V]; SQUARE],
-    channels: usize,
-    points: &mut [f32],
-    depth: usize,
-) {
-    let mut square = [simd.splat_f32s(0.0); SQUARE];
-    for from in (0..channels).step_by(S::F32_LANES) {
-        for (vector, pixel) in square.iter_mut().zip(pixels) {
-            *vector = V::load(simd, pixel.get(from..).unwrap_or(&[]));
-        }
-        let transformed: [S::f32s; SQUARE] =
-            both_axes::<Input, S, POINTS, POINTS, _, _>(simd, &square);
-        for (point, &vector) in transformed.iter().enumerate() {
-            f32::store(simd, &mut points[point * depth + from..], vector);
         }
     }
 }

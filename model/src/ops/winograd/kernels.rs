@@ -1,13 +1,10 @@
-//! Kernels at the 36 points, packed for the matrix product.
+//! Kernels at the points of a tile, packed for the matrix product.
 
-use super::transform::{Kernel, POINTS, TAPS, both_axes};
+use super::transform::{Kernel, both_axes};
 use crate::ops::gemm::{Block, block};
 use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
-
-/// Points of a tile.
-pub const SQUARE: usize = POINTS * POINTS;
 
 /// Transformed kernels, in panels of [`Block::columns`] outputs: `[panel][point][input][output in the panel]`.
 #[derive(Debug, Clone)]
@@ -15,33 +12,50 @@ pub struct Kernels {
     pub inputs: usize,
     pub outputs: usize,
     pub block: Block,
+    /// Points of a tile.
+    points: usize,
     values: Vec<f32>,
 }
 
 impl Kernels {
-    /// Of a convolution with weights `(outputs, inputs, 3, 3)`.
-    pub fn forward(weights: &[f32], outputs: usize, inputs: usize) -> Self {
-        Self::new(outputs, inputs, |output, input, tap| {
-            weights[(output * inputs + input) * 9 + tap]
+    /// Of a convolution with weights `(outputs, inputs, 3, 3)` or `(outputs, inputs, 5, 5)`, which have so many `taps`.
+    pub fn forward(weights: &[f32], (outputs, inputs, taps): (usize, usize, usize)) -> Self {
+        Self::new((outputs, inputs, taps), |output, input, tap| {
+            weights[(output * inputs + input) * taps + tap]
         })
     }
 
     /// Of the gradient of its input: outputs and inputs change sides and the taps turn around.
-    pub fn backward(weights: &[f32], outputs: usize, inputs: usize) -> Self {
-        Self::new(inputs, outputs, |output, input, tap| {
-            weights[(input * inputs + output) * 9 + 8 - tap]
+    pub fn backward(weights: &[f32], (outputs, inputs, taps): (usize, usize, usize)) -> Self {
+        Self::new((inputs, outputs, taps), |output, input, tap| {
+            weights[(input * inputs + output) * taps + taps - 1 - tap]
         })
     }
 
-    fn new(outputs: usize, inputs: usize, at: impl Fn(usize, usize, usize) -> f32 + Sync) -> Self {
+    fn new(
+        (outputs, inputs, taps): (usize, usize, usize),
+        at: impl Fn(usize, usize, usize) -> f32 + Sync,
+    ) -> Self {
+        if taps == 9 {
+            Self::at_points::<3, 6>(outputs, inputs, at)
+        } else {
+            Self::at_points::<5, 8>(outputs, inputs, at)
+        }
+    }
+
+    fn at_points<const R: usize, const P: usize>(
+        outputs: usize,
+        inputs: usize,
+        at: impl Fn(usize, usize, usize) -> f32 + Sync,
+    ) -> Self {
         let block = block();
-        let panel = SQUARE * inputs * block.columns;
+        let panel = P * P * inputs * block.columns;
         let mut values = vec![0.0; outputs.div_ceil(block.columns) * panel];
         values
             .par_chunks_mut(panel)
             .enumerate()
             .for_each(|(index, values)| {
-                Arch::new().dispatch(FillPanel {
+                Arch::new().dispatch(FillPanel::<_, R, P> {
                     values,
                     inputs,
                     columns: block.columns,
@@ -54,6 +68,7 @@ impl Kernels {
             inputs,
             outputs,
             block,
+            points: P * P,
             values,
         }
     }
@@ -67,12 +82,12 @@ impl Kernels {
     #[inline(always)]
     pub fn panel(&self, panel: usize, point: usize, from: usize, to: usize) -> &[f32] {
         let columns = self.block.columns;
-        let start = (panel * SQUARE + point) * self.inputs;
+        let start = (panel * self.points + point) * self.inputs;
         &self.values[(start + from) * columns..(start + to) * columns]
     }
 }
 
-struct FillPanel<'a, F> {
+struct FillPanel<'a, F, const R: usize, const P: usize> {
     values: &'a mut [f32],
     inputs: usize,
     columns: usize,
@@ -81,15 +96,17 @@ struct FillPanel<'a, F> {
     at: &'a F,
 }
 
-impl<F: Fn(usize, usize, usize) -> f32> WithSimd for FillPanel<'_, F> {
+impl<F: Fn(usize, usize, usize) -> f32, const R: usize, const P: usize> WithSimd
+    for FillPanel<'_, F, R, P>
+{
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         for input in 0..self.inputs {
             for from in (0..self.columns).step_by(S::F32_LANES) {
-                let mut taps = [simd.splat_f32s(0.0); TAPS * TAPS];
-                for (tap, vector) in taps.iter_mut().enumerate() {
+                let mut taps = [[simd.splat_f32s(0.0); R]; R];
+                for (tap, vector) in taps.as_flattened_mut().iter_mut().enumerate() {
                     let mut lanes = [0.0; PADDING];
                     for (lane, value) in lanes.iter_mut().take(S::F32_LANES).enumerate() {
                         let output = self.first + from + lane;
@@ -99,9 +116,8 @@ impl<F: Fn(usize, usize, usize) -> f32> WithSimd for FillPanel<'_, F> {
                     }
                     *vector = f32::load(simd, &lanes);
                 }
-                let points: [S::f32s; SQUARE] =
-                    both_axes::<Kernel, S, TAPS, POINTS, _, _>(simd, &taps);
-                for (point, &vector) in points.iter().enumerate() {
+                let points: [[S::f32s; P]; P] = both_axes::<Kernel, S, R, P>(simd, &taps);
+                for (point, &vector) in points.as_flattened().iter().enumerate() {
                     let place = (point * self.inputs + input) * self.columns + from;
                     f32::store(simd, &mut self.values[place..], vector);
                 }

@@ -1,17 +1,23 @@
-//! 3x3 convolutions of stride 1 with a quarter of the multiplications: Winograd's F(4x4, 3x3), all three directions.
+//! Convolutions of stride 1 with fewer multiplications: Winograd's F(4x4, 3x3) and F(4x4, 5x5), all three directions.
 //!
-//! Outputs are computed in tiles of 4x4 from 6x6 inputs. Both are transformed to 36 points, where the convolution is a
-//! product per point: 36 instead of 144 multiplications per tile and channel pair. Channels are innermost, so transforms
-//! are plain vector code. Dilated kernels are convolutions of interleaved fields ([`tiles`]), and a field that wraps is a
-//! matter of where a tile reads: neither needs a copy.
+//! Outputs are computed in tiles of 4x4 from inputs of 6x6 (3x3 kernels) or 8x8 (5x5 kernels). Both are transformed to as
+//! many points as there are inputs, where the convolution is a product per point: 36 instead of 144, or 64 instead of 400,
+//! multiplications per tile and channel pair. Channels are innermost, so transforms are plain vector code. Dilated kernels
+//! are convolutions of interleaved fields ([`tiles`]), and a field that wraps is a matter of where a tile reads: neither
+//! needs a copy.
 //!
-//! Errors are about 1.3e-6 (relative, f32, 256 channels), four times those of direct sums; `backend_parity.rs` holds them
-//! below 1e-5. Arithmetic is f32 for every way of storing.
+//! Errors of 3x3 kernels are about 1.3e-6 (relative, f32, 256 channels), four times those of direct sums; of 5x5 kernels a few
+//! times more, which `backend_parity.rs` holds below 1e-5. F(2x2, 5x5) on the six points would err less (1.2e-6 against 4.1e-6 in a
+//! model of the sums over 128 channels) but multiplies 144 times where F(4x4, 5x5) does 64, and transforms as much more.
+//! Arithmetic is f32 for every way of storing.
+//!
+//! Constants in the code: `P` points along an axis, `M` outputs, `R` taps; P = M + R − 1.
 //!
 //! # Source
 //! Lavin and Gray 2016 (arXiv:1509.09308).
 
 mod forward;
+mod input;
 mod kernels;
 #[cfg(test)]
 mod tests;
@@ -40,7 +46,7 @@ pub enum Direction {
 /// of a timing, so that two runs of one recipe give the same bits; nor of the batch, so that a sample's result does not depend
 /// on what it is computed with.
 pub fn pays(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction) -> bool {
-    let fits = spec.kernel == (3, 3) && spec.stride == 1 && spec.groups == 1;
+    let fits = matches!(spec.kernel, (3, 3) | (5, 5)) && spec.stride == 1 && spec.groups == 1;
     let fits = fits && (!spec.periodic || x[2] == y[2]);
     // The gradient of the input pads by what the kernel has left over.
     let backward = direction == Direction::BackwardData;
@@ -48,18 +54,21 @@ pub fn pays(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction)
         return false;
     }
     let (inputs, outputs) = (x[3] as f64, y[3] as f64);
-    let pixels = (y[1] * y[2]) as f64;
-    let geometry = geometry(spec, x, y, direction);
-    let tiles = (geometry.rows.starts.len() * geometry.columns.starts.len()) as f64;
+    let (pixels, taps) = ((y[1] * y[2]) as f64, (spec.kernel.0 * spec.kernel.1) as f64);
+    let along = spec.kernel.0 + OUTPUTS - 1;
+    let points = (along * along) as f64;
+    let tiles = tiles_of(spec, if backward { x } else { y });
     // Costs in multiply-adds. Transforms cost about as much per value as so many multiply-adds (measured).
     // Direct loops leave out the padding that atrous taps see, but for the gradient of the kernels.
     let pairs = direct::pairs(spec, x, y).filter(|_| direction != Direction::BackwardWeights);
-    let direct = pairs.map_or(9.0 * pixels, |pairs| pairs as f64) * inputs * outputs;
-    let products = 36.0 * tiles * inputs * outputs;
-    let transforms = 36.0 * TRANSFORM * (tiles * (inputs + outputs) + KERNELS * inputs * outputs);
+    let direct = pairs.map_or(taps * pixels, |pairs| pairs as f64) * inputs * outputs;
+    let products = points * tiles * inputs * outputs;
+    let transforms = points * TRANSFORM * (tiles * (inputs + outputs) + KERNELS * inputs * outputs);
     inputs >= 8.0 && outputs >= 8.0 && products + transforms < direct * MARGIN
 }
 
+/// Outputs of a tile along one axis.
+const OUTPUTS: usize = 4;
 /// Multiply-adds that take as long as transforming, writing and reading one point of one channel.
 const TRANSFORM: f64 = 16.0;
 /// Points of a kernel cost this much more than those of a tile: they are written once and read once per group of tiles.
@@ -69,25 +78,38 @@ const MARGIN: f64 = 0.9;
 
 /// Whether the gradient of the input is such a convolution too: its padding must not be negative.
 fn can_turn(spec: &ConvSpec) -> bool {
-    let reach = 2 * spec.dilation;
-    spec.padding.0 <= reach && spec.padding.1 <= reach
+    let (rows, columns) = reach(spec);
+    spec.padding.0 <= rows && spec.padding.1 <= columns
 }
 
-fn geometry(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction) -> Geometry {
+/// Positions from the first tap to the last.
+fn reach(spec: &ConvSpec) -> (usize, usize) {
+    let (rows, columns) = spec.kernel;
+    ((rows - 1) * spec.dilation, (columns - 1) * spec.dilation)
+}
+
+/// Tiles of an output of this shape.
+fn tiles_of(spec: &ConvSpec, to: [usize; 4]) -> f64 {
+    let [rows, columns] = [to[1], to[2]].map(|extent| tiles::count(extent, spec.dilation, OUTPUTS));
+    (rows * columns) as f64
+}
+
+fn geometry<const P: usize, const M: usize>(
+    spec: &ConvSpec,
+    (x, y): ([usize; 4], [usize; 4]),
+    direction: Direction,
+) -> Geometry<P, M> {
     let turned = direction == Direction::BackwardData;
     let (from, to) = if turned { (y, x) } else { (x, y) };
-    let axis = |index: usize, padding: usize, wraps: bool| {
-        let padding = if turned {
-            2 * spec.dilation - padding
-        } else {
-            padding
-        };
+    let axis = |index: usize, (padding, reach): (usize, usize), wraps: bool| {
+        let padding = if turned { reach - padding } else { padding };
         Axis::new(to[index], from[index], spec.dilation, padding, wraps)
     };
+    let reach = reach(spec);
     Geometry {
         batch: x[0],
-        rows: axis(1, spec.padding.0, false),
-        columns: axis(2, spec.padding.1, spec.periodic),
+        rows: axis(1, (spec.padding.0, reach.0), false),
+        columns: axis(2, (spec.padding.1, reach.1), spec.periodic),
         input: (from[1], from[2]),
         output: (to[1], to[2]),
         dense: spec.dilation == 1,
@@ -102,8 +124,7 @@ pub fn forward<V: Value>(
     kernels: &Kernels,
     finish: Finish<'_, V>,
 ) -> Vec<V> {
-    let geometry = geometry(spec, shapes.0, shapes.1, Direction::Forward);
-    forward::convolve(&geometry, x, kernels, finish)
+    convolve(spec, shapes, Direction::Forward, x, kernels, finish)
 }
 
 /// The gradient of x.
@@ -114,18 +135,40 @@ pub fn backward_data<V: Value>(
     kernels: &Kernels,
     finish: Finish<'_, V>,
 ) -> Vec<V> {
-    let geometry = geometry(spec, shapes.0, shapes.1, Direction::BackwardData);
-    forward::convolve(&geometry, dy, kernels, finish)
+    convolve(spec, shapes, Direction::BackwardData, dy, kernels, finish)
+}
+
+fn convolve<V: Value>(
+    spec: &ConvSpec,
+    shapes: ([usize; 4], [usize; 4]),
+    direction: Direction,
+    x: &[V],
+    kernels: &Kernels,
+    finish: Finish<'_, V>,
+) -> Vec<V> {
+    if spec.kernel.0 == 3 {
+        let geometry = geometry::<6, OUTPUTS>(spec, shapes, direction);
+        forward::convolve(&geometry, x, kernels, finish)
+    } else {
+        let geometry = geometry::<8, OUTPUTS>(spec, shapes, direction);
+        forward::convolve(&geometry, x, kernels, finish)
+    }
 }
 
 /// Adds the gradient of the weights to `dw`.
 pub fn add_backward_weights<V: Value>(
     spec: &ConvSpec,
-    (x_shape, y_shape): ([usize; 4], [usize; 4]),
+    shapes: ([usize; 4], [usize; 4]),
     x: &[V],
     dy: &[V],
     dw: &mut [f32],
 ) {
-    let geometry = geometry(spec, x_shape, y_shape, Direction::BackwardWeights);
-    weights::add_gradient(&geometry, x, dy, (x_shape[3], y_shape[3]), dw);
+    let channels = (shapes.0[3], shapes.1[3]);
+    if spec.kernel.0 == 3 {
+        let geometry = geometry::<6, OUTPUTS>(spec, shapes, Direction::BackwardWeights);
+        weights::add_gradient::<_, _, _, 3>(&geometry, x, dy, channels, dw);
+    } else {
+        let geometry = geometry::<8, OUTPUTS>(spec, shapes, Direction::BackwardWeights);
+        weights::add_gradient::<_, _, _, 5>(&geometry, x, dy, channels, dw);
+    }
 }

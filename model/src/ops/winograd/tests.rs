@@ -7,7 +7,9 @@ use half::bf16;
 use proptest::prelude::*;
 
 fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
-    let weights_shape = [outputs, x_shape[3], 3, 3];
+    let taps = spec.kernel.0;
+    let weights_shape = [outputs, x_shape[3], taps, taps];
+    let sizes = (outputs, x_shape[3], taps * taps);
     let Ok(y_shape) = spec.output_shape("test", x_shape, &weights_shape) else {
         return;
     };
@@ -20,7 +22,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     let dy = draw(3, y_shape.iter().product());
     let (bias, residual) = (draw(4, outputs), draw(5, dy.len()));
 
-    let kernels = Kernels::forward(&w, outputs, x_shape[3]);
+    let kernels = Kernels::forward(&w, sizes);
     let finish = Finish {
         bias: Some(&bias),
         residual: Some(&residual[..]),
@@ -64,7 +66,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     );
 
     if can_turn(&spec) {
-        let kernels = Kernels::backward(&w, outputs, x_shape[3]);
+        let kernels = Kernels::backward(&w, sizes);
         let dx = backward_data(&spec, shapes, &dy, &kernels, Finish::NOTHING);
         let expected = plain::backward_data(&dy, y_shape, &w, x_shape, &spec);
         assert!(
@@ -101,15 +103,36 @@ proptest! {
         };
         check(spec, [batch, height, width, inputs], outputs);
     }
+
+    // Fields of a few pixels under dilated kernels sum what is small beside what the points hold: `pays` leaves them out.
+    #[test]
+    fn so_it_is_with_five_taps(
+        batch in 1usize..3,
+        (height, width) in (6usize..20, 6usize..20),
+        (inputs, outputs) in (1usize..40, 1usize..70),
+        dilation in 1usize..3,
+        padding in (0usize..4, 0usize..4),
+        periodic: bool,
+    ) {
+        let spec = ConvSpec {
+            dilation,
+            padding: (padding.0 * dilation, if periodic { 2 * dilation } else { padding.1 * dilation }),
+            ..ConvSpec::same(5).periodic(periodic)
+        };
+        check(spec, [batch, height, width, inputs], outputs);
+    }
 }
 
 #[test]
 fn more_channels_than_one_pass_takes() {
     check(ConvSpec::same(3).periodic(true), [1, 9, 14, 600], 20);
     check(ConvSpec::same(3).dilation(2), [1, 6, 10, 24], 530);
+    check(ConvSpec::same(5).periodic(true), [1, 9, 14, 600], 20);
+    check(ConvSpec::same(5), [1, 9, 14, 24], 530);
 }
 
 #[test]
 fn more_tiles_than_one_group() {
     check(ConvSpec::same(3).periodic(true), [2, 30, 212, 8], 16);
+    check(ConvSpec::same(5).periodic(true), [2, 30, 212, 8], 16);
 }

@@ -3,12 +3,19 @@
 //! A dilated kernel sees every `dilation`-th pixel, so its output falls into that many interleaved fields, each of which is
 //! a plain convolution: a tile's outputs, and its inputs, lie `dilation` apart.
 
-use super::transform::{OUTPUTS, POINTS};
 use crate::ops::conv_spec::source;
 
-/// One axis of a stride-1 convolution with three taps.
+/// Tiles of `tile` outputs that cover `outputs` positions.
+pub fn count(outputs: usize, dilation: usize, tile: usize) -> usize {
+    let phases = 0..dilation.min(outputs);
+    phases
+        .map(|phase| (outputs - phase).div_ceil(tile * dilation))
+        .sum()
+}
+
+/// One axis of a stride-1 convolution, in tiles of `P` inputs and `M` outputs.
 #[derive(Debug, Clone)]
-pub struct Axis {
+pub struct Axis<const P: usize, const M: usize> {
     /// First output position of every tile.
     pub starts: Vec<usize>,
     dilation: usize,
@@ -18,7 +25,7 @@ pub struct Axis {
     wraps: bool,
 }
 
-impl Axis {
+impl<const P: usize, const M: usize> Axis<P, M> {
     /// The tiles of `outputs` positions that read `inputs` positions.
     pub fn new(
         outputs: usize,
@@ -28,7 +35,7 @@ impl Axis {
         wraps: bool,
     ) -> Self {
         let phases = 0..dilation.min(outputs);
-        let starts = phases.flat_map(|phase| (phase..outputs).step_by(OUTPUTS * dilation));
+        let starts = phases.flat_map(|phase| (phase..outputs).step_by(M * dilation));
         Self {
             starts: starts.collect(),
             dilation,
@@ -40,7 +47,7 @@ impl Axis {
     }
 
     /// The positions that the tile at `start` reads; `None` where the padding is zero.
-    pub fn reads(&self, start: usize) -> [Option<usize>; POINTS] {
+    pub fn reads(&self, start: usize) -> [Option<usize>; P] {
         std::array::from_fn(|point| {
             let offset = point * self.dilation;
             source(start, 1, offset, self.padding, self.inputs, self.wraps)
@@ -48,7 +55,7 @@ impl Axis {
     }
 
     /// The positions that the tile at `start` writes; `None` beyond the end.
-    pub fn writes(&self, start: usize) -> [Option<usize>; OUTPUTS] {
+    pub fn writes(&self, start: usize) -> [Option<usize>; M] {
         std::array::from_fn(|i| Some(start + i * self.dilation).filter(|&at| at < self.outputs))
     }
 }
@@ -61,20 +68,21 @@ mod tests {
     proptest! {
         #[test]
         fn every_output_is_written_once(outputs in 1usize..60, dilation in 1usize..40, padding in 0usize..40) {
-            let axis = Axis::new(outputs, outputs + 2, dilation, padding, false);
+            let axis = Axis::<6, 4>::new(outputs, outputs + 2, dilation, padding, false);
+            prop_assert_eq!(axis.starts.len(), count(outputs, dilation, 4));
             let mut written: Vec<usize> = axis.starts.iter().flat_map(|&s| axis.writes(s)).flatten().collect();
             written.sort_unstable();
             prop_assert_eq!(written, (0..outputs).collect::<Vec<_>>());
         }
 
         #[test]
-        fn output_i_reads_its_three_taps(outputs in 1usize..60, dilation in 1usize..40, wraps: bool) {
-            let axis = Axis::new(outputs, outputs, dilation, dilation, wraps);
+        fn output_i_reads_its_five_taps(outputs in 1usize..60, dilation in 1usize..40, wraps: bool) {
+            let axis = Axis::<8, 4>::new(outputs, outputs, dilation, 2 * dilation, wraps);
             for &start in &axis.starts {
                 for (i, at) in axis.writes(start).into_iter().enumerate() {
                     let Some(at) = at else { continue };
-                    for tap in 0..3 {
-                        let expected = source(at, 1, tap * dilation, dilation, outputs, wraps);
+                    for tap in 0..5 {
+                        let expected = source(at, 1, tap * dilation, 2 * dilation, outputs, wraps);
                         prop_assert_eq!(axis.reads(start)[i + tap], expected);
                     }
                 }

@@ -1,28 +1,33 @@
 //! The gradient of the kernels: at every point, the sum over all tiles of input times gradient.
 
-use super::forward::{Geometry, input_tile};
-use super::kernels::SQUARE;
-use super::transform::{KernelTransposed, OUTPUTS, OutputTransposed, POINTS, TAPS, both_axes};
-use crate::ops::gemm::{Block, block, panels_by_panels};
+use super::forward::Geometry;
+use super::input::{Columns, Lines};
+use super::transform::{Input, KernelTransposed, OutputTransposed, Transform, both_axes};
+use crate::ops::gemm::{Block, block, columns_by_columns};
+use crate::ops::scratch;
 use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Tiles that are summed together.
 const TILES: usize = 96;
+/// Consecutive tiles that one thread transforms.
+const RUN: usize = 12;
 /// Input channels that are summed together: bounds the memory of the sums.
 const CHANNELS: usize = 512;
 
-/// Adds the gradient of the weights `(outputs, inputs, 3, 3)` to `dw`.
+/// Adds the gradient of the weights `(outputs, inputs, R, R)` to `dw`.
 ///
 /// Every point's sums belong to one thread and run over the tiles in order: the bits do not depend on the number of threads.
-pub fn add_gradient<V: Value>(
-    geometry: &Geometry,
+pub fn add_gradient<V: Value, const P: usize, const M: usize, const R: usize>(
+    geometry: &Geometry<P, M>,
     x: &[V],
     dy: &[V],
     (inputs, outputs): (usize, usize),
     dw: &mut [f32],
-) {
+) where
+    Input: Transform<P, P>,
+{
     for first in (0..inputs).step_by(CHANNELS) {
         let part = Part {
             geometry,
@@ -33,14 +38,14 @@ pub fn add_gradient<V: Value>(
             channels: (first, inputs.min(first + CHANNELS)),
             block: block(),
         };
-        part.add(dw);
+        part.add::<R>(dw);
     }
 }
 
 /// The gradient with respect to some of the input channels.
 #[derive(Clone, Copy)]
-struct Part<'a, V> {
-    geometry: &'a Geometry,
+struct Part<'a, V, const P: usize, const M: usize> {
+    geometry: &'a Geometry<P, M>,
     x: &'a [V],
     dy: &'a [V],
     inputs: usize,
@@ -49,35 +54,37 @@ struct Part<'a, V> {
     block: Block,
 }
 
-impl<V: Value> Part<'_, V> {
-    fn add(self, dw: &mut [f32]) {
+impl<V: Value, const P: usize, const M: usize> Part<'_, V, P, M>
+where
+    Input: Transform<P, P>,
+{
+    fn add<const R: usize>(self, dw: &mut [f32]) {
         let count = self.channels.1 - self.channels.0;
-        let (depth, width) = (
-            count.next_multiple_of(PADDING),
-            self.outputs.next_multiple_of(PADDING),
-        );
         let padded = (
             count.next_multiple_of(self.block.rows),
             self.outputs.next_multiple_of(self.block.columns),
         );
+        let (depth, width) = (apart(padded.0), apart(padded.1));
         let tile_row = &self.geometry.columns.starts;
         let tiles = self.geometry.batch * self.geometry.rows.starts.len() * tile_row.len();
         let together = TILES.min(tiles);
-        let (x_tile, dy_tile) = (SQUARE * depth + 16, SQUARE * width + 16);
-        let mut x_points = vec![0.0; together * x_tile];
-        let mut dy_points = vec![0.0; together * dy_tile];
-        let mut sums = vec![0.0; SQUARE * padded.0 * padded.1];
+        let run = (P * P * RUN * depth, P * P * RUN * width);
+        let mut x_points = vec![0.0; together.div_ceil(RUN) * run.0];
+        let mut dy_points = vec![0.0; together.div_ceil(RUN) * run.1];
+        let mut sums = vec![0.0; P * P * padded.0 * padded.1];
         for first in (0..tiles).step_by(together) {
             let here = together.min(tiles - first);
+            let runs = here.div_ceil(RUN);
             (x_points
-                .par_chunks_exact_mut(x_tile)
-                .zip(dy_points.par_chunks_exact_mut(dy_tile)))
-            .take(here)
+                .par_chunks_exact_mut(run.0)
+                .zip(dy_points.par_chunks_exact_mut(run.1)))
+            .take(runs)
             .enumerate()
             .for_each(|(index, (x_points, dy_points))| {
-                Arch::new().dispatch(TransformTile {
+                let start = first + index * RUN;
+                Arch::new().dispatch(TransformRun {
                     part: self,
-                    tile: first + index,
+                    tiles: start..(first + here).min(start + RUN),
                     x_points,
                     dy_points,
                     depth,
@@ -87,21 +94,27 @@ impl<V: Value> Part<'_, V> {
             sums.par_chunks_exact_mut(padded.0 * padded.1)
                 .enumerate()
                 .for_each(|(point, sums)| {
+                    let pieces: Vec<_> = (0..runs)
+                        .map(|index| {
+                            let tiles = RUN.min(here - index * RUN);
+                            let x = &x_points[index * run.0 + point * RUN * depth..];
+                            let dy = &dy_points[index * run.1 + point * RUN * width..];
+                            (&x[..tiles * depth], &dy[..tiles * width])
+                        })
+                        .collect();
                     Arch::new().dispatch(SumPoint {
-                        block: self.block,
-                        tiles: here,
-                        x: (&x_points[point * depth..], x_tile, count),
-                        dy: (&dy_points[point * width..], dy_tile, self.outputs),
+                        pieces: &pieces,
+                        apart: (depth, width),
                         sums,
                         padded,
                     });
                 });
         }
-        let per_output = self.inputs * TAPS * TAPS;
+        let per_output = self.inputs * R * R;
         dw.par_chunks_mut(per_output * PADDING)
             .enumerate()
             .for_each(|(group, dw)| {
-                Arch::new().dispatch(BackToTaps {
+                Arch::new().dispatch(BackToTaps::<_, P, M, R> {
                     part: self,
                     sums: &sums,
                     padded,
@@ -113,82 +126,106 @@ impl<V: Value> Part<'_, V> {
     }
 }
 
-struct TransformTile<'a, V> {
-    part: Part<'a, V>,
-    tile: usize,
+/// Room for so many channels of a tile: an odd number of cache lines, lest tiles fall into the same sets.
+fn apart(channels: usize) -> usize {
+    (channels.div_ceil(PADDING) | 1) * PADDING
+}
+
+/// Transforms consecutive tiles: point p, tile t, channel c of x at `(p * RUN + t) * depth + c`, of dy likewise.
+struct TransformRun<'a, V, const P: usize, const M: usize> {
+    part: Part<'a, V, P, M>,
+    tiles: std::ops::Range<usize>,
     x_points: &'a mut [f32],
     dy_points: &'a mut [f32],
     depth: usize,
     width: usize,
 }
 
-impl<V: Value> WithSimd for TransformTile<'_, V> {
+impl<V: Value, const P: usize, const M: usize> WithSimd for TransformRun<'_, V, P, M>
+where
+    Input: Transform<P, P>,
+{
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
         let Part {
             geometry,
             x,
-            dy,
             inputs,
-            outputs,
-            channels: (from, to),
+            channels,
             ..
         } = self.part;
         let (row_starts, column_starts) = (&geometry.rows.starts, &geometry.columns.starts);
-        let (row, column) = (
-            self.tile / column_starts.len(),
-            self.tile % column_starts.len(),
-        );
-        let (batch, row) = (row / row_starts.len(), row % row_starts.len());
-        let (row, column) = (row_starts[row], column_starts[column]);
-
-        let (rows, columns) = (geometry.rows.reads(row), geometry.columns.reads(column));
-        let (height, width) = geometry.input;
-        let mut pixels: [&[V]; SQUARE] = [&[]; SQUARE];
-        for (at, pixel) in pixels.iter_mut().enumerate() {
-            if let (Some(row), Some(column)) = (rows[at / POINTS], columns[at % POINTS]) {
-                let first = ((batch * height + row) * width + column) * inputs;
-                *pixel = &x[first + from..first + to];
+        let [mut kept, unused] = scratch::take(P * P * self.depth, 0);
+        let mut next = self.tiles.start;
+        while next < self.tiles.end {
+            // As many as lie in one row of tiles.
+            let (row, column) = (next / column_starts.len(), next % column_starts.len());
+            let count = (self.tiles.end - next).min(column_starts.len() - column);
+            let (batch, row) = (row / row_starts.len(), row_starts[row % row_starts.len()]);
+            let lines = Lines::of(geometry, (x, inputs), channels, (batch, row));
+            let mut columns = Columns::<P, M>::new(&mut kept, self.depth);
+            for (index, &column) in column_starts[column..column + count].iter().enumerate() {
+                let tile = next - self.tiles.start + index;
+                let (points, apart) = (&mut self.x_points[tile * self.depth..], RUN * self.depth);
+                let reads = geometry.columns.reads(column);
+                columns.tile(simd, &lines, reads, (points, apart));
+                self.gradient(simd, (batch, row, column), tile);
             }
+            next += count;
         }
-        input_tile(simd, &pixels, to - from, self.x_points, self.depth);
+        scratch::give_back([kept, unused]);
+    }
+}
 
+impl<V: Value, const P: usize, const M: usize> TransformRun<'_, V, P, M> {
+    /// The points of the gradient of one tile's outputs.
+    #[inline(always)]
+    fn gradient<S: Simd>(
+        &mut self,
+        simd: S,
+        (batch, row, column): (usize, usize, usize),
+        tile: usize,
+    ) {
+        let Part {
+            geometry,
+            dy,
+            outputs,
+            ..
+        } = self.part;
         let (rows, columns) = (geometry.rows.writes(row), geometry.columns.writes(column));
         let (height, width) = geometry.output;
-        let mut pixels: [&[V]; OUTPUTS * OUTPUTS] = [&[]; OUTPUTS * OUTPUTS];
-        for (at, pixel) in pixels.iter_mut().enumerate() {
-            if let (Some(row), Some(column)) = (rows[at / OUTPUTS], columns[at % OUTPUTS]) {
-                *pixel = &dy[((batch * height + row) * width + column) * outputs..][..outputs];
+        let mut pixels = [[&dy[..0]; M]; M];
+        for (pixels, row) in pixels.iter_mut().zip(rows) {
+            for (pixel, column) in pixels.iter_mut().zip(columns) {
+                if let (Some(row), Some(column)) = (row, column) {
+                    let first = ((batch * height + row) * width + column) * outputs;
+                    *pixel = &dy[first..first + outputs];
+                }
             }
         }
-        let mut square = [simd.splat_f32s(0.0); OUTPUTS * OUTPUTS];
+        let points = &mut self.dy_points[tile * self.width..];
+        let mut square = [[simd.splat_f32s(0.0); M]; M];
         for from in (0..outputs).step_by(S::F32_LANES) {
-            for (vector, pixel) in square.iter_mut().zip(pixels) {
+            for (vector, pixel) in (square.as_flattened_mut().iter_mut()).zip(pixels.as_flattened())
+            {
                 *vector = V::load(simd, pixel.get(from..).unwrap_or(&[]));
             }
-            let points: [S::f32s; SQUARE] =
-                both_axes::<OutputTransposed, S, OUTPUTS, POINTS, _, _>(simd, &square);
-            for (point, &vector) in points.iter().enumerate() {
-                f32::store(
-                    simd,
-                    &mut self.dy_points[point * self.width + from..],
-                    vector,
-                );
+            let transformed: [[S::f32s; P]; P] =
+                both_axes::<OutputTransposed, S, M, P>(simd, &square);
+            for (point, &vector) in transformed.as_flattened().iter().enumerate() {
+                f32::store(simd, &mut points[point * RUN * self.width + from..], vector);
             }
         }
     }
 }
 
-/// Values, distance from tile to tile, channels.
-type Operand<'a> = (&'a [f32], usize, usize);
-
+/// Adds to the sums of one point.
 struct SumPoint<'a> {
-    block: Block,
-    tiles: usize,
-    x: Operand<'a>,
-    dy: Operand<'a>,
+    /// Of x and dy, tiles that lie `apart`.
+    pieces: &'a [(&'a [f32], &'a [f32])],
+    apart: (usize, usize),
     sums: &'a mut [f32],
     padded: (usize, usize),
 }
@@ -198,35 +235,12 @@ impl WithSimd for SumPoint<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let buffers =
-            crate::ops::scratch::take(self.tiles * self.padded.0, self.tiles * self.padded.1);
-        let [mut left, mut right] = buffers;
-        let (a, b) = (
-            &mut left[..self.tiles * self.padded.0],
-            &mut right[..self.tiles * self.padded.1],
-        );
-        pack(self.x, self.tiles, self.block.rows, a);
-        pack(self.dy, self.tiles, self.block.columns, b);
-        panels_by_panels(simd, self.tiles, a, b, self.sums, self.padded.1);
-        crate::ops::scratch::give_back([left, right]);
+        columns_by_columns(simd, self.pieces, self.apart, self.sums, self.padded);
     }
 }
 
-/// Panels of `width` channels, each tiles x width; what lies beyond the channels is 0.
-#[inline(always)]
-fn pack((values, tile, channels): Operand<'_>, tiles: usize, width: usize, panels: &mut [f32]) {
-    for (panel, packed) in panels.chunks_exact_mut(tiles * width).enumerate() {
-        let first = panel * width;
-        let count = width.min(channels - first);
-        for (index, packed) in packed.chunks_exact_mut(width).enumerate() {
-            packed[..count].copy_from_slice(&values[index * tile + first..][..count]);
-            packed[count..].fill(0.0);
-        }
-    }
-}
-
-struct BackToTaps<'a, V> {
-    part: Part<'a, V>,
+struct BackToTaps<'a, V, const P: usize, const M: usize, const R: usize> {
+    part: Part<'a, V, P, M>,
     sums: &'a [f32],
     padded: (usize, usize),
     first_output: usize,
@@ -234,31 +248,33 @@ struct BackToTaps<'a, V> {
     dw: &'a mut [f32],
 }
 
-impl<V: Value> WithSimd for BackToTaps<'_, V> {
+impl<V: Value, const P: usize, const M: usize, const R: usize> WithSimd
+    for BackToTaps<'_, V, P, M, R>
+{
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let per_output = self.part.inputs * TAPS * TAPS;
+        let per_output = self.part.inputs * R * R;
         let (from, to) = self.part.channels;
         for channel in 0..to - from {
             for first in (0..self.outputs).step_by(S::F32_LANES) {
-                let mut square = [simd.splat_f32s(0.0); SQUARE];
-                for (point, vector) in square.iter_mut().enumerate() {
+                let mut square = [[simd.splat_f32s(0.0); P]; P];
+                for (point, vector) in square.as_flattened_mut().iter_mut().enumerate() {
                     let row = (point * self.padded.0 + channel) * self.padded.1;
                     *vector = f32::load(simd, &self.sums[row + self.first_output + first..]);
                 }
-                let taps: [S::f32s; TAPS * TAPS] =
-                    both_axes::<KernelTransposed, S, POINTS, TAPS, _, _>(simd, &square);
-                let mut lanes = [[0.0f32; PADDING]; TAPS * TAPS];
-                for (lanes, &tap) in lanes.iter_mut().zip(&taps) {
+                let taps: [[S::f32s; R]; R] = both_axes::<KernelTransposed, S, P, R>(simd, &square);
+                let mut lanes = [[[0.0f32; PADDING]; R]; R];
+                for (lanes, &tap) in (lanes.as_flattened_mut().iter_mut()).zip(taps.as_flattened())
+                {
                     f32::store(simd, lanes, tap);
                 }
                 let outputs = self.dw[first * per_output..].chunks_exact_mut(per_output);
                 for (output, dw) in outputs.take(S::F32_LANES).enumerate() {
-                    let dw = &mut dw[(from + channel) * TAPS * TAPS..][..TAPS * TAPS];
+                    let dw = &mut dw[(from + channel) * R * R..][..R * R];
                     dw.iter_mut()
-                        .zip(&lanes)
+                        .zip(lanes.as_flattened())
                         .for_each(|(dw, tap)| *dw += tap[output]);
                 }
             }

@@ -1,0 +1,139 @@
+//! A row of tiles of the input, transformed to points.
+//!
+//! Tiles lie `M` positions apart and are `P` wide, so neighbours share columns of pixels: each is transformed along its height
+//! once and kept for the next tile. Both steps read and write along channels, a few streams at a time, which processors
+//! fetch ahead; the pixels of a tile all at once they do not.
+
+use super::forward::Geometry;
+use super::transform::{Input, Transform};
+use crate::ops::value::Value;
+use pulp::Simd;
+
+/// The lines of pixels that a row of tiles reads.
+pub struct Lines<'a, V, const P: usize> {
+    /// Empty where the padding is zero.
+    lines: [&'a [V]; P],
+    /// Channels of a pixel, and those that are transformed.
+    channels: usize,
+    range: (usize, usize),
+}
+
+impl<'a, V, const P: usize> Lines<'a, V, P> {
+    /// Of the tiles that start at output line `start`; x has so many channels, of which `range` is transformed.
+    pub fn of<const M: usize>(
+        geometry: &Geometry<P, M>,
+        (x, channels): (&'a [V], usize),
+        range: (usize, usize),
+        (batch, start): (usize, usize),
+    ) -> Self {
+        let (height, width) = geometry.input;
+        let lines = geometry.rows.reads(start).map(|row| {
+            row.map_or(&[][..], |row| {
+                &x[(batch * height + row) * width * channels..][..width * channels]
+            })
+        });
+        Self {
+            lines,
+            channels,
+            range,
+        }
+    }
+}
+
+/// The columns of the last tile, transformed along their height.
+pub struct Columns<'a, const P: usize, const M: usize> {
+    /// `[slot][point][channel]`, `depth` channels.
+    values: &'a mut [f32],
+    depth: usize,
+    /// The column in every slot; outside the field there are zeros.
+    held: [Option<Option<usize>>; P],
+    /// The slot of the first column.
+    first: usize,
+}
+
+impl<'a, const P: usize, const M: usize> Columns<'a, P, M>
+where
+    Input: Transform<P, P>,
+{
+    /// None yet. `values` has room for `P * P * depth`.
+    pub fn new(values: &'a mut [f32], depth: usize) -> Self {
+        Self {
+            values,
+            depth,
+            held: [None; P],
+            first: 0,
+        }
+    }
+
+    /// Writes the points of the tile that reads these columns: point p, channel c at `p * apart + c`. `columns` must follow those
+    /// of the call before along the same lines for anything to be kept; they need not.
+    #[inline(always)]
+    pub fn tile<V: Value, S: Simd>(
+        &mut self,
+        simd: S,
+        lines: &Lines<'_, V, P>,
+        columns: [Option<usize>; P],
+        (points, apart): (&mut [f32], usize),
+    ) {
+        let first = self.first;
+        self.first = (first + M) % P;
+        for (index, &column) in columns.iter().enumerate() {
+            let slot = (first + index) % P;
+            if self.held[slot] != Some(column) {
+                self.held[slot] = Some(column);
+                self.fill(simd, lines, column, slot);
+            }
+        }
+        let (depth, count) = (self.depth, lines.range.1 - lines.range.0);
+        for row in 0..P {
+            let mut sources = [&self.values[..0]; P];
+            for (index, source) in sources.iter_mut().enumerate() {
+                *source = &self.values[(((first + index) % P) * P + row) * depth..][..depth];
+            }
+            for from in (0..count).step_by(S::F32_LANES) {
+                let mut line = [simd.splat_f32s(0.0); P];
+                for (vector, source) in line.iter_mut().zip(&sources) {
+                    *vector = f32::load(simd, &source[from..]);
+                }
+                let done = Input::apply(simd, line);
+                for (index, &vector) in done.iter().enumerate() {
+                    f32::store(
+                        simd,
+                        &mut points[(row * P + index) * apart + from..],
+                        vector,
+                    );
+                }
+            }
+        }
+    }
+
+    /// Transforms one column into its slot.
+    #[inline(always)]
+    fn fill<V: Value, S: Simd>(
+        &mut self,
+        simd: S,
+        lines: &Lines<'_, V, P>,
+        column: Option<usize>,
+        slot: usize,
+    ) {
+        let (channels, (from, to)) = (lines.channels, lines.range);
+        let mut pixels = [&lines.lines[0][..0]; P];
+        if let Some(column) = column {
+            for (pixel, line) in pixels.iter_mut().zip(&lines.lines) {
+                *pixel = (line.get(column * channels + from..column * channels + to))
+                    .unwrap_or_default();
+            }
+        }
+        let values = &mut self.values[slot * P * self.depth..][..P * self.depth];
+        for from in (0..to - from).step_by(S::F32_LANES) {
+            let mut line = [simd.splat_f32s(0.0); P];
+            for (vector, pixel) in line.iter_mut().zip(&pixels) {
+                *vector = V::load(simd, pixel.get(from..).unwrap_or_default());
+            }
+            let done = Input::apply(simd, line);
+            for (index, &vector) in done.iter().enumerate() {
+                f32::store(simd, &mut values[index * self.depth + from..], vector);
+            }
+        }
+    }
+}

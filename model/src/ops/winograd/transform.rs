@@ -168,16 +168,16 @@ fn sums_of_powers<S: Simd, const P: usize, const M: usize>(
         sum = s.add_f32s(sum, more);
     }
     y[0] = s.add_f32s(m[0], sum);
-    for k in 1..M {
+    for (k, y) in y.iter_mut().enumerate().skip(1) {
         let parts = if k % 2 == 0 { &even } else { &odd };
         let first = pairs(P)[0].powers[k];
-        y[k] = if k == M - 1 {
+        *y = if k == M - 1 {
             axpy(s, m[P - 1], first, parts[0])
         } else {
             scale(s, first, parts[0])
         };
-        for i in 1..pairs(P).len() {
-            y[k] = axpy(s, y[k], pairs(P)[i].powers[k], parts[i]);
+        for (pair, &part) in pairs(P).iter().zip(parts).skip(1) {
+            *y = axpy(s, *y, pair.powers[k], part);
         }
     }
     y

@@ -3,6 +3,7 @@
 use squall_climate::ClimateError;
 use squall_data::DataError;
 use squall_jobs::JobError;
+use squall_jobs::comm::CommError;
 use squall_model::ModelError;
 use squall_validation::ValidationError;
 use std::process::ExitCode;
@@ -63,7 +64,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Exit code and hint of the first cause that is one of ours.
-fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
+pub fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
     for cause in error.chain() {
         if let Some(advice) = cause.downcast_ref::<Advice>() {
             return (advice.code, Some(advice.hint.clone()));
@@ -210,6 +211,18 @@ fn of_jobs(error: &JobError) -> Verdict {
             RUN,
             Some("lower schedule.rate, or raise schedule.warmup_steps, and start in a new folder"),
         ),
+        JobError::Comm(CommError::Differs { .. }) => (
+            USAGE,
+            Some("start all ranks with the same program, recipe and data"),
+        ),
+        JobError::Comm(CommError::Layout(_)) => (
+            USAGE,
+            Some("change the number of ranks, or `distributed` in the recipe"),
+        ),
+        JobError::Comm(_) | JobError::Elsewhere => (
+            RUN,
+            Some("`squall supervise -- COMMAND` starts it again from the newest checkpoint"),
+        ),
         JobError::Damaged { .. } => (
             INPUT,
             Some("delete the damaged file and run the command that wrote it again"),
@@ -243,6 +256,7 @@ fn of_model(error: &ModelError) -> Verdict {
 fn of_validation(error: &ValidationError) -> Verdict {
     match error {
         ValidationError::Data(inner) => of_data(inner),
+        ValidationError::Model(inner) => of_model(inner),
         ValidationError::Mismatch { .. } => (
             INPUT,
             Some("both sides must have the same grid and calendar"),

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: finish the step at hand, save, leave with the exit code that says "run me again".
+//! SIGINT, SIGTERM, and SIGUSR1 and SIGUSR2 of batch systems near a job's time limit: finish the step at hand, save, leave with the exit code that says "run me again".
 
 use crate::failure::{Advice, INTERRUPTED};
 use std::sync::Arc;
@@ -11,7 +11,13 @@ static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 pub fn flag() -> Arc<AtomicBool> {
     let stop = STOP.get_or_init(|| {
         let stop = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+        for signal in [SIGUSR1, SIGUSR2] {
+            if let Err(error) = signal_hook::flag::register(signal, stop.clone()) {
+                tracing::warn!("a batch system's signals end the program at once ({error})");
+            }
+        }
+        for signal in [SIGINT, SIGTERM] {
             // Order matters: the shutdown looks at the flag before this signal sets it.
             let armed = signal_hook::flag::register_conditional_shutdown(
                 signal,

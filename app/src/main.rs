@@ -10,16 +10,18 @@ mod logging;
 mod output;
 mod plan;
 mod progress;
+mod ranks;
 mod threads;
 
 use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    threads::wait_quietly();
+    threads::prepare();
     squall_model::memory::keep_large_buffers();
     let arguments = cli::Arguments::parse();
-    logging::start(arguments.verbose, arguments.quiet);
+    // Of several ranks the first tells what all do.
+    logging::start(arguments.verbose, arguments.quiet || ranks::number() > 0);
     match arguments.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),

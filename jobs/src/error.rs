@@ -1,5 +1,6 @@
 //! What can stop a training or an inference.
 
+use crate::comm::CommError;
 use squall_data::DataError;
 use squall_model::ModelError;
 use std::path::PathBuf;
@@ -98,6 +99,12 @@ pub enum JobError {
     /// A worker thread ended without a result.
     #[error("the {0} thread panicked: this is a bug")]
     Thread(&'static str),
+    /// Ranks could not talk to each other, or disagree.
+    #[error("{0}")]
+    Comm(CommError),
+    /// Another rank of the job failed, and says why itself.
+    #[error("another rank failed; its own message says why")]
+    Elsewhere,
     /// Reading or writing data failed.
     #[error(transparent)]
     Data(#[from] DataError),

@@ -3,8 +3,11 @@
 //! Read [`train::train`] and [`infer::infer`] first. Nothing here prints: both tell a closure what happens, and stop when a
 //! flag is set, leaving behind what the next call continues from.
 
-#![forbid(unsafe_code)]
+// With MPI not forbidden, but denied: `comm::mpi::ffi` allows it for itself.
+#![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
+#![deny(unsafe_code)]
 
+pub mod comm;
 pub mod contract;
 pub mod error;
 pub mod infer;
@@ -21,4 +24,4 @@ pub use error::JobError;
 pub use infer::{InferEvent, InferOptions, InferReport, Model, infer};
 pub use recipe::Recipe;
 pub use run_dir::RunDir;
-pub use train::{Outcome, TrainEvent, TrainReport, train};
+pub use train::{Outcome, Team, TrainEvent, TrainReport, train, train_together};

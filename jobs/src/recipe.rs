@@ -1,6 +1,9 @@
 //! A training run as one TOML file.
 
+mod distributed;
 mod explain;
+
+pub use distributed::{Algorithm, Distributed, RateScaling};
 
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
@@ -38,6 +41,8 @@ pub struct Recipe {
     pub precision: PrecisionPolicy,
     /// How long, in which portions, and what is saved when.
     pub training: Training,
+    /// How several ranks train one network.
+    pub distributed: Distributed,
     /// What is read.
     pub data: DataSection,
     /// How far off a prediction is, and how much classes count in it.
@@ -58,6 +63,7 @@ impl Default for Recipe {
             seed: 1,
             precision: PrecisionPolicy::default(),
             training: Training::default(),
+            distributed: Distributed::default(),
             data: DataSection::default(),
             loss: Loss::default(),
             optimiser: OptimizerConfig::default(),
@@ -101,6 +107,8 @@ pub struct Training {
     /// What activations are kept as for the backward pass: `"same"`, or `"bf16"`, half the memory of f32, with gradients off
     /// by some thousandths. Default `"same"`.
     pub saved_activations: SavedActivations,
+    /// The first so many steps are written down as a Chrome trace, `trace.rankN.json` in the run's folder. Default 0.
+    pub trace_steps: usize,
     /// Go on though the machine seems to have too little memory. Default false.
     pub ignore_memory: bool,
 }
@@ -120,6 +128,7 @@ impl Default for Training {
             start_from: None,
             recompute: Recompute::default(),
             saved_activations: SavedActivations::default(),
+            trace_steps: 0,
             ignore_memory: false,
         }
     }
@@ -291,6 +300,9 @@ impl Recipe {
                     value.unwrap_or(0.0)
                 ));
             }
+        }
+        if let Err(reason) = self.distributed.check() {
+            return bad(reason);
         }
         if let Some(channels) = &self.data.channels {
             let mut once = channels.clone();

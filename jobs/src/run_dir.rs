@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// RUN/best.safetensors         the model with the best validation score so far
 /// RUN/last.safetensors         the model of the last checkpoint
 /// RUN/checkpoint.safetensors   everything that training continues from
+/// RUN/checkpoint.previous.safetensors   the one before, for the case that a disk damages the newest
 /// RUN/recipe.toml              the resolved recipe
 /// RUN/run.json                 code version, backend, data: what the numbers depend on besides the recipe
 /// RUN/metrics.jsonl            losses and scores; the same bytes whether or not the run was interrupted
@@ -58,6 +59,16 @@ impl RunDir {
         self.folder.join("checkpoint.safetensors")
     }
 
+    /// The checkpoint before the newest.
+    pub fn previous_checkpoint(&self) -> PathBuf {
+        self.folder.join("checkpoint.previous.safetensors")
+    }
+
+    /// Whether there is something to continue from.
+    pub fn has_checkpoint(&self) -> bool {
+        self.checkpoint().exists() || self.previous_checkpoint().exists()
+    }
+
     /// Losses and scores.
     pub fn metrics(&self) -> PathBuf {
         self.folder.join("metrics.jsonl")
@@ -86,7 +97,7 @@ impl RunDir {
     /// [`JobError::Resume`] naming what changed; [`JobError::Recipe`] if the recipe there cannot be read.
     pub fn settle_recipe(&self, recipe: &Recipe) -> Result<()> {
         let path = self.recipe();
-        if self.checkpoint().exists() && path.exists() {
+        if self.has_checkpoint() && path.exists() {
             let changed = recipe.changes_of_result(&Recipe::read(&path, &[])?);
             if !changed.is_empty() {
                 return Err(JobError::Resume {

@@ -22,6 +22,9 @@ pub enum ModelError {
         /// What it was given.
         got: String,
     },
+    /// Ranks that normalise together could not.
+    #[error("batch normalisation over ranks: {0}")]
+    Together(String),
     /// An operation was given a data type it does not take.
     #[error("{op}: data type {got:?} is not supported (use f32, bf16 or f16)")]
     DType {

@@ -3,12 +3,73 @@
 use crate::parameters::{Parameter, Parameters};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
+use std::fmt;
 use std::ops::Range;
 
+/// Hears of a bucket of gradients as soon as the backward pass has written all of it: its number and its values.
+pub type Listener = Box<dyn FnMut(usize, &[f32]) + Send>;
+
 /// The gradient of every parameter, in one buffer.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Gradients {
     values: Vec<f32>,
+    watch: Option<Watch>,
+}
+
+/// Which buckets a backward pass has completed.
+struct Watch {
+    buckets: Vec<Range<usize>>,
+    /// Values of each that are not written yet.
+    missing: Vec<usize>,
+    /// What was handed out last; it is written when something else is handed out, or at the end.
+    writing: Vec<Range<usize>>,
+    /// The bucket that is announced next: they are announced in their order, whichever is complete first.
+    next: usize,
+    listener: Listener,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (next, all) = (self.next, self.buckets.len());
+        write!(f, "Watch({next} of {all} buckets announced)")
+    }
+}
+
+impl Watch {
+    fn start(&mut self) {
+        self.missing = self.buckets.iter().map(Range::len).collect();
+        self.writing.clear();
+        self.next = 0;
+    }
+
+    /// What was being written is written.
+    fn settle(&mut self, values: &[f32]) {
+        for range in self.writing.drain(..) {
+            let holds = |bucket: &Range<usize>| bucket.contains(&range.start);
+            if let Some(bucket) = self.buckets.iter().position(holds) {
+                self.missing[bucket] = self.missing[bucket].saturating_sub(range.len());
+            }
+        }
+        while self.missing.get(self.next) == Some(&0) {
+            self.announce(values);
+        }
+    }
+
+    fn announce(&mut self, values: &[f32]) {
+        let bucket = self.buckets[self.next].clone();
+        (self.listener)(self.next, &values[bucket]);
+        self.next += 1;
+    }
+}
+
+/// The values; nobody listens to the copy.
+impl Clone for Gradients {
+    fn clone(&self) -> Self {
+        Self {
+            values: self.values.clone(),
+            watch: None,
+        }
+    }
 }
 
 impl Gradients {
@@ -16,12 +77,48 @@ impl Gradients {
     pub fn new(parameters: &Parameters) -> Self {
         Self {
             values: vec![0.0; parameters.count()],
+            watch: None,
         }
     }
 
     /// Back to zero, keeping the memory.
     pub fn clear(&mut self) {
         self.values.fill(0.0);
+        if let Some(watch) = &mut self.watch {
+            watch.start();
+        }
+    }
+
+    /// From now on every backward pass tells of each bucket when it is complete, in the order of `buckets`
+    /// ([`Gradients::buckets`]), all of them by its end. Passes begin with [`Gradients::clear`].
+    pub fn listen(&mut self, buckets: Vec<Range<usize>>, listener: Listener) {
+        let mut watch = Watch {
+            buckets,
+            missing: Vec::new(),
+            writing: Vec::new(),
+            next: 0,
+            listener,
+        };
+        watch.start();
+        self.watch = Some(watch);
+    }
+
+    /// The backward pass is over: what it did not reach is complete as it is.
+    pub(crate) fn complete(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            watch.settle(&self.values);
+            while watch.next < watch.buckets.len() {
+                watch.announce(&self.values);
+            }
+        }
+    }
+
+    fn hand_out(&mut self, ranges: [&Range<usize>; 2]) {
+        if let Some(watch) = &mut self.watch {
+            watch.settle(&self.values);
+            let some = ranges.into_iter().filter(|range| !range.is_empty());
+            watch.writing.extend(some.cloned());
+        }
     }
 
     /// All values, parameters in forward order.
@@ -36,6 +133,7 @@ impl Gradients {
 
     /// The place of one parameter.
     pub(crate) fn of(&mut self, range: Range<usize>) -> &mut [f32] {
+        self.hand_out([&range, &(0..0)]);
         &mut self.values[range]
     }
 
@@ -45,6 +143,7 @@ impl Gradients {
         first: Range<usize>,
         second: Range<usize>,
     ) -> (&mut [f32], &mut [f32]) {
+        self.hand_out([&first, &second]);
         let (head, tail) = self.values.split_at_mut(second.start);
         (&mut head[first], &mut tail[..second.end - second.start])
     }

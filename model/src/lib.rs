@@ -22,6 +22,6 @@ pub use model_file::ModelFile;
 pub use networks::{Network, NetworkConfig, Prediction};
 pub use ops::Backend;
 pub use parameters::{Gradients, Parameters};
-pub use pass::Pass;
+pub use pass::{BatchStatistics, Pass};
 pub use precision::{Precision, PrecisionPolicy};
 pub use storage::{Recompute, SavedActivations, Storage};

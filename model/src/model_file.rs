@@ -6,6 +6,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Named f32 tensors and named facts.
 #[derive(Debug, Clone, Default)]
@@ -16,12 +17,23 @@ pub struct ModelFile {
     pub facts: BTreeMap<String, String>,
 }
 
+/// The fact that holds the checksum of a file; nobody else sees it.
+pub(crate) const CHECKSUM: &str = "checksum";
+
 impl ModelFile {
     /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one.
     ///
     /// # Errors
     /// [`ModelError::Io`] naming the file.
     pub fn write(&self, path: &Path) -> Result<()> {
+        write_whole(path, &self.encode(path)?)
+    }
+
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// [`ModelError::File`] naming the file if a tensor's shape and values disagree.
+    pub fn encode(&self, path: &Path) -> Result<Vec<u8>> {
         let bytes: BTreeMap<&String, Vec<u8>> = (self.tensors.iter())
             .map(|(name, (_, values))| {
                 (name, values.iter().flat_map(|v| v.to_le_bytes()).collect())
@@ -41,10 +53,30 @@ impl ModelFile {
             })
             .collect::<Result<Vec<_>>>()?;
         // safetensors takes a hash map, whose order changes from run to run: one JSON string keeps files byte-identical.
-        let facts = serde_json::to_string(&self.facts).map_err(|e| file_error(e.to_string()))?;
+        let mut facts = self.facts.clone();
+        facts.insert(CHECKSUM.into(), format!("{:032x}", self.checksum()));
+        let facts = serde_json::to_string(&facts).map_err(|e| file_error(e.to_string()))?;
         let metadata = HashMap::from([("squall".to_string(), facts)]);
-        let whole = serialize(views, Some(metadata)).map_err(|e| file_error(e.to_string()))?;
-        write_whole(path, &whole)
+        serialize(views, Some(metadata)).map_err(|e| file_error(e.to_string()))
+    }
+
+    /// XXH3 of facts, names, shapes and values: safetensors itself notices what is cut short, not what is changed.
+    fn checksum(&self) -> u128 {
+        let mut hash = Xxh3::new();
+        for (name, fact) in self.facts.iter().filter(|(name, _)| *name != CHECKSUM) {
+            hash.update(format!("{name}\n{fact}\n").as_bytes());
+        }
+        for (name, (shape, values)) in &self.tensors {
+            hash.update(format!("{name} {shape:?}").as_bytes());
+            let mut bytes = [0; 4096];
+            for values in values.chunks(bytes.len() / 4) {
+                for (to, value) in bytes.chunks_exact_mut(4).zip(values) {
+                    to.copy_from_slice(&value.to_le_bytes());
+                }
+                hash.update(&bytes[..4 * values.len()]);
+            }
+        }
+        hash.digest128()
     }
 
     /// Reads a file that [`Self::write`] wrote.
@@ -57,17 +89,27 @@ impl ModelFile {
             path: path.into(),
             source,
         };
-        let bytes = std::fs::read(path).map_err(source)?;
+        Self::decode(path, &std::fs::read(path).map_err(source)?)
+    }
+
+    /// What [`Self::encode`] made bytes of; `path` is for errors.
+    ///
+    /// # Errors
+    /// [`ModelError::File`] if they are damaged or something else.
+    pub fn decode(path: &Path, bytes: &[u8]) -> Result<Self> {
         let bad = |reason: String| ModelError::File {
             path: path.into(),
             reason,
         };
-        let (_, header) = SafeTensors::read_metadata(&bytes)
+        let (_, header) = SafeTensors::read_metadata(bytes)
             .map_err(|error| bad(format!("no valid safetensors file ({error})")))?;
         let facts = header.metadata().as_ref().and_then(|all| all.get("squall"));
         let facts = facts.ok_or_else(|| bad("it has no Squall facts: import it first".into()))?;
-        let facts = serde_json::from_str(facts).map_err(|error| bad(error.to_string()))?;
-        let parsed = SafeTensors::deserialize(&bytes).map_err(|error| bad(error.to_string()))?;
+        let mut facts: BTreeMap<String, String> =
+            serde_json::from_str(facts).map_err(|error| bad(error.to_string()))?;
+        // Files of before there was a checksum have none.
+        let checksum = facts.remove(CHECKSUM);
+        let parsed = SafeTensors::deserialize(bytes).map_err(|error| bad(error.to_string()))?;
         let mut tensors = BTreeMap::new();
         for (name, view) in parsed.tensors() {
             if view.dtype() != Dtype::F32 {
@@ -81,7 +123,13 @@ impl ModelFile {
                 .collect();
             tensors.insert(name, (view.shape().to_vec(), values));
         }
-        Ok(Self { tensors, facts })
+        let file = Self { tensors, facts };
+        if checksum.is_some_and(|checksum| checksum != format!("{:032x}", file.checksum())) {
+            return Err(bad(
+                "its contents do not have the checksum it was written with".into(),
+            ));
+        }
+        Ok(file)
     }
 
     /// A tensor's shape and values.
@@ -185,5 +233,14 @@ mod tests {
             let error = ModelFile::read(&path).unwrap_err().to_string();
             assert!(error.contains("m.safetensors"), "{error}");
         }
+        // A flipped bit of a value, which safetensors takes as it is.
+        let mut flipped = whole.clone();
+        flipped[whole.len() - 6] ^= 4;
+        std::fs::write(&path, &flipped).unwrap();
+        let error = ModelFile::read(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("m.safetensors") && error.contains("checksum"),
+            "{error}"
+        );
     }
 }

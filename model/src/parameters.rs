@@ -224,6 +224,11 @@ impl Parameters {
         self.entries.iter()
     }
 
+    /// The ids of all running statistics, in the order in which they were added.
+    pub(crate) fn buffer_ids(&self) -> Vec<BufferId> {
+        (0..self.buffers.len()).map(BufferId).collect()
+    }
+
     /// Every running statistic, in forward order.
     pub fn buffers(&self) -> &[Buffer] {
         &self.buffers

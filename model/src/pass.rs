@@ -5,6 +5,7 @@
 //! backward pass, with the same dropout keys and without telling batch statistics twice.
 
 use crate::error::Result;
+use crate::ops::norm::Together;
 use crate::ops::rows::Rows;
 use crate::ops::{Backend, BatchNormSaved};
 use crate::parameters::{BufferId, ParameterId};
@@ -49,6 +50,17 @@ pub(crate) struct Normed {
     pub relu: bool,
 }
 
+/// Means and variances of a training pass's batch normalisations.
+///
+/// Variances are unbiased (n / (n − 1)), as in PyTorch.
+#[derive(Debug, Clone, Default)]
+pub struct BatchStatistics {
+    /// Of each layer means, then variances; ranks average them before they are used.
+    pub values: Vec<f32>,
+    /// Whose they are, in that order.
+    pub(crate) buffers: Vec<BufferId>,
+}
+
 /// The state of one forward pass and, in training, of its backward pass.
 ///
 /// Layers push what they need on the way forward and pop it on the way back, so memory is freed as the backward pass
@@ -68,6 +80,8 @@ pub struct Pass {
     /// How tensors that are not kept whole are kept.
     kept: HashMap<TensorId, Kept>,
     statistics: Vec<(BufferId, BufferId, BatchNormSaved)>,
+    /// The ranks that normalise with this one.
+    together: Option<Arc<dyn Together>>,
     key: u64,
 }
 
@@ -84,8 +98,19 @@ impl Pass {
             tape: Vec::new(),
             kept: HashMap::new(),
             statistics: Vec::new(),
+            together: None,
             key,
         }
+    }
+
+    /// The same, normalising together with the passes of other ranks.
+    #[must_use]
+    pub fn normalising(self, together: Option<Arc<dyn Together>>) -> Self {
+        Self { together, ..self }
+    }
+
+    pub(crate) fn together(&self) -> Option<&dyn Together> {
+        self.together.as_deref()
     }
 
     /// An inference pass: running statistics, no tape, no dropout.
@@ -349,8 +374,17 @@ impl Pass {
         }
     }
 
-    pub(crate) fn take_statistics(&mut self) -> Vec<(BufferId, BufferId, BatchNormSaved)> {
-        std::mem::take(&mut self.statistics)
+    /// What the batch normalisations of this pass saw; a second call gives nothing.
+    pub fn batch_statistics(&mut self) -> BatchStatistics {
+        let mut statistics = BatchStatistics::default();
+        for (mean, variance, batch) in std::mem::take(&mut self.statistics) {
+            let unbiased = batch.count as f32 / (batch.count as f32 - 1.0).max(1.0);
+            statistics.buffers.extend([mean, variance]);
+            statistics.values.extend(&batch.mean);
+            let variances = batch.variance.iter().map(|v| unbiased * v);
+            statistics.values.extend(variances);
+        }
+        statistics
     }
 
     /// Whether every layer has taken back what it left.

@@ -313,7 +313,7 @@ fn loops_limited_by_memory_agree() {
         let residual = random(6, x.dims());
         let run = |backend: Backend, residual: Option<&Tensor>| {
             let (y, saved) = backend
-                .batch_norm_forward(&x, &gamma, &beta, 1e-5, residual, true)
+                .batch_norm_forward(&x, &gamma, &beta, 1e-5, residual, true, None)
                 .unwrap();
             let (mut dgamma, mut dbeta) = (vec![0.0; 13], vec![0.0; 13]);
             let after = After {
@@ -330,6 +330,7 @@ fn loops_limited_by_memory_agree() {
                     (&gamma, &beta),
                     &saved,
                     after,
+                    None,
                     &mut dgamma,
                     &mut dbeta,
                 )

@@ -158,6 +158,7 @@ fn batch_norm_with_residual() {
                         1e-3,
                         Some(&residual),
                         relu,
+                        None,
                     )
                     .unwrap()
             };
@@ -177,6 +178,7 @@ fn batch_norm_with_residual() {
                     (&gamma, &beta),
                     &saved,
                     after,
+                    None,
                     &mut dgamma,
                     &mut dbeta,
                 )

@@ -12,5 +12,6 @@ pub mod score;
 pub mod simulate;
 pub mod stage;
 pub mod summary;
+pub mod supervise;
 pub mod train;
 pub mod version;

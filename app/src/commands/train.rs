@@ -3,10 +3,11 @@
 use crate::failure::Advice;
 use crate::plan::{Plan, bytes, duration};
 use crate::progress::Progress;
-use crate::{interrupt, output};
+use crate::{interrupt, output, ranks};
 use clap::Args;
 use squall_data::Store;
-use squall_jobs::{Outcome, Recipe, TrainEvent, TrainReport, train};
+use squall_jobs::train::Team;
+use squall_jobs::{Outcome, Recipe, TrainEvent, TrainReport, train_together};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -53,7 +54,12 @@ pub struct Train {
 impl Train {
     /// Trains and says how it went.
     pub fn run(self) -> anyhow::Result<()> {
-        let report = self.train()?;
+        let mut team = ranks::team()?;
+        let first = team.is_first();
+        let report = self.train_as(&mut team)?;
+        if !first {
+            return Ok(());
+        }
         if self.json {
             return output::json(&report);
         }
@@ -67,6 +73,20 @@ impl Train {
             report.steps,
             duration(report.seconds),
             report.model.display()
+        );
+        let spent = &report.spent;
+        let percent = |part: f64| 100.0 * part / report.seconds.max(f64::MIN_POSITIVE);
+        tracing::info!(
+            "of the time {:.0} % forward, {:.0} % backward, {:.0} % update, {:.0} % waiting for data, {:.0} % waiting for other ranks{}",
+            percent(spent.forward),
+            percent(spent.backward),
+            percent(spent.update),
+            percent(spent.input),
+            percent(spent.exchange),
+            spent.hidden().map_or(String::new(), |share| format!(
+                " ({:.0} % of communication hidden)",
+                100.0 * share
+            ))
         );
         Ok(())
     }
@@ -91,12 +111,28 @@ impl Train {
 
     /// Trains and says how it went; an error if a signal stopped it.
     pub fn train(&self) -> anyhow::Result<TrainReport> {
+        self.train_as(&mut Team::solo())
+    }
+
+    /// The same as one of several ranks.
+    fn train_as(&self, team: &mut Team) -> anyhow::Result<TrainReport> {
+        let report = self.train_with(team);
+        let report = ranks::finish(team.size(), report)?;
+        match report.outcome {
+            Outcome::Finished => Ok(report),
+            Outcome::Interrupted => Err(interrupt::stopped()),
+        }
+    }
+
+    fn train_with(&self, team: &mut Team) -> anyhow::Result<TrainReport> {
         let recipe = self.read_recipe()?;
         let store = Arc::new(Store::open(&self.data)?);
         let stop = interrupt::flag();
+        let first = team.is_first();
         let mut progress = Progress::new("train", 1);
         let mut score = String::new();
         let mut tell = |event: &TrainEvent| match event {
+            _ if !first => {}
             TrainEvent::Started(plan) => {
                 Plan {
                     work: format!(
@@ -131,7 +167,7 @@ impl Train {
             }
             _ => {}
         };
-        let report = train(&recipe, &store, &self.out, &mut tell, &stop)?;
+        let report = train_together(&recipe, &store, &self.out, &mut tell, &stop, team)?;
         progress.finish();
         if report.missing_values > 0 {
             tracing::warn!(
@@ -140,9 +176,6 @@ impl Train {
             );
         }
         tracing::debug!("peak memory {}", bytes(crate::plan::peak_memory()));
-        match report.outcome {
-            Outcome::Finished => Ok(report),
-            Outcome::Interrupted => Err(interrupt::stopped()),
-        }
+        Ok(report)
     }
 }

@@ -1,9 +1,13 @@
 //! What training continues from.
 
 use super::Best;
-use super::step::{Learner, LearnerProgress};
+use super::prepare::start_from;
+use super::step::{Learner, LearnerProgress, Shared, Waiting};
+use super::team::Team;
+use crate::contract::Contract;
 use crate::error::{JobError, Result};
 use crate::metrics::to_json;
+use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 use squall_data::Store;
@@ -34,19 +38,86 @@ pub struct CheckpointFacts {
     pub ranks: (usize, usize),
 }
 
-/// Writes a checkpoint, whole or not at all.
-///
-/// # Errors
-/// [`JobError::Model`] naming the file.
-pub fn save(path: &Path, learner: &Learner, facts: &CheckpointFacts) -> Result<()> {
+/// What a run starts with besides the learner's state.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Start {
+    /// The best validation so far.
+    pub best: Option<Best>,
+    /// One was interrupted and comes first.
+    pub validation_due: bool,
+}
+
+/// Everything that training continues from, as tensors and facts.
+fn state(path: &Path, learner: &Learner, facts: &CheckpointFacts) -> Result<ModelFile> {
     let mut file = ModelFile {
         tensors: learner.network.parameters().to_named()?,
         ..ModelFile::default()
     };
     learner.optimizer.save_into(&mut file);
+    let mut waiting = Vec::new();
+    for (at, gradients) in learner.waiting.iter().enumerate() {
+        let (Some(shared), Some(values)) = (gradients.shared, &gradients.gradients) else {
+            unreachable!("gradients are settled before they are saved")
+        };
+        waiting.push(WaitingFacts {
+            step: gradients.step,
+            scale: gradients.scale,
+            shared,
+            fault: gradients.fault.clone(),
+        });
+        let mut put = |what: &str, values: &[f32]| {
+            let name = format!("{WAITING}.{at}.{what}");
+            file.tensors
+                .insert(name, (vec![values.len()], values.to_vec()));
+        };
+        put("gradients", values);
+        put("statistics", &gradients.statistics.values);
+    }
+    if !waiting.is_empty() {
+        let waiting = to_json(&waiting, path)?;
+        file.facts.insert(WAITING.to_string(), waiting);
+    }
     file.facts.insert(FACT.to_string(), to_json(facts, path)?);
+    Ok(file)
+}
+
+/// The fact and the beginning of tensors of gradients that wait for their use.
+const WAITING: &str = "waiting";
+
+/// What is saved of [`Waiting`] besides its values.
+#[derive(Debug, Serialize, Deserialize)]
+struct WaitingFacts {
+    step: u64,
+    scale: f32,
+    shared: Shared,
+    fault: Option<String>,
+}
+
+/// Writes a checkpoint, whole or not at all; the one before becomes the previous one.
+///
+/// # Errors
+/// [`JobError::Model`] naming the file.
+pub fn save(run: &RunDir, learner: &Learner, facts: &CheckpointFacts) -> Result<()> {
+    let (path, previous) = (&run.checkpoint(), &run.previous_checkpoint());
+    let file = state(path, learner, facts)?;
+    // The newest is never missing without the previous one being there: a crash between the two loses no state.
+    if path.exists() {
+        std::fs::rename(path, previous).map_err(JobError::io("rename", path))?;
+    }
     file.write(path)?;
     Ok(())
+}
+
+/// The steps of the newest checkpoint of a run that can be read; none if there is none. What a supervisor watches.
+pub fn newest_step(folder: &Path) -> Option<u64> {
+    ["checkpoint.safetensors", "checkpoint.previous.safetensors"]
+        .into_iter()
+        .find_map(|name| {
+            let path = folder.join(name);
+            let file = ModelFile::read(&path).ok()?;
+            let facts = serde_json::from_str::<CheckpointFacts>(file.fact(&path, FACT).ok()?);
+            Some(facts.ok()?.progress.step)
+        })
 }
 
 /// Takes up a checkpoint.
@@ -54,45 +125,130 @@ pub fn save(path: &Path, learner: &Learner, facts: &CheckpointFacts) -> Result<(
 /// # Errors
 /// [`JobError::Damaged`] if it is no checkpoint; [`JobError::Model`] if it belongs to another network.
 pub fn load(path: &Path, learner: &mut Learner) -> Result<CheckpointFacts> {
+    take(path, &ModelFile::read(path)?, learner)
+}
+
+fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<CheckpointFacts> {
     let damaged = |reason: String| JobError::Damaged {
         path: path.to_path_buf(),
         reason,
     };
-    let file = ModelFile::read(path)?;
     let facts: CheckpointFacts = serde_json::from_str(file.fact(path, FACT)?)
         .map_err(|error| damaged(format!("checkpoint facts: {error}")))?;
+    let waiting: Vec<WaitingFacts> = match file.facts.get(WAITING) {
+        Some(text) => serde_json::from_str(text)
+            .map_err(|error| damaged(format!("waiting gradients: {error}")))?,
+        None => Vec::new(),
+    };
     let parameters = learner.network.parameters_mut();
     parameters.load(path, |name| file.tensor(name))?;
-    learner.optimizer.load_from(path, &file)?;
+    learner.optimizer.load_from(path, file)?;
     learner.progress = facts.progress;
     if let Some(scale) = facts.loss_scale {
         learner.loss_scale = scale;
     }
+    let count = learner.network.parameters().count();
+    learner.waiting.clear();
+    for (at, facts) in waiting.into_iter().enumerate() {
+        let get = |what: &str| {
+            let name = format!("{WAITING}.{at}.{what}");
+            let found = file.tensor(&name).map(|(_, values)| values.to_vec());
+            found.ok_or_else(|| damaged(format!("tensor `{name}` is missing")))
+        };
+        let (gradients, statistics) = (get("gradients")?, get("statistics")?);
+        if gradients.len() != count {
+            return Err(damaged(format!(
+                "waiting gradients: expected {count} values, found {}",
+                gradients.len()
+            )));
+        }
+        learner.waiting.push_back(Waiting {
+            step: facts.step,
+            scale: facts.scale,
+            pixels: 0.0,
+            shared: Some(facts.shared),
+            gradients: Some(gradients),
+            statistics: learner.network.statistics_of(statistics),
+            fault: facts.fault,
+        });
+    }
     Ok(facts)
 }
 
-/// Takes up the checkpoint if there is one; gives the best validation, and whether one was interrupted.
-pub(super) fn resume(
+/// What the first rank starts from: its checkpoint, the weights of another model, or nothing.
+pub(super) fn start(
     run: &RunDir,
     learner: &mut Learner,
+    recipe: &Recipe,
+    contract: &Contract,
     store: &Store,
-) -> Result<(Option<Best>, bool)> {
-    let path = run.checkpoint();
-    if !path.exists() {
-        return Ok((None, false));
+    team: &Team,
+) -> Result<Start> {
+    if !run.has_checkpoint() {
+        if let Some(path) = &recipe.training.start_from {
+            start_from(path, learner, contract)?;
+        }
+        return Ok(Start::default());
     }
-    let facts = load(&path, learner)?;
+    let facts = match load(&run.checkpoint(), learner) {
+        Err(error) if run.previous_checkpoint().exists() => {
+            tracing::warn!("{error}: continuing from the checkpoint before it");
+            load(&run.previous_checkpoint(), learner)?
+        }
+        loaded => loaded?,
+    };
+    let refuse = |reason: String| JobError::Resume {
+        folder: run.folder().to_path_buf(),
+        reason,
+    };
     if facts.data_hash != store.data_hash() {
-        return Err(JobError::Resume {
-            folder: run.folder().to_path_buf(),
-            reason: format!(
-                "it was trained on data with hash {}, `{}` has {}",
-                facts.data_hash,
-                store.folder().display(),
-                store.data_hash()
-            ),
-        });
+        return Err(refuse(format!(
+            "it was trained on data with hash {}, `{}` has {}",
+            facts.data_hash,
+            store.folder().display(),
+            store.data_hash()
+        )));
+    }
+    let batch = (recipe.distributed).local_batch(recipe.training.batch, team.size());
+    let batch = batch.map_err(&refuse)?;
+    let (was, is) = (facts.ranks.0 * facts.ranks.1, team.size() * batch);
+    if was != is {
+        return Err(refuse(format!(
+            "a step had {was} samples ({} ranks with {}), now it would have {is} ({} with {batch}); with `distributed.global_batch={was}` a run can go on with any number of ranks that divides it",
+            facts.ranks.0,
+            facts.ranks.1,
+            team.size()
+        )));
     }
     tracing::info!(step = facts.progress.step, "continuing from a checkpoint");
-    Ok((facts.best, facts.validation_due))
+    Ok(Start {
+        best: facts.best,
+        validation_due: facts.validation_due,
+    })
+}
+
+/// Gives the first rank's state to all.
+pub(super) fn spread(start: &mut Start, learner: &mut Learner, team: &mut Team) -> Result<()> {
+    if team.size() == 1 {
+        return Ok(());
+    }
+    let path = Path::new("the first rank's state");
+    let mut bytes = Vec::new();
+    if team.is_first() {
+        let facts = CheckpointFacts {
+            progress: learner.progress,
+            loss_scale: Some(learner.loss_scale),
+            best: start.best.clone(),
+            validation_due: start.validation_due,
+            data_hash: String::new(),
+            ranks: (team.size(), 0),
+        };
+        bytes = state(path, learner, &facts)?.encode(path)?;
+    }
+    team.broadcast(&mut bytes)?;
+    if !team.is_first() {
+        let facts = take(path, &ModelFile::decode(path, &bytes)?, learner)?;
+        (start.best, start.validation_due) = (facts.best, facts.validation_due);
+    }
+    Ok(())
 }

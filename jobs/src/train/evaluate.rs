@@ -3,6 +3,7 @@
 //! The rules are those of `squall_validation`, which stands above this crate and scores finished masks; its tests compare
 //! the two.
 
+use super::team::Team;
 use crate::error::{JobError, Result};
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use squall_data::sampler::{Cursor, LastBatch, Sampler, SamplerConfig};
 use squall_data::{HostBatch, Store};
 use squall_model::ops::loss::Criterion;
 use squall_model::{Network, Storage};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,58 +39,106 @@ pub struct Scores {
 }
 
 /// Pixels and areas of every pair of true and predicted class, summed over samples.
+///
+/// Pixels are counted row by row and the rest is kept sample by sample, so that tallies of several ranks add up to the bits of
+/// one.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    pixels: [[u64; CLASSES]; CLASSES],
-    area_km2: [[f64; CLASSES]; CLASSES],
-    sample_ious: f64,
-    samples: u64,
-    weighted_loss: f64,
-    weight: f64,
+    /// Of every row.
+    pixels: Vec<[[u64; CLASSES]; CLASSES]>,
+    row_areas_km2: Vec<f64>,
+    /// Of every sample: its place in the order of all, mean IoU, weighted loss and weight.
+    samples: Vec<[f64; 4]>,
 }
 
 impl Tally {
-    /// Adds one sample: class codes `(lat, lon)` and the area of a cell of each row.
-    pub fn add(&mut self, truth: &[u8], predicted: &[u8], row_areas_km2: &[f64]) {
+    /// Nothing yet, on a grid whose rows have cells of these areas.
+    pub fn new(row_areas_km2: &[f64]) -> Self {
+        Self {
+            pixels: vec![Default::default(); row_areas_km2.len()],
+            row_areas_km2: row_areas_km2.to_vec(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// Adds a sample: its place in the order of all, class codes `(lat, lon)`, its loss and what that is divided by.
+    pub fn add(
+        &mut self,
+        place: usize,
+        truth: &[u8],
+        predicted: &[u8],
+        (loss, weight): (f64, f64),
+    ) {
         let mut sample = [[0u64; CLASSES]; CLASSES];
-        let columns = truth.len() / row_areas_km2.len().max(1);
+        let columns = (truth.len() / self.row_areas_km2.len().max(1)).max(1);
         let rows = truth
-            .chunks_exact(columns.max(1))
-            .zip(predicted.chunks_exact(columns.max(1)));
-        for ((truth, predicted), area) in rows.zip(row_areas_km2) {
-            let mut row = [[0u64; CLASSES]; CLASSES];
+            .chunks_exact(columns)
+            .zip(predicted.chunks_exact(columns));
+        for ((truth, predicted), row) in rows.zip(&mut self.pixels) {
             for (&t, &p) in truth.iter().zip(predicted) {
                 // Codes beyond the classes are pixels that do not count.
-                if let Some(cell) = row
-                    .get_mut(usize::from(t))
-                    .and_then(|r| r.get_mut(usize::from(p)))
-                {
-                    *cell += 1;
+                let (t, p) = (usize::from(t), usize::from(p));
+                if t < CLASSES && p < CLASSES {
+                    row[t][p] += 1;
+                    sample[t][p] += 1;
                 }
             }
-            for (t, p) in pairs() {
-                sample[t][p] += row[t][p];
-                self.area_km2[t][p] += row[t][p] as f64 * area;
-            }
         }
-        pairs().for_each(|(t, p)| self.pixels[t][p] += sample[t][p]);
         let ious = (0..CLASSES).map(|k| iou(&sample, k, |n| n as f64).unwrap_or(1.0));
-        self.sample_ious += ious.sum::<f64>() / CLASSES as f64;
-        self.samples += 1;
+        let mean = ious.sum::<f64>() / CLASSES as f64;
+        self.samples.push([place as f64, mean, loss, weight]);
+    }
+
+    /// Adds what the other ranks of a team have counted, on all of them.
+    pub(super) fn share(&mut self, team: &mut Team) -> Result<()> {
+        let mut counts: Vec<u64> = self.pixels.iter().flatten().flatten().copied().collect();
+        team.sum_counts(&mut counts)?;
+        let cells = self.pixels.iter_mut().flatten().flatten();
+        cells.zip(counts).for_each(|(cell, sum)| *cell = sum);
+        // Ranks may have different numbers of samples, but send as many.
+        let mut most = vec![0u64; team.size()];
+        most[team.rank()] = self.samples.len() as u64;
+        team.sum_counts(&mut most)?;
+        let mut padded = self.samples.clone();
+        padded.resize(most.iter().max().map_or(0, |&n| n as usize), [f64::NAN; 4]);
+        let bytes: Vec<u8> = (padded.iter().flatten())
+            .flat_map(|v| v.to_le_bytes())
+            .collect();
+        let all = team.gather(&bytes)?;
+        let values: Vec<f64> = all
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|b| f64::from_le_bytes(*b))
+            .collect();
+        let samples = values.as_chunks::<4>().0.iter();
+        self.samples = samples.filter(|s| !s[0].is_nan()).copied().collect();
+        Ok(())
     }
 
     /// The scores; none without samples.
     pub fn scores(&self) -> Option<Scores> {
-        if self.samples == 0 {
+        if self.samples.is_empty() {
             return None;
         }
-        let ious = std::array::from_fn(|k| iou(&self.pixels, k, |n| n as f64));
-        let area_ious = std::array::from_fn(|k| iou(&self.area_km2, k, |area| area));
+        let mut samples = self.samples.clone();
+        samples.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        let sum = |which: usize| samples.iter().map(|s| s[which]).sum::<f64>();
+        let mut pixels = [[0u64; CLASSES]; CLASSES];
+        let mut areas_km2 = [[0.0; CLASSES]; CLASSES];
+        for (row, area) in self.pixels.iter().zip(&self.row_areas_km2) {
+            for (t, p) in pairs() {
+                pixels[t][p] += row[t][p];
+                areas_km2[t][p] += row[t][p] as f64 * area;
+            }
+        }
+        let ious = std::array::from_fn(|k| iou(&pixels, k, |n| n as f64));
+        let area_ious = std::array::from_fn(|k| iou(&areas_km2, k, |area| area));
         Some(Scores {
-            samples: self.samples,
-            loss: self.weighted_loss / self.weight.max(f64::MIN_POSITIVE),
+            samples: samples.len() as u64,
+            loss: sum(2) / sum(3).max(f64::MIN_POSITIVE),
             mean_iou: mean(&ious),
-            sample_mean_iou: self.sample_ious / self.samples as f64,
+            sample_mean_iou: sum(1) / samples.len() as f64,
             area_mean_iou: mean(&area_ious),
             iou: ious,
             area_iou: area_ious,
@@ -129,6 +179,8 @@ pub(crate) fn tensor_of(batch: &HostBatch) -> Result<Tensor> {
 pub struct Evaluator {
     store: Arc<Store>,
     sampler: Sampler,
+    /// Of every sample, by its id.
+    places: HashMap<usize, usize>,
     loader: LoaderConfig,
     criterion: Criterion,
     storage: Storage,
@@ -136,7 +188,7 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// Scores on these samples, in their order, `batch` at a time.
+    /// Scores on these samples, in their order, `batch` at a time, as one of several ranks.
     ///
     /// # Errors
     /// [`JobError::Data`] if there are none.
@@ -147,15 +199,17 @@ impl Evaluator {
         loader: LoaderConfig,
         criterion: Criterion,
         storage: Storage,
+        (rank, ranks): (usize, usize),
     ) -> Result<Self> {
         let config = SamplerConfig {
             shuffle: None,
-            rank: 0,
-            ranks: 1,
+            rank,
+            ranks,
             batch,
             last: LastBatch::Keep,
         };
         Ok(Self {
+            places: ids.iter().enumerate().map(|(at, &id)| (id, at)).collect(),
             sampler: Sampler::new(ids, config)?,
             row_areas_km2: store.grid().row_areas_km2(),
             store: Arc::clone(store),
@@ -165,17 +219,26 @@ impl Evaluator {
         })
     }
 
-    /// The scores of a network; none if told to stop on the way.
+    /// The scores of a network over the samples of all ranks; none if one of them was told to stop on the way.
     ///
     /// # Errors
     /// [`JobError::Data`] if a sample cannot be read; [`JobError::Model`] if the network does not fit.
-    pub fn run(&self, network: &Network, stop: &AtomicBool) -> Result<Option<Scores>> {
-        let mut tally = Tally::default();
+    pub fn run(
+        &self,
+        network: &Network,
+        stop: &AtomicBool,
+        team: &mut Team,
+    ) -> Result<Option<Scores>> {
+        let mut tally = Tally::new(&self.row_areas_km2);
         let plans = self.sampler.epoch(Cursor::default());
         let mut loader = Loader::new(&self.store, plans, &self.loader)?;
         while let Some(batch) = loader.next() {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(None);
+            let failed = batch.is_err();
+            if team.any(failed || stop.load(Ordering::Relaxed))? {
+                return match batch {
+                    Err(error) => Err(error.into()),
+                    Ok(_) => Ok(None),
+                };
             }
             let batch = batch?;
             if batch.is_empty() {
@@ -183,17 +246,22 @@ impl Evaluator {
             }
             let logits = network.infer(&tensor_of(&batch)?, &self.storage)?;
             let backend = network.backend();
-            let loss = backend.segmentation_loss(&logits, &batch.labels, &self.criterion, 1.0)?;
-            tally.weighted_loss += loss.weighted_sum;
-            tally.weight += loss.divisor;
             let predicted = backend.argmax(&logits)?;
             let pixels = batch.labels.len() / batch.len();
-            let samples = batch.labels.chunks_exact(pixels);
-            for (truth, predicted) in samples.zip(predicted.chunks_exact(pixels)) {
-                tally.add(truth, predicted, &self.row_areas_km2);
+            for (at, (truth, predicted)) in batch
+                .labels
+                .chunks_exact(pixels)
+                .zip(predicted.chunks_exact(pixels))
+                .enumerate()
+            {
+                let one = logits.narrow(0, at, 1)?;
+                let loss = backend.segmentation_loss(&one, truth, &self.criterion, 1.0)?;
+                let place = self.places.get(&batch.ids[at]).copied().unwrap_or(at);
+                tally.add(place, truth, predicted, (loss.weighted_sum, loss.divisor));
             }
             loader.give_back(batch);
         }
+        tally.share(team)?;
         let scores = tally.scores();
         let none = || JobError::Thread("validation loader");
         scores.ok_or_else(none).map(Some)
@@ -207,24 +275,25 @@ mod tests {
 
     #[test]
     fn scores_by_hand() {
-        let mut tally = Tally::default();
+        let mut tally = Tally::new(&[1.0]);
         assert_eq!(tally.scores(), None);
         // Background 3 of 4 pixels, cyclone 1 of 2, no river anywhere: (3/4 + 1/2 + 1) / 3.
-        tally.add(&[0, 0, 0, 1, 1], &[0, 0, 0, 0, 1], &[1.0]);
+        tally.add(0, &[0, 0, 0, 1, 1], &[0, 0, 0, 0, 1], (2.0, 4.0));
         // A river that was invented counts 0; a pixel that does not count is left out.
-        tally.add(&[0, 0, 0, 0, 0, 255], &[0, 0, 0, 0, 2, 1], &[1.0]);
+        tally.add(1, &[0, 0, 0, 0, 0, 255], &[0, 0, 0, 0, 2, 1], (1.0, 2.0));
         let scores = tally.scores().unwrap();
         let (a, b) = ((0.75 + 0.5 + 1.0) / 3.0, (0.8 + 1.0 + 0.0) / 3.0);
         assert_relative_eq!(scores.sample_mean_iou, (a + b) / 2.0);
         assert_relative_eq!(scores.mean_iou, (7.0 / 9.0 + 0.5 + 0.0) / 3.0);
         assert_eq!(scores.iou[2], Some(0.0));
+        assert_eq!(scores.loss, 0.5);
     }
 
     #[test]
     fn areas_weigh() {
         // The cyclone is found in the large row and missed in the small one.
-        let mut tally = Tally::default();
-        tally.add(&[1, 0, 1, 0], &[1, 0, 0, 0], &[9.0, 1.0]);
+        let mut tally = Tally::new(&[9.0, 1.0]);
+        tally.add(0, &[1, 0, 1, 0], &[1, 0, 0, 0], (0.0, 1.0));
         let scores = tally.scores().unwrap();
         assert_eq!(scores.iou, [Some(2.0 / 3.0), Some(0.5), None]);
         assert_relative_eq!(scores.area_iou[1].unwrap(), 0.9);

@@ -5,8 +5,9 @@ use super::checkpoint::{self, CheckpointFacts};
 use super::progress::{Best, TrainEvent};
 use crate::contract::Contract;
 use crate::error::Result;
+use crate::run_dir::RunDir;
 use squall_model::ModelFile;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 impl Run<'_> {
@@ -19,21 +20,24 @@ impl Run<'_> {
         let step = self.learner.progress.step;
         let Some(evaluator) = &self.evaluator else {
             self.validation_due = false;
-            return self.write_model(&self.run.best(), None).map(|()| true);
+            let written = self.write_model(RunDir::best, None);
+            return written.map(|()| true);
         };
-        let Some(scores) = evaluator.run(&self.learner.network, stop)? else {
+        let Some(scores) = evaluator.run(&self.learner.network, stop, self.team)? else {
             return Ok(false);
         };
         let better = |best: &Best| scores.mean_iou > best.scores.mean_iou;
         let best = self.best.as_ref().is_none_or(better);
         if best {
-            self.write_model(&self.run.best(), Some(scores.mean_iou))?;
+            self.write_model(RunDir::best, Some(scores.mean_iou))?;
             self.best = Some(Best {
                 step,
                 scores: scores.clone(),
             });
         }
-        self.recorder.validation(step, &scores, best)?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.validation(step, &scores, best)?;
+        }
         self.validation_due = false;
         progress(&TrainEvent::Validated { step, scores, best });
         Ok(true)
@@ -42,23 +46,34 @@ impl Run<'_> {
     /// Writes the last model and the checkpoint.
     pub(super) fn save(&mut self, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
         let step = self.learner.progress.step;
-        let path = self.run.checkpoint();
-        self.recorder.sync()?;
-        self.write_model(&self.run.last(), None)?;
+        // What is under way belongs to the state, on every rank.
+        self.learner.settle(self.team)?;
+        let Some(run) = &self.run else {
+            return Ok(());
+        };
+        let path = run.checkpoint();
+        if let Some(recorder) = &self.recorder {
+            recorder.sync()?;
+        }
+        self.write_model(RunDir::last, None)?;
         let facts = CheckpointFacts {
             progress: self.learner.progress,
             loss_scale: Some(self.learner.loss_scale),
             best: self.best.clone(),
             validation_due: self.validation_due,
             data_hash: self.store.data_hash().to_string(),
-            ranks: (1, self.recipe.training.batch),
+            ranks: (self.team.size(), self.local_batch),
         };
-        checkpoint::save(&path, &self.learner, &facts)?;
+        checkpoint::save(run, &self.learner, &facts)?;
         progress(&TrainEvent::CheckpointSaved { step, path });
         Ok(())
     }
 
-    fn write_model(&self, path: &Path, mean_iou: Option<f64>) -> Result<()> {
+    /// On the first rank.
+    fn write_model(&self, path: fn(&RunDir) -> PathBuf, mean_iou: Option<f64>) -> Result<()> {
+        let Some(run) = &self.run else {
+            return Ok(());
+        };
         let mut file = ModelFile {
             tensors: self.learner.network.parameters().to_named()?,
             ..ModelFile::default()
@@ -69,7 +84,7 @@ impl Run<'_> {
             ..self.contract.clone()
         };
         contract.put(&mut file)?;
-        file.write(path)?;
+        file.write(&path(run))?;
         Ok(())
     }
 }

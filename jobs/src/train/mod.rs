@@ -4,8 +4,8 @@
 //! `keep` and [`checkpoint`] save. A run that is killed at any point and started again ends with the same bytes as one that never
 //! was: everything random is a pure function of seed and step, and files are written whole.
 //!
-//! # Not done
-//! One process only; the sampler already deals to ranks.
+//! Several ranks, a [`Team`], run the same loop: each learns from its share of the samples, gradients are averaged while the
+//! backward pass runs, and the first rank writes the files.
 
 pub mod checkpoint;
 pub mod evaluate;
@@ -15,9 +15,13 @@ mod prepare;
 mod progress;
 mod recorder;
 pub mod step;
+mod team;
+mod trace;
 
 pub use plan::TrainPlan;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
+pub use team::{OnStall, Team};
+pub use trace::Spent;
 
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
@@ -33,6 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use step::Learner;
+use trace::{Trace, Work};
 
 /// Trains a network on a store, into a run's folder; continues what an earlier call there began.
 ///
@@ -49,33 +54,63 @@ pub fn train(
     progress: &mut dyn FnMut(&TrainEvent),
     stop: &AtomicBool,
 ) -> Result<TrainReport> {
-    recipe.check()?;
-    let run = RunDir::open(folder)?;
-    run.settle_recipe(recipe)?;
-    let training = Run::prepare(recipe, store, run)?;
-    let plan = training.plan()?;
-    training.recorder.facts(&training.run, &plan, store)?;
+    train_together(recipe, store, folder, progress, stop, &mut Team::solo())
+}
+
+/// The same as one of several ranks, which all call it with the same recipe and data. Only the first writes into `folder`; it
+/// reads the checkpoint and sends it to the others. After an error of one rank the others may wait for
+/// it: end the job.
+///
+/// # Errors
+/// As [`train`]; [`JobError::Comm`] if ranks disagree or cannot talk; [`JobError::Elsewhere`] if another rank failed.
+pub fn train_together(
+    recipe: &Recipe,
+    store: &Arc<Store>,
+    folder: &Path,
+    progress: &mut dyn FnMut(&TrainEvent),
+    stop: &AtomicBool,
+    team: &mut Team,
+) -> Result<TrainReport> {
+    let opened = recipe.check().and_then(|()| {
+        let run = team.is_first().then(|| RunDir::open(folder)).transpose()?;
+        run.iter().try_for_each(|run| run.settle_recipe(recipe))?;
+        Ok(run)
+    });
+    let run = team.all_or_none(opened)?;
+    let training = Run::prepare(recipe, store, run, team)?;
+    let plan = training.plan();
+    let plan = training.team.all_or_none(plan)?;
+    let told = match (&training.run, &training.recorder) {
+        (Some(run), Some(recorder)) => recorder.facts(run, &plan, store),
+        _ => Ok(()),
+    };
+    training.team.all_or_none(told)?;
     progress(&TrainEvent::Started(plan));
-    training.go(progress, stop)
+    training.go(folder, progress, stop)
 }
 
 /// A run under way.
 struct Run<'a> {
     recipe: &'a Recipe,
     store: &'a Arc<Store>,
-    run: RunDir,
+    team: &'a mut Team,
+    /// Of the first rank.
+    run: Option<RunDir>,
     sampler: Sampler,
     loader: LoaderConfig,
     learner: Learner,
     evaluator: Option<Evaluator>,
     contract: Contract,
-    recorder: Recorder,
+    /// Of the first rank.
+    recorder: Option<Recorder>,
     best: Option<Best>,
     total_steps: u64,
     validate_every: u64,
     checkpoint_every: u64,
     class_weights: Vec<f32>,
     validation_samples: usize,
+    /// Samples of a step on this rank.
+    local_batch: usize,
     /// The step under way still needs its validation.
     validation_due: bool,
 }
@@ -83,10 +118,12 @@ struct Run<'a> {
 impl Run<'_> {
     fn go(
         mut self,
+        folder: &Path,
         progress: &mut dyn FnMut(&TrainEvent),
         stop: &AtomicBool,
     ) -> Result<TrainReport> {
         let start = Instant::now();
+        self.team.trace = Trace::new(self.team.rank(), self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;
         let plans = self.sampler.endless(self.sampler.cursor(done)).take(left);
@@ -102,14 +139,19 @@ impl Run<'_> {
             let before = Instant::now();
             let batch = loader.next().ok_or(JobError::Thread("loader"))??;
             let wait_seconds = before.elapsed().as_secs_f64();
-            let result = self.learner.step(&batch)?;
+            self.team.trace.note(Work::Input, before);
+            let told = stop.load(Ordering::Relaxed) || self.is_out_of_time(start);
+            let stopping = self.team.agree_to_stop(told);
+            let result = self.learner.step(&batch, self.team)?;
             let samples = batch.len();
             loader.give_back(batch);
             let step = self.learner.progress.step;
             let epoch = self.sampler.cursor(step - 1).epoch;
             let seconds = before.elapsed().as_secs_f64();
-            self.recorder.step(step, epoch, &result)?;
-            self.recorder.timing(step, seconds, wait_seconds, samples)?;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.step(step, epoch, &result)?;
+                recorder.timing(step, seconds, wait_seconds, samples * self.team.size())?;
+            }
             last_loss = Some(result.loss);
             if let Some(parameters) = self.learner.take_without_gradient() {
                 progress(&TrainEvent::WithoutGradient { step, parameters });
@@ -122,12 +164,15 @@ impl Run<'_> {
                 seconds,
                 wait_seconds,
             });
-            let out_of_time = (self.recipe.training.max_seconds)
-                .is_some_and(|limit| start.elapsed().as_secs_f64() >= limit);
+            self.team.trace.step(folder)?;
             let last = step == self.total_steps;
+            if last || step.is_multiple_of(self.recipe.distributed.check_every_steps) {
+                self.team
+                    .check_parameters(self.learner.network.parameters())?;
+            }
             self.validation_due = last || step.is_multiple_of(self.validate_every);
             interrupted = self.validation_due && !self.validate(progress, stop)?;
-            interrupted |= !last && (out_of_time || stop.load(Ordering::Relaxed));
+            interrupted |= !last && (stopping || self.stops_alone(stop, start));
             let due = step.is_multiple_of(self.checkpoint_every)
                 || saved_at.elapsed().as_secs_f64()
                     >= self.recipe.training.checkpoint_every_seconds;
@@ -148,8 +193,20 @@ impl Run<'_> {
             last_loss,
             seconds: start.elapsed().as_secs_f64(),
             missing_values: loader.missing_values(),
-            model: self.run.best(),
+            ranks: self.team.size(),
+            spent: self.team.trace.spent,
+            model: folder.join("best.safetensors"),
         };
         Ok(report)
+    }
+
+    fn is_out_of_time(&self, start: Instant) -> bool {
+        let limit = self.recipe.training.max_seconds;
+        limit.is_some_and(|limit| start.elapsed().as_secs_f64() >= limit)
+    }
+
+    /// A single rank need not wait for a step in which all know.
+    fn stops_alone(&self, stop: &AtomicBool, start: Instant) -> bool {
+        self.team.size() == 1 && (stop.load(Ordering::Relaxed) || self.is_out_of_time(start))
     }
 }

@@ -48,7 +48,7 @@ impl Run<'_> {
     pub(super) fn plan(&self) -> Result<TrainPlan> {
         let [rows, columns, _] = self.store.shape();
         let summary = self.learner.network.summary(rows, columns)?;
-        let batch = self.recipe.training.batch as u64;
+        let batch = self.local_batch as u64;
         let parameters = summary.parameters as u64;
         let state: usize = self
             .learner
@@ -61,7 +61,7 @@ impl Run<'_> {
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);
         let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
-        let samples = self.recipe.training.batch;
+        let samples = self.local_batch;
         let demand = Demand {
             summary: summary.clone(),
             storage: self.learner.storage.clone(),

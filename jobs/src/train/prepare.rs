@@ -1,9 +1,11 @@
 //! From recipe, store and folder to a run that can go.
 
+use super::Run;
+use super::checkpoint::{self, Start};
 use super::evaluate::Evaluator;
 use super::recorder::Recorder;
 use super::step::Learner;
-use super::{Run, checkpoint};
+use super::team::Team;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
@@ -18,7 +20,66 @@ use std::sync::Arc;
 
 impl<'a> Run<'a> {
     /// A run at its first step, or at that of its checkpoint.
-    pub(super) fn prepare(recipe: &'a Recipe, store: &'a Arc<Store>, run: RunDir) -> Result<Self> {
+    pub(super) fn prepare(
+        recipe: &'a Recipe,
+        store: &'a Arc<Store>,
+        run: Option<RunDir>,
+        team: &'a mut Team,
+    ) -> Result<Self> {
+        let parts = Parts::build(recipe, store, team);
+        let mut parts = team.all_or_none(parts)?;
+        parts.agree(recipe, store, team)?;
+        let learner = &mut parts.learner;
+        let state = match &run {
+            Some(run) => checkpoint::start(run, learner, recipe, &parts.contract, store, team),
+            None => Ok(Start::default()),
+        };
+        let mut state = team.all_or_none(state)?;
+        checkpoint::spread(&mut state, learner, team)?;
+        let recorder = run
+            .as_ref()
+            .map(|run| Recorder::open(run, learner.progress.step))
+            .transpose();
+        let recorder = team.all_or_none(recorder)?;
+        let per_epoch = parts.sampler.steps_per_epoch() as u64;
+        let training = &recipe.training;
+        Ok(Self {
+            validate_every: training.validate_every_steps.unwrap_or(per_epoch),
+            checkpoint_every: training.checkpoint_every_steps.unwrap_or(per_epoch),
+            total_steps: training.total_steps(parts.sampler.steps_per_epoch()),
+            recipe,
+            store,
+            team,
+            run,
+            sampler: parts.sampler,
+            loader: parts.loader,
+            learner: parts.learner,
+            evaluator: parts.evaluator,
+            contract: parts.contract,
+            recorder,
+            best: state.best,
+            class_weights: parts.class_weights,
+            validation_samples: parts.validation_samples,
+            local_batch: parts.local_batch,
+            validation_due: state.validation_due,
+        })
+    }
+}
+
+/// What every rank builds for itself.
+struct Parts {
+    sampler: Sampler,
+    loader: LoaderConfig,
+    learner: Learner,
+    evaluator: Option<Evaluator>,
+    contract: Contract,
+    class_weights: Vec<f32>,
+    validation_samples: usize,
+    local_batch: usize,
+}
+
+impl Parts {
+    fn build(recipe: &Recipe, store: &Arc<Store>, team: &Team) -> Result<Self> {
         let (channels, normalisation) = inputs(recipe, store)?;
         let network = NetworkConfig {
             channels_in: channels.len(),
@@ -29,20 +90,24 @@ impl<'a> Run<'a> {
             Some(weights) => weights.clone(),
             None => store.class_weights(recipe.loss.weighting)?,
         };
+        let (rank, ranks) = (team.rank(), team.size());
+        let bad = |reason| JobError::Recipe { path: None, reason };
+        let batch = (recipe.distributed)
+            .local_batch(recipe.training.batch, ranks)
+            .map_err(bad)?;
         let sampler = Sampler::new(
             store.ids(Split::Train),
             SamplerConfig {
                 shuffle: Some(recipe.seed),
-                rank: 0,
-                ranks: 1,
-                batch: recipe.training.batch,
+                rank,
+                ranks,
+                batch,
                 last: LastBatch::Drop,
             },
         )?;
-        let per_epoch = sampler.steps_per_epoch();
-        let total_steps = recipe.training.total_steps(per_epoch);
+        let total_steps = recipe.training.total_steps(sampler.steps_per_epoch());
         let criterion = recipe.loss.criterion(class_weights.clone());
-        let mut learner = Learner::new(recipe, &network, criterion.clone(), total_steps)?;
+        let learner = Learner::new(recipe, &network, criterion.clone(), total_steps, ranks)?;
         let contract = Contract::new(
             recipe,
             &network,
@@ -50,12 +115,6 @@ impl<'a> Run<'a> {
             store.grid(),
             store.data_hash(),
         );
-        if let Some(path) = &recipe.training.start_from
-            && !run.checkpoint().exists()
-        {
-            start_from(path, &mut learner, &contract)?;
-        }
-        let (best, validation_due) = checkpoint::resume(&run, &mut learner, store)?;
         let loader = LoaderConfig {
             channels,
             normalisation: Some(normalisation),
@@ -77,36 +136,45 @@ impl<'a> Run<'a> {
                 augmentation: Augmentation::default(),
                 ..loader.clone()
             };
-            let batch = recipe.training.batch;
+            let storage = learner.storage.clone();
             Some(Evaluator::new(
                 store,
                 ids,
                 batch,
                 loader,
                 criterion,
-                learner.storage.clone(),
+                storage,
+                (rank, ranks),
             )?)
         };
-        let recorder = Recorder::open(&run, learner.progress.step)?;
-        let training = &recipe.training;
         Ok(Self {
-            validate_every: training.validate_every_steps.unwrap_or(per_epoch as u64),
-            checkpoint_every: training.checkpoint_every_steps.unwrap_or(per_epoch as u64),
-            recipe,
-            store,
-            run,
             sampler,
             loader,
             learner,
             evaluator,
             contract,
-            recorder,
-            best,
-            total_steps,
             class_weights,
             validation_samples,
-            validation_due,
+            local_batch: batch,
         })
+    }
+
+    /// Proves that all ranks mean the same, and prepares the exchange of gradients.
+    fn agree(&mut self, recipe: &Recipe, store: &Store, team: &mut Team) -> Result<()> {
+        let parameters = self.learner.network.parameters();
+        let shapes: Vec<String> = (parameters.iter())
+            .map(|p| format!("{} {:?}", p.name, p.range))
+            .collect();
+        team.check_facts(&[
+            (
+                "the version of the program",
+                env!("CARGO_PKG_VERSION").as_bytes(),
+            ),
+            ("the recipe", recipe.to_toml().as_bytes()),
+            ("the data", store.data_hash().as_bytes()),
+            ("the network", shapes.join("\n").as_bytes()),
+        ])?;
+        self.learner.join(&recipe.distributed, team)
     }
 }
 
@@ -126,7 +194,7 @@ fn inputs(recipe: &Recipe, store: &Store) -> Result<(Vec<Variable>, Normalisatio
 }
 
 /// Takes the weights of a model file as initial values.
-fn start_from(path: &Path, learner: &mut Learner, contract: &Contract) -> Result<()> {
+pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract) -> Result<()> {
     let file = ModelFile::read(path)?;
     let theirs = Contract::of(&file, path)?;
     let names = |contract: &Contract| {

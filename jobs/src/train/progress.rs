@@ -3,6 +3,7 @@
 use super::evaluate::Scores;
 use super::plan::TrainPlan;
 use super::step::StepResult;
+use super::trace::Spent;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -86,6 +87,10 @@ pub struct TrainReport {
     pub last_loss: Option<f64>,
     /// Seconds of this part.
     pub seconds: f64,
+    /// Ranks that trained together.
+    pub ranks: usize,
+    /// Where the time of this rank went in this part.
+    pub spent: Spent,
     /// Missing values that were replaced by the mean in this part.
     pub missing_values: u64,
     /// The model to use.

@@ -1,8 +1,10 @@
-//! One training step: forward, loss, backward, update.
+//! One training step: forward, loss, backward, exchange between ranks, update.
 
 use super::evaluate::tensor_of;
+use super::team::Team;
+use super::trace::Work;
 use crate::error::{JobError, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{Distributed, Recipe};
 use candle_core::DType;
 use rand::Rng;
 use squall_data::HostBatch;
@@ -10,6 +12,12 @@ use squall_data::random::stream;
 use squall_model::ops::loss::Criterion;
 use squall_model::optim::{LossScale, Optimizer, Schedule, Update};
 use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass, Storage};
+use std::collections::VecDeque;
+use std::time::Instant;
+
+mod waiting;
+
+pub(super) use waiting::{Shared, Waiting};
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,6 +48,10 @@ pub struct Learner {
     max_skipped: u32,
     pub(super) progress: LearnerProgress,
     without_gradient: WithoutGradient,
+    /// Steps between a gradient and its use.
+    lag: usize,
+    /// Gradients that wait for their use, the oldest first.
+    pub(super) waiting: VecDeque<Waiting>,
 }
 
 /// Which parameters the first backward pass did not reach.
@@ -65,7 +77,7 @@ pub struct LearnerProgress {
 }
 
 impl Learner {
-    /// An untrained network of a recipe.
+    /// An untrained network of a recipe, one of `ranks`.
     ///
     /// # Errors
     /// [`JobError::Model`] naming the key that cannot be.
@@ -74,6 +86,7 @@ impl Learner {
         network: &NetworkConfig,
         criterion: Criterion,
         total_steps: u64,
+        ranks: usize,
     ) -> Result<Self> {
         let backend = Backend::best();
         let (dtype, note) = recipe.precision.resolve(backend);
@@ -86,10 +99,12 @@ impl Learner {
         let storage = policy.storage(network.parameters(), dtype)?;
         let storage = storage.keeping(recompute, saved);
         let loss_scale = policy.loss_scale(dtype);
+        let mut schedule = recipe.schedule.clone();
+        schedule.rate *= recipe.distributed.rate_scaling.factor(ranks);
         Ok(Self {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
-            schedule: recipe.schedule.clone(),
+            schedule,
             criterion,
             loss_scale: LossScale::new(loss_scale)?,
             storage,
@@ -102,50 +117,202 @@ impl Learner {
             },
             progress: LearnerProgress::default(),
             without_gradient: WithoutGradient::Unknown,
+            lag: recipe.distributed.gradient_lag,
+            waiting: VecDeque::new(),
             network,
         })
     }
 
-    /// Learns from a batch.
+    /// Prepares the exchange of gradients with the other ranks of a team.
+    pub(super) fn join(&mut self, options: &Distributed, team: &mut Team) -> Result<()> {
+        let parameters = self.network.parameters();
+        let statistics: usize = parameters.buffers().iter().map(|b| b.values.len()).sum();
+        let facts = FACTS + statistics + 1;
+        team.begin(options, parameters, &mut self.gradients, facts)
+    }
+
+    /// Learns from a batch, together with the other ranks of a team.
     ///
-    /// A loss or gradient that is no number leaves parameters and optimiser as they were.
+    /// With a lag, what it tells is of the gradients that it used, those of an earlier step; the first steps use none. A loss
+    /// or gradient that is no number on any rank leaves parameters and optimiser as they were on all.
     ///
     /// # Errors
     /// [`JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is no number;
-    /// [`JobError::Model`].
-    pub fn step(&mut self, batch: &HostBatch) -> Result<StepResult> {
+    /// [`JobError::Model`]; [`JobError::Comm`].
+    pub fn step(&mut self, batch: &HostBatch, team: &mut Team) -> Result<StepResult> {
+        let waiting = self.look(batch, team)?;
+        self.waiting.push_back(waiting);
+        if self.waiting.len() <= self.lag {
+            self.progress.step += 1;
+            return Ok(StepResult {
+                loss: f64::NAN,
+                gradient_norm: f64::NAN,
+                learning_rate: 0.0,
+                skipped: true,
+            });
+        }
+        let Some(oldest) = self.waiting.pop_front() else {
+            unreachable!("one was just added")
+        };
+        self.learn(oldest, batch, team)
+    }
+
+    /// Forward and backward pass of a batch; gradients go to the other ranks while the backward pass runs.
+    fn look(&mut self, batch: &HostBatch, team: &mut Team) -> Result<Waiting> {
         let step = self.progress.step;
-        let learning_rate = self.schedule.rate(step, self.total_steps);
         let backend = self.network.backend();
-        let key = stream(self.seed, "dropout", &[step]).random();
-        let mut pass = Pass::train(backend, &self.storage, key);
+        // Ranks drop different values of different samples.
+        let place: &[u64] = match team.rank() {
+            0 => &[step],
+            rank => &[step, rank as u64],
+        };
+        let key = stream(self.seed, "dropout", place).random();
+        let began = Instant::now();
+        let mut pass =
+            Pass::train(backend, &self.storage, key).normalising(team.together().cloned());
         let logits = self.network.forward(&tensor_of(batch)?, &mut pass)?;
         let scale = self.loss_scale.scale();
-        let loss = backend.segmentation_loss(&logits, &batch.labels, &self.criterion, scale)?;
+        // What the sum over all ranks is divided by is known when they have exchanged it; until then every rank divides by
+        // the same number.
+        let divisor = self.criterion.divisor_of(&batch.labels);
+        let pixels = batch.labels.len() as f64;
+        let common = (team.size() > 1 && divisor.is_some()).then_some(pixels);
+        let loss = backend.segmentation_loss_within(
+            &logits,
+            &batch.labels,
+            &self.criterion,
+            scale,
+            common,
+        )?;
         drop(logits);
-        let mut result = StepResult {
+        let began = team.trace.note(Work::Forward, began);
+        let finite = loss.weighted_sum.is_finite();
+        let mut waiting = Waiting {
+            step,
+            scale,
+            pixels,
+            shared: None,
+            gradients: None,
+            statistics: pass.batch_statistics(),
+            fault: None,
+        };
+        if !finite {
+            waiting.fault = Some(self.why_the_loss(batch)?);
+        }
+        self.gradients.clear();
+        team.set_step(step);
+        if finite || team.size() > 1 {
+            // The others wait for this rank's gradients, whatever they are.
+            self.network
+                .backward(&loss.gradient, pass, &mut self.gradients)?;
+        }
+        team.trace.note(Work::Backward, began);
+        if team.size() > 1 {
+            let facts = [
+                divisor.unwrap_or(0.0) as f32,
+                loss.weighted_sum as f32,
+                f32::from(u8::from(!finite)),
+            ];
+            let statistics = &waiting.statistics.values;
+            team.submit_facts([&facts, &statistics[..]].concat())?;
+            return Ok(waiting);
+        }
+        waiting.shared = Some(Shared {
             loss: loss.value(),
+            factor: 1.0,
+            not_finite: usize::from(!finite),
+            stop: false,
+        });
+        if self.lag > 0 {
+            waiting.gradients = Some(self.gradients.as_slice().to_vec());
+        }
+        Ok(waiting)
+    }
+
+    /// Waits until the gradients of a step are exchanged and puts them into the learner's buffer.
+    fn receive(&mut self, waiting: &mut Waiting, team: &mut Team) -> Result<Shared> {
+        if let Some(gradients) = waiting.gradients.take() {
+            self.gradients.as_mut_slice().copy_from_slice(&gradients);
+        }
+        if let Some(shared) = waiting.shared {
+            return Ok(shared);
+        }
+        let began = Instant::now();
+        let (mut facts, stop) = team.collect(self.gradients.as_mut_slice())?;
+        team.trace.note(Work::Exchange, began);
+        let ranks = team.size() as f32;
+        let statistics = facts.split_off(FACTS.min(facts.len()));
+        waiting.statistics.values = statistics.into_iter().map(|v| v / ranks).collect();
+        let [divisor, weighted, not_finite] = facts[..] else {
+            unreachable!("as many facts as were sent")
+        };
+        let (divisor, pixels) = (f64::from(divisor), waiting.pixels);
+        let mean = self.criterion.divisor_of(&[]).is_some();
+        let shared = Shared {
+            loss: match mean {
+                true => f64::from(weighted) / divisor.max(f64::MIN_POSITIVE),
+                false => f64::from(weighted) * self.criterion.constant_factor(),
+            },
+            // Gradients came as averages over ranks.
+            factor: f64::from(ranks)
+                * match mean {
+                    true if divisor > 0.0 => pixels / divisor,
+                    true => 0.0,
+                    false => 1.0,
+                },
+            not_finite: not_finite.round() as usize,
+            stop,
+        };
+        waiting.shared = Some(shared);
+        Ok(shared)
+    }
+
+    /// Waits for everything that is still exchanged, so that it can be saved.
+    pub(super) fn settle(&mut self, team: &mut Team) -> Result<()> {
+        let mut all = std::mem::take(&mut self.waiting);
+        for waiting in &mut all {
+            if waiting.shared.is_none() {
+                self.receive(waiting, team)?;
+                waiting.gradients = Some(self.gradients.as_slice().to_vec());
+            }
+        }
+        self.waiting = all;
+        Ok(())
+    }
+
+    /// Changes the parameters by the gradients of a step.
+    fn learn(
+        &mut self,
+        mut waiting: Waiting,
+        batch: &HostBatch,
+        team: &mut Team,
+    ) -> Result<StepResult> {
+        let learning_rate = self.schedule.rate(waiting.step, self.total_steps);
+        let shared = self.receive(&mut waiting, team)?;
+        // Known on all ranks at the same step, however early one of them received it.
+        team.heard(shared.stop);
+        let began = Instant::now();
+        let mut result = StepResult {
+            loss: shared.loss,
             gradient_norm: f64::NAN,
             learning_rate,
             skipped: true,
         };
-        let fault = if result.loss.is_finite() {
-            self.network.update_running_statistics(&mut pass);
-            self.gradients.clear();
-            self.network
-                .backward(&loss.gradient, pass, &mut self.gradients)?;
+        let fault = if shared.not_finite == 0 {
+            self.network.blend_statistics(&waiting.statistics);
             let update = Update {
-                gradient_scale: 1.0 / scale,
+                gradient_scale: (shared.factor / f64::from(waiting.scale)) as f32,
                 ..Update::rate(learning_rate)
             };
             let parameters = self.network.parameters_mut();
             let answer = self.optimizer.update(parameters, &self.gradients, update);
             self.loss_scale.record(answer.is_ok());
+            team.trace.note(Work::Update, began);
             match answer {
                 Ok(norm) => {
                     (result.gradient_norm, result.skipped) = (norm, false);
                     // Where no pixel counts, no parameter has a gradient, and rightly so.
-                    if loss.weighted_sum != 0.0 {
+                    if shared.loss != 0.0 {
                         self.find_without_gradient();
                     }
                     None
@@ -158,7 +325,8 @@ impl Learner {
                 Err(other) => return Err(other.into()),
             }
         } else {
-            Some(("loss", self.why_the_loss(batch)?))
+            let elsewhere = || format!("on {} of {} ranks", shared.not_finite, team.size());
+            Some(("loss", waiting.fault.unwrap_or_else(elsewhere)))
         };
         self.count(fault)?;
         Ok(result)
@@ -234,6 +402,9 @@ impl Learner {
     }
 }
 
+/// Numbers that ranks exchange beside gradients and batch statistics.
+const FACTS: usize = 3;
+
 /// The first value of a batch that is no number, in words.
 fn bad_field(batch: &HostBatch) -> Option<String> {
     let at = batch.x.iter().position(|x| !x.is_finite())?;
@@ -244,139 +415,4 @@ fn bad_field(batch: &HostBatch) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn learner(settings: &[&str]) -> Learner {
-        let text = "precision = 'f32'\n[optimiser]\nrule = 'sgd'\n[network]\nwidth = 0.05\nblocks = [1, 1]\natrous_rates = [2]\nchannels_in = 3";
-        let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
-        let recipe = Recipe::parse(text, &settings).unwrap();
-        let criterion = recipe.loss.criterion(vec![0.3, 1.0, 0.7]);
-        Learner::new(&recipe, &recipe.network, criterion, 10).unwrap()
-    }
-
-    fn batch() -> HostBatch {
-        let shape = [2, 16, 24, 3];
-        let count: usize = shape.iter().product();
-        HostBatch {
-            x: (0..count)
-                .map(|i| (i * i % 101) as f32 / 50.0 - 1.0)
-                .collect(),
-            shape,
-            labels: (0..count / 3).map(|i| (i / 5 % 3) as u8).collect(),
-            ids: vec![0, 1],
-        }
-    }
-
-    fn values(learner: &Learner) -> Vec<Vec<f32>> {
-        let named = learner.network.parameters().to_named().unwrap();
-        named.into_values().map(|(_, values)| values).collect()
-    }
-
-    fn fill(learner: &mut Learner, name: &str, value: f32) {
-        let parameters = learner.network.parameters_mut();
-        parameters
-            .update(|p, values| {
-                if p.name == name {
-                    values.fill(value);
-                }
-            })
-            .unwrap();
-    }
-
-    #[test]
-    fn a_power_of_two_loss_scale_changes_no_bit() {
-        let run = |settings: &[&str]| {
-            let mut learner = learner(settings);
-            let losses: Vec<f64> = (0..3)
-                .map(|_| learner.step(&batch()).unwrap().loss)
-                .collect();
-            (losses, values(&learner))
-        };
-        let plain = run(&[]);
-        let scaled =
-            "precision={ compute = 'f32', loss_scale = { kind = 'static', scale = 1024.0 } }";
-        assert!(run(&[scaled]) == plain);
-        // Doubled after each step: the factor does not matter, so how it changes does not either.
-        let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 4.0, growth_interval = 1 } }";
-        assert!(run(&[dynamic]) == plain);
-    }
-
-    #[test]
-    fn overflows_are_skipped_counted_and_halve_a_dynamic_scale() {
-        let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1 } }";
-        let huge = "loss.normalisation={ sum = 1e10 }";
-        let mut learner = learner(&[dynamic, huge, "training.max_skipped_steps=2"]);
-        let parameters = |learner: &Learner| {
-            let all = learner.network.parameters().iter();
-            let values = all.map(|p| p.tensor().flatten_all().unwrap().to_vec1::<f32>().unwrap());
-            values.collect::<Vec<_>>()
-        };
-        let before = parameters(&learner);
-        for skipped in 1..=2 {
-            let result = learner.step(&batch()).unwrap();
-            assert!(result.skipped && result.loss.is_finite());
-            assert_eq!(learner.loss_scale.skipped(), skipped);
-        }
-        assert_eq!(learner.loss_scale.scale(), 0.25e38);
-        let error = learner.step(&batch()).unwrap_err().to_string();
-        assert!(
-            error.contains("3 steps in a row") && error.contains("the gradient of `"),
-            "{error}"
-        );
-        assert!(parameters(&learner) == before);
-        assert_eq!(learner.optimizer.steps(), 0);
-    }
-
-    #[test]
-    fn f16_scales_its_loss_unless_told_not_to() {
-        // Without normalisation over a few pixels, which makes much of any rounding.
-        let mut half = learner(&["precision='f16'", "network.batch_norm=false"]);
-        assert_eq!(half.storage.dtype, DType::F16);
-        assert_eq!(half.loss_scale.scale(), 65_536.0);
-        let mut plain = learner(&["network.batch_norm=false"]);
-        for _ in 0..3 {
-            let (half, plain) = (half.step(&batch()).unwrap(), plain.step(&batch()).unwrap());
-            assert!((half.loss / plain.loss - 1.0).abs() < 0.01 && !half.skipped);
-            assert!((half.gradient_norm / plain.gradient_norm - 1.0).abs() < 0.05);
-        }
-        let off = "precision={ compute = 'f16', loss_scale = { kind = 'static', scale = 1.0 } }";
-        assert_eq!(learner(&[off]).loss_scale.scale(), 1.0);
-        assert_eq!(learner(&["precision='bf16'"]).loss_scale.scale(), 1.0);
-    }
-
-    #[test]
-    fn a_loss_that_is_no_number_names_its_cause() {
-        let mut learner = learner(&[]);
-        let mut broken = batch();
-        broken.x[77] = f32::NAN;
-        let error = learner.step(&broken).unwrap_err().to_string();
-        assert!(
-            error.contains("step 0") && error.contains("value 77"),
-            "{error}"
-        );
-        fill(&mut learner, "decoder.classify.weight", f32::INFINITY);
-        let error = learner.step(&batch()).unwrap_err().to_string();
-        assert!(error.contains("decoder.classify.weight"), "{error}");
-    }
-
-    #[test]
-    fn parameters_without_gradient_are_told_once() {
-        let mut fine = learner(&[]);
-        fine.step(&batch()).unwrap();
-        assert_eq!(fine.take_without_gradient(), None);
-        // Nothing passes a classifier of zeros on the way back.
-        let mut cut = learner(&[]);
-        fill(&mut cut, "decoder.classify.weight", 0.0);
-        cut.step(&batch()).unwrap();
-        let names = cut.take_without_gradient().unwrap();
-        assert!(names.iter().any(|name| name == "encoder.stem.weight"));
-        assert!(
-            !names
-                .iter()
-                .any(|name| name.starts_with("decoder.classify"))
-        );
-        cut.step(&batch()).unwrap();
-        assert_eq!(cut.take_without_gradient(), None);
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::{Layout, Source, Weights, bad_file};
 use crate::error::{ModelError, Result};
-use crate::model_file::write_whole;
+use crate::model_file::{CHECKSUM, write_whole};
 use crate::parameters::NamedTensors;
 use ::safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use half::{bf16, f16};
@@ -62,10 +62,14 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
     })?;
     let metadata = header.metadata().clone().unwrap_or_default();
     let facts = metadata.get(FACTS).or_else(|| metadata.get("squall"));
-    let facts = facts
+    let facts: Option<BTreeMap<String, String>> = facts
         .map(|json| serde_json::from_str(json))
         .transpose()
         .map_err(|error| bad(format!("Squall's facts in it are damaged: {error}")))?;
+    let facts = facts.map(|mut facts| {
+        facts.remove(CHECKSUM);
+        facts
+    });
     let parsed = SafeTensors::deserialize(bytes).map_err(|error| bad(error.to_string()))?;
     let mut tensors = NamedTensors::new();
     for (name, view) in parsed.tensors() {

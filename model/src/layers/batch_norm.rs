@@ -79,8 +79,15 @@ impl BatchNorm {
             parameters.values(self.shift)?,
         );
         let (x, kept) = pass.push_source(self.scale, x)?;
-        let (y, saved) =
-            (pass.backend).batch_norm_forward(&x, &gamma, &beta, self.eps, residual, relu)?;
+        let (y, saved) = (pass.backend).batch_norm_forward(
+            &x,
+            &gamma,
+            &beta,
+            self.eps,
+            residual,
+            relu,
+            pass.together(),
+        )?;
         pass.record_statistics(self.mean, self.variance, &saved);
         // Without a residual the backward pass finds the ReLU's gate from x.
         if relu && residual.is_some() {
@@ -136,6 +143,7 @@ impl BatchNorm {
             (&gamma, &beta),
             &saved,
             after,
+            pass.together(),
             dgamma,
             dbeta,
         )

@@ -20,7 +20,7 @@ pub use config::NetworkConfig;
 use crate::error::{ModelError, Result};
 use crate::ops::Backend;
 use crate::parameters::{Gradients, Parameters};
-use crate::pass::Pass;
+use crate::pass::{BatchStatistics, Pass};
 use crate::storage::Storage;
 use crate::summary::Summary;
 use crate::trace::Trace;
@@ -136,25 +136,35 @@ impl Network {
         let dlogits = dlogits.clone();
         self.layers
             .backward(&self.parameters, &mut pass, dlogits, gradients)?;
+        gradients.complete();
         assert!(pass.is_spent(), "a layer left something on the tape");
         Ok(())
     }
 
     /// Moves the running statistics of batch normalisation towards those of a training pass.
-    ///
-    /// Variances become unbiased (n / (n − 1)), as in PyTorch.
     pub fn update_running_statistics(&mut self, pass: &mut Pass) {
+        self.blend_statistics(&pass.batch_statistics());
+    }
+
+    /// Batch statistics of this network again from their values; none where there are none.
+    pub fn statistics_of(&self, values: Vec<f32>) -> BatchStatistics {
+        let buffers = if values.is_empty() {
+            Vec::new()
+        } else {
+            self.parameters.buffer_ids()
+        };
+        BatchStatistics { values, buffers }
+    }
+
+    /// Moves the running statistics of batch normalisation towards these.
+    pub fn blend_statistics(&mut self, statistics: &BatchStatistics) {
         let keep = self.config.batch_norm_decay;
-        for (mean, variance, batch) in pass.take_statistics() {
-            let unbiased = batch.count as f32 / (batch.count as f32 - 1.0).max(1.0);
-            let blend = |running: &mut [f32], fresh: &[f32], factor: f32| {
-                for (running, fresh) in running.iter_mut().zip(fresh) {
-                    *running = keep * *running + (1.0 - keep) * factor * fresh;
-                }
-            };
-            blend(self.parameters.running_mut(mean), &batch.mean, 1.0);
-            let running = self.parameters.running_mut(variance);
-            blend(running, &batch.variance, unbiased);
+        let mut fresh = statistics.values.iter();
+        for &buffer in &statistics.buffers {
+            let running = self.parameters.running_mut(buffer).iter_mut();
+            for (running, fresh) in running.zip(fresh.by_ref()) {
+                *running = keep * *running + (1.0 - keep) * fresh;
+            }
         }
     }
 

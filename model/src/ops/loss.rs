@@ -94,6 +94,28 @@ impl Criterion {
     }
 
     /// What the weighted sum is divided by, for these pixels of each class.
+    /// What the sum over these labels is divided by; divisors of several batches add up to that of all of them.
+    ///
+    /// `None` where the rule divides by a constant, whatever the batch.
+    pub fn divisor_of(&self, labels: &[u8]) -> Option<f64> {
+        let mut counts = vec![0u64; self.class_weights.len()];
+        for &label in labels {
+            if let Some(count) = counts.get_mut(usize::from(label)) {
+                *count += 1;
+            }
+        }
+        let constant = matches!(self.normalisation, Normalisation::Sum(_));
+        (!constant).then(|| self.divisor(&counts))
+    }
+
+    /// What the sum over pixels is multiplied by where the rule has a constant for it, else 1.
+    pub fn constant_factor(&self) -> f64 {
+        match self.normalisation {
+            Normalisation::Sum(factor) => f64::from(factor),
+            _ => 1.0,
+        }
+    }
+
     fn divisor(&self, counts: &[u64]) -> f64 {
         match self.normalisation {
             Normalisation::Weights => self.weight_sum(counts),
@@ -181,6 +203,24 @@ impl Backend {
         criterion: &Criterion,
         scale: f32,
     ) -> Result<Loss> {
+        self.segmentation_loss_within(logits, labels, criterion, scale, None)
+    }
+
+    /// The share of a batch in the loss of a larger one, which has this divisor: what one of several ranks computes, so that
+    /// the sum of their gradients is the gradient of the whole.
+    ///
+    /// # Shapes
+    /// As [`Backend::segmentation_loss`].
+    /// # Errors
+    /// As [`Backend::segmentation_loss`].
+    pub fn segmentation_loss_within(
+        self,
+        logits: &Tensor,
+        labels: &[u8],
+        criterion: &Criterion,
+        scale: f32,
+        divisor: Option<f64>,
+    ) -> Result<Loss> {
         let _span = profile::span(|| format!("loss {:?}", logits.dims()));
         let op = "segmentation_loss";
         let shape = bhwc(op, "logits", logits)?;
@@ -188,7 +228,7 @@ impl Backend {
         expect(op, "labels", shape[0] * shape[1] * shape[2], labels.len())?;
         let counts = counted(op, labels, shape)?;
         let values = Host::of(op, logits)?;
-        let divisor = criterion.divisor(&counts);
+        let divisor = divisor.unwrap_or_else(|| criterion.divisor(&counts));
         let rule = PixelRule {
             class_weights: &criterion.class_weights,
             focal: criterion.focal,

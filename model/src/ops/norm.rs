@@ -25,6 +25,29 @@ pub struct BatchNormSaved {
     pub count: usize,
 }
 
+/// Passes of several ranks that normalise together, as if their samples were one batch.
+///
+/// All of them run the same layers in the same order.
+pub trait Together: std::fmt::Debug + Send + Sync {
+    /// Replaces values by their sums over the ranks, the same bits on each.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Together`] if another rank is gone.
+    fn sum(&self, values: &mut [f64]) -> Result<()>;
+}
+
+impl BatchNormSaved {
+    fn of(mean: &[f64], variance: &[f64], count: usize, eps: f32) -> Self {
+        let inv_std = |v: &f64| (1.0 / (v + f64::from(eps)).sqrt()) as f32;
+        Self {
+            mean: mean.iter().map(|&m| m as f32).collect(),
+            inv_std: variance.iter().map(inv_std).collect(),
+            variance: variance.iter().map(|&v| v as f32).collect(),
+            count,
+        }
+    }
+}
+
 /// What follows the normalisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct After {
@@ -35,11 +58,16 @@ pub struct After {
 }
 
 impl Backend {
-    /// Mean and biased variance per channel: the part of batch normalisation that ranks would share.
+    /// Mean and biased variance per channel, over the samples of all ranks that normalise `together`.
     ///
     /// # Errors
-    /// [`crate::ModelError::Shape`] if x is not BHWC.
-    pub fn batch_norm_statistics(self, x: &Tensor, eps: f32) -> Result<BatchNormSaved> {
+    /// [`crate::ModelError::Shape`] if x is not BHWC; [`crate::ModelError::Together`].
+    pub fn batch_norm_statistics(
+        self,
+        x: &Tensor,
+        eps: f32,
+        together: Option<&dyn Together>,
+    ) -> Result<BatchNormSaved> {
         let _span = profile::span(|| format!("batch norm statistics {:?}", x.dims()));
         let [b, h, w, c] = bhwc("batch_norm", "x", x)?;
         let op = "batch_norm";
@@ -50,15 +78,12 @@ impl Backend {
                 by_dtype!(x.dtype(), V => fast::norm::moments(&Typed::<V>::of(op, x)?, c))
             }
         };
-        Ok(BatchNormSaved {
-            mean: mean.iter().map(|&m| m as f32).collect(),
-            inv_std: variance
-                .iter()
-                .map(|v| (1.0 / (v + f64::from(eps)).sqrt()) as f32)
-                .collect(),
-            variance: variance.iter().map(|&v| v as f32).collect(),
-            count: b * h * w,
-        })
+        let mut count = b * h * w;
+        let (mut mean, mut variance) = (mean, variance);
+        if let Some(together) = together {
+            count = share_moments(together, &mut mean, &mut variance, count)?;
+        }
+        Ok(BatchNormSaved::of(&mean, &variance, count, eps))
     }
 
     /// x · scale + shift per channel, then + residual, then ReLU.
@@ -108,6 +133,7 @@ impl Backend {
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
+    #[allow(clippy::too_many_arguments)] // operands of one fused operation
     pub fn batch_norm_forward(
         self,
         x: &Tensor,
@@ -116,9 +142,10 @@ impl Backend {
         eps: f32,
         residual: Option<&Tensor>,
         relu: bool,
+        together: Option<&dyn Together>,
     ) -> Result<(Tensor, BatchNormSaved)> {
         let _span = profile::span(|| format!("batch norm forward {:?}", x.dims()));
-        let saved = self.batch_norm_statistics(x, eps)?;
+        let saved = self.batch_norm_statistics(x, eps, together)?;
         let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
         Ok((
             self.batch_norm_apply(x, &scale, &shift, residual, relu)?,
@@ -144,6 +171,7 @@ impl Backend {
         (gamma, beta): (&[f32], &[f32]),
         saved: &BatchNormSaved,
         after: After,
+        together: Option<&dyn Together>,
         dgamma: &mut [f32],
         dbeta: &mut [f32],
     ) -> Result<(Tensor, Option<Tensor>)> {
@@ -169,13 +197,17 @@ impl Backend {
             }
             _ => dy.clone(),
         };
-        let mut sums = |(sum, sum_xhat): (Vec<f64>, Vec<f64>)| {
+        let mut sums = |(mut sum, mut sum_xhat): (Vec<f64>, Vec<f64>)| -> Result<[Vec<f32>; 3]> {
             let add = |to: &mut [f32], from: &[f64]| {
                 to.iter_mut().zip(from).for_each(|(d, &s)| *d += s as f32);
             };
             add(dgamma, &sum_xhat);
             add(dbeta, &sum);
-            factors(gamma, saved, &sum, &sum_xhat)
+            // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
+            if let Some(together) = together {
+                share_sums(together, &mut sum, &mut sum_xhat)?;
+            }
+            Ok(factors(gamma, saved, &sum, &sum_xhat))
         };
         let dx = match self {
             Self::Reference => {
@@ -185,7 +217,7 @@ impl Backend {
                     &values,
                     &saved.mean,
                     &saved.inv_std,
-                ));
+                ))?;
                 let scaled_x = reference::norm::apply(&values, &b, &c, None, false);
                 let zero = vec![0.0; shape[3]];
                 let dx = reference::norm::apply(&grad, &a, &zero, Some(&scaled_x), false);
@@ -203,12 +235,43 @@ impl Backend {
                         fast::norm::Gate::Open
                     },
                 };
-                let [a, b, c] = sums(fast::norm::backward_sums(operands, &saved.mean, &saved.inv_std));
+                let [a, b, c] = sums(fast::norm::backward_sums(operands, &saved.mean, &saved.inv_std))?;
                 tensor(fast::norm::backward_apply(operands, &a, &b, &c), &shape, x.dtype())?
             }),
         };
         Ok((dx, after.residual.then_some(masked)))
     }
+}
+
+/// Means and variances over the samples of all ranks; gives how many pixels those are.
+fn share_moments(
+    together: &dyn Together,
+    mean: &mut [f64],
+    variance: &mut [f64],
+    count: usize,
+) -> Result<usize> {
+    let n = count as f64;
+    let channels = mean.len();
+    let mut sums = vec![n];
+    sums.extend(mean.iter().map(|m| n * m));
+    sums.extend(mean.iter().zip(&*variance).map(|(m, v)| n * (v + m * m)));
+    together.sum(&mut sums)?;
+    let total = sums[0];
+    for c in 0..channels {
+        mean[c] = sums[1 + c] / total;
+        // Squares and their sums are f64, so little is lost where the variance is small against the mean.
+        variance[c] = (sums[1 + channels + c] / total - mean[c] * mean[c]).max(0.0);
+    }
+    Ok(total as usize)
+}
+
+fn share_sums(together: &dyn Together, sum: &mut [f64], sum_xhat: &mut [f64]) -> Result<()> {
+    let mut both = [&*sum, &*sum_xhat].concat();
+    together.sum(&mut both)?;
+    let (first, second) = both.split_at(sum.len());
+    sum.copy_from_slice(first);
+    sum_xhat.copy_from_slice(second);
+    Ok(())
 }
 
 /// dx is linear in g and x per channel, dx = a g + b x + c: the factors a, b and c.

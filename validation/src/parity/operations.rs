@@ -77,14 +77,15 @@ fn transposed_backward(backend: Backend, dtype: DType, periodic: bool) -> Values
 fn normalised(backend: Backend, dtype: DType, _: bool) -> Values {
     let (x, residual) = (of(1, &SHAPE, dtype)?, of(2, &SHAPE, dtype)?);
     let (gamma, beta) = (draw(3, 13), draw(4, 13));
-    let result = backend.batch_norm_forward(&x, &gamma, &beta, 1e-5, Some(&residual), true)?;
+    let result =
+        backend.batch_norm_forward(&x, &gamma, &beta, 1e-5, Some(&residual), true, None)?;
     values(&result.0)
 }
 
 fn normalised_backward(backend: Backend, dtype: DType, _: bool) -> Values {
     let (x, dy) = (of(1, &SHAPE, dtype)?, of(5, &SHAPE, dtype)?);
     let (gamma, beta) = (draw(3, 13), draw(4, 13));
-    let (_, saved) = backend.batch_norm_forward(&x, &gamma, &beta, 1e-5, None, true)?;
+    let (_, saved) = backend.batch_norm_forward(&x, &gamma, &beta, 1e-5, None, true, None)?;
     let after = After {
         residual: false,
         relu: true,
@@ -98,6 +99,7 @@ fn normalised_backward(backend: Backend, dtype: DType, _: bool) -> Values {
         scales,
         &saved,
         after,
+        None,
         &mut dgamma,
         &mut dbeta,
     )?;

@@ -1,5 +1,6 @@
 //! `squall bench`: how fast the parts are on this machine, and how near their ceilings.
 
+mod all_reduce;
 mod network;
 mod optimizer;
 mod parity;
@@ -8,6 +9,7 @@ mod peer;
 use crate::commands::simulate::grid;
 use crate::output;
 use crate::plan::peak_memory;
+use crate::ranks;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use squall_climate::label::{Labeller, Thresholds};
@@ -28,6 +30,8 @@ pub struct Bench {
     grid: (usize, usize),
     #[command(flatten)]
     network: network::NetworkOptions,
+    #[command(flatten)]
+    all_reduce: all_reduce::AllReduceOptions,
     /// Repetitions; the median counts.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
@@ -45,6 +49,9 @@ enum Part {
     Step,
     Infer,
     Optimizer,
+    /// Sums over ranks; not among `all`.
+    #[value(name = "allreduce")]
+    AllReduce,
     /// Not among `all`: operations and networks against plain loops, minutes.
     Parity,
 }
@@ -124,6 +131,12 @@ impl Bench {
                 wants(Part::Step),
                 wants(Part::Infer),
             )?);
+        }
+        if self.part == Part::AllReduce {
+            rows.extend(all_reduce::rows(&self.all_reduce, self.repeat)?);
+            if ranks::number() > 0 {
+                return Ok(());
+            }
         }
         if wants(Part::Optimizer) {
             rows.extend(optimizer::rows(self.repeat)?);

@@ -1,0 +1,160 @@
+//! `squall bench allreduce`: sums over ranks, method beside method, under MPI's launcher or over threads.
+
+use super::{Row, row};
+use crate::failure::Advice;
+use crate::ranks::{self, World};
+use clap::{Args, ValueEnum};
+use squall_jobs::comm::bench::{BenchOptions, BenchRow, Contestant, measure};
+use squall_jobs::comm::collectives::Choice;
+use squall_jobs::comm::{
+    AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Wire,
+    threads,
+};
+
+/// What is summed, how, and over what.
+#[derive(Debug, Args)]
+pub struct AllReduceOptions {
+    /// Methods of summing over ranks.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["library", "ring", "halving", "hierarchical"])]
+    methods: Vec<Method>,
+    /// What values are sent as.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["f32", "bf16"])]
+    wires: Vec<WireName>,
+    /// Millions of values of a vector; 43.67 are the gradients of DeepLabV3+.
+    #[arg(long, value_delimiter = ',', default_values = ["4.3"])]
+    millions: Vec<f64>,
+    /// The rate of a node's link in each direction, Mbit/s, for the share of its bound.
+    #[arg(long)]
+    link_mbit: Option<f64>,
+    /// Ranks of a node that send to other nodes; all of them by default.
+    #[arg(long)]
+    leaders: Option<usize>,
+    /// Threads that act as ranks where no launcher started several processes.
+    #[arg(long, default_value = "4")]
+    ranks: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Method {
+    /// The MPI library's own, in one call and in pieces.
+    Library,
+    Ring,
+    Halving,
+    Hierarchical,
+    Grid,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum WireName {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl WireName {
+    fn wire(self) -> Wire {
+        match self {
+            Self::F32 => Wire::F32,
+            Self::Bf16 => Wire::Bf16,
+            Self::F16 => Wire::F16,
+        }
+    }
+}
+
+/// A row for each vector, method and wire, on the first rank; none on the others.
+pub(super) fn rows(options: &AllReduceOptions, repeat: usize) -> anyhow::Result<Vec<Row>> {
+    if options.millions.iter().any(|m| m.is_nan() || *m <= 0.0) || options.ranks == 0 {
+        let hint = "for example --millions 4.3,43.67 --ranks 4";
+        return Err(Advice::usage("nothing to sum", hint));
+    }
+    let measured = match ranks::world()? {
+        World::Several(mut world) => {
+            let own = ranks::library_methods(&world)?;
+            let found = compete(&mut *world, options, own, repeat);
+            ranks::finish(world.size(), found.map_err(anyhow::Error::from))?
+        }
+        World::Alone => {
+            let ranks = threads::ranks(options.ranks);
+            let found = threads::run(ranks, |mut rank| {
+                compete(&mut rank, options, Vec::new(), repeat)
+            });
+            let found: Result<Vec<_>, CommError> = found.into_iter().collect();
+            found?.swap_remove(0)
+        }
+    };
+    Ok(measured.iter().map(|own| as_row(own, &measured)).collect())
+}
+
+/// Measures all methods; `library` are those of the MPI library, by name.
+fn compete(
+    comm: &mut dyn Communicator,
+    options: &AllReduceOptions,
+    library: Vec<(&'static str, Box<dyn AllReduce>)>,
+    repeat: usize,
+) -> Result<Vec<BenchRow>, CommError> {
+    let mut contestants = Vec::new();
+    if options.methods.contains(&Method::Library) {
+        for (name, reduce) in library {
+            contestants.push(Contestant {
+                name: name.to_string(),
+                wire: Wire::F32,
+                reduce,
+            });
+        }
+    }
+    for &method in &options.methods {
+        for wire in options.wires.iter().map(|wire| wire.wire()) {
+            let (name, reduce): (_, Box<dyn AllReduce>) = match method {
+                Method::Library => continue,
+                Method::Ring => ("ring", Box::new(Flat::new(comm, Choice::Ring, wire)?)),
+                Method::Halving => ("halving", Box::new(Flat::new(comm, Choice::Halving, wire)?)),
+                Method::Grid => ("grid", Box::new(Grid::square(comm, Choice::Ring, wire)?)),
+                Method::Hierarchical => {
+                    let how = HierarchicalOptions {
+                        leaders: options.leaders,
+                        wire,
+                        between: Choice::Ring,
+                        ..HierarchicalOptions::default()
+                    };
+                    ("hierarchical", Box::new(Hierarchical::new(comm, &how)?))
+                }
+            };
+            contestants.push(Contestant {
+                name: name.to_string(),
+                wire,
+                reduce,
+            });
+        }
+    }
+    let options = BenchOptions {
+        lengths: (options.millions.iter())
+            .map(|millions| (millions * 1e6) as usize)
+            .collect(),
+        repetitions: repeat,
+        link_mbit: options.link_mbit,
+    };
+    measure(comm, &mut contestants, &options)
+}
+
+/// One of ours beside the fastest of the library's own for the same vector.
+fn as_row(own: &BenchRow, all: &[BenchRow]) -> Row {
+    let is_library = |row: &BenchRow| row.name.starts_with("MPI");
+    let peers = all
+        .iter()
+        .filter(|r| is_library(r) && r.values == own.values);
+    let peer = peers.map(|row| row.seconds).min_by(f64::total_cmp);
+    let name = format!(
+        "{} {}, {:.2} M over {} x {} ranks",
+        own.name,
+        own.wire.name(),
+        own.values as f64 / 1e6,
+        own.nodes,
+        own.ranks_per_node
+    );
+    let mut line = row(name, own.seconds, own.bound_seconds, "a node's link");
+    if let Some(peer) = peer.filter(|_| !is_library(own)) {
+        line.peer = Some(peer);
+        line.ratio = Some(peer / own.seconds);
+    }
+    line
+}

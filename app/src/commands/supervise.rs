@@ -1,0 +1,237 @@
+//! `squall supervise`: runs a command again until it finishes, as long as it advances.
+
+use crate::failure::{Advice, INPUT, INTERRUPTED, RUN, USAGE};
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use squall_jobs::train::checkpoint::newest_step;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Run a command, and again from its newest valid state when it fails, until it finishes or stops advancing.
+///
+/// Wrong usage and unusable input (exit codes 2 and 3) are not tried again. Signals go on to the command; what it then
+/// exits with is what this exits with.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: squall supervise -- mpirun -n 4 squall train --recipe R.toml --data STORE --out RUN"
+)]
+pub struct Supervise {
+    /// Folder whose state must advance: a run or an output of inference. Default: what --out of the command names.
+    #[arg(long, value_name = "DIR")]
+    pub watch: Option<PathBuf>,
+    /// Give up after so many failures in a row without progress.
+    #[arg(long, default_value_t = 3)]
+    pub tries: u32,
+    /// Seconds between a failure and the next start, in which survivors of a killed job can go.
+    #[arg(long, default_value_t = 2.0)]
+    pub pause: f64,
+    /// The command with its options, after `--`.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+impl Supervise {
+    /// Runs the command to its end.
+    pub fn run(self) -> anyhow::Result<()> {
+        let Some(watch) = self.watch.clone().or_else(|| out_of(&self.command)) else {
+            let hint = "name the folder of its state with --watch, or let the command have --out";
+            return Err(Advice::usage("there is nothing to watch", hint));
+        };
+        let relay = Relay::start()?;
+        let mut without_progress = 0;
+        loop {
+            let before = State::of(&watch);
+            tracing::info!("starting {}, {before}", self.command.join(" "));
+            let status = relay.run(&self.command)?;
+            if status.success() {
+                return Ok(());
+            }
+            let after = State::of(&watch);
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            let how = describe(status);
+            if relay.was_told() || matches!(code, Some(USAGE | INPUT)) {
+                return Err(ended(&self.command, &how, code.unwrap_or(INTERRUPTED)));
+            }
+            without_progress = if after == before {
+                without_progress + 1
+            } else {
+                0
+            };
+            if without_progress >= self.tries {
+                let how = format!("{how}, {without_progress} times without progress ({after})");
+                return Err(ended(&self.command, &how, code.unwrap_or(RUN)));
+            }
+            tracing::warn!("the command {how}; {after}: starting it again");
+            std::thread::sleep(Duration::from_secs_f64(self.pause.max(0.0)));
+            if relay.was_told() {
+                return Err(ended(&self.command, &how, INTERRUPTED));
+            }
+        }
+    }
+}
+
+/// What the command's `--out` names.
+fn out_of(command: &[String]) -> Option<PathBuf> {
+    let after = command.iter().skip_while(|word| *word != "--out").nth(1);
+    let joined = || command.iter().find_map(|word| word.strip_prefix("--out="));
+    after.map(String::as_str).or_else(joined).map(PathBuf::from)
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_string(),
+    }
+}
+
+fn ended(command: &[String], how: &str, code: u8) -> anyhow::Error {
+    let program = command.first().map_or("", String::as_str);
+    Advice {
+        message: format!("`{program}` {how}"),
+        hint: "the same command goes on from the newest valid state".into(),
+        code,
+    }
+    .into()
+}
+
+/// How far the work in a folder has come.
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    /// Steps of the newest checkpoint that can be read.
+    Step(u64),
+    /// Files and bytes, but for what is being written.
+    Files(u64, u64),
+}
+
+impl State {
+    fn of(folder: &Path) -> Self {
+        if let Some(step) = newest_step(folder) {
+            return Self::Step(step);
+        }
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let finished = entries.filter(|e| !e.file_name().to_string_lossy().starts_with('.'));
+        let sizes: Vec<u64> = finished
+            .filter_map(|entry| entry.metadata().ok())
+            .map(|data| data.len())
+            .collect();
+        Self::Files(sizes.len() as u64, sizes.iter().sum())
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Step(step) => write!(f, "newest valid checkpoint at step {step}"),
+            Self::Files(0, _) => f.write_str("nothing there yet"),
+            Self::Files(files, bytes) => write!(f, "{files} files of {bytes} bytes there"),
+        }
+    }
+}
+
+/// Passes signals on to the command that runs.
+struct Relay {
+    /// The command's process, 0 between two.
+    child: Arc<AtomicI32>,
+    told: Arc<AtomicBool>,
+    /// Held while a process is started or reaped, so that no signal goes to another one of the same number.
+    changing: Arc<Mutex<()>>,
+}
+
+impl Relay {
+    fn start() -> anyhow::Result<Self> {
+        let relay = Self {
+            child: Arc::default(),
+            told: Arc::default(),
+            changing: Arc::default(),
+        };
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGUSR2])?;
+        let (child, told) = (relay.child.clone(), relay.told.clone());
+        let changing = relay.changing.clone();
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                told.store(true, Ordering::Relaxed);
+                let _held = changing.lock().unwrap_or_else(PoisonError::into_inner);
+                let process = Pid::from_raw(child.load(Ordering::Relaxed));
+                if let (Some(process), Some(signal)) = (process, Signal::from_named_raw(signal)) {
+                    // It may have ended by itself in this moment.
+                    let _ = kill_process(process, signal);
+                }
+            }
+        });
+        Ok(relay)
+    }
+
+    fn was_told(&self) -> bool {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    fn run(&self, command: &[String]) -> anyhow::Result<ExitStatus> {
+        let [program, arguments @ ..] = command else {
+            return Err(Advice::usage("there is no command", "give one after `--`"));
+        };
+        let mut child = {
+            let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let child = Command::new(program)
+                .args(arguments)
+                .spawn()
+                .map_err(|error| {
+                    Advice::usage(
+                        format!("`{program}` does not start: {error}"),
+                        "check the name of the program after `--`",
+                    )
+                })?;
+            self.child.store(child.id() as i32, Ordering::Relaxed);
+            child
+        };
+        self.wait(&mut child)
+    }
+
+    /// The exit status; polled, so that the process is reaped while no signal can go to it.
+    fn wait(&self, child: &mut Child) -> anyhow::Result<ExitStatus> {
+        loop {
+            {
+                let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(status) = child.try_wait()? {
+                    self.child.store(0, Ordering::Relaxed);
+                    return Ok(status);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_string).collect()
+    }
+
+    #[test]
+    fn the_folder_is_that_of_out() {
+        let of = |text| out_of(&words(text));
+        let run = Some(PathBuf::from("RUN"));
+        assert_eq!(of("mpirun -n 2 squall train --out RUN --json"), run);
+        assert_eq!(of("squall infer --out=RUN"), run);
+        assert_eq!(of("squall demo"), None);
+    }
+
+    #[test]
+    fn what_is_being_written_is_no_progress() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(State::of(folder.path()), State::Files(0, 0));
+        std::fs::write(folder.path().join(".a.nc.7.tmp"), "half").unwrap();
+        assert_eq!(State::of(folder.path()), State::Files(0, 0));
+        std::fs::write(folder.path().join("a.nc"), "whole").unwrap();
+        assert_eq!(State::of(folder.path()), State::Files(1, 5));
+    }
+}

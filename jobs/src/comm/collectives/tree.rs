@@ -1,0 +1,156 @@
+//! Trees for bytes and small vectors: broadcast, sums in a fixed order, everybody's bytes, and a barrier.
+
+use crate::comm::{CommError, Communicator, Result};
+
+/// A message of a broadcast is at most this long, so that a long one flows down the tree piece by piece.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// Gives every rank the bytes of `root`, along a binomial tree.
+///
+/// # Errors
+/// [`CommError::Layout`] if there is no rank `root`; those of the backend.
+pub fn broadcast(comm: &mut dyn Communicator, bytes: &mut [u8], root: usize) -> Result<()> {
+    let (parent, children) = family(comm, root)?;
+    for piece in bytes.chunks_mut(PIECE_BYTES) {
+        if let Some(parent) = parent {
+            comm.receive(parent, piece)?;
+        }
+        for &child in &children {
+            comm.send(child, piece)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives every rank the values of `root`, bit for bit.
+///
+/// # Errors
+/// [`CommError::Layout`] if there is no rank `root`; those of the backend.
+pub fn broadcast_values(
+    comm: &mut dyn Communicator,
+    values: &mut [f32],
+    root: usize,
+) -> Result<()> {
+    broadcast(comm, bytemuck::cast_slice_mut(values), root)
+}
+
+/// Leaves in `root`'s values the sums over all ranks; the others keep theirs.
+///
+/// The order of additions follows from the number of ranks and the root alone.
+///
+/// # Errors
+/// [`CommError::Layout`] if there is no rank `root`; those of the backend.
+pub fn reduce_sum(comm: &mut dyn Communicator, values: &mut [f64], root: usize) -> Result<()> {
+    let mut totals = values.to_vec();
+    reduce(comm, &mut totals, root, |total, value| *total += value)?;
+    if comm.rank() == root {
+        values.copy_from_slice(&totals);
+    }
+    Ok(())
+}
+
+/// Folds all ranks' values position by position and gives every rank the result.
+///
+/// # Errors
+/// Those of the backend.
+pub fn all_fold<T: bytemuck::Pod>(
+    comm: &mut dyn Communicator,
+    values: &mut [T],
+    fold: impl Fn(&mut T, T),
+) -> Result<()> {
+    reduce(comm, values, 0, fold)?;
+    broadcast(comm, bytemuck::cast_slice_mut(values), 0)
+}
+
+/// The bytes of all ranks one after the other, each as many as `mine`, in about log2 P messages.
+///
+/// # Source
+/// Bruck et al. 1997, doi:10.1109/71.642949.
+///
+/// # Errors
+/// Those of the backend; [`CommError::Size`] if a rank gives another number of bytes.
+pub fn all_gather(comm: &mut dyn Communicator, mine: &[u8]) -> Result<Vec<u8>> {
+    let (rank, size, each) = (comm.rank(), comm.size(), mine.len());
+    let mut found = mine.to_vec();
+    let mut have = 1;
+    while have < size {
+        let more = have.min(size - have);
+        let mut arrived = vec![0; more * each];
+        let (to, from) = ((rank + size - have) % size, (rank + have) % size);
+        comm.send_receive(to, &found[..more * each], from, &mut arrived)?;
+        found.extend(arrived);
+        have += more;
+    }
+    // The first block is this rank's own; block 0 of all lies `rank` blocks before it.
+    found.rotate_right(rank * each);
+    Ok(found)
+}
+
+/// Returns when all ranks have come here, by messages: for backends that have no barrier of their own.
+///
+/// # Source
+/// Hensgen, Finkel & Manber 1988, doi:10.1007/BF01379320 (dissemination).
+///
+/// # Errors
+/// Those of the backend.
+pub fn barrier(comm: &mut dyn Communicator) -> Result<()> {
+    let (rank, size) = (comm.rank(), comm.size());
+    let mut distance = 1;
+    while distance < size {
+        let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
+        comm.send_receive(to, &[0], from, &mut [0])?;
+        distance *= 2;
+    }
+    Ok(())
+}
+
+/// Folds along the tree of [`broadcast`], from the leaves up. Ranks other than the root end with partial results.
+fn reduce<T: bytemuck::Pod>(
+    comm: &mut dyn Communicator,
+    values: &mut [T],
+    root: usize,
+    fold: impl Fn(&mut T, T),
+) -> Result<()> {
+    let (parent, children) = family(comm, root)?;
+    let mut arrived = values.to_vec();
+    // Nearest first: the farthest child has the largest subtree and is ready last.
+    for &child in children.iter().rev() {
+        comm.receive(child, bytemuck::cast_slice_mut(&mut arrived))?;
+        for (total, value) in values.iter_mut().zip(&arrived) {
+            fold(total, *value);
+        }
+    }
+    match parent {
+        Some(parent) => comm.send(parent, bytemuck::cast_slice(values)),
+        None => Ok(()),
+    }
+}
+
+/// This rank's parent and children in the binomial tree below `root`, the child with the largest subtree first.
+fn family(comm: &dyn Communicator, root: usize) -> Result<(Option<usize>, Vec<usize>)> {
+    let (rank, size) = (comm.rank(), comm.size());
+    if root >= size {
+        return Err(CommError::Layout(format!(
+            "rank {rank}: there is no rank {root} among {size}"
+        )));
+    }
+    let place = (rank + size - root) % size;
+    let whole = size.next_power_of_two();
+    // A place's lowest set bit is its distance to the parent; all shorter powers of two lead to children.
+    let reach = if place == 0 {
+        whole
+    } else {
+        1 << place.trailing_zeros()
+    };
+    let rank_of = |place: usize| (place + root) % size;
+    let parent = (place > 0).then(|| rank_of(place - reach));
+    let mut children = Vec::new();
+    let mut distance = reach / 2;
+    while distance > 0 {
+        if place + distance < size {
+            children.push(rank_of(place + distance));
+        }
+        distance /= 2;
+    }
+    Ok((parent, children))
+}

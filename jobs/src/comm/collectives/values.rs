@@ -1,0 +1,122 @@
+//! Loops over values: adding, and rounding to and from what goes over the wire.
+
+use crate::comm::Wire;
+use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use pulp::{Arch, Simd, WithSimd};
+
+/// Values that are decoded before they are added, few enough to stay in the first-level cache.
+const BLOCK: usize = 1024;
+
+/// Adds values one by one.
+pub(super) fn add(totals: &mut [f32], values: &[f32]) {
+    struct Add<'a>(&'a mut [f32], &'a [f32]);
+    impl WithSimd for Add<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let (totals, totals_rest) = S::as_mut_simd_f32s(self.0);
+            let (values, values_rest) = S::as_simd_f32s(self.1);
+            for (total, value) in totals.iter_mut().zip(values) {
+                *total = simd.add_f32s(*total, *value);
+            }
+            for (total, value) in totals_rest.iter_mut().zip(values_rest) {
+                *total += value;
+            }
+        }
+    }
+    Arch::new().dispatch(Add(totals, values));
+}
+
+/// Multiplies values one by one.
+pub fn scale(values: &mut [f32], by: f32) {
+    if by != 1.0 {
+        values.iter_mut().for_each(|value| *value *= by);
+    }
+}
+
+/// Rounds to nearest, ties to even, as bits of two bytes. Values that f16 cannot hold become infinite.
+///
+/// The caller has made sure that `wire` is one of the half types.
+pub(super) fn encode(wire: Wire, values: &[f32], bits: &mut [u16]) {
+    struct Encode<'a>(&'a [f32], &'a mut [u16]);
+    impl WithSimd for Encode<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _simd: S) {
+            for (bits, value) in self.1.iter_mut().zip(self.0) {
+                let long = value.to_bits();
+                let rounded = long.wrapping_add(0x7FFF + ((long >> 16) & 1)) >> 16;
+                // A not-a-number stays one whatever its low bits are.
+                let kept = (long >> 16) | 0x40;
+                *bits = if value.is_nan() { kept } else { rounded } as u16;
+            }
+        }
+    }
+    match wire {
+        Wire::F16 => bits
+            .reinterpret_cast_mut::<f16>()
+            .convert_from_f32_slice(values),
+        _ => Arch::new().dispatch(Encode(values, bits)),
+    }
+}
+
+/// The values that bits of two bytes stand for.
+pub(super) fn decode(wire: Wire, bits: &[u16], values: &mut [f32]) {
+    struct Decode<'a>(&'a [u16], &'a mut [f32]);
+    impl WithSimd for Decode<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _simd: S) {
+            for (value, bits) in self.1.iter_mut().zip(self.0) {
+                *value = f32::from_bits(u32::from(*bits) << 16);
+            }
+        }
+    }
+    match wire {
+        Wire::F16 => bits.reinterpret_cast::<f16>().convert_to_f32_slice(values),
+        _ => Arch::new().dispatch(Decode(bits, values)),
+    }
+}
+
+/// Adds the values that bits of two bytes stand for.
+pub(super) fn decode_add(wire: Wire, bits: &[u16], totals: &mut [f32]) {
+    let mut block = [0.0; BLOCK];
+    for (bits, totals) in bits.chunks(BLOCK).zip(totals.chunks_mut(BLOCK)) {
+        let block = &mut block[..bits.len()];
+        decode(wire, bits, block);
+        add(totals, block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::bf16;
+
+    #[test]
+    fn own_rounding_to_bf16_is_that_of_the_crate_half() {
+        let special = [0.0, -0.0, 1.0, f32::MAX, f32::MIN_POSITIVE, f32::INFINITY];
+        let patterns = (0..200_000_u32).map(|i| f32::from_bits(i.wrapping_mul(0x9E37_79B9)));
+        let values: Vec<f32> = special.into_iter().chain(patterns).collect();
+        let mut bits = vec![0; values.len()];
+        encode(Wire::Bf16, &values, &mut bits);
+        let mut back = vec![0.0; values.len()];
+        decode(Wire::Bf16, &bits, &mut back);
+        for ((value, bits), back) in values.iter().zip(bits).zip(back) {
+            let expected = bf16::from_f32(*value);
+            assert_eq!(expected.to_bits(), bits, "{value}");
+            assert_eq!(expected.to_f32().to_bits(), back.to_bits(), "{value}");
+        }
+    }
+
+    #[test]
+    fn f16_keeps_eleven_bits_and_overflows_to_infinity() {
+        let values = [1.0 + 2.0_f32.powi(-11), 65504.0, 70000.0, -3.5];
+        let mut bits = [0; 4];
+        encode(Wire::F16, &values, &mut bits);
+        let mut back = [1.0; 4];
+        decode_add(Wire::F16, &bits, &mut back);
+        assert_eq!(back, [2.0, 65505.0, f32::INFINITY, -2.5]);
+    }
+}

@@ -1,0 +1,67 @@
+//! What can go wrong between ranks.
+
+use std::time::Duration;
+
+/// Result of communication.
+pub type Result<T> = std::result::Result<T, CommError>;
+
+/// A failure between ranks; every variant names the rank that saw it.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommError {
+    /// Another rank is gone: its process ended or it gave up.
+    #[error("rank {rank}: rank {peer} is gone during {doing}")]
+    Gone {
+        /// Who saw it.
+        rank: usize,
+        /// Who is gone.
+        peer: usize,
+        /// The operation under way.
+        doing: String,
+    },
+    /// Nothing moved for too long.
+    #[error("rank {rank}: {doing} has not advanced for {waited:?}")]
+    Stalled {
+        /// Who saw it.
+        rank: usize,
+        /// The operation under way, with bucket and step where there is one.
+        doing: String,
+        /// How long.
+        waited: Duration,
+    },
+    /// Ranks disagree on something that must be the same on all.
+    #[error("rank {rank}: {what} differs between ranks: {reason}")]
+    Differs {
+        /// Who says so.
+        rank: usize,
+        /// Recipe, data, code, a tensor.
+        what: String,
+        /// Which ranks, and how.
+        reason: String,
+    },
+    /// A message or a buffer has another size than expected.
+    #[error("rank {rank}: {what}: expected {expected}, got {got}")]
+    Size {
+        /// Who saw it.
+        rank: usize,
+        /// What has a size.
+        what: String,
+        /// What would be right.
+        expected: usize,
+        /// What was found.
+        got: usize,
+    },
+    /// Ranks cannot be arranged as asked.
+    #[error("{0}")]
+    Layout(String),
+    /// The library under it failed.
+    #[error("rank {rank}: {call} failed: {reason}")]
+    Library {
+        /// Who saw it.
+        rank: usize,
+        /// The function of the library.
+        call: &'static str,
+        /// In the library's words.
+        reason: String,
+    },
+}

@@ -1,0 +1,92 @@
+//! Ranks in rows and columns: sums along the row, of the parts along the column, and back along the row.
+//!
+//! On a 2-D torus each phase uses links between neighbours only, and a value passes 2 (rows + columns - 2) ranks one after the
+//! other instead of 2 (rows x columns - 1).
+
+use super::collectives::lane::PIECE_BYTES;
+use super::collectives::{self, Choice, Lane, ring, values};
+use super::{AllReduce, CommError, Communicator, Result, Wire};
+
+/// Sums over ranks laid out row after row.
+pub struct Grid {
+    row: Box<dyn Communicator>,
+    column: Box<dyn Communicator>,
+    choice: Choice,
+    lane: Lane,
+}
+
+impl Grid {
+    /// Over all ranks of `comm`; rank `r` is in row `r / columns`. Rows go by rings, columns as chosen.
+    ///
+    /// # Errors
+    /// [`CommError::Layout`] if rows times columns is not the number of ranks; those of the backend.
+    pub fn new(
+        comm: &mut dyn Communicator,
+        (rows, columns): (usize, usize),
+        choice: Choice,
+        wire: Wire,
+    ) -> Result<Self> {
+        let (rank, size) = (comm.rank(), comm.size());
+        if rows.checked_mul(columns) != Some(size) {
+            return Err(CommError::Layout(format!(
+                "a grid of {rows} rows and {columns} columns does not fit {size} ranks"
+            )));
+        }
+        let along = |comm: &mut dyn Communicator, line: usize| {
+            let colour = u32::try_from(line).map_err(|_| {
+                CommError::Layout(format!("a grid of {size} ranks has too many lines"))
+            })?;
+            comm.split(Some(colour), rank)
+        };
+        let row = along(comm, rank / columns)?;
+        let column = along(comm, rank % columns)?;
+        let (Some(row), Some(column)) = (row, column) else {
+            return Err(CommError::Layout(format!(
+                "rank {rank}: no group although it gave a colour"
+            )));
+        };
+        Ok(Self {
+            row,
+            column,
+            choice,
+            lane: Lane::new(wire).pieces_of(PIECE_BYTES),
+        })
+    }
+
+    /// The most nearly square grid of all ranks of `comm`.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub fn square(comm: &mut dyn Communicator, choice: Choice, wire: Wire) -> Result<Self> {
+        let size = comm.size();
+        let rows = (1..=size.isqrt()).rev().find(|&r| size.is_multiple_of(r));
+        let rows = rows.unwrap_or(1);
+        Self::new(comm, (rows, size / rows), choice, wire)
+    }
+}
+
+impl AllReduce for Grid {
+    fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> Result<()> {
+        values::scale(values, scale);
+        let owned = ring::reduce_scatter(&mut *self.row, values, &mut self.lane)?;
+        let bytes = owned.len() * self.lane.wire().bytes();
+        let algorithm = self.choice.resolve(bytes, self.column.size());
+        let part = &mut values[owned];
+        collectives::all_reduce(algorithm, &mut *self.column, part, &mut self.lane)?;
+        ring::all_gather(&mut *self.row, values, &mut self.lane)
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.lane.bytes_sent()
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "grid of {} rows and {} columns, {}, {} on the wire",
+            self.column.size(),
+            self.row.size(),
+            self.choice.name(),
+            self.lane.wire().name()
+        )
+    }
+}

@@ -1,0 +1,304 @@
+//! Sums in three phases: inside the node, between nodes, inside the node.
+//!
+//! Only the phase between nodes uses the network, and it sends each value once per node instead of once per rank; several
+//! ranks of a node lead, each with its part of the values, so that all of a node's links are busy. Inside a node values go
+//! through memory that its ranks share: every rank writes its own, leaders sum their part from all of them in the order of
+//! rank, which rounds nothing but the sums, and everybody reads the result. Where memory cannot be shared, rings do the same.
+//!
+//! The result does not depend on how nodes are numbered: they are ordered by their lowest rank.
+
+use super::collectives::lane::PIECE_BYTES;
+use super::collectives::{self, Choice, Lane, part, ring, values};
+use super::layout::Layout;
+use super::{AllReduce, CommError, Communicator, Result, Window, Wire};
+
+/// How [`Hierarchical`] works. All ranks give the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HierarchicalOptions {
+    /// Ranks of a node that talk to other nodes; all of them if `None`.
+    pub leaders: Option<usize>,
+    /// What values are sent as between nodes. Inside a node they stay f32.
+    pub wire: Wire,
+    /// The algorithm between nodes.
+    pub between: Choice,
+    /// Whether the ranks of a node share memory where they can.
+    pub shared_memory: bool,
+    /// Values that go through the three phases at once; the window holds twice as many for each rank.
+    pub values_at_once: usize,
+    /// The longest message where values are added.
+    pub piece_bytes: usize,
+}
+
+impl Default for HierarchicalOptions {
+    fn default() -> Self {
+        Self {
+            leaders: None,
+            wire: Wire::F32,
+            between: Choice::Auto,
+            shared_memory: true,
+            values_at_once: 4 << 20,
+            piece_bytes: PIECE_BYTES,
+        }
+    }
+}
+
+/// Sums over ranks that live on nodes, the same number on each.
+pub struct Hierarchical {
+    layout: Layout,
+    leaders: usize,
+    options: HierarchicalOptions,
+    inside: Inside,
+    /// The leaders of the same part on all nodes; `None` on ranks that do not lead.
+    between: Option<Box<dyn Communicator>>,
+    lane: Lane,
+}
+
+/// How the ranks of a node reach each other.
+enum Inside {
+    Shared {
+        window: Box<dyn Window>,
+        /// Which half of the window comes next: the other may still be read by a slower rank.
+        odd: bool,
+        sums: Vec<f32>,
+    },
+    Ring {
+        node: Box<dyn Communicator>,
+        lane: Lane,
+    },
+    Alone,
+}
+
+impl Hierarchical {
+    /// Over all ranks of `comm`, on messages of its own.
+    ///
+    /// # Errors
+    /// [`CommError::Layout`] if nodes have unequal numbers of ranks, or if there cannot be so many leaders; those of the
+    /// backend.
+    pub fn new(comm: &mut dyn Communicator, options: &HierarchicalOptions) -> Result<Self> {
+        let mut node = comm.split_by_node()?;
+        let layout = Layout::agree(comm, &mut *node)?;
+        let leaders = options.leaders.unwrap_or(layout.ranks_per_node);
+        if leaders == 0 || leaders > layout.ranks_per_node {
+            return Err(CommError::Layout(format!(
+                "{leaders} leaders asked for on nodes with {} ranks: 1 to {0} are possible",
+                layout.ranks_per_node
+            )));
+        }
+        if options.values_at_once == 0 {
+            return Err(CommError::Layout(
+                "0 values at once asked for: at least 1 is needed".into(),
+            ));
+        }
+        let leads = layout.local_rank < leaders;
+        let colour = u32::try_from(layout.local_rank).ok().filter(|_| leads);
+        let between = comm.split(colour, layout.lowest_rank)?;
+        let inside = Inside::new(node, options)?;
+        Ok(Self {
+            layout,
+            leaders,
+            options: options.clone(),
+            inside,
+            between,
+            lane: Lane::new(options.wire).pieces_of(options.piece_bytes),
+        })
+    }
+
+    /// The nodes and ranks it works on.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Sums a leader's part over nodes.
+    fn reduce_between(&mut self, sums: &mut [f32]) -> Result<()> {
+        let Some(between) = &mut self.between else {
+            return Ok(());
+        };
+        let bytes = sums.len() * self.lane.wire().bytes();
+        let algorithm = self.options.between.resolve(bytes, between.size());
+        collectives::all_reduce(algorithm, &mut **between, sums, &mut self.lane)
+    }
+
+    /// The three phases for as many values as the window holds.
+    fn reduce_piece(&mut self, all: &mut [f32], scale: f32) -> Result<()> {
+        let (local, ranks) = (self.layout.local_rank, self.layout.ranks_per_node);
+        let leaders = self.leaders;
+        // Taken out while it works, so that the phase between nodes may use the rest of `self`.
+        let mut inside = std::mem::replace(&mut self.inside, Inside::Alone);
+        let result = match &mut inside {
+            Inside::Alone => {
+                values::scale(all, scale);
+                self.reduce_between(all)
+            }
+            Inside::Shared { window, odd, sums } => {
+                let base = usize::from(*odd) * self.options.values_at_once;
+                *odd = !*odd;
+                let shared = Shared {
+                    window: &mut **window,
+                    base,
+                    leaders,
+                };
+                shared.reduce(all, sums, local, |sums| {
+                    values::scale(sums, scale);
+                    self.reduce_between(sums)
+                })
+            }
+            Inside::Ring { node, lane } => {
+                let shards = Shards {
+                    node: &mut **node,
+                    ranks,
+                    leaders,
+                };
+                shards.reduce(all, lane, |sums| {
+                    values::scale(sums, scale);
+                    self.reduce_between(sums)
+                })
+            }
+        };
+        self.inside = inside;
+        result
+    }
+}
+
+impl Inside {
+    fn new(mut node: Box<dyn Communicator>, options: &HierarchicalOptions) -> Result<Self> {
+        if node.size() == 1 {
+            return Ok(Self::Alone);
+        }
+        let window = match options.shared_memory {
+            true => node.window(2 * options.values_at_once)?,
+            false => None,
+        };
+        Ok(match window {
+            Some(window) => Self::Shared {
+                window,
+                odd: false,
+                sums: Vec::new(),
+            },
+            None => Self::Ring {
+                node,
+                lane: Lane::new(Wire::F32).pieces_of(options.piece_bytes),
+            },
+        })
+    }
+}
+
+/// One pass through shared memory.
+struct Shared<'a> {
+    window: &'a mut dyn Window,
+    base: usize,
+    leaders: usize,
+}
+
+impl Shared<'_> {
+    fn reduce(
+        self,
+        all: &mut [f32],
+        sums: &mut Vec<f32>,
+        local: usize,
+        between: impl FnOnce(&mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        self.window.write(self.base, all);
+        self.window.sync()?;
+        if local < self.leaders {
+            let own = part(all.len(), self.leaders, local);
+            sums.resize(own.len(), 0.0);
+            let (start, end) = (self.base + own.start, self.base + own.end);
+            self.window.sum(start..end, sums);
+            between(sums)?;
+            // Nobody else reads this part of this segment before the next synchronisation: it was this leader's to sum.
+            self.window.write(start, sums);
+        }
+        self.window.sync()?;
+        for leader in 0..self.leaders {
+            let theirs = part(all.len(), self.leaders, leader);
+            let (start, end) = (self.base + theirs.start, self.base + theirs.end);
+            self.window.read(leader, start..end, &mut all[theirs]);
+        }
+        Ok(())
+    }
+}
+
+/// One pass by messages inside the node: every rank sums a shard, leaders collect the shards of their part.
+struct Shards<'a> {
+    node: &'a mut dyn Communicator,
+    ranks: usize,
+    leaders: usize,
+}
+
+impl Shards<'_> {
+    fn reduce(
+        mut self,
+        all: &mut [f32],
+        lane: &mut Lane,
+        between: impl FnOnce(&mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        ring::reduce_scatter(self.node, all, lane)?;
+        self.regroup(all, false)?;
+        let local = self.node.rank();
+        if local < self.leaders {
+            let own = part(all.len(), self.leaders, local);
+            between(&mut all[own])?;
+        }
+        self.regroup(all, true)?;
+        ring::all_gather(self.node, all, lane)
+    }
+
+    /// Carries values between the owners of shards and the leaders of parts: to the leaders, or back.
+    ///
+    /// All ranks go through the pairs in the same order, so a send that waits for its receive waits for a pair before its own.
+    fn regroup(&mut self, all: &mut [f32], back: bool) -> Result<()> {
+        let local = self.node.rank();
+        for leader in 0..self.leaders {
+            let wanted = part(all.len(), self.leaders, leader);
+            for owner in (0..self.ranks).filter(|&owner| owner != leader) {
+                let shard = part(all.len(), self.ranks, owner);
+                let common = shard.start.max(wanted.start)..shard.end.min(wanted.end);
+                let (from, to) = if back {
+                    (leader, owner)
+                } else {
+                    (owner, leader)
+                };
+                if common.is_empty() {
+                    continue;
+                }
+                if local == from {
+                    self.node.send(to, bytemuck::cast_slice(&all[common]))?;
+                } else if local == to {
+                    let into = bytemuck::cast_slice_mut(&mut all[common]);
+                    self.node.receive(from, into)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AllReduce for Hierarchical {
+    fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> Result<()> {
+        for piece in values.chunks_mut(self.options.values_at_once) {
+            self.reduce_piece(piece, scale)?;
+        }
+        Ok(())
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.lane.bytes_sent()
+    }
+
+    fn describe(&self) -> String {
+        let inside = match &self.inside {
+            Inside::Alone => "one rank",
+            Inside::Shared { .. } => "shared memory",
+            Inside::Ring { .. } => "rings",
+        };
+        format!(
+            "hierarchical: {} nodes with {} ranks, {inside} inside, {} leaders, {} and {} between",
+            self.layout.nodes,
+            self.layout.ranks_per_node,
+            self.leaders,
+            self.options.between.name(),
+            self.options.wire.name()
+        )
+    }
+}

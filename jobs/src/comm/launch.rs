@@ -1,0 +1,247 @@
+//! How this process was started: alone, or as one rank of many.
+//!
+//! Launchers tell the rank in environment variables, before MPI runs. That is in time to choose a device or cores, and it
+//! shows when a program under a launcher does not talk to it: then every process would believe to be alone.
+
+use super::{CommError, Result};
+
+/// What started the ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Launcher {
+    /// Open MPI's mpirun.
+    OpenMpi,
+    /// IBM's jsrun.
+    Jsrun,
+    /// Hydra of MPICH, Intel MPI and others; PALS of Cray.
+    Hydra,
+    /// Slurm's srun.
+    Srun,
+}
+
+impl Launcher {
+    /// The command's name, for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "mpirun of Open MPI",
+            Self::Jsrun => "jsrun",
+            Self::Hydra => "mpiexec of MPICH",
+            Self::Srun => "srun",
+        }
+    }
+}
+
+/// What a launcher says of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Who says so.
+    pub launcher: Launcher,
+    /// This process, from 0.
+    pub rank: usize,
+    /// How many processes there are.
+    pub size: usize,
+    /// This process on its node, from 0, where the launcher tells.
+    pub local_rank: Option<usize>,
+    /// How many processes the node has, where the launcher tells.
+    pub local_size: Option<usize>,
+}
+
+/// The variables of one launcher; of several names the first that is set counts.
+struct Names {
+    launcher: Launcher,
+    rank: &'static [&'static str],
+    size: &'static [&'static str],
+    local_rank: &'static [&'static str],
+    local_size: &'static [&'static str],
+}
+
+/// In this order: an inner launcher (mpirun in a Slurm job) sets its own names beside those of the outer one.
+const LAUNCHERS: [Names; 4] = [
+    Names {
+        launcher: Launcher::Jsrun,
+        rank: &["JSM_NAMESPACE_RANK"],
+        size: &["JSM_NAMESPACE_SIZE"],
+        local_rank: &["JSM_NAMESPACE_LOCAL_RANK"],
+        local_size: &["JSM_NAMESPACE_LOCAL_SIZE"],
+    },
+    Names {
+        launcher: Launcher::OpenMpi,
+        rank: &["OMPI_COMM_WORLD_RANK"],
+        size: &["OMPI_COMM_WORLD_SIZE"],
+        local_rank: &["OMPI_COMM_WORLD_LOCAL_RANK"],
+        local_size: &["OMPI_COMM_WORLD_LOCAL_SIZE"],
+    },
+    Names {
+        launcher: Launcher::Hydra,
+        rank: &["PMI_RANK"],
+        size: &["PMI_SIZE"],
+        local_rank: &["MPI_LOCALRANKID", "PMI_LOCAL_RANK"],
+        local_size: &["MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"],
+    },
+    // SLURM_NTASKS is also set in a batch script, where one process runs and no step: steps have names of their own.
+    Names {
+        launcher: Launcher::Srun,
+        rank: &["SLURM_PROCID"],
+        size: &["SLURM_STEP_NUM_TASKS"],
+        local_rank: &["SLURM_LOCALID"],
+        local_size: &[],
+    },
+];
+
+impl Launch {
+    /// What the launcher said, read from the environment by `variable`; `None` for a program started by hand.
+    ///
+    /// # Errors
+    /// [`CommError::Layout`] if a variable holds no number, or a rank that is not below the size.
+    pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
+        let number = |names: &[&str]| {
+            names
+                .iter()
+                .find_map(|name| variable(name).map(|text| (*name, text)))
+                .map(|(name, text)| {
+                    text.trim().parse::<usize>().map_err(|_| {
+                        CommError::Layout(format!(
+                            "the launcher's {name} is `{text}`, expected a number"
+                        ))
+                    })
+                })
+                .transpose()
+        };
+        for names in &LAUNCHERS {
+            let (Some(rank), Some(size)) = (number(names.rank)?, number(names.size)?) else {
+                continue;
+            };
+            if rank >= size {
+                return Err(CommError::Layout(format!(
+                    "{} says rank {rank} of {size}: a rank is below the size",
+                    names.launcher.name()
+                )));
+            }
+            return Ok(Some(Self {
+                launcher: names.launcher,
+                rank,
+                size,
+                local_rank: number(names.local_rank)?,
+                local_size: number(names.local_size)?,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Nothing, where the backend sees the ranks that the launcher started.
+    ///
+    /// `backend` says what the communicator runs on, such as [`super::Communicator::describe`].
+    ///
+    /// # Errors
+    /// [`CommError::Layout`] with what to do: usually the launcher belongs to another MPI library than the program.
+    pub fn check(&self, rank: usize, size: usize, backend: &str) -> Result<()> {
+        if size == self.size {
+            return Ok(());
+        }
+        let (started, by) = (self.size, self.launcher.name());
+        Err(CommError::Layout(if size == 1 {
+            format!(
+                "{by} started {started} processes, but each sees itself alone on {backend}: \
+                 use the launcher that belongs to that library, or build with the library of this launcher"
+            )
+        } else {
+            format!("rank {rank}: {by} started {started} processes, but {backend} has {size}")
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detect(environment: &[(&str, &str)]) -> Result<Option<Launch>> {
+        Launch::detect(|name| {
+            let found = environment.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_string())
+        })
+    }
+
+    fn launch(launcher: Launcher, rank: usize, size: usize) -> Launch {
+        Launch {
+            launcher,
+            rank,
+            size,
+            local_rank: None,
+            local_size: None,
+        }
+    }
+
+    #[test]
+    fn each_launcher_is_known_by_its_names() {
+        let check = |environment: &[(&str, &str)], expected| {
+            assert_eq!(detect(environment), Ok(expected), "{environment:?}");
+        };
+        check(&[], None);
+        check(
+            &[
+                ("OMPI_COMM_WORLD_RANK", "3"),
+                ("OMPI_COMM_WORLD_SIZE", "8"),
+                ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+                ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+            ],
+            Some(Launch {
+                local_rank: Some(1),
+                local_size: Some(2),
+                ..launch(Launcher::OpenMpi, 3, 8)
+            }),
+        );
+        check(
+            &[
+                ("PMI_RANK", "0"),
+                ("PMI_SIZE", "4"),
+                ("MPI_LOCALRANKID", "0"),
+            ],
+            Some(Launch {
+                local_rank: Some(0),
+                ..launch(Launcher::Hydra, 0, 4)
+            }),
+        );
+        check(
+            &[("JSM_NAMESPACE_RANK", "5"), ("JSM_NAMESPACE_SIZE", "6")],
+            Some(launch(Launcher::Jsrun, 5, 6)),
+        );
+        check(
+            &[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2")],
+            Some(launch(Launcher::Srun, 1, 2)),
+        );
+    }
+
+    /// A batch script has the job's variables, but is one process; mpirun inside it counts more than Slurm around it.
+    #[test]
+    fn a_batch_script_is_no_rank() {
+        let batch = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "64")];
+        assert_eq!(detect(&batch), Ok(None));
+        let inside = [
+            ("SLURM_PROCID", "0"),
+            ("SLURM_STEP_NUM_TASKS", "1"),
+            ("OMPI_COMM_WORLD_RANK", "7"),
+            ("OMPI_COMM_WORLD_SIZE", "8"),
+        ];
+        assert_eq!(detect(&inside), Ok(Some(launch(Launcher::OpenMpi, 7, 8))));
+    }
+
+    #[test]
+    fn nonsense_is_an_error_that_names_the_variable() {
+        let error = detect(&[("PMI_RANK", "one"), ("PMI_SIZE", "4")]).expect_err("not a number");
+        assert!(error.to_string().contains("PMI_RANK"), "{error}");
+        assert!(detect(&[("PMI_RANK", "4"), ("PMI_SIZE", "4")]).is_err());
+    }
+
+    #[test]
+    fn a_library_that_does_not_hear_its_launcher_is_an_error() {
+        let four = launch(Launcher::Hydra, 2, 4);
+        assert_eq!(four.check(2, 4, "MPICH 4.0.2"), Ok(()));
+        let error = four.check(0, 1, "Open MPI v4.1.4").expect_err("alone");
+        assert!(
+            error
+                .to_string()
+                .contains("started 4 processes, but each sees itself alone on Open MPI v4.1.4"),
+            "{error}"
+        );
+        assert!(four.check(0, 3, "MPICH 4.0.2").is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! Ranks that talk to each other: what every backend offers, and the collectives made of it.
+//!
+//! A backend offers messages between two ranks ([`Communicator`]); rings, halving-doubling and trees
+//! ([`collectives`]) are written once over them, so that threads in one process test what runs over MPI. What averages
+//! gradients is an [`AllReduce`]: flat, hierarchical or over a grid of ranks.
+//!
+//! Every operation here is collective unless it says otherwise: all ranks of a communicator call it, in the same order,
+//! with the same sizes.
+
+pub mod agree;
+pub mod bench;
+pub mod collectives;
+pub mod error;
+pub mod flat;
+pub mod grid;
+pub mod hierarchical;
+pub mod launch;
+pub mod layout;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+pub mod reducer;
+pub mod solo;
+#[cfg(test)]
+mod tests;
+pub mod threads;
+pub mod watchdog;
+
+pub use error::{CommError, Result};
+pub use flat::Flat;
+pub use grid::Grid;
+pub use hierarchical::{Hierarchical, HierarchicalOptions};
+pub use layout::Layout;
+pub use reducer::Reducer;
+pub use solo::Solo;
+pub use watchdog::Watchdog;
+
+use std::ops::Range;
+
+/// One rank's end of a group of ranks.
+///
+/// It is owned by one thread at a time, usually the communication thread.
+pub trait Communicator: Send {
+    /// This rank, from 0.
+    fn rank(&self) -> usize;
+
+    /// How many ranks there are.
+    fn size(&self) -> usize;
+
+    /// Sends bytes to one rank while it receives as many as fit `received` from another. Not collective.
+    ///
+    /// # Errors
+    /// [`CommError::Gone`], [`CommError::Size`] if a message of another length arrives.
+    fn send_receive(
+        &mut self,
+        to: usize,
+        sent: &[u8],
+        from: usize,
+        received: &mut [u8],
+    ) -> Result<()>;
+
+    /// Sends bytes to one rank, which receives them. Not collective.
+    ///
+    /// # Errors
+    /// [`CommError::Gone`].
+    fn send(&mut self, to: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Receives as many bytes as fit from one rank. Not collective.
+    ///
+    /// # Errors
+    /// [`CommError::Gone`], [`CommError::Size`].
+    fn receive(&mut self, from: usize, bytes: &mut [u8]) -> Result<()>;
+
+    /// Returns when all ranks have come here.
+    ///
+    /// # Errors
+    /// [`CommError::Gone`].
+    fn barrier(&mut self) -> Result<()>;
+
+    /// The ranks that gave the same colour, in the order of `key`, then of rank; `None` on ranks without a colour.
+    ///
+    /// # Errors
+    /// [`CommError::Gone`].
+    fn split(&mut self, colour: Option<u32>, key: usize) -> Result<Option<Box<dyn Communicator>>>;
+
+    /// The ranks that share this rank's memory, in the order of rank.
+    ///
+    /// # Errors
+    /// [`CommError::Gone`].
+    fn split_by_node(&mut self) -> Result<Box<dyn Communicator>>;
+
+    /// Memory that all ranks of this communicator see, a segment of so many f32 for each; `None` where they cannot share.
+    /// Every rank gets the same answer.
+    ///
+    /// # Errors
+    /// [`CommError::Library`].
+    fn window(&mut self, floats: usize) -> Result<Option<Box<dyn Window>>>;
+
+    /// Ends all ranks of the job with this exit code, at once. Not collective.
+    fn abort(&self, code: i32) -> !;
+
+    /// The backend in words, for logs: library, version, ranks.
+    fn describe(&self) -> String;
+}
+
+/// Memory that the ranks of a node share: each writes its own segment and reads all of them.
+///
+/// Between writing and reading lies a [`Window::sync`], and another before it is written again.
+pub trait Window: Send {
+    /// Copies values into this rank's segment from position `at`.
+    fn write(&mut self, at: usize, values: &[f32]);
+
+    /// For every position of `range` the sum over all ranks' segments, in the order of rank.
+    fn sum(&self, range: Range<usize>, into: &mut [f32]);
+
+    /// Copies a part of one rank's segment.
+    fn read(&self, rank: usize, range: Range<usize>, into: &mut [f32]);
+
+    /// Returns when all ranks have come here and see what the others wrote.
+    ///
+    /// # Errors
+    /// [`CommError::Gone`].
+    fn sync(&mut self) -> Result<()>;
+}
+
+/// What values are sent as; sums are f32 whatever it is.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Wire {
+    /// As they are.
+    #[default]
+    F32,
+    /// Eight bits of fraction, the range of f32.
+    Bf16,
+    /// Eleven bits of fraction, up to 65504: values are averaged before they are sent.
+    F16,
+}
+
+impl Wire {
+    /// Bytes of a value.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+
+    /// As in a recipe.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+}
+
+/// Sums a buffer over ranks.
+pub trait AllReduce: Send {
+    /// Replaces values by their sum over all ranks times `scale`, the same bits on every rank.
+    ///
+    /// `scale` is applied before values are rounded for the wire, so that averages of large f16 values do not overflow.
+    ///
+    /// # Errors
+    /// [`CommError`] of the backend.
+    fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> Result<()>;
+
+    /// Bytes that this rank has sent to other nodes (of a flat one: to other ranks) since it was made.
+    fn bytes_sent(&self) -> u64;
+
+    /// How it works, in words, for logs and benchmarks.
+    fn describe(&self) -> String;
+}

@@ -1,0 +1,331 @@
+//! The MPI functions that we call, each wrapped so that nothing above needs `unsafe`.
+//!
+//! The crate `mpi` gives the bindings; its safe half has no returned errors, no operations in place, no shared windows
+//! and no handle that may move between threads, so we go below it.
+
+mod exchange;
+mod segments;
+
+pub(super) use segments::Segments;
+
+use super::library::Library;
+use super::wait::Patience;
+use crate::comm::{CommError, Result};
+use mpi::ffi as c;
+use std::ffi::{c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+
+/// What every function returns when all went well.
+pub(super) const SUCCESS: c_int = c::MPI_SUCCESS as c_int;
+
+/// How many threads may call the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Threads {
+    Multiple,
+    Serialized,
+    Fewer(c_int),
+}
+
+/// Starts MPI and returns how many threads may call it.
+pub(super) fn start() -> Result<Threads> {
+    let mut already = 0;
+    // SAFETY: MPI_Initialized may be called at any time; the flag outlives the call.
+    unsafe { c::MPI_Initialized(&mut already) };
+    if already != 0 {
+        return Err(CommError::Layout(
+            "MPI has been initialised in this process before; one `Mpi` is made once".into(),
+        ));
+    }
+    let mut provided = 0;
+    // SAFETY: MPI was not initialised; null arguments are allowed since MPI 2; the level outlives the call. The statics are
+    // constants that the crate's C file defines.
+    let code = unsafe {
+        c::MPI_Init_thread(
+            ptr::null_mut(),
+            ptr::null_mut(),
+            c::RSMPI_THREAD_MULTIPLE,
+            &mut provided,
+        )
+    };
+    if code != SUCCESS {
+        return Err(CommError::Library {
+            rank: 0,
+            call: "MPI_Init_thread",
+            reason: format!("error code {code}"),
+        });
+    }
+    // SAFETY: MPI is initialised; the handles are the library's own constants. Errors come back as codes from here on.
+    let levels = unsafe {
+        c::MPI_Comm_set_errhandler(c::RSMPI_COMM_WORLD, c::RSMPI_ERRORS_RETURN);
+        c::MPI_Comm_set_errhandler(c::RSMPI_COMM_SELF, c::RSMPI_ERRORS_RETURN);
+        (c::RSMPI_THREAD_MULTIPLE, c::RSMPI_THREAD_SERIALIZED)
+    };
+    Ok(if provided >= levels.0 {
+        Threads::Multiple
+    } else if provided >= levels.1 {
+        Threads::Serialized
+    } else {
+        Threads::Fewer(provided)
+    })
+}
+
+/// Whether MPI has been started and not ended.
+pub(super) fn running() -> bool {
+    let (mut started, mut ended) = (0, 0);
+    // SAFETY: both may be called at any time, from any thread; the flags outlive the calls.
+    unsafe {
+        c::MPI_Initialized(&mut started);
+        c::MPI_Finalized(&mut ended);
+    }
+    started != 0 && ended == 0
+}
+
+/// Ends MPI in order; waits for the other ranks.
+pub(super) fn finish() {
+    if running() {
+        // SAFETY: MPI runs, and the caller is its last user in this process.
+        unsafe { c::MPI_Finalize() };
+    }
+}
+
+/// Ends every rank of the job with this exit code.
+pub(super) fn abort(code: i32) -> ! {
+    if running() {
+        // SAFETY: MPI runs; aborting is allowed from every thread and in every state.
+        unsafe { c::MPI_Abort(c::RSMPI_COMM_WORLD, code) };
+    }
+    std::process::exit(code)
+}
+
+/// The library's name and version, on one line.
+pub(super) fn version() -> String {
+    let mut text = vec![0u8; c::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
+    let mut length = 0;
+    // SAFETY: the buffer has room for the longest version string that the standard lets this library write.
+    unsafe { c::MPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut length) };
+    let whole = text_of(&text, length);
+    let words = whole.lines().next().unwrap_or_default();
+    words
+        .split(',')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// What an error code means.
+pub(super) fn error_text(code: c_int) -> String {
+    let mut text = vec![0u8; c::MPI_MAX_ERROR_STRING as usize + 1];
+    let mut length = 0;
+    // SAFETY: the buffer has room for the longest error string that the standard lets this library write.
+    let known =
+        unsafe { c::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut length) };
+    if known == SUCCESS {
+        text_of(&text, length)
+    } else {
+        format!("error code {code}")
+    }
+}
+
+fn text_of(bytes: &[u8], length: c_int) -> String {
+    let length = usize::try_from(length).map_or(0, |length| length.min(bytes.len()));
+    String::from_utf8_lossy(&bytes[..length])
+        .trim_end_matches(['\0', '\n', ' '])
+        .to_string()
+}
+
+/// The address that stands for "the values are in the place of the result".
+///
+/// Bindings cannot carry it because it is a cast in a macro. Libraries with integer handles (MPICH, Cray, Intel) have -1,
+/// those with pointers (Open MPI, Spectrum, the binary interface of MPI 5) have 1.
+fn in_place() -> *const c_void {
+    if size_of::<c::MPI_Comm>() == size_of::<c_int>() {
+        ptr::without_provenance(usize::MAX)
+    } else {
+        ptr::without_provenance(1)
+    }
+}
+
+fn count(values: usize, rank: usize, what: &str) -> Result<c_int> {
+    c_int::try_from(values).map_err(|_| CommError::Size {
+        rank,
+        what: what.into(),
+        expected: c_int::MAX as usize,
+        got: values,
+    })
+}
+
+/// A communicator of the library: the handle, who we are in it, and the library that it belongs to.
+#[derive(Debug)]
+pub(super) struct Group {
+    comm: c::MPI_Comm,
+    pub rank: usize,
+    pub size: usize,
+    pub library: Arc<Library>,
+    /// Handles are numbers in some libraries, which would make this `Sync` there and not elsewhere.
+    not_sync: PhantomData<*const ()>,
+}
+
+// SAFETY: a handle names an object that belongs to the process, not to a thread. MPI allows its use from another thread
+// with level MULTIPLE, and with SERIALIZED under the lock that every call here takes first (`Library::turn`).
+unsafe impl Send for Group {}
+
+impl Group {
+    /// All ranks of the job, apart from what other users of the library do.
+    pub fn world(library: Arc<Library>) -> Result<Self> {
+        let mut comm = MaybeUninit::uninit();
+        let code = {
+            let _turn = library.turn();
+            // SAFETY: MPI runs as long as `library` lives; the place for the handle outlives the call.
+            unsafe { c::MPI_Comm_dup(c::RSMPI_COMM_WORLD, comm.as_mut_ptr()) }
+        };
+        library.check(0, "MPI_Comm_dup", code)?;
+        // SAFETY: the call succeeded and has written the handle.
+        Self::of(unsafe { comm.assume_init() }, library)
+    }
+
+    /// The same ranks, with messages apart from those of this group.
+    pub fn duplicate(&self) -> Result<Self> {
+        let mut comm = MaybeUninit::uninit();
+        let code = {
+            let _turn = self.library.turn();
+            // SAFETY: the handle is valid until `self` is dropped; the place for the new one outlives the call.
+            unsafe { c::MPI_Comm_dup(self.comm, comm.as_mut_ptr()) }
+        };
+        self.check("MPI_Comm_dup", code)?;
+        // SAFETY: the call succeeded and has written the handle.
+        Self::of(unsafe { comm.assume_init() }, Arc::clone(&self.library))
+    }
+
+    fn of(comm: c::MPI_Comm, library: Arc<Library>) -> Result<Self> {
+        let (mut rank, mut size) = (0, 0);
+        let codes = {
+            let _turn = library.turn();
+            // SAFETY: the handle is valid and not null; rank and size outlive the calls.
+            unsafe {
+                [
+                    c::MPI_Comm_set_errhandler(comm, c::RSMPI_ERRORS_RETURN),
+                    c::MPI_Comm_rank(comm, &mut rank),
+                    c::MPI_Comm_size(comm, &mut size),
+                ]
+            }
+        };
+        let [rank, size] = [rank, size].map(|n| usize::try_from(n).unwrap_or(0));
+        for code in codes {
+            library.check(rank, "MPI_Comm_rank", code)?;
+        }
+        Ok(Self {
+            comm,
+            rank,
+            size,
+            library,
+            not_sync: PhantomData,
+        })
+    }
+
+    fn check(&self, call: &'static str, code: c_int) -> Result<()> {
+        self.library.check(self.rank, call, code)
+    }
+
+    /// The ranks of the same colour; `None` without one.
+    pub fn split(&self, colour: Option<u32>, key: usize) -> Result<Option<Self>> {
+        let colour = colour
+            .map(|colour| count(colour as usize, self.rank, "colour of a split"))
+            .transpose()?;
+        let key = count(key, self.rank, "key of a split")?;
+        let mut comm = MaybeUninit::uninit();
+        let code = {
+            let _turn = self.library.turn();
+            // SAFETY: the handle is valid; the place for the new one outlives the call; the static is a constant.
+            unsafe {
+                let colour = colour.unwrap_or(c::RSMPI_UNDEFINED);
+                c::MPI_Comm_split(self.comm, colour, key, comm.as_mut_ptr())
+            }
+        };
+        self.check("MPI_Comm_split", code)?;
+        if colour.is_none() {
+            return Ok(None);
+        }
+        // SAFETY: the call succeeded and has written a handle, not null because there was a colour.
+        Self::of(unsafe { comm.assume_init() }, Arc::clone(&self.library)).map(Some)
+    }
+
+    /// The ranks on this node.
+    pub fn split_by_node(&self) -> Result<Self> {
+        let key = count(self.rank, self.rank, "rank")?;
+        let mut comm = MaybeUninit::uninit();
+        let code = {
+            let _turn = self.library.turn();
+            // SAFETY: the handle is valid; the place for the new one outlives the call; the statics are constants.
+            unsafe {
+                let kind = c::RSMPI_COMM_TYPE_SHARED;
+                c::MPI_Comm_split_type(self.comm, kind, key, c::RSMPI_INFO_NULL, comm.as_mut_ptr())
+            }
+        };
+        self.check("MPI_Comm_split_type", code)?;
+        // SAFETY: the call succeeded and has written the handle of a group that has at least this rank.
+        Self::of(unsafe { comm.assume_init() }, Arc::clone(&self.library))
+    }
+
+    /// Returns when all ranks have come here.
+    pub fn barrier(&self) -> Result<()> {
+        let mut request = MaybeUninit::uninit();
+        let code = {
+            let _turn = self.library.turn();
+            // SAFETY: the handle is valid; the place for the request outlives the call.
+            unsafe { c::MPI_Ibarrier(self.comm, request.as_mut_ptr()) }
+        };
+        self.check("MPI_Ibarrier", code)?;
+        // SAFETY: the call succeeded and has written the request.
+        let mut request = unsafe { request.assume_init() };
+        let patience = Patience::new(self, || "barrier".into());
+        loop {
+            let mut done = 0;
+            let code = {
+                let _turn = self.library.turn();
+                // SAFETY: the request is active; no buffer belongs to it.
+                unsafe { c::MPI_Test(&mut request, &mut done, c::RSMPI_STATUS_IGNORE) }
+            };
+            self.check("MPI_Test", code)?;
+            if done != 0 {
+                return Ok(());
+            }
+            patience.pause();
+        }
+    }
+
+    /// Replaces values by their sum over all ranks, by the library's own algorithm.
+    pub fn sum_in_place(&self, values: &mut [f32]) -> Result<()> {
+        let floats = count(values.len(), self.rank, "values of MPI_Allreduce")?;
+        let code = {
+            let _turn = self.library.turn();
+            // SAFETY: the buffer holds `floats` values and is ours alone until the call returns; statics are constants.
+            unsafe {
+                c::MPI_Allreduce(
+                    in_place(),
+                    values.as_mut_ptr().cast::<c_void>(),
+                    floats,
+                    c::RSMPI_FLOAT,
+                    c::RSMPI_SUM,
+                    self.comm,
+                )
+            }
+        };
+        self.check("MPI_Allreduce", code)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Freeing waits for the other ranks: not after a panic.
+        if running() && !std::thread::panicking() {
+            let _turn = self.library.turn();
+            // SAFETY: the handle is valid and used no more after this.
+            unsafe { c::MPI_Comm_free(&mut self.comm) };
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Memory that the ranks of a node share.
+
+use super::{Group, c, running};
+use crate::comm::{CommError, Result};
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::ptr;
+
+/// A segment of f32 for each rank of a node, all of them mapped into this process.
+pub(in super::super) struct Segments {
+    window: c::MPI_Win,
+    starts: Vec<*mut f32>,
+    floats: usize,
+    pub group: Group,
+}
+
+// SAFETY: the memory is mapped for the whole process and the handle belongs to it (see `Group`); nothing here is bound to
+// the thread that made it.
+unsafe impl Send for Segments {}
+
+impl Group {
+    /// Shared memory with a segment of so many f32 for each rank; all ranks must be on one node.
+    ///
+    /// # Errors
+    /// [`CommError::Differs`] if ranks ask for different sizes, [`CommError::Library`].
+    pub fn segments(self, floats: usize) -> Result<Segments> {
+        let bytes = floats
+            .checked_mul(size_of::<f32>())
+            .and_then(|bytes| c::MPI_Aint::try_from(bytes).ok())
+            .ok_or_else(|| CommError::Size {
+                rank: self.rank,
+                what: "floats of a window, at most".into(),
+                expected: isize::MAX as usize / size_of::<f32>(),
+                got: floats,
+            })?;
+        let mut window = MaybeUninit::uninit();
+        let mut own: *mut c_void = ptr::null_mut();
+        let code = {
+            let _turn = self.library.turn();
+            // SAFETY: the handle is valid; the places for the address (MPI takes a pointer to it as void*) and for the
+            // window outlive the call; the static is a constant.
+            unsafe {
+                c::MPI_Win_allocate_shared(
+                    bytes,
+                    size_of::<f32>() as c_int,
+                    c::RSMPI_INFO_NULL,
+                    self.comm,
+                    ptr::from_mut(&mut own).cast::<c_void>(),
+                    window.as_mut_ptr(),
+                )
+            }
+        };
+        self.check("MPI_Win_allocate_shared", code)?;
+        // SAFETY: the call succeeded and has written the window.
+        let window = unsafe { window.assume_init() };
+        let code = {
+            let _turn = self.library.turn();
+            // SAFETY: the window is valid and no lock of it is held yet; statics are constants.
+            unsafe {
+                c::MPI_Win_set_errhandler(window, c::RSMPI_ERRORS_RETURN);
+                c::MPI_Win_lock_all(c::MPI_MODE_NOCHECK as c_int, window)
+            }
+        };
+        self.check("MPI_Win_lock_all", code)?;
+        let mut segments = Segments {
+            window,
+            starts: Vec::with_capacity(self.size),
+            floats,
+            group: self,
+        };
+        for rank in 0..segments.group.size {
+            let start = segments.start_of(rank)?;
+            segments.starts.push(start);
+        }
+        // Whoever touches a page first has it in its own memory.
+        segments.own(0..floats).fill(0.0);
+        segments.sync()?;
+        Ok(segments)
+    }
+}
+
+impl Segments {
+    fn start_of(&self, rank: usize) -> Result<*mut f32> {
+        let (mut bytes, mut unit) = (0, 0);
+        let mut start: *mut c_void = ptr::null_mut();
+        let code = {
+            let _turn = self.group.library.turn();
+            // SAFETY: the window is valid and `rank` one of its ranks; the places for the answers outlive the call.
+            unsafe {
+                c::MPI_Win_shared_query(
+                    self.window,
+                    rank as c_int,
+                    &mut bytes,
+                    &mut unit,
+                    ptr::from_mut(&mut start).cast::<c_void>(),
+                )
+            }
+        };
+        self.group.check("MPI_Win_shared_query", code)?;
+        if usize::try_from(bytes).ok() != self.floats.checked_mul(size_of::<f32>()) {
+            return Err(CommError::Differs {
+                rank: self.group.rank,
+                what: "size of a window".into(),
+                reason: format!("{} floats here, {bytes} bytes at rank {rank}", self.floats),
+            });
+        }
+        // An empty segment may have no address; a slice needs one.
+        Ok(if start.is_null() {
+            ptr::NonNull::dangling().as_ptr()
+        } else {
+            start.cast::<f32>()
+        })
+    }
+
+    /// A part of this rank's segment.
+    ///
+    /// # Panics
+    /// When the segment ends before the range does.
+    pub fn own(&mut self, range: Range<usize>) -> &mut [f32] {
+        let start = self.within(self.group.rank, &range);
+        // SAFETY: the range lies in memory that the query gave and that lives as long as the window. Other ranks touch it only
+        // after the next `sync`, by the contract of `comm::Window`, and may use the rest of the segment meanwhile: the slice is
+        // no longer than what is written. `&mut self` keeps readers of this process away.
+        unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
+    }
+
+    /// A part of a rank's segment.
+    ///
+    /// # Panics
+    /// When there is no such rank, or its segment ends before the range does.
+    pub fn of(&self, rank: usize, range: Range<usize>) -> &[f32] {
+        let start = self.within(rank, &range);
+        // SAFETY: as in `own`; the owner writes this range only after the next `sync`. Any bits are a valid f32.
+        unsafe { std::slice::from_raw_parts(start, range.len()) }
+    }
+
+    fn within(&self, rank: usize, range: &Range<usize>) -> *mut f32 {
+        assert!(
+            range.start <= range.end && range.end <= self.floats,
+            "positions {range:?} of a window with {} floats for each rank",
+            self.floats
+        );
+        // SAFETY: the segment has `floats` values from its start, and the range begins at or before its end.
+        unsafe { self.starts[rank].add(range.start) }
+    }
+
+    /// Returns when all ranks have come here and see what the others wrote.
+    pub fn sync(&mut self) -> Result<()> {
+        self.fence()?;
+        self.group.barrier()?;
+        self.fence()
+    }
+
+    fn fence(&self) -> Result<()> {
+        let code = {
+            let _turn = self.group.library.turn();
+            // SAFETY: the window is valid and locked by this process.
+            unsafe { c::MPI_Win_sync(self.window) }
+        };
+        self.group.check("MPI_Win_sync", code)
+    }
+}
+
+impl Drop for Segments {
+    fn drop(&mut self) {
+        // Freeing waits for the other ranks: not after a panic.
+        if running() && !std::thread::panicking() {
+            let _turn = self.group.library.turn();
+            // SAFETY: the window is valid, locked by this process, and used no more after this.
+            unsafe {
+                c::MPI_Win_unlock_all(self.window);
+                c::MPI_Win_free(&mut self.window);
+            }
+        }
+    }
+}

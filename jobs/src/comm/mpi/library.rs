@@ -1,0 +1,118 @@
+//! The MPI library of this process: started once, ended when its last communicator is dropped.
+
+use super::ffi;
+use crate::comm::{CommError, Result};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Exit code of a job that one rank's panic ended: that of a Rust program that panicked.
+pub const PANIC_CODE: i32 = 101;
+
+/// Exit code of a job that [`super::Mpi::abort_when_stalled`] ended.
+pub const STALL_CODE: i32 = 102;
+
+/// Exit code of a job in which an MPI function failed and nobody ended it earlier.
+pub(super) const FAILED_CODE: i32 = 103;
+
+/// What to do when nothing moves.
+pub(super) struct Stall {
+    pub after: Duration,
+    pub report: Box<dyn Fn(&CommError) + Send + Sync>,
+}
+
+/// What all communicators of this process share.
+pub(super) struct Library {
+    /// As the library names itself.
+    pub version: String,
+    /// Held during every call where the library does not allow two threads in it at once.
+    one_at_a_time: Option<Mutex<()>>,
+    /// A call failed: other ranks may wait for this one, so that ending in order would hang.
+    failed: AtomicBool,
+    pub stall: OnceLock<Stall>,
+}
+
+impl Library {
+    /// Starts MPI.
+    ///
+    /// # Errors
+    /// [`CommError::Layout`] if it runs already or allows calls of one thread only, [`CommError::Library`].
+    pub fn start() -> Result<Self> {
+        let threads = ffi::start()?;
+        // From here on a return must end MPI, or the launcher reports a crash: `Library` does on drop.
+        let library = Self {
+            version: ffi::version(),
+            one_at_a_time: match threads {
+                ffi::Threads::Multiple => None,
+                ffi::Threads::Serialized | ffi::Threads::Fewer(_) => Some(Mutex::new(())),
+            },
+            failed: AtomicBool::new(false),
+            stall: OnceLock::new(),
+        };
+        match threads {
+            ffi::Threads::Fewer(level) => Err(CommError::Layout(format!(
+                "{} offers thread level {level}, but communication runs in its own thread: \
+                 MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE is needed",
+                library.version
+            ))),
+            ffi::Threads::Serialized | ffi::Threads::Multiple => Ok(library),
+        }
+    }
+
+    /// This thread's turn to call the library.
+    pub fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        // The lock guards no data of ours that a panic could have left half written.
+        self.one_at_a_time
+            .as_ref()
+            .map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The result of a call that returned this code.
+    ///
+    /// # Errors
+    /// [`CommError::Library`] in the library's words.
+    pub fn check(&self, rank: usize, call: &'static str, code: i32) -> Result<()> {
+        if code == ffi::SUCCESS {
+            return Ok(());
+        }
+        self.failed.store(true, Ordering::Relaxed);
+        Err(CommError::Library {
+            rank,
+            call,
+            reason: ffi::error_text(code),
+        })
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            ffi::abort(PANIC_CODE);
+        }
+        if self.failed.load(Ordering::Relaxed) {
+            ffi::abort(FAILED_CODE);
+        }
+        ffi::finish();
+    }
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.version)
+    }
+}
+
+/// Makes a panic on any thread of this rank end the whole job, with exit code [`PANIC_CODE`].
+///
+/// Without it the other ranks wait for ever for the one that panicked. The message is shown first, by the hook that was
+/// installed before. Where MPI is not running, only that hook is called.
+pub fn abort_on_panic() {
+    let earlier = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        earlier(panic);
+        if ffi::running() {
+            ffi::abort(PANIC_CODE);
+        }
+    }));
+}

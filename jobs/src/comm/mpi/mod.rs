@@ -1,0 +1,154 @@
+//! Ranks that are processes, on one node or many, connected by MPI.
+//!
+//! Tested with Open MPI 4.1 and MPICH 4.0. All calls of the library are in `ffi`; waiting is ours (`wait`), so that a
+//! communication thread leaves its core to those who compute, and a stall can be named.
+
+mod all_reduce;
+#[allow(unsafe_code, reason = "the C interface of MPI")]
+mod ffi;
+mod library;
+mod wait;
+mod window;
+
+pub use all_reduce::MpiAllReduce;
+pub use library::{PANIC_CODE, STALL_CODE, abort_on_panic};
+
+use super::{CommError, Communicator, Result, Window};
+use ffi::Group;
+use library::{Library, Stall};
+use std::sync::Arc;
+use std::time::Duration;
+use window::NodeWindow;
+
+/// One rank's end of a group of MPI processes.
+///
+/// MPI ends when the last of them is dropped, in order after success; after a panic or a failed call it is aborted, since
+/// ending in order would wait for ever for ranks that wait for this one.
+#[derive(Debug)]
+pub struct Mpi {
+    group: Group,
+}
+
+impl Mpi {
+    /// All processes of the job; one that no launcher started is alone.
+    ///
+    /// Errors of the library come back instead of ending the process. Install [`abort_on_panic`] before.
+    ///
+    /// # Errors
+    /// [`CommError::Layout`] if MPI runs in this process already or allows calls of one thread only,
+    /// [`CommError::Library`].
+    pub fn init() -> Result<Self> {
+        let library = Arc::new(Library::start()?);
+        Group::world(library).map(|group| Self { group })
+    }
+
+    /// The library's name and version.
+    pub fn version(&self) -> &str {
+        &self.group.library.version
+    }
+
+    /// Ends the job with [`STALL_CODE`] when this rank has waited for another for longer than `after`.
+    ///
+    /// `report` gets a [`CommError::Stalled`] first. A message under way cannot be called back from the library, so that
+    /// returning an error would not be safe. Only the first call for a process has an effect; returns whether it was.
+    pub fn abort_when_stalled(
+        &self,
+        after: Duration,
+        report: impl Fn(&CommError) + Send + Sync + 'static,
+    ) -> bool {
+        let report = Box::new(report);
+        self.group
+            .library
+            .stall
+            .set(Stall { after, report })
+            .is_ok()
+    }
+
+    /// The ranks of this one again, with messages that never meet those of others.
+    ///
+    /// # Errors
+    /// [`CommError::Library`].
+    pub fn duplicate(&self) -> Result<Self> {
+        self.group.duplicate().map(|group| Self { group })
+    }
+
+    fn peer(&self, peer: usize) -> Result<usize> {
+        if peer < self.group.size {
+            return Ok(peer);
+        }
+        Err(CommError::Layout(format!(
+            "rank {}: there is no rank {peer} among {}",
+            self.group.rank, self.group.size
+        )))
+    }
+}
+
+/// Ends all ranks of the job with this exit code, at once, from any thread: that of a watchdog, say.
+///
+/// Where MPI is not running only this process ends.
+pub fn abort(code: i32) -> ! {
+    ffi::abort(code)
+}
+
+impl Communicator for Mpi {
+    fn rank(&self) -> usize {
+        self.group.rank
+    }
+
+    fn size(&self) -> usize {
+        self.group.size
+    }
+
+    fn send_receive(
+        &mut self,
+        to: usize,
+        sent: &[u8],
+        from: usize,
+        received: &mut [u8],
+    ) -> Result<()> {
+        let (to, from) = (self.peer(to)?, self.peer(from)?);
+        self.group
+            .exchange(Some((to, sent)), Some((from, received)))
+    }
+
+    fn send(&mut self, to: usize, bytes: &[u8]) -> Result<()> {
+        let to = self.peer(to)?;
+        self.group.exchange(Some((to, bytes)), None)
+    }
+
+    fn receive(&mut self, from: usize, bytes: &mut [u8]) -> Result<()> {
+        let from = self.peer(from)?;
+        self.group.exchange(None, Some((from, bytes)))
+    }
+
+    fn barrier(&mut self) -> Result<()> {
+        self.group.barrier()
+    }
+
+    fn split(&mut self, colour: Option<u32>, key: usize) -> Result<Option<Box<dyn Communicator>>> {
+        let group = self.group.split(colour, key)?;
+        Ok(group.map(|group| Box::new(Self { group }) as Box<dyn Communicator>))
+    }
+
+    fn split_by_node(&mut self) -> Result<Box<dyn Communicator>> {
+        let group = self.group.split_by_node()?;
+        Ok(Box::new(Self { group }))
+    }
+
+    fn window(&mut self, floats: usize) -> Result<Option<Box<dyn Window>>> {
+        let node = self.group.split_by_node()?;
+        if node.size != self.group.size {
+            return Ok(None);
+        }
+        let segments = node.segments(floats)?;
+        Ok(Some(Box::new(NodeWindow::new(segments))))
+    }
+
+    fn abort(&self, code: i32) -> ! {
+        ffi::abort(code)
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, {} ranks", self.group.library.version, self.group.size)
+    }
+}

@@ -1,0 +1,111 @@
+//! What the ranks of a group share: inboxes, and a board on which they leave things for each other.
+
+use super::meeting::{Meeting, Wait, World, lock};
+use super::window::Segments;
+use crate::comm::{CommError, Result};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Buffers of delivered messages that an inbox keeps for the next ones.
+const KEPT_BUFFERS: usize = 4;
+
+/// Some ranks and all that lies between them.
+pub(super) struct Group {
+    pub meeting: Meeting,
+    inboxes: Vec<Inbox>,
+    pub board: Mutex<Vec<Notes>>,
+}
+
+/// What one rank has left for the others.
+#[derive(Default, Clone)]
+pub(super) struct Notes {
+    pub colour: Option<u32>,
+    pub number: usize,
+    pub made: Option<Made>,
+}
+
+/// Something that one rank makes and others use as well.
+#[derive(Clone)]
+pub(super) enum Made {
+    Group(Arc<Group>),
+    Window(Arc<Segments>),
+}
+
+/// The messages to one rank, a queue for each sender.
+struct Inbox {
+    queues: Mutex<Queues>,
+    signal: Condvar,
+}
+
+struct Queues {
+    from: Vec<VecDeque<Vec<u8>>>,
+    unused: Vec<Vec<u8>>,
+}
+
+impl Group {
+    pub fn new(world: Arc<World>, members: Vec<usize>) -> Self {
+        let count = members.len();
+        let inbox = |_| Inbox {
+            queues: Mutex::new(Queues {
+                from: vec![VecDeque::new(); count],
+                unused: Vec::new(),
+            }),
+            signal: Condvar::new(),
+        };
+        Self {
+            meeting: Meeting::new(world, members),
+            inboxes: (0..count).map(inbox).collect(),
+            board: Mutex::new(vec![Notes::default(); count]),
+        }
+    }
+
+    /// Puts a message into an inbox.
+    pub fn post(&self, from: usize, to: usize, bytes: &[u8], doing: &str) -> Result<()> {
+        if let Some(peer) = self.meeting.gone(to) {
+            return Err(CommError::Gone {
+                rank: self.meeting.members()[from],
+                peer,
+                doing: doing.into(),
+            });
+        }
+        let inbox = &self.inboxes[to];
+        let mut message = lock(&inbox.queues).unused.pop().unwrap_or_default();
+        message.clear();
+        message.extend_from_slice(bytes);
+        lock(&inbox.queues).from[from].push_back(message);
+        inbox.signal.notify_all();
+        Ok(())
+    }
+
+    /// Takes the next message of a sender out of this rank's inbox.
+    pub fn take(&self, rank: usize, from: usize, bytes: &mut [u8], doing: &str) -> Result<()> {
+        let inbox = &self.inboxes[rank];
+        let wait = Wait {
+            rank: self.meeting.members()[rank],
+            doing,
+        };
+        let next = |queues: &mut Queues| queues.from[from].pop_front();
+        let state = (&inbox.queues, &inbox.signal);
+        let message = self
+            .meeting
+            .world()
+            .wait(&wait, state, next, || self.meeting.gone(from))?;
+        if message.len() != bytes.len() {
+            return Err(CommError::Size {
+                rank: wait.rank,
+                what: format!(
+                    "bytes of a message from rank {}",
+                    self.meeting.members()[from]
+                ),
+                expected: bytes.len(),
+                got: message.len(),
+            });
+        }
+        bytes.copy_from_slice(&message);
+        let mut queues = lock(&inbox.queues);
+        if queues.unused.len() < KEPT_BUFFERS {
+            queues.unused.push(message);
+        }
+        Ok(())
+    }
+}

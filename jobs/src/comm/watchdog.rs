@@ -1,0 +1,74 @@
+//! A thread that notices when communication stands still.
+//!
+//! A link that is cut is an error to nobody: MPI waits for it for minutes. The rank that is late is the one whose watchdog says
+//! nothing, because it has not come to the bucket that the others wait in.
+
+use super::reducer::ProgressReader;
+use super::{CommError, Result};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Watches a reducer until dropped.
+#[derive(Debug)]
+pub struct Watchdog {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// A watchdog that calls `on_stall` once, with [`CommError::Stalled`] naming rank, bucket and step, when a bucket has been
+    /// under way for longer than `limit`. Usually it logs the diagnosis and aborts the job.
+    ///
+    /// # Errors
+    /// [`CommError::Library`] if the system gives no thread.
+    pub fn start(
+        reader: ProgressReader,
+        rank: usize,
+        limit: Duration,
+        on_stall: impl FnOnce(CommError) + Send + 'static,
+    ) -> Result<Self> {
+        let (end, ended) = channel::<()>();
+        let look = (limit / 10).clamp(Duration::from_millis(1), Duration::from_secs(1));
+        let watch = move || {
+            while ended.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
+                let progress = reader.progress();
+                let Some(underway) = progress.underway else {
+                    continue;
+                };
+                let waited = underway.since.elapsed();
+                if waited > limit {
+                    return on_stall(CommError::Stalled {
+                        rank,
+                        doing: format!(
+                            "the sum of bucket {} in step {}, after {} finished buckets,",
+                            underway.bucket, underway.step, progress.finished
+                        ),
+                        waited,
+                    });
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("squall-watchdog".into())
+            .spawn(watch)
+            .map_err(|error| CommError::Library {
+                rank,
+                call: "std::thread::spawn",
+                reason: error.to_string(),
+            })?;
+        Ok(Self {
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! How several ranks train one network.
+
+use crate::comm::Wire;
+use serde::{Deserialize, Serialize};
+
+/// How gradients are summed over ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// Inside nodes first where several ranks share one, else by the length of a bucket and the number of ranks.
+    #[default]
+    Auto,
+    /// A ring over all ranks: least traffic, a latency for each rank.
+    Ring,
+    /// Recursive halving and doubling: few messages, for many ranks.
+    Halving,
+    /// Inside each node, between nodes by shards, inside again.
+    Hierarchical,
+    /// The same over rows and columns of ranks, as nearly square as their number allows.
+    Grid,
+}
+
+/// How the learning rate grows with the number of samples of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RateScaling {
+    /// Not: the recipe's rate is for the global batch.
+    #[default]
+    None,
+    /// By the number of ranks (Goyal et al. 2017, arXiv:1706.02677).
+    Linear,
+    /// By its square root (Krizhevsky 2014, arXiv:1404.5997).
+    Sqrt,
+}
+
+impl RateScaling {
+    /// What the rate of one rank is multiplied by.
+    pub fn factor(self, ranks: usize) -> f32 {
+        match self {
+            Self::None => 1.0,
+            Self::Linear => ranks as f32,
+            Self::Sqrt => (ranks as f32).sqrt(),
+        }
+    }
+}
+
+/// How several ranks train one network. One rank ignores all of it but `gradient_lag`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Distributed {
+    /// Samples of a step over all ranks, instead of `training.batch` for each; the number of ranks must divide it. What a
+    /// run learns is then the same on any number of ranks, and a run may be continued on another number. Default none.
+    pub global_batch: Option<usize>,
+    /// How gradients are summed. Default `"auto"`.
+    pub algorithm: Algorithm,
+    /// What gradients are sent as: `"f32"`, `"bf16"` or `"f16"`; sums are f32. Default `"f32"`.
+    pub wire: Wire,
+    /// Ranks of a node that send to other nodes. Default: all of them.
+    pub leaders: Option<usize>,
+    /// Gradients are sent in buckets of about so many megabytes while the backward pass goes on. Default 16.
+    pub bucket_mb: f64,
+    /// 0: parameters change by the gradients of their own step. 1: by those of the step before, so that communication has a
+    /// whole step's time; the first step changes nothing. Default 0.
+    pub gradient_lag: usize,
+    /// So many consecutive ranks share the statistics of batch normalisation; 1 is none. It must divide the number of
+    /// ranks. Default 1.
+    pub norm_ranks: usize,
+    /// How the learning rate grows with the number of ranks. Default `"none"`.
+    pub rate_scaling: RateScaling,
+    /// Steps between checks that all ranks hold the same bits. Default 100.
+    pub check_every_steps: u64,
+    /// Seconds without progress in communication after which the job is ended with a diagnosis. Default 120.
+    pub stall_seconds: f64,
+}
+
+impl Default for Distributed {
+    fn default() -> Self {
+        Self {
+            global_batch: None,
+            algorithm: Algorithm::default(),
+            wire: Wire::default(),
+            leaders: None,
+            bucket_mb: 16.0,
+            gradient_lag: 0,
+            norm_ranks: 1,
+            rate_scaling: RateScaling::default(),
+            check_every_steps: 100,
+            stall_seconds: 120.0,
+        }
+    }
+}
+
+impl Distributed {
+    /// What makes no sense whatever the number of ranks: key, expected and found.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let counts = [
+            ("global_batch", self.global_batch),
+            ("leaders", self.leaders),
+            ("norm_ranks", Some(self.norm_ranks)),
+            ("check_every_steps", Some(self.check_every_steps as usize)),
+        ];
+        if let Some((key, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
+            return Err(format!("`distributed.{key}`: expected 1 or more, found 0"));
+        }
+        if self.gradient_lag > 1 {
+            return Err(format!(
+                "`distributed.gradient_lag`: expected 0 or 1, found {}",
+                self.gradient_lag
+            ));
+        }
+        let positive = [
+            ("bucket_mb", self.bucket_mb),
+            ("stall_seconds", self.stall_seconds),
+        ];
+        for (key, value) in positive {
+            if value.is_nan() || value <= 0.0 {
+                return Err(format!(
+                    "`distributed.{key}`: expected above 0, found {value}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Samples that each of `ranks` ranks takes in a step.
+    ///
+    /// # Errors
+    /// Key, expected and found, if the global batch cannot be dealt evenly or the groups of normalisation do not fit.
+    pub fn local_batch(&self, batch: usize, ranks: usize) -> Result<usize, String> {
+        if !ranks.is_multiple_of(self.norm_ranks) {
+            return Err(format!(
+                "`distributed.norm_ranks`: expected a divisor of {ranks} ranks, found {}",
+                self.norm_ranks
+            ));
+        }
+        match self.global_batch {
+            None => Ok(batch),
+            Some(global) if global.is_multiple_of(ranks) => Ok(global / ranks),
+            Some(global) => Err(format!(
+                "`distributed.global_batch`: expected a multiple of {ranks} ranks, found {global}"
+            )),
+        }
+    }
+
+    /// Values of a bucket.
+    pub fn bucket_values(&self) -> usize {
+        ((self.bucket_mb * 1e6 / 4.0) as usize).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_dealt_evenly_or_not_at_all() {
+        let plain = Distributed::default();
+        assert_eq!(plain.local_batch(2, 5), Ok(2));
+        let global = Distributed {
+            global_batch: Some(12),
+            ..Distributed::default()
+        };
+        assert_eq!(global.local_batch(2, 4), Ok(3));
+        assert!(global.local_batch(2, 5).unwrap_err().contains("5 ranks"));
+        let grouped = Distributed {
+            norm_ranks: 3,
+            ..Distributed::default()
+        };
+        assert!(
+            grouped
+                .local_batch(1, 4)
+                .unwrap_err()
+                .contains("norm_ranks")
+        );
+        assert_eq!(grouped.local_batch(1, 6), Ok(1));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let zero = Distributed {
+            leaders: Some(0),
+            ..Distributed::default()
+        };
+        assert!(zero.check().unwrap_err().contains("distributed.leaders"));
+        let lag = Distributed {
+            gradient_lag: 2,
+            ..Distributed::default()
+        };
+        assert!(lag.check().unwrap_err().contains("0 or 1, found 2"));
+    }
+
+    #[test]
+    fn rates_grow_as_published() {
+        assert_eq!(RateScaling::Linear.factor(16), 16.0);
+        assert_eq!(RateScaling::Sqrt.factor(16), 4.0);
+        assert_eq!(RateScaling::None.factor(16), 1.0);
+    }
+}

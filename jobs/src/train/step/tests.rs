@@ -1,0 +1,147 @@
+//! One rank's steps: scaling, skipping, naming what is wrong.
+
+use super::*;
+
+fn learner(settings: &[&str]) -> Learner {
+    let text = "precision = 'f32'\n[optimiser]\nrule = 'sgd'\n[network]\nwidth = 0.05\nblocks = [1, 1]\natrous_rates = [2]\nchannels_in = 3";
+    let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
+    let recipe = Recipe::parse(text, &settings).unwrap();
+    let criterion = recipe.loss.criterion(vec![0.3, 1.0, 0.7]);
+    Learner::new(&recipe, &recipe.network, criterion, 10, 1).unwrap()
+}
+
+fn batch() -> HostBatch {
+    let shape = [2, 16, 24, 3];
+    let count: usize = shape.iter().product();
+    HostBatch {
+        x: (0..count)
+            .map(|i| (i * i % 101) as f32 / 50.0 - 1.0)
+            .collect(),
+        shape,
+        labels: (0..count / 3).map(|i| (i / 5 % 3) as u8).collect(),
+        ids: vec![0, 1],
+    }
+}
+
+fn values(learner: &Learner) -> Vec<Vec<f32>> {
+    let named = learner.network.parameters().to_named().unwrap();
+    named.into_values().map(|(_, values)| values).collect()
+}
+
+fn fill(learner: &mut Learner, name: &str, value: f32) {
+    let parameters = learner.network.parameters_mut();
+    parameters
+        .update(|p, values| {
+            if p.name == name {
+                values.fill(value);
+            }
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_power_of_two_loss_scale_changes_no_bit() {
+    let run = |settings: &[&str]| {
+        let mut learner = learner(settings);
+        let losses: Vec<f64> = (0..3)
+            .map(|_| learner.step(&batch(), &mut Team::solo()).unwrap().loss)
+            .collect();
+        (losses, values(&learner))
+    };
+    let plain = run(&[]);
+    let scaled = "precision={ compute = 'f32', loss_scale = { kind = 'static', scale = 1024.0 } }";
+    assert!(run(&[scaled]) == plain);
+    // Doubled after each step: the factor does not matter, so how it changes does not either.
+    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 4.0, growth_interval = 1 } }";
+    assert!(run(&[dynamic]) == plain);
+}
+
+#[test]
+fn overflows_are_skipped_counted_and_halve_a_dynamic_scale() {
+    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1 } }";
+    let huge = "loss.normalisation={ sum = 1e10 }";
+    let mut learner = learner(&[dynamic, huge, "training.max_skipped_steps=2"]);
+    let parameters = |learner: &Learner| {
+        let all = learner.network.parameters().iter();
+        let values = all.map(|p| p.tensor().flatten_all().unwrap().to_vec1::<f32>().unwrap());
+        values.collect::<Vec<_>>()
+    };
+    let before = parameters(&learner);
+    for skipped in 1..=2 {
+        let result = learner.step(&batch(), &mut Team::solo()).unwrap();
+        assert!(result.skipped && result.loss.is_finite());
+        assert_eq!(learner.loss_scale.skipped(), skipped);
+    }
+    assert_eq!(learner.loss_scale.scale(), 0.25e38);
+    let error = learner
+        .step(&batch(), &mut Team::solo())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("3 steps in a row") && error.contains("the gradient of `"),
+        "{error}"
+    );
+    assert!(parameters(&learner) == before);
+    assert_eq!(learner.optimizer.steps(), 0);
+}
+
+#[test]
+fn f16_scales_its_loss_unless_told_not_to() {
+    // Without normalisation over a few pixels, which makes much of any rounding.
+    let mut half = learner(&["precision='f16'", "network.batch_norm=false"]);
+    assert_eq!(half.storage.dtype, DType::F16);
+    assert_eq!(half.loss_scale.scale(), 65_536.0);
+    let mut plain = learner(&["network.batch_norm=false"]);
+    for _ in 0..3 {
+        let (half, plain) = (
+            half.step(&batch(), &mut Team::solo()).unwrap(),
+            plain.step(&batch(), &mut Team::solo()).unwrap(),
+        );
+        assert!((half.loss / plain.loss - 1.0).abs() < 0.01 && !half.skipped);
+        assert!((half.gradient_norm / plain.gradient_norm - 1.0).abs() < 0.05);
+    }
+    let off = "precision={ compute = 'f16', loss_scale = { kind = 'static', scale = 1.0 } }";
+    assert_eq!(learner(&[off]).loss_scale.scale(), 1.0);
+    assert_eq!(learner(&["precision='bf16'"]).loss_scale.scale(), 1.0);
+}
+
+#[test]
+fn a_loss_that_is_no_number_names_its_cause() {
+    let mut learner = learner(&[]);
+    let mut broken = batch();
+    broken.x[77] = f32::NAN;
+    let error = learner
+        .step(&broken, &mut Team::solo())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("step 0") && error.contains("value 77"),
+        "{error}"
+    );
+    fill(&mut learner, "decoder.classify.weight", f32::INFINITY);
+    let error = learner
+        .step(&batch(), &mut Team::solo())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("decoder.classify.weight"), "{error}");
+}
+
+#[test]
+fn parameters_without_gradient_are_told_once() {
+    let mut fine = learner(&[]);
+    fine.step(&batch(), &mut Team::solo()).unwrap();
+    assert_eq!(fine.take_without_gradient(), None);
+    // Nothing passes a classifier of zeros on the way back.
+    let mut cut = learner(&[]);
+    fill(&mut cut, "decoder.classify.weight", 0.0);
+    cut.step(&batch(), &mut Team::solo()).unwrap();
+    let names = cut.take_without_gradient().unwrap();
+    assert!(names.iter().any(|name| name == "encoder.stem.weight"));
+    assert!(
+        !names
+            .iter()
+            .any(|name| name.starts_with("decoder.classify"))
+    );
+    cut.step(&batch(), &mut Team::solo()).unwrap();
+    assert_eq!(cut.take_without_gradient(), None);
+}

@@ -1,0 +1,368 @@
+//! The ranks that train one network, as one of them sees them.
+//!
+//! Gradients go through a [`Reducer`] while the backward pass runs: bucket after bucket, and last a few facts of the step
+//! (what its loss is to be divided by, whether somebody was told to stop) with the batch statistics, always as f32. What ranks
+//! agree on outside of a step goes through a communicator of its own, so that it never meets a bucket.
+
+use super::trace::Trace;
+use crate::comm::collectives::{Choice, tree};
+use crate::comm::{
+    AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Reducer,
+    Watchdog, Wire, agree, reducer,
+};
+use crate::error::{JobError, Result};
+use crate::recipe::{Algorithm, Distributed};
+use squall_model::ops::norm::Together;
+use squall_model::{Gradients, ModelError, Parameters};
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What a rank does when communication stands still; it usually ends the job.
+pub type OnStall = Box<dyn FnOnce(CommError) + Send>;
+
+/// One rank of those that train together.
+pub struct Team {
+    rank: usize,
+    size: usize,
+    description: String,
+    control: Option<Box<dyn Communicator>>,
+    on_stall: Option<OnStall>,
+    exchange: Option<Exchange>,
+    together: Option<Arc<dyn Together>>,
+    /// Whether this rank wants to stop, and whether all know of one that does.
+    stop: (bool, bool),
+    /// Where the time of this rank goes.
+    pub(super) trace: Trace,
+}
+
+/// Buckets on their way.
+struct Exchange {
+    reducer: Arc<Mutex<Reducer>>,
+    /// Where each bucket belongs; the facts come after the last.
+    ranges: Vec<Range<usize>>,
+    /// Used buffers, so that steps allocate nothing.
+    spare: Arc<Mutex<Vec<Vec<f32>>>>,
+    _watchdog: Watchdog,
+}
+
+impl fmt::Debug for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of {}", self.rank, self.size)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Team {
+    /// A single rank, which exchanges nothing.
+    pub fn solo() -> Self {
+        Self {
+            rank: 0,
+            size: 1,
+            description: "one rank".into(),
+            control: None,
+            on_stall: None,
+            exchange: None,
+            together: None,
+            stop: (false, false),
+            trace: Trace::new(0, 0),
+        }
+    }
+
+    /// The ranks of a communicator. `on_stall` hears when communication has stood still for longer than the recipe allows.
+    pub fn of(comm: Box<dyn Communicator>, on_stall: OnStall) -> Self {
+        if comm.size() == 1 {
+            return Self::solo();
+        }
+        Self {
+            rank: comm.rank(),
+            size: comm.size(),
+            description: comm.describe(),
+            control: Some(comm),
+            on_stall: Some(on_stall),
+            ..Self::solo()
+        }
+    }
+
+    /// This rank, from 0.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether this rank writes the run's files and tells what happens.
+    pub fn is_first(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// The ranks and how they exchange gradients, in words.
+    pub fn describe(&self) -> &str {
+        &self.description
+    }
+
+    /// The ranks that normalise batches with this one.
+    pub(super) fn together(&self) -> Option<&Arc<dyn Together>> {
+        self.together.as_ref()
+    }
+
+    /// Prepares the exchange of these gradients, and of `facts` values besides.
+    pub(super) fn begin(
+        &mut self,
+        options: &Distributed,
+        parameters: &Parameters,
+        gradients: &mut Gradients,
+        facts: usize,
+    ) -> Result<()> {
+        let (rank, size) = (self.rank, self.size);
+        let Some(control) = &mut self.control else {
+            return Ok(());
+        };
+        let ranges = Gradients::buckets(parameters, options.bucket_values());
+        let engine = WithFacts {
+            buckets: engine(&mut **control, options)?,
+            facts: Box::new(Flat::new(&mut **control, Choice::Auto, Wire::F32)?),
+            per_step: ranges.len() + 1,
+            next: 0,
+        };
+        self.description = format!("{}; {}", control.describe(), engine.describe());
+        if options.norm_ranks > 1 {
+            let colour = u32::try_from(rank / options.norm_ranks).unwrap_or(u32::MAX);
+            let group = control.split(Some(colour), rank)?;
+            self.together = group.map(|comm| Arc::new(Group(Mutex::new(comm))) as Arc<_>);
+        }
+        let lengths = ranges.iter().map(Range::len).chain([facts]).collect();
+        let scale = 1.0 / size as f32;
+        let plan = reducer::Plan {
+            rank,
+            lengths,
+            scale,
+        };
+        let reducer = Reducer::start(Box::new(engine), plan)?;
+        let limit = Duration::from_secs_f64(options.stall_seconds);
+        let on_stall = self.on_stall.take().unwrap_or_else(|| Box::new(|_| ()));
+        let watchdog = Watchdog::start(reducer.progress_reader(), rank, limit, on_stall)?;
+        let reducer = Arc::new(Mutex::new(reducer));
+        let spare: Arc<Mutex<Vec<Vec<f32>>>> = Arc::default();
+        let (sender, buffers) = (Arc::clone(&reducer), Arc::clone(&spare));
+        let listener = move |bucket: usize, values: &[f32]| {
+            let fits = |buffer: &Vec<f32>| buffer.len() == values.len();
+            let mut buffers = lock(&buffers);
+            let found = buffers.iter().position(fits);
+            let mut buffer = found.map_or_else(Vec::new, |at| buffers.swap_remove(at));
+            drop(buffers);
+            buffer.resize(values.len(), 0.0);
+            buffer.copy_from_slice(values);
+            // What went wrong comes out again where results are waited for.
+            let _ = lock(&sender).submit(bucket, buffer);
+        };
+        gradients.listen(ranges.clone(), Box::new(listener));
+        self.exchange = Some(Exchange {
+            reducer,
+            ranges,
+            spare,
+            _watchdog: watchdog,
+        });
+        Ok(())
+    }
+
+    /// To which step the next buckets belong.
+    pub(super) fn set_step(&mut self, step: u64) {
+        if let Some(exchange) = &self.exchange {
+            lock(&exchange.reducer).set_step(step);
+        }
+    }
+
+    /// Ends the exchange of a step's gradients with facts of it.
+    pub(super) fn submit_facts(&mut self, mut facts: Vec<f32>) -> Result<()> {
+        facts.push(f32::from(u8::from(self.stop.0)));
+        if let Some(exchange) = &self.exchange {
+            lock(&exchange.reducer).submit(exchange.ranges.len(), facts)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the gradients of the oldest step under way: averages over ranks, put in their places; gives the sums of the
+    /// facts, and whether a rank was told to stop.
+    pub(super) fn collect(&mut self, gradients: &mut [f32]) -> Result<(Vec<f32>, bool)> {
+        let Some(exchange) = &self.exchange else {
+            return Ok((Vec::new(), false));
+        };
+        loop {
+            let Some(reduced) = lock(&exchange.reducer).wait()? else {
+                return Ok((Vec::new(), false));
+            };
+            self.trace.bucket(&reduced);
+            if let Some(range) = exchange.ranges.get(reduced.bucket) {
+                gradients[range.clone()].copy_from_slice(&reduced.values);
+                lock(&exchange.spare).push(reduced.values);
+                continue;
+            }
+            let mut facts = reduced.values;
+            facts.iter_mut().for_each(|v| *v *= self.size as f32);
+            let stop = facts.pop().is_some_and(|told| told > 0.5);
+            return Ok((facts, stop));
+        }
+    }
+
+    /// Notes whether this rank was told to stop; gives whether all ranks know that one was.
+    pub(super) fn agree_to_stop(&mut self, told: bool) -> bool {
+        self.stop.0 |= told;
+        match self.size {
+            1 => told,
+            _ => self.stop.1,
+        }
+    }
+
+    /// Notes that all ranks know of one that was told to stop.
+    pub(super) fn heard(&mut self, stop: bool) {
+        self.stop.1 |= stop;
+    }
+
+    /// What this rank got, if no rank failed. All ranks call it.
+    pub(super) fn all_or_none<T>(&mut self, got: Result<T>) -> Result<T> {
+        let failed = self.any(got.is_err())?;
+        match got {
+            Ok(_) if failed => Err(JobError::Elsewhere),
+            got => got,
+        }
+    }
+
+    /// Whether any rank says yes. All ranks call it.
+    pub(super) fn any(&mut self, flag: bool) -> Result<bool> {
+        match &mut self.control {
+            Some(control) => Ok(agree::any(&mut **control, flag)?),
+            None => Ok(flag),
+        }
+    }
+
+    /// The bytes of every rank, in the order of rank. All ranks call it with as many bytes.
+    pub(super) fn gather(&mut self, mine: &[u8]) -> Result<Vec<u8>> {
+        match &mut self.control {
+            Some(control) => Ok(tree::all_gather(&mut **control, mine)?),
+            None => Ok(mine.to_vec()),
+        }
+    }
+
+    /// Replaces counts by their sums over ranks. All ranks call it.
+    pub(super) fn sum_counts(&mut self, counts: &mut [u64]) -> Result<()> {
+        match &mut self.control {
+            Some(control) => Ok(agree::sum_counts(&mut **control, counts)?),
+            None => Ok(()),
+        }
+    }
+
+    /// What the first rank has, on all. All ranks call it.
+    pub(super) fn broadcast(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
+        let Some(control) = &mut self.control else {
+            return Ok(());
+        };
+        let mut length = (bytes.len() as u64).to_le_bytes();
+        tree::broadcast(&mut **control, &mut length, 0)?;
+        bytes.resize(u64::from_le_bytes(length) as usize, 0);
+        Ok(tree::broadcast(&mut **control, bytes, 0)?)
+    }
+
+    /// An error if any of these facts differs between ranks, naming it. All ranks call it.
+    pub(super) fn check_facts(&mut self, facts: &[(&str, &[u8])]) -> Result<()> {
+        let Some(control) = &mut self.control else {
+            return Ok(());
+        };
+        let named = |all: agree::Facts, (name, content): &(&str, &[u8])| all.with(name, content);
+        let facts = facts.iter().fold(agree::Facts::new(), named);
+        Ok(facts.check(&mut **control)?)
+    }
+
+    /// An error if ranks do not hold the same bits, naming the first tensor. All ranks call it.
+    pub(super) fn check_parameters(&mut self, parameters: &Parameters) -> Result<()> {
+        let Some(control) = &mut self.control else {
+            return Ok(());
+        };
+        let named = parameters.to_named()?;
+        let tensors = named
+            .iter()
+            .map(|(name, (_, values))| (name.as_str(), values.as_slice()));
+        Ok(agree::same_parameters(&mut **control, tensors)?)
+    }
+}
+
+/// What sums buckets.
+fn engine(comm: &mut dyn Communicator, options: &Distributed) -> Result<Box<dyn AllReduce>> {
+    let between = |choice| HierarchicalOptions {
+        leaders: options.leaders,
+        wire: options.wire,
+        between: choice,
+        ..HierarchicalOptions::default()
+    };
+    let wire = options.wire;
+    Ok(match options.algorithm {
+        Algorithm::Ring => Box::new(Flat::new(comm, Choice::Ring, wire)?),
+        Algorithm::Halving => Box::new(Flat::new(comm, Choice::Halving, wire)?),
+        Algorithm::Grid => Box::new(Grid::square(comm, Choice::Auto, wire)?),
+        Algorithm::Hierarchical => Box::new(Hierarchical::new(comm, &between(Choice::Auto))?),
+        Algorithm::Auto => match Hierarchical::new(comm, &between(Choice::Auto)) {
+            Ok(hierarchical) => Box::new(hierarchical),
+            Err(CommError::Layout(reason)) if options.leaders.is_none() => {
+                tracing::warn!("gradients are summed without regard to nodes: {reason}");
+                Box::new(Flat::new(comm, Choice::Auto, wire)?)
+            }
+            Err(other) => return Err(other.into()),
+        },
+    })
+}
+
+/// Buckets by one engine, the last call of every step by another.
+struct WithFacts {
+    buckets: Box<dyn AllReduce>,
+    facts: Box<dyn AllReduce>,
+    per_step: usize,
+    next: usize,
+}
+
+impl AllReduce for WithFacts {
+    fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> crate::comm::Result<()> {
+        self.next = (self.next + 1) % self.per_step;
+        match self.next {
+            0 => self.facts.all_reduce(values, scale),
+            _ => self.buckets.all_reduce(values, scale),
+        }
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.buckets.bytes_sent() + self.facts.bytes_sent()
+    }
+
+    fn describe(&self) -> String {
+        self.buckets.describe()
+    }
+}
+
+/// Consecutive ranks that share batch statistics.
+struct Group(Mutex<Box<dyn Communicator>>);
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Group of {}", lock(&self.0).size())
+    }
+}
+
+impl Together for Group {
+    fn sum(&self, values: &mut [f64]) -> squall_model::error::Result<()> {
+        let mut comm = lock(&self.0);
+        let summed = tree::all_fold(&mut **comm, values, |total, value| *total += value);
+        summed.map_err(|error| ModelError::Together(error.to_string()))
+    }
+}
+
+impl From<CommError> for JobError {
+    fn from(error: CommError) -> Self {
+        Self::Comm(error)
+    }
+}

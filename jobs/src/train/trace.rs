@@ -1,0 +1,184 @@
+//! Where the time of training goes: sums for the report, and a Chrome trace of single steps.
+//!
+//! Open a trace in `chrome://tracing` or Perfetto; every rank is a process, its computation and its communication are threads.
+
+use crate::comm::reducer::Reduced;
+use crate::error::{JobError, Result};
+use serde::Serialize;
+use std::path::Path;
+use std::time::Instant;
+
+/// Seconds of this rank by what it did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Spent {
+    /// Waiting for a batch.
+    pub input: f64,
+    /// Forward pass and loss.
+    pub forward: f64,
+    /// Backward pass.
+    pub backward: f64,
+    /// Waiting for gradients of other ranks after the backward pass: communication that nothing hid.
+    pub exchange: f64,
+    /// Changing the parameters.
+    pub update: f64,
+    /// Sums of buckets, hidden or not.
+    pub communication: f64,
+}
+
+impl Spent {
+    /// The share of communication that computation hid; none without communication.
+    pub fn hidden(&self) -> Option<f64> {
+        (self.communication > 0.0).then(|| (1.0 - self.exchange / self.communication).max(0.0))
+    }
+}
+
+/// What a rank is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Input,
+    Forward,
+    Backward,
+    Exchange,
+    Update,
+}
+
+/// An entry of a Chrome trace.
+#[derive(Debug, Serialize)]
+struct Event {
+    name: String,
+    ph: &'static str,
+    /// Microseconds since the start, and how many.
+    ts: f64,
+    dur: f64,
+    pid: usize,
+    tid: &'static str,
+}
+
+/// Notes what a rank does, and writes some of it down.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    start: Instant,
+    rank: usize,
+    /// Steps that are still to be traced.
+    left: usize,
+    events: Vec<Event>,
+    /// Sums since the start.
+    pub spent: Spent,
+}
+
+impl Trace {
+    /// Traces the first `steps` steps.
+    pub fn new(rank: usize, steps: usize) -> Self {
+        Self {
+            start: Instant::now(),
+            rank,
+            left: steps,
+            events: Vec::new(),
+            spent: Spent::default(),
+        }
+    }
+
+    /// Notes work that began at `since` and ends now; gives now.
+    pub fn note(&mut self, work: Work, since: Instant) -> Instant {
+        let now = Instant::now();
+        let seconds = now.duration_since(since).as_secs_f64();
+        let (sum, name) = match work {
+            Work::Input => (&mut self.spent.input, "wait for a batch"),
+            Work::Forward => (&mut self.spent.forward, "forward"),
+            Work::Backward => (&mut self.spent.backward, "backward"),
+            Work::Exchange => (&mut self.spent.exchange, "wait for gradients"),
+            Work::Update => (&mut self.spent.update, "update"),
+        };
+        *sum += seconds;
+        self.push(name.to_string(), "computation", since, now);
+        now
+    }
+
+    /// Notes a bucket that was summed.
+    pub fn bucket(&mut self, reduced: &Reduced) {
+        let took = reduced.finished.duration_since(reduced.started);
+        self.spent.communication += took.as_secs_f64();
+        let name = format!("bucket {} of step {}", reduced.bucket, reduced.step + 1);
+        if reduced.started > reduced.submitted {
+            let queued = format!("{name} queued");
+            self.push(queued, "queue", reduced.submitted, reduced.started);
+        }
+        self.push(name, "communication", reduced.started, reduced.finished);
+    }
+
+    fn push(&mut self, name: String, tid: &'static str, from: Instant, to: Instant) {
+        if self.left > 0 {
+            let micros = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e6;
+            self.events.push(Event {
+                name,
+                ph: "X",
+                ts: micros(self.start, from),
+                dur: micros(from, to),
+                pid: self.rank,
+                tid,
+            });
+        }
+    }
+
+    /// A step is over; the last one that is traced writes `trace.rankN.json` into the run's folder.
+    pub fn step(&mut self, folder: &Path) -> Result<()> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        self.left -= 1;
+        if self.left > 0 {
+            return Ok(());
+        }
+        let path = folder.join(format!("trace.rank{}.json", self.rank));
+        let events = std::mem::take(&mut self.events);
+        let text = serde_json::to_string(&serde_json::json!({ "traceEvents": events }));
+        let text = text.map_err(|error| JobError::Damaged {
+            path: path.clone(),
+            reason: error.to_string(),
+        })?;
+        squall_data::atomic::write(path, text.as_bytes())?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_trace_is_json_of_what_was_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut trace = Trace::new(3, 1);
+        let submitted = trace.note(Work::Forward, Instant::now());
+        let (started, finished) = (
+            submitted + Duration::from_millis(2),
+            submitted + Duration::from_millis(10),
+        );
+        trace.bucket(&Reduced {
+            step: 0,
+            bucket: 2,
+            values: Vec::new(),
+            submitted,
+            started,
+            finished,
+        });
+        trace.spent.exchange = 0.002;
+        assert!((trace.spent.communication - 0.008).abs() < 1e-9);
+        assert!((trace.spent.hidden().unwrap() - 0.75).abs() < 1e-9);
+        trace.step(folder.path()).unwrap();
+        // Only so many steps are traced.
+        trace.note(Work::Update, Instant::now());
+        trace.step(folder.path()).unwrap();
+        let text = std::fs::read_to_string(folder.path().join("trace.rank3.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let events = json["traceEvents"].as_array().unwrap();
+        let names: Vec<&str> = events.iter().map(|e| e["name"].as_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            ["forward", "bucket 2 of step 1 queued", "bucket 2 of step 1"]
+        );
+        assert_eq!(events[2]["pid"], 3);
+        assert!((events[2]["dur"].as_f64().unwrap() - 8000.0).abs() < 1.0);
+    }
+}

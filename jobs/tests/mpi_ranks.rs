@@ -1,0 +1,297 @@
+//! Ranks that are processes: each test starts itself under `mpirun` and judges in every rank.
+//!
+//! Where there is no `mpirun` the tests say so and judge nothing. `MPIRUN` names another launcher (that of MPICH, say).
+#![cfg(feature = "mpi")]
+#![allow(clippy::print_stdout)] // that nothing was judged, and what a rank saw, is said nowhere else
+
+use squall_jobs::comm::launch::Launch;
+use squall_jobs::comm::mpi::{Mpi, MpiAllReduce, PANIC_CODE, STALL_CODE, abort_on_panic};
+use squall_jobs::comm::{AllReduce, CommError, Communicator};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// Tells a copy of this program that it is a rank of this test.
+const RANK_OF: &str = "SQUALL_TEST_RANK_OF";
+
+/// The longest that a job of a test may take; all of them end by themselves long before.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// In a rank of this test: its end of the job. In the test itself: what the job of so many ranks left behind.
+enum Side {
+    Rank(Mpi),
+    Test(Output),
+    NoLauncher,
+}
+
+fn job(test: &str, ranks: usize) -> Side {
+    if variable(RANK_OF).as_deref() == Some(test) {
+        abort_on_panic();
+        let mpi = Mpi::init().expect("MPI starts");
+        let launch = Launch::detect(variable).expect("variables of a launcher");
+        if let Some(launch) = launch {
+            let seen = launch.check(mpi.rank(), mpi.size(), &mpi.describe());
+            seen.expect("the launcher belongs to the library");
+        }
+        return Side::Rank(mpi);
+    }
+    let program = std::env::current_exe().expect("this program");
+    let (launcher, count) = (variable("MPIRUN"), ranks.to_string());
+    let mut command = if ranks == 1 {
+        Command::new(&program)
+    } else {
+        let mut command = Command::new(launcher.as_deref().unwrap_or("mpirun"));
+        command.args(["-n", &count]).arg(&program);
+        command
+    };
+    // As root, with more ranks than cores, without spinning: Open MPI asks to be told.
+    let started = Instant::now();
+    let output = command
+        .args([test, "--nocapture"])
+        .env(RANK_OF, test)
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+        .env("OMPI_MCA_mpi_yield_when_idle", "1")
+        .output();
+    let taken = started.elapsed();
+    assert!(taken < PATIENCE, "{test} took {taken:?}");
+    output.map_or(Side::NoLauncher, Side::Test)
+}
+
+/// Runs `rank` in every rank of a job and demands that all succeed.
+fn on_ranks(test: &str, ranks: usize, rank: impl FnOnce(Mpi)) {
+    match job(test, ranks) {
+        Side::Rank(mpi) => rank(mpi),
+        Side::Test(output) => assert!(output.status.success(), "{}", words(&output)),
+        Side::NoLauncher => println!("{test}: nothing judged, there is no mpirun"),
+    }
+}
+
+/// Runs `rank` in every rank of a job that must end with this code, saying this.
+fn ends_with(test: &str, code: i32, saying: &str, rank: impl FnOnce(Mpi)) {
+    match job(test, 3) {
+        Side::Rank(mpi) => rank(mpi),
+        Side::Test(output) => {
+            let all = words(&output);
+            assert_eq!(output.status.code(), Some(code), "{all}");
+            assert!(all.contains(saying), "no `{saying}` in: {all}");
+        }
+        Side::NoLauncher => println!("{test}: nothing judged, there is no mpirun"),
+    }
+}
+
+fn words(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!(
+        "{}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    )
+}
+
+fn message(rank: usize, length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|at| (at * 31 + rank * 7 + at / 251) as u8)
+        .collect()
+}
+
+/// Lengths at and around the borders of pieces, and more pieces than are under way at once.
+#[test]
+fn messages_of_every_length_arrive_whole() {
+    on_ranks("messages_of_every_length_arrive_whole", 4, |mut mpi| {
+        let (rank, size) = (mpi.rank(), mpi.size());
+        let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
+        let piece = 60 * 1024;
+        for length in [0, 1, piece - 1, piece, piece + 1, 129 * piece + 3] {
+            let mut received = vec![0; length];
+            mpi.send_receive(next, &message(rank, length), before, &mut received)
+                .expect("a ring step");
+            assert!(received == message(before, length), "{length} bytes");
+        }
+        // Both directions at once may have different lengths, and a rank may talk to itself.
+        let mut received = vec![0; if rank % 2 == 0 { 3 * piece } else { 5 }];
+        let sent = message(rank, if rank % 2 == 0 { 5 } else { 3 * piece });
+        mpi.send_receive(rank ^ 1, &sent, rank ^ 1, &mut received)
+            .expect("an uneven exchange");
+        assert!(received == message(rank ^ 1, received.len()));
+        let mut own = vec![0; 9];
+        mpi.send_receive(rank, &message(rank, 9), rank, &mut own)
+            .expect("a message to itself");
+        assert_eq!(own, message(rank, 9));
+        if rank == 0 {
+            mpi.send(3, b"one way").expect("sends");
+        } else if rank == 3 {
+            let mut text = [0; 7];
+            mpi.receive(0, &mut text).expect("receives");
+            assert_eq!(&text, b"one way");
+        }
+        mpi.barrier().expect("all come");
+    });
+}
+
+#[test]
+fn a_message_of_another_length_is_an_error() {
+    on_ranks("a_message_of_another_length_is_an_error", 2, |mut mpi| {
+        let piece = 60 * 1024;
+        // Sent, expected, what the receiver makes of it.
+        let cases = [
+            (4, 8, 4),
+            (8, 4, piece),
+            (0, 4, 0),
+            (piece, piece - 1, piece),
+            (piece + 1, piece, 2 * piece),
+        ];
+        for (sent, expected, seen) in cases {
+            if mpi.rank() == 0 {
+                mpi.send(1, &message(0, sent)).expect("sends");
+            } else {
+                let mut bytes = vec![0; expected];
+                let error = mpi.receive(0, &mut bytes).expect_err("another length");
+                let CommError::Size {
+                    rank: 1,
+                    expected: want,
+                    got,
+                    ..
+                } = error
+                else {
+                    panic!("{error}")
+                };
+                assert_eq!((want, got), (expected, seen));
+            }
+            if (sent, expected) == (piece + 1, piece) {
+                return; // the second piece is left over: no more messages between these two
+            }
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_does_not_exist_is_an_error() {
+    on_ranks("a_rank_that_does_not_exist_is_an_error", 2, |mut mpi| {
+        let error = mpi.send(2, b"to nobody").expect_err("there are 0 and 1");
+        assert!(error.to_string().contains("no rank 2 among 2"), "{error}");
+        assert!(Mpi::init().is_err(), "MPI starts once");
+    });
+}
+
+#[test]
+fn groups_are_split_and_ordered() {
+    on_ranks("groups_are_split_and_ordered", 4, |mut mpi| {
+        let rank = mpi.rank();
+        let colour = (rank != 3).then_some(7);
+        let group = mpi.split(colour, 10 - rank).expect("a split");
+        assert_eq!(group.is_some(), rank != 3);
+        if let Some(mut group) = group {
+            assert_eq!((group.rank(), group.size()), (2 - rank, 3));
+            let mut seen = [0];
+            let (next, before) = ((group.rank() + 1) % 3, (group.rank() + 2) % 3);
+            group
+                .send_receive(next, &[rank as u8], before, &mut seen)
+                .expect("inside the group");
+            assert_eq!(usize::from(seen[0]), (rank + 1) % 3);
+        }
+        let node = mpi.split_by_node().expect("one node");
+        assert_eq!((node.rank(), node.size()), (rank, 4));
+    });
+}
+
+#[test]
+fn a_window_sums_in_the_order_of_rank() {
+    on_ranks("a_window_sums_in_the_order_of_rank", 4, |mut mpi| {
+        let (rank, floats) = (mpi.rank(), 5000);
+        let mut window = mpi.window(floats).expect("no failure").expect("one node");
+        let values = |rank: usize| -> Vec<f32> {
+            (0..floats)
+                .map(|at| (at as f32 + 0.1) * 3f32.powi(rank as i32 * 5))
+                .collect()
+        };
+        for round in 0..3 {
+            window.write(0, &values((rank + round) % 4));
+            window.sync().expect("written");
+            let mut sums = vec![0.0; floats - 7];
+            window.sum(3..floats - 4, &mut sums);
+            let [first, second, third, last] = [0, 1, 2, 3].map(|rank| values((rank + round) % 4));
+            for (at, sum) in (3..).zip(&sums) {
+                let expected = first[at] + second[at] + third[at] + last[at];
+                assert_eq!(sum.to_bits(), expected.to_bits(), "position {at}");
+            }
+            let mut read = vec![0.0; 100];
+            window.read((rank + 1) % 4, 50..150, &mut read);
+            assert_eq!(read, values((rank + 1 + round) % 4)[50..150]);
+            window.sync().expect("read");
+        }
+    });
+}
+
+#[test]
+fn the_library_sums_in_place() {
+    on_ranks("the_library_sums_in_place", 4, |mpi| {
+        for chunk in [None, Some(1000), Some(1 << 20)] {
+            let mut library = MpiAllReduce::new(&mpi, chunk).expect("a group");
+            let mut values: Vec<f32> = (0..4097).map(|at| (at + mpi.rank()) as f32).collect();
+            library.all_reduce(&mut values, 0.25).expect("a sum");
+            for (at, value) in values.iter().enumerate() {
+                assert_eq!(*value, at as f32 + 1.5);
+            }
+            assert_eq!(library.bytes_sent(), 2 * 3 * 4097 * 4 / 4);
+        }
+    });
+}
+
+/// Started by hand a program is alone, and MPI says nothing about it.
+#[test]
+fn a_program_without_launcher_is_alone_and_quiet() {
+    let test = "a_program_without_launcher_is_alone_and_quiet";
+    match job(test, 1) {
+        Side::Rank(mut mpi) => {
+            assert_eq!((mpi.rank(), mpi.size()), (0, 1));
+            mpi.barrier().expect("alone");
+            let window = mpi.window(16).expect("no failure");
+            assert!(window.is_some());
+        }
+        Side::Test(output) => {
+            assert!(output.status.success(), "{}", words(&output));
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        }
+        Side::NoLauncher => unreachable!("this program starts itself"),
+    }
+}
+
+/// The others wait for the one that panics: without the hook they would for ever.
+#[test]
+fn a_panic_ends_the_job() {
+    ends_with(
+        "a_panic_ends_the_job",
+        PANIC_CODE,
+        "rank 1 breaks",
+        |mut mpi| {
+            assert_ne!(mpi.rank(), 1, "rank 1 breaks");
+            mpi.barrier().expect("never");
+        },
+    );
+}
+
+#[test]
+fn a_stall_is_named_and_ends_the_job() {
+    let named = "receiving from rank 1 has not advanced for";
+    ends_with(
+        "a_stall_is_named_and_ends_the_job",
+        STALL_CODE,
+        named,
+        |mut mpi| {
+            if mpi.rank() == 1 {
+                std::thread::sleep(PATIENCE);
+            }
+            let report = |error: &CommError| println!("{error}");
+            assert!(mpi.abort_when_stalled(Duration::from_secs(1), report));
+            let mut bytes = [0; 8];
+            mpi.receive(1, &mut bytes).expect("never");
+        },
+    );
+}

@@ -1,0 +1,282 @@
+//! Several ranks train one network: the same as one, the same bits on all, the same bits after interruptions.
+
+mod common;
+
+use common::{recipe, store};
+use squall_data::Store;
+use squall_jobs::comm::threads::{self, Fault, Ranks, Threads};
+use squall_jobs::metrics::{Metric, read_metrics};
+use squall_jobs::train::{Team, train_together};
+use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport};
+use squall_model::ModelFile;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Every rank's answer.
+type Answers = Vec<Result<TrainReport, JobError>>;
+
+/// Trains with these ranks; the first is told to stop after so many steps, as by a signal that only it gets.
+fn train_on(
+    ranks: Vec<Threads>,
+    recipe: &Recipe,
+    store: &Arc<Store>,
+    folder: &Path,
+    stop_after: Option<u64>,
+) -> Answers {
+    threads::run(ranks, |rank| {
+        let team_is_first = rank.member() == 0;
+        let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+        let stop = AtomicBool::new(false);
+        let mut steps = 0;
+        let mut tell = |event: &TrainEvent| {
+            if let TrainEvent::Step { .. } = event {
+                steps += 1;
+                // Only the first rank hears of it, and from it the others.
+                if team_is_first && stop_after.is_some_and(|limit| steps > limit) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+        };
+        train_together(recipe, store, folder, &mut tell, &stop, &mut team)
+    })
+}
+
+fn losses(folder: &Path) -> Vec<f64> {
+    let metrics = read_metrics(&folder.join("metrics.jsonl")).unwrap();
+    let loss = |metric| match metric {
+        Metric::Step { loss, .. } => loss,
+        Metric::Validation { .. } => None,
+    };
+    metrics.into_iter().filter_map(loss).collect()
+}
+
+fn weights(folder: &Path) -> Vec<f32> {
+    let file = ModelFile::read(&folder.join("last.safetensors")).unwrap();
+    file.tensors.into_values().flat_map(|(_, v)| v).collect()
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    let square = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>();
+    let off = square(&mut a.iter().zip(b).map(|(a, b)| f64::from(a - b)));
+    (off / square(&mut b.iter().map(|&b| f64::from(b)))).sqrt()
+}
+
+fn all_finished(answers: Answers) -> Vec<TrainReport> {
+    let reports: Vec<TrainReport> = answers.into_iter().map(Result::unwrap).collect();
+    assert!(reports.iter().all(|r| r.outcome == Outcome::Finished));
+    reports
+}
+
+/// Without what depends on a rank or on the order of sums.
+const SAME: [&str; 6] = [
+    "network.dropout=0.0",
+    "network.batch_norm=true",
+    "distributed.global_batch=4",
+    "distributed.check_every_steps=1",
+    "optimiser.rule=sgd",
+    "training.steps=8",
+];
+
+fn with(changes: &[&str]) -> Recipe {
+    recipe(&[&SAME[..], changes].concat())
+}
+
+#[test]
+fn ranks_learn_what_one_learns() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 3);
+    let at = |name: &str| folder.path().join(name);
+    all_finished(train_on(
+        threads::ranks(1),
+        &with(&[]),
+        &store,
+        &at("one"),
+        None,
+    ));
+    let cases: [(&str, Vec<Threads>, &[&str]); 4] = [
+        ("two", threads::ranks(2), &["distributed.norm_ranks=2"]),
+        (
+            "four",
+            threads::nodes(&[2, 2]),
+            &["distributed.norm_ranks=4"],
+        ),
+        (
+            "grid",
+            threads::ranks(4),
+            &["distributed.norm_ranks=4", "distributed.algorithm=grid"],
+        ),
+        (
+            "small buckets",
+            threads::nodes(&[2, 2]),
+            &["distributed.norm_ranks=4", "distributed.bucket_mb=0.001"],
+        ),
+    ];
+    let (expected, wanted) = (losses(&at("one")), weights(&at("one")));
+    for (name, ranks, changes) in cases {
+        let reports = all_finished(train_on(ranks, &with(changes), &store, &at(name), None));
+        for (step, (loss, expected)) in losses(&at(name)).iter().zip(&expected).enumerate() {
+            assert!(
+                (loss / expected - 1.0).abs() < 1e-4,
+                "{name}, step {step}: {loss} instead of {expected}"
+            );
+        }
+        let off = distance(&weights(&at(name)), &wanted);
+        assert!(off < 1e-4, "{name}: {off}");
+        // The scores of the best model are merged, not one rank's.
+        let best = |report: &TrainReport| report.best.clone().unwrap().scores;
+        assert!(reports.iter().all(|r| best(r) == best(&reports[0])));
+        assert_eq!(best(&reports[0]).samples, 3);
+    }
+}
+
+#[test]
+fn a_half_wire_and_a_lag_learn_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let at = |name: &str| folder.path().join(name);
+    // A half wire is one between nodes.
+    let long = ["training.steps=40"];
+    for (name, changes) in [
+        ("f32", &[][..]),
+        ("bf16", &["distributed.wire=bf16"]),
+        ("f16", &["distributed.wire=f16"]),
+        ("lag", &["distributed.gradient_lag=1"]),
+    ] {
+        let recipe = with(&[&long[..], changes].concat());
+        all_finished(train_on(
+            threads::nodes(&[1, 1]),
+            &recipe,
+            &store,
+            &at(name),
+            None,
+        ));
+        let losses = losses(&at(name));
+        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+        let (first, last) = (mean(&losses[..4]), mean(&losses[losses.len() - 4..]));
+        assert!(last < 0.9 * first, "{name}: loss from {first} to {last}");
+    }
+    let off = distance(&weights(&at("bf16")), &weights(&at("f32")));
+    assert!(off > 0.0 && off < 0.1, "{off}");
+}
+
+#[test]
+fn an_interrupted_run_ends_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let at = |name: &str| folder.path().join(name);
+    for (name, changes) in [
+        ("plain", &["distributed.norm_ranks=2"][..]),
+        ("lagged", &["distributed.gradient_lag=1"]),
+    ] {
+        let recipe = with(&[&["training.steps=20"], changes].concat());
+        let (whole, parts) = (at(&format!("{name} whole")), at(&format!("{name} parts")));
+        all_finished(train_on(threads::ranks(2), &recipe, &store, &whole, None));
+        let mut interruptions = 0;
+        loop {
+            let stop = Some(interruptions % 3);
+            let answers = train_on(threads::ranks(2), &recipe, &store, &parts, stop);
+            let outcomes: Vec<Outcome> = answers.into_iter().map(|a| a.unwrap().outcome).collect();
+            assert!(outcomes.iter().all(|o| *o == outcomes[0]), "{outcomes:?}");
+            if outcomes[0] == Outcome::Finished {
+                break;
+            }
+            interruptions += 1;
+            assert!(interruptions < 40);
+        }
+        assert!(interruptions > 2, "{interruptions}");
+        for file in ["last.safetensors", "best.safetensors", "metrics.jsonl"] {
+            let read = |folder: &Path| std::fs::read(folder.join(file)).unwrap();
+            assert!(read(&parts) == read(&whole), "{name}: {file}");
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_another_number_of_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let at = |name: &str| folder.path().join(name);
+    let recipe = with(&["network.batch_norm=false"]);
+    all_finished(train_on(
+        threads::ranks(1),
+        &recipe,
+        &store,
+        &at("one"),
+        None,
+    ));
+    for ranks in [1, 2, 4] {
+        train_on(
+            threads::ranks(ranks),
+            &recipe,
+            &store,
+            &at("elastic"),
+            Some(2),
+        );
+    }
+    all_finished(train_on(
+        threads::ranks(2),
+        &recipe,
+        &store,
+        &at("elastic"),
+        None,
+    ));
+    let (ours, expected) = (losses(&at("elastic")), losses(&at("one")));
+    assert_eq!(ours.len(), expected.len());
+    for (step, (loss, expected)) in ours.iter().zip(&expected).enumerate() {
+        assert!(
+            (loss / expected - 1.0).abs() < 1e-4,
+            "step {step}: {loss} {expected}"
+        );
+    }
+    // Another global batch would be another run.
+    let other = with(&["network.batch_norm=false", "distributed.global_batch=6"]);
+    let refused = train_on(threads::ranks(2), &other, &store, &at("elastic"), None);
+    assert!(refused.iter().all(Result::is_err));
+}
+
+#[test]
+fn ranks_that_disagree_or_fail_end_in_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let recipes = [with(&[]), with(&["schedule.rate=1e-3"])];
+    let answers = threads::run(threads::ranks(3), |rank| {
+        let recipe = &recipes[usize::from(rank.member() == 1)];
+        let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+        let stop = AtomicBool::new(false);
+        let folder = folder.path().join("differs");
+        let recipe = Recipe {
+            distributed: squall_jobs::recipe::Distributed {
+                global_batch: Some(3),
+                ..recipe.distributed.clone()
+            },
+            ..recipe.clone()
+        };
+        train_together(&recipe, &store, &folder, &mut |_| {}, &stop, &mut team)
+    });
+    for answer in answers {
+        let text = answer.unwrap_err().to_string();
+        assert!(
+            text.contains("the recipe differs between ranks: rank 1"),
+            "{text}"
+        );
+    }
+    let uneven = train_on(
+        threads::ranks(3),
+        &with(&[]),
+        &store,
+        &folder.path().join("uneven"),
+        None,
+    );
+    for answer in uneven {
+        let text = answer.unwrap_err().to_string();
+        assert!(
+            text.contains("global_batch") || text.contains("another rank"),
+            "{text}"
+        );
+    }
+    // A rank that is gone is an error on the others, not a wait.
+    let dying = Ranks::nodes(&[2]).fault(1, 60, Fault::Dies).start();
+    let answers = train_on(dying, &with(&[]), &store, &folder.path().join("gone"), None);
+    assert!(answers.iter().all(Result::is_err));
+}

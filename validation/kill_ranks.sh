@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# A training on four ranks, killed at random under `squall supervise`, beside one that is left alone: the same bits.
+# usage: validation/kill_ranks.sh OUT [KILLS]
+#   OUT    a folder for the runs
+#   KILLS  how often a random rank is killed; 20 if not given
+set -euo pipefail
+mkdir -p "$1"
+out=$(realpath "$1")
+kills=${2:-20}
+cd "$(dirname "$0")/.."
+cargo build --release -p squall
+squall="${CARGO_TARGET_DIR:-target}/release/squall"
+[ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
+cd "$out"
+# As root, with more ranks than cores, Open MPI asks to be told.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+
+if [ ! -d store ]; then
+  "$squall" -q simulate --out run --grid 32x64 --days 20 --hours 6 --seed 5
+  "$squall" -q label run --out labels
+  "$squall" -q stage run --labels labels --out store
+fi
+train() { # OUT
+  echo mpirun -n 4 "$squall" -q train --recipe small --data "$out/store" --out "$1" \
+    --set distributed.global_batch=4 --set training.steps=240 --set training.validate_every_steps=80 \
+    --set training.checkpoint_every_steps=5 --set distributed.check_every_steps=20 --set network.width=0.1
+}
+rm -rf alone killed
+$(train "$out/alone")
+
+"$squall" supervise --tries 40 --pause 0.5 -- $(train "$out/killed") &
+supervisor=$!
+for ((kill = 1; kill <= kills; kill++)); do
+  sleep "$((2 + RANDOM % 5)).$((RANDOM % 10))"
+  mapfile -t ranks < <(pgrep -f "^$squall -q train .*--out $out/killed" || true)
+  [ ${#ranks[@]} -gt 0 ] || { kill -0 "$supervisor" 2>/dev/null || break; continue; }
+  victim=${ranks[RANDOM % ${#ranks[@]}]}
+  kill -9 "$victim" 2>/dev/null && echo "kill $kill: process $victim"
+done
+wait "$supervisor"
+for file in last.safetensors best.safetensors metrics.jsonl; do
+  cmp "alone/$file" "killed/$file"
+  echo "$file: the same bytes"
+done

@@ -20,6 +20,7 @@ pub mod normalise;
 pub mod random;
 pub mod sampler;
 pub mod snapshot;
+pub mod staging;
 pub mod store;
 pub mod synthetic;
 pub mod testdata;

@@ -16,6 +16,7 @@ mod memory;
 pub mod metrics;
 pub mod recipe;
 pub mod run_dir;
+pub mod staging;
 pub mod tensorboard;
 pub mod train;
 

@@ -4,8 +4,10 @@ mod common;
 
 use common::{recipe, store};
 use squall_data::Store;
+use squall_data::staging::Share;
 use squall_jobs::comm::threads::{self, Fault, Ranks, Threads};
 use squall_jobs::metrics::{Metric, read_metrics};
+use squall_jobs::staging::{LocalReport, stage_local};
 use squall_jobs::train::{Team, train_together};
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport};
 use squall_model::ModelFile;
@@ -279,4 +281,47 @@ fn ranks_that_disagree_or_fail_end_in_errors() {
     let dying = Ranks::nodes(&[2]).fault(1, 60, Fault::Dies).start();
     let answers = train_on(dying, &with(&[]), &store, &folder.path().join("gone"), None);
     assert!(answers.iter().all(Result::is_err));
+}
+
+/// Each of two nodes learns from its half of the samples; resumed, from the same half in the same order.
+#[test]
+fn nodes_with_a_part_of_the_store_learn_from_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = store(&folder.path().join("store"), 16, 4);
+    let share = Share::Training {
+        per_node: 8,
+        seed: 3,
+    };
+    threads::run(threads::nodes(&[2, 2]), |rank| {
+        let local = folder.path().join("node{node}");
+        let stop = AtomicBool::new(false);
+        let tell = &mut |_: &LocalReport, _, _| ();
+        stage_local(&source, &local, share, Box::new(rank), &stop, tell).unwrap();
+    });
+    let recipe = recipe(&["training.steps=10", "distributed.check_every_steps=1"]);
+    let train_parts = |out: &Path, stop_after: Option<u64>| {
+        threads::run(threads::nodes(&[2, 2]), |rank| {
+            let first = rank.member() == 0;
+            let local = folder.path().join(format!("node{}", rank.member() / 2));
+            let local = Arc::new(Store::open(local).unwrap());
+            let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+            let stop = AtomicBool::new(false);
+            let mut steps = 0;
+            let mut tell = |event: &TrainEvent| {
+                if let TrainEvent::Step { .. } = event {
+                    steps += 1;
+                    if first && stop_after.is_some_and(|limit| steps > limit) {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            };
+            train_together(&recipe, &local, out, &mut tell, &stop, &mut team).unwrap()
+        })
+    };
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    train_parts(&whole, None);
+    train_parts(&parts, Some(4));
+    train_parts(&parts, None);
+    assert_eq!(weights(&whole), weights(&parts));
+    assert_eq!(losses(&whole).len(), 10);
 }

@@ -96,8 +96,10 @@ impl Demo {
         }
         Stage {
             input: text("learn"),
-            labels: text("learn-labels"),
-            out: at("store"),
+            labels: Some(text("learn-labels")),
+            out: Some(at("store")),
+            local: None,
+            per_node: None,
             channels: Vec::new(),
             train_share: 0.8,
             block_days: 3.0,

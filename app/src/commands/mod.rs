@@ -11,6 +11,7 @@ pub mod report;
 pub mod score;
 pub mod simulate;
 pub mod stage;
+mod stage_local;
 pub mod summary;
 pub mod supervise;
 pub mod train;

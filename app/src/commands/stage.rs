@@ -1,6 +1,8 @@
-//! `squall stage`: fields and labels to a sample store.
+//! `squall stage`: fields and labels to a sample store; a store to the disks of a job's nodes.
 
+use super::stage_local;
 use crate::commands::label::channels;
+use crate::failure::Advice;
 use crate::plan::{Plan, bytes};
 use crate::progress::Progress;
 use crate::{input, interrupt, output};
@@ -12,16 +14,28 @@ use squall_data::{DataError, Snapshot};
 use std::path::PathBuf;
 
 /// Write fields and labels into a sample store: flat, checksummed, with statistics and a split.
+///
+/// With --local, and under MPI: copy a store to the disk of every node, reading each sample once from the shared file system.
+/// Train with --data DIR afterwards; a copy of a part makes every node learn from the samples that it has.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall stage run --labels labels --out store\n  mpirun -n 64 squall stage store --local /tmp/store"
+)]
 pub struct Stage {
-    /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
+    /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths. With --local: a sample store.
     pub input: String,
     /// Labels: masks of `squall label`, or of another tool.
-    #[arg(long, value_name = "DIR")]
-    pub labels: String,
+    #[arg(long, value_name = "DIR", required_unless_present = "local")]
+    pub labels: Option<String>,
     /// Folder for the store.
-    #[arg(long, value_name = "STORE")]
-    pub out: PathBuf,
+    #[arg(long, value_name = "STORE", required_unless_present = "local")]
+    pub out: Option<PathBuf>,
+    /// Folder on the disk of each node; {node} in it becomes the node's number.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["labels", "out", "channels"])]
+    pub local: Option<PathBuf>,
+    /// Training samples of each node, drawn at random so that each is somewhere; default: all.
+    #[arg(long, value_name = "N", requires = "local")]
+    pub per_node: Option<usize>,
     /// Channels to keep, separated by commas; default: all that the input has.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub channels: Vec<String>,
@@ -31,7 +45,7 @@ pub struct Stage {
     /// Deal whole blocks of this many days to the splits, so that no storm is in two; 0 deals single times, as DeepCAM did.
     #[arg(long, default_value_t = 5.0)]
     pub block_days: f64,
-    /// Seed of the split.
+    /// Seed of the split, or of what --per-node draws.
     #[arg(long, default_value_t = 12345)]
     pub seed: u64,
     /// Go on without input files that cannot be read; they are named and counted.
@@ -58,6 +72,9 @@ pub struct StageSummary {
 impl Stage {
     /// Stages and says what is in the store.
     pub fn run(self) -> anyhow::Result<()> {
+        if let Some(local) = &self.local {
+            return stage_local::run(&self, local);
+        }
         let summary = self.stage()?;
         if self.json {
             return output::json(&summary);
@@ -68,20 +85,32 @@ impl Stage {
             "{train} samples for training, {validation} for validation, {test} for the test; {} channels; \
              {cyclone:.2} % cyclone and {river:.2} % river pixels; in {}",
             summary.channels.len(),
-            self.out.display()
+            self.places()?.1.display()
         );
         Ok(())
     }
 
+    /// Where the labels are and where the store goes.
+    fn places(&self) -> anyhow::Result<(&String, &PathBuf)> {
+        match (&self.labels, &self.out) {
+            (Some(labels), Some(out)) => Ok((labels, out)),
+            _ => Err(Advice::usage(
+                "a store is made of fields and labels",
+                "give --labels and --out",
+            )),
+        }
+    }
+
     /// Writes the store; a store that was begun is continued.
     pub fn stage(&self) -> anyhow::Result<StageSummary> {
+        let (labels, out) = self.places()?;
         let archive = input::open(&self.input, self.skip_bad)?;
-        let masks = MaskArchive::open(&self.labels)?;
+        let masks = MaskArchive::open(labels)?;
         if masks.grid().hash() != archive.grid().hash() {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
             return Err(DataError::Mismatch {
                 what: "grid of the labels",
-                path: self.labels.clone().into(),
+                path: labels.into(),
                 expected,
                 found,
             }
@@ -100,7 +129,7 @@ impl Stage {
                 self.input
             );
             return Err(DataError::NoInput {
-                input: self.labels.clone(),
+                input: labels.clone(),
                 reason,
             }
             .into());
@@ -127,7 +156,7 @@ impl Stage {
             seconds: Some(total as f64 / 2.5e8),
         }
         .announce();
-        let mut writer = StoreWriter::create(&self.out, meta)?;
+        let mut writer = StoreWriter::create(out, meta)?;
         let mut progress = Progress::new("stage", labelled.len());
         // The next sample is read while this one is written.
         let read = |sample: usize| -> Result<(Snapshot, squall_data::ClassMask), DataError> {

@@ -11,10 +11,13 @@
 //!
 //! After the records stands what the index needs to know about them (JSON, with its length, checksum and a magic word),
 //! so that a finished shard survives whatever happens to the writer and a later writer continues behind it.
+//!
+//! A [`LocalCopy`] of a store has the same index and shards of the same size, in which records that it was not given are holes.
 
 mod codec;
 mod entry;
 mod index;
+mod local;
 mod reader;
 mod record;
 mod shard;
@@ -25,6 +28,7 @@ mod writer;
 pub use codec::View;
 pub(crate) use entry::hex;
 pub use entry::{Encoding, SampleEntry, ShardEntry, StoreMeta};
+pub use local::{LocalCopy, STAGED_FILE};
 pub use reader::{Checking, Store, Verification};
 pub use record::SampleReader;
 pub use split::{Split, SplitRule};

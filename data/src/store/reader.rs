@@ -2,8 +2,9 @@
 
 use super::codec::RecordDecoder;
 use super::index::{self, IndexFile};
+use super::local;
 use super::record::{PIECE_BYTES, SampleReader};
-use super::{SampleEntry, Split, Statistics, StoreMeta, View};
+use super::{SampleEntry, ShardEntry, Split, Statistics, StoreMeta, View};
 use crate::class_weights::ClassWeighting;
 use crate::error::{DataError, Result};
 use crate::normalise::{ChannelScale, Normalisation, NormalisationMethod, names};
@@ -50,6 +51,8 @@ pub struct Store {
     first_ids: Vec<usize>,
     pub(super) checking: Checking,
     pub(super) checked: Vec<AtomicBool>,
+    /// Whether each sample is here, if only some are.
+    here: Option<Vec<bool>>,
 }
 
 impl Store {
@@ -62,7 +65,9 @@ impl Store {
         let folder = folder.as_ref().to_path_buf();
         let (index, meta, first_ids) = index::read(&folder)?;
         let times = index.samples.iter().map(|s| s.parse_time(meta.calendar));
+        let here = local::samples_here(&folder, &index.data_hash, index.samples.len())?;
         Ok(Self {
+            here,
             times: times.collect::<Result<_>>()?,
             checking: Checking::default(),
             checked: index
@@ -119,7 +124,17 @@ impl Store {
         self.meta.shape()
     }
 
-    /// The samples of a split, ascending.
+    /// Whether this is a local copy that holds only some of its training samples.
+    pub fn is_partial(&self) -> bool {
+        self.here.is_some()
+    }
+
+    /// Whether a sample can be read.
+    pub fn holds(&self, id: usize) -> bool {
+        id < self.len() && self.here.as_ref().is_none_or(|here| here[id])
+    }
+
+    /// The samples of a split, ascending, whether they are here or not.
     pub fn ids(&self, split: Split) -> Vec<usize> {
         let of_split = |id: &usize| self.index.samples[*id].split == split;
         (0..self.len()).filter(of_split).collect()
@@ -210,7 +225,7 @@ impl Store {
         Ok(SampleReader::new(Arc::clone(self), decoder))
     }
 
-    /// Compares the checksum of every sample.
+    /// Compares the checksum of every sample that is here.
     ///
     /// # Errors
     /// [`DataError::Io`] if a shard cannot be read; damage is not an error here but a line of the result.
@@ -233,10 +248,10 @@ impl Store {
                 .err()
                 .map(|e| e.to_string()))
         };
-        let found: Result<Vec<Option<String>>> =
-            (0..self.len()).into_par_iter().map(check).collect();
+        let here: Vec<usize> = (0..self.len()).filter(|&id| self.holds(id)).collect();
+        let found: Result<Vec<Option<String>>> = here.par_iter().map(|&id| check(id)).collect();
         Ok(Verification {
-            samples: self.len(),
+            samples: here.len(),
             problems: found?.into_iter().flatten().collect(),
         })
     }
@@ -275,11 +290,28 @@ impl Store {
                 self.len()
             )));
         }
-        let shard = self.first_ids.partition_point(|&first| first <= id) - 1;
-        let path = self.folder.join(&self.index.shards[shard].file);
+        if !self.holds(id) {
+            return Err(DataError::Invalid(format!(
+                "sample {id} was not staged to `{}`, which holds a part of its store",
+                self.folder.display()
+            )));
+        }
+        let (path, start) = self.place(id);
         let file = File::open(&path).map_err(DataError::io("open", &path))?;
+        Ok((file, path, start))
+    }
+
+    /// The shard file of a sample and where its record starts.
+    pub(super) fn place(&self, id: usize) -> (PathBuf, u64) {
+        let shard = self.first_ids.partition_point(|&first| first <= id) - 1;
         let slot = (id - self.first_ids[shard]) as u64;
-        Ok((file, path, slot * self.meta.record_bytes()))
+        let path = self.folder.join(&self.index.shards[shard].file);
+        (path, slot * self.meta.record_bytes())
+    }
+
+    /// The shard files.
+    pub(super) fn shards(&self) -> &[ShardEntry] {
+        &self.index.shards
     }
 
     pub(super) fn compare(&self, id: usize, path: &Path, found: u64) -> Result<()> {

@@ -26,7 +26,8 @@ impl<'a> Run<'a> {
         run: Option<RunDir>,
         team: &'a mut Team,
     ) -> Result<Self> {
-        let parts = Parts::build(recipe, store, team);
+        let share = Share::agree(store, team)?;
+        let parts = Parts::build(recipe, store, team, share);
         let mut parts = team.all_or_none(parts)?;
         parts.agree(recipe, store, team)?;
         let learner = &mut parts.learner;
@@ -66,6 +67,33 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The training samples that a rank deals with others, and its place among those.
+struct Share {
+    ids: Vec<usize>,
+    rank: usize,
+    ranks: usize,
+}
+
+impl Share {
+    /// All samples among all ranks; where stores are local copies that hold a part, those of the node among its ranks.
+    fn agree(store: &Store, team: &mut Team) -> Result<Self> {
+        let ids = store.ids(Split::Train);
+        if !team.any(store.is_partial())? {
+            let (rank, ranks) = (team.rank(), team.size());
+            return Ok(Self { ids, rank, ranks });
+        }
+        let (rank, ranks) = team.place_on_node()?;
+        let ids: Vec<usize> = ids.into_iter().filter(|&id| store.holds(id)).collect();
+        if team.is_first() {
+            let [here, all] = [ids.len(), store.ids(Split::Train).len()];
+            tracing::info!(
+                "every node learns from samples of its own, the first from {here} of {all}"
+            );
+        }
+        Ok(Self { ids, rank, ranks })
+    }
+}
+
 /// What every rank builds for itself.
 struct Parts {
     sampler: Sampler,
@@ -79,7 +107,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn build(recipe: &Recipe, store: &Arc<Store>, team: &Team) -> Result<Self> {
+    fn build(recipe: &Recipe, store: &Arc<Store>, team: &Team, share: Share) -> Result<Self> {
         let (channels, normalisation) = inputs(recipe, store)?;
         let network = NetworkConfig {
             channels_in: channels.len(),
@@ -96,11 +124,11 @@ impl Parts {
             .local_batch(recipe.training.batch, ranks)
             .map_err(bad)?;
         let sampler = Sampler::new(
-            store.ids(Split::Train),
+            share.ids,
             SamplerConfig {
                 shuffle: Some(recipe.seed),
-                rank,
-                ranks,
+                rank: share.rank,
+                ranks: share.ranks,
                 batch,
                 last: LastBatch::Drop,
             },
@@ -165,6 +193,7 @@ impl Parts {
         let shapes: Vec<String> = (parameters.iter())
             .map(|p| format!("{} {:?}", p.name, p.range))
             .collect();
+        let steps = self.sampler.steps_per_epoch().to_string();
         team.check_facts(&[
             (
                 "the version of the program",
@@ -173,6 +202,7 @@ impl Parts {
             ("the recipe", recipe.to_toml().as_bytes()),
             ("the data", store.data_hash().as_bytes()),
             ("the network", shapes.join("\n").as_bytes()),
+            ("the number of steps of an epoch", steps.as_bytes()),
         ])?;
         self.learner.join(&recipe.distributed, team)
     }

@@ -243,6 +243,17 @@ impl Team {
         }
     }
 
+    /// This rank among those of its node, and how many these are. All ranks call it.
+    pub(super) fn place_on_node(&mut self) -> Result<(usize, usize)> {
+        match &mut self.control {
+            Some(control) => {
+                let node = control.split_by_node()?;
+                Ok((node.rank(), node.size()))
+            }
+            None => Ok((0, 1)),
+        }
+    }
+
     /// The bytes of every rank, in the order of rank. All ranks call it with as many bytes.
     pub(super) fn gather(&mut self, mine: &[u8]) -> Result<Vec<u8>> {
         match &mut self.control {

@@ -33,6 +33,18 @@ pub(crate) struct Pass<'a> {
     pub spec: &'a ConvSpec,
 }
 
+#[cfg(feature = "onednn")]
+impl Pass<'_> {
+    /// The same shapes under another spec.
+    pub(crate) fn with<'b>(&self, spec: &'b ConvSpec) -> Pass<'b> {
+        Pass {
+            x_shape: self.x_shape,
+            y_shape: self.y_shape,
+            spec,
+        }
+    }
+}
+
 impl Backend {
     /// The convolution of x with weights, plus bias, then `fuse`.
     ///

@@ -1,13 +1,15 @@
 //! Convolutions by oneDNN: the one safe wrapper of `squall-onednn-sys`.
 //!
 //! Activations are f32, or bf16 where the processor multiplies bf16 ([`computes_bf16`]): products of bf16 values are exact in
-//! f32, in which oneDNN sums. Primitives are built once per geometry and thread. Longitude that wraps is a copy with a few more columns in front of
-//! and behind the field, then an unpadded convolution. Backward-weights of atrous and 1x1 kernels is a sum of matrix
+//! f32, in which oneDNN sums. Primitives are built once per geometry and thread. Longitude that wraps is a field padded with
+//! zeros, whose edges are then computed again ([`seam`]); fields so narrow that the edges are most of them are copied with
+//! more columns in front and behind. Backward-weights of atrous and 1x1 kernels is a sum of matrix
 //! products, one per tap over the pixels that the tap really sees: oneDNN's own is up to ten times slower there, and
 //! falls to reference code at the published rates. Which path runs is a function of the geometry alone, so that two
 //! runs of one recipe give the same bits.
 
 mod packing;
+mod seam;
 mod strips;
 mod taps;
 #[cfg(test)]
@@ -21,6 +23,7 @@ use super::value::Value;
 use crate::error::{ModelError, Result};
 use candle_core::DType;
 use packing::Packed;
+use seam::Seam;
 use squall_onednn_sys as sys;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -245,6 +248,35 @@ pub fn forward<V: Value>(
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Result<Vec<V>> {
+    let Some(seam) = Seam::of(pass) else {
+        return forward_whole(pass, x, weights, finish);
+    };
+    let open = seam.open();
+    let mut y = forward_whole(&pass.with(&open), x, weights, finish)?;
+    let (x_shape, y_shape, spec) = seam.geometry();
+    let residual = finish.residual.map(|residual| seam.outputs(residual));
+    let finish = Finish {
+        residual: residual.as_deref(),
+        ..finish
+    };
+    let edges = Pass {
+        x_shape,
+        y_shape,
+        spec: &spec,
+    };
+    seam.put(
+        &forward_whole(&edges, &seam.inputs(x), weights, finish)?,
+        &mut y,
+    );
+    Ok(y)
+}
+
+fn forward_whole<V: Value>(
+    pass: &Pass<'_>,
+    x: &[V],
+    weights: Source<'_>,
+    finish: Finish<'_, V>,
+) -> Result<Vec<V>> {
     let Finish {
         bias,
         residual,
@@ -279,6 +311,23 @@ pub fn forward<V: Value>(
 
 /// The gradient of the input.
 pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -> Result<Vec<V>> {
+    let Some(seam) = Seam::of(pass) else {
+        return backward_data_whole(pass, dy, weights);
+    };
+    let open = seam.open();
+    let mut dx = backward_data_whole(&pass.with(&open), dy, weights)?;
+    let (x_shape, y_shape, spec) = seam.geometry();
+    let edges = Pass {
+        x_shape,
+        y_shape,
+        spec: &spec,
+    };
+    let mut wrapped = backward_data_whole(&edges, &seam.outputs(dy), weights)?;
+    seam.add_wrapped(&mut wrapped, &mut dx);
+    Ok(dx)
+}
+
+fn backward_data_whole<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -> Result<Vec<V>> {
     let extra = wrapped_columns(pass);
     let desc = descriptor::<V>(sys::BACKWARD_DATA, pass);
     let packed = weights.packed("conv2d_backward_data", desc)?;
@@ -312,24 +361,40 @@ pub fn backward_weights<V: Value>(
     dy: &[V],
     dw: &mut [f32],
 ) -> Result<()> {
-    let extra = wrapped_columns(pass);
-    let wide = wrap(x, pass.x_shape, extra);
     if taps::are_faster(pass) {
-        return taps::backward_weights(pass, &wide, extra, dy, dw);
+        return taps::backward_weights(pass, x, dy, dw);
     }
     if let Some(strips) = strips::Strips::of(pass, size_of::<V>()) {
-        let (x, dy) = (
-            strips.inputs(&wide, extra, pass.spec.padding.1),
-            strips.outputs(dy),
-        );
-        let (pass_x, pass_y, spec) = strips.geometry();
+        let (x, dy) = (strips.inputs(x), strips.outputs(dy));
+        let (x_shape, y_shape, spec) = strips.geometry();
         let pass = Pass {
-            x_shape: pass_x,
-            y_shape: pass_y,
+            x_shape,
+            y_shape,
             spec: &spec,
         };
-        return backward_weights(&pass, &x, &dy, dw);
+        return backward_weights_whole(&pass, &x, &dy, dw);
     }
+    let Some(seam) = Seam::of(pass) else {
+        return backward_weights_whole(pass, x, dy, dw);
+    };
+    let open = seam.open();
+    backward_weights_whole(&pass.with(&open), x, dy, dw)?;
+    let (x_shape, y_shape, spec) = seam.geometry();
+    let edges = Pass {
+        x_shape,
+        y_shape,
+        spec: &spec,
+    };
+    backward_weights_whole(&edges, &seam.wrapped_inputs(x), &seam.outputs(dy), dw)
+}
+
+fn backward_weights_whole<V: Value>(
+    pass: &Pass<'_>,
+    x: &[V],
+    dy: &[V],
+    dw: &mut [f32],
+) -> Result<()> {
+    let wide = wrap(x, pass.x_shape, wrapped_columns(pass));
     let mut fresh = Vec::with_capacity(dw.len());
     let operands = Operands {
         src: wide.as_ptr() as *mut c_void,

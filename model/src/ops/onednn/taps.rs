@@ -1,6 +1,6 @@
 //! Backward-weights as one matrix product per kernel tap: dW[:, :, r, s] = Σ over pixels that the tap sees of dyᵀ x.
 
-use super::gemm_transposed;
+use super::{gemm_transposed, seam};
 use crate::error::Result;
 use crate::ops::conv::Pass;
 use crate::ops::value::Value;
@@ -17,39 +17,38 @@ pub fn are_faster(pass: &Pass<'_>) -> bool {
     spec.groups == 1 && (point || spec.stride == 1 && spec.dilation >= 3)
 }
 
-/// Adds the gradient to `dw`; `wide` is x with `extra` wrapped columns on both sides.
+/// Adds the gradient to `dw`.
 pub fn backward_weights<V: Value>(
     pass: &Pass<'_>,
-    wide: &[V],
-    extra: usize,
+    x: &[V],
     dy: &[V],
     dw: &mut [f32],
 ) -> Result<()> {
     let ([batch, height, width, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
     let spec = pass.spec;
     if spec.kernel == (1, 1) && spec.padding == (0, 0) {
-        let read = every_stride(wide, pass.x_shape, spec.stride);
+        let read = every_stride(x, pass.x_shape, spec.stride);
         return gemm_transposed((out, channels, batch * out_h * out_w), dy, &read, true, dw);
     }
-    let width = width + 2 * extra;
-    let pad_w = spec.padding.1 - extra;
     let (mut x_seen, mut dy_seen) = (Vec::new(), Vec::new());
     let mut product = vec![0.0; out * channels];
     let area = spec.kernel.0 * spec.kernel.1;
     for (r, s) in (0..spec.kernel.0).flat_map(|r| (0..spec.kernel.1).map(move |s| (r, s))) {
         let rows = seen(out_h, r * spec.dilation, spec.padding.0, height);
-        let columns = seen(out_w, s * spec.dilation, pad_w, width);
+        let columns = match spec.periodic {
+            true => 0..out_w,
+            false => seen(out_w, s * spec.dilation, spec.padding.1, width),
+        };
         if rows.is_empty() || columns.is_empty() {
             continue;
         }
         x_seen.clear();
         dy_seen.clear();
-        let left = columns.start + s * spec.dilation - pad_w;
+        let left = (columns.start + s * spec.dilation) as isize - spec.padding.1 as isize;
         for (b, p) in (0..batch).flat_map(|b| rows.clone().map(move |p| (b, p))) {
             let h = p + r * spec.dilation - spec.padding.0;
-            x_seen.extend_from_slice(
-                &wide[((b * height + h) * width + left) * channels..][..columns.len() * channels],
-            );
+            let row = &x[(b * height + h) * width * channels..][..width * channels];
+            seam::columns(row, channels, left, columns.len(), &mut x_seen);
             dy_seen.extend_from_slice(
                 &dy[((b * out_h + p) * out_w + columns.start) * out..][..columns.len() * out],
             );

@@ -204,3 +204,97 @@ fn no_published_shape_lands_on_reference_code() {
     assert!(slow.is_empty(), "{}", slow.join("\n"));
     assert!(asked > 100, "oneDNN was asked for {asked} of them only");
 }
+
+/// Every pass of a geometry in f32 against plain loops, and whether its seam was computed apart.
+fn judge(x_shape: [usize; 4], out: usize, spec: &ConvSpec) -> bool {
+    let weights = [out, x_shape[3] / spec.groups, spec.kernel.0, spec.kernel.1];
+    let y_shape = spec.output_shape("test", x_shape, &weights).unwrap();
+    let pass = Pass {
+        x_shape,
+        y_shape,
+        spec,
+    };
+    let case = format!("{x_shape:?} to {out}, {spec:?}");
+    let (x, w) = (
+        draw(1, x_shape.iter().product()),
+        draw(2, weights.iter().product()),
+    );
+    let (dy, bias) = (draw(3, y_shape.iter().product()), draw(4, out));
+    let finish = Finish {
+        bias: Some(&bias),
+        residual: Some(&dy),
+        relu: true,
+    };
+    let y = forward(&pass, &x, w[..].into(), finish).unwrap();
+    let mut expected = reference::conv::forward(&x, x_shape, &w, Some(&bias), y_shape, spec);
+    for (y, r) in expected.iter_mut().zip(&dy) {
+        *y = (*y + r).max(0.0);
+    }
+    let off = distance(&y, &expected);
+    assert!(off < 2e-6, "forward {case}: {off}");
+
+    let dx = backward_data(&pass, &dy, w[..].into()).unwrap();
+    let expected = reference::conv::backward_data(&dy, y_shape, &w, x_shape, spec);
+    let off = distance(&dx, &expected);
+    assert!(off < 2e-6, "backward data {case}: {off}");
+
+    let (mut dw, mut expected) = (vec![1.0; w.len()], vec![1.0; w.len()]);
+    backward_weights(&pass, &x, &dy, &mut dw).unwrap();
+    reference::conv::backward_weights(&x, x_shape, &dy, y_shape, spec, &mut expected);
+    let off = distance(&dw, &expected);
+    assert!(off < 2e-6, "backward weights {case}: {off}");
+    Seam::of(&pass).is_some()
+}
+
+#[test]
+fn a_seam_is_computed_apart_where_it_is_narrow() {
+    let depthwise = ConvSpec {
+        groups: 16,
+        ..ConvSpec::same(3)
+    };
+    for (width, spec, apart) in [
+        (24, ConvSpec::same(3), true),
+        (25, ConvSpec::same(3).stride(2), true),
+        (24, ConvSpec::same(3).stride(2), true),
+        (32, ConvSpec::same(7).stride(2), true),
+        (24, depthwise, true),
+        (24, depthwise.stride(2), true),
+        (40, depthwise.dilation(4), true),
+        (24, depthwise.dilation(6), false),
+        (5, ConvSpec::same(5), false),
+    ] {
+        for periodic in [true, false] {
+            let spec = spec.periodic(periodic);
+            assert_eq!(
+                judge([2, 6, width, 16], 16, &spec),
+                apart && periodic,
+                "{spec:?}"
+            );
+        }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+    #[test]
+    fn wrapped_fields_of_any_geometry(
+        (batch, height, width) in (1usize..3, 1usize..8, 1usize..40),
+        (kernel_h, kernel_w) in (1usize..4, 1usize..6),
+        (pad_h, pad_w) in (0usize..3, 0usize..6),
+        (stride, dilation) in (1usize..4, 1usize..4),
+        (groups, inner, outer) in (1usize..4, 1usize..5, 1usize..5),
+    ) {
+        let spec = ConvSpec {
+            kernel: (kernel_h, kernel_w),
+            stride,
+            dilation,
+            groups,
+            padding: (pad_h, pad_w),
+            periodic: true,
+        };
+        let fits = height + 2 * pad_h > (kernel_h - 1) * dilation && width + 2 * pad_w > (kernel_w - 1) * dilation;
+        if fits {
+            judge([batch, height, width, groups * inner], groups * outer, &spec);
+        }
+    }
+}

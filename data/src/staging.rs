@@ -1,0 +1,205 @@
+//! A sample store on the disks of all nodes: who holds, reads and forwards which sample. Pure functions, the same on every rank.
+//!
+//! [`crate::store::LocalCopy`] writes what a node holds; what moves bytes between ranks lies above this crate.
+//!
+//! # Source
+//! Kurth et al. 2018 (arXiv:1810.01993), section V-A1: every file is read once, and sent to the other nodes that need it.
+
+use crate::error::{DataError, Result};
+use crate::random::stream;
+use rand::seq::SliceRandom;
+
+/// What a node is to hold besides the samples of validation and test, which all nodes hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// All training samples.
+    Whole,
+    /// So many, dealt at random: over all nodes every sample is held as often as any other, or once more.
+    Training {
+        /// Training samples of each node.
+        per_node: usize,
+        /// Of the deal.
+        seed: u64,
+    },
+}
+
+/// The samples that each node is to hold, ascending.
+///
+/// # Errors
+/// [`DataError::Invalid`] if a node is to hold no sample, more than there are, or if some sample would be nowhere.
+pub fn wanted(
+    training: &[usize],
+    others: &[usize],
+    nodes: usize,
+    share: Share,
+) -> Result<Vec<Vec<usize>>> {
+    let Share::Training { per_node, seed } = share else {
+        let all = sorted(training.iter().chain(others));
+        return Ok(vec![all; nodes]);
+    };
+    let samples = training.len();
+    if per_node == 0 || per_node > samples || per_node * nodes < samples {
+        return Err(DataError::Invalid(format!(
+            "{per_node} training samples on each of {nodes} nodes, of {samples} in all: expected {} to {samples}, so that \
+             each is somewhere",
+            samples.div_ceil(nodes.max(1))
+        )));
+    }
+    let mut order = training.to_vec();
+    order.shuffle(&mut stream(seed, "staging", &[]));
+    let of_node = |node: usize| {
+        let places = (0..per_node).map(|place| (node * per_node + place) % samples);
+        let mine: Vec<usize> = places.map(|place| order[place]).collect();
+        sorted(mine.iter().chain(others))
+    };
+    Ok((0..nodes).map(of_node).collect())
+}
+
+fn sorted<'a>(ids: impl Iterator<Item = &'a usize>) -> Vec<usize> {
+    let mut ids: Vec<usize> = ids.copied().collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// One sample on its way: the first rank reads it, all of them keep it, each on another node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transfer {
+    /// Which sample.
+    pub sample: usize,
+    /// Who keeps it.
+    pub ranks: Vec<usize>,
+}
+
+impl Transfer {
+    /// From whom a rank gets the sample (`None`: from the shared file system), and to whom it passes it on; `None` for a rank
+    /// that has no part in it.
+    ///
+    /// Ranks form a binomial tree, so that a sample for all of a thousand nodes is ten messages away from its reader.
+    pub fn family(&self, rank: usize) -> Option<(Option<usize>, Vec<usize>)> {
+        let place = self.ranks.iter().position(|&r| r == rank)?;
+        let parent = (place > 0).then(|| place & (place - 1));
+        let reach = match place {
+            0 => self.ranks.len().next_power_of_two(),
+            _ => 1 << place.trailing_zeros(),
+        };
+        let distances = std::iter::successors(Some(reach / 2), |d| Some(d / 2));
+        let children = distances.take_while(|&d| d > 0).map(|d| place + d);
+        let children = children.filter_map(|child| self.ranks.get(child).copied());
+        Some((parent.map(|parent| self.ranks[parent]), children.collect()))
+    }
+}
+
+/// How every missing sample gets where it is wanted, in an order in which all ranks work: a rank that goes through the transfers
+/// that it takes part in, one after the other, never waits in a circle.
+///
+/// Every sample is read once. Of the nodes that want it, that one reads it which has read least so far; on each node its
+/// ranks take turns.
+///
+/// `missing` are the samples that each node wants and lacks, ascending; `ranks` the ranks that live on each.
+pub fn transfers(missing: &[Vec<usize>], ranks: &[Vec<usize>]) -> Vec<Transfer> {
+    let mut wanting: Vec<(usize, usize)> = (missing.iter().enumerate())
+        .flat_map(|(node, ids)| ids.iter().map(move |&id| (id, node)))
+        .collect();
+    wanting.sort_unstable();
+    let (mut reads, mut turns) = (vec![0usize; ranks.len()], vec![0usize; ranks.len()]);
+    let of_sample = |group: &[(usize, usize)]| {
+        let mut nodes: Vec<usize> = group.iter().map(|&(_, node)| node).collect();
+        // The least read comes first; the tree below it starts elsewhere every time, so that all forward as much.
+        let reader = (0..nodes.len()).min_by_key(|&at| (reads[nodes[at]], nodes[at]));
+        nodes.rotate_left(reader.unwrap_or(0));
+        reads[nodes[0]] += 1;
+        let ranks = nodes.iter().map(|&node| {
+            let turn = turns[node];
+            turns[node] += 1;
+            ranks[node][turn % ranks[node].len()]
+        });
+        Transfer {
+            sample: group[0].0,
+            ranks: ranks.collect(),
+        }
+    };
+    wanting.chunk_by(|a, b| a.0 == b.0).map(of_sample).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    #[test]
+    fn a_whole_copy_is_everything_everywhere() {
+        let all = wanted(&[3, 1], &[2], 2, Share::Whole).unwrap();
+        assert_eq!(all, [vec![1, 2, 3], vec![1, 2, 3]]);
+    }
+
+    #[test]
+    fn shares_that_lose_samples_are_refused() {
+        for (per_node, nodes) in [(0, 4), (11, 4), (2, 4)] {
+            let share = Share::Training { per_node, seed: 1 };
+            let error = wanted(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[], nodes, share).unwrap_err();
+            assert!(error.to_string().contains("of 10 in all"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_sample_is_held_equally_often(
+            samples in 1usize..60, others in 0usize..9, nodes in 1usize..12, spare in 0usize..40, seed in 0u64..9,
+        ) {
+            let per_node = (samples.div_ceil(nodes) + spare).min(samples);
+            let training: Vec<usize> = (0..samples).map(|i| 2 * i).collect();
+            let others: Vec<usize> = (0..others).map(|i| 2 * i + 1).collect();
+            let held = wanted(&training, &others, nodes, Share::Training { per_node, seed }).unwrap();
+            let mut times: BTreeMap<usize, usize> = BTreeMap::new();
+            for node in &held {
+                prop_assert!(node.is_sorted());
+                prop_assert_eq!(node.iter().collect::<BTreeSet<_>>().len(), per_node + others.len());
+                prop_assert!(others.iter().all(|id| node.contains(id)));
+                node.iter().filter(|&id| id % 2 == 0).for_each(|&id| *times.entry(id).or_default() += 1);
+            }
+            prop_assert_eq!(times.len(), samples);
+            let (least, most) = (times.values().min().unwrap(), times.values().max().unwrap());
+            prop_assert!(most - least <= 1);
+        }
+
+        /// Played through by ranks that block until their parent has the sample: all end, everybody has what it wants.
+        #[test]
+        fn transfers_bring_every_sample_to_everybody_and_end(
+            sizes in prop::collection::vec(1usize..4, 1..7), wishes in prop::collection::vec(any::<u8>(), 1..40),
+        ) {
+            let mut next = 0;
+            let ranks: Vec<Vec<usize>> = sizes.iter().map(|&n| { next += n; (next - n..next).collect() }).collect();
+            let missing: Vec<Vec<usize>> = (0..ranks.len())
+                .map(|node| (0..wishes.len()).filter(|&id| wishes[id] >> node & 1 == 1).collect())
+                .collect();
+            let plan = transfers(&missing, &ranks);
+            prop_assert_eq!(&plan, &transfers(&missing, &ranks));
+            let node_of = |rank: usize| ranks.iter().position(|r| r.contains(&rank)).unwrap();
+            let mut reads = vec![0; ranks.len()];
+            let mut got: Vec<Vec<usize>> = vec![Vec::new(); ranks.len()];
+            for transfer in &plan {
+                reads[node_of(transfer.ranks[0])] += 1;
+                let mut parents = BTreeMap::new();
+                for &rank in &transfer.ranks {
+                    got[node_of(rank)].push(transfer.sample);
+                    let (parent, children) = transfer.family(rank).unwrap();
+                    prop_assert_eq!(parent.is_none(), rank == transfer.ranks[0]);
+                    for child in children {
+                        prop_assert!(parents.insert(child, rank).is_none());
+                    }
+                    if let Some(parent) = parent {
+                        prop_assert_eq!(parents.get(&rank), Some(&parent));
+                    }
+                }
+            }
+            prop_assert_eq!(&got, &missing);
+            // Read once each, by the node with the fewest reads among those that want it.
+            prop_assert_eq!(reads.iter().sum::<usize>(), plan.len());
+            let everywhere = wishes.iter().all(|w| (0..ranks.len()).all(|node| w >> node & 1 == 1));
+            if everywhere {
+                prop_assert!(reads.iter().max().unwrap() - reads.iter().min().unwrap() <= 1);
+            }
+        }
+    }
+}

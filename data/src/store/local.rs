@@ -1,0 +1,211 @@
+//! A copy of a store, or of a part of it, on a node's own disk.
+
+use super::shard::shard_name;
+use super::{INDEX_FILE, Store};
+use crate::atomic;
+use crate::error::{DataError, Result};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Name of the file that says which samples a copy holds; a copy without it holds all.
+pub const STAGED_FILE: &str = "staged.json";
+
+/// `staged.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Staged {
+    format: String,
+    data_hash: String,
+    /// Ids of the samples that are here, ascending.
+    samples: Vec<usize>,
+}
+
+/// A copy that is being written, by any number of processes of one node, each other samples.
+///
+/// It is no store before [`LocalCopy::finish`]. What a killed writer has left counts by its checksum: a later one asks
+/// [`LocalCopy::holds`] and writes only the rest.
+#[derive(Debug)]
+pub struct LocalCopy<'a> {
+    source: &'a Store,
+    folder: PathBuf,
+}
+
+impl<'a> LocalCopy<'a> {
+    /// A copy of `source` in a folder, which may hold a part of it already. One process of a node calls it before the others
+    /// [`LocalCopy::join`].
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if it is the store's own folder; [`DataError::Io`].
+    pub fn begin(source: &'a Store, folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
+        let real = |path: &Path| path.canonicalize().map_err(DataError::io("open", path));
+        if real(folder)? == real(source.folder())? {
+            return Err(DataError::Invalid(format!(
+                "`{}` is the store itself: a local copy needs another folder",
+                folder.display()
+            )));
+        }
+        // From here on it is no finished store, whatever it was.
+        for name in [INDEX_FILE, STAGED_FILE] {
+            let path = folder.join(name);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(DataError::io("remove", &path)(error));
+                }
+                _ => (),
+            }
+        }
+        let copy = Self::join(source, folder);
+        for shard in source.shards() {
+            // Of the right size from the start: what is never written is a hole, which takes no room.
+            copy.open(&shard.file)?
+                .set_len(shard.bytes)
+                .map_err(DataError::io("enlarge", folder.join(&shard.file)))?;
+        }
+        let surplus = folder.join(shard_name(source.shards().len()));
+        if surplus.exists() {
+            return Err(DataError::Invalid(format!(
+                "`{}` holds another store: it has more shards than `{}`; remove it or name another folder",
+                folder.display(),
+                source.folder().display()
+            )));
+        }
+        Ok(copy)
+    }
+
+    /// The copy that another process of the node has begun.
+    pub fn join(source: &'a Store, folder: &Path) -> Self {
+        Self {
+            source,
+            folder: folder.to_path_buf(),
+        }
+    }
+
+    fn open(&self, name: &str) -> Result<File> {
+        let path = self.folder.join(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        options.open(&path).map_err(DataError::io("create", path))
+    }
+
+    /// Which of these samples are here, whole.
+    ///
+    /// # Errors
+    /// [`DataError::Io`].
+    pub fn holds(&self, ids: &[usize]) -> Result<Vec<bool>> {
+        let check = |&id: &usize| {
+            let mut record = vec![0; self.record_bytes()];
+            let (path, start) = self.place(id);
+            let file = File::open(&path).map_err(DataError::io("open", &path))?;
+            file.read_exact_at(&mut record, start)
+                .map_err(DataError::io("read", &path))?;
+            Ok(self.is_whole(id, &record))
+        };
+        ids.par_iter().map(check).collect()
+    }
+
+    /// Bytes of fields and class codes of a record, without the zeros behind them.
+    pub fn record_bytes(&self) -> usize {
+        (self.source.meta.field_bytes() + self.source.meta.label_bytes()) as usize
+    }
+
+    /// Reads a record from the source.
+    ///
+    /// # Errors
+    /// [`DataError::Io`]; [`DataError::Damaged`] if its checksum differs.
+    pub fn read(&self, id: usize) -> Result<Vec<u8>> {
+        let mut record = vec![0; self.record_bytes()];
+        let (file, path, start) = self.source.locate(id)?;
+        file.read_exact_at(&mut record, start)
+            .map_err(DataError::io("read", &path))?;
+        self.source.compare(id, &path, xxh3_64(&record))?;
+        Ok(record)
+    }
+
+    /// Writes a record.
+    ///
+    /// # Errors
+    /// [`DataError::Io`], such as a full disk; [`DataError::Damaged`] if the bytes changed on their way here.
+    pub fn write(&self, id: usize, record: &[u8]) -> Result<()> {
+        let (path, start) = self.place(id);
+        self.source.compare(id, &path, xxh3_64(record))?;
+        let file = OpenOptions::new().write(true).open(&path);
+        file.and_then(|file| file.write_all_at(record, start))
+            .map_err(DataError::io("write", path))
+    }
+
+    fn place(&self, id: usize) -> (PathBuf, u64) {
+        let (path, start) = self.source.place(id);
+        let name = path.file_name().unwrap_or_default();
+        (self.folder.join(name), start)
+    }
+
+    fn is_whole(&self, id: usize, record: &[u8]) -> bool {
+        self.source.samples()[id].checksum == format!("{:016x}", xxh3_64(record))
+    }
+
+    /// Makes it a store that holds these samples, all of which have been written. One process of a node calls it when the
+    /// others are done.
+    ///
+    /// # Errors
+    /// [`DataError::Io`].
+    pub fn finish(self, samples: &BTreeSet<usize>) -> Result<Store> {
+        for shard in self.source.shards() {
+            let from = self.source.folder().join(&shard.file);
+            let start = shard.samples as u64 * self.source.meta.record_bytes();
+            let mut footer = vec![0; (shard.bytes - start) as usize];
+            File::open(&from)
+                .and_then(|file| file.read_exact_at(&mut footer, start))
+                .map_err(DataError::io("read", from))?;
+            let file = self.open(&shard.file)?;
+            file.write_all_at(&footer, start)
+                .and_then(|()| file.sync_all())
+                .map_err(DataError::io("write", self.folder.join(&shard.file)))?;
+        }
+        if samples.len() < self.source.len() {
+            let staged = Staged {
+                format: "squall-staged 1".into(),
+                data_hash: self.source.data_hash().into(),
+                samples: samples.iter().copied().collect(),
+            };
+            let text = serde_json::to_vec(&staged)
+                .map_err(|e| DataError::Invalid(format!("{STAGED_FILE}: {e}")))?;
+            atomic::write(self.folder.join(STAGED_FILE), &text)?;
+        }
+        let index = self.source.folder().join(INDEX_FILE);
+        let text = std::fs::read(&index).map_err(DataError::io("read", index))?;
+        atomic::write(self.folder.join(INDEX_FILE), &text)?;
+        Store::open(self.folder)
+    }
+}
+
+/// Whether each sample of a store is in its folder; none if all are.
+pub fn samples_here(folder: &Path, data_hash: &str, samples: usize) -> Result<Option<Vec<bool>>> {
+    let path = folder.join(STAGED_FILE);
+    let text = match std::fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(DataError::io("read", &path))?,
+    };
+    let damaged = |reason: String| DataError::Damaged {
+        path: path.clone(),
+        reason,
+    };
+    let staged: Staged = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
+    if staged.format != "squall-staged 1" || staged.data_hash != data_hash {
+        return Err(damaged(
+            "it belongs to another store or version: stage again".to_string(),
+        ));
+    }
+    let mut here = vec![false; samples];
+    for id in staged.samples {
+        match here.get_mut(id) {
+            Some(here) => *here = true,
+            None => return Err(damaged(format!("there is no sample {id} of {samples}"))),
+        }
+    }
+    Ok(Some(here))
+}

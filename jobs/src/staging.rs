@@ -1,0 +1,297 @@
+//! A sample store to the disk of every node, by all ranks of a job: each sample is read once from the shared file system and
+//! sent to the nodes that need it.
+//!
+//! Who reads and who forwards is a pure plan ([`squall_data::staging`]); here ranks carry it out, each reading ahead and writing
+//! behind. A job that was killed is run again: what is already there, by its checksum, is not moved again.
+
+use crate::comm::collectives::tree;
+use crate::comm::{Communicator, agree};
+use crate::error::{JobError, Result};
+use crate::lock::FolderLock;
+use serde::Serialize;
+use squall_data::staging::{Share, Transfer, transfers, wanted};
+use squall_data::store::{LocalCopy, Split};
+use squall_data::{DataError, Store};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::Instant;
+
+/// Samples that a rank has read ahead, or has still to write: enough to keep disk and network busy at once.
+const AHEAD: usize = 2;
+
+/// What [`stage_local`] is about to do, or has done, over all ranks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct LocalReport {
+    /// Nodes that get samples.
+    pub nodes: usize,
+    /// Ranks that move them.
+    pub ranks: usize,
+    /// Samples that each node holds at the end.
+    pub samples_per_node: usize,
+    /// Samples, counted on every node, that were there already.
+    pub already: u64,
+    /// Bytes from the shared file system.
+    pub read_bytes: u64,
+    /// Bytes between nodes.
+    pub sent_bytes: u64,
+    /// Bytes to the disks of the nodes.
+    pub written_bytes: u64,
+    /// Seconds from the first byte to the last; 0 before the start.
+    pub seconds: f64,
+}
+
+/// Where the ranks of a job live.
+struct Nodes {
+    ranks: Vec<Vec<usize>>,
+    /// This rank's node.
+    mine: usize,
+}
+
+impl Nodes {
+    fn agree(comm: &mut dyn Communicator, node: &mut dyn Communicator) -> Result<Self> {
+        let mut lowest = (comm.rank() as u64).to_le_bytes();
+        tree::broadcast(node, &mut lowest, 0)?;
+        let all = tree::all_gather(comm, &lowest)?;
+        let mut ranks: BTreeMap<[u8; 8], Vec<usize>> = BTreeMap::new();
+        for (rank, lowest) in all.as_chunks::<8>().0.iter().enumerate() {
+            ranks.entry(*lowest).or_default().push(rank);
+        }
+        let mut ranks: Vec<Vec<usize>> = ranks.into_values().collect();
+        // Keys are bytes; nodes are numbered by their lowest rank.
+        ranks.sort_unstable();
+        let here = |ranks: &Vec<usize>| ranks.contains(&comm.rank());
+        let mine = ranks.iter().position(here).unwrap_or(0);
+        Ok(Self { ranks, mine })
+    }
+}
+
+/// What a rank got, if no rank failed. All ranks call it.
+fn all_or_none<T>(comm: &mut dyn Communicator, got: Result<T>) -> Result<T> {
+    let failed = agree::any(comm, got.is_err())?;
+    match got {
+        Ok(_) if failed => Err(JobError::Elsewhere),
+        got => got,
+    }
+}
+
+/// Stages a store, or a share of it, to a folder on every node; gives what was moved, the same on every rank, or none if `stop`
+/// came first.
+///
+/// All ranks call it. The number of this rank's node replaces `{node}` in the folder's name. `tell` hears once what is to be
+/// moved, then how many of this rank's samples have been.
+///
+/// # Errors
+/// [`JobError::Data`] for a store or a disk that cannot be used, or a share that would lose samples; [`JobError::Locked`] if two
+/// nodes have the same folder; [`JobError::Comm`] if ranks disagree. A rank that fails or stops once bytes move leaves the others
+/// waiting: it must end the job.
+pub fn stage_local(
+    store: &Store,
+    folder: &Path,
+    share: Share,
+    mut comm: Box<dyn Communicator>,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&LocalReport, usize, usize),
+) -> Result<Option<LocalReport>> {
+    let comm = &mut *comm;
+    let mut node = comm.split_by_node()?;
+    let nodes = Nodes::agree(comm, &mut *node)?;
+    let facts = agree::Facts::new()
+        .with("the data", store.data_hash().as_bytes())
+        .with("the share of a node", format!("{share:?}").as_bytes());
+    facts.check(comm)?;
+    let named = folder.to_string_lossy();
+    let folder = named.replace("{node}", &nodes.mine.to_string());
+    let folder = Path::new(&folder);
+
+    let held = held(store, share, nodes.ranks.len())?;
+    let first = node.rank() == 0;
+    let begun = match first {
+        true => begin(store, folder).map(Some),
+        false => Ok(None),
+    };
+    let lock = all_or_none(comm, begun)?;
+    let copy = LocalCopy::join(store, folder);
+    let missing = all_missing(comm, &*node, &nodes, &copy, &held)?;
+    let plan = transfers(&missing, &nodes.ranks);
+    let mut report = outline(&copy, &nodes, &held, &missing, &plan);
+    let room = match first {
+        true => check_room(
+            folder,
+            (missing[nodes.mine].len() * copy.record_bytes()) as u64,
+        ),
+        false => Ok(()),
+    };
+    all_or_none(comm, room)?;
+
+    let started = Instant::now();
+    let mine: Vec<&Transfer> = plan
+        .iter()
+        .filter(|transfer| transfer.ranks.contains(&comm.rank()))
+        .collect();
+    tell(&report, 0, mine.len());
+    let moved = move_samples(comm, &copy, &mine, stop, &mut |done| {
+        tell(&report, done, mine.len());
+    })?;
+    if !moved {
+        return Ok(None);
+    }
+    comm.barrier()?;
+    let finished = match first {
+        true => copy.finish(&held[nodes.mine]).map(|_| ()),
+        false => Ok(()),
+    };
+    all_or_none(comm, finished.map_err(JobError::from))?;
+    drop(lock);
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(Some(report))
+}
+
+/// The samples that each node is to hold.
+fn held(store: &Store, share: Share, nodes: usize) -> Result<Vec<BTreeSet<usize>>> {
+    let others = [store.ids(Split::Validation), store.ids(Split::Test)].concat();
+    let held = wanted(&store.ids(Split::Train), &others, nodes, share)?;
+    Ok(held.into_iter().map(BTreeSet::from_iter).collect())
+}
+
+fn begin(store: &Store, folder: &Path) -> Result<FolderLock> {
+    let lock = FolderLock::take(folder)?;
+    LocalCopy::begin(store, folder)?;
+    Ok(lock)
+}
+
+/// What each node lacks of what it is to hold, found by its ranks together.
+fn all_missing(
+    comm: &mut dyn Communicator,
+    node: &dyn Communicator,
+    nodes: &Nodes,
+    copy: &LocalCopy<'_>,
+    held: &[BTreeSet<usize>],
+) -> Result<Vec<Vec<usize>>> {
+    let mine: Vec<usize> = held[nodes.mine]
+        .iter()
+        .copied()
+        .skip(node.rank())
+        .step_by(node.size())
+        .collect();
+    let found = all_or_none(comm, copy.holds(&mine).map_err(JobError::from))?;
+    // A bit for each wanted sample, node after node.
+    let starts: Vec<usize> = held
+        .iter()
+        .scan(0, |end, ids| {
+            *end += ids.len();
+            Some(*end - ids.len())
+        })
+        .collect();
+    let wanted: usize = held.iter().map(BTreeSet::len).sum();
+    let mut bits = vec![0u64; wanted.div_ceil(64)];
+    for (at, _) in found.iter().enumerate().filter(|(_, found)| **found) {
+        let bit = starts[nodes.mine] + node.rank() + at * node.size();
+        bits[bit / 64] |= 1 << (bit % 64);
+    }
+    tree::all_fold(comm, &mut bits, |total, value| *total |= value)?;
+    let lacks = |bit: usize| bits[bit / 64] >> (bit % 64) & 1 == 0;
+    let of_node = |(ids, start): (&BTreeSet<usize>, &usize)| {
+        let missing = ids.iter().enumerate().filter(|(at, _)| lacks(start + at));
+        missing.map(|(_, &id)| id).collect()
+    };
+    Ok(held.iter().zip(&starts).map(of_node).collect())
+}
+
+/// What the plan moves.
+fn outline(
+    copy: &LocalCopy<'_>,
+    nodes: &Nodes,
+    held: &[BTreeSet<usize>],
+    missing: &[Vec<usize>],
+    plan: &[Transfer],
+) -> LocalReport {
+    let bytes = |samples: usize| (samples * copy.record_bytes()) as u64;
+    let (wanted, lacking) = (
+        held.iter().map(BTreeSet::len).sum::<usize>(),
+        missing.iter().map(Vec::len).sum::<usize>(),
+    );
+    LocalReport {
+        nodes: nodes.ranks.len(),
+        ranks: nodes.ranks.iter().map(Vec::len).sum(),
+        samples_per_node: held.iter().map(BTreeSet::len).max().unwrap_or(0),
+        already: (wanted - lacking) as u64,
+        read_bytes: bytes(plan.len()),
+        sent_bytes: bytes(lacking - plan.len()),
+        written_bytes: bytes(lacking),
+        seconds: 0.0,
+    }
+}
+
+/// Refuses to begin what the node's disk cannot hold.
+fn check_room(folder: &Path, needed: u64) -> Result<()> {
+    let space = rustix::fs::statvfs(folder)
+        .map_err(|error| JobError::io("ask for free space of", folder)(error.into()))?;
+    let free = space.f_bavail * space.f_frsize;
+    if needed <= free {
+        return Ok(());
+    }
+    Err(DataError::Invalid(format!(
+        "`{}` has room for {:.1} GB, {:.1} GB are to be staged there: give each node fewer training samples",
+        folder.display(),
+        free as f64 / 1e9,
+        needed as f64 / 1e9
+    ))
+    .into())
+}
+
+/// Carries out this rank's part of the plan; whether it came to the end.
+fn move_samples(
+    comm: &mut dyn Communicator,
+    copy: &LocalCopy<'_>,
+    mine: &[&Transfer],
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(usize),
+) -> Result<bool> {
+    let rank = comm.rank();
+    std::thread::scope(|scope| {
+        let (read, records) = sync_channel(AHEAD);
+        let (keep, kept) = sync_channel::<(usize, Vec<u8>)>(AHEAD);
+        scope.spawn(move || {
+            let own = mine.iter().filter(|transfer| transfer.ranks[0] == rank);
+            for transfer in own {
+                // Sending fails once the rank has given up.
+                if read.send(copy.read(transfer.sample)).is_err() {
+                    return;
+                }
+            }
+        });
+        let writer = scope.spawn(move || {
+            kept.into_iter()
+                .try_for_each(|(sample, record)| copy.write(sample, &record))
+        });
+        for (done, transfer) in mine.iter().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let Some((parent, children)) = transfer.family(rank) else {
+                continue;
+            };
+            let record = match parent {
+                None => records.recv().map_err(|_| JobError::Thread("reader"))??,
+                Some(parent) => {
+                    let mut record = vec![0; copy.record_bytes()];
+                    comm.receive(parent, &mut record)?;
+                    record
+                }
+            };
+            for child in children {
+                comm.send(child, &record)?;
+            }
+            if keep.send((transfer.sample, record)).is_err() {
+                break; // the writer says why
+            }
+            tell(done + 1);
+        }
+        drop(keep);
+        let written = writer.join().map_err(|_| JobError::Thread("writer"))?;
+        written?;
+        Ok(true)
+    })
+}

@@ -1,0 +1,163 @@
+//! Longitude that wraps, without a copy of the field: oneDNN pads with zeros, and the few output columns whose windows
+//! cross the seam are computed again from narrow copies of both edges.
+//!
+//! Both edges are as wide as the wider needs to be, so that they are one batch of one primitive.
+
+use super::super::conv::Pass;
+use super::super::conv_spec::ConvSpec;
+use super::super::value::Value;
+
+/// Appends `count` columns of a row that wraps, from column `first` of any sign.
+pub fn columns<V: Value>(
+    row: &[V],
+    channels: usize,
+    first: isize,
+    count: usize,
+    into: &mut Vec<V>,
+) {
+    let width = row.len() / channels;
+    let (mut at, mut left) = (first.rem_euclid(width as isize) as usize, count);
+    while left > 0 {
+        let run = left.min(width - at);
+        into.extend_from_slice(&row[at * channels..][..run * channels]);
+        (at, left) = (0, left - run);
+    }
+}
+
+/// The two edges of a field, and the outputs whose windows cross the seam.
+pub struct Seam {
+    x_shape: [usize; 4],
+    y_shape: [usize; 4],
+    spec: ConvSpec,
+    /// Output columns of an edge.
+    outputs: usize,
+    /// Input columns that they read.
+    reach: usize,
+    /// Where those begin: west of the field for one edge, inside it for the other.
+    starts: [isize; 2],
+}
+
+impl Seam {
+    /// The edges of a pass that wraps; none if nothing wraps, or if the edges are most of the field. A function of the
+    /// geometry alone.
+    pub fn of(pass: &Pass<'_>) -> Option<Self> {
+        let (spec, padding) = (pass.spec, pass.spec.padding.1);
+        let (width, outputs) = (pass.x_shape[2], pass.y_shape[2]);
+        if !spec.periodic || padding == 0 {
+            return None;
+        }
+        let window = (spec.kernel.1 - 1) * spec.dilation;
+        let west = padding.div_ceil(spec.stride);
+        let inside = (width + padding)
+            .saturating_sub(window)
+            .div_ceil(spec.stride);
+        let edge = west.max(outputs.saturating_sub(inside)).min(outputs);
+        let reach = (edge - 1) * spec.stride + window + 1;
+        (2 * reach <= width).then(|| Self {
+            x_shape: pass.x_shape,
+            y_shape: pass.y_shape,
+            spec: *spec,
+            outputs: edge,
+            reach,
+            starts: [0, (outputs - edge) * spec.stride]
+                .map(|start| start as isize - padding as isize),
+        })
+    }
+
+    /// The spec of the whole field without its seam.
+    pub fn open(&self) -> ConvSpec {
+        self.spec.periodic(false)
+    }
+
+    /// The geometry of both edges: (input, output, spec).
+    pub fn geometry(&self) -> ([usize; 4], [usize; 4], ConvSpec) {
+        let ([b, h, _, c], [_, p, _, o]) = (self.x_shape, self.y_shape);
+        let spec = ConvSpec {
+            padding: (self.spec.padding.0, 0),
+            ..self.open()
+        };
+        ([2 * b, h, self.reach, c], [2 * b, p, self.outputs, o], spec)
+    }
+
+    /// Both edges of the input, with the columns that wrap.
+    pub fn inputs<V: Value>(&self, x: &[V]) -> Vec<V> {
+        let [b, h, width, c] = self.x_shape;
+        let mut edges = Vec::with_capacity(2 * b * h * self.reach * c);
+        for start in self.starts {
+            for row in x.chunks_exact(width * c) {
+                columns(row, c, start, self.reach, &mut edges);
+            }
+        }
+        edges
+    }
+
+    /// The same with zeros in place of the columns that do not wrap, which the whole field has accounted for.
+    pub fn wrapped_inputs<V: Value>(&self, x: &[V]) -> Vec<V> {
+        let mut edges = self.inputs(x);
+        let channels = self.x_shape[3];
+        for (_, column, values) in self.edge_columns(&mut edges, self.reach, channels) {
+            if self.is_inside(column) {
+                values.fill(V::default());
+            }
+        }
+        edges
+    }
+
+    /// The outputs of both edges.
+    pub fn outputs<V: Value>(&self, y: &[V]) -> Vec<V> {
+        let [b, p, width, o] = self.y_shape;
+        let mut edges = Vec::with_capacity(2 * b * p * self.outputs * o);
+        for first in [0, width - self.outputs] {
+            for row in y.chunks_exact(width * o) {
+                edges.extend_from_slice(&row[first * o..][..self.outputs * o]);
+            }
+        }
+        edges
+    }
+
+    /// Puts the outputs of both edges into the whole field's.
+    pub fn put<V: Value>(&self, edges: &[V], y: &mut [V]) {
+        let [_, _, width, o] = self.y_shape;
+        let mut edges = edges.chunks_exact(self.outputs * o);
+        for first in [0, width - self.outputs] {
+            for (row, edge) in y.chunks_exact_mut(width * o).zip(&mut edges) {
+                row[first * o..][..edge.len()].copy_from_slice(edge);
+            }
+        }
+    }
+
+    /// Adds the input gradients of the columns that wrap to the columns that they show.
+    pub fn add_wrapped<V: Value>(&self, edges: &mut [V], dx: &mut [V]) {
+        let [_, _, width, c] = self.x_shape;
+        for (row, column, values) in self.edge_columns(edges, self.reach, c) {
+            if self.is_inside(column) {
+                continue;
+            }
+            let origin = column.rem_euclid(width as isize) as usize;
+            let target = &mut dx[(row * width + origin) * c..][..c];
+            for (x, g) in target.iter_mut().zip(values) {
+                *x = V::narrow(x.widen() + g.widen());
+            }
+        }
+    }
+
+    fn is_inside(&self, column: isize) -> bool {
+        (0..self.x_shape[2] as isize).contains(&column)
+    }
+
+    /// Every column of both edges: (row of the field, column of the field continued, values).
+    fn edge_columns<'a, V: Value>(
+        &self,
+        edges: &'a mut [V],
+        reach: usize,
+        channels: usize,
+    ) -> impl Iterator<Item = (usize, isize, &'a mut [V])> {
+        let (rows, starts) = (self.x_shape[0] * self.x_shape[1], self.starts);
+        let columns = edges.chunks_exact_mut(channels).enumerate();
+        columns.map(move |(index, values)| {
+            let (row, column) = (index / reach, index % reach);
+            let start = starts[usize::from(row >= rows)];
+            (row % rows, start + column as isize, values)
+        })
+    }
+}

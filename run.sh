@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 # What the default build needs, as Debian and Ubuntu name it.
-packages=(build-essential pkg-config libnetcdf-dev libdnnl-dev)
+packages=(build-essential pkg-config libnetcdf-dev libdnnl-dev libopenmpi-dev openmpi-bin libclang-dev)
 
 setup() {
   if ! command -v cargo >/dev/null; then
@@ -14,14 +14,16 @@ setup() {
     exit 2
   fi
   if ! command -v apt-get >/dev/null; then
-    if pkg-config --exists netcdf 2>/dev/null && command -v cc >/dev/null; then
+    if pkg-config --exists netcdf 2>/dev/null && command -v cc >/dev/null && command -v mpicc >/dev/null; then
       return # another system that has what is needed
     fi
     echo "error: this script can install packages only with apt-get (Debian, Ubuntu)" >&2
     echo "hint: install these and run again:" >&2
     echo "  a C and C++ compiler, make, pkg-config" >&2
     echo "  netCDF 4.7 or later with headers   (netcdf-devel, netcdf)" >&2
-    echo "  oneDNN 2.5 or later with headers   (onednn-devel, onednn); or build with --no-default-features" >&2
+    echo "  oneDNN 2.5 or later with headers   (onednn-devel, onednn)" >&2
+    echo "  an MPI with mpicc and mpirun       (openmpi-devel, mpich), and libclang (clang-devel, llvm)" >&2
+    echo "  or build without the last two: cargo build --release -p squall --no-default-features" >&2
     exit 2
   fi
   local missing=() package
@@ -54,6 +56,20 @@ run_tests() {
   fi
 }
 
+# Examples as processes: they assert what they show.
+run_examples() {
+  local ranks example
+  # As root, with more ranks than cores, without spinning: Open MPI wants to be told.
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+  for example in all_reduce broadcast; do
+    for ranks in 2 4; do
+      timeout 120 mpirun -n "$ranks" "${CARGO_TARGET_DIR:-target}/debug/examples/$example"
+      echo "example $example: $ranks ranks"
+    done
+  done
+}
+
 case "${1:-help}" in
   setup) setup ;;
   demo)
@@ -70,6 +86,7 @@ case "${1:-help}" in
     run_tests -p squall-model --no-default-features
     cargo test --workspace --doc --quiet
     run_tests --workspace
+    run_examples
     ;;
   bench)
     setup

@@ -2,21 +2,8 @@
 
 use crate::failure::Advice;
 use squall_jobs::comm::launch::Launch;
-use squall_jobs::comm::{AllReduce, CommError, Communicator};
+use squall_jobs::comm::{self, AllReduce, CommError, Communicator, Processes};
 use squall_jobs::train::Team;
-
-/// What this process is part of.
-pub enum World {
-    /// No launcher started it, or it started one process.
-    Alone,
-    /// All processes of the job.
-    Several(Box<Ranks>),
-}
-
-#[cfg(feature = "mpi")]
-type Ranks = squall_jobs::comm::mpi::Mpi;
-#[cfg(not(feature = "mpi"))]
-type Ranks = squall_jobs::comm::Solo;
 
 /// The rank that a launcher gave this process; the first where there is none.
 pub fn number() -> usize {
@@ -24,41 +11,33 @@ pub fn number() -> usize {
     launch.ok().flatten().map_or(0, |launch| launch.rank)
 }
 
-/// What this process is part of.
+/// All processes of the job; none if this is the only one.
 ///
 /// # Errors
 /// Wrong usage if the launcher and the program do not belong together.
-pub fn world() -> anyhow::Result<World> {
-    let launch = Launch::detect(|name| std::env::var(name).ok()).map_err(mismatch)?;
-    match launch {
-        Some(launch) if launch.size > 1 => join(&launch).map(|all| World::Several(Box::new(all))),
-        _ => Ok(World::Alone),
-    }
+pub fn processes() -> anyhow::Result<Option<Processes>> {
+    let hint = "start it with the launcher of the MPI library that the program was built with";
+    comm::processes().map_err(|error| Advice::usage(error.to_string(), hint))
 }
 
 /// The team of this process; alone unless a launcher started it.
 ///
 /// # Errors
-/// As [`world`].
+/// As [`processes`].
 pub fn team() -> anyhow::Result<Team> {
-    let World::Several(world) = world()? else {
+    let Some(world) = processes()? else {
         return Ok(Team::solo());
     };
-    let world = announce_cores(*world)?;
+    let world = announce_cores(world)?;
     Ok(Team::of(Box::new(world), Box::new(stalled)))
 }
 
-fn mismatch(error: CommError) -> anyhow::Error {
-    let hint = "start it with the launcher of the MPI library that the program was built with";
-    Advice::usage(error.to_string(), hint)
-}
-
 /// Says which cores each rank computes on.
-fn announce_cores(mut world: Ranks) -> anyhow::Result<Ranks> {
+fn announce_cores(mut world: Processes) -> anyhow::Result<Processes> {
     const LENGTH: usize = 64;
     let mut cores = crate::threads::cores().into_bytes();
     cores.resize(LENGTH, b' ');
-    let all = squall_jobs::comm::collectives::tree::all_gather(&mut world, &cores)?;
+    let all = comm::collectives::tree::all_gather(&mut world, &cores)?;
     if world.rank() == 0 {
         for (rank, cores) in all.chunks(LENGTH).enumerate() {
             let cores = String::from_utf8_lossy(cores);
@@ -68,30 +47,11 @@ fn announce_cores(mut world: Ranks) -> anyhow::Result<Ranks> {
     Ok(world)
 }
 
-#[cfg(feature = "mpi")]
-fn join(launch: &Launch) -> anyhow::Result<Ranks> {
-    squall_jobs::comm::mpi::abort_on_panic();
-    let world = Ranks::init()?;
-    let checked = launch.check(world.rank(), world.size(), &world.describe());
-    checked.map_err(mismatch)?;
-    Ok(world)
-}
-
-#[cfg(not(feature = "mpi"))]
-fn join(launch: &Launch) -> anyhow::Result<Ranks> {
-    let message = format!(
-        "{} started {} processes, but this program was built without MPI",
-        launch.launcher.name(),
-        launch.size
-    );
-    Err(Advice::usage(message, "build with `--features mpi`"))
-}
-
 /// Ends the job because communication stands still.
 fn stalled(stall: CommError) {
     tracing::error!("{stall}: ending the job");
     #[cfg(feature = "mpi")]
-    squall_jobs::comm::mpi::abort(squall_jobs::comm::mpi::STALL_CODE);
+    comm::mpi::abort(comm::mpi::STALL_CODE);
 }
 
 /// The sums of the MPI library itself, by name.
@@ -99,8 +59,10 @@ fn stalled(stall: CommError) {
 /// # Errors
 /// Those of the library.
 #[cfg(feature = "mpi")]
-pub fn library_methods(world: &Ranks) -> anyhow::Result<Vec<(&'static str, Box<dyn AllReduce>)>> {
-    use squall_jobs::comm::mpi::MpiAllReduce;
+pub fn library_methods(
+    world: &Processes,
+) -> anyhow::Result<Vec<(&'static str, Box<dyn AllReduce>)>> {
+    use comm::mpi::MpiAllReduce;
     Ok(vec![
         ("MPI_Allreduce", Box::new(MpiAllReduce::new(world, None)?)),
         (
@@ -115,7 +77,7 @@ pub fn library_methods(world: &Ranks) -> anyhow::Result<Vec<(&'static str, Box<d
 /// # Errors
 /// None.
 #[cfg(not(feature = "mpi"))]
-pub fn library_methods(_: &Ranks) -> anyhow::Result<Vec<(&'static str, Box<dyn AllReduce>)>> {
+pub fn library_methods(_: &Processes) -> anyhow::Result<Vec<(&'static str, Box<dyn AllReduce>)>> {
     Ok(Vec::new())
 }
 
@@ -128,7 +90,7 @@ pub fn finish<T>(ranks: usize, result: anyhow::Result<T>) -> anyhow::Result<T> {
     {
         let (code, _) = crate::failure::classify(error);
         crate::failure::report(error);
-        squall_jobs::comm::mpi::abort(i32::from(code));
+        comm::mpi::abort(i32::from(code));
     }
     let _ = ranks;
     result

@@ -1,11 +1,12 @@
 //! Data-parallel training in somebody else's loop: five calls make it run on many ranks.
 //!
-//! `cargo run -p squall-jobs --example all_reduce` runs four ranks as threads. Each has its own quarter of the points of a line and
-//! finds the line through all of them.
+//! `cargo run -p squall-jobs --example all_reduce` runs four ranks as threads, `mpirun -n N target/debug/examples/all_reduce` any number
+//! as processes. Each rank has its own part of the points of a line and finds the line through all of them.
 
 use squall_jobs::comm::collectives::{Choice, tree};
 use squall_jobs::comm::{
-    AllReduce, Communicator, Hierarchical, HierarchicalOptions, Result, Wire, agree, threads,
+    AllReduce, Communicator, Hierarchical, HierarchicalOptions, Result, Wire, agree, processes,
+    threads,
 };
 
 /// Points of the line 3 x - 2, every rank its own.
@@ -57,10 +58,19 @@ fn train(comm: &mut dyn Communicator) -> Result<([f32; 2], u64)> {
 }
 
 fn main() -> Result<()> {
-    let trained = threads::run(threads::nodes(&[2, 2]), |mut rank| train(&mut rank));
-    for result in trained {
-        let (line, bytes) = result?;
-        assert!((line[0] - 3.0).abs() < 1e-3 && (line[1] + 2.0).abs() < 1e-3);
+    let lies_on_it = |line: [f32; 2]| {
+        assert!(
+            (line[0] - 3.0).abs() < 1e-3 && (line[1] + 2.0).abs() < 1e-3,
+            "{line:?}"
+        );
+    };
+    if let Some(mut rank) = processes()? {
+        lies_on_it(train(&mut rank)?.0);
+        return Ok(());
+    }
+    for trained in threads::run(threads::nodes(&[2, 2]), |mut rank| train(&mut rank)) {
+        let (line, bytes) = trained?;
+        lies_on_it(line);
         // Both ranks of a node lead, each with one of the two values: it sends 4 bytes in each of 200 steps.
         assert_eq!(bytes, 200 * 4);
     }

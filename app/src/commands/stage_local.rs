@@ -3,8 +3,7 @@
 use super::stage::Stage;
 use crate::plan::{Plan, bytes, duration};
 use crate::progress::Progress;
-use crate::ranks::{self, World};
-use crate::{interrupt, output};
+use crate::{interrupt, output, ranks};
 use squall_data::Store;
 use squall_data::staging::Share;
 use squall_jobs::comm::{Communicator, Solo};
@@ -13,9 +12,9 @@ use std::path::Path;
 
 /// Stages to the nodes of this job and says what was moved.
 pub fn run(stage: &Stage, folder: &Path) -> anyhow::Result<()> {
-    let comm: Box<dyn Communicator> = match ranks::world()? {
-        World::Alone => Box::new(Solo::new()),
-        World::Several(world) => world,
+    let comm: Box<dyn Communicator> = match ranks::processes()? {
+        Some(world) => Box::new(world),
+        None => Box::new(Solo::new()),
     };
     let (first, ranks) = (comm.rank() == 0, comm.size());
     let report = ranks::finish(ranks, move_store(stage, folder, comm))?;

@@ -20,6 +20,7 @@ pub mod layout;
 pub mod mpi;
 pub mod reducer;
 pub mod solo;
+pub mod start;
 #[cfg(test)]
 mod tests;
 pub mod threads;
@@ -32,6 +33,7 @@ pub use hierarchical::{Hierarchical, HierarchicalOptions};
 pub use layout::Layout;
 pub use reducer::Reducer;
 pub use solo::Solo;
+pub use start::{Processes, processes};
 pub use watchdog::Watchdog;
 
 use std::ops::Range;
@@ -138,6 +140,9 @@ pub enum Wire {
 }
 
 impl Wire {
+    /// Every type.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
+
     /// Bytes of a value.
     #[must_use]
     pub fn bytes(self) -> usize {

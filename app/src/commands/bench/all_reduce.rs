@@ -2,7 +2,8 @@
 
 use super::{Row, row};
 use crate::failure::Advice;
-use crate::ranks::{self, World};
+use crate::ranks;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use squall_jobs::comm::bench::{BenchOptions, BenchRow, Contestant, measure};
 use squall_jobs::comm::collectives::Choice;
@@ -18,8 +19,8 @@ pub struct AllReduceOptions {
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["library", "ring", "halving", "hierarchical"])]
     methods: Vec<Method>,
     /// What values are sent as.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["f32", "bf16"])]
-    wires: Vec<WireName>,
+    #[arg(long, value_parser = wire(), value_delimiter = ',', default_values = ["f32", "bf16"])]
+    wires: Vec<Wire>,
     /// Millions of values of a vector; 43.67 are the gradients of DeepLabV3+.
     #[arg(long, value_delimiter = ',', default_values = ["4.3"])]
     millions: Vec<f64>,
@@ -44,21 +45,11 @@ enum Method {
     Grid,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum WireName {
-    F32,
-    Bf16,
-    F16,
-}
-
-impl WireName {
-    fn wire(self) -> Wire {
-        match self {
-            Self::F32 => Wire::F32,
-            Self::Bf16 => Wire::Bf16,
-            Self::F16 => Wire::F16,
-        }
-    }
+/// A wire by its name in a recipe.
+fn wire() -> impl TypedValueParser<Value = Wire> {
+    let named = |name: String| Wire::ALL.into_iter().find(|wire| wire.name() == name);
+    PossibleValuesParser::new(Wire::ALL.map(Wire::name))
+        .map(move |name| named(name).unwrap_or_default())
 }
 
 /// A row for each vector, method and wire, on the first rank; none on the others.
@@ -67,13 +58,13 @@ pub(super) fn rows(options: &AllReduceOptions, repeat: usize) -> anyhow::Result<
         let hint = "for example --millions 4.3,43.67 --ranks 4";
         return Err(Advice::usage("nothing to sum", hint));
     }
-    let measured = match ranks::world()? {
-        World::Several(mut world) => {
+    let measured = match ranks::processes()? {
+        Some(mut world) => {
             let own = ranks::library_methods(&world)?;
-            let found = compete(&mut *world, options, own, repeat);
+            let found = compete(&mut world, options, own, repeat);
             ranks::finish(world.size(), found.map_err(anyhow::Error::from))?
         }
-        World::Alone => {
+        None => {
             let ranks = threads::ranks(options.ranks);
             let found = threads::run(ranks, |mut rank| {
                 compete(&mut rank, options, Vec::new(), repeat)
@@ -103,7 +94,7 @@ fn compete(
         }
     }
     for &method in &options.methods {
-        for wire in options.wires.iter().map(|wire| wire.wire()) {
+        for &wire in &options.wires {
             let (name, reduce): (_, Box<dyn AllReduce>) = match method {
                 Method::Library => continue,
                 Method::Ring => ("ring", Box::new(Flat::new(comm, Choice::Ring, wire)?)),

@@ -1,0 +1,41 @@
+//! The processes that a launcher started: where a program that runs alone and under `mpirun` begins.
+
+use super::Result;
+use super::launch::Launch;
+
+/// The communicator of processes in this build: MPI's, or a single rank without the feature `mpi`.
+#[cfg(feature = "mpi")]
+pub type Processes = super::mpi::Mpi;
+/// The communicator of processes in this build: MPI's, or a single rank without the feature `mpi`.
+#[cfg(not(feature = "mpi"))]
+pub type Processes = super::Solo;
+
+/// All processes of the job; none if no launcher started this one, or this one alone. From then on a panic of any rank ends
+/// the job.
+///
+/// # Errors
+/// [`super::CommError::Layout`] if launcher and program do not belong together; [`super::CommError::Library`].
+pub fn processes() -> Result<Option<Processes>> {
+    match Launch::detect(|name| std::env::var(name).ok())? {
+        Some(launch) if launch.size > 1 => join(&launch).map(Some),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(feature = "mpi")]
+fn join(launch: &Launch) -> Result<Processes> {
+    use super::Communicator;
+    super::mpi::abort_on_panic();
+    let world = Processes::init()?;
+    launch.check(world.rank(), world.size(), &world.describe())?;
+    Ok(world)
+}
+
+#[cfg(not(feature = "mpi"))]
+fn join(launch: &Launch) -> Result<Processes> {
+    Err(super::CommError::Layout(format!(
+        "{} started {} processes, but this program was built without MPI (its feature `mpi`)",
+        launch.launcher.name(),
+        launch.size
+    )))
+}

@@ -3,8 +3,8 @@
 //! Read [`train::train`] and [`infer::infer`] first. Nothing here prints: both tell a closure what happens, and stop when a
 //! flag is set, leaving behind what the next call continues from.
 
-// With MPI not forbidden, but denied: `comm::mpi::ffi` allows it for itself.
-#![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
+// With MPI or NCCL not forbidden, but denied: `comm::mpi::ffi` and `comm::nccl::ffi` allow it for themselves.
+#![cfg_attr(not(any(feature = "mpi", feature = "nccl")), forbid(unsafe_code))]
 #![deny(unsafe_code)]
 
 pub mod comm;

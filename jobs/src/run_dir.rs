@@ -71,7 +71,12 @@ impl RunDir {
 
     /// Losses and scores.
     pub fn metrics(&self) -> PathBuf {
-        self.folder.join("metrics.jsonl")
+        Self::metrics_of(&self.folder)
+    }
+
+    /// The same of a run that need not be opened.
+    pub fn metrics_of(folder: &Path) -> PathBuf {
+        folder.join("metrics.jsonl")
     }
 
     /// Seconds.

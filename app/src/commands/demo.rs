@@ -161,6 +161,7 @@ impl Demo {
                 self.days / 2.0
             ),
             frames: 120,
+            training: vec![format!("DeepLabV3+={}", text("run"))],
             recipe: Some(at("run").join("recipe.toml")),
         }
         .write()?;

@@ -12,6 +12,8 @@ use squall_climate::report::{
 use squall_climate::{table, track};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Class, DataError, Variable};
+use squall_jobs::RunDir;
+use squall_jobs::metrics::{Metric, read_metrics};
 use squall_validation::event_scores::EventScore;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +39,9 @@ pub struct Report {
     /// Most times kept on the map; the page says which.
     #[arg(long, default_value_t = ReportOptions::default().max_frames)]
     pub frames: usize,
+    /// Runs of `squall train` whose loss and validation are drawn on one chart, each a folder or NAME=FOLDER; may be given again.
+    #[arg(long = "training", value_name = "RUN")]
+    pub training: Vec<String>,
     /// A recipe to show on the page.
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,
@@ -196,6 +201,11 @@ impl Report {
             .map(Masks::source)
             .collect::<anyhow::Result<_>>()?;
         page.scores = scores(masks)?;
+        page.training = self
+            .training
+            .iter()
+            .map(|run| curve(run))
+            .collect::<anyhow::Result<_>>()?;
         page.generator = format!("squall {}", env!("CARGO_PKG_VERSION"));
         page.recipe = self
             .recipe
@@ -254,6 +264,38 @@ fn shown(
         .filter(|v| archive.available().contains(v))
         .collect();
     Ok(Some(archive.read(index, &wanted)?))
+}
+
+/// The metrics of a run, given as a folder or NAME=FOLDER.
+fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
+    let (name, folder) = match argument.split_once('=') {
+        Some((name, folder)) => (name.to_string(), Path::new(folder)),
+        None => (argument.to_string(), Path::new(argument)),
+    };
+    let path = RunDir::metrics_of(folder);
+    let metrics = read_metrics(&path)?;
+    if metrics.is_empty() {
+        let message = format!("`{}` has no step of a training", path.display());
+        return Err(Advice::usage(
+            message,
+            "give the folder that `squall train --out` wrote",
+        ));
+    }
+    let mut curve = report::TrainingCurve::new(name);
+    for metric in metrics {
+        match metric {
+            Metric::Step {
+                step,
+                loss: Some(loss),
+                ..
+            } => curve.loss.push((step as f64, loss)),
+            Metric::Step { .. } => {}
+            Metric::Validation { step, scores, .. } => {
+                curve.score.push((step as f64, scores.mean_iou))
+            }
+        }
+    }
+    Ok(curve)
 }
 
 /// Every pair of sources, the truth or the heuristic judging.

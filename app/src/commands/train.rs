@@ -8,6 +8,7 @@ use clap::Args;
 use squall_data::Store;
 use squall_jobs::train::Team;
 use squall_jobs::{Outcome, Recipe, TrainEvent, TrainReport, train_together};
+use squall_model::Backend;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -57,6 +58,8 @@ impl Train {
         let mut team = ranks::team()?;
         let first = team.is_first();
         let report = self.train_as(&mut team)?;
+        // On all ranks at once: cores that share caches and memory are slower together than alone.
+        let rate = Backend::best().matrix_rate()?;
         if !first {
             return Ok(());
         }
@@ -73,6 +76,27 @@ impl Train {
             report.steps,
             duration(report.seconds),
             report.model.display()
+        );
+        let balance = &report.balance;
+        tracing::info!(
+            "{:.2} samples/s, {:.1} GFLOP/s: {:.0} % of what matrix products in f32 reach on {}{}",
+            balance.samples_per_second,
+            balance.flops_per_second / 1e9,
+            100.0 * balance.flops_per_second / (rate * report.ranks as f64),
+            if report.ranks == 1 {
+                "these cores".into()
+            } else {
+                format!("{} ranks", report.ranks)
+            },
+            if report.ranks == 1 {
+                String::new()
+            } else {
+                format!(
+                    "; rank {} computed {:.0} % longer than the mean",
+                    balance.slowest,
+                    100.0 * balance.imbalance
+                )
+            }
         );
         let spent = &report.spent;
         let percent = |part: f64| 100.0 * part / report.seconds.max(f64::MIN_POSITIVE);

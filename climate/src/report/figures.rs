@@ -29,7 +29,7 @@ pub(crate) fn category(wind_m_s: f64) -> usize {
 }
 
 /// A plot with its heading and, if it helps, a sentence below.
-fn figure(title: &str, svg: &str, note: &str) -> String {
+pub(crate) fn figure(title: &str, svg: &str, note: &str) -> String {
     let mut out = format!(
         "<figure class=\"chart\"><figcaption>{}</figcaption>\n{svg}",
         escape(title)

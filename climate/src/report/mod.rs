@@ -43,6 +43,7 @@ mod summary;
 mod svg;
 mod tables;
 pub mod ticks;
+mod training;
 mod viewer;
 
 pub use agreement::{Agreement, PairAgreement};
@@ -180,6 +181,17 @@ impl Score {
     }
 }
 
+/// How a network learnt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainingCurve {
+    /// What the legend calls the run.
+    pub label: String,
+    /// Step and training loss, in the order of steps.
+    pub loss: Vec<(f64, f64)>,
+    /// Step and mean IoU of each validation.
+    pub score: Vec<(f64, f64)>,
+}
+
 /// How often each cell belongs to a class, by one source.
 #[derive(Debug, Clone)]
 pub struct FrequencyMap {
@@ -247,6 +259,8 @@ pub struct ReportInput {
     pub frequencies: Vec<FrequencyMap>,
     /// Scores with what they mean, shown in this order.
     pub scores: Vec<Score>,
+    /// Training runs, on one chart.
+    pub training: Vec<TrainingCurve>,
     /// Where the data come from: name and value.
     pub provenance: Vec<(String, String)>,
     /// The thresholds or the recipe, as text.
@@ -272,6 +286,7 @@ impl ReportInput {
             sources: Vec::new(),
             frequencies: Vec::new(),
             scores: Vec::new(),
+            training: Vec::new(),
             provenance: Vec::new(),
             recipe: None,
             commands: Vec::new(),

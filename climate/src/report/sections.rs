@@ -23,6 +23,7 @@ pub(crate) fn all(page: &Page<'_>) -> Result<Vec<Section>> {
         extremes(page),
         agreement(page),
         scores(page),
+        super::training::section(page),
         Some(method(page)),
     ];
     Ok(sections.into_iter().flatten().collect())

@@ -45,7 +45,13 @@ impl Plot {
 
     /// Gridlines, labels and the heading of the vertical axis.
     pub(crate) fn y_axis(&mut self, ticks: &[f64], heading: &str) {
-        for (tick, label) in ticks.iter().zip(tick_labels(ticks)) {
+        let labelled: Vec<_> = ticks.iter().copied().zip(tick_labels(ticks)).collect();
+        self.y_labels(&labelled, heading);
+    }
+
+    /// Gridlines with these words beside them, and the heading of the vertical axis.
+    pub(crate) fn y_labels(&mut self, labels: &[(f64, String)], heading: &str) {
+        for (tick, label) in labels {
             let y = self.py(*tick);
             let class = if *tick == self.y.0 { "axis" } else { "grid" };
             let _ = writeln!(
@@ -54,7 +60,7 @@ impl Plot {
                 self.size.0 - RIGHT,
                 LEFT - 6.0,
                 y + 4.0,
-                escape(&label),
+                escape(label),
             );
         }
         let _ = writeln!(

@@ -18,6 +18,8 @@ pub mod launch;
 pub mod layout;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+#[cfg(feature = "nccl")]
+pub mod nccl;
 pub mod reducer;
 pub mod solo;
 pub mod start;
@@ -31,6 +33,8 @@ pub use flat::Flat;
 pub use grid::Grid;
 pub use hierarchical::{Hierarchical, HierarchicalOptions};
 pub use layout::Layout;
+#[cfg(feature = "nccl")]
+pub use nccl::Nccl;
 pub use reducer::Reducer;
 pub use solo::Solo;
 pub use start::{Processes, processes};

@@ -18,6 +18,8 @@ pub enum Algorithm {
     Hierarchical,
     /// The same over rows and columns of ranks, as nearly square as their number allows.
     Grid,
+    /// By NVIDIA's NCCL, a GPU for each rank (feature `nccl`).
+    Nccl,
 }
 
 /// How the learning rate grows with the number of samples of a step.

@@ -21,7 +21,7 @@ mod trace;
 pub use plan::TrainPlan;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
 pub use team::{OnStall, Team};
-pub use trace::Spent;
+pub use trace::{Balance, Spent};
 
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
@@ -181,7 +181,9 @@ impl Run<'_> {
                 saved_at = Instant::now();
             }
         }
+        let balance = self.balance(self.learner.progress.step - done)?;
         let report = TrainReport {
+            balance,
             outcome: if interrupted {
                 Outcome::Interrupted
             } else {
@@ -198,6 +200,17 @@ impl Run<'_> {
             model: folder.join("best.safetensors"),
         };
         Ok(report)
+    }
+
+    /// How ranks shared so many steps. All ranks call it.
+    fn balance(&mut self, steps: u64) -> Result<Balance> {
+        let mine = self.team.trace.spent;
+        let all = self.team.gather(bytemuck::bytes_of(&mine))?;
+        let ranks: Vec<Spent> = bytemuck::pod_collect_to_vec(&all);
+        let [rows, columns, _] = self.store.shape();
+        let flops = self.learner.network.summary(rows, columns)?.training_flops;
+        let samples = steps * (self.local_batch * ranks.len()) as u64;
+        Ok(Balance::of(&ranks, samples as f64, flops as f64))
     }
 
     fn is_out_of_time(&self, start: Instant) -> bool {

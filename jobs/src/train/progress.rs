@@ -3,7 +3,7 @@
 use super::evaluate::Scores;
 use super::plan::TrainPlan;
 use super::step::StepResult;
-use super::trace::Spent;
+use super::trace::{Balance, Spent};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -91,6 +91,8 @@ pub struct TrainReport {
     pub ranks: usize,
     /// Where the time of this rank went in this part.
     pub spent: Spent,
+    /// How fast all ranks together were in this part, and how evenly they worked.
+    pub balance: Balance,
     /// Missing values that were replaced by the mean in this part.
     pub missing_values: u64,
     /// The model to use.

@@ -317,6 +317,7 @@ fn engine(comm: &mut dyn Communicator, options: &Distributed) -> Result<Box<dyn 
         Algorithm::Ring => Box::new(Flat::new(comm, Choice::Ring, wire)?),
         Algorithm::Halving => Box::new(Flat::new(comm, Choice::Halving, wire)?),
         Algorithm::Grid => Box::new(Grid::square(comm, Choice::Auto, wire)?),
+        Algorithm::Nccl => nccl(comm)?,
         Algorithm::Hierarchical => Box::new(Hierarchical::new(comm, &between(Choice::Auto))?),
         Algorithm::Auto => match Hierarchical::new(comm, &between(Choice::Auto)) {
             Ok(hierarchical) => Box::new(hierarchical),
@@ -326,6 +327,21 @@ fn engine(comm: &mut dyn Communicator, options: &Distributed) -> Result<Box<dyn 
             }
             Err(other) => return Err(other.into()),
         },
+    })
+}
+
+/// Sums by NCCL: of the GPUs of a node its ranks take one after the other.
+#[cfg(feature = "nccl")]
+fn nccl(comm: &mut dyn Communicator) -> Result<Box<dyn AllReduce>> {
+    let device = comm.split_by_node()?.rank();
+    Ok(Box::new(crate::comm::Nccl::new(comm, device)?))
+}
+
+#[cfg(not(feature = "nccl"))]
+fn nccl(_: &mut dyn Communicator) -> Result<Box<dyn AllReduce>> {
+    Err(JobError::Recipe {
+        path: None,
+        reason: "`distributed.algorithm` is nccl, but this program was built without it (its feature `nccl`)".into(),
     })
 }
 

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Seconds of this rank by what it did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 pub struct Spent {
     /// Waiting for a batch.
     pub input: f64,
@@ -26,9 +27,59 @@ pub struct Spent {
 }
 
 impl Spent {
+    /// Seconds of computing: what a rank does whether or not there are others.
+    pub fn computing(&self) -> f64 {
+        self.forward + self.backward + self.update
+    }
+
+    /// Seconds of steps.
+    pub fn steps(&self) -> f64 {
+        self.input + self.computing() + self.exchange
+    }
+
     /// The share of communication that computation hid; none without communication.
     pub fn hidden(&self) -> Option<f64> {
         (self.communication > 0.0).then(|| (1.0 - self.exchange / self.communication).max(0.0))
+    }
+}
+
+/// How ranks shared the work of a run, as far as this part of it went.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Balance {
+    /// Samples that all ranks together learnt from in a second of training steps.
+    pub samples_per_second: f64,
+    /// Floating-point operations a second of all ranks together, counted from the network's shapes.
+    pub flops_per_second: f64,
+    /// By how much the rank that computed longest exceeds the mean over ranks, as a share of the mean.
+    pub imbalance: f64,
+    /// Which rank that is.
+    pub slowest: usize,
+}
+
+impl Balance {
+    /// Of ranks that spent their time so on `samples` samples, of which each takes `flops` operations.
+    pub(super) fn of(ranks: &[Spent], samples: f64, flops: f64) -> Self {
+        let computing = |rank: &usize| ranks[*rank].computing();
+        let slowest = (0..ranks.len()).max_by(|a, b| computing(a).total_cmp(&computing(b)));
+        let slowest = slowest.unwrap_or(0);
+        let total: f64 = ranks.iter().map(Spent::computing).sum();
+        let mean = total / ranks.len().max(1) as f64;
+        let seconds = ranks.iter().map(Spent::steps).fold(0.0, f64::max);
+        let rate = if seconds > 0.0 {
+            samples / seconds
+        } else {
+            0.0
+        };
+        Self {
+            samples_per_second: rate,
+            flops_per_second: rate * flops,
+            imbalance: if mean > 0.0 {
+                computing(&slowest) / mean - 1.0
+            } else {
+                0.0
+            },
+            slowest,
+        }
     }
 }
 
@@ -145,6 +196,31 @@ impl Trace {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn the_slowest_rank_is_named() {
+        let spent = |input, forward, exchange| Spent {
+            input,
+            forward,
+            exchange,
+            ..Spent::default()
+        };
+        let ranks = [
+            spent(0.5, 2.0, 1.5),
+            spent(0.0, 4.0, 0.0),
+            spent(0.0, 3.0, 1.0),
+        ];
+        let balance = Balance::of(&ranks, 12.0, 5.0);
+        assert_eq!(
+            (
+                balance.slowest,
+                balance.samples_per_second,
+                balance.flops_per_second
+            ),
+            (1, 3.0, 15.0)
+        );
+        assert!((balance.imbalance - 1.0 / 3.0).abs() < 1e-12);
+    }
 
     #[test]
     fn a_trace_is_json_of_what_was_noted() {

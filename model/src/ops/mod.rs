@@ -30,6 +30,7 @@ pub mod norm;
 #[cfg(feature = "onednn")]
 mod onednn;
 mod prelu;
+mod rate;
 mod reference;
 pub(crate) mod resample;
 pub(crate) mod rows;

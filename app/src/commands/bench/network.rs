@@ -8,7 +8,6 @@ use crate::plan::bytes;
 use candle_core::{DType, Device, Tensor};
 use clap::{Args, ValueEnum};
 use squall_jobs::Recipe;
-use squall_model::ops::{ConvSpec, Fuse};
 use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{
     Backend, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations, Storage, profile,
@@ -137,7 +136,7 @@ pub(super) fn rows(
             let started = Instant::now();
             ours.work(work)?;
             let seconds = started.elapsed().as_secs_f64();
-            let rate = matrix_rate(ours.backend)?;
+            let rate = ours.backend.matrix_rate()?;
             if turn > 0 {
                 our_times.push(seconds / batch as f64);
                 rates.push(rate);
@@ -296,18 +295,4 @@ fn recompute(name: &str) -> Result<Recompute, String> {
         .into_iter()
         .find(|mode| mode.as_str() == name);
     found.ok_or_else(|| format!("expected none, norms or blocks, found {name}"))
-}
-
-/// Floating-point operations a second of a matrix product (a 1x1 convolution is one), measured now.
-fn matrix_rate(backend: Backend) -> anyhow::Result<f64> {
-    let (pixels, channels) = (96, 512);
-    let x = Tensor::ones((1, pixels, pixels, channels), DType::F32, &Device::Cpu)?;
-    let w = Tensor::ones((channels, channels, 1, 1), DType::F32, &Device::Cpu)?;
-    let mut times = Vec::new();
-    for _ in 0..3 {
-        let started = Instant::now();
-        backend.conv2d(&x, &w, None, &ConvSpec::same(1), Fuse::None)?;
-        times.push(started.elapsed().as_secs_f64());
-    }
-    Ok(2.0 * (pixels * pixels * channels * channels) as f64 / median(&mut times))
 }

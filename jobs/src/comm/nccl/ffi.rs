@@ -1,0 +1,178 @@
+//! What needs a GPU: NVIDIA's driver and NCCL, through the safe half of cudarc.
+//!
+//! cudarc panics when it calls into a library that is not there, so both are asked for first.
+
+use super::{Gpu, Group, Ticket};
+use crate::comm::{CommError, Result};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError, sys::is_culib_present};
+use cudarc::nccl::{Comm, Id, ReduceOp, result::NcclError, result::get_nccl_version};
+use std::sync::Arc;
+
+const NO_DRIVER: &str = "NVIDIA's driver (libcuda.so.1) is not found: run on a machine with a GPU and its driver, or sum \
+     without NCCL";
+
+const NO_NCCL: &str = "NCCL is not found: it is looked for as libnccl.so, never as libnccl.so.2, the name under which most \
+     packages have it; make a folder with a link, `ln -s /where/it/is/libnccl.so.2 folder/libnccl.so`, and put the folder \
+     in front of LD_LIBRARY_PATH";
+
+/// A GPU with a stream for sums alone.
+pub(super) struct Device {
+    rank: usize,
+    uuid: [u8; 16],
+    name: String,
+    stream: Arc<CudaStream>,
+}
+
+/// A GPU in a group.
+struct Member {
+    rank: usize,
+    name: String,
+    // Dropped before the buffer: it ends what still runs there.
+    handle: Handle,
+    buffer: Option<CudaSlice<f32>>,
+    stream: Arc<CudaStream>,
+}
+
+/// NCCL's communicator, a pointer.
+struct Handle(Comm);
+
+// SAFETY: NCCL's user guide ("Thread Safety") allows a communicator on any thread as long as one at a time operates it, and
+// NCCL selects the communicator's GPU in every call. The only owner is a `Member`, which uses it by `&mut` and drops it.
+unsafe impl Send for Handle {}
+
+impl Device {
+    pub fn open(rank: usize, device: usize) -> Result<Self> {
+        let missing = |call, text: &str| CommError::Library {
+            rank,
+            call,
+            reason: text.into(),
+        };
+        // SAFETY: it loads a library and lets it go, which runs the library's own start and end. The names are NVIDIA's, and
+        // what has them is trusted as any library the program is linked with.
+        if !unsafe { is_culib_present() } {
+            return Err(missing("loading libcuda", NO_DRIVER));
+        }
+        // SAFETY: as above.
+        if !unsafe { cudarc::nccl::sys::is_culib_present() } {
+            return Err(missing("loading libnccl", NO_NCCL));
+        }
+        let count = CudaContext::device_count().map_err(driver(rank, "cuDeviceGetCount"))?;
+        if usize::try_from(count).is_ok_and(|count| device >= count) {
+            let reason = format!(
+                "GPU {device} asked for, but this process sees {count}, counted from 0 (see CUDA_VISIBLE_DEVICES)"
+            );
+            return Err(missing("cuDeviceGet", &reason));
+        }
+        let context = CudaContext::new(device).map_err(driver(rank, "opening a GPU"))?;
+        let uuid = context.uuid().map_err(driver(rank, "cuDeviceGetUuid"))?;
+        let name = context.name().map_err(driver(rank, "cuDeviceGetName"))?;
+        let stream = context.new_stream();
+        Ok(Self {
+            rank,
+            uuid: bytemuck::cast(uuid.bytes),
+            name: format!("{name} ({device})"),
+            stream: stream.map_err(driver(rank, "cuStreamCreate"))?,
+        })
+    }
+}
+
+impl Gpu for Device {
+    fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    fn ticket(&self) -> Result<Ticket> {
+        let id = Id::new().map_err(nccl(self.rank, "ncclGetUniqueId"))?;
+        Ok(bytemuck::cast(*id.internal()))
+    }
+
+    fn join(self: Box<Self>, size: usize, ticket: Ticket) -> Result<Box<dyn Group>> {
+        let Self {
+            rank, name, stream, ..
+        } = *self;
+        // NCCL takes the GPU that is current on this thread.
+        let bound = stream.context().bind_to_thread();
+        bound.map_err(driver(rank, "cuCtxSetCurrent"))?;
+        let id = Id::uninit(bytemuck::cast(ticket));
+        let comm = Comm::from_rank(Arc::clone(&stream), rank, size, id);
+        Ok(Box::new(Member {
+            rank,
+            name,
+            handle: Handle(comm.map_err(nccl(rank, "ncclCommInitRank"))?),
+            buffer: None,
+            stream,
+        }))
+    }
+}
+
+impl Group for Member {
+    fn room(&self) -> usize {
+        self.buffer.as_ref().map_or(0, CudaSlice::len)
+    }
+
+    fn make_room(&mut self, length: usize) -> Result<()> {
+        // The old one goes first, so that the GPU need not hold both.
+        self.buffer = None;
+        let buffer = self.stream.alloc_zeros(length);
+        self.buffer = Some(buffer.map_err(driver(self.rank, "cuMemAlloc"))?);
+        Ok(())
+    }
+
+    fn sum(&mut self, values: &mut [f32]) -> Result<()> {
+        let (rank, stream, room) = (self.rank, &self.stream, self.room());
+        let buffer = self.buffer.as_mut();
+        let view = buffer.and_then(|buffer| buffer.try_slice_mut(..values.len()));
+        let mut view = view.ok_or_else(|| CommError::Size {
+            rank,
+            what: "the buffer on the GPU".into(),
+            expected: values.len(),
+            got: room,
+        })?;
+        let sent = stream.memcpy_htod(&*values, &mut view);
+        sent.map_err(driver(rank, "cuMemcpyHtoD"))?;
+        let summed = self.handle.0.all_reduce_in_place(&mut view, &ReduceOp::Sum);
+        summed.map_err(nccl(rank, "ncclAllReduce"))?;
+        let received = stream.memcpy_dtoh(&view, values);
+        received.map_err(driver(rank, "cuMemcpyDtoH"))?;
+        // What went wrong in the sum itself shows here.
+        let done = stream.synchronize();
+        done.map_err(driver(rank, "ncclAllReduce"))
+    }
+
+    fn describe(&self) -> String {
+        let version = get_nccl_version().map_or_else(|_| "of unknown version".into(), dotted);
+        format!("NCCL {version} on {}", self.name)
+    }
+}
+
+/// A version as NCCL numbers them since 2.9.
+fn dotted(version: i32) -> String {
+    let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
+    format!("{major}.{minor}.{patch}")
+}
+
+fn driver(rank: usize, call: &'static str) -> impl Fn(DriverError) -> CommError {
+    move |error| CommError::Library {
+        rank,
+        call,
+        reason: error.to_string(),
+    }
+}
+
+fn nccl(rank: usize, call: &'static str) -> impl Fn(NcclError) -> CommError {
+    move |error| CommError::Library {
+        rank,
+        call,
+        reason: format!("{:?} (NCCL_DEBUG=WARN says more)", error.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_read_as_in_release_notes() {
+        assert_eq!(dotted(22809), "2.28.9");
+    }
+}

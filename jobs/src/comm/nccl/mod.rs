@@ -1,0 +1,163 @@
+//! Sums over ranks that each have an NVIDIA GPU, by NCCL: over NVLink inside a node, over the network between nodes.
+//!
+//! The driver and NCCL are loaded when the first sum is set up, so a program with this feature runs without them; where
+//! they are missing every rank is told what to do. Ranks find each other through the [`Communicator`] they already have.
+//! What needs a GPU is behind two small traits (`Gpu`, `Group`); all else is tested on threads with a stand-in.
+//!
+//! # Not done
+//! Values come from the host and return to it through pageable memory. They are f32 on the wire: NCCL adds half types in
+//! half precision, and a [`Wire`](super::Wire) promises sums in f32. A sum whose peer is gone does not return: that is for
+//! the [`Watchdog`](super::Watchdog) to end.
+
+#[allow(unsafe_code, reason = "loading NVIDIA's libraries, and NCCL's handle")]
+mod ffi;
+
+use super::collectives::{tree, values};
+use super::{AllReduce, CommError, Communicator, Result};
+use std::collections::BTreeMap;
+
+/// What rank 0 makes and all ranks show to NCCL, by which they find each other.
+type Ticket = [u8; 128];
+
+/// A GPU that a rank has opened, in no group yet.
+trait Gpu {
+    /// Its UUID: ordinals may mean different GPUs in different processes.
+    fn uuid(&self) -> [u8; 16];
+
+    /// What this rank, as rank 0, sends to all.
+    fn ticket(&self) -> Result<Ticket>;
+
+    /// The group of so many ranks that hold this ticket. All of them call it.
+    fn join(self: Box<Self>, size: usize, ticket: Ticket) -> Result<Box<dyn Group>>;
+}
+
+/// One rank's place among GPUs that sum together.
+trait Group: Send {
+    /// Values that fit the GPU's buffer.
+    fn room(&self) -> usize;
+
+    /// Makes the buffer so long; what it held is lost.
+    fn make_room(&mut self, length: usize) -> Result<()>;
+
+    /// Replaces values, for which there is room, by their sums over the group.
+    fn sum(&mut self, values: &mut [f32]) -> Result<()>;
+
+    /// Library, version and GPU.
+    fn describe(&self) -> String;
+}
+
+/// Sums by NCCL over all ranks of a communicator, each with a GPU of its own.
+///
+/// It may move to another thread, but NCCL forbids that two of them work on one GPU at once from different threads. All
+/// ranks drop it after the same sum: dropping aborts, and what a slower rank still sums may be cut off.
+///
+/// # Source
+/// <https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage.html>
+pub struct Nccl {
+    group: Box<dyn Group>,
+    ranks: usize,
+    bytes_sent: u64,
+}
+
+impl Nccl {
+    /// A group of all ranks of `comm`, this one with the GPU of this number, as CUDA counts those its process sees.
+    ///
+    /// # Errors
+    /// On all ranks if on any: [`CommError::Library`], with what to do, if the driver, NCCL or the GPU cannot be had;
+    /// [`CommError::Layout`] if two ranks were given the same GPU; those of the backend.
+    pub fn new(comm: &mut dyn Communicator, device: usize) -> Result<Self> {
+        Self::with(comm, device, |rank| {
+            Ok(Box::new(ffi::Device::open(rank, device)?))
+        })
+    }
+
+    fn with(
+        comm: &mut dyn Communicator,
+        device: usize,
+        open: impl FnOnce(usize) -> Result<Box<dyn Gpu>>,
+    ) -> Result<Self> {
+        let (rank, size) = (comm.rank(), comm.size());
+        let gpu = together(comm, "opening a GPU", open(rank))?;
+        one_gpu_each(comm, device, gpu.uuid())?;
+        let ticket = match rank {
+            0 => gpu.ticket(),
+            _ => Ok([0; 128]),
+        };
+        let mut ticket = together(comm, "ncclGetUniqueId", ticket)?;
+        tree::broadcast(comm, &mut ticket, 0)?;
+        let group = together(comm, "ncclCommInitRank", gpu.join(size, ticket))?;
+        Ok(Self {
+            group,
+            ranks: size,
+            bytes_sent: 0,
+        })
+    }
+}
+
+/// This rank's own result if all ranks have one: nobody goes on to wait for a rank that has failed.
+fn together<T>(comm: &mut dyn Communicator, call: &'static str, own: Result<T>) -> Result<T> {
+    let failed = tree::all_gather(comm, &[u8::from(own.is_err())])?;
+    let value = own?;
+    match failed.iter().position(|&failed| failed != 0) {
+        None => Ok(value),
+        Some(peer) => Err(CommError::Library {
+            rank: comm.rank(),
+            call,
+            reason: format!("not here, but on rank {peer}, whose own error says why"),
+        }),
+    }
+}
+
+/// Refuses two ranks of a node with the same GPU, on all ranks: NCCL may hang (its guide, "Creating a Communicator").
+fn one_gpu_each(comm: &mut dyn Communicator, device: usize, uuid: [u8; 16]) -> Result<()> {
+    let mut lowest = (comm.rank() as u64).to_le_bytes();
+    let mut node = comm.split_by_node()?;
+    tree::broadcast(&mut *node, &mut lowest, 0)?;
+    let mine = [&lowest[..], &uuid, &(device as u64).to_le_bytes()].concat();
+    let all = tree::all_gather(comm, &mine)?;
+    let number = |bytes: &[u8]| u64::from_le(bytemuck::pod_read_unaligned(bytes));
+    // By node as well: virtual machines may show one UUID on many nodes.
+    let mut owners = BTreeMap::new();
+    for (rank, place) in all.chunks(mine.len()).enumerate() {
+        let (gpu, device) = (&place[..24], number(&place[24..]));
+        if let Some((owner, theirs)) = owners.insert(gpu, (rank, device)) {
+            return Err(CommError::Layout(format!(
+                "rank {owner} (GPU {theirs}) and rank {rank} (GPU {device}), both on the node of rank {}, have the same \
+                 GPU: NCCL needs one for each rank; give each rank of a node another number, or its own CUDA_VISIBLE_DEVICES",
+                number(&place[..8])
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl AllReduce for Nccl {
+    fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> Result<()> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        values::scale(values, scale);
+        if self.group.room() < values.len() {
+            self.group.make_room(values.len())?;
+        }
+        self.group.sum(values)?;
+        self.bytes_sent += (2 * (self.ranks - 1) * size_of_val(values) / self.ranks) as u64;
+        Ok(())
+    }
+
+    /// The least that an algorithm can send to other ranks: NCCL does not tell.
+    fn bytes_sent(&self) -> u64 {
+        self.bytes_sent
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{}, {} ranks, f32 on the wire",
+            self.group.describe(),
+            self.ranks
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Sums over ranks on shaped links and inside a node, beside the MPI library's own, by default and with each algorithm forced.
+# usage: validation/allreduce.sh OUT [REPEAT]
+#   OUT      a folder for allreduce.md and logs
+#   REPEAT   sums of each method that count; 3 if not given
+# Needs root for network namespaces (validation/netlab.sh), and Open MPI.
+set -euo pipefail
+mkdir -p "$1"
+out=$(realpath "$1")
+repeat=${2:-3}
+cd "$(dirname "$0")/.."
+netlab=$PWD/validation/netlab.sh
+cargo build --release -p squall
+squall="${CARGO_TARGET_DIR:-target}/release/squall"
+[ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
+cd "$out"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+table=$out/allreduce.md
+: >"$table"
+say() { echo "$*" | tee -a "$table"; }
+
+# HEADING COMMAND...: a block of the table, a line per method.
+measure() {
+  local heading=$1; shift
+  if ! timeout 900 "$@" --json >last.json 2>last.log; then
+    say "| $heading | failed: $(tail -1 last.log) | | |"
+    return
+  fi
+  python3 - "$heading" <<'PY' | tee -a "$table"
+import json, sys
+for row in json.load(open("last.json")):
+    bound = row["ceiling_percent"]
+    over = f"{100 / bound:.2f}" if bound else "-"
+    ratio = f"{row['ratio']:.2f}" if row["ratio"] else "-"
+    print(f"| {sys.argv[1]} | {row['name'].split(',')[0]} | {row['ours']:.3f} | {over} | {ratio} |")
+PY
+}
+head_of() { say ""; say "$1"; say ""; say "| ranks | method | s | of the link's bound | faster than the library's best in this run by |"; say "|---|---|---|---|---|"; }
+bench=("$squall" -q bench allreduce --repeat "$repeat")
+
+say "Open MPI $(mpirun --version | awk 'NR == 1 {print $NF}'), $(nproc) cores, $(date +%F)"
+head_of "Inside a node, 43.67 million f32"
+measure "4 in one node" mpirun -n 4 "${bench[@]}" --millions 43.67 --methods library,hierarchical,ring --wires f32
+
+"$netlab" down 2>/dev/null || true
+for shape in "4 8 100mbit 100" "2 12 100mbit 100"; do
+  read -r hosts ranks rate mbit <<<"$shape"
+  "$netlab" up "$hosts" "$rate"
+  head_of "$hosts hosts, $ranks ranks, links of $mbit Mbit/s, 4.3 million values"
+  lab=("$netlab" run -n "$ranks")
+  link=("${bench[@]}" --millions 4.3 --link-mbit "$mbit")
+  for by in slot node; do
+    measure "$hosts x $((ranks / hosts)) by $by" "${lab[@]}" -by "$by" "${link[@]}" --methods library,hierarchical,ring --wires f32
+  done
+  measure "$hosts x $((ranks / hosts)) by slot" "${lab[@]}" "${link[@]}" --methods hierarchical --wires f32,bf16,f16
+  for forced in "1 linear" "2 nonoverlapping" "3 recursive doubling" "4 ring" "5 segmented ring" "6 rabenseifner"; do
+    read -r number name <<<"$forced"
+    measure "$hosts x $((ranks / hosts)) by slot, library's $name" "${lab[@]}" -mca coll_tuned_use_dynamic_rules 1 \
+      -mca coll_tuned_allreduce_algorithm "$number" "${link[@]}" --methods library,hierarchical --wires f32
+  done
+  "$netlab" down
+done

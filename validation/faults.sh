@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# What happens to a training on four ranks when something breaks: a table of events, when they were seen, what came of them.
+# usage: validation/faults.sh OUT
+#   OUT    a folder for the runs
+# Needs root for the cut link, the killed host and the full disk; without it those rows say why they are missing.
+set -euo pipefail
+mkdir -p "$1"
+out=$(realpath "$1")
+cd "$(dirname "$0")/.."
+netlab=$PWD/validation/netlab.sh
+cargo build --release -p squall
+squall="${CARGO_TARGET_DIR:-target}/release/squall"
+[ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
+cd "$out"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+
+make_store() { # NAME SEED
+  [ ! -d "$1" ] || return 0
+  "$squall" -q simulate --out "run-$1" --grid 32x64 --days 20 --hours 6 --seed "$2"
+  "$squall" -q label "run-$1" --out "labels-$1"
+  "$squall" -q stage "run-$1" --labels "labels-$1" --out "$1"
+}
+make_store store 5
+make_store other 6
+
+stall=6
+settings=(--set distributed.global_batch=4 --set training.steps=400 --set training.validate_every_steps=100
+  --set training.checkpoint_every_steps=20 --set distributed.check_every_steps=50 --set network.width=0.1
+  --set "distributed.stall_seconds=$stall")
+train=("$squall" -q train --recipe small "${settings[@]}")
+table=$out/faults.md
+printf '| event | seen after | outcome |\n|---|---|---|\n' | tee "$table"
+row() { printf '| %s | %s | %s |\n' "$1" "$2" "$3" | tee -a "$table"; }
+
+# The first sentence of an error in a log.
+said() { grep -hoE '(error|ERROR)[: ].*' "$1" | sed -E 's/^(error|ERROR)[: ]+//; s#'"$out"'/##g; s/\|/,/g' | grep -v '^another rank failed' | head -1; }
+now() { date +%s.%N; }
+since() { awk -v a="$1" -v b="$(now)" 'BEGIN {printf "%.1f s", b - a}'; }
+ranks_of() { pgrep -f "^$squall -q train .*--out $out/$1( |\$)" || true; }
+wait_for() { # FILE SECONDS: until it is there and not empty
+  local tries=$((10 * $2))
+  while [ ! -s "$1" ]; do sleep 0.1; ((tries-- > 0)) || { echo "faults: no $1" >&2; exit 1; }; done
+}
+same_bits() { # RUN: as the one left alone?
+  if cmp -s alone/last.safetensors "$1/last.safetensors" && cmp -s alone/metrics.jsonl "$1/metrics.jsonl"; then
+    echo "the same bits as a run left alone"
+  else
+    echo "OTHER BITS"
+  fi
+}
+
+rm -rf alone
+mpirun -n 4 "${train[@]}" --data store --out alone >alone.log 2>&1
+
+refused() { # EVENT COMMAND...
+  local event=$1 started code=0; shift
+  rm -rf refused; started=$(now)
+  timeout 120 "$@" >refused.log 2>&1 || code=$?
+  row "$event" "$(since "$started") from the start" "exit $code: $(said refused.log)"
+}
+one=(-n 1 "${train[@]}" --out refused)
+refused "a rank with another recipe" mpirun "${one[@]}" --data store : "${one[@]}" --data store --set seed=2
+refused "a rank with other data" mpirun "${one[@]}" --data store : "${one[@]}" --data other
+refused "a leader count that does not divide" mpirun -n 4 "${train[@]}" --out refused --data store \
+  --set distributed.algorithm=hierarchical --set distributed.leaders=3
+refused "a batch that ranks do not divide" mpirun -n 3 "${train[@]}" --out refused --data store
+
+# EVENT DO: a supervised run; DO breaks it once, when its first checkpoint is there.
+supervised() {
+  local event=$1 run=$2 started supervisor seen; shift 2
+  rm -rf "$run"
+  "$squall" supervise --tries 5 --pause 0.5 -- "${launch[@]}" "${train[@]}" --data "$out/store" --out "$out/$run" >"$run.log" 2>&1 &
+  supervisor=$!
+  wait_for "$run/checkpoint.safetensors" 60
+  sleep 1
+  started=$(now)
+  "$@"
+  while [ "$(grep -c starting "$run.log")" -lt 2 ] && kill -0 "$supervisor" 2>/dev/null; do sleep 0.05; done
+  seen=$(since "$started")
+  wait "$supervisor" || { row "$event" "$seen" "FAILED: $(said "$run.log")"; return; }
+  if [ "$(grep -c starting "$run.log")" -lt 2 ]; then seen="not at all"; fi
+  row "$event" "$seen" "$(said "$run.log"); $(grep -c starting "$run.log") starts, then $(same_bits "$run")"
+}
+launch=(mpirun -n 4)
+kill_one() { kill "-$1" "$(ranks_of "$2" | sed -n 3p)"; }
+supervised "a killed rank (kill -9)" killed kill_one KILL killed
+supervised "a stopped rank (SIGSTOP; limit $stall s)" stopped kill_one STOP stopped
+for stray in $(ranks_of stopped); do kill -9 "$stray"; done
+truncate_newest() {
+  for rank in $(ranks_of truncated); do kill -9 "$rank"; done
+  truncate -s 1000 truncated/checkpoint.safetensors
+}
+supervised "killed, and the newest checkpoint cut short" truncated truncate_newest
+
+if [ "$(id -u)" -eq 0 ] && mkdir -p small && mount -t tmpfs -o size=600k tmpfs small 2>/dev/null; then
+  started=$(now) code=0
+  timeout 120 mpirun -n 4 "${train[@]}" --data store --out small/run >full.log 2>&1 || code=$?
+  seen=$(since "$started") message=$(said full.log)
+  mount -o remount,size=64m small
+  mpirun -n 4 "${train[@]}" --data store --out small/run >>full.log 2>&1
+  rm -rf full; cp -r small/run full; umount small
+  row "a full disk at a checkpoint" "$seen from the start" "exit $code: $message; with room, the same command ends with $(same_bits full)"
+else
+  row "a full disk at a checkpoint" "-" "not tried: no tmpfs can be mounted here"
+fi
+
+"$netlab" down 2>/dev/null || true
+if "$netlab" up 4 1gbit 2>lab.log; then
+  launch=("$netlab" run -n 4)
+  pulse() { "$netlab" cut sqlab2; sleep 3; "$netlab" mend sqlab2; }
+  rm -rf pulse
+  "${launch[@]}" "${train[@]}" --data "$out/store" --out "$out/pulse" >pulse.log 2>&1 &
+  run=$!
+  wait_for pulse/checkpoint.safetensors 60
+  pulse
+  if wait "$run"; then
+    row "a link cut for 3 s" "not at all" "the run waits and goes on, to $(same_bits pulse)"
+  else
+    row "a link cut for 3 s" "-" "FAILED: $(said pulse.log)"
+  fi
+  cut() { "$netlab" cut sqlab2; ( sleep $((stall + 6)); "$netlab" mend sqlab2 ) & }
+  supervised "a link cut for $((stall + 6)) s (limit $stall s)" cut cut
+  kill_host() { for process in $("$netlab" pids sqlab3); do kill -9 "$process" 2>/dev/null || true; done; }
+  supervised "a killed host" host kill_host
+  launch=("$netlab" run -n 4)
+  "$netlab" down
+else
+  row "a cut link, a killed host" "-" "not tried: $(tail -1 lab.log)"
+fi
+! grep -qE 'FAILED|OTHER' "$table"

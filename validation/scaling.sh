@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Training on several ranks of this machine: weak scaling, loss curves of 1, 2 and 4 ranks on one page, and how much of the
+# communication between two shaped hosts the computation hides.
+# usage: validation/scaling.sh OUT
+#   OUT    a folder for the runs, scaling.md and curves.html
+# The last part needs root for network namespaces (validation/netlab.sh); without it says why it is missing.
+set -euo pipefail
+mkdir -p "$1"
+out=$(realpath "$1")
+cd "$(dirname "$0")/.."
+netlab=$PWD/validation/netlab.sh
+cargo build --release -p squall
+squall="${CARGO_TARGET_DIR:-target}/release/squall"
+[ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
+cd "$out"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+
+if [ ! -d store ]; then
+  "$squall" -q simulate --out fields --grid 96x144 --days 20 --hours 6 --seed 5
+  "$squall" -q label fields --out labels
+  "$squall" -q stage fields --labels labels --out store
+fi
+train=("$squall" -q train --recipe small --data "$out/store" --json --set training.validate_every_steps=1000000)
+# A value of the summary of a run, the last line of its log that is one.
+of() { python3 -c "import json,sys; v=json.load(open('$1.json'))
+for k in '$2'.split('.'): v=v[k]
+print(v)"; }
+table=$out/scaling.md
+say() { echo "$*" | tee -a "$table"; }
+: >"$table"
+say "$(nproc) cores, $(date +%F), $("$squall" version 2>/dev/null | head -1)"
+
+say ""
+say "| ranks | samples/s, a sample a rank and step | of one rank's, times ranks | of the time waiting for others | GFLOP/s |"
+say "|---|---|---|---|---|"
+for ranks in 1 2 4; do
+  rm -rf "weak$ranks"
+  mpirun -n "$ranks" "${train[@]}" --out "weak$ranks" --set training.batch=1 --set training.steps=60 >"weak$ranks.json"
+  say "| $ranks | $(of "weak$ranks" balance.samples_per_second | cut -c1-5) | $(python3 -c "print('%.0f %%' % (100*$(of "weak$ranks" balance.samples_per_second)/$ranks/$(of weak1 balance.samples_per_second)))") | $(python3 -c "print('%.0f %%' % (100*$(of "weak$ranks" spent.exchange)/$(of "weak$ranks" seconds)))") | $(python3 -c "print('%.1f' % ($(of "weak$ranks" balance.flops_per_second)/1e9))") |"
+done
+
+curves=()
+for ranks in 1 2 4; do
+  rm -rf "ranks$ranks"
+  mpirun -n "$ranks" "${train[@]}" --out "ranks$ranks" --set distributed.global_batch=4 --set training.steps=200 \
+    --set training.validate_every_steps=50 --set network.batch_norm=true --set "distributed.norm_ranks=$ranks" >"ranks$ranks.json"
+  curves+=(--training "$ranks rank$([ "$ranks" = 1 ] || echo s)=ranks$ranks")
+done
+"$squall" report labels --out curves.html --frames 8 "${curves[@]}" --title "Training on 1, 2 and 4 ranks" \
+  --about "A global batch of 4, the same samples in the same order, batch statistics over all ranks."
+say ""
+say "Largest difference of the loss from one rank's over 200 steps, relative: $(python3 - <<'PY'
+import json
+def losses(ranks):
+    lines = map(json.loads, open(f"ranks{ranks}/metrics.jsonl"))
+    return [l["loss"] for l in lines if l["kind"] == "step"]
+one = losses(1)
+print(", ".join(f"{n} ranks {max(abs(a - b) / abs(a) for a, b in zip(one, losses(n))):.1e}" for n in (2, 4)))
+PY
+) (curves.html)"
+
+"$netlab" down 2>/dev/null || true
+if ! "$netlab" up 2 10gbit 2>lab.log; then
+  say "Hidden communication: not tried: $(tail -1 lab.log)"
+  exit 0
+fi
+# Two hosts with a rank each. The link is shaped so that a step's sums take as long as what can hide them.
+lab=("$netlab" run -n 2 "${train[@]}" --set training.batch=1 --set training.steps=60 --set distributed.bucket_mb=0.1
+  --set distributed.check_every_steps=1000)
+hide() { # NAME SECONDS-OF-A-STEP-TO-FILL LAG
+  local rate
+  rate=$(python3 -c "print(int(8e-3 * 4 * $parameters / $2))")
+  "$netlab" rate "${rate}kbit"
+  rm -rf "$1"; "${lab[@]}" --out "$out/$1" --set "distributed.gradient_lag=$3" >"$1.json"
+  python3 -c "
+import json
+r = json.load(open('$1.json')); s = r['spent']; n = 60
+compute = (s['forward'] + s['backward'] + s['update']) / n
+print(f'| $3 | $rate kbit/s | {1e3*compute:.0f} ms, {1e3*s[\"backward\"]/n:.0f} ms of it backward | {1e3*s[\"communication\"]/n:.0f} ms | {1e3*s[\"exchange\"]/n:.1f} ms | {100*(1-s[\"exchange\"]/s[\"communication\"]):.1f} % |')" | tee -a "$table"
+}
+rm -rf free; "${lab[@]}" --out "$out/free" >free.json
+parameters=$("$squall" model show free/best.safetensors --json 2>/dev/null | python3 -c "import json,sys; print(json.load(sys.stdin)['parameters'])")
+backward=$(python3 -c "print($(of free spent.backward)/60)")
+compute=$(python3 -c "print(($(of free spent.forward)+$(of free spent.backward)+$(of free spent.update))/60)")
+say ""
+say "| gradient lag | link | computing of a step | communication | of it not hidden | hidden |"
+say "|---|---|---|---|---|---|"
+hide lag0 "$backward" 0
+hide lag1 "$compute" 1
+"$netlab" down

@@ -1,6 +1,7 @@
 //! The command line. Help texts are the reference; the work is in `commands`.
 
 use crate::commands::*;
+use crate::threads;
 use clap::{Parser, Subcommand};
 
 /// Finds extreme weather in climate-model output: from simulation files to masks, events, tracks and a report.
@@ -17,8 +18,20 @@ pub struct Arguments {
     /// No progress, only results, warnings and errors.
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    #[command(flatten)]
+    pub threads: threads::Options,
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Arguments {
+    /// What the process is to be prepared with. Cores of a supervised command are its own: its ranks divide what is left to them.
+    pub fn threads(&self) -> threads::Options {
+        match self.command {
+            Command::Supervise(_) => threads::Options::default(),
+            _ => self.threads.clone(),
+        }
+    }
 }
 
 /// One subcommand per arrow of the main path, in its order.

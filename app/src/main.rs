@@ -17,9 +17,13 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    threads::prepare();
+    let parsed = cli::Arguments::try_parse();
+    let options = parsed.as_ref().map(cli::Arguments::threads);
+    if let Err(error) = threads::prepare(&options.unwrap_or_default()) {
+        return failure::report(&error);
+    }
     squall_model::memory::keep_large_buffers();
-    let arguments = cli::Arguments::parse();
+    let arguments = parsed.unwrap_or_else(|error| error.exit());
     // Of several ranks the first tells what all do.
     logging::start(arguments.verbose, arguments.quiet || ranks::number() > 0);
     match arguments.command.run() {

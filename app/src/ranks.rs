@@ -1,6 +1,7 @@
 //! The ranks that this process is one of: by MPI where a launcher started several.
 
 use crate::failure::Advice;
+use crate::threads::{self, Placement};
 use squall_jobs::comm::launch::Launch;
 use squall_jobs::comm::{self, AllReduce, CommError, Communicator, Processes};
 use squall_jobs::train::Team;
@@ -25,23 +26,27 @@ pub fn processes() -> anyhow::Result<Option<Processes>> {
 /// # Errors
 /// As [`processes`].
 pub fn team() -> anyhow::Result<Team> {
-    let Some(world) = processes()? else {
-        return Ok(Team::solo());
+    let cores = threads::communication_cores();
+    let team = match processes()? {
+        Some(world) => Team::of(Box::new(announce_placement(world)?), Box::new(stalled)),
+        None => Team::solo(),
     };
-    let world = announce_cores(world)?;
-    Ok(Team::of(Box::new(world), Box::new(stalled)))
+    if team.size() == 1 && !cores.is_empty() {
+        tracing::warn!("a single rank communicates with no other: its reserved cores stay idle");
+    }
+    Ok(team.communicating_on(cores))
 }
 
-/// Says which cores each rank computes on.
-fn announce_cores(mut world: Processes) -> anyhow::Result<Processes> {
-    const LENGTH: usize = 64;
-    let mut cores = crate::threads::cores().into_bytes();
-    cores.resize(LENGTH, b' ');
-    let all = comm::collectives::tree::all_gather(&mut world, &cores)?;
+/// Says which cores each rank computes and communicates on, and where its memory comes from.
+fn announce_placement(mut world: Processes) -> anyhow::Result<Processes> {
+    const LENGTH: usize = 512;
+    let mut placement = Placement::now().to_string().into_bytes();
+    placement.resize(LENGTH, b' ');
+    let all = comm::collectives::tree::all_gather(&mut world, &placement)?;
     if world.rank() == 0 {
-        for (rank, cores) in all.chunks(LENGTH).enumerate() {
-            let cores = String::from_utf8_lossy(cores);
-            tracing::info!("rank {rank} computes on cores {}", cores.trim());
+        for (rank, placement) in all.chunks(LENGTH).enumerate() {
+            let placement = String::from_utf8_lossy(placement);
+            tracing::info!("rank {rank} {}", placement.trim());
         }
     }
     Ok(world)

@@ -20,6 +20,18 @@ fn refuses(arguments: &[&str], code: i32, words: &[&str]) {
     }
 }
 
+/// Before anything is started anew, read or written.
+#[test]
+fn cores_and_memory_that_the_machine_has_not() {
+    let with = |option: &[&str], words: &[&str]| {
+        refuses(&[&["inspect", "missing.nc"][..], option].concat(), 2, words);
+    };
+    with(&["--reserve-cores", "one"], &["SQUALL_RESERVE_CORES"]);
+    with(&["--reserve-cores=9999"], &["one must compute", "hint:"]);
+    with(&["--hyper-threads=0"], &["or `all`"]);
+    with(&["--memory-node=9999"], &["no NUMA node 9999", "hint:"]);
+}
+
 #[test]
 fn paths_that_lead_nowhere() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -15,7 +15,8 @@ use std::time::Duration;
 /// Run a command, and again from its newest valid state when it fails, until it finishes or stops advancing.
 ///
 /// Wrong usage and unusable input (exit codes 2 and 3) are not tried again. Signals go on to the command; what it then
-/// exits with is what this exits with.
+/// exits with is what this exits with. Options of cores and memory act on the command only if they stand after `--`, or in the
+/// environment.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall supervise -- mpirun -n 4 squall train --recipe R.toml --data STORE --out RUN"

@@ -20,6 +20,7 @@ pub mod layout;
 pub mod mpi;
 #[cfg(feature = "nccl")]
 pub mod nccl;
+pub mod pin;
 pub mod reducer;
 pub mod solo;
 pub mod start;

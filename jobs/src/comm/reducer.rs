@@ -9,7 +9,7 @@
 //! ```
 //! use squall_jobs::comm::{Flat, Reducer, Solo, Wire, collectives::Choice, reducer::Plan};
 //! let engine = Flat::new(&mut Solo::new(), Choice::Ring, Wire::F32).unwrap();
-//! let plan = Plan { rank: 0, lengths: vec![2, 1], scale: 0.5 };
+//! let plan = Plan { rank: 0, lengths: vec![2, 1], scale: 0.5, cores: vec![] };
 //! let mut reducer = Reducer::start(Box::new(engine), plan).unwrap();
 //! reducer.submit(0, vec![2.0, 4.0]).unwrap();
 //! reducer.submit(1, vec![6.0]).unwrap();
@@ -18,7 +18,7 @@
 //! assert!(reducer.wait().unwrap().is_none());
 //! ```
 
-use super::{AllReduce, CommError, Result};
+use super::{AllReduce, CommError, Result, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +34,8 @@ pub struct Plan {
     pub lengths: Vec<usize>,
     /// What sums are multiplied by: 1/P for averages over P ranks.
     pub scale: f32,
+    /// Hardware threads kept for the communication thread; with none it runs where the scheduler likes.
+    pub cores: Vec<usize>,
 }
 
 /// A bucket whose values are summed.
@@ -135,9 +137,19 @@ impl Reducer {
             stop: Arc::clone(&stop),
             progress: progress.clone(),
         };
+        let (rank, cores) = (plan.rank, plan.cores.clone());
+        if !cores.is_empty() {
+            // A pool that the communication thread were the first to use would be as small as its cores, and on them.
+            rayon::current_num_threads();
+        }
         let thread = std::thread::Builder::new()
             .name("squall-comm".into())
-            .spawn(move || worker.run(&queue, &done))
+            .spawn(move || {
+                if let Err(error) = pin::stay_on(&cores) {
+                    tracing::warn!("rank {rank}: sums do not run on {cores:?}: {error}");
+                }
+                worker.run(&queue, &done)
+            })
             .map_err(|error| CommError::Library {
                 rank: plan.rank,
                 call: "std::thread::spawn",

@@ -31,6 +31,8 @@ pub struct Team {
     on_stall: Option<OnStall>,
     exchange: Option<Exchange>,
     together: Option<Arc<dyn Together>>,
+    /// Hardware threads kept for the communication thread.
+    cores: Vec<usize>,
     /// Whether this rank wants to stop, and whether all know of one that does.
     stop: (bool, bool),
     /// Where the time of this rank goes.
@@ -68,6 +70,7 @@ impl Team {
             on_stall: None,
             exchange: None,
             together: None,
+            cores: Vec::new(),
             stop: (false, false),
             trace: Trace::new(0, 0),
         }
@@ -86,6 +89,12 @@ impl Team {
             on_stall: Some(on_stall),
             ..Self::solo()
         }
+    }
+
+    /// The same team, with its communication thread on these hardware threads; with none, where the scheduler likes.
+    #[must_use]
+    pub fn communicating_on(self, cores: Vec<usize>) -> Self {
+        Self { cores, ..self }
     }
 
     /// This rank, from 0.
@@ -144,6 +153,7 @@ impl Team {
             rank,
             lengths,
             scale,
+            cores: self.cores.clone(),
         };
         let reducer = Reducer::start(Box::new(engine), plan)?;
         let limit = Duration::from_secs_f64(options.stall_seconds);

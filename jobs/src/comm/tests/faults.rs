@@ -124,6 +124,7 @@ fn the_watchdog_names_rank_bucket_and_step_and_says_nothing_before() {
             rank,
             lengths: vec![8, 4],
             scale: 0.5,
+            cores: Vec::new(),
         };
         let mut reducer = Reducer::start(Box::new(engine), plan).unwrap();
         let tell = tell.clone();

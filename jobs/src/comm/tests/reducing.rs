@@ -3,13 +3,14 @@
 use crate::comm::collectives::Choice;
 use crate::comm::reducer::{Plan, Reducer};
 use crate::comm::threads::{Fault, Ranks, Threads, ranks, run};
-use crate::comm::{AllReduce, CommError, Communicator, Flat, Result, Wire};
+use crate::comm::{AllReduce, CommError, Communicator, Flat, Result, Wire, pin};
 
 fn start(comm: &mut Threads, lengths: &[usize]) -> Reducer {
     let plan = Plan {
         rank: comm.rank(),
         lengths: lengths.to_vec(),
         scale: 1.0 / comm.size() as f32,
+        cores: Vec::new(),
     };
     let engine = Flat::new(comm, Choice::Auto, Wire::F32).unwrap();
     Reducer::start(Box::new(engine), plan).unwrap()
@@ -147,6 +148,7 @@ fn a_panic_of_the_communication_thread_is_an_error_to_the_caller() {
         rank: 6,
         lengths: vec![1],
         scale: 1.0,
+        cores: Vec::new(),
     };
     let mut reducer = Reducer::start(Box::new(Panics), plan).unwrap();
     reducer.submit(0, vec![0.0]).unwrap();
@@ -155,4 +157,51 @@ fn a_panic_of_the_communication_thread_is_an_error_to_the_caller() {
         matches!(error, CommError::Library { rank: 6, .. }),
         "{error}"
     );
+}
+
+/// An engine that notes where it runs.
+struct Notes(std::sync::mpsc::Sender<Vec<usize>>);
+
+impl AllReduce for Notes {
+    fn all_reduce(&mut self, _values: &mut [f32], _scale: f32) -> Result<()> {
+        self.0.send(pin::stays_on().unwrap()).unwrap();
+        Ok(())
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        0
+    }
+
+    fn describe(&self) -> String {
+        "notes".into()
+    }
+}
+
+/// Reserved cores sum; ones that are not there are a warning, and sums run all the same.
+#[test]
+fn sums_run_on_the_cores_that_are_kept_for_them() {
+    let all = pin::stays_on().unwrap();
+    let last = all[all.len() - 1];
+    for (cores, expected) in [
+        (vec![last], vec![last]),
+        (Vec::new(), all.clone()),
+        (vec![1 << 20], all.clone()),
+    ] {
+        let (notes, noted) = std::sync::mpsc::channel();
+        let plan = Plan {
+            rank: 0,
+            lengths: vec![1],
+            scale: 1.0,
+            cores,
+        };
+        let mut reducer = Reducer::start(Box::new(Notes(notes)), plan).unwrap();
+        reducer.submit(0, vec![0.0]).unwrap();
+        reducer.wait().unwrap();
+        assert_eq!(noted.recv().unwrap(), expected);
+        assert_eq!(
+            pin::stays_on().unwrap(),
+            all,
+            "the caller stays where it was"
+        );
+    }
 }

@@ -1,0 +1,143 @@
+//! Threads that wait without spinning, on cores of this process's own, with memory from where the user likes.
+//!
+//! The first process of the program decides ([`prepare`]) and starts the program anew; the second knows ([`Placement`],
+//! [`communication_cores`]).
+
+mod cores;
+mod memory;
+mod options;
+mod placement;
+mod topology;
+
+pub use options::Options;
+pub use placement::Placement;
+
+use crate::failure::{Advice, RUN};
+use cores::{Core, Place};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use squall_jobs::comm::launch::Launch;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use topology::Topology;
+
+/// What GNU's OpenMP, under oneDNN, reads once, when it is loaded.
+const POLICY: &str = "OMP_WAIT_POLICY";
+/// Holds the process that was started anew: a program that this one starts inherits the variable, and is another process.
+const PREPARED: &str = "SQUALL_PREPARED_PROCESS";
+/// Lists what is reserved for communication, for the process that was started anew.
+const COMMUNICATION: &str = "SQUALL_COMMUNICATION_CORES";
+
+/// Starts the program anew with OpenMP's threads told to sleep between two operations, unless the user chose; as one of
+/// several ranks of a node, on its share of the node's cores, unless the launcher bound it; and as the options say.
+///
+/// By default they spin for a while after each operation and take the cores from the loops that run between the
+/// operations: a training step takes up to four times as long on a shared machine. The setting is read when the
+/// library is loaded, before `main`; so the program replaces itself, once, in a few milliseconds.
+///
+/// # Errors
+/// Wrong usage if the options ask for what this machine has not.
+pub fn prepare(options: &Options) -> anyhow::Result<()> {
+    if is_prepared() {
+        return Ok(());
+    }
+    let communication = take_cores(options)?;
+    let failed = match std::env::current_exe() {
+        Ok(program) => {
+            let mut command = match options.memory_node {
+                Some(node) => memory::preferring(node, &program)?,
+                None => Command::new(program),
+            };
+            start_anew(&mut command, &communication)
+        }
+        Err(error) => error,
+    };
+    // Nothing was asked for that needs a new start: the program goes on as it is.
+    if communication.is_empty() && options.memory_node.is_none() {
+        return Ok(());
+    }
+    Err(Advice {
+        message: format!("the program cannot start itself anew: {failed}"),
+        hint: "go on without --reserve-cores and --memory-node, which need it".into(),
+        code: RUN,
+    }
+    .into())
+}
+
+/// The hardware threads that are reserved for communication; usually none.
+pub fn communication_cores() -> Vec<usize> {
+    match std::env::var(COMMUNICATION) {
+        Ok(list) if is_prepared() => cores::parse(&list),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether this process is the second one.
+fn is_prepared() -> bool {
+    let process = std::process::id().to_string();
+    std::env::var(PREPARED).is_ok_and(|prepared| prepared == process)
+}
+
+/// Replaces this process; comes back only if that fails.
+fn start_anew(command: &mut Command, communication: &[usize]) -> std::io::Error {
+    let policy = std::env::var_os(POLICY).unwrap_or_else(|| "passive".into());
+    command
+        .args(std::env::args_os().skip(1))
+        .env(POLICY, policy)
+        .env(PREPARED, std::process::id().to_string());
+    match communication {
+        [] => command.env_remove(COMMUNICATION),
+        some => command.env(COMMUNICATION, cores::list(some)),
+    };
+    command.exec()
+}
+
+/// Takes an equal part of the cores that all ranks of a node may use, or what a launcher left this rank, and of those only what
+/// computes; gives what is reserved for communication. Threads are then as many as the cores.
+fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
+    let all = match sched_getaffinity(None) {
+        Ok(all) => all,
+        Err(error) if options.say_cores() => return Err(refused(error)),
+        Err(_) => return Ok(Vec::new()),
+    };
+    let threads: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&t| all.is_set(t)).collect();
+    let topology = Topology::of_this_machine();
+    // A launcher that binds leaves a rank its own part already.
+    let place = node_place().filter(|_| threads.len() >= topology.online());
+    let (place, cores) = match (place, options.say_cores()) {
+        (None, false) => return Ok(Vec::new()),
+        (place, true) => (place.unwrap_or(Place::ALONE), topology.cores(&threads)),
+        // As the system numbers them, each like a core.
+        (Some(place), false) => (place, threads.iter().map(|&t| Core::from([t])).collect()),
+    };
+    let division = cores::divide(&cores, place, options).map_err(|error| {
+        let hint = "reserve fewer cores, or start fewer ranks on each node or with more cores each";
+        Advice::usage(error.to_string(), hint)
+    })?;
+    let mut mine = CpuSet::new();
+    division
+        .computing
+        .iter()
+        .for_each(|&thread| mine.set(thread));
+    match sched_setaffinity(None, &mine) {
+        Err(error) if options.say_cores() => Err(refused(error)),
+        // Without it ranks share all cores, which is slower and not wrong.
+        _ => Ok(division.communication),
+    }
+}
+
+/// The system does not deal with cores.
+fn refused(error: rustix::io::Errno) -> anyhow::Error {
+    Advice {
+        message: format!("the system does not let the program choose its cores: {error}"),
+        hint: "go on without --reserve-cores and --hyper-threads".into(),
+        code: RUN,
+    }
+    .into()
+}
+
+/// This process among several of its node, where a launcher tells.
+fn node_place() -> Option<Place> {
+    let launch = Launch::detect(|name| std::env::var(name).ok()).ok()??;
+    let (rank, ranks) = (launch.local_rank?, launch.local_size?);
+    (ranks > 1).then_some(Place { rank, ranks })
+}

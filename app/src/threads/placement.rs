@@ -1,0 +1,112 @@
+//! Where this process runs, in words.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+/// Cores and memory of this process, as the system has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Hardware threads that compute, as the kernel lists them.
+    computing: String,
+    /// Hardware threads reserved for communication, in the same way.
+    communication: String,
+    /// Where memory comes from, if not from next to the core that first writes it.
+    memory: Option<String>,
+}
+
+impl Placement {
+    /// That of this process now.
+    pub fn now() -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let allowed =
+            |line: &str| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().to_string());
+        // The first line is the program's own, under the policy of the process: the rest costs time.
+        let mut line = String::new();
+        if let Ok(maps) = File::open("/proc/self/numa_maps") {
+            // Kernels without NUMA have no such file, and no policy.
+            let _ = BufReader::with_capacity(256, maps).read_line(&mut line);
+        }
+        Self {
+            computing: status
+                .lines()
+                .find_map(allowed)
+                .unwrap_or_else(|| "unknown".into()),
+            communication: super::cores::list(&super::communication_cores()),
+            memory: policy(&line),
+        }
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "computes on cores {}", self.computing)?;
+        if !self.communication.is_empty() {
+            write!(f, ", communicates on {}", self.communication)?;
+        }
+        match &self.memory {
+            Some(policy) => write!(f, ", {policy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The memory policy in a line such as `55d0c000 prefer:1 file=/usr/bin/squall`, in words; `None` for the default.
+fn policy(line: &str) -> Option<String> {
+    let (_, rest) = line.trim().split_once(' ')?;
+    // Newer kernels have one with a blank: `prefer (many):1`.
+    let words = rest.split(' ');
+    let words: Vec<&str> = words.take_while(|word| !word.contains('=')).collect();
+    match words.join(" ").as_str() {
+        "" | "default" | "local" => None,
+        policy => Some(match policy.strip_prefix("prefer:") {
+            Some(node) => format!("memory of NUMA node {node} first"),
+            None => format!("memory policy {policy}"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_told_unless_usual() {
+        let check = |line: &str, expected: Option<&str>| {
+            assert_eq!(policy(line).as_deref(), expected, "{line}");
+        };
+        check("55d0c000 default file=/usr/bin/squall mapped=2 N0=2", None);
+        check("55d0c000 local file=/usr/bin/squall", None);
+        let first = Some("memory of NUMA node 1 first");
+        check("55d0c000 prefer:1 file=/usr/bin/squall", first);
+        check("55d0c000 bind:0-1 anon=1", Some("memory policy bind:0-1"));
+        let many = Some("memory policy prefer (many):0-1");
+        check("55d0c000 prefer (many):0-1 file=/a", many);
+        check("", None);
+    }
+
+    #[test]
+    fn words_name_what_is_unusual() {
+        let mut placement = Placement {
+            computing: "0-65".into(),
+            ..Placement::default()
+        };
+        assert_eq!(placement.to_string(), "computes on cores 0-65");
+        placement.communication = "66-67".into();
+        placement.memory = policy("55d0c000 prefer:1 anon=1");
+        assert_eq!(
+            placement.to_string(),
+            "computes on cores 0-65, communicates on 66-67, memory of NUMA node 1 first"
+        );
+    }
+
+    #[test]
+    fn this_process_runs_somewhere() {
+        let placement = Placement::now();
+        assert!(
+            placement
+                .computing
+                .starts_with(|c: char| c.is_ascii_digit())
+        );
+    }
+}

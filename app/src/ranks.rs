@@ -18,7 +18,8 @@ pub fn number() -> usize {
 /// Wrong usage if the launcher and the program do not belong together.
 pub fn processes() -> anyhow::Result<Option<Processes>> {
     let hint = "start it with the launcher of the MPI library that the program was built with";
-    comm::processes().map_err(|error| Advice::usage(error.to_string(), hint))
+    comm::processes(|name| std::env::var(name).ok())
+        .map_err(|error| Advice::usage(error.to_string(), hint))
 }
 
 /// The team of this process; alone unless a launcher started it.

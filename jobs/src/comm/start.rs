@@ -13,10 +13,12 @@ pub type Processes = super::Solo;
 /// All processes of the job; none if no launcher started this one, or this one alone. From then on a panic of any rank ends
 /// the job.
 ///
+/// `variable` reads the environment, in which launchers say what they started: `|name| std::env::var(name).ok()`.
+///
 /// # Errors
 /// [`super::CommError::Layout`] if launcher and program do not belong together; [`super::CommError::Library`].
-pub fn processes() -> Result<Option<Processes>> {
-    match Launch::detect(|name| std::env::var(name).ok())? {
+pub fn processes(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Processes>> {
+    match Launch::detect(variable)? {
         Some(launch) if launch.size > 1 => join(&launch).map(Some),
         _ => Ok(None),
     }

@@ -44,6 +44,9 @@ setup() {
 lint() {
   cargo fmt --all --check
   cargo clippy --workspace --all-targets -- -D warnings
+  # What the default features leave out.
+  cargo clippy -p squall --no-default-features -- -D warnings
+  cargo clippy -p squall-jobs --lib --features nccl -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 }
 
@@ -84,6 +87,8 @@ case "${1:-help}" in
     lint
     # Without oneDNN: the reference operations must pass the same suite.
     run_tests -p squall-model --no-default-features
+    # Without a GPU what NCCL needs none for; before the last step, which builds the examples with MPI again.
+    run_tests -p squall-jobs --features nccl --lib nccl
     cargo test --workspace --doc --quiet
     run_tests --workspace
     run_examples

@@ -10,8 +10,9 @@ out=$(realpath "$1")
 repeat=${2:-3}
 cd "$(dirname "$0")/.."
 netlab=$PWD/validation/netlab.sh
-cargo build --release -p squall
-squall="${CARGO_TARGET_DIR:-target}/release/squall"
+# SQUALL names a program that is built already.
+[ -n "${SQUALL:-}" ] || cargo build --release -p squall
+squall="${SQUALL:-${CARGO_TARGET_DIR:-target}/release/squall}"
 [ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
 cd "$out"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -44,6 +45,7 @@ head_of "Inside a node, 43.67 million f32"
 measure "4 in one node" mpirun -n 4 "${bench[@]}" --millions 43.67 --methods library,hierarchical,ring --wires f32
 
 "$netlab" down 2>/dev/null || true
+trap '"$netlab" down 2>/dev/null || true' EXIT
 for shape in "4 8 100mbit 100" "2 12 100mbit 100"; do
   read -r hosts ranks rate mbit <<<"$shape"
   "$netlab" up "$hosts" "$rate"

@@ -8,12 +8,22 @@ mkdir -p "$1"
 out=$(realpath "$1")
 cd "$(dirname "$0")/.."
 netlab=$PWD/validation/netlab.sh
-cargo build --release -p squall
-squall="${CARGO_TARGET_DIR:-target}/release/squall"
+# SQUALL names a program that is built already.
+[ -n "${SQUALL:-}" ] || cargo build --release -p squall
+squall="${SQUALL:-${CARGO_TARGET_DIR:-target}/release/squall}"
 [ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
 cd "$out"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+
+supervisor='' run=''
+clean() {
+  local process
+  for process in $supervisor $run; do kill "$process" 2>/dev/null || true; done
+  "$netlab" down 2>/dev/null || true
+  ! mountpoint -q "$out/disk" || umount -l "$out/disk"
+}
+trap clean EXIT
 
 make_store() { # NAME SEED
   [ ! -d "$1" ] || return 0
@@ -34,22 +44,26 @@ printf '| event | seen after | outcome |\n|---|---|---|\n' | tee "$table"
 row() { printf '| %s | %s | %s |\n' "$1" "$2" "$3" | tee -a "$table"; }
 
 # The first sentence of an error in a log.
-said() { grep -hoE '(error|ERROR)[: ].*' "$1" | sed -E 's/^(error|ERROR)[: ]+//; s#'"$out"'/##g; s/\|/,/g' | grep -v '^another rank failed' | head -1; }
+said() { grep -hoE '(error|ERROR)[: ].*' "$1" | sed -E 's/^(error|ERROR)[: ]+//; s#'"$out"'/##g; s/\|/,/g' | grep -v '^another rank failed' | head -1 || true; }
 now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN {printf "%.1f s", b - a}'; }
+starts() { grep -cE 'starting (mpirun|/)' "$1" || true; } # not "starting it again"
+# What an exit code is worth where one is due.
+verdict() { case $1 in 0 | 124 | 137) echo "FAILED: " ;; esac; }
 ranks_of() { pgrep -f "^$squall -q train .*--out $out/$1( |\$)" || true; }
 wait_for() { # FILE SECONDS: until it is there and not empty
   local tries=$((10 * $2))
   while [ ! -s "$1" ]; do sleep 0.1; ((tries-- > 0)) || { echo "faults: no $1" >&2; exit 1; }; done
 }
 same_bits() { # RUN: as the one left alone?
-  if cmp -s alone/last.safetensors "$1/last.safetensors" && cmp -s alone/metrics.jsonl "$1/metrics.jsonl"; then
+  if cmp -s "$alone/last.safetensors" "$1/last.safetensors" && cmp -s "$alone/metrics.jsonl" "$1/metrics.jsonl"; then
     echo "the same bits as a run left alone"
   else
     echo "OTHER BITS"
   fi
 }
 
+alone=alone
 rm -rf alone
 mpirun -n 4 "${train[@]}" --data store --out alone >alone.log 2>&1
 
@@ -57,50 +71,53 @@ refused() { # EVENT COMMAND...
   local event=$1 started code=0; shift
   rm -rf refused; started=$(now)
   timeout 120 "$@" >refused.log 2>&1 || code=$?
-  row "$event" "$(since "$started") from the start" "exit $code: $(said refused.log)"
+  row "$event" "$(since "$started") from the start" "$(verdict $code)exit $code: $(said refused.log)"
 }
 one=(-n 1 "${train[@]}" --out refused)
 refused "a rank with another recipe" mpirun "${one[@]}" --data store : "${one[@]}" --data store --set seed=2
 refused "a rank with other data" mpirun "${one[@]}" --data store : "${one[@]}" --data other
-refused "a leader count that does not divide" mpirun -n 4 "${train[@]}" --out refused --data store \
-  --set distributed.algorithm=hierarchical --set distributed.leaders=3
+refused "more leaders than ranks of a node" mpirun -n 4 "${train[@]}" --out refused --data store \
+  --set distributed.algorithm=hierarchical --set distributed.leaders=5
 refused "a batch that ranks do not divide" mpirun -n 3 "${train[@]}" --out refused --data store
 
 # EVENT DO: a supervised run; DO breaks it once, when its first checkpoint is there.
 supervised() {
-  local event=$1 run=$2 started supervisor seen; shift 2
+  local event=$1 run=$2 started seen; shift 2
   rm -rf "$run"
   "$squall" supervise --tries 5 --pause 0.5 -- "${launch[@]}" "${train[@]}" --data "$out/store" --out "$out/$run" >"$run.log" 2>&1 &
   supervisor=$!
-  wait_for "$run/checkpoint.safetensors" 60
-  sleep 1
+  wait_for "$run/checkpoint.previous.safetensors" 60
   started=$(now)
   "$@"
-  while [ "$(grep -c starting "$run.log")" -lt 2 ] && kill -0 "$supervisor" 2>/dev/null; do sleep 0.05; done
+  until grep -q 'starting it again' "$run.log" || ! kill -0 "$supervisor" 2>/dev/null; do sleep 0.05; done
   seen=$(since "$started")
   wait "$supervisor" || { row "$event" "$seen" "FAILED: $(said "$run.log")"; return; }
-  if [ "$(grep -c starting "$run.log")" -lt 2 ]; then seen="not at all"; fi
-  row "$event" "$seen" "$(said "$run.log"); $(grep -c starting "$run.log") starts, then $(same_bits "$run")"
+  if [ "$(starts "$run.log")" -lt 2 ]; then seen="FAILED: not at all"; fi
+  local words
+  words=$(said "$run.log")
+  row "$event" "$seen" "${words:-the launcher ends the job}; $(starts "$run.log") starts, then $(same_bits "$run")"
 }
 launch=(mpirun -n 4)
-kill_one() { kill "-$1" "$(ranks_of "$2" | sed -n 3p)"; }
+kill_one() { kill "-$1" "$(ranks_of "$2" | sed -n 3p)" || true; }
 supervised "a killed rank (kill -9)" killed kill_one KILL killed
 supervised "a stopped rank (SIGSTOP; limit $stall s)" stopped kill_one STOP stopped
-for stray in $(ranks_of stopped); do kill -9 "$stray"; done
+for stray in $(ranks_of stopped); do kill -9 "$stray" || true; done
 truncate_newest() {
-  for rank in $(ranks_of truncated); do kill -9 "$rank"; done
+  local rank
+  for rank in $(ranks_of truncated); do kill -9 "$rank" || true; done
   truncate -s 1000 truncated/checkpoint.safetensors
 }
 supervised "killed, and the newest checkpoint cut short" truncated truncate_newest
 
-if [ "$(id -u)" -eq 0 ] && mkdir -p small && mount -t tmpfs -o size=600k tmpfs small 2>/dev/null; then
+if [ "$(id -u)" -eq 0 ] && mkdir -p disk && mount -t tmpfs -o size=600k tmpfs disk 2>/dev/null; then
   started=$(now) code=0
-  timeout 120 mpirun -n 4 "${train[@]}" --data store --out small/run >full.log 2>&1 || code=$?
-  seen=$(since "$started") message=$(said full.log)
-  mount -o remount,size=64m small
-  mpirun -n 4 "${train[@]}" --data store --out small/run >>full.log 2>&1
-  rm -rf full; cp -r small/run full; umount small
-  row "a full disk at a checkpoint" "$seen from the start" "exit $code: $message; with room, the same command ends with $(same_bits full)"
+  timeout 120 mpirun -n 4 "${train[@]}" --data store --out disk/run >full.log 2>&1 || code=$?
+  seen=$(since "$started")
+  message=$(said full.log)
+  mount -o remount,size=64m disk
+  mpirun -n 4 "${train[@]}" --data store --out disk/run >>full.log 2>&1
+  rm -rf full; cp -r disk/run full; umount disk
+  row "a full disk at a checkpoint" "$seen from the start" "$(verdict $code)exit $code: $message; with room, the same command ends with $(same_bits full)"
 else
   row "a full disk at a checkpoint" "-" "not tried: no tmpfs can be mounted here"
 fi
@@ -108,6 +125,10 @@ fi
 "$netlab" down 2>/dev/null || true
 if "$netlab" up 4 1gbit 2>lab.log; then
   launch=("$netlab" run -n 4)
+  # Sums between hosts have another order than inside one.
+  alone=alone-lab
+  rm -rf "$alone"
+  "${launch[@]}" "${train[@]}" --data "$out/store" --out "$out/$alone" >"$alone.log" 2>&1
   pulse() { "$netlab" cut sqlab2; sleep 3; "$netlab" mend sqlab2; }
   rm -rf pulse
   "${launch[@]}" "${train[@]}" --data "$out/store" --out "$out/pulse" >pulse.log 2>&1 &
@@ -123,8 +144,6 @@ if "$netlab" up 4 1gbit 2>lab.log; then
   supervised "a link cut for $((stall + 6)) s (limit $stall s)" cut cut
   kill_host() { for process in $("$netlab" pids sqlab3); do kill -9 "$process" 2>/dev/null || true; done; }
   supervised "a killed host" host kill_host
-  launch=("$netlab" run -n 4)
-  "$netlab" down
 else
   row "a cut link, a killed host" "-" "not tried: $(tail -1 lab.log)"
 fi

@@ -8,8 +8,9 @@ mkdir -p "$1"
 out=$(realpath "$1")
 kills=${2:-20}
 cd "$(dirname "$0")/.."
-cargo build --release -p squall
-squall="${CARGO_TARGET_DIR:-target}/release/squall"
+# SQUALL names a program that is built already.
+[ -n "${SQUALL:-}" ] || cargo build --release -p squall
+squall="${SQUALL:-${CARGO_TARGET_DIR:-target}/release/squall}"
 [ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
 cd "$out"
 # As root, with more ranks than cores, Open MPI asks to be told.

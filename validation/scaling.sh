@@ -9,8 +9,9 @@ mkdir -p "$1"
 out=$(realpath "$1")
 cd "$(dirname "$0")/.."
 netlab=$PWD/validation/netlab.sh
-cargo build --release -p squall
-squall="${CARGO_TARGET_DIR:-target}/release/squall"
+# SQUALL names a program that is built already.
+[ -n "${SQUALL:-}" ] || cargo build --release -p squall
+squall="${SQUALL:-${CARGO_TARGET_DIR:-target}/release/squall}"
 [ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
 cd "$out"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -61,6 +62,7 @@ PY
 ) (curves.html)"
 
 "$netlab" down 2>/dev/null || true
+trap '"$netlab" down 2>/dev/null || true' EXIT
 if ! "$netlab" up 2 10gbit 2>lab.log; then
   say "Hidden communication: not tried: $(tail -1 lab.log)"
   exit 0
@@ -88,4 +90,3 @@ say "| gradient lag | link | computing of a step | communication | of it not hid
 say "|---|---|---|---|---|---|"
 hide lag0 "$backward" 0
 hide lag1 "$compute" 1
-"$netlab" down

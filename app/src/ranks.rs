@@ -4,6 +4,7 @@ use crate::failure::Advice;
 use crate::threads::{self, Placement};
 use squall_jobs::comm::launch::Launch;
 use squall_jobs::comm::{self, AllReduce, CommError, Communicator, Processes};
+use squall_jobs::staging::node_number;
 use squall_jobs::train::Team;
 
 /// The rank that a launcher gave this process; the first where there is none.
@@ -41,13 +42,32 @@ pub fn team() -> anyhow::Result<Team> {
 /// Says which cores each rank computes and communicates on, and where its memory comes from.
 fn announce_placement(mut world: Processes) -> anyhow::Result<Processes> {
     const LENGTH: usize = 512;
-    let mut placement = Placement::now().to_string().into_bytes();
+    let mut placement = serde_json::to_vec(&Placement::now())?;
     placement.resize(LENGTH, b' ');
     let all = comm::collectives::tree::all_gather(&mut world, &placement)?;
+    let node = node_number(&mut world)?.to_le_bytes();
+    let nodes = comm::collectives::tree::all_gather(&mut world, &node)?;
     if world.rank() == 0 {
-        for (rank, placement) in all.chunks(LENGTH).enumerate() {
-            let placement = String::from_utf8_lossy(placement);
-            tracing::info!("rank {rank} {}", placement.trim());
+        let nodes = nodes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|node| usize::from_le_bytes(*node));
+        // One that is longer than expected is not known.
+        let placements = all
+            .chunks(LENGTH)
+            .map(|text| serde_json::from_slice(text).ok());
+        let ranks: Vec<(usize, Option<Placement>)> = nodes.zip(placements).collect();
+        for (rank, (_, placement)) in ranks.iter().enumerate() {
+            if let Some(placement) = placement {
+                tracing::info!("rank {rank} {placement}");
+            }
+        }
+        if let Some((a, b)) = threads::sharing(&ranks) {
+            tracing::warn!(
+                "ranks {a} and {b} share cores of their node although some are reserved: start with --bind-to none, or bind \
+                 each rank to cores of its own"
+            );
         }
     }
     Ok(world)

@@ -42,6 +42,15 @@ pub struct LocalReport {
     pub seconds: f64,
 }
 
+/// The number of this rank's node; nodes are counted in the order of their lowest ranks. All ranks call it.
+///
+/// # Errors
+/// [`JobError::Comm`].
+pub fn node_number(comm: &mut dyn Communicator) -> Result<usize> {
+    let mut node = comm.split_by_node()?;
+    Ok(Nodes::agree(comm, &mut *node)?.mine)
+}
+
 /// Where the ranks of a job live.
 struct Nodes {
     ranks: Vec<Vec<usize>>,
@@ -117,10 +126,7 @@ pub fn stage_local(
     let plan = transfers(&missing, &nodes.ranks);
     let mut report = outline(&copy, &nodes, &held, &missing, &plan);
     let room = match first {
-        true => check_room(
-            folder,
-            (missing[nodes.mine].len() * copy.record_bytes()) as u64,
-        ),
+        true => make_room(&copy, folder, &held[nodes.mine], missing[nodes.mine].len()),
         false => Ok(()),
     };
     all_or_none(comm, room)?;
@@ -224,8 +230,15 @@ fn outline(
     }
 }
 
-/// Refuses to begin what the node's disk cannot hold.
-fn check_room(folder: &Path, needed: u64) -> Result<()> {
+/// Gives back the room of what is not to be there any more, and refuses to begin what the node's disk cannot hold.
+fn make_room(
+    copy: &LocalCopy<'_>,
+    folder: &Path,
+    held: &BTreeSet<usize>,
+    missing: usize,
+) -> Result<()> {
+    copy.keep_only(held)?;
+    let needed = (missing * copy.record_bytes()) as u64;
     let space = rustix::fs::statvfs(folder)
         .map_err(|error| JobError::io("ask for free space of", folder)(error.into()))?;
     let free = space.f_bavail * space.f_frsize;

@@ -283,45 +283,56 @@ fn ranks_that_disagree_or_fail_end_in_errors() {
     assert!(answers.iter().all(Result::is_err));
 }
 
-/// Each of two nodes learns from its half of the samples; resumed, from the same half in the same order.
+/// Trains on two nodes with two ranks each, which hold what was staged to `local`.
+fn train_on_nodes(recipe: &Recipe, local: &Path, out: &Path, stop_after: Option<u64>) -> Answers {
+    threads::run(threads::nodes(&[2, 2]), |rank| {
+        let first = rank.member() == 0;
+        let local = local
+            .to_string_lossy()
+            .replace("{node}", &(rank.member() / 2).to_string());
+        let local = Arc::new(Store::open(local).unwrap());
+        let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+        let stop = AtomicBool::new(false);
+        let mut steps = 0;
+        let mut tell = |event: &TrainEvent| {
+            if let TrainEvent::Step { .. } = event {
+                steps += 1;
+                if first && stop_after.is_some_and(|limit| steps > limit) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+        };
+        train_together(recipe, &local, out, &mut tell, &stop, &mut team)
+    })
+}
+
+/// Each of two nodes learns from its half of the samples; resumed, from the same half in the same order, and from no other.
 #[test]
 fn nodes_with_a_part_of_the_store_learn_from_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let source = store(&folder.path().join("store"), 16, 4);
-    let share = Share::Training {
-        per_node: 8,
-        seed: 3,
-    };
-    threads::run(threads::nodes(&[2, 2]), |rank| {
-        let local = folder.path().join("node{node}");
-        let stop = AtomicBool::new(false);
-        let tell = &mut |_: &LocalReport, _, _| ();
-        stage_local(&source, &local, share, Box::new(rank), &stop, tell).unwrap();
-    });
-    let recipe = recipe(&["training.steps=10", "distributed.check_every_steps=1"]);
-    let train_parts = |out: &Path, stop_after: Option<u64>| {
+    let stage = |name: &str, seed: u64| {
+        let local = folder.path().join(name);
+        let share = Share::Training { per_node: 8, seed };
         threads::run(threads::nodes(&[2, 2]), |rank| {
-            let first = rank.member() == 0;
-            let local = folder.path().join(format!("node{}", rank.member() / 2));
-            let local = Arc::new(Store::open(local).unwrap());
-            let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
             let stop = AtomicBool::new(false);
-            let mut steps = 0;
-            let mut tell = |event: &TrainEvent| {
-                if let TrainEvent::Step { .. } = event {
-                    steps += 1;
-                    if first && stop_after.is_some_and(|limit| steps > limit) {
-                        stop.store(true, Ordering::Relaxed);
-                    }
-                }
-            };
-            train_together(&recipe, &local, out, &mut tell, &stop, &mut team).unwrap()
-        })
+            let tell = &mut |_: &LocalReport, _, _| ();
+            stage_local(&source, &local, share, Box::new(rank), &stop, tell).unwrap();
+        });
+        local
     };
+    let (local, other) = (stage("node{node}", 3), stage("other{node}", 4));
+    let recipe = recipe(&["training.steps=10", "distributed.check_every_steps=1"]);
     let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
-    train_parts(&whole, None);
-    train_parts(&parts, Some(4));
-    train_parts(&parts, None);
+    all_finished(train_on_nodes(&recipe, &local, &whole, None));
+    train_on_nodes(&recipe, &local, &parts, Some(4));
+    let refused = train_on_nodes(&recipe, &other, &parts, None);
+    let told = |answer: &Result<TrainReport, JobError>| {
+        let error = answer.as_ref().unwrap_err().to_string();
+        error.contains("its nodes held other samples")
+    };
+    assert!(refused.iter().any(told));
+    all_finished(train_on_nodes(&recipe, &local, &parts, None));
     assert_eq!(weights(&whole), weights(&parts));
     assert_eq!(losses(&whole).len(), 10);
 }

@@ -116,6 +116,18 @@ fn a_share_takes_no_more_room_than_its_samples() {
     }
     seen.sort_unstable();
     assert_eq!(seen, source.ids(Split::Train), "each once");
+    // Staged again to more nodes, the first gives back what it need not hold any more.
+    let blocks = || {
+        let shard = folder.path().join("node0/shard-00000.bin");
+        fs::metadata(shard).unwrap().blocks()
+    };
+    let before = blocks();
+    let share = Share::Training {
+        per_node: 6,
+        seed: 5,
+    };
+    report(stage(&source, &local, share, &[1; 10]));
+    assert!(2 * blocks() < before, "{} of {before}", blocks());
 }
 
 /// What a job that was killed leaves: no index, some records whole, one torn.
@@ -171,6 +183,16 @@ fn what_cannot_be_staged_is_refused_on_all_ranks() {
         "{own:?}"
     );
     Store::open(source.folder()).unwrap();
+    // A folder that holds another store, which stays as it is.
+    let other = store(&folder.path().join("other"), 4, 1);
+    let foreign = errors(other.folder(), Share::Whole, &[2]);
+    let named = |e: &String| e.contains("holds another store");
+    assert!(foreign.iter().any(named), "{foreign:?}");
+    same(
+        &Store::open(other.folder()).unwrap(),
+        &other,
+        &[0, 1, 2, 3, 4],
+    );
     // A share that loses samples.
     let share = Share::Training {
         per_node: 2,

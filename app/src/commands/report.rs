@@ -242,8 +242,11 @@ impl Report {
             .as_ref()
             .map(|fields| format!(" --fields {fields}"))
             .unwrap_or_default();
+        let training: String = (self.training.iter())
+            .map(|run| format!(" --training '{run}'"))
+            .collect();
         page.commands = vec![format!(
-            "squall report {}{fields} --out {}",
+            "squall report {}{fields}{training} --out {}",
             self.folders.join(" "),
             self.out.display()
         )];
@@ -269,8 +272,11 @@ fn shown(
 /// The metrics of a run, given as a folder or NAME=FOLDER.
 fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
     let (name, folder) = match argument.split_once('=') {
-        Some((name, folder)) => (name.to_string(), Path::new(folder)),
-        None => (argument.to_string(), Path::new(argument)),
+        // A folder may have the sign in its name.
+        Some((name, folder)) if !Path::new(argument).is_dir() => {
+            (name.to_string(), Path::new(folder))
+        }
+        _ => (argument.to_string(), Path::new(argument)),
     };
     let path = RunDir::metrics_of(folder);
     let metrics = read_metrics(&path)?;

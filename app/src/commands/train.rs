@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::{interrupt, output, ranks};
 use clap::Args;
 use squall_data::Store;
-use squall_jobs::train::Team;
+use squall_jobs::train::{Balance, Team};
 use squall_jobs::{Outcome, Recipe, TrainEvent, TrainReport, train_together};
 use squall_model::Backend;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub struct Train {
     /// cgnet.
     #[arg(long, value_name = "R.toml")]
     pub recipe: PathBuf,
-    /// A sample store of `squall stage`.
+    /// A sample store of `squall stage`; {node} in it becomes the node's number, as for `squall stage --local`.
     #[arg(long, value_name = "STORE")]
     pub data: PathBuf,
     /// Folder of the run: best.safetensors, last.safetensors, metrics.jsonl, TensorBoard events.
@@ -52,14 +52,33 @@ pub struct Train {
     pub json: bool,
 }
 
+/// How fast the ranks were, beside the matrix rate of one of them, and how evenly they worked.
+fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
+    let speed = format!(
+        "{:.2} samples/s, {:.1} GFLOP/s: {:.0} % of what matrix products in f32 reach",
+        balance.samples_per_second,
+        balance.flops_per_second / 1e9,
+        100.0 * balance.flops_per_second / (rate * ranks as f64),
+    );
+    match ranks {
+        1 => format!("{speed} on these cores"),
+        _ => format!(
+            "{speed} on {ranks} ranks like the first; rank {} computed {:.0} % longer than the mean",
+            balance.slowest,
+            100.0 * balance.imbalance
+        ),
+    }
+}
+
 impl Train {
     /// Trains and says how it went.
     pub fn run(self) -> anyhow::Result<()> {
         let mut team = ranks::team()?;
         let first = team.is_first();
         let report = self.train_as(&mut team)?;
-        // On all ranks at once: cores that share caches and memory are slower together than alone.
-        let rate = Backend::best().matrix_rate()?;
+        // On all ranks at once: cores that share caches and memory are slower together than alone. What it says is not worth a
+        // failure of a training that is done.
+        let rate = Backend::best().matrix_rate().unwrap_or(f64::NAN);
         if !first {
             return Ok(());
         }
@@ -77,27 +96,7 @@ impl Train {
             duration(report.seconds),
             report.model.display()
         );
-        let balance = &report.balance;
-        tracing::info!(
-            "{:.2} samples/s, {:.1} GFLOP/s: {:.0} % of what matrix products in f32 reach on {}{}",
-            balance.samples_per_second,
-            balance.flops_per_second / 1e9,
-            100.0 * balance.flops_per_second / (rate * report.ranks as f64),
-            if report.ranks == 1 {
-                "these cores".into()
-            } else {
-                format!("{} ranks", report.ranks)
-            },
-            if report.ranks == 1 {
-                String::new()
-            } else {
-                format!(
-                    "; rank {} computed {:.0} % longer than the mean",
-                    balance.slowest,
-                    100.0 * balance.imbalance
-                )
-            }
-        );
+        tracing::info!("{}", in_words(&report.balance, report.ranks, rate));
         let spent = &report.spent;
         let percent = |part: f64| 100.0 * part / report.seconds.max(f64::MIN_POSITIVE);
         tracing::info!(
@@ -106,7 +105,7 @@ impl Train {
             percent(spent.backward),
             percent(spent.update),
             percent(spent.input),
-            percent(spent.exchange),
+            percent(spent.waiting()),
             spent.hidden().map_or(String::new(), |share| format!(
                 " ({:.0} % of communication hidden)",
                 100.0 * share
@@ -120,7 +119,7 @@ impl Train {
             .iter()
             .find(|(name, _)| self.recipe.as_os_str() == *name);
         match built_in {
-            Some((_, text)) if !self.recipe.exists() => Ok(Recipe::parse(text, &self.overrides)?),
+            Some((_, text)) if !self.recipe.is_file() => Ok(Recipe::parse(text, &self.overrides)?),
             _ if !self.recipe.exists() => {
                 let known: Vec<&str> = RECIPES.iter().map(|(name, _)| *name).collect();
                 let message = format!("there is no recipe `{}`", self.recipe.display());
@@ -150,7 +149,12 @@ impl Train {
 
     fn train_with(&self, team: &mut Team) -> anyhow::Result<TrainReport> {
         let recipe = self.read_recipe()?;
-        let store = Arc::new(Store::open(&self.data)?);
+        let data = self.data.to_string_lossy();
+        let data = match data.contains("{node}") {
+            true => data.replace("{node}", &team.node_number()?.to_string()),
+            false => data.into_owned(),
+        };
+        let store = Arc::new(Store::open(data)?);
         let stop = interrupt::flag();
         let first = team.is_first();
         let mut progress = Progress::new("train", 1);

@@ -10,7 +10,7 @@ mod placement;
 mod topology;
 
 pub use options::Options;
-pub use placement::Placement;
+pub use placement::{Placement, sharing};
 
 use crate::failure::{Advice, RUN};
 use cores::{Core, Place};

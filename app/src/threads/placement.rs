@@ -1,11 +1,12 @@
 //! Where this process runs, in words.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 /// Cores and memory of this process, as the system has them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Hardware threads that compute, as the kernel lists them.
     computing: String,
@@ -36,6 +37,14 @@ impl Placement {
             memory: policy(&line),
         }
     }
+
+    /// All hardware threads of this process.
+    fn threads(&self) -> Vec<usize> {
+        [&self.computing, &self.communication]
+            .into_iter()
+            .flat_map(|list| super::cores::parse(list))
+            .collect()
+    }
 }
 
 impl fmt::Display for Placement {
@@ -49,6 +58,21 @@ impl fmt::Display for Placement {
             None => Ok(()),
         }
     }
+}
+
+/// Two ranks of one node that have a hardware thread in common, where any of them has reserved some. Of each rank its node, and
+/// its placement if it is known.
+pub fn sharing(ranks: &[(usize, Option<Placement>)]) -> Option<(usize, usize)> {
+    let known = |rank: usize| ranks[rank].1.as_ref();
+    let shares = |a: usize, b: usize| {
+        let (a, b) = (known(a)?, known(b)?);
+        let reserved = !(a.communication.is_empty() && b.communication.is_empty());
+        let (a, b) = (a.threads(), b.threads());
+        (reserved && a.iter().any(|thread| b.contains(thread))).then_some(())
+    };
+    let pairs = (0..ranks.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
+    let mut of_a_node = pairs.filter(|&(a, b)| ranks[a].0 == ranks[b].0);
+    of_a_node.find(|&(a, b)| shares(a, b).is_some())
 }
 
 /// The memory policy in a line such as `55d0c000 prefer:1 file=/usr/bin/squall`, in words; `None` for the default.
@@ -83,6 +107,28 @@ mod tests {
         let many = Some("memory policy prefer (many):0-1");
         check("55d0c000 prefer (many):0-1 file=/a", many);
         check("", None);
+    }
+
+    #[test]
+    fn ranks_that_share_reserved_cores_are_found() {
+        let rank = |node, computing: &str, communication: &str| {
+            let placement = Placement {
+                computing: computing.into(),
+                communication: communication.into(),
+                memory: None,
+            };
+            (node, Some(placement))
+        };
+        // A launcher that binds four ranks to each socket.
+        let socket = [
+            rank(0, "0-30", "31"),
+            rank(1, "0-30", "31"),
+            rank(0, "0-30", "31"),
+        ];
+        assert_eq!(sharing(&socket), Some((0, 2)));
+        let apart = [rank(0, "0-14", "15"), rank(0, "16-30", "31"), (0, None)];
+        assert_eq!(sharing(&apart), None);
+        assert_eq!(sharing(&[rank(0, "0-1", ""), rank(0, "0-1", "")]), None);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! A copy of a store, or of a part of it, on a node's own disk.
 
 use super::shard::shard_name;
-use super::{INDEX_FILE, Store};
+use super::{INDEX_FILE, Store, index};
 use crate::atomic;
 use crate::error::{DataError, Result};
 use rayon::prelude::*;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -39,7 +41,7 @@ impl<'a> LocalCopy<'a> {
     /// [`LocalCopy::join`].
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if it is the store's own folder; [`DataError::Io`].
+    /// [`DataError::Invalid`] if it is the store's own folder, or holds another store; [`DataError::Io`].
     pub fn begin(source: &'a Store, folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
         let real = |path: &Path| path.canonicalize().map_err(DataError::io("open", path));
@@ -49,7 +51,23 @@ impl<'a> LocalCopy<'a> {
                 folder.display()
             )));
         }
-        // From here on it is no finished store, whatever it was.
+        let another = || {
+            DataError::Invalid(format!(
+                "`{}` holds another store than `{}`: remove it, or name another folder",
+                folder.display(),
+                source.folder().display()
+            ))
+        };
+        if folder.join(shard_name(source.shards().len())).exists() {
+            return Err(another());
+        }
+        if folder.join(INDEX_FILE).exists() {
+            let known = index::read(folder).map(|(index, ..)| index.data_hash);
+            if !known.is_ok_and(|hash| hash == source.data_hash()) {
+                return Err(another());
+            }
+        }
+        // From here on it is no finished store.
         for name in [INDEX_FILE, STAGED_FILE] {
             let path = folder.join(name);
             match std::fs::remove_file(&path) {
@@ -65,14 +83,6 @@ impl<'a> LocalCopy<'a> {
             copy.open(&shard.file)?
                 .set_len(shard.bytes)
                 .map_err(DataError::io("enlarge", folder.join(&shard.file)))?;
-        }
-        let surplus = folder.join(shard_name(source.shards().len()));
-        if surplus.exists() {
-            return Err(DataError::Invalid(format!(
-                "`{}` holds another store: it has more shards than `{}`; remove it or name another folder",
-                folder.display(),
-                source.folder().display()
-            )));
         }
         Ok(copy)
     }
@@ -106,6 +116,25 @@ impl<'a> LocalCopy<'a> {
             Ok(self.is_whole(id, &record))
         };
         ids.par_iter().map(check).collect()
+    }
+
+    /// Gives back the room of samples that are not to be here, where the file system can.
+    ///
+    /// # Errors
+    /// [`DataError::Io`].
+    pub fn keep_only(&self, samples: &BTreeSet<usize>) -> Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        for id in (0..self.source.len()).filter(|id| !samples.contains(id)) {
+            let (path, start) = self.place(id);
+            let file = OpenOptions::new().write(true).open(&path);
+            let file = file.map_err(DataError::io("open", &path))?;
+            match fallocate(&file, flags, start, self.source.meta.record_bytes()) {
+                // Then it stays, which costs room and nothing else.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                punched => punched.map_err(|e| DataError::io("make a hole in", path)(e.into()))?,
+            }
+        }
+        Ok(())
     }
 
     /// Bytes of fields and class codes of a record, without the zeros behind them.

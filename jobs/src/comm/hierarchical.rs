@@ -3,7 +3,8 @@
 //! Only the phase between nodes uses the network, and it sends each value once per node instead of once per rank; several
 //! ranks of a node lead, each with its part of the values, so that all of a node's links are busy. Inside a node values go
 //! through memory that its ranks share: every rank writes its own, leaders sum their part from all of them in the order of
-//! rank, which rounds nothing but the sums, and everybody reads the result. Where memory cannot be shared, rings do the same.
+//! rank, which rounds nothing but the sums, and everybody reads the result. Where memory cannot be shared, rings do the same;
+//! a library that knows the node's own links, such as NCCL, may do it instead ([`Hierarchical::with_node`]).
 //!
 //! The result does not depend on how nodes are numbered: they are ordered by their lowest rank.
 
@@ -11,6 +12,7 @@ use super::collectives::lane::PIECE_BYTES;
 use super::collectives::{self, Choice, Lane, part, ring, values};
 use super::layout::Layout;
 use super::{AllReduce, CommError, Communicator, Result, Window, Wire};
+use std::ops::Range;
 
 /// How [`Hierarchical`] works. All ranks give the same.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,7 +67,26 @@ enum Inside {
         node: Box<dyn Communicator>,
         lane: Lane,
     },
+    Library(Box<dyn NodeSum>),
     Alone,
+}
+
+/// The ranks of a node, connected by something else than memory and messages.
+pub trait NodeSum: Send {
+    /// Sums `all` over the node in parts, one for each leader, which `between` then changes on that leader (local rank `part`
+    /// leads part number `part`); every rank ends with all parts as their leaders left them.
+    ///
+    /// # Errors
+    /// Those of the library, and of `between`.
+    fn sum(
+        &mut self,
+        all: &mut [f32],
+        parts: &[Range<usize>],
+        between: &mut dyn FnMut(&mut [f32]) -> Result<()>,
+    ) -> Result<()>;
+
+    /// What connects them, in a word or two.
+    fn name(&self) -> &'static str;
 }
 
 impl Hierarchical {
@@ -75,6 +96,30 @@ impl Hierarchical {
     /// [`CommError::Layout`] if nodes have unequal numbers of ranks, or if there cannot be so many leaders; those of the
     /// backend.
     pub fn new(comm: &mut dyn Communicator, options: &HierarchicalOptions) -> Result<Self> {
+        Self::build(comm, options, |_, node| Inside::new(node, options))
+    }
+
+    /// The same, with something else inside nodes of several ranks. `connect` is given all ranks and those of the node; it
+    /// fails on all ranks or on none.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; those of `connect`.
+    pub fn with_node(
+        comm: &mut dyn Communicator,
+        options: &HierarchicalOptions,
+        connect: impl FnOnce(&mut dyn Communicator, &mut dyn Communicator) -> Result<Box<dyn NodeSum>>,
+    ) -> Result<Self> {
+        Self::build(comm, options, |all, mut node| match node.size() {
+            1 => Ok(Inside::Alone),
+            _ => connect(all, &mut *node).map(Inside::Library),
+        })
+    }
+
+    fn build(
+        comm: &mut dyn Communicator,
+        options: &HierarchicalOptions,
+        inside: impl FnOnce(&mut dyn Communicator, Box<dyn Communicator>) -> Result<Inside>,
+    ) -> Result<Self> {
         let mut node = comm.split_by_node()?;
         let layout = Layout::agree(comm, &mut *node)?;
         let leaders = options.leaders.unwrap_or(layout.ranks_per_node);
@@ -92,7 +137,7 @@ impl Hierarchical {
         let leads = layout.local_rank < leaders;
         let colour = u32::try_from(layout.local_rank).ok().filter(|_| leads);
         let between = comm.split(colour, layout.lowest_rank)?;
-        let inside = Inside::new(node, options)?;
+        let inside = inside(comm, node)?;
         Ok(Self {
             layout,
             leaders,
@@ -139,6 +184,15 @@ impl Hierarchical {
                     leaders,
                 };
                 shared.reduce(all, sums, local, |sums| {
+                    values::scale(sums, scale);
+                    self.reduce_between(sums)
+                })
+            }
+            Inside::Library(library) => {
+                let parts: Vec<Range<usize>> = (0..leaders)
+                    .map(|leader| part(all.len(), leaders, leader))
+                    .collect();
+                library.sum(all, &parts, &mut |sums| {
                     values::scale(sums, scale);
                     self.reduce_between(sums)
                 })
@@ -291,6 +345,7 @@ impl AllReduce for Hierarchical {
             Inside::Alone => "one rank",
             Inside::Shared { .. } => "shared memory",
             Inside::Ring { .. } => "rings",
+            Inside::Library(library) => library.name(),
         };
         format!(
             "hierarchical: {} nodes with {} ranks, {inside} inside, {} leaders, {} and {} between",

@@ -18,7 +18,7 @@ pub enum Algorithm {
     Hierarchical,
     /// The same over rows and columns of ranks, as nearly square as their number allows.
     Grid,
-    /// By NVIDIA's NCCL, a GPU for each rank (feature `nccl`).
+    /// As hierarchical, by NVIDIA's NCCL inside nodes, with a GPU for each rank (feature `nccl`).
     Nccl,
 }
 

@@ -36,6 +36,9 @@ pub struct CheckpointFacts {
     pub data_hash: String,
     /// Ranks and samples per rank.
     pub ranks: (usize, usize),
+    /// Which samples lay on which node, where nodes held a part of the store each; else empty.
+    #[serde(default)]
+    pub deal: String,
 }
 
 /// What a run starts with besides the learner's state.
@@ -181,7 +184,7 @@ pub(super) fn start(
     learner: &mut Learner,
     recipe: &Recipe,
     contract: &Contract,
-    store: &Store,
+    (store, deal): (&Store, &str),
     team: &Team,
 ) -> Result<Start> {
     if !run.has_checkpoint() {
@@ -208,6 +211,13 @@ pub(super) fn start(
             store.folder().display(),
             store.data_hash()
         )));
+    }
+    if facts.deal != deal {
+        return Err(refuse(
+            "its nodes held other samples than they do now: stage with the same --per-node and --seed to as many nodes, or \
+             begin a new run with `training.start_from`"
+                .into(),
+        ));
     }
     let batch = (recipe.distributed).local_batch(recipe.training.batch, team.size());
     let batch = batch.map_err(&refuse)?;
@@ -242,6 +252,7 @@ pub(super) fn spread(start: &mut Start, learner: &mut Learner, team: &mut Team) 
             validation_due: start.validation_due,
             data_hash: String::new(),
             ranks: (team.size(), 0),
+            deal: String::new(),
         };
         bytes = state(path, learner, &facts)?.encode(path)?;
     }

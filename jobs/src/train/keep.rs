@@ -63,6 +63,7 @@ impl Run<'_> {
             validation_due: self.validation_due,
             data_hash: self.store.data_hash().to_string(),
             ranks: (self.team.size(), self.local_batch),
+            deal: self.deal.clone(),
         };
         checkpoint::save(run, &self.learner, &facts)?;
         progress(&TrainEvent::CheckpointSaved { step, path });

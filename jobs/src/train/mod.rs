@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use step::Learner;
-use trace::{Trace, Work};
+use trace::Work;
 
 /// Trains a network on a store, into a run's folder; continues what an earlier call there began.
 ///
@@ -111,6 +111,8 @@ struct Run<'a> {
     validation_samples: usize,
     /// Samples of a step on this rank.
     local_batch: usize,
+    /// Which samples lie on which node, where nodes hold a part.
+    deal: String,
     /// The step under way still needs its validation.
     validation_due: bool,
 }
@@ -123,7 +125,7 @@ impl Run<'_> {
         stop: &AtomicBool,
     ) -> Result<TrainReport> {
         let start = Instant::now();
-        self.team.trace = Trace::new(self.team.rank(), self.recipe.training.trace_steps);
+        self.team.begin_trace(self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;
         let plans = self.sampler.endless(self.sampler.cursor(done)).take(left);

@@ -17,6 +17,7 @@ use squall_data::{Normalisation, Store, Variable};
 use squall_model::{ModelFile, NetworkConfig};
 use std::path::Path;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
 
 impl<'a> Run<'a> {
     /// A run at its first step, or at that of its checkpoint.
@@ -32,7 +33,10 @@ impl<'a> Run<'a> {
         parts.agree(recipe, store, team)?;
         let learner = &mut parts.learner;
         let state = match &run {
-            Some(run) => checkpoint::start(run, learner, recipe, &parts.contract, store, team),
+            Some(run) => {
+                let data = (&**store, parts.deal.as_str());
+                checkpoint::start(run, learner, recipe, &parts.contract, data, team)
+            }
             None => Ok(Start::default()),
         };
         let mut state = team.all_or_none(state)?;
@@ -62,6 +66,7 @@ impl<'a> Run<'a> {
             class_weights: parts.class_weights,
             validation_samples: parts.validation_samples,
             local_batch: parts.local_batch,
+            deal: parts.deal,
             validation_due: state.validation_due,
         })
     }
@@ -70,8 +75,12 @@ impl<'a> Run<'a> {
 /// The training samples that a rank deals with others, and its place among those.
 struct Share {
     ids: Vec<usize>,
+    /// Of the shuffle: nodes with other samples draw another order.
+    salt: u64,
     rank: usize,
     ranks: usize,
+    /// What decides which samples come when, besides the seed: the same when a run goes on.
+    deal: String,
 }
 
 impl Share {
@@ -80,17 +89,44 @@ impl Share {
         let ids = store.ids(Split::Train);
         if !team.any(store.is_partial())? {
             let (rank, ranks) = (team.rank(), team.size());
-            return Ok(Self { ids, rank, ranks });
+            return Ok(Self {
+                ids,
+                salt: 0,
+                rank,
+                ranks,
+                deal: String::new(),
+            });
         }
         let (rank, ranks) = team.place_on_node()?;
-        let ids: Vec<usize> = ids.into_iter().filter(|&id| store.holds(id)).collect();
+        let here: Vec<usize> = ids.iter().copied().filter(|&id| store.holds(id)).collect();
+        let mut nodes_with: Vec<u64> = (ids.iter())
+            .map(|&id| u64::from(rank == 0 && store.holds(id)))
+            .collect();
+        team.sum_counts(&mut nodes_with)?;
         if team.is_first() {
-            let [here, all] = [ids.len(), store.ids(Split::Train).len()];
+            let nowhere = nodes_with.iter().filter(|&&nodes| nodes == 0).count();
             tracing::info!(
-                "every node learns from samples of its own, the first from {here} of {all}"
+                "every node learns from samples of its own, the first from {} of {}",
+                here.len(),
+                ids.len()
             );
+            if nowhere > 0 {
+                tracing::warn!(
+                    "{nowhere} of {} training samples are on no node of this job: nothing is learnt from them",
+                    ids.len()
+                );
+            }
         }
-        Ok(Self { ids, rank, ranks })
+        let bytes: Vec<u8> = here.iter().flat_map(|id| id.to_le_bytes()).collect();
+        let salt = xxh3_64(&bytes);
+        let all = team.gather(&salt.to_le_bytes())?;
+        Ok(Self {
+            ids: here,
+            salt,
+            rank,
+            ranks,
+            deal: format!("{:016x}", xxh3_64(&all)),
+        })
     }
 }
 
@@ -104,6 +140,7 @@ struct Parts {
     class_weights: Vec<f32>,
     validation_samples: usize,
     local_batch: usize,
+    deal: String,
 }
 
 impl Parts {
@@ -126,7 +163,7 @@ impl Parts {
         let sampler = Sampler::new(
             share.ids,
             SamplerConfig {
-                shuffle: Some(recipe.seed),
+                shuffle: Some(recipe.seed ^ share.salt),
                 rank: share.rank,
                 ranks: share.ranks,
                 batch,
@@ -184,6 +221,7 @@ impl Parts {
             class_weights,
             validation_samples,
             local_batch: batch,
+            deal: share.deal,
         })
     }
 

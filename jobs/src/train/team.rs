@@ -12,12 +12,14 @@ use crate::comm::{
 };
 use crate::error::{JobError, Result};
 use crate::recipe::{Algorithm, Distributed};
+use crate::staging;
 use squall_model::ops::norm::Together;
 use squall_model::{Gradients, ModelError, Parameters};
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a rank does when communication stands still; it usually ends the job.
 pub type OnStall = Box<dyn FnOnce(CommError) + Send>;
@@ -31,6 +33,8 @@ pub struct Team {
     on_stall: Option<OnStall>,
     exchange: Option<Exchange>,
     together: Option<Arc<dyn Together>>,
+    /// Nanoseconds of waiting for batch statistics that the trace has not counted yet.
+    waited: Arc<AtomicU64>,
     /// Hardware threads kept for the communication thread.
     cores: Vec<usize>,
     /// Whether this rank wants to stop, and whether all know of one that does.
@@ -70,9 +74,10 @@ impl Team {
             on_stall: None,
             exchange: None,
             together: None,
+            waited: Arc::default(),
             cores: Vec::new(),
             stop: (false, false),
-            trace: Trace::new(0, 0),
+            trace: Trace::new(0, 0, Arc::default()),
         }
     }
 
@@ -105,6 +110,17 @@ impl Team {
     /// How many ranks there are.
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// The number of this rank's node, as [`crate::staging::node_number`] counts. All ranks call it.
+    ///
+    /// # Errors
+    /// [`JobError::Comm`].
+    pub fn node_number(&mut self) -> Result<usize> {
+        match &mut self.control {
+            Some(control) => staging::node_number(&mut **control),
+            None => Ok(0),
+        }
     }
 
     /// Whether this rank writes the run's files and tells what happens.
@@ -145,7 +161,12 @@ impl Team {
         if options.norm_ranks > 1 {
             let colour = u32::try_from(rank / options.norm_ranks).unwrap_or(u32::MAX);
             let group = control.split(Some(colour), rank)?;
-            self.together = group.map(|comm| Arc::new(Group(Mutex::new(comm))) as Arc<_>);
+            let waited = Arc::clone(&self.waited);
+            let together = |comm| Group {
+                comm: Mutex::new(comm),
+                waited,
+            };
+            self.together = group.map(|comm| Arc::new(together(comm)) as Arc<_>);
         }
         let lengths = ranges.iter().map(Range::len).chain([facts]).collect();
         let scale = 1.0 / size as f32;
@@ -181,6 +202,12 @@ impl Team {
             _watchdog: watchdog,
         });
         Ok(())
+    }
+
+    /// Begins to note where time goes, and traces the first `steps` steps.
+    pub(super) fn begin_trace(&mut self, steps: usize) {
+        self.waited.store(0, Ordering::Relaxed);
+        self.trace = Trace::new(self.rank, steps, Arc::clone(&self.waited));
     }
 
     /// To which step the next buckets belong.
@@ -327,7 +354,7 @@ fn engine(comm: &mut dyn Communicator, options: &Distributed) -> Result<Box<dyn 
         Algorithm::Ring => Box::new(Flat::new(comm, Choice::Ring, wire)?),
         Algorithm::Halving => Box::new(Flat::new(comm, Choice::Halving, wire)?),
         Algorithm::Grid => Box::new(Grid::square(comm, Choice::Auto, wire)?),
-        Algorithm::Nccl => nccl(comm)?,
+        Algorithm::Nccl => nccl(comm, &between(Choice::Auto))?,
         Algorithm::Hierarchical => Box::new(Hierarchical::new(comm, &between(Choice::Auto))?),
         Algorithm::Auto => match Hierarchical::new(comm, &between(Choice::Auto)) {
             Ok(hierarchical) => Box::new(hierarchical),
@@ -340,15 +367,14 @@ fn engine(comm: &mut dyn Communicator, options: &Distributed) -> Result<Box<dyn 
     })
 }
 
-/// Sums by NCCL: of the GPUs of a node its ranks take one after the other.
+/// NCCL inside nodes, messages between them.
 #[cfg(feature = "nccl")]
-fn nccl(comm: &mut dyn Communicator) -> Result<Box<dyn AllReduce>> {
-    let device = comm.split_by_node()?.rank();
-    Ok(Box::new(crate::comm::Nccl::new(comm, device)?))
+fn nccl(comm: &mut dyn Communicator, options: &HierarchicalOptions) -> Result<Box<dyn AllReduce>> {
+    Ok(Box::new(crate::comm::Nccl::inside_nodes(comm, options)?))
 }
 
 #[cfg(not(feature = "nccl"))]
-fn nccl(_: &mut dyn Communicator) -> Result<Box<dyn AllReduce>> {
+fn nccl(_: &mut dyn Communicator, _: &HierarchicalOptions) -> Result<Box<dyn AllReduce>> {
     Err(JobError::Recipe {
         path: None,
         reason: "`distributed.algorithm` is nccl, but this program was built without it (its feature `nccl`)".into(),
@@ -382,18 +408,24 @@ impl AllReduce for WithFacts {
 }
 
 /// Consecutive ranks that share batch statistics.
-struct Group(Mutex<Box<dyn Communicator>>);
+struct Group {
+    comm: Mutex<Box<dyn Communicator>>,
+    waited: Arc<AtomicU64>,
+}
 
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Group of {}", lock(&self.0).size())
+        write!(f, "Group of {}", lock(&self.comm).size())
     }
 }
 
 impl Together for Group {
     fn sum(&self, values: &mut [f64]) -> squall_model::error::Result<()> {
-        let mut comm = lock(&self.0);
+        let mut comm = lock(&self.comm);
+        let since = Instant::now();
         let summed = tree::all_fold(&mut **comm, values, |total, value| *total += value);
+        let taken = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.waited.fetch_add(taken, Ordering::Relaxed);
         summed.map_err(|error| ModelError::Together(error.to_string()))
     }
 }

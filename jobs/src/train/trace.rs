@@ -6,6 +6,8 @@ use crate::comm::reducer::Reduced;
 use crate::error::{JobError, Result};
 use serde::Serialize;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Seconds of this rank by what it did.
@@ -20,6 +22,8 @@ pub struct Spent {
     pub backward: f64,
     /// Waiting for gradients of other ranks after the backward pass: communication that nothing hid.
     pub exchange: f64,
+    /// Waiting for batch statistics of other ranks, in the midst of either pass.
+    pub statistics: f64,
     /// Changing the parameters.
     pub update: f64,
     /// Sums of buckets, hidden or not.
@@ -32,9 +36,14 @@ impl Spent {
         self.forward + self.backward + self.update
     }
 
+    /// Seconds of waiting for other ranks.
+    pub fn waiting(&self) -> f64 {
+        self.exchange + self.statistics
+    }
+
     /// Seconds of steps.
     pub fn steps(&self) -> f64 {
-        self.input + self.computing() + self.exchange
+        self.input + self.computing() + self.waiting()
     }
 
     /// The share of communication that computation hid; none without communication.
@@ -112,6 +121,8 @@ pub(crate) struct Trace {
     rank: usize,
     /// Steps that are still to be traced.
     left: usize,
+    /// Nanoseconds of waiting for batch statistics since the last note.
+    waited: Arc<AtomicU64>,
     events: Vec<Event>,
     /// Sums since the start.
     pub spent: Spent,
@@ -119,11 +130,12 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// Traces the first `steps` steps.
-    pub fn new(rank: usize, steps: usize) -> Self {
+    pub fn new(rank: usize, steps: usize, waited: Arc<AtomicU64>) -> Self {
         Self {
             start: Instant::now(),
             rank,
             left: steps,
+            waited,
             events: Vec::new(),
             spent: Spent::default(),
         }
@@ -140,7 +152,9 @@ impl Trace {
             Work::Exchange => (&mut self.spent.exchange, "wait for gradients"),
             Work::Update => (&mut self.spent.update, "update"),
         };
-        *sum += seconds;
+        let waited = self.waited.swap(0, Ordering::Relaxed) as f64 * 1e-9;
+        *sum += seconds - waited;
+        self.spent.statistics += waited;
         self.push(name.to_string(), "computation", since, now);
         now
     }
@@ -225,7 +239,15 @@ mod tests {
     #[test]
     fn a_trace_is_json_of_what_was_noted() {
         let folder = tempfile::tempdir().unwrap();
-        let mut trace = Trace::new(3, 1);
+        let waited = Arc::new(AtomicU64::new(0));
+        let mut trace = Trace::new(3, 1, Arc::clone(&waited));
+        waited.store(2_000_000_000, Ordering::Relaxed);
+        let start = Instant::now();
+        let begun = start.checked_sub(Duration::from_secs(3)).unwrap_or(start);
+        trace.note(Work::Backward, begun);
+        assert!(
+            (trace.spent.backward - 1.0).abs() < 0.1 && (trace.spent.statistics - 2.0).abs() < 1e-9
+        );
         let submitted = trace.note(Work::Forward, Instant::now());
         let (started, finished) = (
             submitted + Duration::from_millis(2),
@@ -252,9 +274,14 @@ mod tests {
         let names: Vec<&str> = events.iter().map(|e| e["name"].as_str().unwrap()).collect();
         assert_eq!(
             names,
-            ["forward", "bucket 2 of step 1 queued", "bucket 2 of step 1"]
+            [
+                "backward",
+                "forward",
+                "bucket 2 of step 1 queued",
+                "bucket 2 of step 1"
+            ]
         );
-        assert_eq!(events[2]["pid"], 3);
-        assert!((events[2]["dur"].as_f64().unwrap() - 8000.0).abs() < 1.0);
+        assert_eq!(events[3]["pid"], 3);
+        assert!((events[3]["dur"].as_f64().unwrap() - 8000.0).abs() < 1.0);
     }
 }

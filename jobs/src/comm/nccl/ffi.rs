@@ -5,7 +5,9 @@
 use super::{Gpu, Group, Ticket};
 use crate::comm::{CommError, Result};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError, sys::is_culib_present};
-use cudarc::nccl::{Comm, Id, ReduceOp, result::NcclError, result::get_nccl_version};
+use cudarc::nccl::result::{NcclError, get_nccl_version};
+use cudarc::nccl::{Comm, Id, ReduceOp, group_end, group_start};
+use std::ops::Range;
 use std::sync::Arc;
 
 const NO_DRIVER: &str = "NVIDIA's driver (libcuda.so.1) is not found: run on a machine with a GPU and its driver, or sum \
@@ -57,12 +59,15 @@ impl Device {
             return Err(missing("loading libnccl", NO_NCCL));
         }
         let count = CudaContext::device_count().map_err(driver(rank, "cuDeviceGetCount"))?;
-        if usize::try_from(count).is_ok_and(|count| device >= count) {
-            let reason = format!(
-                "GPU {device} asked for, but this process sees {count}, counted from 0 (see CUDA_VISIBLE_DEVICES)"
-            );
-            return Err(missing("cuDeviceGet", &reason));
+        // A launcher may let each process see a GPU of its own, which is then its first and only one.
+        let visible = usize::try_from(count).unwrap_or(0);
+        if visible == 0 {
+            return Err(missing(
+                "cuDeviceGet",
+                "this process sees no GPU (see CUDA_VISIBLE_DEVICES)",
+            ));
         }
+        let device = device % visible;
         let context = CudaContext::new(device).map_err(driver(rank, "opening a GPU"))?;
         let uuid = context.uuid().map_err(driver(rank, "cuDeviceGetUuid"))?;
         let name = context.name().map_err(driver(rank, "cuDeviceGetName"))?;
@@ -118,16 +123,58 @@ impl Group for Member {
         Ok(())
     }
 
+    fn sum_parts(
+        &mut self,
+        values: &mut [f32],
+        parts: &[Range<usize>],
+        between: &mut dyn FnMut(&mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        let (rank, stream, room) = (self.rank, &self.stream, self.room());
+        let (expected, comm) = (values.len(), &self.handle.0);
+        let outside = || too_small(rank, expected, room);
+        let buffer = self.buffer.as_mut().ok_or_else(outside)?;
+        // Which member leads a part that holds something: the same list on every rank.
+        let led: Vec<(i32, &Range<usize>)> = (0..)
+            .zip(parts)
+            .filter(|(_, part)| !part.is_empty())
+            .collect();
+        let mut view = buffer.try_slice_mut(..expected).ok_or_else(outside)?;
+        let sent = stream.memcpy_htod(&*values, &mut view);
+        sent.map_err(driver(rank, "cuMemcpyHtoD"))?;
+        grouped(rank, "ncclReduce", || {
+            led.iter().try_for_each(|(leader, part)| {
+                let mut part = view.try_slice_mut((*part).clone()).ok_or_else(outside)?;
+                let summed = comm.reduce_in_place(&mut part, &ReduceOp::Sum, *leader);
+                summed.map(|_| ()).map_err(nccl(rank, "ncclReduce"))
+            })
+        })?;
+        if let Some((_, part)) = led.iter().find(|(leader, _)| *leader == comm.rank() as i32) {
+            let (own, place) = (&mut values[(*part).clone()], (*part).clone());
+            let mut part = view.try_slice_mut(place).ok_or_else(outside)?;
+            let received = stream.memcpy_dtoh(&part, own);
+            received.map_err(driver(rank, "cuMemcpyDtoH"))?;
+            stream.synchronize().map_err(driver(rank, "ncclReduce"))?;
+            between(own)?;
+            let sent = stream.memcpy_htod(&*own, &mut part);
+            sent.map_err(driver(rank, "cuMemcpyHtoD"))?;
+        }
+        grouped(rank, "ncclBroadcast", || {
+            led.iter().try_for_each(|(leader, part)| {
+                let mut part = view.try_slice_mut((*part).clone()).ok_or_else(outside)?;
+                let given = comm.broadcast_in_place(&mut part, *leader);
+                given.map(|_| ()).map_err(nccl(rank, "ncclBroadcast"))
+            })
+        })?;
+        let received = stream.memcpy_dtoh(&view, values);
+        received.map_err(driver(rank, "cuMemcpyDtoH"))?;
+        stream.synchronize().map_err(driver(rank, "ncclBroadcast"))
+    }
+
     fn sum(&mut self, values: &mut [f32]) -> Result<()> {
         let (rank, stream, room) = (self.rank, &self.stream, self.room());
         let buffer = self.buffer.as_mut();
         let view = buffer.and_then(|buffer| buffer.try_slice_mut(..values.len()));
-        let mut view = view.ok_or_else(|| CommError::Size {
-            rank,
-            what: "the buffer on the GPU".into(),
-            expected: values.len(),
-            got: room,
-        })?;
+        let mut view = view.ok_or_else(|| too_small(rank, values.len(), room))?;
         let sent = stream.memcpy_htod(&*values, &mut view);
         sent.map_err(driver(rank, "cuMemcpyHtoD"))?;
         let summed = self.handle.0.all_reduce_in_place(&mut view, &ReduceOp::Sum);
@@ -142,6 +189,23 @@ impl Group for Member {
     fn describe(&self) -> String {
         let version = get_nccl_version().map_or_else(|_| "of unknown version".into(), dotted);
         format!("NCCL {version} on {}", self.name)
+    }
+}
+
+/// Calls of NCCL that it starts together; the group ends whether or not one of them fails.
+fn grouped(rank: usize, call: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    group_start().map_err(nccl(rank, call))?;
+    let done = work();
+    let ended = group_end().map_err(nccl(rank, call));
+    done.and(ended.map(|_| ()))
+}
+
+fn too_small(rank: usize, expected: usize, got: usize) -> CommError {
+    CommError::Size {
+        rank,
+        what: "the buffer on the GPU".into(),
+        expected,
+        got,
     }
 }
 

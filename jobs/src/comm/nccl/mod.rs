@@ -13,8 +13,10 @@
 mod ffi;
 
 use super::collectives::{tree, values};
-use super::{AllReduce, CommError, Communicator, Result};
+use super::hierarchical::NodeSum;
+use super::{AllReduce, CommError, Communicator, Hierarchical, HierarchicalOptions, Result};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What rank 0 makes and all ranks show to NCCL, by which they find each other.
 type Ticket = [u8; 128];
@@ -42,6 +44,14 @@ trait Group: Send {
     /// Replaces values, for which there is room, by their sums over the group.
     fn sum(&mut self, values: &mut [f32]) -> Result<()>;
 
+    /// The sums of [`NodeSum::sum`], on values for which there is room; this member leads the part of its own number.
+    fn sum_parts(
+        &mut self,
+        values: &mut [f32],
+        parts: &[Range<usize>],
+        between: &mut dyn FnMut(&mut [f32]) -> Result<()>,
+    ) -> Result<()>;
+
     /// Library, version and GPU.
     fn describe(&self) -> String;
 }
@@ -59,7 +69,54 @@ pub struct Nccl {
     bytes_sent: u64,
 }
 
+/// The GPUs of a node, for the phases inside it.
+struct Node(Box<dyn Group>);
+
+impl NodeSum for Node {
+    fn sum(
+        &mut self,
+        all: &mut [f32],
+        parts: &[Range<usize>],
+        between: &mut dyn FnMut(&mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        if self.0.room() < all.len() {
+            self.0.make_room(all.len())?;
+        }
+        self.0.sum_parts(all, parts, between)
+    }
+
+    fn name(&self) -> &'static str {
+        "NCCL"
+    }
+}
+
 impl Nccl {
+    /// Sums in three phases, NCCL inside nodes and messages between them, each rank with the GPU of its number on the node.
+    ///
+    /// # Errors
+    /// As [`Self::new`] and [`Hierarchical::new`].
+    pub fn inside_nodes(
+        comm: &mut dyn Communicator,
+        options: &HierarchicalOptions,
+    ) -> Result<Hierarchical> {
+        Hierarchical::with_node(comm, options, |all, node| {
+            let device = node.rank();
+            let open = |rank| Ok(Box::new(ffi::Device::open(rank, device)?) as Box<dyn Gpu>);
+            Self::connect_node(all, node, open)
+        })
+    }
+
+    fn connect_node(
+        all: &mut dyn Communicator,
+        node: &mut dyn Communicator,
+        open: impl FnOnce(usize) -> Result<Box<dyn Gpu>>,
+    ) -> Result<Box<dyn NodeSum>> {
+        let device = node.rank();
+        let group = Self::with(node, device, open).map(|nccl| Node(nccl.group));
+        // A node that has no GPU must not leave the others waiting between nodes.
+        Ok(Box::new(together(all, "NCCL inside nodes", group)?))
+    }
+
     /// A group of all ranks of `comm`, this one with the GPU of this number, as CUDA counts those its process sees.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ type Calls = Arc<Mutex<Vec<String>>>;
 /// A GPU that is none: it sums by messages of its own, and fails where it is told to.
 struct StandIn {
     flat: Flat,
+    node: Box<dyn Communicator>,
     room: usize,
     uuid: u8,
     fails_at: &'static str,
@@ -62,21 +63,54 @@ impl Group for StandIn {
         self.flat.all_reduce(values, 1.0)
     }
 
+    fn sum_parts(
+        &mut self,
+        values: &mut [f32],
+        parts: &[Range<usize>],
+        between: &mut dyn FnMut(&mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        assert!(values.len() <= self.room);
+        self.flat.all_reduce(values, 1.0)?;
+        // Only a leader's own part is its to change; the others come from theirs.
+        let rank = self.node.rank();
+        if let Some(own) = parts.get(rank).filter(|part| !part.is_empty()) {
+            between(&mut values[own.clone()])?;
+        }
+        for (leader, part) in parts.iter().enumerate() {
+            if leader != rank {
+                values[part.clone()].fill(f32::NAN);
+            }
+            tree::broadcast_values(&mut *self.node, &mut values[part.clone()], leader)?;
+        }
+        Ok(())
+    }
+
     fn describe(&self) -> String {
         "a stand-in".into()
     }
 }
 
+impl StandIn {
+    fn new(
+        comm: &mut dyn Communicator,
+        uuid: usize,
+        fails_at: &'static str,
+        calls: &Calls,
+    ) -> Self {
+        Self {
+            flat: Flat::new(comm, Choice::Auto, Wire::F32).unwrap(),
+            node: comm.split(Some(0), comm.rank()).unwrap().unwrap(),
+            room: 0,
+            uuid: uuid as u8,
+            fails_at,
+            calls: Arc::clone(calls),
+        }
+    }
+}
+
 /// Sets up a stand-in with this UUID for GPU 0 of every process.
 fn start(comm: &mut Threads, uuid: usize, fails_at: &'static str, calls: &Calls) -> Result<Nccl> {
-    let flat = Flat::new(comm, Choice::Auto, Wire::F32).unwrap();
-    let stand_in = StandIn {
-        flat,
-        room: 0,
-        uuid: uuid as u8,
-        fails_at,
-        calls: Arc::clone(calls),
-    };
+    let stand_in = StandIn::new(comm, uuid, fails_at, calls);
     let open = |_| {
         stand_in.call("open", 0)?;
         Ok(Box::new(stand_in) as Box<dyn Gpu>)
@@ -193,4 +227,46 @@ fn a_machine_without_gpu_says_what_is_missing_on_all_ranks_and_one_with_a_gpu_su
         assert_eq!(values, expected);
     }
     assert!(nccl.describe().starts_with("NCCL "), "{}", nccl.describe());
+}
+
+#[test]
+fn inside_nodes_the_three_phases_give_what_one_phase_gives() {
+    for leaders in [1, 2, 3] {
+        let calls = Calls::default();
+        run(nodes(&[3, 3]), |mut comm| {
+            let rank = comm.rank();
+            let options = HierarchicalOptions {
+                leaders: Some(leaders),
+                values_at_once: 7,
+                ..HierarchicalOptions::default()
+            };
+            let connect = |all: &mut dyn Communicator, node: &mut dyn Communicator| {
+                let gpu = StandIn::new(node, rank, "", &calls);
+                Nccl::connect_node(all, node, |_| Ok(Box::new(gpu) as Box<dyn Gpu>))
+            };
+            let mut sums = Hierarchical::with_node(&mut comm, &options, connect).unwrap();
+            for length in [1, 2, 7, 20] {
+                let mut values: Vec<f32> = (0..length).map(|at| (at + rank) as f32).collect();
+                sums.all_reduce(&mut values, 0.5).unwrap();
+                let expected: Vec<f32> = (0..length).map(|at| (6 * at + 15) as f32 / 2.0).collect();
+                assert_eq!(values, expected, "{leaders} leaders, {length} values");
+            }
+            assert!(sums.describe().contains("NCCL inside"));
+        });
+    }
+}
+
+#[test]
+fn a_node_without_a_gpu_stops_all_nodes() {
+    let calls = Calls::default();
+    let answers = run(nodes(&[2, 2]), |mut comm| {
+        let rank = comm.rank();
+        let connect = |all: &mut dyn Communicator, node: &mut dyn Communicator| {
+            let gpu = StandIn::new(node, rank, if rank == 3 { "join" } else { "" }, &calls);
+            Nccl::connect_node(all, node, |_| Ok(Box::new(gpu) as Box<dyn Gpu>))
+        };
+        let options = HierarchicalOptions::default();
+        Hierarchical::with_node(&mut comm, &options, connect).map(|_| ())
+    });
+    assert!(answers.iter().all(Result::is_err), "{answers:?}");
 }

@@ -53,7 +53,8 @@ impl Seam {
             .div_ceil(spec.stride);
         let edge = west.max(outputs.saturating_sub(inside)).min(outputs);
         let reach = (edge - 1) * spec.stride + window + 1;
-        (2 * reach <= width).then(|| Self {
+        // Edges that share an output would count its wrapped columns twice.
+        (2 * reach <= width && 2 * edge <= outputs).then(|| Self {
             x_shape: pass.x_shape,
             y_shape: pass.y_shape,
             spec: *spec,

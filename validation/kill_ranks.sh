@@ -24,7 +24,7 @@ if [ ! -d store ]; then
 fi
 train() { # OUT
   echo mpirun -n 4 "$squall" -q train --recipe small --data "$out/store" --out "$1" \
-    --set distributed.global_batch=4 --set training.steps=240 --set training.validate_every_steps=80 \
+    --set distributed.global_batch=4 --set training.steps=900 --set training.validate_every_steps=300 \
     --set training.checkpoint_every_steps=5 --set distributed.check_every_steps=20 --set network.width=0.1
 }
 rm -rf alone killed
@@ -32,15 +32,20 @@ $(train "$out/alone")
 
 "$squall" supervise --tries 40 --pause 0.5 -- $(train "$out/killed") &
 supervisor=$!
-for ((kill = 1; kill <= kills; kill++)); do
+kill=0
+while ((kill < kills)) && kill -0 "$supervisor" 2>/dev/null; do
   sleep "$((2 + RANDOM % 5)).$((RANDOM % 10))"
   mapfile -t ranks < <(pgrep -f "^$squall -q train .*--out $out/killed" || true)
-  [ ${#ranks[@]} -gt 0 ] || { kill -0 "$supervisor" 2>/dev/null || break; continue; }
+  [ ${#ranks[@]} -gt 0 ] || continue
   victim=${ranks[RANDOM % ${#ranks[@]}]}
-  kill -9 "$victim" 2>/dev/null && echo "kill $kill: process $victim"
+  if kill -9 "$victim" 2>/dev/null; then
+    kill=$((kill + 1))
+    echo "kill $kill: process $victim"
+  fi
 done
 wait "$supervisor"
 for file in last.safetensors best.safetensors metrics.jsonl; do
   cmp "alone/$file" "killed/$file"
   echo "$file: the same bytes"
 done
+[ "$kill" -eq "$kills" ] || { echo "kill_ranks: the run ended after $kill kills" >&2; exit 1; }

@@ -31,7 +31,7 @@ pub fn run(stage: &Stage, folder: &Path) -> anyhow::Result<()> {
         )
     };
     tracing::info!(
-        "{} samples on each of {} nodes in {}: {} read ({}), {} between nodes, {} written ({}), {} samples were there already; in {}",
+        "{} samples on every node (nodes: {}) in {}: {} read ({}), {} between nodes, {} written ({}), {} samples were there already; in {}",
         report.samples_per_node,
         report.nodes,
         duration(report.seconds),
@@ -68,7 +68,7 @@ fn move_store(
         if done == 0 {
             Plan {
                 work: format!(
-                    "stage {} samples to each of {} nodes by {} ranks",
+                    "stage {} samples to every node (nodes: {}, ranks: {})",
                     report.samples_per_node, report.nodes, report.ranks
                 ),
                 read: report.read_bytes,

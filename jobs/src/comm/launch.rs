@@ -116,12 +116,16 @@ impl Launch {
                     names.launcher.name()
                 )));
             }
+            let local_size = match names.launcher {
+                Launcher::Srun => slurm_tasks(&variable),
+                _ => number(names.local_size)?,
+            };
             return Ok(Some(Self {
                 launcher: names.launcher,
                 rank,
                 size,
                 local_rank: number(names.local_rank)?,
-                local_size: number(names.local_size)?,
+                local_size,
             }));
         }
         Ok(None)
@@ -147,6 +151,23 @@ impl Launch {
             format!("rank {rank}: {by} started {started} processes, but {backend} has {size}")
         }))
     }
+}
+
+/// How many tasks of a step Slurm has put on this node, which it tells as a list of nodes: `4(x2),3` are 4, 4 and 3.
+fn slurm_tasks(variable: &impl Fn(&str) -> Option<String>) -> Option<usize> {
+    let mut node: usize = variable("SLURM_NODEID")?.trim().parse().ok()?;
+    let list = variable("SLURM_STEP_TASKS_PER_NODE")?;
+    for part in list.trim().split(',') {
+        let (tasks, times) = match part.split_once("(x") {
+            Some((tasks, times)) => (tasks, times.strip_suffix(')')?.parse().ok()?),
+            None => (part, 1),
+        };
+        if node < times {
+            return tasks.parse().ok();
+        }
+        node -= times;
+    }
+    None
 }
 
 #[cfg(test)]
@@ -208,6 +229,28 @@ mod tests {
             &[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2")],
             Some(launch(Launcher::Srun, 1, 2)),
         );
+    }
+
+    #[test]
+    fn slurm_tells_tasks_node_by_node() {
+        let on = |node: &str, list: &str| {
+            let environment = [
+                ("SLURM_PROCID", "9"),
+                ("SLURM_STEP_NUM_TASKS", "12"),
+                ("SLURM_LOCALID", "1"),
+                ("SLURM_NODEID", node),
+                ("SLURM_STEP_TASKS_PER_NODE", list),
+            ];
+            detect(&environment).unwrap().unwrap().local_size
+        };
+        assert_eq!(on("0", "4(x2),3,1"), Some(4));
+        assert_eq!(on("1", "4(x2),3,1"), Some(4));
+        assert_eq!(on("2", "4(x2),3,1"), Some(3));
+        assert_eq!(on("3", "4(x2),3,1"), Some(1));
+        // What cannot be understood is not known.
+        for (node, list) in [("4", "4(x2),3,1"), ("0", "4(x"), ("0", ""), ("-1", "4")] {
+            assert_eq!(on(node, list), None, "{node} of {list}");
+        }
     }
 
     /// A batch script has the job's variables, but is one process; mpirun inside it counts more than Slurm around it.

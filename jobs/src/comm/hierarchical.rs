@@ -27,6 +27,8 @@ pub struct HierarchicalOptions {
     pub shared_memory: bool,
     /// Values that go through the three phases at once; the window holds twice as many for each rank.
     pub values_at_once: usize,
+    /// The same where all ranks live on one node: few enough that what they write is still in the caches when it is read.
+    pub values_in_cache: usize,
     /// The longest message where values are added.
     pub piece_bytes: usize,
 }
@@ -39,6 +41,7 @@ impl Default for HierarchicalOptions {
             between: Choice::Auto,
             shared_memory: true,
             values_at_once: 4 << 20,
+            values_in_cache: 256 << 10,
             piece_bytes: PIECE_BYTES,
         }
     }
@@ -129,7 +132,7 @@ impl Hierarchical {
                 layout.ranks_per_node
             )));
         }
-        if options.values_at_once == 0 {
+        if options.values_at_once.min(options.values_in_cache) == 0 {
             return Err(CommError::Layout(
                 "0 values at once asked for: at least 1 is needed".into(),
             ));
@@ -330,7 +333,14 @@ impl Shards<'_> {
 
 impl AllReduce for Hierarchical {
     fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> Result<()> {
-        for piece in values.chunks_mut(self.options.values_at_once) {
+        let at_once = match self.layout.nodes {
+            1 => self
+                .options
+                .values_at_once
+                .min(self.options.values_in_cache),
+            _ => self.options.values_at_once,
+        };
+        for piece in values.chunks_mut(at_once) {
             self.reduce_piece(piece, scale)?;
         }
         Ok(())

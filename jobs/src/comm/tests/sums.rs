@@ -292,6 +292,8 @@ proptest! {
             between,
             shared_memory,
             values_at_once,
+            // Of a single node, whichever of the two is smaller counts.
+            values_in_cache: 1 + values_at_once / 2,
             piece_bytes: 128,
         };
         let node_of: Vec<usize> = (0..count * each)

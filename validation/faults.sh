@@ -8,13 +8,8 @@ mkdir -p "$1"
 out=$(realpath "$1")
 cd "$(dirname "$0")/.."
 netlab=$PWD/validation/netlab.sh
-# SQUALL names a program that is built already.
-[ -n "${SQUALL:-}" ] || cargo build --release -p squall
-squall="${SQUALL:-${CARGO_TARGET_DIR:-target}/release/squall}"
-[ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
+. validation/program.sh
 cd "$out"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
 
 supervisor='' run=''
 clean() {

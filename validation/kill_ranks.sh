@@ -8,14 +8,8 @@ mkdir -p "$1"
 out=$(realpath "$1")
 kills=${2:-20}
 cd "$(dirname "$0")/.."
-# SQUALL names a program that is built already.
-[ -n "${SQUALL:-}" ] || cargo build --release -p squall
-squall="${SQUALL:-${CARGO_TARGET_DIR:-target}/release/squall}"
-[ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
+. validation/program.sh
 cd "$out"
-# As root, with more ranks than cores, Open MPI asks to be told.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
 
 if [ ! -d store ]; then
   "$squall" -q simulate --out run --grid 32x64 --days 20 --hours 6 --seed 5

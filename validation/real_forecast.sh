@@ -8,10 +8,7 @@ file=$(realpath "$1")
 mkdir -p "$2"
 out=$(realpath "$2")
 cd "$(dirname "$0")/.."
-# SQUALL names a program that is built already.
-[ -n "${SQUALL:-}" ] || cargo build --release -p squall
-squall="${SQUALL:-${CARGO_TARGET_DIR:-target}/release/squall}"
-[ "${squall#/}" != "$squall" ] || squall="$PWD/$squall"
+. validation/program.sh
 cd "$out"
 
 "$squall" label "$file" --out labels

@@ -7,6 +7,7 @@
 pub mod archive;
 pub mod atomic;
 pub mod batch;
+pub mod boxes;
 pub mod calendar;
 pub mod class_weights;
 pub mod error;
@@ -28,6 +29,7 @@ pub mod variable;
 
 pub use archive::Archive;
 pub use batch::HostBatch;
+pub use boxes::{BoxClass, GeoBox, PixelBox};
 pub use calendar::{Calendar, Time};
 pub use error::DataError;
 pub use grid::LatLonGrid;

@@ -1,0 +1,284 @@
+//! Boxes around storms: in degrees on the globe, and in pixels of a grid.
+//!
+//! Letters: y row (latitude, south to north), x column (longitude, eastward).
+
+use crate::error::{DataError, Result};
+use crate::{Class, LatLonGrid};
+use serde::{Deserialize, Serialize};
+
+/// What a box holds; the discriminant is the stored code.
+///
+/// # Source
+/// ExtremeWeather, arXiv:1612.02095: the order of its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum BoxClass {
+    /// A tropical depression.
+    TropicalDepression = 0,
+    /// A tropical cyclone.
+    TropicalCyclone = 1,
+    /// An extratropical cyclone.
+    ExtratropicalCyclone = 2,
+    /// An atmospheric river.
+    AtmosphericRiver = 3,
+}
+
+impl BoxClass {
+    /// All classes, in code order.
+    pub const ALL: [Self; 4] = [
+        Self::TropicalDepression,
+        Self::TropicalCyclone,
+        Self::ExtratropicalCyclone,
+        Self::AtmosphericRiver,
+    ];
+
+    /// The code in files of boxes.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The class of a code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TropicalDepression => "tropical_depression",
+            Self::TropicalCyclone => "tropical_cyclone",
+            Self::ExtratropicalCyclone => "extratropical_cyclone",
+            Self::AtmosphericRiver => "atmospheric_river",
+        }
+    }
+
+    /// The class of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+}
+
+impl From<BoxClass> for Class {
+    /// The class of a mask; what masks do not tell apart is background there.
+    fn from(class: BoxClass) -> Self {
+        match class {
+            BoxClass::TropicalCyclone => Self::TropicalCyclone,
+            BoxClass::AtmosphericRiver => Self::AtmosphericRiver,
+            BoxClass::TropicalDepression | BoxClass::ExtratropicalCyclone => Self::Background,
+        }
+    }
+}
+
+/// A box on the globe.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct GeoBox {
+    /// What it holds.
+    pub class: BoxClass,
+    /// Western edge, [0, 360); greater than `east_deg` where the box crosses 0°E.
+    pub west_deg: f64,
+    /// Southern edge.
+    pub south_deg: f64,
+    /// Eastern edge, [0, 360].
+    pub east_deg: f64,
+    /// Northern edge.
+    pub north_deg: f64,
+    /// How sure who found it is, 0 to 1; none for labels.
+    pub confidence: Option<f32>,
+}
+
+/// A box on a grid, in pixels: cell (j, i) covers y from j to j + 1 and x from i to i + 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PixelBox {
+    /// What it holds.
+    pub class: BoxClass,
+    /// Southern edge, 0 to rows.
+    pub y_min: f64,
+    /// Western edge, [0, columns).
+    pub x_min: f64,
+    /// Northern edge.
+    pub y_max: f64,
+    /// Eastern edge; greater than the number of columns where the box crosses the seam of a global grid.
+    pub x_max: f64,
+    /// How sure who found it is, 0 to 1; none for labels.
+    pub confidence: Option<f32>,
+}
+
+impl GeoBox {
+    /// Degrees of longitude that it spans.
+    pub fn width_deg(&self) -> f64 {
+        let width = self.east_deg - self.west_deg;
+        if width < 0.0 { width + 360.0 } else { width }
+    }
+
+    /// Area on the sphere, km².
+    pub fn area_km2(&self) -> f64 {
+        let height = self.north_deg.to_radians().sin() - self.south_deg.to_radians().sin();
+        crate::grid::EARTH_RADIUS_KM.powi(2) * self.width_deg().to_radians() * height
+    }
+
+    /// Area that two boxes share over the area that either covers, on the sphere.
+    pub fn overlap(&self, other: &Self) -> f64 {
+        let south = self.south_deg.max(other.south_deg);
+        let north = self.north_deg.min(other.north_deg);
+        if south >= north {
+            return 0.0;
+        }
+        let shared_deg = shared_longitude_deg(self, other);
+        let height = north.to_radians().sin() - south.to_radians().sin();
+        let shared = crate::grid::EARTH_RADIUS_KM.powi(2) * shared_deg.to_radians() * height;
+        let either = self.area_km2() + other.area_km2() - shared;
+        if either > 0.0 { shared / either } else { 0.0 }
+    }
+
+    /// The same box in pixels of a grid.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if it has no extent, is no box of the globe, or lies outside a regional grid.
+    pub fn to_pixels(&self, grid: &LatLonGrid) -> Result<PixelBox> {
+        self.check()?;
+        let (rows, columns) = grid.shape();
+        let bounds = grid.lat_bounds_deg();
+        let y = |lat: f64| {
+            let above = bounds.partition_point(|&bound| bound <= lat);
+            let j = above.clamp(1, rows) - 1;
+            (j as f64 + (lat - bounds[j]) / (bounds[j + 1] - bounds[j])).clamp(0.0, rows as f64)
+        };
+        let west_edge = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
+        let turned = (self.west_deg - west_edge).rem_euclid(360.0);
+        let x_min = turned / grid.lon_spacing_deg();
+        let x_max = x_min + self.width_deg() / grid.lon_spacing_deg();
+        let (y_min, y_max) = (y(self.south_deg), y(self.north_deg));
+        let regional = !grid.is_periodic();
+        if y_max <= y_min || regional && (x_min >= columns as f64 || x_max > columns as f64 + 1e-6)
+        {
+            let place = format!("{self:?} lies outside the grid, {}", grid.describe());
+            return Err(DataError::Invalid(place));
+        }
+        Ok(PixelBox {
+            class: self.class,
+            y_min,
+            x_min,
+            y_max,
+            x_max,
+            confidence: self.confidence,
+        })
+    }
+
+    /// # Errors
+    /// [`DataError::Invalid`] if the box has no extent or is no box of the globe.
+    pub fn check(&self) -> Result<()> {
+        let latitudes =
+            -90.0 <= self.south_deg && self.south_deg < self.north_deg && self.north_deg <= 90.0;
+        let longitudes = [self.west_deg, self.east_deg]
+            .iter()
+            .all(|lon| (0.0..=360.0).contains(lon));
+        if latitudes && longitudes && self.width_deg() > 0.0 {
+            return Ok(());
+        }
+        Err(DataError::Invalid(format!(
+            "expected a box with south below north within ±90 and west apart from east within 0 to 360, found {self:?}"
+        )))
+    }
+}
+
+impl PixelBox {
+    /// The same box in degrees.
+    pub fn to_degrees(&self, grid: &LatLonGrid) -> GeoBox {
+        let (rows, _) = grid.shape();
+        let bounds = grid.lat_bounds_deg();
+        let lat = |y: f64| {
+            let j = (y.floor().max(0.0) as usize).min(rows - 1);
+            bounds[j] + (y - j as f64) * (bounds[j + 1] - bounds[j])
+        };
+        let west_edge = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
+        let lon = |x: f64| (west_edge + x * grid.lon_spacing_deg()).rem_euclid(360.0);
+        GeoBox {
+            class: self.class,
+            west_deg: lon(self.x_min),
+            south_deg: lat(self.y_min),
+            east_deg: lon(self.x_max),
+            north_deg: lat(self.y_max),
+            confidence: self.confidence,
+        }
+    }
+}
+
+/// Degrees of longitude in both boxes; two wide boxes may meet on both sides of the globe.
+fn shared_longitude_deg(a: &GeoBox, b: &GeoBox) -> f64 {
+    let offset = (b.west_deg - a.west_deg).rem_euclid(360.0);
+    let (a_end, b_width) = (a.width_deg(), b.width_deg());
+    let shared = |start: f64| (a_end.min(start + b_width) - start.max(0.0)).max(0.0);
+    shared(offset) + shared(offset - 360.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn geo(west_deg: f64, south_deg: f64, east_deg: f64, north_deg: f64) -> GeoBox {
+        GeoBox {
+            class: BoxClass::TropicalCyclone,
+            west_deg,
+            south_deg,
+            east_deg,
+            north_deg,
+            confidence: None,
+        }
+    }
+
+    #[test]
+    fn a_box_across_the_seam_overlaps_as_anywhere_else() {
+        let here = geo(100.0, 10.0, 120.0, 20.0).overlap(&geo(110.0, 10.0, 130.0, 20.0));
+        let seam = geo(350.0, 10.0, 10.0, 20.0).overlap(&geo(0.0, 10.0, 20.0, 20.0));
+        assert!(
+            (here - 1.0 / 3.0).abs() < 1e-12 && (here - seam).abs() < 1e-12,
+            "{here} {seam}"
+        );
+    }
+
+    #[test]
+    fn the_globe_has_its_area() {
+        let globe = geo(0.0, -90.0, 360.0, 90.0).area_km2();
+        let expected = 4.0 * std::f64::consts::PI * crate::grid::EARTH_RADIUS_KM.powi(2);
+        assert!((globe / expected - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn boxes_without_extent_or_off_the_globe_are_errors() {
+        for bad in [
+            geo(10.0, 5.0, 20.0, 5.0),
+            geo(10.0, 5.0, 10.0, 6.0),
+            geo(10.0, 80.0, 20.0, 95.0),
+            geo(-5.0, 0.0, 5.0, 5.0),
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pixels_and_back_is_the_same_box(west in 0.0..360.0f64, width in 1.0..180.0f64, south in -85.0..70.0f64, height in 1.0..15.0f64) {
+            let grid = LatLonGrid::global(48, 72).unwrap();
+            let original = geo(west, south, (west + width).rem_euclid(360.0), south + height);
+            let pixels = original.to_pixels(&grid).unwrap();
+            prop_assert!((0.0..72.0).contains(&pixels.x_min));
+            let back = pixels.to_degrees(&grid);
+            let same = |a: f64, b: f64| crate::grid::lon_difference_deg(a, b).abs() < 1e-6;
+            prop_assert!(same(back.west_deg, original.west_deg) && same(back.east_deg, original.east_deg));
+            prop_assert!((back.south_deg - original.south_deg).abs() < 1e-6 && (back.north_deg - original.north_deg).abs() < 1e-6);
+        }
+
+        #[test]
+        fn overlap_is_symmetric_and_turns_with_the_globe(w in 0.0..360.0f64, a in 1.0..300.0f64, b in 1.0..300.0f64, shift in 0.0..360.0f64, turn in 0.0..360.0f64) {
+            let at = |west: f64, width: f64, south| geo(west.rem_euclid(360.0), south, (west + width).rem_euclid(360.0), south + 20.0);
+            let (one, two) = (at(w, a, 0.0), at(w + shift, b, 10.0));
+            let (one_turned, two_turned) = (at(w + turn, a, 0.0), at(w + shift + turn, b, 10.0));
+            let overlap = one.overlap(&two);
+            prop_assert!((0.0..=1.0 + 1e-9).contains(&overlap));
+            prop_assert!((overlap - two.overlap(&one)).abs() < 1e-9);
+            prop_assert!((overlap - one_turned.overlap(&two_turned)).abs() < 1e-9);
+        }
+    }
+}

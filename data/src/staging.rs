@@ -8,6 +8,7 @@
 use crate::error::{DataError, Result};
 use crate::random::stream;
 use rand::seq::SliceRandom;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// What a node is to hold besides the samples of validation and test, which all nodes hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,16 @@ pub fn wanted(
         sorted(mine.iter().chain(others))
     };
     Ok((0..nodes).map(of_node).collect())
+}
+
+/// The seed by which a node shuffles the samples that it holds, and a fingerprint of these.
+///
+/// Nodes must not share a seed: with as many samples each they would draw the same places of their lists in every step, so that
+/// two samples would meet in a batch always or never.
+pub fn shuffle_seed(seed: u64, held: &[usize]) -> (u64, u64) {
+    let bytes: Vec<u8> = held.iter().flat_map(|id| id.to_le_bytes()).collect();
+    let fingerprint = xxh3_64(&bytes);
+    (seed ^ fingerprint, fingerprint)
 }
 
 fn sorted<'a>(ids: impl Iterator<Item = &'a usize>) -> Vec<usize> {
@@ -124,6 +135,7 @@ pub fn transfers(missing: &[Vec<usize>], ranks: &[Vec<usize>]) -> Vec<Transfer> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler::{LastBatch, Sampler, SamplerConfig};
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -140,6 +152,43 @@ mod tests {
             let error = wanted(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[], nodes, share).unwrap_err();
             assert!(error.to_string().contains("of 10 in all"), "{error}");
         }
+    }
+
+    #[test]
+    fn nodes_draw_their_samples_in_orders_of_their_own() {
+        let held = wanted(
+            &(0..40).collect::<Vec<_>>(),
+            &[],
+            2,
+            Share::Training {
+                per_node: 20,
+                seed: 3,
+            },
+        )
+        .unwrap();
+        let places = |node: usize| -> Vec<usize> {
+            let ids = &held[node];
+            let config = SamplerConfig {
+                shuffle: Some(shuffle_seed(7, ids).0),
+                rank: 0,
+                ranks: 1,
+                batch: 1,
+                last: LastBatch::Drop,
+            };
+            let sampler = Sampler::new(ids.clone(), config).unwrap();
+            let drawn = sampler
+                .endless(sampler.cursor(0))
+                .take(20)
+                .flat_map(|plan| plan.ids);
+            drawn.map(|id| ids.binary_search(&id).unwrap()).collect()
+        };
+        let (first, second) = (places(0), places(1));
+        let together = first.iter().zip(&second).filter(|(a, b)| a == b).count();
+        assert!(
+            together < 8,
+            "{together} of 20 draws at the same place of both lists"
+        );
+        assert_eq!(first, places(0));
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! What can stop a training or an inference.
 
-use crate::comm::CommError;
+use crate::comm::{CommError, Communicator, agree};
 use squall_data::DataError;
 use squall_model::ModelError;
 use std::path::PathBuf;
@@ -139,5 +139,17 @@ impl JobError {
 impl From<candle_core::Error> for JobError {
     fn from(error: candle_core::Error) -> Self {
         Self::Model(error.into())
+    }
+}
+
+/// What this rank got, if no rank failed. All ranks call it.
+///
+/// # Errors
+/// This rank's own; [`JobError::Elsewhere`] if another failed; [`JobError::Comm`].
+pub(crate) fn all_or_none<T>(comm: &mut dyn Communicator, got: Result<T>) -> Result<T> {
+    let failed = agree::any(comm, got.is_err())?;
+    match got {
+        Ok(_) if failed => Err(JobError::Elsewhere),
+        got => got,
     }
 }

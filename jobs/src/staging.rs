@@ -5,14 +5,15 @@
 //! behind. A job that was killed is run again: what is already there, by its checksum, is not moved again.
 
 use crate::comm::collectives::tree;
+use crate::comm::layout::Nodes;
 use crate::comm::{Communicator, agree};
-use crate::error::{JobError, Result};
+use crate::error::{JobError, Result, all_or_none};
 use crate::lock::FolderLock;
 use serde::Serialize;
 use squall_data::staging::{Share, Transfer, transfers, wanted};
 use squall_data::store::{LocalCopy, Split};
 use squall_data::{DataError, Store};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -49,40 +50,6 @@ pub struct LocalReport {
 pub fn node_number(comm: &mut dyn Communicator) -> Result<usize> {
     let mut node = comm.split_by_node()?;
     Ok(Nodes::agree(comm, &mut *node)?.mine)
-}
-
-/// Where the ranks of a job live.
-struct Nodes {
-    ranks: Vec<Vec<usize>>,
-    /// This rank's node.
-    mine: usize,
-}
-
-impl Nodes {
-    fn agree(comm: &mut dyn Communicator, node: &mut dyn Communicator) -> Result<Self> {
-        let mut lowest = (comm.rank() as u64).to_le_bytes();
-        tree::broadcast(node, &mut lowest, 0)?;
-        let all = tree::all_gather(comm, &lowest)?;
-        let mut ranks: BTreeMap<[u8; 8], Vec<usize>> = BTreeMap::new();
-        for (rank, lowest) in all.as_chunks::<8>().0.iter().enumerate() {
-            ranks.entry(*lowest).or_default().push(rank);
-        }
-        let mut ranks: Vec<Vec<usize>> = ranks.into_values().collect();
-        // Keys are bytes; nodes are numbered by their lowest rank.
-        ranks.sort_unstable();
-        let here = |ranks: &Vec<usize>| ranks.contains(&comm.rank());
-        let mine = ranks.iter().position(here).unwrap_or(0);
-        Ok(Self { ranks, mine })
-    }
-}
-
-/// What a rank got, if no rank failed. All ranks call it.
-fn all_or_none<T>(comm: &mut dyn Communicator, got: Result<T>) -> Result<T> {
-    let failed = agree::any(comm, got.is_err())?;
-    match got {
-        Ok(_) if failed => Err(JobError::Elsewhere),
-        got => got,
-    }
 }
 
 /// Stages a store, or a share of it, to a folder on every node; gives what was moved, the same on every rank, or none if `stop`

@@ -26,7 +26,20 @@ fn train_on(
     folder: &Path,
     stop_after: Option<u64>,
 ) -> Answers {
+    let same = |_: usize| store.clone();
+    train_each(ranks, recipe, &same, folder, stop_after)
+}
+
+/// The same where every rank opens a store of its own.
+fn train_each(
+    ranks: Vec<Threads>,
+    recipe: &Recipe,
+    open: &(dyn Fn(usize) -> Arc<Store> + Sync),
+    folder: &Path,
+    stop_after: Option<u64>,
+) -> Answers {
     threads::run(ranks, |rank| {
+        let store = open(rank.member());
         let team_is_first = rank.member() == 0;
         let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
         let stop = AtomicBool::new(false);
@@ -40,7 +53,7 @@ fn train_on(
                 }
             }
         };
-        train_together(recipe, store, folder, &mut tell, &stop, &mut team)
+        train_together(recipe, &store, folder, &mut tell, &stop, &mut team)
     })
 }
 
@@ -285,25 +298,12 @@ fn ranks_that_disagree_or_fail_end_in_errors() {
 
 /// Trains on two nodes with two ranks each, which hold what was staged to `local`.
 fn train_on_nodes(recipe: &Recipe, local: &Path, out: &Path, stop_after: Option<u64>) -> Answers {
-    threads::run(threads::nodes(&[2, 2]), |rank| {
-        let first = rank.member() == 0;
-        let local = local
-            .to_string_lossy()
-            .replace("{node}", &(rank.member() / 2).to_string());
-        let local = Arc::new(Store::open(local).unwrap());
-        let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
-        let stop = AtomicBool::new(false);
-        let mut steps = 0;
-        let mut tell = |event: &TrainEvent| {
-            if let TrainEvent::Step { .. } = event {
-                steps += 1;
-                if first && stop_after.is_some_and(|limit| steps > limit) {
-                    stop.store(true, Ordering::Relaxed);
-                }
-            }
-        };
-        train_together(recipe, &local, out, &mut tell, &stop, &mut team)
-    })
+    let open = |rank: usize| {
+        let node = (rank / 2).to_string();
+        let local = local.to_string_lossy().replace("{node}", &node);
+        Arc::new(Store::open(local).unwrap())
+    };
+    train_each(threads::nodes(&[2, 2]), recipe, &open, out, stop_after)
 }
 
 /// Each of two nodes learns from its half of the samples; resumed, from the same half in the same order, and from no other.

@@ -4,6 +4,36 @@ use super::collectives::tree;
 use super::{CommError, Communicator, Result};
 use std::collections::BTreeMap;
 
+/// Where the ranks of a job live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nodes {
+    /// The ranks of every node, each in order; nodes are ordered by their lowest ranks.
+    pub ranks: Vec<Vec<usize>>,
+    /// This rank's node.
+    pub mine: usize,
+}
+
+impl Nodes {
+    /// The nodes of all ranks of `comm`, where `node` are those that live with this one. All ranks call it.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub fn agree(comm: &mut dyn Communicator, node: &mut dyn Communicator) -> Result<Self> {
+        let mut lowest = (comm.rank() as u64).to_le_bytes();
+        tree::broadcast(node, &mut lowest, 0)?;
+        let all = tree::all_gather(comm, &lowest)?;
+        let mut ranks_of: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for (rank, lowest) in all.as_chunks::<8>().0.iter().enumerate() {
+            let ranks = ranks_of.entry(u64::from_le_bytes(*lowest)).or_default();
+            ranks.push(rank);
+        }
+        let ranks: Vec<Vec<usize>> = ranks_of.into_values().collect();
+        let here = |ranks: &Vec<usize>| ranks.contains(&comm.rank());
+        let mine = ranks.iter().position(here).unwrap_or(0);
+        Ok(Self { ranks, mine })
+    }
+}
+
 /// Nodes with the same number of ranks each, and this rank's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
@@ -23,22 +53,16 @@ impl Layout {
     /// # Errors
     /// [`CommError::Layout`] on all ranks, with the counts, if nodes have unequal numbers of ranks; those of the backend.
     pub fn agree(comm: &mut dyn Communicator, node: &mut dyn Communicator) -> Result<Self> {
-        let mut lowest = (comm.rank() as u64).to_le_bytes();
-        tree::broadcast(node, &mut lowest, 0)?;
-        let all = tree::all_gather(comm, &lowest)?;
-        let mut ranks_of: BTreeMap<u64, usize> = BTreeMap::new();
-        for lowest in all.as_chunks::<8>().0 {
-            *ranks_of.entry(u64::from_le_bytes(*lowest)).or_default() += 1;
-        }
+        let nodes = Nodes::agree(comm, node)?;
         let layout = Self {
-            nodes: ranks_of.len(),
+            nodes: nodes.ranks.len(),
             ranks_per_node: node.size(),
             local_rank: node.rank(),
-            lowest_rank: u64::from_le_bytes(lowest) as usize,
+            lowest_rank: nodes.ranks[nodes.mine][0],
         };
-        let mut nodes_with: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-        for (&lowest, &ranks) in &ranks_of {
-            nodes_with.entry(ranks).or_default().push(lowest);
+        let mut nodes_with: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for ranks in &nodes.ranks {
+            nodes_with.entry(ranks.len()).or_default().push(ranks[0]);
         }
         if nodes_with.len() == 1 {
             return Ok(layout);

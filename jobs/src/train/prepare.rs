@@ -13,7 +13,7 @@ use crate::run_dir::RunDir;
 use squall_data::loader::{Augmentation, LoaderConfig};
 use squall_data::sampler::{LastBatch, Sampler, SamplerConfig};
 use squall_data::store::Split;
-use squall_data::{Normalisation, Store, Variable};
+use squall_data::{Normalisation, Store, Variable, staging};
 use squall_model::{ModelFile, NetworkConfig};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl<'a> Run<'a> {
         run: Option<RunDir>,
         team: &'a mut Team,
     ) -> Result<Self> {
-        let share = Share::agree(store, team)?;
+        let share = Share::agree(store, recipe.seed, team)?;
         let parts = Parts::build(recipe, store, team, share);
         let mut parts = team.all_or_none(parts)?;
         parts.agree(recipe, store, team)?;
@@ -75,8 +75,8 @@ impl<'a> Run<'a> {
 /// The training samples that a rank deals with others, and its place among those.
 struct Share {
     ids: Vec<usize>,
-    /// Of the shuffle: nodes with other samples draw another order.
-    salt: u64,
+    /// Nodes with other samples draw another order.
+    shuffle_seed: u64,
     rank: usize,
     ranks: usize,
     /// What decides which samples come when, besides the seed: the same when a run goes on.
@@ -85,13 +85,13 @@ struct Share {
 
 impl Share {
     /// All samples among all ranks; where stores are local copies that hold a part, those of the node among its ranks.
-    fn agree(store: &Store, team: &mut Team) -> Result<Self> {
+    fn agree(store: &Store, seed: u64, team: &mut Team) -> Result<Self> {
         let ids = store.ids(Split::Train);
         if !team.any(store.is_partial())? {
             let (rank, ranks) = (team.rank(), team.size());
             return Ok(Self {
                 ids,
-                salt: 0,
+                shuffle_seed: seed,
                 rank,
                 ranks,
                 deal: String::new(),
@@ -117,12 +117,11 @@ impl Share {
                 );
             }
         }
-        let bytes: Vec<u8> = here.iter().flat_map(|id| id.to_le_bytes()).collect();
-        let salt = xxh3_64(&bytes);
-        let all = team.gather(&salt.to_le_bytes())?;
+        let (shuffle_seed, fingerprint) = staging::shuffle_seed(seed, &here);
+        let all = team.gather(&fingerprint.to_le_bytes())?;
         Ok(Self {
             ids: here,
-            salt,
+            shuffle_seed,
             rank,
             ranks,
             deal: format!("{:016x}", xxh3_64(&all)),
@@ -163,7 +162,7 @@ impl Parts {
         let sampler = Sampler::new(
             share.ids,
             SamplerConfig {
-                shuffle: Some(recipe.seed ^ share.salt),
+                shuffle: Some(share.shuffle_seed),
                 rank: share.rank,
                 ranks: share.ranks,
                 batch,

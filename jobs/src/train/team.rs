@@ -10,7 +10,7 @@ use crate::comm::{
     AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Reducer,
     Watchdog, Wire, agree, reducer,
 };
-use crate::error::{JobError, Result};
+use crate::error::{JobError, Result, all_or_none};
 use crate::recipe::{Algorithm, Distributed};
 use crate::staging;
 use squall_model::ops::norm::Together;
@@ -265,10 +265,9 @@ impl Team {
 
     /// What this rank got, if no rank failed. All ranks call it.
     pub(super) fn all_or_none<T>(&mut self, got: Result<T>) -> Result<T> {
-        let failed = self.any(got.is_err())?;
-        match got {
-            Ok(_) if failed => Err(JobError::Elsewhere),
-            got => got,
+        match &mut self.control {
+            Some(control) => all_or_none(&mut **control, got),
+            None => got,
         }
     }
 

@@ -84,8 +84,9 @@ pub struct Contract {
     pub data_hash: String,
     /// Steps of training.
     pub step: u64,
-    /// Its score when it was saved: mean IoU over the validation samples, if it was validated.
-    pub mean_iou: Option<f64>,
+    /// Its score over the validation samples when it was saved, if it was validated: the mean IoU of a segmentation.
+    #[serde(alias = "mean_iou")]
+    pub score: Option<f64>,
 }
 
 impl Contract {
@@ -123,7 +124,7 @@ impl Contract {
             code_version: env!("CARGO_PKG_VERSION").to_string(),
             data_hash: data_hash.to_string(),
             step: 0,
-            mean_iou: None,
+            score: None,
         }
     }
 

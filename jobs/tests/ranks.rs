@@ -141,7 +141,7 @@ fn ranks_learn_what_one_learns() {
         // The scores of the best model are merged, not one rank's.
         let best = |report: &TrainReport| report.best.clone().unwrap().scores;
         assert!(reports.iter().all(|r| best(r) == best(&reports[0])));
-        assert_eq!(best(&reports[0]).samples, 3);
+        assert_eq!(best(&reports[0]).samples(), 3);
     }
 }
 

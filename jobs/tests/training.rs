@@ -58,8 +58,8 @@ fn training_learns() {
     let (first, last) = (mean(&losses[..5]), mean(&losses[35..]));
     assert!(last < 0.75 * first, "loss from {first} to {last}");
     let best = report.best.unwrap();
-    assert!(best.scores.mean_iou > 0.4, "{:?}", best.scores);
-    assert_eq!(best.scores.samples, 2);
+    assert!(best.scores.score() > 0.4, "{:?}", best.scores);
+    assert_eq!(best.scores.samples(), 2);
 }
 
 #[test]
@@ -282,10 +282,7 @@ fn the_model_file_holds_the_contract() {
     assert_eq!(contract.variables(), common::CHANNELS);
     assert_eq!(contract.data_hash, store.data_hash());
     assert_eq!(contract.step, 2);
-    assert_eq!(
-        contract.mean_iou,
-        report.best.map(|best| best.scores.mean_iou)
-    );
+    assert_eq!(contract.score, report.best.map(|best| best.scores.score()));
     let recipe = Recipe::parse(&contract.recipe, &[]).unwrap();
     assert_eq!(recipe.name, "tiny");
 }

@@ -2,10 +2,10 @@
 //! all three directions.
 //!
 //! `cargo run --release -p squall-model --example conv_paths`; with ` -- onednn` after it, of oneDNN alone; with ` -- 5x5`, of
-//! kernels of that size alone.
+//! kernels of that size alone; with ` -- bf16`, of activations stored so.
 #![allow(clippy::print_stdout)]
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use squall_model::ops::{ConvSpec, Fuse};
 use squall_model::{Backend, memory};
 
@@ -28,6 +28,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         squall_model::ops::conv::leave_to_onednn(true);
     }
     let size = std::env::args().find(|word| word.contains('x') && word.len() == 3);
+    let dtype = match std::env::args().any(|word| word == "bf16") {
+        true => DType::BF16,
+        false => DType::F32,
+    };
     let backend = Backend::best();
     println!("{}", backend.describe());
     for (h, w, inputs, outputs, kernel, stride, dilation) in [
@@ -65,7 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             continue;
         }
         let spec = ConvSpec::same(kernel).dilation(dilation).stride(stride);
-        let x = Tensor::randn(0f32, 1f32, (1, h, w, inputs), &Device::Cpu)?;
+        let x = Tensor::randn(0f32, 1f32, (1, h, w, inputs), &Device::Cpu)?.to_dtype(dtype)?;
         let k = Tensor::randn(0f32, 1f32, (outputs, inputs, kernel, kernel), &Device::Cpu)?;
         let y = backend.conv2d(&x, &k, None, &spec, Fuse::None)?;
         let mut dw = vec![0.0; outputs * inputs * kernel * kernel];

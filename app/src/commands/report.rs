@@ -297,7 +297,7 @@ fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
             } => curve.loss.push((step as f64, loss)),
             Metric::Step { .. } => {}
             Metric::Validation { step, scores, .. } => {
-                curve.score.push((step as f64, scores.mean_iou))
+                curve.score.push((step as f64, scores.score()))
             }
         }
     }

@@ -183,15 +183,9 @@ impl Train {
                 progress.set(*step as usize, format!("loss {:.4}{score}", result.loss));
             }
             TrainEvent::Validated { step, scores, best } => {
-                score = format!(", mean IoU {:.3}", scores.mean_iou);
+                score = format!(", {} {:.3}", scores.score_name(), scores.score());
                 let mark = if *best { " (best)" } else { "" };
-                let [_, cyclone, river] = scores
-                    .iou
-                    .map(|iou| iou.map_or("-".to_string(), |iou| format!("{iou:.3}")));
-                progress.note(&format!(
-                    "step {step}: validation IoU {:.3}, cyclones {cyclone}, rivers {river}{mark}",
-                    scores.mean_iou
-                ));
+                progress.note(&format!("step {step}: validation {scores}{mark}"));
             }
             _ => {}
         };

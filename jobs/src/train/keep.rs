@@ -26,10 +26,10 @@ impl Run<'_> {
         let Some(scores) = evaluator.run(&self.learner.network, stop, self.team)? else {
             return Ok(false);
         };
-        let better = |best: &Best| scores.mean_iou > best.scores.mean_iou;
+        let better = |best: &Best| scores.score() > best.scores.score();
         let best = self.best.as_ref().is_none_or(better);
         if best {
-            self.write_model(RunDir::best, Some(scores.mean_iou))?;
+            self.write_model(RunDir::best, Some(scores.score()))?;
             self.best = Some(Best {
                 step,
                 scores: scores.clone(),
@@ -71,7 +71,7 @@ impl Run<'_> {
     }
 
     /// On the first rank.
-    fn write_model(&self, path: fn(&RunDir) -> PathBuf, mean_iou: Option<f64>) -> Result<()> {
+    fn write_model(&self, path: fn(&RunDir) -> PathBuf, score: Option<f64>) -> Result<()> {
         let Some(run) = &self.run else {
             return Ok(());
         };
@@ -81,7 +81,7 @@ impl Run<'_> {
         };
         let contract = Contract {
             step: self.learner.progress.step,
-            mean_iou,
+            score,
             ..self.contract.clone()
         };
         contract.put(&mut file)?;

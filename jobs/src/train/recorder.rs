@@ -85,19 +85,7 @@ impl Recorder {
             scores: scores.clone(),
             best,
         })?;
-        let mut scalars = vec![
-            ("validation/loss", scores.loss),
-            ("validation/mean_iou", scores.mean_iou),
-            ("validation/sample_mean_iou", scores.sample_mean_iou),
-            ("validation/area_mean_iou", scores.area_mean_iou),
-        ];
-        let names = [
-            "validation/iou_background",
-            "validation/iou_tropical_cyclone",
-            "validation/iou_atmospheric_river",
-        ];
-        let known = names.into_iter().zip(scores.iou);
-        scalars.extend(known.filter_map(|(name, iou)| Some((name, iou?))));
+        let scalars = scores.scalars();
         self.events.scalars(now(), step, &scalars)
     }
 

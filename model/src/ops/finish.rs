@@ -15,7 +15,6 @@ pub(crate) struct Finish<'a, V> {
 
 impl<V: Value> Finish<'_, V> {
     /// Nothing happens.
-    #[cfg(test)]
     pub(crate) const NOTHING: Self = Self {
         bias: None,
         residual: None,

@@ -247,6 +247,20 @@ fn packed<S: Simd, const M: usize>(
     }
 }
 
+/// The body for every row of a block, each with a constant index: sums that some loop indexes, because LLVM did not unroll it,
+/// are kept in memory everywhere, and every multiplication with AVX-512 stored its sum.
+macro_rules! for_rows {
+    ($rows:ident, $i:ident, $body:block) => {
+        for_rows!(@ $rows, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11)
+    };
+    (@ $rows:ident, $i:ident, $body:block, $($n:literal)*) => {
+        $(if $n < $rows {
+            let $i: usize = $n;
+            $body
+        })*
+    };
+}
+
 #[inline(always)]
 fn write_block<S: Simd, const M: usize>(
     simd: S,
@@ -255,15 +269,16 @@ fn write_block<S: Simd, const M: usize>(
     c_row: usize,
     add: bool,
 ) {
-    for i in 0..M {
-        for j in 0..SIDE {
-            let c = &mut c[i * c_row + j * S::F32_LANES..];
-            let sum = if add {
-                simd.add_f32s(f32::load(simd, c), sums[i][j])
-            } else {
-                sums[i][j]
-            };
-            f32::store(simd, c, sum);
+    let lanes = S::F32_LANES;
+    for_rows!(M, i, {
+        let c = &mut c[i * c_row..][..SIDE * lanes];
+        let (left, right) = c.split_at_mut(lanes);
+        let [mut first, mut second] = sums[i];
+        if add {
+            first = simd.add_f32s(f32::load(simd, left), first);
+            second = simd.add_f32s(f32::load(simd, right), second);
         }
-    }
+        f32::store(simd, left, first);
+        f32::store(simd, right, second);
+    });
 }

@@ -1,7 +1,7 @@
 //! Which loops run a convolution of the fast backend: a function of the geometry, the type of
 //! the activations and the kind of processor.
 
-use super::winograd::{self, Direction};
+use super::winograd::{self, Beside, Direction};
 use super::{Backend, ConvSpec, direct, onednn};
 use candle_core::DType;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,13 +31,18 @@ impl Way {
         (x, y): ([usize; 4], [usize; 4]),
         direction: Direction,
     ) -> Self {
-        // A processor that multiplies bf16 does it twice as fast as f32, with fewer instructions around it than our loops.
+        // A processor that multiplies bf16 does it twice as fast as f32: only Winograd's fewer products are faster then.
         let native = dtype == DType::BF16 && onednn::computes_bf16();
-        if native || backend == Backend::Reference || ONEDNN_ALONE.load(Ordering::Relaxed) {
+        let beside = match native {
+            true => Beside::NativeBf16,
+            false => Beside::F32,
+        };
+        if backend == Backend::Reference || ONEDNN_ALONE.load(Ordering::Relaxed) {
             Self::OneDnn
-        } else if winograd::pays(spec, x, y, direction) {
+        } else if winograd::pays(spec, (x, y), direction, beside) {
             Self::Winograd
-        } else if (spec.stride > 1 || direction != Direction::BackwardWeights)
+        } else if !native
+            && (spec.stride > 1 || direction != Direction::BackwardWeights)
             && direct::pays(spec, x, y)
         {
             Self::Direct
@@ -45,6 +50,7 @@ impl Way {
             Self::OneDnn
         }
     }
+
     /// The type in which this way reads activations of `dtype`: our loops convert as they go, oneDNN computes in what it reads.
     pub(crate) fn dtype(self, dtype: DType) -> DType {
         match self {

@@ -84,7 +84,7 @@ impl Import {
         if let Some(like) = &self.like {
             let (_, mut contract, network) = open(like)?;
             // Neither the training nor the score is that of the new weights.
-            (contract.step, contract.mean_iou) = (0, None);
+            (contract.step, contract.score) = (0, None);
             let mut file = ModelFile::default();
             contract.put(&mut file)?;
             return Ok((file, network));

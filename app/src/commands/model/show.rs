@@ -176,11 +176,9 @@ fn write_contract(f: &mut fmt::Formatter<'_>, contract: &Contract) -> fmt::Resul
         contract.longitude_padding
     )?;
     writeln!(f, "classes   {}", contract.classes.join(", "))?;
-    let score = contract
-        .mean_iou
-        .map_or("not validated".to_string(), |iou| {
-            format!("mean IoU {iou:.3}")
-        });
+    let score = contract.score.map_or("not validated".to_string(), |iou| {
+        format!("mean IoU {iou:.3}")
+    });
     writeln!(
         f,
         "trained   {} steps by squall {}, {score}",

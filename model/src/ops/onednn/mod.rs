@@ -9,11 +9,13 @@
 //! runs of one recipe give the same bits.
 
 mod packing;
+mod plain;
 mod seam;
 mod strips;
 mod taps;
 #[cfg(test)]
 mod tests;
+mod turned;
 
 pub use packing::{Packings, Source};
 
@@ -248,6 +250,9 @@ pub fn forward<V: Value>(
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Result<Vec<V>> {
+    if plain::is_needed(pass) {
+        return Ok(plain::forward(pass, x, weights, finish));
+    }
     let Some(seam) = Seam::of(pass) else {
         return forward_whole(pass, x, weights, finish);
     };
@@ -311,6 +316,12 @@ fn forward_whole<V: Value>(
 
 /// The gradient of the input.
 pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -> Result<Vec<V>> {
+    if plain::is_needed(pass) {
+        return Ok(plain::backward_data(pass, dy, weights));
+    }
+    if let Some(spec) = turned::turned::<V>(pass) {
+        return turned::backward_data(pass, &spec, dy, weights);
+    }
     let Some(seam) = Seam::of(pass) else {
         return backward_data_whole(pass, dy, weights);
     };
@@ -361,6 +372,10 @@ pub fn backward_weights<V: Value>(
     dy: &[V],
     dw: &mut [f32],
 ) -> Result<()> {
+    if plain::is_needed(pass) {
+        plain::backward_weights(pass, x, dy, dw);
+        return Ok(());
+    }
     if taps::are_faster(pass) {
         return taps::backward_weights(pass, x, dy, dw);
     }

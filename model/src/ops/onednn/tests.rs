@@ -134,6 +134,16 @@ fn implementation<V: Value>(direction: Direction, pass: &Pass<'_>) -> Option<Str
             );
         }
     }
+    if direction == Direction::BackwardData
+        && let Some(spec) = turned::turned::<V>(pass)
+    {
+        let turned = Pass {
+            x_shape: pass.y_shape,
+            y_shape: pass.x_shape,
+            spec: &spec,
+        };
+        return implementation::<V>(Direction::Forward, &turned);
+    }
     let desc = descriptor::<V>(kind, pass);
     let name = with_primitive("test", desc, |primitive| Ok(primitive.implementation()));
     Some(name.expect("oneDNN takes every shape of a published network"))

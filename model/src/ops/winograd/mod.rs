@@ -45,7 +45,12 @@ pub enum Direction {
 /// Whether these loops are faster than a direct convolution. A function of the geometry and the kind of processor, never
 /// of a timing, so that two runs of one recipe give the same bits; nor of the batch, so that a sample's result does not depend
 /// on what it is computed with.
-pub fn pays(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction) -> bool {
+pub fn pays(
+    spec: &ConvSpec,
+    (x, y): ([usize; 4], [usize; 4]),
+    direction: Direction,
+    beside: Beside,
+) -> bool {
     let fits = matches!(spec.kernel, (3, 3) | (5, 5)) && spec.stride == 1 && spec.groups == 1;
     let fits = fits && (!spec.periodic || x[2] == y[2]);
     // The gradient of the input pads by what the kernel has left over.
@@ -59,12 +64,13 @@ pub fn pays(spec: &ConvSpec, x: [usize; 4], y: [usize; 4], direction: Direction)
     let points = (along * along) as f64;
     let tiles = tiles_of(spec, if backward { x } else { y });
     // Costs in multiply-adds. Transforms cost about as much per value as so many multiply-adds (measured).
-    // Direct loops leave out the padding that atrous taps see, but for the gradient of the kernels.
-    let pairs = direct::pairs(spec, x, y).filter(|_| direction != Direction::BackwardWeights);
+    // Direct loops leave out the padding that atrous taps see; for the gradient of the kernels so do products by taps.
+    let by_taps = direction != Direction::BackwardWeights || spec.dilation >= 3;
+    let pairs = direct::pairs(spec, x, y).filter(|_| by_taps);
     let direct = pairs.map_or(taps * pixels, |pairs| pairs as f64) * inputs * outputs;
     let products = points * tiles * inputs * outputs;
     let transforms = points * TRANSFORM * (tiles * (inputs + outputs) + KERNELS * inputs * outputs);
-    inputs >= 8.0 && outputs >= 8.0 && products + transforms < direct * MARGIN
+    inputs >= 8.0 && outputs >= 8.0 && products + transforms < direct * beside.margin()
 }
 
 /// Outputs of a tile along one axis.
@@ -73,8 +79,27 @@ const OUTPUTS: usize = 4;
 const TRANSFORM: f64 = 16.0;
 /// Points of a kernel cost this much more than those of a tile: they are written once and read once per group of tiles.
 const KERNELS: f64 = 1.0;
-/// Direct convolutions run nearer to the peak.
-const MARGIN: f64 = 0.9;
+
+/// What the loops are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// Direct loops in f32.
+    F32,
+    /// oneDNN's in bf16, on a processor that multiplies bf16.
+    NativeBf16,
+}
+
+impl Beside {
+    /// The share of a direct convolution's multiply-adds below which these loops are faster.
+    fn margin(self) -> f64 {
+        match self {
+            // Direct convolutions run nearer to the peak.
+            Self::F32 => 0.9,
+            // They run at twice the rate and more (measured on Zen 4: `conv_paths -- bf16`).
+            Self::NativeBf16 => 0.31,
+        }
+    }
+}
 
 /// Whether the gradient of the input is such a convolution too: its padding must not be negative.
 fn can_turn(spec: &ConvSpec) -> bool {

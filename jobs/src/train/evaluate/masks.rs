@@ -1,27 +1,19 @@
-//! How good a network is on samples that it does not learn from.
+//! How good masks are: pixels and areas of every pair of true and predicted class.
 //!
 //! The rules are those of `squall_validation`, which stands above this crate and scores finished masks; its tests compare
 //! the two.
 
-use super::team::Team;
-use crate::error::{JobError, Result};
-use candle_core::{Device, Tensor};
+use crate::error::Result;
+use crate::train::team::Team;
 use serde::{Deserialize, Serialize};
-use squall_data::loader::{Loader, LoaderConfig};
-use squall_data::sampler::{Cursor, LastBatch, Sampler, SamplerConfig};
-use squall_data::{HostBatch, Store};
-use squall_model::ops::loss::Criterion;
-use squall_model::{Network, Storage};
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fmt;
 
 /// Classes of a mask.
 const CLASSES: usize = 3;
 
-/// How good a network is. Per class: background, tropical cyclone, atmospheric river.
+/// How good masks are. Per class: background, tropical cyclone, atmospheric river.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Scores {
+pub struct MaskScores {
     /// Samples that it was tried on.
     pub samples: u64,
     /// The recipe's loss over all of them.
@@ -38,12 +30,40 @@ pub struct Scores {
     pub area_iou: [Option<f64>; CLASSES],
 }
 
+impl MaskScores {
+    pub(super) fn scalars(&self) -> Vec<(&'static str, f64)> {
+        let mut scalars = vec![
+            ("validation/loss", self.loss),
+            ("validation/mean_iou", self.mean_iou),
+            ("validation/sample_mean_iou", self.sample_mean_iou),
+            ("validation/area_mean_iou", self.area_mean_iou),
+        ];
+        let names = [
+            "validation/iou_background",
+            "validation/iou_tropical_cyclone",
+            "validation/iou_atmospheric_river",
+        ];
+        let known = names.into_iter().zip(self.iou);
+        scalars.extend(known.filter_map(|(name, iou)| Some((name, iou?))));
+        scalars
+    }
+}
+
+impl fmt::Display for MaskScores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |iou: Option<f64>| iou.map_or("-".to_string(), |iou| format!("{iou:.3}"));
+        let [_, cyclone, river] = self.iou.map(text);
+        let mean = self.mean_iou;
+        write!(f, "IoU {mean:.3}, cyclones {cyclone}, rivers {river}")
+    }
+}
+
 /// Pixels and areas of every pair of true and predicted class, summed over samples.
 ///
 /// Pixels are counted row by row and the rest is kept sample by sample, so that tallies of several ranks add up to the bits of
 /// one.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct MaskTally {
     /// Of every row.
     pixels: Vec<[[u64; CLASSES]; CLASSES]>,
     row_areas_km2: Vec<f64>,
@@ -51,7 +71,7 @@ pub struct Tally {
     samples: Vec<[f64; 4]>,
 }
 
-impl Tally {
+impl MaskTally {
     /// Nothing yet, on a grid whose rows have cells of these areas.
     pub fn new(row_areas_km2: &[f64]) -> Self {
         Self {
@@ -90,7 +110,7 @@ impl Tally {
     }
 
     /// Adds what the other ranks of a team have counted, on all of them.
-    pub(super) fn share(&mut self, team: &mut Team) -> Result<()> {
+    pub(in crate::train) fn share(&mut self, team: &mut Team) -> Result<()> {
         let mut counts: Vec<u64> = self.pixels.iter().flatten().flatten().copied().collect();
         team.sum_counts(&mut counts)?;
         let cells = self.pixels.iter_mut().flatten().flatten();
@@ -117,7 +137,7 @@ impl Tally {
     }
 
     /// The scores; none without samples.
-    pub fn scores(&self) -> Option<Scores> {
+    pub fn scores(&self) -> Option<MaskScores> {
         if self.samples.is_empty() {
             return None;
         }
@@ -134,7 +154,7 @@ impl Tally {
         }
         let ious = std::array::from_fn(|k| iou(&pixels, k, |n| n as f64));
         let area_ious = std::array::from_fn(|k| iou(&areas_km2, k, |area| area));
-        Some(Scores {
+        Some(MaskScores {
             samples: samples.len() as u64,
             loss: sum(2) / sum(3).max(f64::MIN_POSITIVE),
             mean_iou: mean(&ious),
@@ -168,106 +188,6 @@ fn mean(values: &[Option<f64>]) -> f64 {
     known.iter().sum::<f64>() / known.len().max(1) as f64
 }
 
-/// The tensor of a batch, `(b, h, w, c)`.
-pub(crate) fn tensor_of(batch: &HostBatch) -> Result<Tensor> {
-    let [b, h, w, c] = batch.shape;
-    Ok(Tensor::from_slice(&batch.x, (b, h, w, c), &Device::Cpu)?)
-}
-
-/// What a validation reads, and how it scores.
-#[derive(Debug)]
-pub struct Evaluator {
-    store: Arc<Store>,
-    sampler: Sampler,
-    /// Of every sample, by its id.
-    places: HashMap<usize, usize>,
-    loader: LoaderConfig,
-    criterion: Criterion,
-    storage: Storage,
-    row_areas_km2: Vec<f64>,
-}
-
-impl Evaluator {
-    /// Scores on these samples, in their order, `batch` at a time, as one of several ranks.
-    ///
-    /// # Errors
-    /// [`JobError::Data`] if there are none.
-    pub fn new(
-        store: &Arc<Store>,
-        ids: Vec<usize>,
-        batch: usize,
-        loader: LoaderConfig,
-        criterion: Criterion,
-        storage: Storage,
-        (rank, ranks): (usize, usize),
-    ) -> Result<Self> {
-        let config = SamplerConfig {
-            shuffle: None,
-            rank,
-            ranks,
-            batch,
-            last: LastBatch::Keep,
-        };
-        Ok(Self {
-            places: ids.iter().enumerate().map(|(at, &id)| (id, at)).collect(),
-            sampler: Sampler::new(ids, config)?,
-            row_areas_km2: store.grid().row_areas_km2(),
-            store: Arc::clone(store),
-            loader,
-            criterion,
-            storage,
-        })
-    }
-
-    /// The scores of a network over the samples of all ranks; none if one of them was told to stop on the way.
-    ///
-    /// # Errors
-    /// [`JobError::Data`] if a sample cannot be read; [`JobError::Model`] if the network does not fit.
-    pub fn run(
-        &self,
-        network: &Network,
-        stop: &AtomicBool,
-        team: &mut Team,
-    ) -> Result<Option<Scores>> {
-        let mut tally = Tally::new(&self.row_areas_km2);
-        let plans = self.sampler.epoch(Cursor::default());
-        let mut loader = Loader::new(&self.store, plans, &self.loader)?;
-        while let Some(batch) = loader.next() {
-            let failed = batch.is_err();
-            if team.any(failed || stop.load(Ordering::Relaxed))? {
-                return match batch {
-                    Err(error) => Err(error.into()),
-                    Ok(_) => Ok(None),
-                };
-            }
-            let batch = batch?;
-            if batch.is_empty() {
-                continue;
-            }
-            let logits = network.infer(&tensor_of(&batch)?, &self.storage)?;
-            let backend = network.backend();
-            let predicted = backend.argmax(&logits)?;
-            let pixels = batch.labels.len() / batch.len();
-            for (at, (truth, predicted)) in batch
-                .labels
-                .chunks_exact(pixels)
-                .zip(predicted.chunks_exact(pixels))
-                .enumerate()
-            {
-                let one = logits.narrow(0, at, 1)?;
-                let loss = backend.segmentation_loss(&one, truth, &self.criterion, 1.0)?;
-                let place = self.places.get(&batch.ids[at]).copied().unwrap_or(at);
-                tally.add(place, truth, predicted, (loss.weighted_sum, loss.divisor));
-            }
-            loader.give_back(batch);
-        }
-        tally.share(team)?;
-        let scores = tally.scores();
-        let none = || JobError::Thread("validation loader");
-        scores.ok_or_else(none).map(Some)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,7 +195,7 @@ mod tests {
 
     #[test]
     fn scores_by_hand() {
-        let mut tally = Tally::new(&[1.0]);
+        let mut tally = MaskTally::new(&[1.0]);
         assert_eq!(tally.scores(), None);
         // Background 3 of 4 pixels, cyclone 1 of 2, no river anywhere: (3/4 + 1/2 + 1) / 3.
         tally.add(0, &[0, 0, 0, 1, 1], &[0, 0, 0, 0, 1], (2.0, 4.0));
@@ -292,7 +212,7 @@ mod tests {
     #[test]
     fn areas_weigh() {
         // The cyclone is found in the large row and missed in the small one.
-        let mut tally = Tally::new(&[9.0, 1.0]);
+        let mut tally = MaskTally::new(&[9.0, 1.0]);
         tally.add(0, &[1, 0, 1, 0], &[1, 0, 0, 0], (0.0, 1.0));
         let scores = tally.scores().unwrap();
         assert_eq!(scores.iou, [Some(2.0 / 3.0), Some(0.5), None]);

@@ -1,0 +1,54 @@
+//! The gradient of the input as a convolution of the gradient of the output with turned kernels.
+//!
+//! oneDNN 2.6 has vector code in bf16 for it, but runs atrous kernels at the published rates by reference code in the direct
+//! form; forward it does not.
+
+use super::{Finish, Source, forward};
+use crate::error::Result;
+use crate::ops::conv::Pass;
+use crate::ops::conv_spec::ConvSpec;
+use crate::ops::value::Value;
+use candle_core::DType;
+
+/// The convolution from the shape of y to that of x; none where the direct form runs. A function of the geometry alone.
+pub fn turned<V: Value>(pass: &Pass<'_>) -> Option<ConvSpec> {
+    let spec = pass.spec;
+    let atrous = spec.stride == 1 && spec.groups == 1 && spec.dilation > 1;
+    let same_width = !spec.periodic || pass.x_shape[2] == pass.y_shape[2];
+    if V::DTYPE != DType::BF16 || !atrous || !same_width {
+        return None;
+    }
+    let rest = |kernel: usize, padding: usize| ((kernel - 1) * spec.dilation).checked_sub(padding);
+    let rows = rest(spec.kernel.0, spec.padding.0)?;
+    let columns = rest(spec.kernel.1, spec.padding.1)?;
+    Some(ConvSpec {
+        padding: (rows, columns),
+        ..*spec
+    })
+}
+
+/// The gradient of the input.
+pub fn backward_data<V: Value>(
+    pass: &Pass<'_>,
+    spec: &ConvSpec,
+    dy: &[V],
+    weights: Source<'_>,
+) -> Result<Vec<V>> {
+    let (inputs, outputs) = (pass.x_shape[3], pass.y_shape[3]);
+    let taps = spec.kernel.0 * spec.kernel.1;
+    let mut kernels = vec![0.0; weights.plain.len()];
+    for (input, to) in kernels.chunks_exact_mut(outputs * taps).enumerate() {
+        for (output, to) in to.chunks_exact_mut(taps).enumerate() {
+            let from = &weights.plain[(output * inputs + input) * taps..][..taps];
+            to.iter_mut()
+                .zip(from.iter().rev())
+                .for_each(|(to, from)| *to = *from);
+        }
+    }
+    let turned = Pass {
+        x_shape: pass.y_shape,
+        y_shape: pass.x_shape,
+        spec,
+    };
+    forward(&turned, dy, kernels[..].into(), Finish::NOTHING)
+}

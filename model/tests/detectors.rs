@@ -382,7 +382,7 @@ fn two_boxes_are_learnt_found_and_found_again_after_saving() {
         let (h, w) = (32, 64);
         // Boxes shine in the first channels; one of them crosses the seam.
         let boxes = vec![
-            target(0, [4.0, 20.0, 12.0, 30.0]),
+            target(0, [4.0, 40.0, 12.0, 50.0]),
             target(2, [14.0, 58.0, 28.0, 70.0]),
         ];
         let mut input = draw(1, frames_in * h * w * 4);

@@ -574,4 +574,6 @@ def build(config: Config | dict | str) -> nn.Module:
         known = NETWORKS
     if config.name not in known:
         raise ValueError(f"no PyTorch form of `{config.name}`; there are {sorted(known)}")
-    return known[config.name](config).to(memory_format=torch.channels_last)
+    network = known[config.name](config)
+    # Kernels over time have five axes, which this format does not know; fields in it are clips in channels_last_3d.
+    return network if config.name == "detector-3d" else network.to(memory_format=torch.channels_last)

@@ -131,6 +131,26 @@ pub enum ModelError {
         /// Classes of the logits.
         classes: usize,
     },
+    /// A label is no box that the network could find.
+    #[error("frame {frame} of the batch: box {index}: {reason}")]
+    Box {
+        /// Which frame.
+        frame: usize,
+        /// Which of its boxes.
+        index: usize,
+        /// Why.
+        reason: String,
+    },
+    /// A network was asked for what it does not give.
+    #[error("network `{network}` gives {gives}, not {asked}")]
+    Task {
+        /// Its name.
+        network: String,
+        /// What it gives.
+        gives: &'static str,
+        /// What was asked for.
+        asked: &'static str,
+    },
     /// candle refused.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),

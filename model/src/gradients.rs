@@ -137,6 +137,13 @@ impl Gradients {
         &mut self.values[range]
     }
 
+    /// The place of a parameter that more will be added to: a kernel that a layer shares with an earlier one. Its bucket stays
+    /// open until [`Self::of`] or [`Self::of_two`] gives it for the last time.
+    pub(crate) fn of_shared(&mut self, range: Range<usize>) -> &mut [f32] {
+        self.hand_out([&(0..0), &(0..0)]);
+        &mut self.values[range]
+    }
+
     /// The places of two parameters, the first of which comes first.
     pub(crate) fn of_two(
         &mut self,

@@ -1,5 +1,6 @@
 //! From tensors to tensors: operations on NHWC, networks, losses, optimisers and model files.
 
+pub mod detection;
 pub mod error;
 pub mod exchange;
 pub mod gradients;

@@ -2,29 +2,17 @@
 //!
 //! `golden/published_networks.py` made the expected values; weights and input follow from names there and here.
 
+mod common;
+
 use candle_core::{DType, Device, Tensor};
+use common::named as values;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use squall_model::networks::config::NetworkName;
 use squall_model::networks::{cgnet_names, deepcam_names};
 use squall_model::parameters::{Kind, NamedTensors};
 use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// Numbers in [-1, 1): SplitMix64 of the position, keyed by the name.
-fn values(name: &str, count: usize) -> Vec<f32> {
-    let digest = Sha256::digest(name.as_bytes());
-    let key = u64::from_le_bytes(digest[..8].try_into().unwrap());
-    let draw = |index: u64| {
-        let mut z = key.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-    };
-    (0..count as u64).map(draw).collect()
-}
 
 fn golden(file: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");

@@ -43,6 +43,9 @@ class Config:
     growth: int = 32
     kernel: int = 5
     dropout: float = 0.0
+    time_steps: int = 8
+    box_relu: bool = False
+    mask_classes: int = 0
 
     @staticmethod
     def parse(source: str | dict) -> Config:
@@ -75,6 +78,10 @@ DEFAULTS = {
         "periodic_longitude": False,
     },
     "tiramisu": {"blocks": [2, 2, 2, 4, 5]},
+    "detector-dense": {"classes": 4},
+} | {
+    f"detector-{kind}": {"classes": 4, "blocks": [6], "batch_norm_decay": 0.9}
+    for kind in ("2d", "2d-half", "3d", "15pf")
 }
 
 
@@ -561,6 +568,12 @@ NETWORKS = {
 def build(config: Config | dict | str) -> nn.Module:
     """The network of a configuration, channels_last, with initial values of Squall's distribution."""
     config = config if isinstance(config, Config) else Config.parse(config)
-    if config.name not in NETWORKS:
-        raise ValueError(f"no PyTorch form of `{config.name}`; there are {sorted(NETWORKS)}")
-    return NETWORKS[config.name](config).to(memory_format=torch.channels_last)
+    if config.name.startswith("detector"):
+        from detectors import DETECTORS as known  # which is built from the layers of this file
+    else:
+        known = NETWORKS
+    if config.name not in known:
+        raise ValueError(f"no PyTorch form of `{config.name}`; there are {sorted(known)}")
+    network = known[config.name](config)
+    # Kernels over time have five axes, which this format does not know; fields in it are clips in channels_last_3d.
+    return network if config.name == "detector-3d" else network.to(memory_format=torch.channels_last)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from detectors import detection_loss, random_targets
 from networks import Config, build
 
 CLASS_WEIGHTS = [0.02, 0.8, 0.17]
@@ -48,9 +49,14 @@ class Peer:
         h, w = map(int, options.size.lower().split("x"))
         self.network = build(config)
         self.parameters = sum(p.numel() for p in self.network.parameters())
-        x = torch.randn(options.batch, config.channels_in, h, w)
+        self.detects = config.name.startswith("detector")
+        # Of a detector over time the batch counts clips.
+        frames = options.batch * (config.time_steps if config.name == "detector-3d" else 1)
+        x = torch.randn(frames, config.channels_in, h, w)
         self.x = x.to(memory_format=torch.channels_last)
-        self.labels = torch.randint(0, config.classes, (options.batch, h, w))
+        classes = config.mask_classes or config.classes
+        self.labels = torch.randint(0, classes, (frames, h, w))
+        self.config = config
         self.weights = torch.tensor((CLASS_WEIGHTS + [1.0] * config.classes)[: config.classes])
         self.optimizer = torch.optim.AdamW(self.network.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
         self.model = torch.compile(self.network) if options.mode == "compile" else self.network
@@ -60,24 +66,32 @@ class Peer:
             return contextlib.nullcontext()
         return torch.autocast("cpu", {"bf16": torch.bfloat16, "f16": torch.float16}[self.options.precision])
 
+    def loss(self, output) -> torch.Tensor:
+        if not self.detects:
+            return F.cross_entropy(output.float(), self.labels, self.weights)
+        if not hasattr(self, "targets"):
+            self.targets = random_targets(output["heads"], self.config)
+        return detection_loss(output, self.x, self.targets, self.labels, self.config)
+
     def step(self) -> float:
-        """Forward, weighted cross entropy, backward, Adam; gives the loss."""
+        """Forward, the network's loss (weighted cross entropy or that of boxes), backward, Adam; gives the loss."""
         if not self.network.training:
             self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
         with self.autocast():
-            logits = self.model(self.x)
-        loss = F.cross_entropy(logits.float(), self.labels, self.weights)
+            output = self.model(self.x)
+        loss = self.loss(output)
         loss.backward()
         self.optimizer.step()
         return loss.item()
 
     def infer(self) -> float:
-        """The most probable class of every pixel; gives the share of class 0."""
+        """The most probable class of every pixel (of a detector: of its heads' values); gives the share of class 0."""
         if self.network.training:
             self.network.eval()
         with torch.inference_mode(), self.autocast():
-            classes = self.model(self.x).argmax(1)
+            output = self.model(self.x)
+            classes = (output["heads"] if self.detects else output).argmax(1)
         return (classes == 0).float().mean().item()
 
     def timed(self, work: str) -> float:

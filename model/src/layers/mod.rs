@@ -12,6 +12,7 @@ pub(crate) mod norm;
 pub(crate) mod prelu;
 pub(crate) mod resize;
 pub(crate) mod separable;
+pub(crate) mod timed_conv;
 pub(crate) mod unit;
 pub(crate) mod wrapped;
 

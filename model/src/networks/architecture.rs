@@ -4,6 +4,7 @@ use super::cgnet::CgNet;
 use super::config::{NetworkConfig, NetworkName};
 use super::deepcam::DeepCam;
 use super::deeplab_v3_plus::DeepLabV3Plus;
+use super::detector::{CellDetector, CentreDetector, Detector};
 use super::strips::InStrips;
 use super::tiramisu::Tiramisu;
 use crate::error::Result;
@@ -34,6 +35,11 @@ pub(super) trait Architecture: Debug + Send + Sync {
     fn in_strips(&self) -> Option<&dyn InStrips> {
         None
     }
+
+    /// How it finds boxes, if it does.
+    fn detector(&self) -> Option<&dyn Detector> {
+        None
+    }
 }
 
 /// The layers that a configuration names, with their parameters added to `parameters`.
@@ -48,5 +54,10 @@ pub(super) fn build(
         NetworkName::DeepCam => Box::new(DeepCam::new(parameters, config)?),
         NetworkName::Tiramisu => Box::new(Tiramisu::new(parameters, config)?),
         NetworkName::CgNet => Box::new(CgNet::new(parameters, config)?),
+        NetworkName::Detector2d
+        | NetworkName::Detector2dHalf
+        | NetworkName::Detector3d
+        | NetworkName::Detector15pf => Box::new(CellDetector::new(parameters, config)?),
+        NetworkName::DetectorDense => Box::new(CentreDetector::new(parameters, config)?),
     })
 }

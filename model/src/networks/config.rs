@@ -25,11 +25,41 @@ pub enum NetworkName {
     /// ClimateNet's context-guided network.
     #[serde(rename = "cgnet")]
     CgNet,
+    /// The semi-supervised box detector of ExtremeWeather, frame by frame.
+    #[serde(rename = "detector-2d")]
+    Detector2d,
+    /// The same with half the channels.
+    #[serde(rename = "detector-2d-half")]
+    Detector2dHalf,
+    /// That with kernels over time.
+    #[serde(rename = "detector-3d")]
+    Detector3d,
+    /// The box detector of the 15-petaflop runs: nine convolutions, five transposed ones.
+    #[serde(rename = "detector-15pf")]
+    Detector15pf,
+    /// Boxes around centres, on the encoder and pyramid of DeepLabV3+; masks too if asked for.
+    #[serde(rename = "detector-dense")]
+    DetectorDense,
 }
 
 impl NetworkName {
     /// Every name.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 11] = [
+        Self::DeepLabV3Plus,
+        Self::DeepLabV3PlusDeconv,
+        Self::DeepLabV3PlusBilinear,
+        Self::DeepCam,
+        Self::Tiramisu,
+        Self::CgNet,
+        Self::Detector2d,
+        Self::Detector2dHalf,
+        Self::Detector3d,
+        Self::Detector15pf,
+        Self::DetectorDense,
+    ];
+
+    /// Those that give the class of every pixel.
+    pub const SEGMENTATION: [Self; 6] = [
         Self::DeepLabV3Plus,
         Self::DeepLabV3PlusDeconv,
         Self::DeepLabV3PlusBilinear,
@@ -37,6 +67,20 @@ impl NetworkName {
         Self::Tiramisu,
         Self::CgNet,
     ];
+
+    /// Those that give boxes.
+    pub const DETECTION: [Self; 5] = [
+        Self::Detector2d,
+        Self::Detector2dHalf,
+        Self::Detector3d,
+        Self::Detector15pf,
+        Self::DetectorDense,
+    ];
+
+    /// Whether it gives boxes.
+    pub fn is_detector(self) -> bool {
+        Self::DETECTION.contains(&self)
+    }
 
     /// As in recipes and on the command line.
     pub fn as_str(self) -> &'static str {
@@ -47,6 +91,11 @@ impl NetworkName {
             Self::DeepCam => "deepcam",
             Self::Tiramisu => "tiramisu",
             Self::CgNet => "cgnet",
+            Self::Detector2d => "detector-2d",
+            Self::Detector2dHalf => "detector-2d-half",
+            Self::Detector3d => "detector-3d",
+            Self::Detector15pf => "detector-15pf",
+            Self::DetectorDense => "detector-dense",
         }
     }
 
@@ -65,6 +114,16 @@ impl NetworkName {
             Self::DeepCam => &["decoder_width", "blocks", "atrous_rates"],
             Self::Tiramisu => &["blocks", "growth", "kernel", "batch_norm", "dropout"],
             Self::CgNet => &["blocks", "atrous_rates", "periodic_latitude"],
+            Self::Detector2d | Self::Detector2dHalf => &["blocks", "kernel", "box_relu"],
+            Self::Detector3d => &["blocks", "kernel", "box_relu", "time_steps"],
+            Self::Detector15pf => &["kernel", "box_relu"],
+            Self::DetectorDense => &[
+                "decoder_width",
+                "blocks",
+                "atrous_rates",
+                "batch_norm",
+                "mask_classes",
+            ],
         }
     }
 }
@@ -97,7 +156,7 @@ pub struct NetworkConfig {
     pub name: NetworkName,
     /// Channels of the input.
     pub channels_in: usize,
-    /// Classes of the output.
+    /// Classes of the output: of pixels or, for detectors, of boxes.
     pub classes: usize,
     /// Multiplies the channels of the encoder (of every layer where there is no `decoder_width`), rounded to multiples of
     /// 8.
@@ -106,7 +165,7 @@ pub struct NetworkConfig {
     pub decoder_width: Option<f64>,
     /// How deep. DeepLabV3+: bottleneck units per block (`[3, 4, 6, 3]` is ResNet-50, `[3, 4, 23, 3]` ResNet-101).
     /// DeepCAM: `[16]`, blocks between entry and exit. Tiramisu: layers per dense block, the last at the bottom. CGNet:
-    /// blocks of stages 2 and 3.
+    /// blocks of stages 2 and 3. Detectors of cells: `[6]`, halvings of the encoder; cells have 2 to that power pixels.
     pub blocks: Vec<usize>,
     /// Input pixels per pixel of the encoder's output: 8 or 16.
     pub output_stride: usize,
@@ -114,7 +173,7 @@ pub struct NetworkConfig {
     pub atrous_rates: Vec<usize>,
     /// Channels that a layer of a dense block adds.
     pub growth: usize,
-    /// Extent of the dense layers' kernels, odd.
+    /// Extent of the dense layers' kernels, of the kernels of a detector's encoder; odd.
     pub kernel: usize,
     /// Batch normalisation; if off, DeepLabV3+ has the published multiplication by one half in its place.
     pub batch_norm: bool,
@@ -130,6 +189,13 @@ pub struct NetworkConfig {
     pub latitude_input: bool,
     /// Share of values that dropout clears in training: of the pyramid's output; for Tiramisu, of every layer's.
     pub dropout: f32,
+    /// Frames of a clip, for the network over time.
+    pub time_steps: usize,
+    /// A detector's boxes are no smaller than a cell and their centres not before it, by a ReLU as published. Off by default:
+    /// storms on coarse grids are smaller, and a ReLU that starts below zero never learns.
+    pub box_relu: bool,
+    /// Classes of masks that a detector gives too, from the same encoder; 0 for none.
+    pub mask_classes: usize,
 }
 
 impl Default for NetworkConfig {
@@ -151,6 +217,9 @@ impl Default for NetworkConfig {
             periodic_latitude: false,
             latitude_input: false,
             dropout: 0.0,
+            time_steps: 8,
+            box_relu: false,
+            mask_classes: 0,
         }
     }
 }
@@ -186,6 +255,16 @@ impl NetworkConfig {
                 batch_norm_decay: 0.9,
                 ..base
             },
+            NetworkName::DetectorDense => Self { classes: 4, ..base },
+            NetworkName::Detector2d
+            | NetworkName::Detector2dHalf
+            | NetworkName::Detector3d
+            | NetworkName::Detector15pf => Self {
+                classes: 4,
+                blocks: vec![6],
+                batch_norm_decay: 0.9,
+                ..base
+            },
         }
     }
 
@@ -194,11 +273,21 @@ impl NetworkConfig {
     ///
     /// # Source
     /// 1810.01993, section V-B, and ClimDeepLearn `deeplab_model.py`, `tiramisu_model.py`; mlcommons/hpc
-    /// `deeplab_xception.py`; ClimateNet `models.py`, `modules.py`.
+    /// `deeplab_xception.py`; ClimateNet `models.py`, `modules.py`; detectors: Racah et al. 2017 (arXiv:1612.02095) and
+    /// hur-detect `build_network.py`, Kurth et al. 2017 (arXiv:1708.05256).
     pub fn published(name: NetworkName) -> Self {
         let base = Self::of(name);
         match name {
-            NetworkName::DeepCam => base,
+            // The last of these is our own.
+            NetworkName::DeepCam | NetworkName::DetectorDense => base,
+            NetworkName::Detector2d
+            | NetworkName::Detector2dHalf
+            | NetworkName::Detector3d
+            | NetworkName::Detector15pf => Self {
+                periodic_longitude: false,
+                box_relu: true,
+                ..base
+            },
             NetworkName::CgNet => Self {
                 periodic_latitude: true,
                 ..base
@@ -229,6 +318,14 @@ impl NetworkConfig {
     /// Channels that the first layers see.
     pub(crate) fn inputs(&self) -> usize {
         self.channels_in + if self.latitude_input { 2 } else { 0 }
+    }
+
+    /// Frames of a sample: of a network over time the clip's, else 1.
+    pub fn frames(&self) -> usize {
+        match self.name {
+            NetworkName::Detector3d => self.time_steps,
+            _ => 1,
+        }
     }
 
     /// Channels of an encoder layer that the paper gives `channels`.
@@ -262,6 +359,9 @@ impl NetworkConfig {
                     self.periodic_latitude != default.periodic_latitude,
                 ),
                 ("dropout", self.dropout != default.dropout),
+                ("time_steps", self.time_steps != default.time_steps),
+                ("box_relu", self.box_relu != default.box_relu),
+                ("mask_classes", self.mask_classes != default.mask_classes),
             ],
         )?;
         let bad = |key: &'static str, reason: String| Err(ModelError::Config { key, reason });
@@ -287,7 +387,11 @@ impl NetworkConfig {
             }
         }
         let lengths = match self.name {
-            NetworkName::DeepCam => 1..=1,
+            NetworkName::DeepCam
+            | NetworkName::Detector2d
+            | NetworkName::Detector2dHalf
+            | NetworkName::Detector3d
+            | NetworkName::Detector15pf => 1..=1,
             NetworkName::Tiramisu => 2..=6,
             NetworkName::CgNet => 2..=2,
             _ => 2..=4,
@@ -299,9 +403,14 @@ impl NetworkConfig {
                 format!("expected {least} to {most} counts above 0, found {found:?}"),
             );
         }
+        if self.name.is_detector() {
+            self.check_detector()?;
+        }
         let strides: &[usize] = match self.name {
             // These decoders double three times.
-            NetworkName::DeepLabV3Plus | NetworkName::DeepLabV3PlusDeconv => &[8],
+            NetworkName::DeepLabV3Plus
+            | NetworkName::DeepLabV3PlusDeconv
+            | NetworkName::DetectorDense => &[8],
             _ => &[8, 16],
         };
         if !strides.contains(&self.output_stride) {
@@ -362,6 +471,28 @@ impl NetworkConfig {
                 "batch_norm_decay",
                 format!("expected [0, 1), found {found}"),
             );
+        }
+        Ok(())
+    }
+}
+
+impl NetworkConfig {
+    /// What only detectors have.
+    fn check_detector(&self) -> Result<()> {
+        let bad = |key: &'static str, reason: String| Err(ModelError::Config { key, reason });
+        let halvings = self.blocks.first().copied().unwrap_or(0);
+        if self.name != NetworkName::DetectorDense && !(2..=6).contains(&halvings) {
+            let reason = format!("expected 2 to 6 halvings, found {halvings}");
+            return bad("blocks", reason);
+        }
+        if !(3..=256).contains(&self.time_steps) {
+            let reason = format!("expected 3 to 256, found {}", self.time_steps);
+            return bad("time_steps", reason);
+        }
+        if self.mask_classes == 1 || self.mask_classes > 250 {
+            let found = self.mask_classes;
+            let reason = format!("expected 0 for no masks, or 2 to 250, found {found}");
+            return bad("mask_classes", reason);
         }
         Ok(())
     }

@@ -39,6 +39,12 @@ pub(super) struct Keys {
     latitude_input: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dropout: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_steps: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    box_relu: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mask_classes: Option<usize>,
 }
 
 /// Refuses the first key that was given although it says nothing about the network.
@@ -75,6 +81,9 @@ impl TryFrom<Keys> for NetworkConfig {
                 ("batch_norm", keys.batch_norm.is_some()),
                 ("periodic_latitude", keys.periodic_latitude.is_some()),
                 ("dropout", keys.dropout.is_some()),
+                ("time_steps", keys.time_steps.is_some()),
+                ("box_relu", keys.box_relu.is_some()),
+                ("mask_classes", keys.mask_classes.is_some()),
             ],
         )?;
         Ok(Self {
@@ -94,6 +103,9 @@ impl TryFrom<Keys> for NetworkConfig {
             periodic_latitude: keys.periodic_latitude.unwrap_or(base.periodic_latitude),
             latitude_input: keys.latitude_input.unwrap_or(base.latitude_input),
             dropout: keys.dropout.unwrap_or(base.dropout),
+            time_steps: keys.time_steps.unwrap_or(base.time_steps),
+            box_relu: keys.box_relu.unwrap_or(base.box_relu),
+            mask_classes: keys.mask_classes.unwrap_or(base.mask_classes),
         })
     }
 }
@@ -120,6 +132,9 @@ impl From<NetworkConfig> for Keys {
             periodic_latitude: has("periodic_latitude").then_some(config.periodic_latitude),
             latitude_input: Some(config.latitude_input),
             dropout: has("dropout").then_some(config.dropout),
+            time_steps: has("time_steps").then_some(config.time_steps),
+            box_relu: has("box_relu").then_some(config.box_relu),
+            mask_classes: has("mask_classes").then_some(config.mask_classes),
         }
     }
 }

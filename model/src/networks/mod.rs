@@ -9,6 +9,7 @@ mod decoder;
 mod deepcam;
 pub mod deepcam_names;
 mod deeplab_v3_plus;
+mod detector;
 mod keys;
 mod resnet;
 pub(crate) mod strips;
@@ -239,14 +240,14 @@ impl Network {
         })
     }
 
-    /// Shapes and costs for one sample of (h, w).
+    /// Shapes and costs for one sample of (h, w); of a network over time a sample is a clip.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] if the field is too small for the network.
     pub fn summary(&self, height: usize, width: usize) -> Result<Summary> {
         let mut trace = Trace::default();
         let input = [height, width, self.config.channels_in];
-        let x = trace.tensor([1, height, width, self.config.inputs()]);
+        let x = trace.tensor([self.config.frames(), height, width, self.config.inputs()]);
         self.layers.trace(x, &mut trace)?;
         Ok(Summary::new(self.config.name.as_str(), input, trace))
     }

@@ -174,7 +174,7 @@ impl Backend {
     }
 
     /// The gradient of a convolution's input, plus a bias, then ReLU if asked.
-    fn transposed(
+    pub(super) fn transposed(
         self,
         dy: &Tensor,
         weights: &Weights,
@@ -385,7 +385,12 @@ impl Backend {
     }
 
     /// Adds the sum over pixels of every channel.
-    fn add_channel_sums(self, op: &'static str, dy: &Tensor, sums: &mut [f32]) -> Result<()> {
+    pub(super) fn add_channel_sums(
+        self,
+        op: &'static str,
+        dy: &Tensor,
+        sums: &mut [f32],
+    ) -> Result<()> {
         let channels = sums.len();
         let (mean, _) = match self {
             Self::Reference => reference::norm::moments(&Host::of(op, dy)?, channels),

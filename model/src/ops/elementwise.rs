@@ -10,7 +10,7 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 /// f(a) or f(a, b) of all values.
-fn map<V: Value>(a: &[V], f: impl Fn(f32) -> f32 + Sync) -> Vec<V> {
+pub(super) fn map<V: Value>(a: &[V], f: impl Fn(f32) -> f32 + Sync) -> Vec<V> {
     let mut y = vec![V::default(); a.len()];
     y.par_chunks_mut(CHUNK)
         .zip(a.par_chunks(CHUNK))
@@ -20,7 +20,7 @@ fn map<V: Value>(a: &[V], f: impl Fn(f32) -> f32 + Sync) -> Vec<V> {
     y
 }
 
-fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<V> {
+pub(super) fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<V> {
     let mut y = vec![V::default(); a.len()];
     y.par_chunks_mut(CHUNK)
         .zip(a.par_chunks(CHUNK))

@@ -11,6 +11,7 @@
 
 mod avg_pool;
 pub mod conv;
+pub mod conv3d;
 pub mod conv_spec;
 mod depthwise;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
@@ -25,6 +26,7 @@ mod gate;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod gemm;
 pub(crate) mod host;
+mod leaky_relu;
 pub mod loss;
 pub mod norm;
 #[cfg(feature = "onednn")]
@@ -48,6 +50,7 @@ pub(crate) mod winograd;
 mod wrap;
 
 pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};
+pub use conv3d::Conv3dSpec;
 pub use fuse::Fuse;
 pub use norm::BatchNormSaved;
 pub use weights::Weights;

@@ -5,6 +5,7 @@
 use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use sha2::{Digest, Sha256};
 use squall_model::parameters::{Kind, Parameter};
 use squall_model::{Gradients, Network, Pass, Storage};
 
@@ -12,6 +13,21 @@ use squall_model::{Gradients, Network, Pass, Storage};
 pub fn draw(seed: u64, count: usize) -> Vec<f32> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+}
+
+/// Numbers in [-1, 1) that other programs can make too: SplitMix64 of the position, keyed by the name
+/// (`golden/published_networks.py`).
+pub fn named(name: &str, count: usize) -> Vec<f32> {
+    let digest = Sha256::digest(name.as_bytes());
+    let key = u64::from_le_bytes(digest[..8].try_into().unwrap());
+    let draw = |index: u64| {
+        let mut z = key.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+    };
+    (0..count as u64).map(draw).collect()
 }
 
 /// A tensor of [`draw`].

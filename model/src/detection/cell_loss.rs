@@ -1,0 +1,89 @@
+//! The loss of a detector of cells.
+//!
+//! 5 Σ SmoothL1(x, y) + 7 Σ SmoothL1(log2 w, log2 h) − Σ_object ln p(object) − ½ Σ_no object ln p(no object) −
+//! Σ_object ln p(class), all divided by the frames of the batch.
+//!
+//! # Source
+//! Racah et al. 2017 (arXiv:1612.02095), section 3.2, and `hur-detect` (`configs.py`: penalties 5, 7, 0.5).
+
+use super::BoxTarget;
+use super::cells::{self, BOX, CLASS, CellTarget, OBJECT};
+use super::layout::Layout;
+use super::loss::{DetectionLossConfig, Sums};
+
+/// Adds the terms of one frame to `sums` (not divided) and their gradient times `factor` to `gradient`.
+pub(super) fn add(
+    config: &DetectionLossConfig,
+    layout: &Layout,
+    (values, gradient): (&[f32], &mut [f32]),
+    (grid, targets): ((usize, usize), &[BoxTarget]),
+    (factor, sums): (f64, &mut Sums),
+) {
+    let channels = CLASS + layout.classes;
+    let cells = values.chunks_exact(channels);
+    let all = cells.zip(gradient.chunks_exact_mut(channels));
+    let frame = Frame {
+        config,
+        layout,
+        factor,
+    };
+    for ((z, g), target) in all.zip(cells::assign(layout, grid, targets)) {
+        frame.cell(z, g, target, sums);
+    }
+}
+
+struct Frame<'a> {
+    config: &'a DetectionLossConfig,
+    layout: &'a Layout,
+    factor: f64,
+}
+
+impl Frame<'_> {
+    fn cell(&self, z: &[f32], g: &mut [f32], target: Option<CellTarget>, sums: &mut Sums) {
+        let config = self.config;
+        let objectness = (&z[OBJECT..CLASS], &mut g[OBJECT..CLASS]);
+        let Some(target) = target else {
+            let weight = config.no_object;
+            sums.no_object += weight * cross_entropy(objectness, 1, weight * self.factor);
+            return;
+        };
+        let weight = config.object;
+        sums.object += weight * cross_entropy(objectness, 0, weight * self.factor);
+        let weight = config.class;
+        let classes = (&z[CLASS..], &mut g[CLASS..]);
+        sums.class += weight * cross_entropy(classes, target.class, weight * self.factor);
+        let code = cells::code(self.layout, z);
+        for at in 0..BOX {
+            let (weight, sum) = match at {
+                0 | 1 => (config.centre, &mut sums.centre),
+                _ => (config.size, &mut sums.size),
+            };
+            let (loss, slope) = smooth_l1(f64::from(code[at]) - f64::from(target.code[at]));
+            *sum += weight * loss;
+            if !self.layout.box_relu || z[at] > 0.0 {
+                g[at] += (self.factor * weight * slope) as f32;
+            }
+        }
+    }
+}
+
+/// d² / 2 below 1, |d| − ½ beyond; and its derivative (Girshick 2015, arXiv:1504.08083).
+fn smooth_l1(d: f64) -> (f64, f64) {
+    if d.abs() < 1.0 {
+        (0.5 * d * d, d)
+    } else {
+        (d.abs() - 0.5, d.signum())
+    }
+}
+
+/// −ln softmax(z)[label]; its gradient times `factor` is added.
+fn cross_entropy((z, g): (&[f32], &mut [f32]), label: usize, factor: f64) -> f64 {
+    let top = z.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let term = |&z: &f32| (f64::from(z) - f64::from(top)).exp();
+    let sum: f64 = z.iter().map(term).sum();
+    for (k, (g, z)) in g.iter_mut().zip(z).enumerate() {
+        let hit = if k == label { 1.0 } else { 0.0 };
+        *g += (factor * (term(z) / sum - hit)) as f32;
+    }
+    sum.ln() + f64::from(top) - f64::from(z[label])
+}

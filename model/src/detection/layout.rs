@@ -1,0 +1,94 @@
+//! How a detector's output lies over its field.
+
+use super::{BoxTarget, ScoredBox};
+
+/// What a head's values mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// One box for each cell: x, y, log2 width, log2 height, object, no object, classes.
+    Cells,
+    /// Scores of every class, and the logarithms of the distances to the sides x_min, y_min, x_max, y_max in cells.
+    Centres,
+}
+
+/// The output's geometry.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Layout {
+    pub scheme: Scheme,
+    pub classes: usize,
+    /// Extent of a cell, pixels.
+    pub cell_px: usize,
+    /// Extents (h, w) of the field, pixels.
+    pub field: (usize, usize),
+    /// Longitude wraps.
+    pub periodic: bool,
+    /// What the box head says below zero counts as zero.
+    pub box_relu: bool,
+}
+
+impl Layout {
+    /// The centre (y, x) of a box, pixels: within the field, on a globe by turning.
+    pub fn centre(&self, target: &BoxTarget) -> (f32, f32) {
+        let (h, w) = (self.field.0 as f32, self.field.1 as f32);
+        let y = (target.y_min + target.y_max) / 2.0;
+        let x = (target.x_min + target.x_max) / 2.0;
+        let x = if self.periodic {
+            turned(x, w)
+        } else {
+            x.clamp(0.0, w)
+        };
+        (y.clamp(0.0, h), x)
+    }
+
+    /// The row and column of the cell that holds a point, of a grid of (rows, columns).
+    pub fn cell(&self, (y, x): (f32, f32), (rows, columns): (usize, usize)) -> (usize, usize) {
+        let size = self.cell_px as f32;
+        let row = ((y / size) as usize).min(rows - 1);
+        let column = ((x / size) as usize).min(columns - 1);
+        (row, column)
+    }
+
+    /// Pixels from `from` eastward to `to` (negative: westward), the short way round a globe.
+    pub fn eastward(&self, from: f32, to: f32) -> f32 {
+        let w = self.field.1 as f32;
+        if !self.periodic {
+            return to - from;
+        }
+        let east = turned(to - from, w);
+        if east > w / 2.0 { east - w } else { east }
+    }
+
+    /// A box of these edges, within the field; none if nothing of it lies there.
+    pub fn place(
+        &self,
+        class: usize,
+        confidence: f32,
+        [x_min, y_min, x_max, y_max]: [f32; 4],
+    ) -> Option<ScoredBox> {
+        let (h, w) = (self.field.0 as f32, self.field.1 as f32);
+        let (y_min, y_max) = (y_min.max(0.0), y_max.min(h));
+        let (x_min, x_max) = if self.periodic {
+            let width = (x_max - x_min).min(w);
+            let west = turned((x_min + x_max - width) / 2.0, w);
+            (west, west + width)
+        } else {
+            (x_min.max(0.0), x_max.min(w))
+        };
+        // So that what is no number is left out too.
+        (y_min < y_max && x_min < x_max).then_some(ScoredBox {
+            class,
+            y_min,
+            x_min,
+            y_max,
+            x_max,
+            confidence,
+        })
+    }
+}
+
+/// x in [0, width).
+fn turned(x: f32, width: f32) -> f32 {
+    let x = x.rem_euclid(width);
+    // Of a tiny negative number the remainder is the width itself.
+    if x < width { x } else { 0.0 }
+}

@@ -1,0 +1,271 @@
+//! From a detector's output and labels to one number, its parts, and its gradient.
+//!
+//! Everything is computed from f32 outputs in f64. What the published loss calls L2 regularisation, 5e-4 Σ w², is the
+//! optimiser's: `weight_decay = 1e-3` coupled to the gradient (the derivative of w² is 2 w), for kernels only.
+//!
+//! Every frame of a batch counts the same, with or without labels, so the mean of ranks with equally large batches is the
+//! loss of all their frames.
+
+use super::layout::Scheme;
+use super::{BoxTarget, DetectorOutput, cell_loss, centre_loss, check};
+use crate::error::{ModelError, Result};
+use crate::ops::host::{Host, bhwc, expect, tensor};
+use crate::ops::loss::Criterion;
+use candle_core::{DType, Tensor};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// How much each part of the loss counts. The defaults are the published ones.
+///
+/// # Source
+/// Racah et al. 2017 and `hur-detect` for cells (penalties 5, 7 and 0.5, λ 10); TTFNet (arXiv:1909.00700) for scores and overlap
+/// (1 and 5).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DetectionLossConfig {
+    /// Of cells: place of the centre. Default 5.
+    pub centre: f64,
+    /// Of cells: width and height. Default 7.
+    pub size: f64,
+    /// Of cells: that there is an object. Default 1.
+    pub object: f64,
+    /// Of cells: that there is none. Default 0.5.
+    pub no_object: f64,
+    /// Of cells: the object's class. Default 1.
+    pub class: f64,
+    /// Of centres: scores of classes. Default 1.
+    pub scores: f64,
+    /// Of centres: overlap of boxes. Default 5.
+    pub overlap: f64,
+    /// λ, of the mean squared error of the reconstructed input; a schedule changes it from step to step. Default 10.
+    pub reconstruction: f64,
+    /// Of masks, where a network gives them too. Default 1.
+    pub segmentation: f64,
+}
+
+impl Default for DetectionLossConfig {
+    fn default() -> Self {
+        Self {
+            centre: 5.0,
+            size: 7.0,
+            object: 1.0,
+            no_object: 0.5,
+            class: 1.0,
+            scores: 1.0,
+            overlap: 5.0,
+            reconstruction: 10.0,
+            segmentation: 1.0,
+        }
+    }
+}
+
+impl DetectionLossConfig {
+    /// Refuses what makes no sense.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] naming the key.
+    pub fn check(&self) -> Result<()> {
+        let all = [
+            ("centre", self.centre),
+            ("size", self.size),
+            ("object", self.object),
+            ("no_object", self.no_object),
+            ("class", self.class),
+            ("scores", self.scores),
+            ("overlap", self.overlap),
+            ("reconstruction", self.reconstruction),
+            ("segmentation", self.segmentation),
+        ];
+        let bad = all.into_iter().find(|(_, v)| !(v.is_finite() && *v >= 0.0));
+        match bad {
+            None => Ok(()),
+            Some((key, found)) => Err(ModelError::Config {
+                key,
+                reason: format!("expected 0 or more, found {found}"),
+            }),
+        }
+    }
+}
+
+/// What a detector's output is judged against.
+#[derive(Debug, Clone, Copy)]
+pub struct DetectionTargets<'a> {
+    /// The network's input, `(input frames, h, w, c)` (or `(b, t, h, w, c)`), which the reconstruction should be.
+    pub fields: &'a Tensor,
+    /// The boxes of every frame that the output has ([`DetectorOutput::frames`]); none where nobody labelled the frame, which
+    /// then teaches by its reconstruction only.
+    pub boxes: &'a [Option<Vec<BoxTarget>>],
+    /// The class of every pixel, and the rule for masks, of a network that gives them too.
+    pub masks: Option<(&'a [u8], &'a Criterion)>,
+}
+
+/// The gradient of the loss with respect to everything that a detector gave; [`crate::Network::backward_detection`] takes it.
+#[derive(Debug)]
+pub struct DetectorGradient {
+    pub(crate) heads: Tensor,
+    pub(crate) reconstruction: Option<Tensor>,
+    pub(crate) segmentation: Option<Tensor>,
+}
+
+/// The loss of a batch.
+#[derive(Debug)]
+pub struct DetectionLoss {
+    /// The sum of the parts.
+    pub total: f64,
+    /// By name, weights included: of cells `centre`, `size`, `object`, `no_object`, `class`; of centres `scores`, `overlap`;
+    /// `reconstruction` and `segmentation` where the network gives them.
+    pub parts: Vec<(&'static str, f64)>,
+    /// Frames with labels.
+    pub labelled: usize,
+    /// The gradient of the total, times the scale that was asked for.
+    pub gradient: DetectorGradient,
+}
+
+impl DetectionLoss {
+    /// One part; none if this network has no such part.
+    pub fn part(&self, name: &str) -> Option<f64> {
+        let found = self.parts.iter().find(|(part, _)| *part == name);
+        found.map(|(_, value)| *value)
+    }
+}
+
+/// What the frames' terms add up to, weights included.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub centre: f64,
+    pub size: f64,
+    pub object: f64,
+    pub no_object: f64,
+    pub class: f64,
+    pub scores: f64,
+    pub overlap: f64,
+}
+
+impl DetectorOutput {
+    /// How far the output is from labels and input, with the gradient times `scale`.
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] if there are more or fewer frames or pixels than the output's; [`ModelError::Box`] naming the
+    /// first label that is no box; [`ModelError::Config`]; [`ModelError::Label`].
+    pub fn loss(
+        &self,
+        targets: &DetectionTargets<'_>,
+        config: &DetectionLossConfig,
+        scale: f32,
+    ) -> Result<DetectionLoss> {
+        config.check()?;
+        let (mut parts, heads, labelled) = self.boxes_loss(targets.boxes, config, scale)?;
+        let reconstruction = match &self.reconstruction {
+            None => None,
+            Some(made) => {
+                let weight = config.reconstruction;
+                let (value, gradient) =
+                    squared_error(made, targets.fields, weight * f64::from(scale))?;
+                parts.push(("reconstruction", weight * value));
+                Some(gradient)
+            }
+        };
+        let segmentation = match (&self.segmentation, targets.masks) {
+            (None, _) => None,
+            (Some(logits), None) => Some(logits.zeros_like()?),
+            (Some(logits), Some((labels, criterion))) => {
+                let scale = (config.segmentation * f64::from(scale)) as f32;
+                let loss = (self.backend).segmentation_loss(logits, labels, criterion, scale)?;
+                parts.push(("segmentation", config.segmentation * loss.value()));
+                Some(loss.gradient)
+            }
+        };
+        Ok(DetectionLoss {
+            total: parts.iter().map(|(_, value)| value).sum(),
+            parts,
+            labelled,
+            gradient: DetectorGradient {
+                heads,
+                reconstruction,
+                segmentation,
+            },
+        })
+    }
+
+    /// The parts that labels decide, their gradient, and how many frames have labels.
+    #[allow(clippy::type_complexity)] // three things that are used at once
+    fn boxes_loss(
+        &self,
+        labels: &[Option<Vec<BoxTarget>>],
+        config: &DetectionLossConfig,
+        scale: f32,
+    ) -> Result<(Vec<(&'static str, f64)>, Tensor, usize)> {
+        let op = "detection_loss";
+        let [frames, rows, columns, channels] = self.shape()?;
+        expect(op, "frames with or without labels", frames, labels.len())?;
+        let values = Host::of(op, &self.heads)?;
+        let mut gradient = vec![0.0f32; values.len()];
+        let mut sums = Sums::default();
+        let length = rows * columns * channels;
+        let factor = f64::from(scale) / frames as f64;
+        let each = values.chunks_exact(length);
+        let each = each.zip(gradient.chunks_exact_mut(length));
+        for (frame, ((z, g), boxes)) in each.zip(labels).enumerate() {
+            let Some(boxes) = boxes else { continue };
+            for (index, target) in boxes.iter().enumerate() {
+                check(target, &self.layout, (frame, index))?;
+            }
+            let grid = ((rows, columns), &boxes[..]);
+            let to = (factor, &mut sums);
+            match self.layout.scheme {
+                Scheme::Cells => cell_loss::add(config, &self.layout, (z, g), grid, to),
+                Scheme::Centres => centre_loss::add(config, &self.layout, (z, g), grid, to),
+            }
+        }
+        let parts = match self.layout.scheme {
+            Scheme::Cells => vec![
+                ("centre", sums.centre),
+                ("size", sums.size),
+                ("object", sums.object),
+                ("no_object", sums.no_object),
+                ("class", sums.class),
+            ],
+            Scheme::Centres => vec![("scores", sums.scores), ("overlap", sums.overlap)],
+        };
+        let mean = |(name, sum): (&'static str, f64)| (name, sum / frames as f64);
+        let gradient = tensor(gradient, self.heads.dims(), DType::F32)?;
+        let labelled = labels.iter().flatten().count();
+        Ok((parts.into_iter().map(mean).collect(), gradient, labelled))
+    }
+}
+
+/// The mean of (made − fields)² and its gradient times `factor`. Channels that the network adds to its input (latitude) come
+/// last in `made`; they do not count.
+fn squared_error(made: &Tensor, fields: &Tensor, factor: f64) -> Result<(f64, Tensor)> {
+    let op = "reconstruction";
+    let [n, h, w, wide] = bhwc(op, "reconstruction", made)?;
+    let channels = fields.dims().last().copied().unwrap_or(0);
+    expect(op, "fields", n * h * w * channels, fields.elem_count())?;
+    if channels == 0 || channels > wide {
+        expect(op, "channels", wide, channels)?;
+    }
+    let (ours, theirs) = (Host::of(op, made)?, Host::of(op, fields)?);
+    let count = (n * h * w * channels) as f64;
+    let slope = (2.0 * factor / count) as f32;
+    let mut gradient = vec![0.0f32; ours.len()];
+    // Rows are added in order, whatever the number of threads.
+    let rows: Vec<f64> = gradient
+        .par_chunks_mut(w * wide)
+        .zip(ours.par_chunks(w * wide))
+        .zip(theirs.par_chunks(w * channels))
+        .map(|((g, made), field)| {
+            let mut sum = 0.0f64;
+            let pixels = g.chunks_exact_mut(wide).zip(made.chunks_exact(wide));
+            for ((g, made), field) in pixels.zip(field.chunks_exact(channels)) {
+                for ((g, made), field) in g.iter_mut().zip(made).zip(field) {
+                    let off = made - field;
+                    *g = slope * off;
+                    sum += f64::from(off) * f64::from(off);
+                }
+            }
+            sum
+        })
+        .collect();
+    let gradient = tensor(gradient, made.dims(), DType::F32)?;
+    Ok((rows.iter().sum::<f64>() / count, gradient))
+}

@@ -1,0 +1,299 @@
+//! Losses against finite differences, codes there and back, the seam.
+
+use super::*;
+use crate::ops::host::tensor;
+use candle_core::DType;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+fn layout(scheme: Scheme, periodic: bool) -> Layout {
+    Layout {
+        scheme,
+        classes: 3,
+        cell_px: 8,
+        field: (32, 64),
+        periodic,
+        box_relu: false,
+    }
+}
+
+/// 4 x 8 cells for each of two frames.
+fn output(layout: Layout, seed: u64) -> DetectorOutput {
+    let channels = match layout.scheme {
+        Scheme::Cells => 6 + layout.classes,
+        Scheme::Centres => 4 + layout.classes,
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let values: Vec<f32> = (0..2 * 4 * 8 * channels)
+        .map(|_| rng.random_range(-1.5..1.5))
+        .collect();
+    DetectorOutput {
+        heads: tensor(values, &[2, 4, 8, channels], DType::F32).unwrap(),
+        reconstruction: None,
+        segmentation: None,
+        layout,
+        backend: Backend::Reference,
+    }
+}
+
+fn target(class: usize, [y_min, x_min, y_max, x_max]: [f32; 4]) -> BoxTarget {
+    BoxTarget {
+        class,
+        y_min,
+        x_min,
+        y_max,
+        x_max,
+    }
+}
+
+/// One frame with three boxes, one of them across the seam, and one frame that nobody labelled.
+fn labels() -> Vec<Option<Vec<BoxTarget>>> {
+    let boxes = vec![
+        target(0, [2.0, 3.0, 12.0, 15.0]),
+        target(2, [10.0, 50.0, 30.0, 75.0]),
+        target(1, [20.0, 30.0, 24.0, 50.0]),
+    ];
+    vec![None, Some(boxes)]
+}
+
+fn judged(output: &DetectorOutput, labels: &[Option<Vec<BoxTarget>>]) -> DetectionLoss {
+    let fields = tensor(vec![0.0f32; 1], &[1, 1, 1, 1], DType::F32).unwrap();
+    let targets = DetectionTargets {
+        fields: &fields,
+        boxes: labels,
+        masks: None,
+    };
+    let config = DetectionLossConfig::default();
+    output.loss(&targets, &config, 4.0).unwrap()
+}
+
+#[test]
+fn gradients_are_those_of_finite_differences() {
+    for scheme in [Scheme::Cells, Scheme::Centres] {
+        for box_relu in [false, true] {
+            let layout = Layout {
+                box_relu,
+                ..layout(scheme, true)
+            };
+            let output = output(layout, 3);
+            let loss = judged(&output, &labels());
+            let gradient: Vec<f32> = loss
+                .gradient
+                .heads
+                .flatten_all()
+                .unwrap()
+                .to_vec1()
+                .unwrap();
+            let values: Vec<f32> = output.heads.flatten_all().unwrap().to_vec1().unwrap();
+            let half = values.len() / 2;
+            assert!(
+                gradient[..half].iter().all(|&g| g == 0.0),
+                "no labels there"
+            );
+            let moved = |at: usize, by: f32| {
+                let mut values = values.clone();
+                values[at] += by;
+                let heads = tensor(values, output.heads.dims(), DType::F32).unwrap();
+                let moved = DetectorOutput {
+                    heads,
+                    reconstruction: None,
+                    segmentation: None,
+                    ..output_like(&output)
+                };
+                judged(&moved, &labels()).total
+            };
+            let mut touched = 0;
+            for at in half..values.len() {
+                let step = 1e-3;
+                let numeric = (moved(at, step) - moved(at, -step)) / (2.0 * f64::from(step));
+                let analytic = f64::from(gradient[at]) / 4.0;
+                touched += usize::from(analytic != 0.0);
+                assert!(
+                    (numeric - analytic).abs() < 2e-3 * (1.0 + analytic.abs()),
+                    "{scheme:?} value {at}: numeric {numeric}, analytic {analytic}"
+                );
+            }
+            assert!(touched > 64, "{touched}");
+        }
+    }
+}
+
+fn output_like(output: &DetectorOutput) -> DetectorOutput {
+    DetectorOutput {
+        heads: output.heads.clone(),
+        reconstruction: None,
+        segmentation: None,
+        layout: output.layout,
+        backend: output.backend,
+    }
+}
+
+#[test]
+fn the_published_terms_by_hand() {
+    // One cell of 8 pixels, one box of 8 x 16 whose centre is in the middle: x, y = ½, log2 = 1 and 0.
+    let layout = Layout {
+        field: (8, 8),
+        periodic: false,
+        ..layout(Scheme::Cells, false)
+    };
+    let values = vec![0.25f32, 0.5, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    let output = DetectorOutput {
+        heads: tensor(values, &[1, 1, 1, 9], DType::F32).unwrap(),
+        ..output_like(&output(layout, 1))
+    };
+    let boxes = vec![Some(vec![target(1, [0.0, -4.0, 8.0, 12.0])])];
+    let loss = judged(&output, &boxes);
+    let part = |name: &str| loss.part(name).unwrap();
+    assert_eq!(part("centre"), 5.0 * 0.5 * 0.25 * 0.25);
+    assert_eq!(part("size"), 7.0 * 1.5);
+    assert!((part("object") - 2f64.ln()).abs() < 1e-7);
+    assert!((part("class") - 3f64.ln()).abs() < 1e-7);
+    assert_eq!(part("no_object"), 0.0);
+    let empty = judged(&output, &[Some(vec![])]);
+    assert!((empty.total - 0.5 * 2f64.ln()).abs() < 1e-7);
+    assert_eq!(judged(&output, &[None]).total, 0.0);
+}
+
+/// A frame whose heads say exactly these boxes.
+fn saying(layout: Layout, boxes: &[BoxTarget]) -> DetectorOutput {
+    let grid = (4, 8);
+    let mut values = Vec::new();
+    match layout.scheme {
+        Scheme::Cells => {
+            for cell in cells::assign(&layout, grid, boxes) {
+                let Some(cell) = cell else {
+                    values.extend([0.0, 0.0, 0.0, 0.0, -9.0, 9.0, 0.0, 0.0, 0.0]);
+                    continue;
+                };
+                values.extend(cell.code);
+                values.extend([5.0, -5.0]);
+                values.extend((0..3).map(|k| if k == cell.class { 5.0 } else { -5.0 }));
+            }
+        }
+        Scheme::Centres => {
+            let wanted = centres::assign(&layout, grid, boxes);
+            for (bumps, sides) in wanted.bumps.chunks_exact(3).zip(wanted.boxes) {
+                values.extend(bumps.iter().map(|&bump| 10.0 * bump - 6.0));
+                let (_, sides) = sides.unwrap_or((0.0, [1.0; 4]));
+                values.extend(sides.map(|side| (side as f32).max(1e-6).ln()));
+            }
+        }
+    }
+    let channels = values.len() / 32;
+    DetectorOutput {
+        heads: tensor(values, &[1, 4, 8, channels], DType::F32).unwrap(),
+        ..output_like(&output(layout, 1))
+    }
+}
+
+#[test]
+fn boxes_come_back_across_the_seam_too() {
+    let boxes = [
+        target(0, [2.0, 3.0, 14.0, 17.0]),
+        target(2, [10.0, 54.0, 30.0, 76.0]),
+        target(1, [18.0, 30.0, 26.0, 44.0]),
+    ];
+    for scheme in [Scheme::Cells, Scheme::Centres] {
+        let found = saying(layout(scheme, true), &boxes).decode(0.5).unwrap();
+        let mut found = found[0].clone();
+        found.sort_by_key(|found| [0, 2, 1].iter().position(|&class| class == found.class));
+        assert_eq!(found.len(), 3, "{scheme:?}: {found:?}");
+        for (found, expected) in found.iter().zip(&boxes) {
+            let found = found.target();
+            let edges = [
+                found.y_min - expected.y_min,
+                found.x_min - expected.x_min,
+                found.y_max - expected.y_max,
+                found.x_max - expected.x_max,
+            ];
+            assert_eq!(found.class, expected.class);
+            assert!(
+                edges.iter().all(|off| off.abs() < 1e-3),
+                "{scheme:?} {edges:?}"
+            );
+        }
+    }
+    // On a regional field the part beyond the edge is cut off.
+    let regional = saying(layout(Scheme::Cells, false), &boxes[1..2]);
+    let found = regional.decode(0.5).unwrap()[0][0];
+    assert_eq!((found.x_min, found.x_max), (53.0, 64.0));
+}
+
+#[test]
+fn turning_the_globe_by_cells_turns_labels() {
+    let turned = |boxes: &[BoxTarget], by: f32| -> Vec<BoxTarget> {
+        let turn = |b: &BoxTarget| BoxTarget {
+            x_min: b.x_min + by,
+            x_max: b.x_max + by,
+            ..*b
+        };
+        boxes.iter().map(turn).collect()
+    };
+    let boxes = labels().remove(1).unwrap();
+    let layout = layout(Scheme::Centres, true);
+    let here = centres::assign(&layout, (4, 8), &boxes);
+    let there = centres::assign(&layout, (4, 8), &turned(&boxes, 24.0));
+    let cells = |at: &[BoxTarget]| {
+        let layout = Layout {
+            scheme: Scheme::Cells,
+            ..layout
+        };
+        cells::assign(&layout, (4, 8), at)
+    };
+    let (cells_here, cells_there) = (cells(&boxes), cells(&turned(&boxes, 24.0)));
+    for row in 0..4 {
+        for column in 0..8 {
+            let (from, to) = (8 * row + column, 8 * row + (column + 3) % 8);
+            assert_eq!(here.bumps[3 * from..][..3], there.bumps[3 * to..][..3]);
+            assert_eq!(here.boxes[from], there.boxes[to]);
+            assert_eq!(cells_here[from], cells_there[to]);
+        }
+    }
+}
+
+#[test]
+fn the_largest_box_keeps_the_cell_then_the_nearest() {
+    let layout = layout(Scheme::Cells, true);
+    let small = target(0, [1.0, 1.0, 7.0, 7.0]);
+    let large = target(1, [-2.0, 0.0, 8.0, 10.0]);
+    // As large as `large`, with its centre nearer the cell's.
+    let near = target(2, [-1.0, -1.0, 9.0, 9.0]);
+    for order in [
+        [small, large, near],
+        [near, large, small],
+        [large, near, small],
+    ] {
+        let cell = cells::assign(&layout, (4, 8), &order)[0].unwrap();
+        assert_eq!(cell.class, 2, "{order:?}");
+    }
+    assert_eq!(
+        cells::assign(&layout, (4, 8), &[small])[0].unwrap().class,
+        0
+    );
+}
+
+#[test]
+fn labels_that_are_no_boxes_are_named() {
+    let output = output(layout(Scheme::Cells, true), 1);
+    let fields = tensor(vec![0.0f32; 1], &[1, 1, 1, 1], DType::F32).unwrap();
+    for (bad, word) in [
+        (target(3, [0.0, 0.0, 4.0, 4.0]), "class 3 of 3"),
+        (target(0, [4.0, 0.0, 4.0, 4.0]), "no extent"),
+        (target(0, [0.0, f32::NAN, 4.0, 4.0]), "no number"),
+    ] {
+        let good = target(0, [0.0, 0.0, 4.0, 4.0]);
+        let labels = [None, Some(vec![good, bad])];
+        let targets = DetectionTargets {
+            fields: &fields,
+            boxes: &labels,
+            masks: None,
+        };
+        let config = DetectionLossConfig::default();
+        let error = output.loss(&targets, &config, 1.0).unwrap_err().to_string();
+        assert!(
+            error.contains("frame 1") && error.contains("box 1"),
+            "{error}"
+        );
+        assert!(error.contains(word), "{error}");
+    }
+}

@@ -1,0 +1,230 @@
+//! A convolution with a bias over frames, whose kernel may reach over time; and its mirror, the same kernel transposed.
+//!
+//! Tensors are `(frames, h, w, c)`: the frames of a clip follow each other, so a layer without an extent in time needs not
+//! know of clips.
+
+use super::Layer;
+use super::resize::shape_of;
+use crate::error::{ModelError, Result};
+use crate::ops::{Backend, Conv3dSpec, Fuse, Weights};
+use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
+use crate::pass::Pass;
+use crate::trace::{Convolution, Flow, Trace};
+use candle_core::Tensor;
+
+/// Kernel, bias, geometry, frames of a clip.
+#[derive(Debug)]
+pub(crate) struct TimedConv {
+    name: String,
+    weight: ParameterId,
+    bias: ParameterId,
+    spec: Conv3dSpec,
+    /// Frames of a clip at the input.
+    frames: usize,
+    channels_in: usize,
+    channels_out: usize,
+}
+
+impl TimedConv {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        (spec, frames): (Conv3dSpec, usize),
+        (channels_in, channels_out): (usize, usize),
+    ) -> Result<Self> {
+        let (kh, kw) = spec.plane.kernel;
+        let shape = [spec.kernel_t, channels_out, channels_in, kh, kw];
+        // Without an extent in time the kernel is that of a plain convolution.
+        let shape = &shape[usize::from(spec.kernel_t == 1)..];
+        let fan_in = channels_in * spec.kernel_t * kh * kw;
+        Ok(Self {
+            name: name.to_string(),
+            weight: parameters.weight(format!("{name}.weight"), shape, fan_in)?,
+            bias: parameters.vector(format!("{name}.bias"), Kind::Bias, channels_out, 0.0)?,
+            spec,
+            frames,
+            channels_in,
+            channels_out,
+        })
+    }
+
+    /// Frames of a clip at the output.
+    pub(crate) fn frames_out(&self) -> Result<usize> {
+        // Any field that the kernel fits on.
+        let (kh, kw) = self.spec.plane.kernel;
+        Ok(self.spec.output_size((self.frames, kh, kw))?.0)
+    }
+
+    fn is_flat(&self) -> bool {
+        self.spec.kernel_t == 1 && self.spec.stride_t == 1
+    }
+
+    /// Shape (b, t, h, w, c) of frames whose clips are `t` long.
+    fn clips(&self, [n, h, w, c]: [usize; 4], t: usize) -> Result<[usize; 5]> {
+        if t == 0 || !n.is_multiple_of(t) {
+            return Err(ModelError::Shape {
+                op: "clips",
+                what: "frames",
+                expected: format!("a multiple of {t}"),
+                got: n.to_string(),
+            });
+        }
+        Ok([n / t, t, h, w, c])
+    }
+
+    /// The convolution without the tape, with or without its bias.
+    fn apply(&self, p: &Parameters, backend: Backend, x: &Tensor, bias: bool) -> Result<Tensor> {
+        let weight = p.get(self.weight);
+        let bias = bias.then(|| p.get(self.bias));
+        if self.is_flat() {
+            return backend.conv2d(x, weight, bias, &self.spec.plane, Fuse::None);
+        }
+        let clips = x.reshape(&self.clips(shape_of(x)?, self.frames)?)?;
+        let y = backend.conv3d(&clips, weight, bias, &self.spec)?;
+        let (b, t, h, w, c) = y.dims5()?;
+        Ok(y.reshape((b * t, h, w, c))?)
+    }
+
+    /// The gradient of [`Self::apply`] with respect to x, of this shape.
+    fn transposed(
+        &self,
+        p: &Parameters,
+        backend: Backend,
+        dy: &Tensor,
+        x: [usize; 4],
+    ) -> Result<Tensor> {
+        let weight = p.get(self.weight);
+        if self.is_flat() {
+            return backend.conv2d_backward_data(dy, weight, x, &self.spec.plane);
+        }
+        let clips = dy.reshape(&self.clips(shape_of(dy)?, self.frames_out()?)?)?;
+        let x_clips = self.clips(x, self.frames)?;
+        let dx = backend.conv3d_backward_data(&clips, weight, x_clips, &self.spec)?;
+        Ok(dx.reshape(&x)?)
+    }
+
+    fn add_gradients(
+        &self,
+        backend: Backend,
+        (x, dy): (&Tensor, &Tensor),
+        dw: &mut [f32],
+        dbias: Option<&mut [f32]>,
+    ) -> Result<()> {
+        if self.is_flat() {
+            return backend.conv2d_backward_weights(x, dy, &self.spec.plane, dw, dbias);
+        }
+        let x = x.reshape(&self.clips(shape_of(x)?, self.frames)?)?;
+        let dy = dy.reshape(&self.clips(shape_of(dy)?, self.frames_out()?)?)?;
+        backend.conv3d_backward_weights(&x, &dy, &self.spec, dw, dbias)
+    }
+
+    /// Adds the parameters' gradients only; gives the input.
+    pub(crate) fn backward_parameters(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dy: &Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let x = pass.pop_input(self.weight)?;
+        let dy = pass.gradient(self.weight, dy)?;
+        let (dw, dbias) = gradients.of_two(p.range(self.weight), p.range(self.bias));
+        self.add_gradients(pass.backend, (&x, &dy), dw, Some(dbias))?;
+        Ok(x)
+    }
+}
+
+/// The mirror: from what the convolution gives back to what it takes, with its own kernel and without a bias.
+impl TimedConv {
+    /// The transposed convolution of g to a tensor of shape x.
+    pub(crate) fn mirror(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        g: &Tensor,
+        x: [usize; 4],
+    ) -> Result<Tensor> {
+        let g = pass.push_input(self.weight, g)?;
+        self.transposed(p, pass.backend, &g, x)
+    }
+
+    /// The gradient of g. That of the kernel is added, to which the convolution itself will add its own.
+    pub(crate) fn mirror_backward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dx: &Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let g = pass.pop_input(self.weight)?;
+        let dx = pass.gradient(self.weight, dx)?;
+        let dw = gradients.of_shared(p.range(self.weight));
+        self.add_gradients(pass.backend, (&dx, &g), dw, None)?;
+        self.apply(p, pass.backend, &dx, false)
+    }
+
+    /// The mirror of what `x` became.
+    pub(crate) fn trace_mirror(&self, name: &str, g: Flow, x: Flow, trace: &mut Trace) -> Flow {
+        self.trace_planes(g, x, trace);
+        trace.layer(name, g, x.shape, 0, self.flops(g))
+    }
+
+    /// Every output value meets every tap once.
+    fn flops(&self, y: Flow) -> u64 {
+        2 * (y.shape.iter().product::<usize>() * self.taps()) as u64
+    }
+
+    fn taps(&self) -> usize {
+        let (kh, kw) = self.spec.plane.kernel;
+        self.channels_in * self.spec.kernel_t * kh * kw
+    }
+
+    /// Notes the convolutions over latitude and longitude that it is made of.
+    fn trace_planes(&self, y: Flow, x: Flow, trace: &mut Trace) {
+        for _ in 0..self.spec.kernel_t {
+            trace.convolutions.push(Convolution {
+                spec: self.spec.plane,
+                x: x.shape,
+                y: y.shape,
+            });
+        }
+    }
+}
+
+impl Layer for TimedConv {
+    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let x = pass.push_input(self.weight, x)?;
+        if self.is_flat() && !pass.is_training() {
+            let weights = p.prepared(self.weight, || {
+                Ok(Weights::of(p.get(self.weight)).biased(p.values(self.bias)?))
+            })?;
+            return (pass.backend).conv2d_with(&x, &weights, &self.spec.plane, Fuse::None);
+        }
+        self.apply(p, pass.backend, &x, true)
+    }
+
+    fn backward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let dy = pass.gradient(self.weight, &dy)?;
+        let x = self.backward_parameters(p, pass, &dy, gradients)?;
+        let shape = shape_of(&x)?;
+        drop(x);
+        self.transposed(p, pass.backend, &dy, shape)
+    }
+
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let [n, h, w, _] = x.shape;
+        let (t, p, q) = self.spec.output_size((self.frames, h, w))?;
+        let y = [n / self.frames * t, p, q, self.channels_out];
+        let parameters = (self.taps() + 1) * self.channels_out;
+        let flops = 2 * (y.iter().product::<usize>() * self.taps()) as u64;
+        let y = trace.layer(&self.name, x, y, parameters, flops);
+        self.trace_planes(y, x, trace);
+        Ok(y)
+    }
+}

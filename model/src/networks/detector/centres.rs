@@ -1,0 +1,329 @@
+//! Boxes around centres: DeepLabV3+'s encoder and pyramid, features at a quarter of the input, scores of classes and the
+//! distances to a box's sides for each of their pixels; masks from the same features if asked for.
+//!
+//! # Source
+//! Encoder, pyramid and the join with low-level features as in 1810.01993 and Chen et al. 2018 (arXiv:1802.02611); scores
+//! as in CenterNet (arXiv:1904.07850), whose bias starts at −2.19 so that untrained scores are 0.1; distances as in FCOS
+//! (arXiv:1904.01355). What makes them a loss is in `detection`.
+
+use super::{Detector, wide};
+use crate::detection::{DetectorGradient, DetectorOutput, Layout, Scheme};
+use crate::error::{ModelError, Result};
+use crate::layers::aspp::{Aspp, Pooling};
+use crate::layers::conv::Conv;
+use crate::layers::resize::{resize, resize_backward};
+use crate::layers::unit::Unit;
+use crate::layers::{Layer, Style};
+use crate::networks::NetworkConfig;
+use crate::networks::architecture::Architecture;
+use crate::networks::config::NetworkName;
+use crate::networks::decoder::Decoder;
+use crate::networks::resnet::ResNet;
+use crate::ops::ConvSpec;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::Pass;
+use crate::trace::{Flow, Trace};
+use candle_core::Tensor;
+
+/// Logit of a score of 0.1.
+const RARE: f32 = -2.19;
+/// Pixels of the input for each of the features.
+const CELL_PX: usize = 4;
+/// Distances to a box's sides.
+const SIDES: usize = 4;
+
+/// A 3x3 unit and a 1x1 that says something about every pixel.
+#[derive(Debug)]
+struct Head {
+    unit: Unit,
+    say: Conv,
+}
+
+impl Head {
+    fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        (channels, values): (usize, usize),
+        style: Style,
+    ) -> Result<Self> {
+        let (unit, say) = (format!("{name}.conv"), format!("{name}.values"));
+        let ends = (channels, channels);
+        let point = ConvSpec::same(1);
+        Ok(Self {
+            unit: Unit::new(parameters, &unit, ConvSpec::same(3), ends, style)?,
+            say: Conv::new(parameters, &say, point, (channels, values), true)?,
+        })
+    }
+}
+
+impl Layer for Head {
+    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let y = self.unit.forward(p, pass, x)?;
+        self.say.forward(p, pass, &y)
+    }
+
+    fn backward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let dy = self.say.backward(p, pass, dy, gradients)?;
+        self.unit.backward(p, pass, dy, gradients)
+    }
+
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let y = self.unit.trace(x, trace)?;
+        self.say.trace(y, trace)
+    }
+}
+
+/// Encoder, pyramid, features, heads, and a decoder of masks.
+#[derive(Debug)]
+pub(in crate::networks) struct CentreDetector {
+    encoder: ResNet,
+    pyramid: Aspp,
+    low: Unit,
+    refine: [Unit; 2],
+    scores: Head,
+    sides: Head,
+    masks: Option<Decoder>,
+    /// Channels of the pyramid's part and the low-level part of the features.
+    parts: [usize; 2],
+    /// The field's extents are not known yet.
+    layout: Layout,
+}
+
+impl CentreDetector {
+    pub(in crate::networks) fn new(
+        parameters: &mut Parameters,
+        config: &NetworkConfig,
+    ) -> Result<Self> {
+        let style = Style {
+            periodic: config.periodic_longitude,
+            batch_norm: config.batch_norm,
+        };
+        let encoder = ResNet::new(parameters, config, style)?;
+        let channels = config.decoder_channels(256);
+        let pooling = match style.batch_norm {
+            true => Pooling::Bias,
+            false => Pooling::Half,
+        };
+        let ends = (encoder.channels_out, channels);
+        let pyramid = Aspp::new(
+            parameters,
+            "aspp",
+            ends,
+            &config.atrous_rates,
+            pooling,
+            style,
+        )?;
+        let low_channels = config.decoder_channels(48);
+        let ends = (encoder.low_level_channels, low_channels);
+        let low = Unit::new(
+            parameters,
+            "heads.low_level",
+            ConvSpec::same(1),
+            ends,
+            style,
+        )?;
+        let mut refine = |name: &str, channels_in: usize| {
+            let ends = (channels_in, channels);
+            Unit::new(parameters, name, ConvSpec::same(3), ends, style)
+        };
+        let refine = [
+            refine("heads.refine1", channels + low_channels)?,
+            refine("heads.refine2", channels)?,
+        ];
+        let ends = (channels, config.classes);
+        let scores = Head::new(parameters, "heads.scores", ends, style)?;
+        let sides = Head::new(parameters, "heads.sides", (channels, SIDES), style)?;
+        let masks = (config.mask_classes > 0).then(|| {
+            let config = NetworkConfig {
+                name: NetworkName::DeepLabV3Plus,
+                classes: config.mask_classes,
+                ..config.clone()
+            };
+            Decoder::new(parameters, &config, encoder.low_level_channels, style)
+        });
+        let masks = masks.transpose()?;
+        parameters.update(|parameter, values| {
+            if parameter.name == "heads.scores.values.bias" {
+                values.fill(RARE);
+            }
+        })?;
+        Ok(Self {
+            encoder,
+            pyramid,
+            low,
+            refine,
+            scores,
+            sides,
+            masks,
+            parts: [channels, low_channels],
+            layout: Layout {
+                scheme: Scheme::Centres,
+                classes: config.classes,
+                cell_px: CELL_PX,
+                field: (0, 0),
+                periodic: config.periodic_longitude,
+                box_relu: false,
+            },
+        })
+    }
+
+    /// Pyramid and low-level features side by side at the latter's resolution, refined.
+    fn join(&self, p: &Parameters, pass: &mut Pass, [deep, low]: [Tensor; 2]) -> Result<Tensor> {
+        let (_, h, w, _) = low.dims4()?;
+        let low = self.low.forward(p, pass, &low)?;
+        let deep = resize(pass, &deep, (h, w), self.layout.periodic)?;
+        let joined = pass.backend.concat(&[&deep, &low])?;
+        drop((deep, low));
+        let y = self.refine[0].forward(p, pass, &joined)?;
+        drop(joined);
+        self.refine[1].forward(p, pass, &y)
+    }
+
+    /// The gradients of pyramid and low-level features.
+    fn join_backward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<(Tensor, Tensor)> {
+        pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
+        let dy = self.refine[1].backward(p, pass, dy, gradients)?;
+        let dy = self.refine[0].backward(p, pass, dy, gradients)?;
+        let mut parts = pass.backend.split(&dy, &self.parts)?;
+        drop(dy);
+        let (Some(dlow), Some(ddeep)) = (parts.pop(), parts.pop()) else {
+            unreachable!("two parts")
+        };
+        let ddeep = resize_backward(pass, &ddeep, self.layout.periodic)?;
+        let dlow = self.low.backward(p, pass, dlow, gradients)?;
+        Ok((ddeep, dlow))
+    }
+
+    /// Features at the output stride through the pyramid, and low-level features.
+    fn features(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<[Tensor; 2]> {
+        let (deep, low) = self.encoder.forward(p, pass, x)?;
+        Ok([self.pyramid.forward(p, pass, &{ deep })?, low])
+    }
+}
+
+impl Detector for CentreDetector {
+    fn detect(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+        _: bool,
+    ) -> Result<DetectorOutput> {
+        let (_, h, w, _) = x.dims4()?;
+        let [deep, low] = self.features(p, pass, x)?;
+        let inputs = [deep.clone(), low.clone()];
+        let joined = pass.block(inputs, |pass, inputs| self.join(p, pass, inputs))?;
+        let scores = self.scores.forward(p, pass, &joined)?;
+        let sides = self.sides.forward(p, pass, &joined)?;
+        drop(joined);
+        let segmentation = match &self.masks {
+            Some(masks) => {
+                let logits = masks.forward(p, pass, &deep, &low, x)?;
+                Some(wide(pass.backend, &logits)?)
+            }
+            None => None,
+        };
+        Ok(DetectorOutput {
+            heads: wide(pass.backend, &pass.backend.concat(&[&scores, &sides])?)?,
+            reconstruction: None,
+            segmentation,
+            layout: Layout {
+                field: (h, w),
+                ..self.layout
+            },
+            backend: pass.backend,
+        })
+    }
+
+    fn learn(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        gradient: DetectorGradient,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let of_masks = match (&self.masks, gradient.segmentation) {
+            (Some(masks), Some(dlogits)) => Some(masks.backward(p, pass, dlogits, gradients)?),
+            _ => None,
+        };
+        let counts = [self.layout.classes, SIDES];
+        let mut parts = pass.backend.split(&gradient.heads, &counts)?;
+        let (Some(dsides), Some(dscores)) = (parts.pop(), parts.pop()) else {
+            unreachable!("two parts")
+        };
+        let by_sides = self.sides.backward(p, pass, dsides, gradients)?;
+        let by_scores = self.scores.backward(p, pass, dscores, gradients)?;
+        let dy = pass.backend.add(&by_sides, &by_scores)?;
+        drop((by_sides, by_scores));
+        let (mut ddeep, mut dlow) = self.join_backward(p, pass, dy, gradients)?;
+        if let Some((deep, low)) = of_masks {
+            ddeep = pass.backend.add(&ddeep, &deep)?;
+            dlow = pass.backend.add(&dlow, &low)?;
+        }
+        let ddeep = self.pyramid.backward(p, pass, ddeep, gradients)?;
+        self.encoder.backward(p, pass, ddeep, dlow, gradients)
+    }
+
+    fn gives_masks(&self) -> bool {
+        self.masks.is_some()
+    }
+}
+
+impl Architecture for CentreDetector {
+    /// The logits of masks, where it gives them and nothing is learnt.
+    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let masks = self.masks.as_ref().filter(|_| !pass.is_training());
+        let Some(masks) = masks else {
+            return Err(task());
+        };
+        let [deep, low] = self.features(p, pass, x)?;
+        masks.forward(p, pass, &deep, &low, x)
+    }
+
+    fn backward(&self, _: &Parameters, _: &mut Pass, _: Tensor, _: &mut Gradients) -> Result<()> {
+        Err(task())
+    }
+
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
+        let (deep, low) = self.encoder.trace(x, trace)?;
+        let deep = self.pyramid.trace(deep, trace)?;
+        let joined = trace.block(&[deep, low], |trace| {
+            let [b, h, w, _] = low.shape;
+            let low = self.low.trace(low, trace)?;
+            let deep = trace.tensor([b, h, w, deep.shape[3]]);
+            let joined = trace.concat(&[deep, low]);
+            let y = self.refine[0].trace(joined, trace)?;
+            self.refine[1].trace(y, trace)
+        })?;
+        self.scores.trace(joined, trace)?;
+        self.sides.trace(joined, trace)?;
+        match &self.masks {
+            Some(masks) => masks.trace(deep, low, x, trace),
+            None => Ok(()),
+        }
+    }
+
+    fn detector(&self) -> Option<&dyn Detector> {
+        Some(self)
+    }
+}
+
+fn task() -> ModelError {
+    ModelError::Task {
+        network: NetworkName::DetectorDense.as_str().to_string(),
+        gives: "boxes, and masks beside them if `mask_classes` is set",
+        asked: "masks to learn from alone",
+    }
+}

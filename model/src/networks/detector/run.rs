@@ -1,0 +1,82 @@
+//! [`Network`] as a detector.
+
+use super::Detector;
+use crate::detection::{DetectorGradient, DetectorOutput, ScoredBox};
+use crate::error::{ModelError, Result};
+use crate::networks::Network;
+use crate::parameters::Gradients;
+use crate::pass::Pass;
+use crate::storage::Storage;
+use candle_core::Tensor;
+
+impl Network {
+    /// Whether it finds boxes: [`Self::detect`] and [`Self::backward_detection`] then take the places of [`Self::forward`] and
+    /// [`Self::backward`].
+    pub fn is_detector(&self) -> bool {
+        self.layers.detector().is_some()
+    }
+
+    /// What a detector says about fields; `reconstruct` also makes the fields again, where the network has a decoder for
+    /// that (twice the work; without it the loss has no reconstruction).
+    ///
+    /// # Shapes
+    /// x `(b, h, w, c)`; of clips, whose frames follow each other, `(b · t, h, w, c)` or `(b, t, h, w, c)` with
+    /// [`crate::NetworkConfig::frames`] frames each.
+    /// # Errors
+    /// [`ModelError::Task`] if it finds no boxes; [`ModelError::Shape`] if x does not fit.
+    pub fn detect(&self, x: &Tensor, pass: &mut Pass, reconstruct: bool) -> Result<DetectorOutput> {
+        let x = match *x.dims() {
+            [b, t, h, w, c] => x.reshape((b * t, h, w, c))?,
+            _ => x.clone(),
+        };
+        let fields = self.inputs(&x)?;
+        (self.detector()?).detect(&self.parameters, pass, &fields, reconstruct)
+    }
+
+    /// Adds the gradient of every parameter to `gradients`, freeing the tape as it goes.
+    ///
+    /// # Errors
+    /// [`ModelError::Task`] if it finds no boxes; [`ModelError::Shape`] if the gradient is not of the forward pass's output.
+    pub fn backward_detection(
+        &self,
+        gradient: DetectorGradient,
+        mut pass: Pass,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        pass.turn_back();
+        (self.detector()?).learn(&self.parameters, &mut pass, gradient, gradients)?;
+        gradients.complete();
+        assert!(pass.is_spent(), "a layer left something on the tape");
+        Ok(())
+    }
+
+    /// The boxes of every frame by an inference pass ([`DetectorOutput::decode`]).
+    ///
+    /// # Errors
+    /// As [`Self::detect`].
+    pub fn find_boxes(
+        &self,
+        x: &Tensor,
+        storage: impl Into<Storage>,
+        min_confidence: f32,
+    ) -> Result<Vec<Vec<ScoredBox>>> {
+        let mut pass = Pass::infer(self.backend, storage);
+        self.detect(x, &mut pass, false)?.decode(min_confidence)
+    }
+
+    /// Whether [`DetectorOutput::segmentation`] will be there.
+    pub fn gives_masks(&self) -> bool {
+        match self.layers.detector() {
+            Some(detector) => detector.gives_masks(),
+            None => true,
+        }
+    }
+
+    fn detector(&self) -> Result<&dyn Detector> {
+        self.layers.detector().ok_or_else(|| ModelError::Task {
+            network: self.config.name.as_str().to_string(),
+            gives: "the class of every pixel",
+            asked: "boxes",
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! The leaky ReLU: one slope below zero for all channels, which is not trained.
+//!
+//! y = x where x > 0, else a x; dx = dy where y > 0, else a dy. With a > 0 the sign of y is that of x, so the backward pass
+//! reads the output.
+//!
+//! # Source
+//! Maas et al. 2013, "Rectifier nonlinearities improve neural network acoustic models".
+
+use super::Backend;
+use super::elementwise::{map, zip};
+use super::host::{Typed, expect, tensor};
+use super::value::by_dtype;
+use crate::error::Result;
+use crate::profile;
+use candle_core::Tensor;
+
+impl Backend {
+    /// x where it is above 0, else x · slope.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::DType`] for integers.
+    pub fn leaky_relu(self, x: &Tensor, slope: f32) -> Result<Tensor> {
+        let _span = profile::span(|| format!("leaky relu {:?}", x.dims()));
+        by_dtype!(x.dtype(), V => {
+            let values = Typed::<V>::of("leaky_relu", x)?;
+            let y = map(&values, |x| if x > 0.0 { x } else { slope * x });
+            tensor(y, x.dims(), x.dtype())
+        })
+    }
+
+    /// dy where y is above 0, else dy · slope: the gradient of [`Self::leaky_relu`] from its output, for slopes above 0.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if shapes differ.
+    pub fn leaky_relu_backward(self, dy: &Tensor, y: &Tensor, slope: f32) -> Result<Tensor> {
+        let _span = profile::span(|| format!("leaky relu backward {:?}", dy.dims()));
+        let op = "leaky_relu_backward";
+        expect(op, "y", dy.dims(), y.dims())?;
+        by_dtype!(dy.dtype(), V => {
+            let (grad, value) = (Typed::<V>::of(op, dy)?, Typed::<V>::of(op, y)?);
+            let dx = zip(&grad, &value, |g, y| if y > 0.0 { g } else { slope * g });
+            tensor(dx, dy.dims(), dy.dtype())
+        })
+    }
+}

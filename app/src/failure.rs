@@ -156,6 +156,12 @@ fn of_data(error: &DataError) -> Verdict {
             INPUT,
             Some("delete the damaged file and run the command that wrote it again"),
         ),
+        DataError::BadBox { .. } => (
+            INPUT,
+            Some(
+                "correct or remove that box; the classes are tropical_depression, tropical_cyclone, extratropical_cyclone, atmospheric_river",
+            ),
+        ),
         DataError::Invalid(_) => (USAGE, None),
         _ => (INPUT, None),
     }

@@ -1,5 +1,6 @@
 //! What can go wrong between a file and a batch.
 
+use crate::boxes::BoxFault;
 use std::path::PathBuf;
 
 /// Result of this crate.
@@ -82,6 +83,20 @@ pub enum DataError {
         path: PathBuf,
         /// Which check failed.
         reason: String,
+    },
+    /// A box in a file, or the way in which the file says it, is not what it must be.
+    #[error("cannot use the boxes of `{}`, {place}: {fault}: expected {expected}, found {found}", path.display())]
+    BadBox {
+        /// The file.
+        path: PathBuf,
+        /// The line, image, annotation or time.
+        place: String,
+        /// What is wrong.
+        fault: BoxFault,
+        /// What would be right.
+        expected: String,
+        /// What stands there.
+        found: String,
     },
     /// A request that no input could satisfy.
     #[error("{0}")]

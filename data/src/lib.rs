@@ -29,7 +29,7 @@ pub mod variable;
 
 pub use archive::Archive;
 pub use batch::HostBatch;
-pub use boxes::{BoxClass, GeoBox, PixelBox};
+pub use boxes::{BoxClass, BoxFrame, BoxFrames, GeoBox, PixelBox, TrackedBox};
 pub use calendar::{Calendar, Time};
 pub use error::DataError;
 pub use grid::LatLonGrid;

@@ -89,6 +89,9 @@ impl Demo {
                 rivers: "default".into(),
                 thresholds: None,
                 no_grid_scaling: false,
+                boxes_hdf5: None,
+                boxes_coco: None,
+                boxes_geojson: None,
                 skip_bad: false,
                 json: false,
             }
@@ -97,6 +100,7 @@ impl Demo {
         Stage {
             input: text("learn"),
             labels: Some(text("learn-labels")),
+            boxes: None,
             out: Some(at("store")),
             local: None,
             per_node: None,

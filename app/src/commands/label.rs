@@ -7,16 +7,23 @@ use clap::Args;
 use serde::Serialize;
 use squall_climate::label::{ArThresholds, Labeller, TcThresholds, Thresholds, required_channels};
 use squall_climate::{ClimateError, Event, table};
+use squall_data::boxes::coco::CocoWriter;
+use squall_data::boxes::extreme_weather::{ExtremeWeatherWriter, SLOTS};
+use squall_data::boxes::geojson::GeoJsonWriter;
+use squall_data::boxes::table::BoxTableWriter;
+use squall_data::boxes::{BoxSink, SinkSummary};
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-use squall_data::{Archive, Snapshot, Time, Variable};
+use squall_data::{Archive, BoxClass, Snapshot, Time, TrackedBox, Variable};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels).
+/// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels), and boxes around them, around
+/// extratropical cyclones and around tropical depressions.
 #[derive(Debug, Args)]
 pub struct Label {
     /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
     pub input: String,
-    /// Folder for the masks and objects.csv.
+    /// Folder for the masks, objects.csv and boxes.csv.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Strictness for cyclones: default, medium, relaxed or super_relaxed.
@@ -31,6 +38,15 @@ pub struct Label {
     /// Use the published quarter-degree numbers on any grid.
     #[arg(long)]
     pub no_grid_scaling: bool,
+    /// Also write the boxes in the layout of the ExtremeWeather data set (HDF5).
+    #[arg(long, value_name = "FILE")]
+    pub boxes_hdf5: Option<PathBuf>,
+    /// Also write the boxes as COCO has them (JSON).
+    #[arg(long, value_name = "FILE")]
+    pub boxes_coco: Option<PathBuf>,
+    /// Also write the boxes as GeoJSON, for maps.
+    #[arg(long, value_name = "FILE")]
+    pub boxes_geojson: Option<PathBuf>,
     /// Go on without input files that cannot be read; they are named and counted.
     #[arg(long)]
     pub skip_bad: bool,
@@ -52,6 +68,10 @@ pub struct LabelSummary {
     pub tracks: usize,
     /// The series is too short for the duration criterion.
     pub untracked: bool,
+    /// Boxes over all times, by class.
+    pub boxes: BTreeMap<&'static str, usize>,
+    /// Boxes that the ExtremeWeather file had no room for.
+    pub boxes_left_out: usize,
 }
 
 impl Label {
@@ -62,11 +82,13 @@ impl Label {
             return output::json(&summary);
         }
         tracing::info!(
-            "{} times: {} cyclones on {} tracks, {} rivers; masks and objects.csv in {}",
+            "{} times: {} cyclones on {} tracks, {} rivers; {} boxes with those of extratropical cyclones and tropical depressions; \
+             masks, objects.csv and boxes.csv in {}",
             summary.times,
             summary.cyclones,
             summary.tracks,
             summary.rivers,
+            summary.boxes.values().sum::<usize>(),
             self.out.display()
         );
         Ok(())
@@ -91,6 +113,7 @@ impl Label {
             cyclone,
             river,
             adapt_to_grid: !self.no_grid_scaling,
+            ..Thresholds::default()
         })
     }
 
@@ -115,6 +138,7 @@ impl Label {
         let mut progress = Progress::new("label", times);
         let mut masks = Masks::new(self, &archive, &thresholds)?;
         let mut objects: Vec<Event> = Vec::new();
+        let mut boxes = BoxFiles::create(self, &archive)?;
         let stop = interrupt::flag();
         let read = |index: usize| -> Result<Snapshot, ClimateError> {
             if stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -124,6 +148,7 @@ impl Label {
         };
         let labelled = labeller.label_series(times, read, |index, labelled| {
             masks.write(index, &labelled.mask)?;
+            boxes.write(archive.times()[index], &labelled.boxes)?;
             progress.set(index + 1, String::new());
             objects.extend(labelled.objects);
             Ok(())
@@ -133,6 +158,7 @@ impl Label {
         let summary = labelled?;
         masks.finish()?;
         table::write_events(self.out.join("objects.csv"), &objects)?;
+        let boxes_left_out = boxes.finish()?;
         if summary.untracked {
             tracing::warn!(
                 "the series is shorter than the two days a cyclone must last: candidates stand untracked"
@@ -144,12 +170,67 @@ impl Label {
             rivers: summary.rivers,
             tracks: summary.tracks,
             untracked: summary.untracked,
+            boxes: BoxClass::ALL
+                .into_iter()
+                .map(|class| (class.name(), summary.boxes[usize::from(class.code())]))
+                .collect(),
+            boxes_left_out,
         })
     }
 }
 
 fn rayon_threads() -> u64 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
+}
+
+/// boxes.csv, and the other files of boxes that were asked for.
+struct BoxFiles(Vec<Box<dyn BoxSink>>);
+
+impl BoxFiles {
+    fn create(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
+        let mut sinks: Vec<Box<dyn BoxSink>> = vec![Box::new(BoxTableWriter::create(
+            command.out.join("boxes.csv"),
+        )?)];
+        if let Some(path) = &command.boxes_hdf5 {
+            let grid = archive.grid().clone();
+            sinks.push(Box::new(ExtremeWeatherWriter::new(path, grid)));
+        }
+        if let Some(path) = &command.boxes_coco {
+            let grid = archive.grid().clone();
+            sinks.push(Box::new(CocoWriter::create(path, grid)?));
+        }
+        if let Some(path) = &command.boxes_geojson {
+            sinks.push(Box::new(GeoJsonWriter::create(path)?));
+        }
+        Ok(Self(sinks))
+    }
+
+    fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<(), ClimateError> {
+        for sink in &mut self.0 {
+            sink.write(time, boxes)?;
+        }
+        Ok(())
+    }
+
+    /// Ends all files and says, as a warning, what one of them had no room for.
+    fn finish(self) -> anyhow::Result<usize> {
+        let mut left_out = 0;
+        for sink in self.0 {
+            let SinkSummary {
+                path,
+                left_out: here,
+                ..
+            } = sink.finish()?;
+            if here > 0 {
+                tracing::warn!(
+                    "`{}` has room for {SLOTS} boxes at a time: {here} smaller ones are left out",
+                    path.display()
+                );
+            }
+            left_out += here;
+        }
+        Ok(left_out)
+    }
 }
 
 /// Mask files: one for every input file, named after its first time.

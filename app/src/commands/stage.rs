@@ -10,8 +10,8 @@ use clap::Args;
 use serde::Serialize;
 use squall_data::mask_file::MaskArchive;
 use squall_data::store::{Split, SplitRule, StoreMeta, StoreWriter};
-use squall_data::{DataError, Snapshot};
-use std::path::PathBuf;
+use squall_data::{Archive, BoxFrames, DataError, GeoBox, Snapshot, Time, boxes};
+use std::path::{Path, PathBuf};
 
 /// Write fields and labels into a sample store: flat, checksummed, with statistics and a split.
 ///
@@ -27,6 +27,10 @@ pub struct Stage {
     /// Labels: masks of `squall label`, or of another tool.
     #[arg(long, value_name = "DIR", required_unless_present = "local")]
     pub labels: Option<String>,
+    /// Boxes for detectors: a table (.csv), an ExtremeWeather file (.h5) or a COCO file (.json); default: boxes.csv among the labels, if
+    /// it is there.
+    #[arg(long, value_name = "FILE", conflicts_with = "local")]
+    pub boxes: Option<PathBuf>,
     /// Folder for the store.
     #[arg(long, value_name = "STORE", required_unless_present = "local")]
     pub out: Option<PathBuf>,
@@ -67,6 +71,10 @@ pub struct StageSummary {
     pub unlabelled: usize,
     /// Share of background, cyclone and river pixels in training.
     pub class_shares: [f64; 3],
+    /// Samples whose boxes are known; none if there are no boxes.
+    pub boxed: Option<usize>,
+    /// Boxes over all samples.
+    pub boxes: usize,
 }
 
 impl Stage {
@@ -87,7 +95,38 @@ impl Stage {
             summary.channels.len(),
             self.places()?.1.display()
         );
+        if let Some(boxed) = summary.boxed {
+            tracing::info!("{} boxes in {boxed} samples", summary.boxes);
+        }
         Ok(())
+    }
+
+    /// The boxes that go with the labels, if there are any.
+    fn find_boxes(&self, labels: &str, archive: &Archive) -> anyhow::Result<Option<BoxFrames>> {
+        let beside = Path::new(labels).join("boxes.csv");
+        let path = match &self.boxes {
+            Some(path) => path,
+            None if beside.is_file() => &beside,
+            None => return Ok(None),
+        };
+        let frames = boxes::read(path, archive.grid(), archive.calendar())?;
+        frames
+            .notes
+            .iter()
+            .for_each(|note| tracing::info!("{note}"));
+        let known = (archive.times().iter())
+            .filter(|time| frames.at(**time).is_some())
+            .count();
+        if known == 0 {
+            let reason = format!(
+                "none of its {} times with boxes is a time of `{}`",
+                frames.frames().len(),
+                self.input
+            );
+            let input = path.display().to_string();
+            return Err(DataError::NoInput { input, reason }.into());
+        }
+        Ok(Some(frames))
     }
 
     /// Where the labels are and where the store goes.
@@ -142,6 +181,14 @@ impl Stage {
             .map(|&(index, _)| archive.times()[index])
             .collect();
         let splits = self.rule().assign(&times)?;
+        let frames = self.find_boxes(labels, &archive)?;
+        let boxes: Option<Vec<Option<Vec<GeoBox>>>> = frames.map(|frames| {
+            let of = |&time: &Time| {
+                let found = frames.at(time)?;
+                Some(found.iter().map(|tracked| tracked.geo).collect())
+            };
+            times.iter().map(of).collect()
+        });
         let meta = StoreMeta::new(archive.grid().clone(), archive.calendar(), channels.clone());
         let total = meta.record_bytes() * labelled.len() as u64;
         Plan {
@@ -180,7 +227,7 @@ impl Stage {
             progress.set(sample + 1, String::new());
         }
         progress.finish();
-        let store = writer.finish()?;
+        let store = writer.finish_with_boxes(boxes.as_deref())?;
         let counts = store.class_counts(Split::Train);
         let all = counts.iter().sum::<u64>().max(1) as f64;
         tracing::debug!("{} in all", bytes(total));
@@ -189,6 +236,8 @@ impl Stage {
             channels: channels.iter().map(|v| v.name()).collect(),
             unlabelled,
             class_shares: counts.map(|count| count as f64 / all),
+            boxed: boxes.as_ref().map(|boxes| boxes.iter().flatten().count()),
+            boxes: boxes.iter().flatten().flatten().map(Vec::len).sum(),
         })
     }
 

@@ -233,28 +233,11 @@ impl<'a> CycloneFields<'a> {
             .map(|(a, b)| f64::from(u[[a, b]]).hypot(f64::from(v[[a, b]])))
             .filter(|speed| speed.is_finite())
             .fold(0.0, f64::max);
-        // Maxima are searched for as lows of the negative field.
-        let [t200, t500] = &self.temperature;
-        let cold = |j: usize, i: usize| -0.5 * (f64::from(t200[[j, i]]) + f64::from(t500[[j, i]]));
-        let [z200, z1000] = &self.height;
-        let thin = |j: usize, i: usize| f64::from(z1000[[j, i]]) - f64::from(z200[[j, i]]);
         let centre = (low.lat_deg, low.lon_deg);
-        let core = |field: &dyn Fn(usize, usize) -> f64, fall: f64, radius_deg: f64| {
-            let top = lowest_near(self.grid, &field, centre, thresholds.max_core_radius_deg);
-            let stands =
-                top.is_some_and(|top| rises_all_around(self.grid, &field, top, fall, radius_deg));
-            (top.map(|top| -top.value), stands)
-        };
-        let (core_temperature_k, warm_core) = core(
-            &cold,
-            thresholds.warm_core_fall_k,
-            thresholds.warm_core_radius_deg,
-        );
-        let (core_thickness_m, thick_core) = core(
-            &thin,
-            thresholds.thickness_fall_m,
-            thresholds.thickness_radius_deg,
-        );
+        let [
+            (core_temperature_k, warm_core),
+            (core_thickness_m, thick_core),
+        ] = self.cores(thresholds, centre);
         CycloneCandidate {
             lat_deg: low.lat_deg,
             lon_deg: low.lon_deg,
@@ -267,5 +250,46 @@ impl<'a> CycloneFields<'a> {
             core_thickness_m,
             track_id: None,
         }
+    }
+
+    /// The highest upper temperature and the greatest thickness near a centre, and whether each falls off all around.
+    pub(super) fn cores(
+        &self,
+        thresholds: &TcThresholds,
+        centre: (f64, f64),
+    ) -> [(Option<f64>, bool); 2] {
+        // Maxima are searched for as lows of the negative field.
+        let [t200, t500] = &self.temperature;
+        let cold = |j: usize, i: usize| -0.5 * (f64::from(t200[[j, i]]) + f64::from(t500[[j, i]]));
+        let [z200, z1000] = &self.height;
+        let thin = |j: usize, i: usize| f64::from(z1000[[j, i]]) - f64::from(z200[[j, i]]);
+        let core = |field: &dyn Fn(usize, usize) -> f64, fall: f64, radius_deg: f64| {
+            let top = lowest_near(self.grid, &field, centre, thresholds.max_core_radius_deg);
+            let stands =
+                top.is_some_and(|top| rises_all_around(self.grid, &field, top, fall, radius_deg));
+            (top.map(|top| -top.value), stands)
+        };
+        [
+            core(
+                &cold,
+                thresholds.warm_core_fall_k,
+                thresholds.warm_core_radius_deg,
+            ),
+            core(
+                &thin,
+                thresholds.thickness_fall_m,
+                thresholds.thickness_radius_deg,
+            ),
+        ]
+    }
+
+    /// The grid.
+    pub(super) fn grid(&self) -> &'a LatLonGrid {
+        self.grid
+    }
+
+    /// Sea-level pressure, Pa.
+    pub(super) fn sea_level_pressure(&self) -> ArrayView2<'a, f32> {
+        self.psl
     }
 }

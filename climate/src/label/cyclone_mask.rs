@@ -124,6 +124,17 @@ pub(super) fn percentile(values: &mut Vec<f32>, percent: f64) -> Option<f64> {
     Some(f64::from(lower) + (position - rank as f64) * (f64::from(upper) - f64::from(lower)))
 }
 
+/// Half the side of a cyclone's box, degrees: wind radius + 6.6.
+pub(super) fn box_half_deg(
+    grid: &LatLonGrid,
+    wind: [ArrayView2<'_, f32>; 2],
+    cyclone: &CycloneCandidate,
+    thresholds: &TcThresholds,
+) -> f64 {
+    let centre = (cyclone.lat_deg, cyclone.lon_deg);
+    wind_radius_deg(grid, wind, centre, thresholds) + thresholds.box_margin_deg
+}
+
 /// The cells of one cyclone, as runs of the grid sorted by row and column.
 ///
 /// In the box of half side wind radius + 6.6 degrees, the cells above the 93rd percentile of the box in each of the channels
@@ -135,13 +146,12 @@ pub(super) fn percentile(values: &mut Vec<f32>, percent: f64) -> Option<f64> {
 pub(super) fn cyclone_cells(
     grid: &LatLonGrid,
     channels: &[ArrayView2<'_, f32>],
-    wind: [ArrayView2<'_, f32>; 2],
+    half_deg: f64,
     cyclone: &CycloneCandidate,
     thresholds: &TcThresholds,
 ) -> Vec<Run> {
     let centre = (cyclone.lat_deg, cyclone.lon_deg);
-    let radius = wind_radius_deg(grid, wind, centre, thresholds);
-    let window = BoxWindow::around(grid, centre, radius + thresholds.box_margin_deg);
+    let window = BoxWindow::around(grid, centre, half_deg);
     let columns: Vec<usize> = window.columns(grid).collect();
     let (width, height) = (window.width, window.north - window.south);
     let mut union = vec![false; width * height];
@@ -325,7 +335,10 @@ mod tests {
         };
         let channels = [first.view(), second.view(), apart.view(), flat.view()];
         let wind = [calm.view(), calm.view()];
-        let cells = cyclone_cells(&grid, &channels, wind, &storm, &TcThresholds::default());
+        let thresholds = TcThresholds::default();
+        let half_deg = box_half_deg(&grid, wind, &storm, &thresholds);
+        assert_eq!(half_deg, 6.6);
+        let cells = cyclone_cells(&grid, &channels, half_deg, &storm, &thresholds);
         let mut got: Vec<_> = cells.iter().flat_map(|r| r.indices()).collect();
         got.sort_unstable();
         let mut expected = block(104, 358, 3, 4);

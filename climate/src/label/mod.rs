@@ -6,13 +6,21 @@
 //!
 //! [`Labeller::label_series`] does both, in parallel over time with bounded memory.
 //!
+//! The boxes are of two classes more, extratropical cyclones and tropical depressions: closed lows ([`Lows`]) that are tracked
+//! alike and that masks do not tell apart.
+//!
 //! # Source
 //! 1810.01993 section III-A2 and its code, ClimDeepLearn; TECA for the cyclones. Where the published programs differ from
 //! what their documentation states, the documentation is followed and the difference told: [`TcThresholds`],
 //! [`Trajectories`], and the comments in this folder.
 
+mod boxes;
 mod candidates;
+mod closed_contour;
 mod cyclone_mask;
+mod low_thresholds;
+mod low_tracks;
+mod lows;
 mod objects;
 mod patches;
 mod river_mask;
@@ -23,6 +31,8 @@ mod thresholds;
 mod trajectory;
 
 pub use candidates::CycloneCandidate;
+pub use low_thresholds::{EtcThresholds, TdThresholds};
+pub use lows::{LowCandidate, Lows};
 pub use scaling::GridScaling;
 pub use series::SeriesSummary;
 pub use thresholds::{ArThresholds, TcThresholds, Thresholds};
@@ -31,8 +41,9 @@ pub use trajectory::{AcceptedCyclones, Trajectories};
 use crate::error::{ClimateError, Result};
 use crate::events::{Event, Region};
 use candidates::{CycloneFields, planes};
+use low_tracks::{LowRules, LowTracks};
 use ndarray::Array2;
-use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Variable};
+use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, TrackedBox, Variable};
 use std::sync::Arc;
 
 /// The variables that the labels need, in model order.
@@ -51,6 +62,8 @@ pub struct LabelledSnapshot {
     /// One event per cyclone and per river: cyclones first, each kind from south to north. A cyclone's centre is its
     /// pressure minimum. Track numbers are those of the cyclones' tracks; rivers have none.
     pub objects: Vec<Event>,
+    /// A box around each of them; [`Labeller::label_series`] adds those of extratropical cyclones and tropical depressions.
+    pub boxes: Vec<TrackedBox>,
 }
 
 /// Applies the criteria on one grid.
@@ -59,6 +72,10 @@ pub struct Labeller {
     grid: Arc<LatLonGrid>,
     cyclone: TcThresholds,
     river: ArThresholds,
+    extratropical: EtcThresholds,
+    depression: TdThresholds,
+    /// What depressions are searched by.
+    weak: TcThresholds,
 }
 
 impl Labeller {
@@ -69,20 +86,36 @@ impl Labeller {
     pub fn new(thresholds: &Thresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
         thresholds.cyclone.check()?;
         thresholds.river.check()?;
+        thresholds.extratropical.check()?;
+        thresholds.depression.check()?;
         let Thresholds {
             cyclone,
             river,
+            extratropical,
+            depression,
             adapt_to_grid,
         } = thresholds;
-        let (cyclone, river) = if *adapt_to_grid {
-            (cyclone.adapted_to(&grid), river.adapted_to(&grid))
+        let weak = depression.candidates();
+        let (cyclone, river, weak) = if *adapt_to_grid {
+            (
+                cyclone.adapted_to(&grid),
+                river.adapted_to(&grid),
+                weak.adapted_to(&grid),
+            )
         } else {
-            (cyclone.clone(), river.clone())
+            (cyclone.clone(), river.clone(), weak)
+        };
+        let depression = TdThresholds {
+            max_wind_m_s: weak.min_wind_m_s,
+            ..depression.clone()
         };
         Ok(Self {
             grid,
             cyclone,
             river,
+            extratropical: extratropical.clone(),
+            depression,
+            weak,
         })
     }
 
@@ -111,6 +144,57 @@ impl Labeller {
         Ok(CycloneFields::of(snapshot)?.candidates(&self.cyclone))
     }
 
+    /// Where an extratropical cyclone or a tropical depression may be: closed lows. Needs what [`Labeller::candidates`] needs.
+    ///
+    /// # Errors
+    /// As [`Labeller::candidates`].
+    pub fn lows(&self, snapshot: &Snapshot) -> Result<Lows> {
+        self.check_grid(snapshot)?;
+        Ok(self.lows_of(&CycloneFields::of(snapshot)?))
+    }
+
+    /// The boxes of lows that are not part of one of the cyclones, and of depressions only while they are weak.
+    pub fn low_boxes(
+        &self,
+        lows: &[LowCandidate],
+        cyclones: &[CycloneCandidate],
+    ) -> Vec<TrackedBox> {
+        boxes::lows(lows, cyclones, &self.extratropical, &self.depression)
+    }
+
+    /// Candidates of cyclones and lows at once.
+    fn centres(&self, snapshot: &Snapshot) -> Result<(Vec<CycloneCandidate>, Lows)> {
+        self.check_grid(snapshot)?;
+        let fields = CycloneFields::of(snapshot)?;
+        Ok((fields.candidates(&self.cyclone), self.lows_of(&fields)))
+    }
+
+    fn lows_of(&self, fields: &CycloneFields<'_>) -> Lows {
+        Lows {
+            extratropical: lows::extratropical(fields, &self.extratropical, &self.cyclone),
+            depressions: lows::depressions(fields, &self.weak),
+        }
+    }
+
+    /// Empty sets of tracks of extratropical cyclones and of tropical depressions.
+    fn low_tracks(&self) -> [LowTracks; 2] {
+        let (low, weak) = (&self.extratropical, &self.depression);
+        [
+            LowTracks::new(LowRules {
+                max_range_deg: low.max_range_deg,
+                max_gap_hours: low.max_gap_hours,
+                min_hours: low.min_hours,
+                min_endpoint_deg: low.min_endpoint_deg,
+            }),
+            LowTracks::new(LowRules {
+                max_range_deg: weak.max_range_deg,
+                max_gap_hours: weak.max_gap_hours,
+                min_hours: weak.min_hours,
+                min_endpoint_deg: 0.0,
+            }),
+        ]
+    }
+
     /// The mask and the objects of one time, given its cyclones. Cyclones override rivers. Needs TMQ, U850, V850, UBOT,
     /// VBOT and PRECT; PSL fills in the objects' pressure if there.
     ///
@@ -133,8 +217,16 @@ impl Labeller {
         }
         let channels = [tmq, u850, v850, prect];
         let mut storms = Vec::with_capacity(cyclones.len());
+        let mut boxes = Vec::with_capacity(cyclones.len());
         for cyclone in cyclones {
-            let runs = cyclone_mask::cyclone_cells(grid, &channels, wind, cyclone, &self.cyclone);
+            let half = cyclone_mask::box_half_deg(grid, wind, cyclone, &self.cyclone);
+            boxes.push(boxes::cyclone(
+                cyclone,
+                half,
+                &self.depression,
+                &self.cyclone,
+            ));
+            let runs = cyclone_mask::cyclone_cells(grid, &channels, half, cyclone, &self.cyclone);
             for (j, i) in runs.iter().flat_map(|run| run.indices()) {
                 codes[[j, i]] = Class::TropicalCyclone.code();
             }
@@ -143,11 +235,16 @@ impl Labeller {
         }
         let rivers = objects::uncovered(rivers, &codes);
         let objects = objects::describe(snapshot, &storms, &rivers);
+        boxes.extend(boxes::rivers(&objects));
         let mask = ClassMask {
             time: snapshot.time,
             codes,
         };
-        Ok(LabelledSnapshot { mask, objects })
+        Ok(LabelledSnapshot {
+            mask,
+            objects,
+            boxes,
+        })
     }
 
     fn check_grid(&self, snapshot: &Snapshot) -> Result<()> {

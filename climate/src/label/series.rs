@@ -1,5 +1,7 @@
 //! Both passes over a series.
 
+use super::low_tracks::StandingLows;
+use super::lows::Lows;
 use super::trajectory::AcceptedCyclones;
 use super::{CycloneCandidate, LabelledSnapshot, Labeller};
 use crate::error::{ClimateError, Result};
@@ -20,6 +22,8 @@ pub struct SeriesSummary {
     pub tracks: usize,
     /// Rivers, over all times.
     pub rivers: usize,
+    /// Boxes of each class over all times, in the order of [`squall_data::BoxClass::ALL`].
+    pub boxes: [usize; 4],
     /// Whether the series is shorter than the least duration of a cyclone, so that storms stand untracked.
     pub untracked: bool,
 }
@@ -45,16 +49,28 @@ impl Labeller {
             times: count,
             ..SeriesSummary::default()
         };
-        let accepted = self.accepted_cyclones(count, &read, &mut summary)?;
+        let (accepted, lows) = self.first_pass(count, &read, &mut summary)?;
         for block in blocks(count) {
             let labelled: Vec<Result<LabelledSnapshot>> = block
                 .clone()
                 .into_par_iter()
-                .map(|index| self.masks(&read(index)?, accepted.at(index)))
+                .map(|index| {
+                    let cyclones = accepted.at(index);
+                    let mut labelled = self.masks(&read(index)?, cyclones)?;
+                    for kind in &lows {
+                        labelled
+                            .boxes
+                            .extend(self.low_boxes(kind.at(index), cyclones));
+                    }
+                    Ok(labelled)
+                })
                 .collect();
             for (index, labelled) in block.zip(labelled) {
                 let labelled = labelled?;
                 summary.rivers += labelled.objects.len() - accepted.at(index).len();
+                for found in &labelled.boxes {
+                    summary.boxes[usize::from(found.geo.class.code())] += 1;
+                }
                 each(index, labelled)?;
             }
         }
@@ -62,36 +78,44 @@ impl Labeller {
     }
 
     /// The first pass.
-    fn accepted_cyclones<E>(
+    fn first_pass<E>(
         &self,
         count: usize,
         read: &(impl Fn(usize) -> std::result::Result<Snapshot, E> + Sync),
         summary: &mut SeriesSummary,
-    ) -> Result<AcceptedCyclones>
+    ) -> Result<(AcceptedCyclones, [StandingLows; 2])>
     where
         ClimateError: From<E>,
     {
         let mut tracks = self.trajectories();
+        let [mut extratropical, mut depressions] = self.low_tracks();
         for block in blocks(count) {
-            let found: Vec<Result<(Time, Vec<CycloneCandidate>)>> = block
+            let found: Vec<Result<(Time, Vec<CycloneCandidate>, Lows)>> = block
                 .clone()
                 .into_par_iter()
                 .map(|index| {
                     let snapshot = read(index)?;
-                    Ok((snapshot.time, self.candidates(&snapshot)?))
+                    let (candidates, lows) = self.centres(&snapshot)?;
+                    Ok((snapshot.time, candidates, lows))
                 })
                 .collect();
             for (index, found) in block.zip(found) {
-                let (time, candidates) = found?;
+                let (time, candidates, lows) = found?;
                 summary.candidates += candidates.len();
                 tracks.push(index, time, candidates)?;
+                extratropical.push(index, time, &lows.extratropical);
+                depressions.push(index, time, &lows.depressions);
             }
         }
         let accepted = tracks.finish();
         summary.cyclones = accepted.points();
         summary.tracks = accepted.tracks;
         summary.untracked = accepted.untracked;
-        Ok(accepted)
+        // No number twice in a table of boxes.
+        let extratropical = extratropical.finish(accepted.tracks as u64 + 1);
+        let first = accepted.tracks as u64 + extratropical.tracks + 1;
+        let depressions = depressions.finish(first);
+        Ok((accepted, [extratropical, depressions]))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The numbers of the label recipes, with units and sources.
 
+use super::low_thresholds::{EtcThresholds, TdThresholds};
 use super::scaling::{GridScaling, PUBLISHED_DEG};
 use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
@@ -259,7 +260,7 @@ impl ArThresholds {
     }
 }
 
-fn invalid(name: &str, expected: &str, found: f64) -> ClimateError {
+pub(super) fn invalid(name: &str, expected: &str, found: f64) -> ClimateError {
     ClimateError::Invalid(format!(
         "label thresholds: {name}: expected {expected}, found {found}"
     ))
@@ -273,6 +274,10 @@ pub struct Thresholds {
     pub cyclone: TcThresholds,
     /// For atmospheric rivers.
     pub river: ArThresholds,
+    /// For extratropical cyclones, which have boxes only.
+    pub extratropical: EtcThresholds,
+    /// For tropical depressions, which have boxes only.
+    pub depression: TdThresholds,
     /// Whether the criteria are adapted to the grid ([`TcThresholds::adapted_to`], [`ArThresholds::adapted_to`]); on by default. A grid of a
     /// quarter of a degree or finer gets the published numbers either way.
     pub adapt_to_grid: bool,
@@ -283,6 +288,8 @@ impl Default for Thresholds {
         Self {
             cyclone: TcThresholds::default(),
             river: ArThresholds::default(),
+            extratropical: EtcThresholds::default(),
+            depression: TdThresholds::default(),
             adapt_to_grid: true,
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 /// (CESM: seconds of the day), `x_2001050612.nc` or `x_20010506.nc`.
 ///
 /// Names carry no calendar: noleap is assumed where the name is CAM's, standard elsewhere.
-pub(super) fn from_name(path: &Path) -> Option<Time> {
+pub(crate) fn from_name(path: &Path) -> Option<Time> {
     let stem = path.file_stem()?.to_string_lossy().into_owned();
     let calendar = |name| Calendar::from_cf(name).expect("a known word");
     let groups: Vec<&str> = stem

@@ -7,7 +7,7 @@ mod alias;
 pub(crate) mod coordinates;
 pub(crate) mod decode;
 mod derive;
-mod file_date;
+pub(crate) mod file_date;
 mod input;
 pub(crate) mod nc;
 mod read;

@@ -1,6 +1,24 @@
 //! Boxes around storms: in degrees on the globe, and in pixels of a grid.
 //!
+//! A file of boxes is read as [`BoxFrames`] by [`read`], whichever it is: a table ([`table`]), ExtremeWeather's HDF5
+//! ([`extreme_weather`]) or COCO's JSON ([`coco`]); each of them, and [`geojson`], is written time by time through a [`BoxSink`].
+//!
 //! Letters: y row (latitude, south to north), x column (longitude, eastward).
+
+pub mod coco;
+pub mod extreme_weather;
+mod fault;
+mod frame;
+pub mod geojson;
+mod labelled_share;
+mod place;
+mod read;
+pub mod table;
+
+pub use fault::BoxFault;
+pub use frame::{BoxFrame, BoxFrames, BoxSink, SinkSummary, TrackedBox};
+pub use labelled_share::LabelledShare;
+pub use read::read;
 
 use crate::error::{DataError, Result};
 use crate::{Class, LatLonGrid};
@@ -193,11 +211,18 @@ impl PixelBox {
         };
         let west_edge = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
         let lon = |x: f64| (west_edge + x * grid.lon_spacing_deg()).rem_euclid(360.0);
+        // Both edges of the whole circle are one meridian.
+        let circle = (self.x_max - self.x_min) * grid.lon_spacing_deg() >= 360.0 - 1e-9;
+        let (west_deg, east_deg) = if circle {
+            (0.0, 360.0)
+        } else {
+            (lon(self.x_min), lon(self.x_max))
+        };
         GeoBox {
             class: self.class,
-            west_deg: lon(self.x_min),
+            west_deg,
             south_deg: lat(self.y_min),
-            east_deg: lon(self.x_max),
+            east_deg,
             north_deg: lat(self.y_max),
             confidence: self.confidence,
         }
@@ -213,11 +238,11 @@ fn shared_longitude_deg(a: &GeoBox, b: &GeoBox) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn geo(west_deg: f64, south_deg: f64, east_deg: f64, north_deg: f64) -> GeoBox {
+    pub(super) fn geo(west_deg: f64, south_deg: f64, east_deg: f64, north_deg: f64) -> GeoBox {
         GeoBox {
             class: BoxClass::TropicalCyclone,
             west_deg,

@@ -1,7 +1,7 @@
 //! A copy of a store, or of a part of it, on a node's own disk.
 
 use super::shard::shard_name;
-use super::{INDEX_FILE, Store, index};
+use super::{BOXES_FILE, INDEX_FILE, Store, index};
 use crate::atomic;
 use crate::error::{DataError, Result};
 use rayon::prelude::*;
@@ -68,7 +68,7 @@ impl<'a> LocalCopy<'a> {
             }
         }
         // From here on it is no finished store.
-        for name in [INDEX_FILE, STAGED_FILE] {
+        for name in [INDEX_FILE, STAGED_FILE, BOXES_FILE] {
             let path = folder.join(name);
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -205,9 +205,12 @@ impl<'a> LocalCopy<'a> {
                 .map_err(|e| DataError::Invalid(format!("{STAGED_FILE}: {e}")))?;
             atomic::write(self.folder.join(STAGED_FILE), &text)?;
         }
-        let index = self.source.folder().join(INDEX_FILE);
-        let text = std::fs::read(&index).map_err(DataError::io("read", index))?;
-        atomic::write(self.folder.join(INDEX_FILE), &text)?;
+        let boxes = self.source.has_boxes().then_some(BOXES_FILE);
+        for name in boxes.into_iter().chain([INDEX_FILE]) {
+            let file = self.source.folder().join(name);
+            let text = std::fs::read(&file).map_err(DataError::io("read", file))?;
+            atomic::write(self.folder.join(name), &text)?;
+        }
         Store::open(self.folder)
     }
 }

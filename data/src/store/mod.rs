@@ -12,8 +12,11 @@
 //! After the records stands what the index needs to know about them (JSON, with its length, checksum and a magic word),
 //! so that a finished shard survives whatever happens to the writer and a later writer continues behind it.
 //!
+//! Boxes around storms, for detectors, stand in a file of their own, `boxes.jsonl`, if the store has any ([`Store::boxes`]).
+//!
 //! A [`LocalCopy`] of a store has the same index and shards of the same size, in which records that it was not given are holes.
 
+mod boxes;
 mod codec;
 mod entry;
 mod index;
@@ -25,6 +28,7 @@ mod split;
 mod statistics;
 mod writer;
 
+pub use boxes::BOXES_FILE;
 pub use codec::View;
 pub(crate) use entry::hex;
 pub use entry::{Encoding, SampleEntry, ShardEntry, StoreMeta};

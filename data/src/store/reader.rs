@@ -1,5 +1,6 @@
 //! Reading a store: positioned reads, checked, normalised on the way.
 
+use super::boxes::StoreBoxes;
 use super::codec::RecordDecoder;
 use super::index::{self, IndexFile};
 use super::local;
@@ -53,6 +54,7 @@ pub struct Store {
     pub(super) checked: Vec<AtomicBool>,
     /// Whether each sample is here, if only some are.
     here: Option<Vec<bool>>,
+    pub(super) boxes: Option<StoreBoxes>,
 }
 
 impl Store {
@@ -66,8 +68,10 @@ impl Store {
         let (index, meta, first_ids) = index::read(&folder)?;
         let times = index.samples.iter().map(|s| s.parse_time(meta.calendar));
         let here = local::samples_here(&folder, &index.data_hash, index.samples.len())?;
+        let boxes = StoreBoxes::read(&folder, &index.data_hash, index.samples.len())?;
         Ok(Self {
             here,
+            boxes,
             times: times.collect::<Result<_>>()?,
             checking: Checking::default(),
             checked: index

@@ -7,7 +7,7 @@ use super::statistics::ChannelStatistics;
 use super::{INDEX_FILE, SampleEntry, ShardEntry, Split, Statistics, Store, StoreMeta};
 use crate::error::{DataError, Result};
 use crate::snapshot::shape_text;
-use crate::{ClassMask, Snapshot, atomic};
+use crate::{ClassMask, GeoBox, Snapshot, atomic};
 use ndarray::{Array3, Axis};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -222,12 +222,29 @@ impl StoreWriter {
     ///
     /// # Errors
     /// [`DataError::Invalid`] if nothing was written; [`DataError::Io`].
-    pub fn finish(mut self) -> Result<Store> {
+    pub fn finish(self) -> Result<Store> {
+        self.finish_with_boxes(None)
+    }
+
+    /// As [`StoreWriter::finish`], with the boxes of every sample by its id, none where a sample is unlabelled. Without boxes, those that
+    /// an earlier writer left are removed.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if nothing was written, or the boxes are not as many lists as samples, or one is none; [`DataError::Io`].
+    pub fn finish_with_boxes(mut self, boxes: Option<&[Option<Vec<GeoBox>>]>) -> Result<Store> {
         self.seal()?;
         if self.samples.is_empty() {
             return Err(DataError::Invalid(format!(
                 "no sample for the store `{}`",
                 self.folder.display()
+            )));
+        }
+        if let Some(boxes) = boxes.filter(|boxes| boxes.len() != self.samples.len()) {
+            return Err(DataError::Invalid(format!(
+                "boxes of the store `{}`: expected lists for {} samples, found {}",
+                self.folder.display(),
+                self.samples.len(),
+                boxes.len()
             )));
         }
         // Read back from the shards, so that an interrupted and an uninterrupted run end with the same bits.
@@ -239,6 +256,8 @@ impl StoreWriter {
         let index = IndexFile::new(&self.meta, self.shards, self.samples, statistics);
         let text = serde_json::to_vec(&index)
             .map_err(|e| DataError::Invalid(format!("index of the store: {e}")))?;
+        // Before the index: with it the store is finished.
+        super::boxes::write(&self.folder, &index.data_hash, boxes)?;
         atomic::write(self.folder.join(INDEX_FILE), &text)?;
         Store::open(&self.folder)
     }

@@ -55,6 +55,14 @@ impl Vortex {
         -half + (half * half + r * slope.max(0.0) / DENSITY).sqrt()
     }
 
+    /// Distance outside the radius of maximum wind at which the wind falls below a speed, km; 0 if it never reaches it.
+    pub(super) fn radius_of_wind_km(&self, speed_m_s: f64) -> f64 {
+        let above = |r_km: &f64| self.wind(*r_km) >= speed_m_s;
+        let steps = (0..).map(|k| self.rmw_km + 5.0 * f64::from(k));
+        let outward = steps.take_while(|r_km| *r_km <= self.outer_km);
+        outward.take_while(above).last().unwrap_or(0.0)
+    }
+
     /// Radius of maximum wind on this grid, km.
     pub(super) fn rmw_km(&self) -> f64 {
         self.rmw_km

@@ -7,7 +7,8 @@ use super::base_state::{Zonal, season, zonal};
 use super::catalogue::ExtratropicalCyclone;
 use super::cyclone::Vortex;
 use super::river::Axis;
-use super::truth::{Truth, TruthObject};
+use super::truth::{Truth, TruthBox, TruthObject};
+use super::truth_boxes;
 use super::waves::Noise;
 use crate::grid::{KM_PER_DEGREE, distance_km, lon_difference_deg};
 use crate::{Class, ClassMask, LatLonGrid, Snapshot, Time, Variable};
@@ -59,6 +60,7 @@ pub(super) fn compute(run: &SyntheticRun, time: Time) -> (Snapshot, Truth) {
         .iter()
         .filter_map(|storm| Low::new(storm, hours))
         .collect();
+    let mut boxes = Vec::new();
     let mass = mass(run, hours, &climate, &lows);
     let mut planes = Planes::new(run, time, &climate, &mass);
     let mut truth = TruthBuilder::new(run);
@@ -66,6 +68,7 @@ pub(super) fn compute(run: &SyntheticRun, time: Time) -> (Snapshot, Truth) {
         if let Some(axis) = &low.river {
             truth.river(low, &planes.add_river(axis, &run.grid));
         }
+        boxes.extend(low.truth_box());
     }
     for storm in &run.catalogue.tropical {
         let Some(state) = storm.at(hours).filter(|state| state.deficit_pa > 100.0) else {
@@ -73,10 +76,16 @@ pub(super) fn compute(run: &SyntheticRun, time: Time) -> (Snapshot, Truth) {
         };
         let vortex = Vortex::new(storm, state, run.grid.spacing_km());
         let seen = planes.add_vortex(&vortex, &run.grid, scenario.cyclone_rain);
-        if FRICTION * vortex.wind(vortex.rmw_km()) >= NAMED_WIND {
+        let lowest_wind = FRICTION * vortex.wind(vortex.rmw_km());
+        if lowest_wind >= NAMED_WIND {
             truth.cyclone(storm.id, &vortex, &seen);
+            let radius_km = vortex.radius_of_wind_km(truth_boxes::RADIUS_WIND_M_S / FRICTION);
+            boxes.push(truth_boxes::cyclone(storm.id, &state, radius_km));
+        } else {
+            boxes.extend(truth_boxes::depression(storm.id, &state, lowest_wind));
         }
     }
+    boxes.extend(truth.objects.iter().filter_map(truth_boxes::river));
     let fields = planes.finish(run);
     let snapshot = Snapshot {
         time,
@@ -94,6 +103,7 @@ pub(super) fn compute(run: &SyntheticRun, time: Time) -> (Snapshot, Truth) {
         Truth {
             mask,
             objects: truth.objects,
+            boxes,
         },
     )
 }
@@ -119,6 +129,11 @@ impl Low {
             radius_deg: storm.radius_km / KM_PER_DEGREE,
             river: storm.river.as_ref().and_then(|river| river.axis(&state)),
         })
+    }
+
+    fn truth_box(&self) -> Option<TruthBox> {
+        let centre = (self.lat, self.lon);
+        truth_boxes::low(self.id, centre, self.deficit, self.radius_deg)
     }
 }
 

@@ -7,6 +7,7 @@
 //! - `base_state`: zonal-mean climate, season, terrain;
 //! - `waves`: weather noise, the same travelling waves in pressure, temperature and moisture;
 //! - `fields`: everything together, winds in geostrophic balance with pressure and temperature;
+//! - `truth`, `truth_boxes`: what is there, as masks, objects and boxes;
 //! - `cyclone`, `river`: a warm-core vortex in gradient-wind balance, a moist filament with its jet.
 
 mod base_state;
@@ -17,12 +18,13 @@ mod river;
 mod run;
 mod scenario;
 mod truth;
+mod truth_boxes;
 mod waves;
 
 pub use catalogue::{Basin, ExtratropicalCyclone, TropicalCyclone};
 pub use run::{RunSummary, WriteOptions, write_run};
 pub use scenario::Scenario;
-pub use truth::{Truth, TruthObject};
+pub use truth::{Truth, TruthBox, TruthObject};
 
 use crate::error::{DataError, Result};
 use crate::{LatLonGrid, Snapshot, Time};

@@ -1,6 +1,7 @@
 //! Writing a synthetic run: history files, and the truth beside them.
 
 use super::{SyntheticConfig, SyntheticRun, truth};
+use crate::boxes::table;
 use crate::error::{DataError, Result};
 use crate::history::HistoryWriter;
 use crate::mask_file::{MaskFileOptions, MaskWriter};
@@ -72,25 +73,28 @@ pub fn write_run(
     let mut done = 0;
     for chunk in steps.chunks(options.steps_per_file.max(1)) {
         let first = run.time(chunk[0]);
-        let (fields, masks, table) = paths(config, out, first);
-        if fields.exists() && masks.exists() && table.exists() {
+        let paths = ChunkPaths::new(config, out, first);
+        if paths.all().iter().all(|path| path.exists()) {
             summary.kept += 1;
         } else {
-            write_chunk(&run, chunk, (&fields, &masks, &table), done, &mut progress)?;
+            write_chunk(&run, chunk, &paths, done, &mut progress)?;
         }
         done += chunk.len();
         progress(done)?;
         summary.files += 1;
-        summary.bytes += std::fs::metadata(&fields)
-            .map_err(DataError::io("read", &fields))?
+        summary.bytes += std::fs::metadata(&paths.fields)
+            .map_err(DataError::io("read", &paths.fields))?
             .len();
     }
-    let mut table = truth::HEADER.to_string();
+    let (mut objects, mut boxes) = (truth::HEADER.to_string(), table::header());
     for chunk in steps.chunks(options.steps_per_file.max(1)) {
-        let (_, _, part) = paths(config, out, run.time(chunk[0]));
-        table.push_str(&std::fs::read_to_string(&part).map_err(DataError::io("read", &part))?);
+        let paths = ChunkPaths::new(config, out, run.time(chunk[0]));
+        for (table, part) in [(&mut objects, paths.objects), (&mut boxes, paths.boxes)] {
+            table.push_str(&std::fs::read_to_string(&part).map_err(DataError::io("read", &part))?);
+        }
     }
-    atomic::write(out.join("truth/objects.csv"), table.as_bytes())?;
+    atomic::write(out.join("truth/objects.csv"), objects.as_bytes())?;
+    atomic::write(out.join("truth/boxes.csv"), boxes.as_bytes())?;
     atomic::write(out.join("truth/tracks.csv"), tracks(&run).as_bytes())?;
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
@@ -125,25 +129,40 @@ fn claim(config: &SyntheticConfig, options: &WriteOptions, out: &Path) -> Result
     }
 }
 
-fn paths(config: &SyntheticConfig, out: &Path, first: Time) -> (PathBuf, PathBuf, PathBuf) {
-    let (year, month, day) = first.date();
-    let stamp = format!("{year:04}-{month:02}-{day:02}-{:05}", first.second_of_day());
-    let name = format!(
-        "squall_{}_seed{}.cam.h2.{stamp}",
-        config.scenario.name, config.seed
-    );
-    let truth = out.join("truth");
-    (
-        out.join(format!("{name}.nc")),
-        truth.join(format!("truth.{stamp}.nc")),
-        truth.join(format!(".objects.{stamp}.csv")),
-    )
+/// The files of one stretch of the run: fields, and the parts of its truth.
+struct ChunkPaths {
+    fields: PathBuf,
+    masks: PathBuf,
+    objects: PathBuf,
+    boxes: PathBuf,
+}
+
+impl ChunkPaths {
+    fn new(config: &SyntheticConfig, out: &Path, first: Time) -> Self {
+        let (year, month, day) = first.date();
+        let stamp = format!("{year:04}-{month:02}-{day:02}-{:05}", first.second_of_day());
+        let name = format!(
+            "squall_{}_seed{}.cam.h2.{stamp}",
+            config.scenario.name, config.seed
+        );
+        let truth = out.join("truth");
+        Self {
+            fields: out.join(format!("{name}.nc")),
+            masks: truth.join(format!("truth.{stamp}.nc")),
+            objects: truth.join(format!(".objects.{stamp}.csv")),
+            boxes: truth.join(format!(".boxes.{stamp}.csv")),
+        }
+    }
+
+    fn all(&self) -> [&PathBuf; 4] {
+        [&self.fields, &self.masks, &self.objects, &self.boxes]
+    }
 }
 
 fn write_chunk(
     run: &SyntheticRun,
     chunk: &[usize],
-    (fields, masks, table): (&Path, &Path, &Path),
+    paths: &ChunkPaths,
     done: usize,
     progress: &mut impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
@@ -153,15 +172,20 @@ fn write_chunk(
         run.config().scenario.name
     );
     let first = run.time(chunk[0]);
-    let mut history =
-        HistoryWriter::create(fields, run.grid(), first, run.config().start, &source)?;
+    let mut history = HistoryWriter::create(
+        &paths.fields,
+        run.grid(),
+        first,
+        run.config().start,
+        &source,
+    )?;
     let options = MaskFileOptions {
         title: "truth of a synthetic run".into(),
         source,
         ..MaskFileOptions::default()
     };
-    let mut mask_file = MaskWriter::create(masks, run.grid(), first, &options)?;
-    let mut rows = String::new();
+    let mut mask_file = MaskWriter::create(&paths.masks, run.grid(), first, &options)?;
+    let (mut rows, mut boxes) = (String::new(), String::new());
     let mut written = 0;
     // The next time is computed while this one is written.
     let compute = |index: usize| run.snapshot(index);
@@ -182,13 +206,15 @@ fn write_chunk(
             .objects
             .iter()
             .for_each(|object| object.row(snapshot.time, &mut rows));
+        table::append_rows(snapshot.time, &truth.tracked_boxes(), &mut boxes);
         next = computed;
         written += 1;
         progress(done + written)?;
     }
     history.finish()?;
     mask_file.finish()?;
-    atomic::write(table, rows.as_bytes())
+    atomic::write(&paths.objects, rows.as_bytes())?;
+    atomic::write(&paths.boxes, boxes.as_bytes())
 }
 
 fn tracks(run: &SyntheticRun) -> String {

@@ -1,6 +1,6 @@
 //! What is really there: masks and objects of a synthetic run.
 
-use crate::{Class, ClassMask, Time};
+use crate::{Class, ClassMask, GeoBox, Time, TrackedBox};
 use std::fmt::Write;
 
 /// One storm at one time.
@@ -28,13 +28,44 @@ pub struct TruthObject {
     pub max_wind_m_s: Option<f64>,
 }
 
+/// The box of one storm at one time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TruthBox {
+    /// The box, with its class.
+    pub geo: GeoBox,
+    /// The storm's number in the run.
+    pub track_id: u64,
+    /// Centre of the storm, degrees.
+    pub lat_deg: f64,
+    /// Centre, [0, 360).
+    pub lon_deg: f64,
+}
+
+impl From<TruthBox> for TrackedBox {
+    fn from(truth: TruthBox) -> Self {
+        Self {
+            geo: truth.geo,
+            track_id: Some(truth.track_id),
+        }
+    }
+}
+
 /// The truth of one time.
 #[derive(Debug, Clone)]
 pub struct Truth {
     /// Class of every cell.
     pub mask: ClassMask,
-    /// Every storm.
+    /// Every storm of the mask.
     pub objects: Vec<TruthObject>,
+    /// A box around every storm of the four classes of boxes.
+    pub boxes: Vec<TruthBox>,
+}
+
+impl Truth {
+    /// The boxes as they stand in files.
+    pub fn tracked_boxes(&self) -> Vec<TrackedBox> {
+        self.boxes.iter().copied().map(TrackedBox::from).collect()
+    }
 }
 
 /// The header of a table of objects: the columns of `squall label` that the truth knows.

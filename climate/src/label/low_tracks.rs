@@ -1,0 +1,247 @@
+//! Between the passes: lows joined to tracks, as they come in.
+
+use super::lows::LowCandidate;
+use squall_data::Time;
+use squall_data::grid::{KM_PER_DEGREE, distance_km};
+use std::collections::BTreeMap;
+
+/// What makes points a track, and a track one that stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LowRules {
+    /// Largest distance from one point to the next, degrees; in proportion where they are more than six hours apart.
+    pub max_range_deg: f64,
+    /// Longest time between two points, hours.
+    pub max_gap_hours: f64,
+    /// Shortest life, hours.
+    pub min_hours: f64,
+    /// Least distance between the ends, degrees.
+    pub min_endpoint_deg: f64,
+}
+
+/// Hours between two times for which the range is meant.
+const RANGE_HOURS: f64 = 6.0;
+
+/// Joins lows to tracks, time by time.
+///
+/// Each track, oldest first, takes the nearest low within its range; what no track takes begins one. A track that took none for
+/// longer than the gap ends. Where the series is shorter than the shortest life, all lows stand, without a track.
+///
+/// # Source
+/// TempestExtremes `StitchNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069), whose range is that of input every six hours.
+#[derive(Debug)]
+pub(super) struct LowTracks {
+    rules: LowRules,
+    span: Option<(Time, Time)>,
+    active: Vec<LowTrack>,
+    standing: Vec<LowTrack>,
+    begun: usize,
+    /// All lows of the first hours, in case the input ends before a track can stand.
+    early: Vec<(usize, LowCandidate)>,
+}
+
+#[derive(Debug)]
+struct LowTrack {
+    order: usize,
+    first: Time,
+    last: Time,
+    points: Vec<(usize, LowCandidate)>,
+}
+
+/// The lows that stand.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct StandingLows {
+    by_index: BTreeMap<usize, Vec<LowCandidate>>,
+    pub tracks: u64,
+}
+
+impl StandingLows {
+    /// The lows at one time of the series.
+    pub(super) fn at(&self, index: usize) -> &[LowCandidate] {
+        self.by_index.get(&index).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn hours(from: Time, to: Time) -> f64 {
+    to.seconds_since(from) as f64 / 3600.0
+}
+
+impl LowTracks {
+    pub(super) fn new(rules: LowRules) -> Self {
+        Self {
+            rules,
+            span: None,
+            active: Vec::new(),
+            standing: Vec::new(),
+            begun: 0,
+            early: Vec::new(),
+        }
+    }
+
+    /// Takes the lows of the next time, which must be later than the one before.
+    pub(super) fn push(&mut self, index: usize, time: Time, lows: &[LowCandidate]) {
+        let first = self.span.map_or(time, |(first, _)| first);
+        self.span = Some((first, time));
+        let mut free = vec![true; lows.len()];
+        for mut track in std::mem::take(&mut self.active) {
+            let elapsed = hours(track.last, time);
+            let next = (elapsed <= self.rules.max_gap_hours.max(RANGE_HOURS) + 1e-9)
+                .then(|| nearest(&track, lows, &free, self.reach_km(elapsed)));
+            match next {
+                None => self.close(track),
+                // Missed for now.
+                Some(None) => self.active.push(track),
+                Some(Some(k)) => {
+                    free[k] = false;
+                    track.points.push((index, lows[k]));
+                    track.last = time;
+                    self.active.push(track);
+                }
+            }
+        }
+        for (&low, _) in lows.iter().zip(&free).filter(|(_, free)| **free) {
+            self.active.push(LowTrack {
+                order: self.begun,
+                first: time,
+                last: time,
+                points: vec![(index, low)],
+            });
+            self.begun += 1;
+        }
+        if self.too_short() {
+            self.early.extend(lows.iter().map(|&low| (index, low)));
+        } else {
+            self.early = Vec::new();
+        }
+    }
+
+    /// The lows that stand, with tracks numbered from `first_id`.
+    pub(super) fn finish(mut self, first_id: u64) -> StandingLows {
+        let mut found = StandingLows::default();
+        if self.too_short() {
+            for (index, low) in self.early {
+                found.by_index.entry(index).or_default().push(low);
+            }
+            return found;
+        }
+        for track in std::mem::take(&mut self.active) {
+            self.close(track);
+        }
+        self.standing.sort_by_key(|track| track.order);
+        found.tracks = self.standing.len() as u64;
+        for (track, id) in self.standing.into_iter().zip(first_id..) {
+            for (index, low) in track.points {
+                let track_id = Some(id);
+                let low = LowCandidate { track_id, ..low };
+                found.by_index.entry(index).or_default().push(low);
+            }
+        }
+        found
+    }
+
+    fn too_short(&self) -> bool {
+        self.span
+            .is_none_or(|(first, last)| hours(first, last) < self.rules.min_hours)
+    }
+
+    fn reach_km(&self, elapsed_hours: f64) -> f64 {
+        self.rules.max_range_deg * KM_PER_DEGREE * (elapsed_hours / RANGE_HOURS).max(1.0)
+    }
+
+    fn close(&mut self, track: LowTrack) {
+        let (Some((_, start)), Some((_, end))) = (track.points.first(), track.points.last()) else {
+            return;
+        };
+        let moved_km = distance_km(start.lat_deg, start.lon_deg, end.lat_deg, end.lon_deg);
+        let stands = hours(track.first, track.last) >= self.rules.min_hours - 1e-9
+            && moved_km >= self.rules.min_endpoint_deg * KM_PER_DEGREE;
+        if stands {
+            self.standing.push(track);
+        }
+    }
+}
+
+fn nearest(track: &LowTrack, lows: &[LowCandidate], free: &[bool], reach_km: f64) -> Option<usize> {
+    let (_, tip) = track.points.last()?;
+    let distance = |k: usize| tip.distance_km(lows[k].lat_deg, lows[k].lon_deg);
+    (0..lows.len())
+        .filter(|&k| free[k])
+        .map(|k| (k, distance(k)))
+        .filter(|(_, distance)| *distance <= reach_km)
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(k, _)| k)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::{BoxClass, Calendar};
+
+    const RULES: LowRules = LowRules {
+        max_range_deg: 6.0,
+        max_gap_hours: 18.0,
+        min_hours: 60.0,
+        min_endpoint_deg: 12.0,
+    };
+
+    fn low(lat_deg: f64, lon_deg: f64) -> LowCandidate {
+        LowCandidate {
+            class: BoxClass::ExtratropicalCyclone,
+            lat_deg,
+            lon_deg,
+            min_psl_pa: 98_000.0,
+            max_wind_m_s: None,
+            track_id: None,
+        }
+    }
+
+    /// Six-hourly times.
+    fn track(count: usize, lows: impl Fn(usize) -> Vec<LowCandidate>) -> StandingLows {
+        let start = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+        let mut tracks = LowTracks::new(RULES);
+        for index in 0..count {
+            let time = start.add_seconds(index as i64 * 6 * 3600);
+            tracks.push(index, time, &lows(index));
+        }
+        tracks.finish(7)
+    }
+
+    #[test]
+    fn a_track_must_last_and_move() {
+        let moving = |index: usize| vec![low(50.0, (350.0 + 4.0 * index as f64) % 360.0)];
+        let found = track(11, moving);
+        assert_eq!((found.tracks, found.at(10)[0].track_id), (1, Some(7)));
+        // Shorter by one step: a series that is long enough, a life that is not.
+        let short = track(14, |k| if k < 10 { moving(k) } else { vec![] });
+        assert_eq!(short.tracks, 0);
+        let still = track(20, |_| vec![low(50.0, 100.0)]);
+        assert_eq!(still.tracks, 0);
+        let slow = track(20, |k| vec![low(50.0, 100.0 + k as f64)]);
+        assert_eq!(slow.tracks, 1);
+    }
+
+    #[test]
+    fn gaps_are_bridged_up_to_their_length_and_jumps_are_not() {
+        let gap = |missing: std::ops::Range<usize>| {
+            track(24, |k| {
+                if missing.contains(&k) {
+                    vec![]
+                } else {
+                    vec![low(50.0, 100.0 + 4.0 * k as f64)]
+                }
+            })
+        };
+        assert_eq!(gap(10..12).tracks, 1);
+        assert_eq!(gap(10..12).at(12)[0].track_id, Some(7));
+        assert_eq!(gap(10..13).tracks, 0, "neither part lasts sixty hours");
+        let jump = track(30, |k| {
+            vec![low(if k < 15 { 40.0 } else { 50.0 }, 4.0 * k as f64)]
+        });
+        assert_eq!(jump.tracks, 2);
+    }
+
+    #[test]
+    fn a_short_series_lets_all_stand() {
+        let found = track(3, |_| vec![low(50.0, 100.0)]);
+        assert_eq!((found.tracks, found.at(2)), (0, &[low(50.0, 100.0)][..]));
+    }
+}

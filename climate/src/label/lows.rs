@@ -1,0 +1,93 @@
+//! Pass one, lows besides those of the masks: where an extratropical cyclone or a tropical depression may be at one time.
+
+use super::candidates::{CycloneCandidate, CycloneFields};
+use super::closed_contour::{Contour, Plane};
+use super::low_thresholds::EtcThresholds;
+use super::sampling::lowest_near;
+use super::thresholds::TcThresholds;
+use squall_data::BoxClass;
+use squall_data::grid::distance_km;
+
+/// A closed low at one time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LowCandidate {
+    /// Extratropical cyclone or tropical depression.
+    pub class: BoxClass,
+    /// Latitude of the pressure minimum, to a fraction of a cell.
+    pub lat_deg: f64,
+    /// Longitude of the pressure minimum, [0, 360).
+    pub lon_deg: f64,
+    /// The pressure there, Pa.
+    pub min_psl_pa: f64,
+    /// Highest lowest-level wind about it, m s-1; not known of extratropical cyclones.
+    pub max_wind_m_s: Option<f64>,
+    /// The track it belongs to; `None` before tracking, and where the input is too short to track.
+    pub track_id: Option<u64>,
+}
+
+impl LowCandidate {
+    /// Distance to a place, km.
+    pub(super) fn distance_km(&self, lat_deg: f64, lon_deg: f64) -> f64 {
+        distance_km(self.lat_deg, self.lon_deg, lat_deg, lon_deg)
+    }
+}
+
+/// The lows of one time, each kind from south to north.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Lows {
+    /// Extratropical cyclones.
+    pub extratropical: Vec<LowCandidate>,
+    /// Tropical depressions, and the same lows while they are storms: what belongs to them is known by their tracks.
+    pub depressions: Vec<LowCandidate>,
+}
+
+/// Closed lows of sea-level pressure poleward of the tropics without a warm core; `cyclone` says what a warm core is.
+pub(super) fn extratropical(
+    fields: &CycloneFields<'_>,
+    low: &EtcThresholds,
+    cyclone: &TcThresholds,
+) -> Vec<LowCandidate> {
+    let (grid, psl) = (fields.grid(), fields.sea_level_pressure());
+    let contour = Contour {
+        rise: low.contour_rise_pa,
+        radius_deg: low.contour_radius_deg,
+        merge_deg: low.merge_radius_deg,
+        latitudes_deg: (low.min_latitude_deg, low.max_latitude_deg),
+    };
+    let pressure = |j: usize, i: usize| f64::from(psl[[j, i]]);
+    let cell_deg = grid.lat_spacing_deg().min(grid.lon_spacing_deg());
+    Plane::new(grid, psl)
+        .closed_lows(&contour)
+        .into_iter()
+        .filter_map(|(j, i)| {
+            let cell = (grid.lat_deg()[j], grid.lon_deg()[i]);
+            let centre = lowest_near(grid, &pressure, cell, 0.5 * cell_deg)?;
+            let [(_, warm), (_, thick)] = fields.cores(cyclone, (centre.lat_deg, centre.lon_deg));
+            (!(warm && thick)).then_some(LowCandidate {
+                class: BoxClass::ExtratropicalCyclone,
+                lat_deg: centre.lat_deg,
+                lon_deg: centre.lon_deg,
+                min_psl_pa: centre.value,
+                max_wind_m_s: None,
+                track_id: None,
+            })
+        })
+        .collect()
+}
+
+/// Vorticity maxima of the tropics with a closed low and a warm core.
+pub(super) fn depressions(
+    fields: &CycloneFields<'_>,
+    thresholds: &TcThresholds,
+) -> Vec<LowCandidate> {
+    let low = |candidate: CycloneCandidate| LowCandidate {
+        class: BoxClass::TropicalDepression,
+        lat_deg: candidate.lat_deg,
+        lon_deg: candidate.lon_deg,
+        min_psl_pa: candidate.min_psl_pa,
+        max_wind_m_s: Some(candidate.max_wind_m_s),
+        track_id: None,
+    };
+    let found = fields.candidates(thresholds).into_iter();
+    found.filter(|c| c.warm_core).map(low).collect()
+}

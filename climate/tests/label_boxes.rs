@@ -1,0 +1,186 @@
+//! Boxes of all four classes: found where the synthetic run has its storms, whatever the hemisphere and the seam.
+
+use ndarray::{Array3, s};
+use squall_climate::ClimateError;
+use squall_climate::label::{Labeller, LowCandidate, Thresholds};
+use squall_data::grid::{distance_km, lon_difference_deg};
+use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
+use squall_data::{BoxClass, Calendar, GeoBox, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn run(shape: (usize, usize), month: i64, days: usize) -> SyntheticRun {
+    SyntheticRun::new(SyntheticConfig {
+        rows: shape.0,
+        columns: shape.1,
+        start: Time::new(Calendar::NoLeap, 2000, month, 1, 0, 0, 0).unwrap(),
+        step_hours: 6,
+        steps: 4 * days,
+        scenario: Scenario::PRESENT,
+        seed: 5,
+    })
+    .unwrap()
+}
+
+fn label(run: &SyntheticRun) -> Vec<Vec<TrackedBox>> {
+    let labeller = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
+    let read = |index: usize| -> Result<Snapshot, ClimateError> { Ok(run.snapshot(index).0) };
+    let mut found = Vec::new();
+    let summary = labeller.label_series(run.len(), read, |_, labelled| {
+        found.push(labelled.boxes);
+        Ok(())
+    });
+    let boxes: usize = found.iter().map(Vec::len).sum();
+    assert_eq!(summary.unwrap().boxes.iter().sum::<usize>(), boxes);
+    found
+}
+
+/// Share of the boxes of a class in `of` that meet one of the class in `by` with an overlap of 0.1 or more.
+fn met(of: &[Vec<GeoBox>], by: &[Vec<GeoBox>], class: BoxClass) -> (f64, usize) {
+    let (mut all, mut met) = (0, 0);
+    for (of, by) in of.iter().zip(by) {
+        for wanted in of.iter().filter(|b| b.class == class) {
+            all += 1;
+            let meets = |b: &&GeoBox| b.class == class && b.overlap(wanted) >= 0.1;
+            met += usize::from(by.iter().any(|b| meets(&b)));
+        }
+    }
+    (f64::from(met as u32) / f64::from(all.max(1) as u32), all)
+}
+
+#[test]
+fn most_storms_of_a_synthetic_run_are_boxed() {
+    for (month, floors) in [(1, FLOORS), (8, FLOORS)] {
+        let run = run((96, 144), month, 30);
+        let geo = |boxes: &Vec<TrackedBox>| boxes.iter().map(|b| b.geo).collect::<Vec<_>>();
+        let found: Vec<Vec<GeoBox>> = label(&run).iter().map(geo).collect();
+        let truth = |index| run.snapshot(index).1.boxes.iter().map(|b| b.geo).collect();
+        let truth: Vec<Vec<GeoBox>> = (0..run.len()).map(truth).collect();
+        for (class, least_found, least_right) in floors {
+            let (detected, storms) = met(&truth, &found, class);
+            let (right, boxes) = met(&found, &truth, class);
+            assert!(storms >= 20 && boxes >= 10, "{class:?}: {storms}, {boxes}");
+            assert!(
+                detected >= least_found,
+                "{class:?} in month {month}: {detected} found"
+            );
+            assert!(
+                right >= least_right,
+                "{class:?} in month {month}: {right} right"
+            );
+        }
+        // The boxes of one track move on and do not jump.
+        let mut last: BTreeMap<u64, (usize, GeoBox)> = BTreeMap::new();
+        let mut followed = 0;
+        for (index, boxes) in label(&run).iter().enumerate() {
+            for found in boxes
+                .iter()
+                .filter(|b| b.geo.class == BoxClass::ExtratropicalCyclone)
+            {
+                let id = found.track_id.expect("a series of a month has tracks");
+                if let Some((before, geo)) = last.insert(id, (index, found.geo)) {
+                    let ((lat0, lon0), (lat1, lon1)) = (geo.centre(), found.geo.centre());
+                    let steps = (index - before) as f64;
+                    assert!(distance_km(lat0, lon0, lat1, lon1) <= 700.0 * steps, "{id}");
+                    assert!(steps <= 3.0, "{id} is missed for {steps} steps");
+                    followed += 1;
+                }
+            }
+        }
+        assert!(followed > 100, "{followed}");
+    }
+}
+
+/// Class, least share of the truth that is found, least share of what is found that is true.
+const FLOORS: [(BoxClass, f64, f64); 2] = [
+    (BoxClass::ExtratropicalCyclone, 0.5, 0.5),
+    (BoxClass::TropicalDepression, 0.3, 0.3),
+];
+
+fn lows(grid: &Arc<LatLonGrid>, snapshot: &Snapshot) -> Vec<LowCandidate> {
+    let labeller = Labeller::new(&Thresholds::default(), grid.clone()).unwrap();
+    let lows = labeller.lows(snapshot).unwrap();
+    let mut all = lows.extratropical;
+    all.extend(lows.depressions);
+    // Weak lows that are alone have boxes, and boxes hold their centres.
+    let boxes = labeller.low_boxes(&all, &[]);
+    let weak = |low: &&LowCandidate| low.max_wind_m_s.is_none_or(|wind| wind < 10.0);
+    for low in all.iter().filter(weak) {
+        let holds =
+            |b: &TrackedBox| b.geo.class == low.class && b.geo.contains(low.lat_deg, low.lon_deg);
+        assert!(boxes.iter().any(holds), "{low:?}");
+    }
+    all
+}
+
+/// Each of `a` has its image in `b`, and they are as many.
+fn same(a: &[LowCandidate], b: &[LowCandidate], image: impl Fn(f64, f64) -> (f64, f64)) {
+    assert_eq!(a.len(), b.len());
+    assert!(a.len() > 5);
+    for low in a {
+        let (lat, lon) = image(low.lat_deg, low.lon_deg);
+        let near = |other: &&LowCandidate| {
+            other.class == low.class
+                && (other.lat_deg - lat).abs() < 1e-3
+                && lon_difference_deg(other.lon_deg, lon).abs() < 1e-3
+        };
+        assert!(b.iter().any(|other| near(&other)), "{low:?} has no image");
+    }
+}
+
+#[test]
+fn the_southern_hemisphere_is_the_northern_ones_mirror() {
+    let run = run((96, 144), 8, 10);
+    let snapshot = run.snapshot(30).0;
+    let mut mirrored = snapshot.clone();
+    mirrored.fields = snapshot.fields.slice(s![.., ..;-1, ..]).to_owned();
+    for variable in [Variable::V850, Variable::Vbot] {
+        let mut plane = mirrored
+            .fields
+            .index_axis_mut(ndarray::Axis(0), variable as usize);
+        plane.mapv_inplace(|v| -v);
+    }
+    let (a, b) = (lows(run.grid(), &snapshot), lows(run.grid(), &mirrored));
+    same(&a, &b, |lat, lon| (-lat, lon));
+}
+
+#[test]
+fn the_seam_is_nowhere() {
+    let run = run((96, 144), 1, 10);
+    let snapshot = run.snapshot(20).0;
+    let plain = lows(run.grid(), &snapshot);
+    for shift in [1usize, 40, 100, 143] {
+        let fields = Array3::from_shape_fn(snapshot.fields.dim(), |(k, j, i)| {
+            snapshot.fields[[k, j, (i + 144 - shift) % 144]]
+        });
+        let rolled = Snapshot {
+            fields,
+            ..snapshot.clone()
+        };
+        let east = 2.5 * shift as f64;
+        same(&plain, &lows(run.grid(), &rolled), |lat, lon| {
+            (lat, lon + east)
+        });
+    }
+}
+
+#[test]
+fn nothing_is_found_in_nothing_and_missing_fields_are_named() {
+    let run = run((96, 144), 1, 1);
+    let mut snapshot = run.snapshot(0).0;
+    let labeller = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
+    snapshot.variables[Variable::Psl as usize] = Variable::Tmq;
+    let error = labeller.lows(&snapshot).unwrap_err();
+    assert!(error.to_string().contains("PSL"), "{error}");
+    let mut snapshot = run.snapshot(0).0;
+    snapshot.fields.fill(f32::NAN);
+    let lows = labeller.lows(&snapshot).unwrap();
+    assert!(lows.extratropical.is_empty() && lows.depressions.is_empty());
+    let bad: Thresholds =
+        serde_json::from_str(r#"{"extratropical": {"contour_rise_pa": 0.0}}"#).unwrap();
+    let error = Labeller::new(&bad, run.grid().clone()).unwrap_err();
+    assert!(
+        error.to_string().contains("extratropical.contour_rise_pa"),
+        "{error}"
+    );
+}

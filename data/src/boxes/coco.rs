@@ -1,0 +1,296 @@
+//! Boxes as COCO has them: images, annotations with `[x, y, width, height]` in pixels, categories.
+//!
+//! One image is one time of the grid. x runs eastward from the first column; y runs down from the northern edge, as in a
+//! picture. A box across the seam runs on past the right edge: x + width is then larger than the image is wide. Category
+//! ids are the class codes plus one, because detectors of this tradition keep 0 for the background; on reading, names count
+//! and ids do not. `date_captured` holds the time, `score` the confidence and `track_id` the track, where there is one.
+
+use super::fault::BoxFault;
+use super::{BoxClass, BoxFrames, BoxSink, PixelBox, SinkSummary, TrackedBox};
+use crate::archive::file_date;
+use crate::atomic::Pending;
+use crate::error::{DataError, Result};
+use crate::{Calendar, LatLonGrid, Time};
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Slack for boxes that were rounded on their way, pixels.
+const SLACK: f64 = 1.0;
+
+/// Writes a COCO file.
+#[derive(Debug)]
+pub struct CocoWriter {
+    grid: Arc<LatLonGrid>,
+    file: BufWriter<File>,
+    pending: Pending,
+    path: PathBuf,
+    /// The list of images, which stands behind the annotations.
+    images: String,
+    times: usize,
+    boxes: usize,
+}
+
+impl CocoWriter {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if it cannot be created.
+    pub fn create(path: impl Into<PathBuf>, grid: Arc<LatLonGrid>) -> Result<Self> {
+        let path = path.into();
+        let pending = Pending::new(&path)?;
+        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        let mut writer = Self {
+            grid,
+            file: BufWriter::new(file),
+            pending,
+            path,
+            images: String::new(),
+            times: 0,
+            boxes: 0,
+        };
+        let info = json!({
+            "description": format!("boxes around storms on a grid of {}", writer.grid.describe()),
+            "version": "1.0",
+        });
+        writer.put(&format!("{{\"info\":{info},\n\"annotations\":["))?;
+        Ok(writer)
+    }
+
+    fn put(&mut self, text: &str) -> Result<()> {
+        self.file
+            .write_all(text.as_bytes())
+            .map_err(DataError::io("write", self.pending.path()))
+    }
+}
+
+impl BoxSink for CocoWriter {
+    fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<()> {
+        let (rows, columns) = self.grid.shape();
+        self.times += 1;
+        for found in boxes {
+            let pixels = found.geo.to_pixels(&self.grid)?;
+            let (width, height) = (pixels.x_max - pixels.x_min, pixels.y_max - pixels.y_min);
+            let mut annotation = json!({
+                "id": self.boxes + 1,
+                "image_id": self.times,
+                "category_id": u32::from(pixels.class.code()) + 1,
+                "bbox": [pixels.x_min, rows as f64 - pixels.y_max, width, height],
+                "area": width * height,
+                "iscrowd": 0,
+            });
+            if let Some(score) = pixels.confidence {
+                annotation["score"] = json!(score);
+            }
+            if let Some(track_id) = found.track_id {
+                annotation["track_id"] = json!(track_id);
+            }
+            self.put(if self.boxes > 0 { ",\n" } else { "\n" })?;
+            self.put(&annotation.to_string())?;
+            self.boxes += 1;
+        }
+        let image = json!({
+            "id": self.times,
+            "width": columns,
+            "height": rows,
+            "file_name": time.to_string(),
+            "date_captured": time.to_string(),
+        });
+        self.images += if self.times > 1 { ",\n" } else { "\n" };
+        self.images += &image.to_string();
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<SinkSummary> {
+        let category = |class: BoxClass| {
+            json!({
+                "id": u32::from(class.code()) + 1,
+                "name": class.name(),
+                "supercategory": "extreme_weather",
+            })
+        };
+        let categories = json!(BoxClass::ALL.map(category));
+        let images = std::mem::take(&mut self.images);
+        self.put(&format!(
+            "\n],\n\"images\":[{images}\n],\n\"categories\":{categories}}}\n"
+        ))?;
+        self.file
+            .flush()
+            .map_err(DataError::io("write", self.pending.path()))?;
+        drop(self.file);
+        self.pending.commit()?;
+        Ok(SinkSummary {
+            path: self.path,
+            times: self.times,
+            boxes: self.boxes,
+            left_out: 0,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Coco {
+    images: Vec<Image>,
+    annotations: Vec<Annotation>,
+    categories: Vec<Category>,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    id: u64,
+    width: usize,
+    height: usize,
+    date_captured: Option<String>,
+    file_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Annotation {
+    image_id: u64,
+    category_id: i64,
+    bbox: Vec<f64>,
+    score: Option<f32>,
+    track_id: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Category {
+    id: i64,
+    name: String,
+}
+
+/// Reads a COCO file whose images are times of a grid. An image without a date is known by the date in its file's name.
+///
+/// # Errors
+/// [`DataError::BadBox`] naming image or annotation, fault, what was expected and what was found; [`DataError::Mismatch`] for an image
+/// that is not of the grid's size; [`DataError::Unreadable`] if it is no COCO file; [`DataError::Io`].
+pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames> {
+    let file = File::open(path).map_err(DataError::io("open", path))?;
+    let coco: Coco =
+        serde_json::from_reader(BufReader::new(file)).map_err(|error| DataError::Unreadable {
+            path: path.into(),
+            reason: format!("no COCO file of images, annotations and categories: {error}"),
+        })?;
+    let mut times = HashMap::with_capacity(coco.images.len());
+    let mut rows = Vec::with_capacity(coco.images.len() + coco.annotations.len());
+    for image in &coco.images {
+        let time = image_time(path, image, grid, calendar)?;
+        times.insert(image.id, time);
+        rows.push((time, None));
+    }
+    let names: HashMap<i64, &str> = (coco.categories.iter())
+        .map(|category| (category.id, category.name.as_str()))
+        .collect();
+    for (number, annotation) in (1usize..).zip(&coco.annotations) {
+        let place = || format!("annotation {number}");
+        let Some(&time) = times.get(&annotation.image_id) else {
+            let found = format!("image_id {}", annotation.image_id);
+            return Err(BoxFault::NoImage.at(
+                path,
+                place(),
+                "the id of an image of the file",
+                found,
+            ));
+        };
+        let name = names.get(&annotation.category_id);
+        let class = name.and_then(|name| BoxClass::from_name(name));
+        let class = class.ok_or_else(|| {
+            let expected = BoxClass::ALL.map(BoxClass::name).join(", ");
+            let found = match name {
+                Some(name) => format!("category `{name}`"),
+                None => format!("category_id {}, which has no name", annotation.category_id),
+            };
+            BoxFault::UnknownClass.at(path, place(), expected, found)
+        })?;
+        let geo = pixels(annotation, class, grid)
+            .map_err(|(fault, expected)| {
+                fault.at(path, place(), expected, format!("{:?}", annotation.bbox))
+            })?
+            .to_degrees(grid);
+        let track_id = annotation.track_id;
+        rows.push((time, Some(TrackedBox { geo, track_id })));
+    }
+    Ok(BoxFrames::collect(rows))
+}
+
+fn image_time(path: &Path, image: &Image, grid: &LatLonGrid, calendar: Calendar) -> Result<Time> {
+    let (rows, columns) = grid.shape();
+    if (image.height, image.width) != (rows, columns) {
+        return Err(DataError::Mismatch {
+            what: "size of an image",
+            path: path.into(),
+            expected: format!("{rows} x {columns}"),
+            found: format!("{} x {} in image {}", image.height, image.width, image.id),
+        });
+    }
+    let dated = image.date_captured.as_deref();
+    let time = dated.and_then(|text| Time::parse(text, calendar).ok());
+    let named = || {
+        let name = image.file_name.as_deref()?;
+        if let Ok(time) = Time::parse(name, calendar) {
+            return Some(time);
+        }
+        // The date counts, not the calendar that a name of this kind would have.
+        let time = file_date::from_name(Path::new(name))?;
+        Time::parse(&time.to_string(), calendar).ok()
+    };
+    time.or_else(named).ok_or_else(|| {
+        let found = format!("date_captured {dated:?}, file_name {:?}", image.file_name);
+        let expected = format!("a date of the calendar {calendar}");
+        BoxFault::NoTime.at(path, format!("image {}", image.id), expected, found)
+    })
+}
+
+/// The box of an annotation, or what is wrong with it and what would be right.
+fn pixels(
+    annotation: &Annotation,
+    class: BoxClass,
+    grid: &LatLonGrid,
+) -> std::result::Result<PixelBox, (BoxFault, String)> {
+    let (rows, columns) = (grid.shape().0 as f64, grid.shape().1 as f64);
+    let [x, y, width, height] = annotation.bbox[..] else {
+        return Err((BoxFault::NoNumber, "[x, y, width, height]".into()));
+    };
+    if ![x, y, width, height].iter().all(|v| v.is_finite()) {
+        return Err((BoxFault::NoNumber, "finite numbers".into()));
+    }
+    if width <= 0.0 || height <= 0.0 {
+        return Err((BoxFault::NoExtent, "width and height above 0".into()));
+    }
+    let furthest = if grid.is_periodic() {
+        x + columns
+    } else {
+        columns
+    };
+    let outside = x < -SLACK
+        || x >= columns
+        || x + width > furthest + SLACK
+        || y < -SLACK
+        || y + height > rows + SLACK;
+    if outside {
+        let expected = format!("a box within {columns} columns and {rows} rows");
+        return Err((BoxFault::OffTheGrid, expected));
+    }
+    let sure = |score: f32| (0.0..=1.0).contains(&score);
+    if !annotation.score.is_none_or(sure) {
+        return Err((BoxFault::NoConfidence, "a score from 0 to 1".into()));
+    }
+    let (y_min, y_max) = ((rows - y - height).max(0.0), (rows - y).min(rows));
+    let x_min = if grid.is_periodic() {
+        x.rem_euclid(columns)
+    } else {
+        x.max(0.0)
+    };
+    Ok(PixelBox {
+        class,
+        y_min,
+        x_min,
+        y_max,
+        x_max: x_min + width.min(columns),
+        confidence: annotation.score,
+    })
+}

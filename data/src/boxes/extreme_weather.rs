@@ -1,0 +1,317 @@
+//! Boxes as the ExtremeWeather data set has them: `boxes` of (time, 15, 5) in HDF5.
+//!
+//! A row is `ymin, xmin, ymax, xmax, class` in whole pixels, y along the latitudes from south to north and x along the
+//! longitudes from the first column; classes are 0 tropical depression, 1 tropical cyclone, 2 extratropical cyclone,
+//! 3 atmospheric river; unused rows are -1. Files made by the data set's own converter have rows of
+//! `xmin, xmax, ymin, ymax, category` instead, call the latitudes x, and count categories from 1. [`read_extreme_weather`]
+//! takes the order in which every row of a file is a box of the grid, the documented one first, and says what it took.
+//!
+//! Written files have the documented order, and besides `boxes` the coordinates `time`, `lat` and `lon`. A box across the seam
+//! runs on past the last column: its xmax is then larger than the grid is wide. Where a time has more boxes than slots,
+//! the largest are kept and the others counted.
+//!
+//! # Source
+//! Racah et al. 2017, arXiv:1612.02095; github.com/eracah/hur-detect.
+
+mod order;
+
+use super::fault::BoxFault;
+use super::{BoxFrames, BoxSink, GeoBox, PixelBox, SinkSummary, TrackedBox};
+use crate::archive::coordinates::time_axis;
+use crate::archive::nc::{self, on_library_thread};
+use crate::atomic::Pending;
+use crate::error::{DataError, Result};
+use crate::{Calendar, LatLonGrid, Time};
+use netcdf::{Extent, FileMut};
+use order::{COORDINATES, Reading, UNUSED};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Boxes of a time that a file of the data set has room for.
+pub const SLOTS: usize = 15;
+/// Times of a day in a file of the data set.
+const TIMES_A_DAY: usize = 4;
+
+/// Writes an ExtremeWeather file.
+#[derive(Debug)]
+pub struct ExtremeWeatherWriter {
+    grid: Arc<LatLonGrid>,
+    path: PathBuf,
+    /// Created with the first time, which gives the origin of the time axis.
+    open: Option<(Pending, FileMut, Time)>,
+    summary: SinkSummary,
+}
+
+impl ExtremeWeatherWriter {
+    /// A file that begins with its first time.
+    pub fn new(path: impl Into<PathBuf>, grid: Arc<LatLonGrid>) -> Self {
+        let path: PathBuf = path.into();
+        Self {
+            grid,
+            summary: SinkSummary {
+                path: path.clone(),
+                times: 0,
+                boxes: 0,
+                left_out: 0,
+            },
+            path,
+            open: None,
+        }
+    }
+}
+
+impl BoxSink for ExtremeWeatherWriter {
+    fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<()> {
+        let mut largest: Vec<&GeoBox> = boxes.iter().map(|found| &found.geo).collect();
+        // Stable, so that equals keep their order.
+        largest.sort_by(|a, b| b.area_km2().total_cmp(&a.area_km2()));
+        let kept = largest.len().min(SLOTS);
+        let mut slots = [[UNUSED; COORDINATES]; SLOTS];
+        for (slot, geo) in slots.iter_mut().zip(&largest) {
+            *slot = row(&geo.to_pixels(&self.grid)?, &self.grid);
+        }
+        let (_, file, origin) = match &mut self.open {
+            Some(open) => open,
+            None => {
+                let pending = Pending::new(&self.path)?;
+                let origin = time.add_seconds(-time.second_of_day());
+                let made = on_library_thread(|| create(pending.path(), &self.grid, origin));
+                let file = made.map_err(|error| refused(&self.path, &error))?;
+                self.open.insert((pending, file, origin))
+            }
+        };
+        let (days, at) = (time.days_since(*origin), self.summary.times);
+        let put = || -> std::result::Result<(), netcdf::Error> {
+            let missing = |name: &str| netcdf::Error::Str(format!("`{name}` is not in the file"));
+            let mut axis = file.variable_mut("time").ok_or_else(|| missing("time"))?;
+            axis.put_values(&[days], [Extent::from(at..at + 1)])?;
+            let mut plane = file.variable_mut("boxes").ok_or_else(|| missing("boxes"))?;
+            let extents = [
+                Extent::from(at..at + 1),
+                Extent::from(0..SLOTS),
+                Extent::from(0..COORDINATES),
+            ];
+            plane.put_values(slots.as_flattened(), extents)
+        };
+        on_library_thread(put).map_err(|error| refused(&self.path, &error))?;
+        self.summary.times += 1;
+        self.summary.boxes += kept;
+        self.summary.left_out += largest.len() - kept;
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<SinkSummary> {
+        let Some((pending, file, _)) = self.open else {
+            return Err(DataError::Invalid(format!(
+                "no time for the boxes of `{}`",
+                self.path.display()
+            )));
+        };
+        on_library_thread(|| file.close()).map_err(|error| refused(&self.path, &error))?;
+        pending.commit()?;
+        Ok(self.summary)
+    }
+}
+
+/// A box in whole pixels: edges to the nearest, one pixel wide and high at least.
+fn row(pixels: &PixelBox, grid: &LatLonGrid) -> [i32; COORDINATES] {
+    let (rows, columns) = grid.shape();
+    let whole = |low: f64, high: f64, last: f64| {
+        let low = low.round().clamp(0.0, last - 1.0);
+        (low as i32, high.round().max(low + 1.0) as i32)
+    };
+    let (y_min, y_max) = whole(pixels.y_min, pixels.y_max.min(rows as f64), rows as f64);
+    let (x_min, x_max) = whole(pixels.x_min, pixels.x_max, columns as f64);
+    [y_min, x_min, y_max, x_max, i32::from(pixels.class.code())]
+}
+
+fn create(
+    path: &Path,
+    grid: &LatLonGrid,
+    origin: Time,
+) -> std::result::Result<FileMut, netcdf::Error> {
+    let (rows, columns) = grid.shape();
+    let mut file = netcdf::create(path)?;
+    file.add_attribute(
+        "title",
+        "boxes in the layout of the ExtremeWeather data set",
+    )?;
+    file.add_unlimited_dimension("time")?;
+    file.add_dimension("box", SLOTS)?;
+    file.add_dimension("coordinate", COORDINATES)?;
+    file.add_dimension("lat", rows)?;
+    file.add_dimension("lon", columns)?;
+    for (name, values, units) in [
+        ("lat", grid.lat_deg(), "degrees_north"),
+        ("lon", grid.lon_deg(), "degrees_east"),
+    ] {
+        let mut axis = file.add_variable::<f64>(name, &[name])?;
+        axis.put_attribute("units", units)?;
+        axis.put_values(values, ..)?;
+    }
+    let mut time = file.add_variable::<f64>("time", &["time"])?;
+    let (year, month, day) = origin.date();
+    time.put_attribute(
+        "units",
+        format!("days since {year:04}-{month:02}-{day:02} 00:00:00"),
+    )?;
+    time.put_attribute("calendar", origin.calendar().cf_name())?;
+    let mut boxes = file.add_variable::<i32>("boxes", &["time", "box", "coordinate"])?;
+    boxes.set_fill_value(UNUSED)?;
+    boxes.put_attribute("coordinate_order", "ymin xmin ymax xmax class")?;
+    boxes.put_attribute(
+        "classes",
+        "0 tropical_depression 1 tropical_cyclone 2 extratropical_cyclone 3 atmospheric_river",
+    )?;
+    Ok(file)
+}
+
+fn refused(path: &Path, error: &netcdf::Error) -> DataError {
+    DataError::Io {
+        action: "write",
+        path: path.into(),
+        source: std::io::Error::other(format!("netCDF: {error}")),
+    }
+}
+
+/// Reads an ExtremeWeather file on a grid. Times are those of its `time`; a file without one must be named `climo_YYYY.h5` and
+/// hold four times a day of a year of the calendar.
+///
+/// # Errors
+/// [`DataError::BadBox`] if no order of the columns or no count of the classes fits, naming what stands in the way;
+/// [`DataError::MissingVariable`] or [`DataError::BadVariable`] if there is no `boxes` of (time, slots, 5);
+/// [`DataError::Mismatch`] for another grid or calendar; [`DataError::Time`] if nothing says when; [`DataError::Unreadable`]; [`DataError::Io`].
+pub fn read_extreme_weather(
+    path: &Path,
+    grid: &LatLonGrid,
+    calendar: Calendar,
+) -> Result<BoxFrames> {
+    let (values, slots, axis) = on_library_thread(|| -> Result<_> {
+        let file = nc::open(path)?;
+        let (values, slots) = boxes(path, &file)?;
+        check_grid(path, &file, grid)?;
+        // Only an axis of the boxes' own counts: dates in names are another matter here.
+        let axis = file.variable("time").map(|_| time_axis(path, &file));
+        Ok((values, slots, axis.transpose()?))
+    })?;
+    let count = values.len() / (slots * COORDINATES).max(1);
+    let times = match axis {
+        Some(axis) if axis.calendar != calendar => {
+            return Err(DataError::Mismatch {
+                what: "calendar",
+                path: path.into(),
+                expected: calendar.to_string(),
+                found: axis.calendar.to_string(),
+            });
+        }
+        Some(axis) if axis.times.len() != count => {
+            return Err(DataError::BadVariable {
+                path: path.into(),
+                variable: "boxes".into(),
+                expected: format!("{} times, as `time` has", axis.times.len()),
+                found: count.to_string(),
+            });
+        }
+        Some(axis) => axis.times,
+        None => times_of_name(path, count, calendar)?,
+    };
+    let reading = Reading::of(path, &values, slots, grid)?;
+    let mut rows = Vec::new();
+    for (time, slots) in times.into_iter().zip(values.chunks(slots * COORDINATES)) {
+        rows.push((time, None));
+        let (used, _) = slots.as_chunks::<COORDINATES>();
+        for row in used.iter().filter(|row| order::is_used(row)) {
+            let geo = reading.pixels(row).to_degrees(grid);
+            rows.push((time, Some(TrackedBox::from(geo))));
+        }
+    }
+    let mut frames = BoxFrames::collect(rows);
+    frames.notes.push(format!(
+        "boxes of `{}`: {}",
+        path.display(),
+        reading.describe()
+    ));
+    Ok(frames)
+}
+
+/// The values of `boxes` and the number of its slots.
+fn boxes(path: &Path, file: &netcdf::File) -> Result<(Vec<i32>, usize)> {
+    let Some(variable) = file.variable("boxes") else {
+        return Err(DataError::MissingVariable {
+            path: path.into(),
+            variable: "boxes".into(),
+            found: file.variables().map(|v| v.name()).take(30).collect(),
+        });
+    };
+    let bad = |expected: &str, found: String| DataError::BadVariable {
+        path: path.into(),
+        variable: "boxes".into(),
+        expected: expected.into(),
+        found,
+    };
+    let shape: Vec<usize> = variable.dimensions().iter().map(|d| d.len()).collect();
+    let [_, slots, COORDINATES] = shape[..] else {
+        return Err(bad("a shape of (time, slots, 5)", format!("{shape:?}")));
+    };
+    if !nc::is_numeric(&variable) {
+        return Err(bad("whole numbers", "no numbers".into()));
+    }
+    let values = variable.get_values::<f64, _>(..);
+    let values = values.map_err(|error| bad("readable numbers", error.to_string()))?;
+    let whole = |&v: &f64| (v.fract() == 0.0 && v.abs() < 1e9).then_some(v as i32);
+    let whole: Option<Vec<i32>> = values.iter().map(whole).collect();
+    let whole = whole.ok_or_else(|| bad("whole numbers", "fractions or missing values".into()))?;
+    Ok((whole, slots))
+}
+
+/// Refuses a file that says that it is of another grid.
+fn check_grid(path: &Path, file: &netcdf::File, grid: &LatLonGrid) -> Result<()> {
+    let (rows, columns) = grid.shape();
+    let differs = |found: String| DataError::Mismatch {
+        what: "grid",
+        path: path.into(),
+        expected: format!("{rows} x {columns}"),
+        found,
+    };
+    if let Some(images) = file.variable("images") {
+        let shape: Vec<usize> = images.dimensions().iter().map(|d| d.len()).collect();
+        if shape.len() == 4 && shape[2..] != [rows, columns] {
+            return Err(differs(format!("{} x {}", shape[2], shape[3])));
+        }
+    }
+    let length = |name: &str| file.variable(name).map(|axis| axis.len());
+    match (length("lat"), length("lon")) {
+        (Some(lat), Some(lon)) if (lat, lon) != (rows, columns) => {
+            Err(differs(format!("{lat} x {lon}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The times of a file `climo_YYYY.h5`: every six hours from the first of January.
+fn times_of_name(path: &Path, count: usize, calendar: Calendar) -> Result<Vec<Time>> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let year = stem
+        .strip_prefix("climo_")
+        .filter(|digits| digits.len() == 4)
+        .and_then(|digits| digits.parse::<i64>().ok());
+    let Some(year) = year else {
+        return Err(DataError::Time(format!(
+            "`{}` has no `time` and is not named as climo_1979.h5: nothing says when its {count} times are",
+            path.display()
+        )));
+    };
+    let first = Time::new(calendar, year, 1, 1, 0, 0, 0)?;
+    let next = Time::new(calendar, year + 1, 1, 1, 0, 0, 0)?;
+    let step = 86_400 / TIMES_A_DAY as i64;
+    let expected = (next.seconds_since(first) / step) as usize;
+    if count != expected {
+        return Err(DataError::Time(format!(
+            "`{}` has no `time`: expected {expected} times, four a day of {year} in the calendar {calendar}, found {count}",
+            path.display()
+        )));
+    }
+    Ok((0..count as i64)
+        .map(|k| first.add_seconds(k * step))
+        .collect())
+}

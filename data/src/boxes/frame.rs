@@ -1,0 +1,132 @@
+//! Boxes of many times, and where they are written to.
+
+use super::GeoBox;
+use crate::Time;
+use crate::error::Result;
+use std::path::PathBuf;
+
+/// A box and the track it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrackedBox {
+    /// The box.
+    pub geo: GeoBox,
+    /// The track of what is in it; none where nobody followed it.
+    pub track_id: Option<u64>,
+}
+
+impl From<GeoBox> for TrackedBox {
+    fn from(geo: GeoBox) -> Self {
+        Self {
+            geo,
+            track_id: None,
+        }
+    }
+}
+
+/// The boxes of one time that was looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BoxFrame {
+    /// When.
+    pub time: Time,
+    /// What is there; empty if there is nothing.
+    pub boxes: Vec<TrackedBox>,
+}
+
+/// All frames of a file, in order of time, each time once.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct BoxFrames {
+    frames: Vec<BoxFrame>,
+    /// What the reader decided about the file, one sentence each, for people.
+    pub notes: Vec<String>,
+}
+
+impl BoxFrames {
+    /// Frames from boxes and their times in any order, all of one calendar; a time without a box is one at which nothing was found.
+    pub(super) fn collect(mut rows: Vec<(Time, Option<TrackedBox>)>) -> Self {
+        // Stable: boxes of one time keep the file's order.
+        rows.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
+        let mut frames: Vec<BoxFrame> = Vec::new();
+        for (time, found) in rows {
+            match frames.last_mut() {
+                Some(last) if last.time == time => last.boxes.extend(found),
+                _ => frames.push(BoxFrame {
+                    time,
+                    boxes: found.into_iter().collect(),
+                }),
+            }
+        }
+        Self {
+            frames,
+            notes: Vec::new(),
+        }
+    }
+
+    /// The frames.
+    pub fn frames(&self) -> &[BoxFrame] {
+        &self.frames
+    }
+
+    /// The boxes of a time; none if the file says nothing about it.
+    pub fn at(&self, time: Time) -> Option<&[TrackedBox]> {
+        let before = |frame: &BoxFrame| frame.time < time;
+        let frame = self.frames.get(self.frames.partition_point(before))?;
+        (frame.time == time).then_some(frame.boxes.as_slice())
+    }
+
+    /// Boxes over all times.
+    pub fn boxes(&self) -> usize {
+        self.frames.iter().map(|frame| frame.boxes.len()).sum()
+    }
+}
+
+/// What a finished file of boxes holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkSummary {
+    /// The file.
+    pub path: PathBuf,
+    /// Times.
+    pub times: usize,
+    /// Boxes written.
+    pub boxes: usize,
+    /// Boxes that the format had no room for.
+    pub left_out: usize,
+}
+
+/// A file of boxes that is written time by time and takes its name when it is whole.
+pub trait BoxSink {
+    /// Adds the boxes of the next time; none are a time at which nothing was found.
+    ///
+    /// # Errors
+    /// [`crate::DataError::Invalid`] for a box that is none or lies off the grid; [`crate::DataError::Io`].
+    fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<()>;
+
+    /// Ends the file and says what is in it.
+    ///
+    /// # Errors
+    /// [`crate::DataError::Io`] if it cannot be written, synced or renamed.
+    fn finish(self: Box<Self>) -> Result<SinkSummary>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::geo;
+    use super::*;
+    use crate::Calendar;
+
+    #[test]
+    fn rows_become_frames_and_an_empty_time_is_not_an_unknown_one() {
+        let time = |day| Time::new(Calendar::NoLeap, 2000, 1, day, 0, 0, 0).unwrap();
+        let found = |west| Some(TrackedBox::from(geo(west, 10.0, west + 5.0, 15.0)));
+        let frames = BoxFrames::collect(vec![
+            (time(3), found(1.0)),
+            (time(1), None),
+            (time(3), found(2.0)),
+            (time(2), found(3.0)),
+        ]);
+        assert_eq!((frames.frames().len(), frames.boxes()), (3, 3));
+        assert_eq!(frames.at(time(1)), Some(&[][..]));
+        assert_eq!(frames.at(time(4)), None);
+        let there = frames.at(time(3)).unwrap();
+        assert_eq!((there[0].geo.west_deg, there[1].geo.west_deg), (1.0, 2.0));
+    }
+}

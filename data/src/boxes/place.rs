@@ -1,0 +1,102 @@
+//! Boxes from centres, and the longitudes of two conventions.
+
+use super::{BoxClass, GeoBox};
+use crate::grid::lon_difference_deg;
+
+impl GeoBox {
+    /// The box about a centre with these half sides; it stops at the poles, and a box as wide as the globe is the whole circle.
+    pub fn around(class: BoxClass, (lat_deg, lon_deg): (f64, f64), half_deg: (f64, f64)) -> Self {
+        let (half_lat, half_lon) = half_deg;
+        let turn = |lon: f64| {
+            let turned = lon.rem_euclid(360.0);
+            // A tiny negative longitude turns to 360 itself.
+            if turned < 360.0 { turned } else { 0.0 }
+        };
+        let (west_deg, east_deg) = if half_lon >= 180.0 {
+            (0.0, 360.0)
+        } else {
+            (turn(lon_deg - half_lon), turn(lon_deg + half_lon))
+        };
+        Self {
+            class,
+            west_deg,
+            south_deg: (lat_deg - half_lat).max(-90.0),
+            east_deg,
+            north_deg: (lat_deg + half_lat).min(90.0),
+            confidence: None,
+        }
+    }
+
+    /// Whether a place lies in it or on its edge.
+    pub fn contains(&self, lat_deg: f64, lon_deg: f64) -> bool {
+        let from_west = (lon_deg - self.west_deg).rem_euclid(360.0);
+        (self.south_deg..=self.north_deg).contains(&lat_deg) && from_west <= self.width_deg()
+    }
+
+    /// Its middle: latitude and longitude, [0, 360).
+    pub fn centre(&self) -> (f64, f64) {
+        let lon = (self.west_deg + self.width_deg() / 2.0).rem_euclid(360.0);
+        ((self.south_deg + self.north_deg) / 2.0, lon)
+    }
+
+    /// Its western and eastern edge from -180 to 180, as GeoJSON and maps have them; west exceeds east across the antimeridian.
+    pub fn signed_longitudes_deg(&self) -> (f64, f64) {
+        if self.width_deg() >= 360.0 {
+            return (-180.0, 180.0);
+        }
+        let west = lon_difference_deg(self.west_deg, 0.0);
+        let east = lon_difference_deg(self.east_deg, 0.0);
+        // An edge on the antimeridian belongs to the side on which the box lies.
+        (west, if east <= -180.0 { 180.0 } else { east })
+    }
+
+    /// Longitudes of -180 to 180 or of 0 to 360, brought to those of a box; what is neither stays as it is.
+    pub(super) fn turned_deg(west_deg: f64, east_deg: f64) -> (f64, f64) {
+        let known = |lon: f64| (-180.0..=360.0).contains(&lon);
+        if !known(west_deg) || !known(east_deg) {
+            return (west_deg, east_deg);
+        }
+        if (east_deg - west_deg - 360.0).abs() < 1e-9 {
+            return (0.0, 360.0);
+        }
+        let turn = |lon: f64| if lon < 0.0 { lon + 360.0 } else { lon };
+        let west = if west_deg == 360.0 {
+            0.0
+        } else {
+            turn(west_deg)
+        };
+        (west, turn(east_deg))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_about_centres_hold_them_and_end_at_the_poles() {
+        for (lat, lon) in [(0.0, 0.0), (12.0, 359.9), (-88.0, 180.0), (45.0, 2.0)] {
+            let made = GeoBox::around(BoxClass::TropicalCyclone, (lat, lon), (5.0, 7.0));
+            made.check().unwrap();
+            assert!(made.contains(lat, lon), "{made:?}");
+            assert!((made.width_deg() - 14.0).abs() < 1e-9);
+            assert!(!made.contains(lat, lon + 8.0) && !made.contains(lat, lon - 8.0));
+            if lat > -80.0 {
+                let (centre_lat, centre_lon) = made.centre();
+                assert!((centre_lat - lat).abs() < 1e-9);
+                assert!(lon_difference_deg(centre_lon, lon).abs() < 1e-9);
+            }
+        }
+        let cap = GeoBox::around(BoxClass::ExtratropicalCyclone, (85.0, 10.0), (6.0, 200.0));
+        assert_eq!((cap.north_deg, cap.width_deg()), (90.0, 360.0));
+    }
+
+    #[test]
+    fn both_conventions_of_longitude_are_one() {
+        assert_eq!(GeoBox::turned_deg(-10.0, 10.0), (350.0, 10.0));
+        assert_eq!(GeoBox::turned_deg(350.0, 360.0), (350.0, 360.0));
+        assert_eq!(GeoBox::turned_deg(-180.0, 180.0), (0.0, 360.0));
+        assert_eq!(GeoBox::turned_deg(170.0, -170.0), (170.0, 190.0));
+        assert_eq!(GeoBox::turned_deg(400.0, 410.0), (400.0, 410.0));
+    }
+}

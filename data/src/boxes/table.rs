@@ -1,0 +1,240 @@
+//! `boxes.csv`: one row per box and time.
+//!
+//! Degrees have four decimals; what is not known is blank. A row with a time and nothing else says that this time was looked
+//! at and holds no box, so that such a time can be told from one that nobody labelled. Columns are found by name, in any
+//! order; others are passed over. Longitudes may run from 0 to 360 or from -180 to 180.
+
+use super::fault::{BoxFault, edges};
+use super::{BoxClass, BoxFrames, BoxSink, GeoBox, SinkSummary, TrackedBox};
+use crate::atomic::Pending;
+use crate::error::{DataError, Result};
+use crate::{Calendar, Time};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The header.
+pub const BOX_COLUMNS: [&str; 8] = [
+    "class",
+    "time",
+    "west_deg",
+    "south_deg",
+    "east_deg",
+    "north_deg",
+    "confidence",
+    "track_id",
+];
+
+/// Writes a table of boxes.
+#[derive(Debug)]
+pub struct BoxTableWriter {
+    file: BufWriter<File>,
+    pending: Pending,
+    path: PathBuf,
+    text: String,
+    times: usize,
+    boxes: usize,
+}
+
+impl BoxTableWriter {
+    /// Begins a table.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if the file cannot be created.
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let pending = Pending::new(&path)?;
+        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        let mut writer = Self {
+            file: BufWriter::new(file),
+            pending,
+            path,
+            text: header(),
+            times: 0,
+            boxes: 0,
+        };
+        writer.put()?;
+        Ok(writer)
+    }
+
+    fn put(&mut self) -> Result<()> {
+        self.file
+            .write_all(self.text.as_bytes())
+            .map_err(DataError::io("write", self.pending.path()))?;
+        self.text.clear();
+        Ok(())
+    }
+}
+
+impl BoxSink for BoxTableWriter {
+    fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<()> {
+        boxes.iter().try_for_each(|found| found.geo.check())?;
+        append_rows(time, boxes, &mut self.text);
+        self.times += 1;
+        self.boxes += boxes.len();
+        self.put()
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<SinkSummary> {
+        self.file
+            .flush()
+            .map_err(DataError::io("write", self.pending.path()))?;
+        drop(self.file);
+        self.pending.commit()?;
+        Ok(SinkSummary {
+            path: self.path,
+            times: self.times,
+            boxes: self.boxes,
+            left_out: 0,
+        })
+    }
+}
+
+/// The header line.
+pub(crate) fn header() -> String {
+    BOX_COLUMNS.join(",") + "\n"
+}
+
+/// Adds the rows of a time to a table.
+pub(crate) fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) {
+    // Writing into a string cannot fail.
+    if boxes.is_empty() {
+        let _ = writeln!(table, ",{time},,,,,,");
+    }
+    for TrackedBox { geo, track_id } in boxes {
+        let text = |value: Option<String>| value.unwrap_or_default();
+        // A western edge of [0, 360) must not be rounded to 360.
+        let west = match format!("{:.4}", geo.west_deg) {
+            rounded if rounded == "360.0000" => "0.0000".to_string(),
+            rounded => rounded,
+        };
+        let _ = writeln!(
+            table,
+            "{},{time},{west},{:.4},{:.4},{:.4},{},{}",
+            geo.class.name(),
+            geo.south_deg,
+            geo.east_deg,
+            geo.north_deg,
+            text(geo.confidence.map(|value| value.to_string())),
+            text(track_id.map(|id| id.to_string())),
+        );
+    }
+}
+
+/// Reads a table of boxes.
+///
+/// # Errors
+/// [`DataError::BadBox`] naming line, fault, what was expected and what was found; [`DataError::MissingVariable`] naming a column;
+/// [`DataError::Unreadable`] if it is no table; [`DataError::Io`].
+pub fn read_table(path: &Path, calendar: Calendar) -> Result<BoxFrames> {
+    let file = File::open(path).map_err(DataError::io("open", path))?;
+    let unreadable = |error: csv::Error| DataError::Unreadable {
+        path: path.into(),
+        reason: error.to_string(),
+    };
+    let mut csv = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_reader(file);
+    let header = csv.headers().map_err(unreadable)?;
+    let names: Vec<String> = header
+        .iter()
+        // Spreadsheets begin their files with a byte order mark.
+        .map(|name| name.trim_start_matches('\u{feff}').to_string())
+        .collect();
+    let mut columns = [None; BOX_COLUMNS.len()];
+    for (place, name) in columns.iter_mut().zip(BOX_COLUMNS) {
+        *place = names.iter().position(|column| column == name);
+    }
+    if let Some(missing) = (0..6).find(|&k| columns[k].is_none()) {
+        return Err(DataError::MissingVariable {
+            path: path.into(),
+            variable: format!("column {}", BOX_COLUMNS[missing]),
+            found: names,
+        });
+    }
+    let mut rows = Vec::new();
+    let mut record = csv::StringRecord::new();
+    while csv.read_record(&mut record).map_err(unreadable)? {
+        let line = Line {
+            path,
+            record: &record,
+            columns,
+        };
+        rows.push(line.parse(calendar)?);
+    }
+    Ok(BoxFrames::collect(rows))
+}
+
+/// A line of a table.
+struct Line<'a> {
+    path: &'a Path,
+    record: &'a csv::StringRecord,
+    /// Where each of [`BOX_COLUMNS`] stands.
+    columns: [Option<usize>; 8],
+}
+
+impl Line<'_> {
+    fn cell(&self, column: usize) -> &str {
+        self.columns[column]
+            .and_then(|k| self.record.get(k))
+            .unwrap_or("")
+    }
+
+    fn bad(&self, fault: BoxFault, expected: &str, found: &str) -> DataError {
+        let line = self.record.position().map_or(0, csv::Position::line);
+        fault.at(self.path, format!("line {line}"), expected, found)
+    }
+
+    fn number(&self, column: usize) -> Result<f64> {
+        let text = self.cell(column);
+        let value = text.parse().ok().filter(|value: &f64| value.is_finite());
+        value.ok_or_else(|| {
+            let found = format!("{} `{text}`", BOX_COLUMNS[column]);
+            self.bad(BoxFault::NoNumber, "a finite number", &found)
+        })
+    }
+
+    fn parse(&self, calendar: Calendar) -> Result<(Time, Option<TrackedBox>)> {
+        let time = Time::parse(self.cell(1), calendar).map_err(|_| {
+            let expected = format!("a date of the calendar {calendar} such as 1996-08-26T03:00:00");
+            self.bad(BoxFault::NoTime, &expected, &format!("`{}`", self.cell(1)))
+        })?;
+        if (0..8).all(|column| column == 1 || self.cell(column).is_empty()) {
+            return Ok((time, None));
+        }
+        let name = self.cell(0);
+        let class = BoxClass::from_name(name).ok_or_else(|| {
+            let all = BoxClass::ALL.map(BoxClass::name).join(", ");
+            self.bad(BoxFault::UnknownClass, &all, &format!("`{name}`"))
+        })?;
+        let (west_deg, east_deg) = GeoBox::turned_deg(self.number(2)?, self.number(4)?);
+        let confidence = match self.cell(6) {
+            "" => None,
+            _ => Some(self.number(6)? as f32),
+        };
+        let geo = GeoBox {
+            class,
+            west_deg,
+            south_deg: self.number(3)?,
+            east_deg,
+            north_deg: self.number(5)?,
+            confidence,
+        };
+        if let Some((fault, expected)) = BoxFault::of(&geo) {
+            let found = match fault {
+                BoxFault::NoConfidence => self.cell(6).to_string(),
+                _ => edges(&geo),
+            };
+            return Err(self.bad(fault, expected, &found));
+        }
+        let track_id = match self.cell(7) {
+            "" => None,
+            text => Some(text.parse().map_err(|_| {
+                let found = format!("track_id `{text}`");
+                self.bad(BoxFault::NoNumber, "a whole number", &found)
+            })?),
+        };
+        Ok((time, Some(TrackedBox { geo, track_id })))
+    }
+}

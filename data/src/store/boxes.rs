@@ -1,0 +1,178 @@
+//! `boxes.jsonl`: the boxes of a store's samples, beside its index.
+//!
+//! The first line says what the file belongs to and holds the SHA-256 of all that follows; then one line per sample, by id: `null` if
+//! it is unlabelled, else a list of `[class code, west, south, east, north, confidence]`. Stores without the file have no
+//! boxes, and nothing else about them differs.
+
+use super::{Store, hex};
+use crate::atomic;
+use crate::boxes::{BoxClass, GeoBox};
+use crate::error::{DataError, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Name of the file with the boxes in a store's folder.
+pub const BOXES_FILE: &str = "boxes.jsonl";
+const FORMAT: &str = "squall-boxes 1";
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    format: String,
+    data_hash: String,
+    sha256: String,
+}
+
+type Row = (u8, f64, f64, f64, f64, Option<f32>);
+
+/// The boxes of all samples.
+#[derive(Debug)]
+pub(super) struct StoreBoxes {
+    /// By sample; none where it is unlabelled.
+    samples: Vec<Option<Vec<GeoBox>>>,
+    sha256: String,
+}
+
+impl StoreBoxes {
+    /// The boxes of the store in a folder; none if it has none.
+    ///
+    /// # Errors
+    /// [`DataError::Damaged`] if the file is not what was written, or belongs to another store; [`DataError::Io`].
+    pub(super) fn read(folder: &Path, data_hash: &str, samples: usize) -> Result<Option<Self>> {
+        let path = folder.join(BOXES_FILE);
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                return Err(damaged(&path, "it is no text".into()));
+            }
+            text => text.map_err(DataError::io("read", &path))?,
+        };
+        let (head, body) = text.split_once('\n').unwrap_or((&text, ""));
+        let head: Head =
+            serde_json::from_str(head).map_err(|e| damaged(&path, format!("line 1: {e}")))?;
+        if head.format != FORMAT || head.data_hash != data_hash {
+            let reason = "it belongs to another store or version: stage again";
+            return Err(damaged(&path, reason.into()));
+        }
+        let found = hex(&Sha256::digest(body));
+        if found != head.sha256 {
+            let reason = format!("checksum is {found}, expected {}", head.sha256);
+            return Err(damaged(&path, reason));
+        }
+        let lines: Result<Vec<_>> = (2..)
+            .zip(body.lines())
+            .map(|(n, l)| line(&path, n, l))
+            .collect();
+        let lines = lines?;
+        if lines.len() != samples {
+            let reason = format!("expected {samples} samples, found {}", lines.len());
+            return Err(damaged(&path, reason));
+        }
+        Ok(Some(Self {
+            samples: lines,
+            sha256: head.sha256,
+        }))
+    }
+
+    /// Those of a sample.
+    pub(super) fn of(&self, id: usize) -> Option<&[GeoBox]> {
+        self.samples.get(id)?.as_deref()
+    }
+
+    /// SHA-256 (hexadecimal) of all boxes.
+    pub(super) fn hash(&self) -> &str {
+        &self.sha256
+    }
+}
+
+fn damaged(path: &Path, reason: String) -> DataError {
+    DataError::Damaged {
+        path: path.into(),
+        reason,
+    }
+}
+
+fn line(path: &Path, number: usize, text: &str) -> Result<Option<Vec<GeoBox>>> {
+    let bad = |reason: String| damaged(path, format!("line {number}: {reason}"));
+    let rows: Option<Vec<Row>> = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
+    let to_box = |(code, west_deg, south_deg, east_deg, north_deg, confidence): Row| {
+        let class = BoxClass::from_code(code).ok_or_else(|| bad(format!("no class {code}")))?;
+        Ok(GeoBox {
+            class,
+            west_deg,
+            south_deg,
+            east_deg,
+            north_deg,
+            confidence,
+        })
+    };
+    rows.map(|rows| rows.into_iter().map(to_box).collect())
+        .transpose()
+}
+
+/// Writes the boxes of a store, or removes those that an earlier writer left if there are none.
+pub(super) fn write(
+    folder: &Path,
+    data_hash: &str,
+    boxes: Option<&[Option<Vec<GeoBox>>]>,
+) -> Result<()> {
+    let path = folder.join(BOXES_FILE);
+    let Some(samples) = boxes else {
+        return match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(DataError::io("remove", &path)(error))
+            }
+            _ => Ok(()),
+        };
+    };
+    let failed = |e: serde_json::Error| DataError::Invalid(format!("{BOXES_FILE}: {e}"));
+    let mut body = String::new();
+    for boxes in samples {
+        let rows: Option<Vec<Row>> = match boxes {
+            None => None,
+            Some(boxes) => {
+                boxes.iter().try_for_each(GeoBox::check)?;
+                Some(boxes.iter().map(row).collect())
+            }
+        };
+        // Writing into a string cannot fail.
+        let _ = writeln!(body, "{}", serde_json::to_string(&rows).map_err(failed)?);
+    }
+    let head = Head {
+        format: FORMAT.into(),
+        data_hash: data_hash.into(),
+        sha256: hex(&Sha256::digest(&body)),
+    };
+    let head = serde_json::to_string(&head).map_err(failed)?;
+    atomic::write(path, format!("{head}\n{body}").as_bytes())
+}
+
+fn row(geo: &GeoBox) -> Row {
+    (
+        geo.class.code(),
+        geo.west_deg,
+        geo.south_deg,
+        geo.east_deg,
+        geo.north_deg,
+        geo.confidence,
+    )
+}
+
+impl Store {
+    /// The boxes of a sample: none if it is unlabelled, or the store has no boxes at all; empty if it was looked at and holds none.
+    pub fn boxes(&self, id: usize) -> Option<&[GeoBox]> {
+        self.boxes.as_ref()?.of(id)
+    }
+
+    /// Whether the store has boxes, be it for some of its samples only.
+    pub fn has_boxes(&self) -> bool {
+        self.boxes.is_some()
+    }
+
+    /// SHA-256 (hexadecimal) of its boxes, if it has any; [`Store::data_hash`] does not count them.
+    pub fn boxes_hash(&self) -> Option<&str> {
+        self.boxes.as_ref().map(StoreBoxes::hash)
+    }
+}

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// An open table.
-pub(super) struct Table {
+pub(crate) struct Table {
     path: PathBuf,
     csv: csv::Reader<File>,
     header: csv::StringRecord,
@@ -19,6 +19,7 @@ impl Table {
         let file = File::open(path).map_err(DataError::io("open", path))?;
         let mut csv = csv::ReaderBuilder::new()
             .trim(csv::Trim::All)
+            .comment(Some(b'#'))
             .from_reader(file);
         let header = csv.headers().map_err(|error| not_a_table(path, &error))?;
         let mut header = header.clone();
@@ -90,7 +91,7 @@ fn not_a_table(path: &Path, error: &csv::Error) -> ClimateError {
 }
 
 /// One line of a table.
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     table: &'a Table,
 }
 
@@ -100,32 +101,53 @@ impl Line<'_> {
         self.table.cells.iter().map(str::to_string).collect()
     }
 
+    /// Line of the file, counted from 1.
+    pub fn number_in_file(&self) -> u64 {
+        self.table.cells.position().map_or(0, csv::Position::line)
+    }
+
     /// The text of a cell; empty if there is no such column.
     fn text(&self, column: &str) -> &str {
-        let index = self.table.column(column);
-        index.and_then(|k| self.table.cells.get(k)).unwrap_or("")
+        self.table.column(column).map_or("", |k| self.text_at(k))
+    }
+
+    /// The text of a cell by the place of its column, without quotes.
+    pub fn text_at(&self, column: usize) -> &str {
+        let text = self.table.cells.get(column).unwrap_or("");
+        text.trim_matches('"').trim()
     }
 
     /// The error of a cell.
     pub fn bad(&self, column: &str, expected: &'static str) -> ClimateError {
         ClimateError::TableCell {
             path: self.table.path.clone(),
-            line: self.table.cells.position().map_or(0, csv::Position::line),
+            line: self.number_in_file(),
             column: column.into(),
             expected,
             found: self.text(column).into(),
         }
     }
 
+    /// The error of a cell by the place of its column.
+    pub fn bad_at(&self, column: usize, expected: &'static str) -> ClimateError {
+        self.bad(self.table.header.get(column).unwrap_or(""), expected)
+    }
+
     /// A number; `None` if blank or NaN.
     pub fn number(&self, column: &str) -> Result<Option<f64>> {
-        let text = self.text(column);
+        let place = self.table.column(column);
+        place.map_or(Ok(None), |k| self.number_at(k))
+    }
+
+    /// A number by the place of its column; `None` if blank or NaN.
+    pub fn number_at(&self, column: usize) -> Result<Option<f64>> {
+        let text = self.text_at(column);
         if text.is_empty() || text.eq_ignore_ascii_case("nan") {
             return Ok(None);
         }
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Some(value)),
-            _ => Err(self.bad(column, "a finite number")),
+            _ => Err(self.bad_at(column, "a finite number")),
         }
     }
 
@@ -143,15 +165,29 @@ impl Line<'_> {
 
     /// Longitude, brought to [0, 360), and latitude.
     pub fn position(&self, lon: &str, lat: &str) -> Result<(f64, f64)> {
+        let place = |name: &str, expected| {
+            let column = self.table.column(name);
+            column.ok_or_else(|| self.bad(name, expected))
+        };
+        self.position_at(
+            place(lon, "a longitude in degrees")?,
+            place(lat, "a latitude from -90 to 90")?,
+        )
+    }
+
+    /// The same by the places of the columns.
+    pub fn position_at(&self, lon: usize, lat: usize) -> Result<(f64, f64)> {
         let lon_deg = self
-            .number(lon)?
+            .number_at(lon)?
             .filter(|v| v.abs() <= 720.0)
-            .ok_or_else(|| self.bad(lon, "a longitude in degrees"))?;
+            .ok_or_else(|| self.bad_at(lon, "a longitude in degrees"))?;
         let lat_deg = self
-            .number(lat)?
+            .number_at(lat)?
             .filter(|v| v.abs() <= 90.0)
-            .ok_or_else(|| self.bad(lat, "a latitude from -90 to 90"))?;
-        Ok((lon_deg.rem_euclid(360.0), lat_deg))
+            .ok_or_else(|| self.bad_at(lat, "a latitude from -90 to 90"))?;
+        // A tiny negative longitude turns to 360 itself.
+        let turned = lon_deg.rem_euclid(360.0);
+        Ok((if turned < 360.0 { turned } else { 0.0 }, lat_deg))
     }
 
     /// A date.

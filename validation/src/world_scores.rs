@@ -171,10 +171,7 @@ fn to_calendar(tracks: &mut [ImportedTrack], calendar: Calendar) -> Result<Optio
     for point in tracks.iter_mut().flat_map(|track| &mut track.points) {
         let found = point.time.calendar();
         if found != calendar {
-            let (year, month, day) = point.time.date();
-            let second = point.time.second_of_day();
-            let midnight = Time::new(calendar, year, month, day, 0, 0, 0)?;
-            point.time = midnight.add_seconds(second);
+            point.time = point.time.in_calendar(calendar)?;
             other = Some(found);
         }
     }

@@ -1,5 +1,6 @@
 //! Events: connected areas of one class at one time.
 
+mod bounding_box;
 pub mod components;
 pub mod extract;
 pub mod shape;
@@ -7,7 +8,7 @@ pub mod shape;
 pub use components::{Region, Run, label_plane, regions};
 pub use extract::{DetectedEvent, EventFields, ExtractOptions, extract};
 
-use squall_data::{BoxClass, Class, GeoBox, Time};
+use squall_data::{Class, Time};
 
 /// One connected area of one class at one time, with what the fields say inside it.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,23 +49,4 @@ pub struct Event {
     pub mean_prect_m_s: Option<f64>,
     /// Mean class probability inside, where the mask came with probabilities.
     pub mean_probability: Option<f64>,
-}
-
-impl Event {
-    /// The bounding box; of class tropical depression where the event is of no class. Without extent if the event's is
-    /// not known.
-    pub fn bounding_box(&self) -> GeoBox {
-        GeoBox {
-            class: match self.class {
-                Class::TropicalCyclone => BoxClass::TropicalCyclone,
-                Class::AtmosphericRiver => BoxClass::AtmosphericRiver,
-                Class::Background => BoxClass::TropicalDepression,
-            },
-            west_deg: self.west_deg,
-            south_deg: self.south_deg,
-            east_deg: self.east_deg,
-            north_deg: self.north_deg,
-            confidence: self.mean_probability.map(|p| p as f32),
-        }
-    }
 }

@@ -101,53 +101,32 @@ impl Line<'_> {
         self.table.cells.iter().map(str::to_string).collect()
     }
 
-    /// Line of the file, counted from 1.
-    pub fn number_in_file(&self) -> u64 {
-        self.table.cells.position().map_or(0, csv::Position::line)
-    }
-
     /// The text of a cell; empty if there is no such column.
     fn text(&self, column: &str) -> &str {
-        self.table.column(column).map_or("", |k| self.text_at(k))
-    }
-
-    /// The text of a cell by the place of its column, without quotes.
-    pub fn text_at(&self, column: usize) -> &str {
-        let text = self.table.cells.get(column).unwrap_or("");
-        text.trim_matches('"').trim()
+        let index = self.table.column(column);
+        index.and_then(|k| self.table.cells.get(k)).unwrap_or("")
     }
 
     /// The error of a cell.
     pub fn bad(&self, column: &str, expected: &'static str) -> ClimateError {
         ClimateError::TableCell {
             path: self.table.path.clone(),
-            line: self.number_in_file(),
+            line: self.table.cells.position().map_or(0, csv::Position::line),
             column: column.into(),
             expected,
             found: self.text(column).into(),
         }
     }
 
-    /// The error of a cell by the place of its column.
-    pub fn bad_at(&self, column: usize, expected: &'static str) -> ClimateError {
-        self.bad(self.table.header.get(column).unwrap_or(""), expected)
-    }
-
     /// A number; `None` if blank or NaN.
     pub fn number(&self, column: &str) -> Result<Option<f64>> {
-        let place = self.table.column(column);
-        place.map_or(Ok(None), |k| self.number_at(k))
-    }
-
-    /// A number by the place of its column; `None` if blank or NaN.
-    pub fn number_at(&self, column: usize) -> Result<Option<f64>> {
-        let text = self.text_at(column);
+        let text = self.text(column);
         if text.is_empty() || text.eq_ignore_ascii_case("nan") {
             return Ok(None);
         }
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Some(value)),
-            _ => Err(self.bad_at(column, "a finite number")),
+            _ => Err(self.bad(column, "a finite number")),
         }
     }
 
@@ -165,29 +144,15 @@ impl Line<'_> {
 
     /// Longitude, brought to [0, 360), and latitude.
     pub fn position(&self, lon: &str, lat: &str) -> Result<(f64, f64)> {
-        let place = |name: &str, expected| {
-            let column = self.table.column(name);
-            column.ok_or_else(|| self.bad(name, expected))
-        };
-        self.position_at(
-            place(lon, "a longitude in degrees")?,
-            place(lat, "a latitude from -90 to 90")?,
-        )
-    }
-
-    /// The same by the places of the columns.
-    pub fn position_at(&self, lon: usize, lat: usize) -> Result<(f64, f64)> {
         let lon_deg = self
-            .number_at(lon)?
+            .number(lon)?
             .filter(|v| v.abs() <= 720.0)
-            .ok_or_else(|| self.bad_at(lon, "a longitude in degrees"))?;
+            .ok_or_else(|| self.bad(lon, "a longitude in degrees"))?;
         let lat_deg = self
-            .number_at(lat)?
+            .number(lat)?
             .filter(|v| v.abs() <= 90.0)
-            .ok_or_else(|| self.bad_at(lat, "a latitude from -90 to 90"))?;
-        // A tiny negative longitude turns to 360 itself.
-        let turned = lon_deg.rem_euclid(360.0);
-        Ok((if turned < 360.0 { turned } else { 0.0 }, lat_deg))
+            .ok_or_else(|| self.bad(lat, "a latitude from -90 to 90"))?;
+        Ok((lon_deg.rem_euclid(360.0), lat_deg))
     }
 
     /// A date.
@@ -220,5 +185,19 @@ impl Line<'_> {
             _ => "lysis, merge or end_of_data",
         };
         found.map(Some).ok_or_else(|| self.bad(column, expected))
+    }
+}
+
+impl Table {
+    /// Names of the columns as they stand in the file.
+    pub fn names(&self) -> Vec<String> {
+        self.header.iter().map(str::to_string).collect()
+    }
+}
+
+impl Line<'_> {
+    /// The text of a cell; empty if there is no such column.
+    pub fn cell(&self, column: &str) -> &str {
+        self.text(column)
     }
 }

@@ -59,9 +59,10 @@ impl Taylor {
         let variance_a = mean(&|c| (c.0 - mean_a).powi(2));
         let variance_b = mean(&|c| (c.1 - mean_b).powi(2));
         let covariance = mean(&|c| (c.0 - mean_a) * (c.1 - mean_b));
-        let centred = mean(&|c| (c.1 - mean_b - c.0 + mean_a).powi(2));
         let (a, b) = (variance_a.sqrt(), variance_b.sqrt());
         let bias = mean_b - mean_a;
+        // In this order nothing is left of two equal maps.
+        let centred = mean(&|c| (c.1 - c.0 - bias).powi(2));
         Some(Self {
             cells: cells.len() as u64,
             reference_mean: mean_a,

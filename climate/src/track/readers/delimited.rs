@@ -53,29 +53,34 @@ pub(super) fn plain_name(name: &str) -> String {
     name.trim().to_ascii_lowercase()
 }
 
-/// Where the columns of a dialect are in a table.
-struct Places {
-    identity: usize,
-    lon: usize,
-    lat: usize,
+/// What the columns of a dialect are called in a table.
+struct Columns {
+    identity: String,
+    lon: String,
+    lat: String,
     time: When,
-    wind: Vec<usize>,
-    pressure: Vec<usize>,
-    season: Option<usize>,
-    basin: Option<usize>,
+    wind: Vec<String>,
+    pressure: Vec<String>,
+    season: Option<String>,
+    basin: Option<String>,
 }
 
 enum When {
     /// year, month, day, then hour, minute, second if there.
-    Parts([usize; 3], [Option<usize>; 3]),
+    Parts([String; 3], [Option<String>; 3]),
     /// A text or a number.
-    Column(usize),
+    Column(String),
 }
 
-impl Places {
+impl Columns {
     fn of(table: &Table, dialect: &Dialect, path: &Path) -> Result<Self> {
-        let names: Vec<String> = table.header().into_iter().map(plain_name).collect();
-        let one = |name: &str| names.iter().position(|known| known == name);
+        let names = table.names();
+        let one = |name: &str| {
+            names
+                .iter()
+                .find(|known| plain_name(known) == name)
+                .cloned()
+        };
         let find = |wanted: &[&str]| wanted.iter().find_map(|name| one(name));
         let need = |wanted: &[&str]| {
             find(wanted).ok_or_else(|| ClimateError::Table {
@@ -116,37 +121,38 @@ impl Places {
 /// As [`super::read`].
 pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable> {
     let mut table = Table::open(source.path, &[])?;
-    let places = Places::of(&table, dialect, source.path)?;
+    let columns = Columns::of(&table, dialect, source.path)?;
     let mut rows = Rows::default();
     while let Some(line) = table.next()? {
-        let name = line.text_at(places.identity);
+        let name = line.cell(&columns.identity);
         // IBTrACS has a row of units under the header, with no identity.
-        if name.is_empty() && line.number_at(places.lat).is_err() {
+        if name.is_empty() && line.number(&columns.lat).is_err() {
             continue;
         }
         if name.is_empty() {
-            return Err(line.bad_at(places.identity, "the identity of a track"));
+            return Err(line.bad(&columns.identity, "the identity of a track"));
         }
         // pandas writes whole numbers as 1207.0 where a column was once blank.
         let name = name.strip_suffix(".0").unwrap_or(name);
-        let (lon_deg, lat_deg) = line.position_at(places.lon, places.lat)?;
-        let first_of = |columns: &[usize], unit: f64| -> Result<Option<f64>> {
-            for &column in columns {
-                if let Some(value) = line.number_at(column)? {
+        let (lon_deg, lat_deg) = line.position(&columns.lon, &columns.lat)?;
+        let first_of = |names: &[String], unit: f64| -> Result<Option<f64>> {
+            for name in names {
+                if let Some(value) = line.number(name)? {
                     return Ok(Some(value * unit));
                 }
             }
             Ok(None)
         };
         let point = ImportedPoint {
-            time: time_of(&line, &places.time, source)?,
+            time: time_of(&line, &columns.time, source)?,
             lon_deg,
             lat_deg,
-            max_wind_m_s: first_of(&places.wind, dialect.wind_m_s)?,
-            min_psl_pa: first_of(&places.pressure, dialect.pressure_pa)?,
+            max_wind_m_s: first_of(&columns.wind, dialect.wind_m_s)?,
+            min_psl_pa: first_of(&columns.pressure, dialect.pressure_pa)?,
         };
-        let season = places.season.map(|k| line.number_at(k)).transpose()?;
-        let basin = places.basin.map(|k| line.text_at(k));
+        let season = columns.season.as_ref().map(|name| line.number(name));
+        let season = season.transpose()?;
+        let basin = columns.basin.as_ref().map(|name| line.cell(name));
         rows.add(name, point, || {
             (
                 Class::TropicalCyclone,
@@ -159,49 +165,39 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
 }
 
 fn time_of(line: &Line<'_>, when: &When, source: &Source<'_>) -> Result<Time> {
-    match *when {
-        When::Parts(date, clock) => {
-            let whole = |column: usize, expected: &'static str| {
-                let value = line.number_at(column)?.filter(|v| v.fract() == 0.0);
+    match when {
+        When::Parts([year, month, day], clock) => {
+            let whole = |column: &str, expected: &'static str| {
+                let value = line.number(column)?.filter(|v| v.fract() == 0.0);
                 value
                     .map(|v| v as i64)
-                    .ok_or_else(|| line.bad_at(column, expected))
+                    .ok_or_else(|| line.bad(column, expected))
             };
-            let [year, month, day] = date;
-            let (year, month, day_of_month) = (
+            let (years, months, days) = (
                 whole(year, "a year")?,
                 whole(month, "a month from 1 to 12")?,
                 whole(day, "a day of the month")?,
             );
             let mut hms = [0i64; 3];
             for (slot, column) in hms.iter_mut().zip(clock) {
-                let value = column.map(|k| line.number_at(k)).transpose()?.flatten();
-                *slot = value.unwrap_or(0.0).floor() as i64;
+                let value = column.as_ref().map(|name| line.number(name)).transpose()?;
+                *slot = value.flatten().unwrap_or(0.0).floor() as i64;
             }
             let [hour, minute, second] = hms;
-            Time::new(
-                source.calendar,
-                year,
-                month,
-                day_of_month,
-                hour,
-                minute,
-                second,
-            )
-            .map_err(|_| line.bad_at(day, "a day and time of day that the calendar has"))
+            let time = Time::new(source.calendar, years, months, days, hour, minute, second);
+            time.map_err(|_| line.bad(day, "a day and time of day that the calendar has"))
         }
         When::Column(column) => {
-            let text = line.text_at(column);
+            let text = line.cell(column);
             if let Ok(time) = Time::parse(text, source.calendar) {
                 return Ok(time);
             }
             let expected = "a date such as 1996-08-26 03:00:00, or a number in a file that tells its time units";
-            let (Some(units), Ok(Some(value))) = (&source.time_units, line.number_at(column))
-            else {
-                return Err(line.bad_at(column, expected));
+            let (Some(units), Ok(Some(value))) = (&source.time_units, line.number(column)) else {
+                return Err(line.bad(column, expected));
             };
             Time::from_cf(value, units, source.calendar)
-                .map_err(|_| line.bad_at(column, "a number in the time units of the file"))
+                .map_err(|_| line.bad(column, "a number in the time units of the file"))
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Boxes against boxes.
 
-use squall_data::boxes::table::read_table;
-use squall_data::{BoxFrames, Calendar};
+use squall_data::{BoxFrame, BoxFrames, Calendar, LatLonGrid, boxes};
 use squall_validation::average_precision::{BoxScores, BoxesAt, score_boxes};
 use squall_validation::bootstrap::Bootstrap;
 use std::path::Path;
@@ -9,10 +8,14 @@ use std::path::Path;
 /// Draws for intervals: each goes over all boxes.
 const DRAWS: usize = 300;
 
-/// Scores two tables of boxes.
+/// The grid of files that give boxes in pixels and not in degrees: CAM5's of 0.25 degrees, as ExtremeWeather's.
+const PIXELS: (usize, usize) = (768, 1152);
+
+/// Scores two files of boxes: tables, ExtremeWeather's HDF5 or COCO's JSON.
 pub fn score(predicted: &Path, truth: &Path, calendar: Calendar) -> anyhow::Result<BoxScores> {
+    let grid = LatLonGrid::global(PIXELS.0, PIXELS.1)?;
     let table = |path: &Path| -> anyhow::Result<Vec<BoxesAt>> {
-        let frames = read_table(path, calendar)?;
+        let frames = boxes::read(path, &grid, calendar)?;
         frames
             .notes
             .iter()
@@ -28,7 +31,7 @@ pub fn score(predicted: &Path, truth: &Path, calendar: Calendar) -> anyhow::Resu
 }
 
 fn by_time(frames: &BoxFrames) -> Vec<BoxesAt> {
-    let of_frame = |frame: &squall_data::BoxFrame| {
+    let of_frame = |frame: &BoxFrame| {
         let boxes = frame.boxes.iter().map(|tracked| tracked.geo).collect();
         (frame.time, boxes)
     };

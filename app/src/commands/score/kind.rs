@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use squall_climate::track::readers::format_of;
+use squall_data::mask_file::MaskArchive;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -73,8 +74,15 @@ pub fn offers(input: &str) -> anyhow::Result<Vec<Offer>> {
 }
 
 fn kind_of(path: &Path) -> anyhow::Result<Kind> {
-    if path.extension().is_some_and(|end| end == "csv") && has_edges(path)? {
-        return Ok(Kind::Boxes);
+    let end = path.extension().unwrap_or_default().to_string_lossy();
+    match end.to_ascii_lowercase().as_str() {
+        "csv" if has_edges(path)? => return Ok(Kind::Boxes),
+        "json" => return Ok(Kind::Boxes),
+        // ExtremeWeather's boxes have the name of DeepCAM's masks.
+        "h5" | "hdf5" | "he5" if MaskArchive::open(&path.to_string_lossy()).is_err() => {
+            return Ok(Kind::Boxes);
+        }
+        _ => {}
     }
     Ok(match format_of(path)? {
         Some(_) => Kind::Tracks,

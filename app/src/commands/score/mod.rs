@@ -15,8 +15,9 @@ use squall_data::Calendar;
 
 /// Score masks, boxes or tracks against labels, truth or best tracks.
 ///
-/// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes.csv by average
-/// precision; tracks (events.csv, TempestExtremes, TECA, IBTrACS) by hit rate, false alarms and distance.
+/// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes (boxes.csv,
+/// ExtremeWeather's .h5 on CAM5's 0.25-degree grid, COCO's .json) by average precision; tracks (events.csv, TempestExtremes,
+/// TECA, IBTrACS) by hit rate, false alarms and distance.
 #[derive(Debug, Args)]
 pub struct Score {
     /// What is judged: masks (a folder may also hold events.csv or objects.csv), boxes.csv, or a file of tracks.

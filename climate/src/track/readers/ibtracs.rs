@@ -1,9 +1,9 @@
 //! IBTrACS best tracks as CSV.
 
-use super::KNOT_M_S;
 use super::delimited::{self, Dialect, Source};
 use super::imported::{TrackFormat, TrackTable};
 use crate::error::Result;
+use crate::statistics::category::KNOT_M_S;
 use squall_data::Calendar;
 use std::path::Path;
 

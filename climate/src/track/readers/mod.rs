@@ -25,11 +25,8 @@ pub use sniff::format_of;
 
 use crate::error::{ClimateError, Result};
 use crate::table;
-use squall_data::Calendar;
+use squall_data::{Calendar, Class};
 use std::path::Path;
-
-/// Metres per second of a knot.
-pub const KNOT_M_S: f64 = 1852.0 / 3600.0;
 
 /// What a file of tracks may leave open.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,6 +39,9 @@ pub struct ReadOptions {
 
 /// The tracks of a file of any known format.
 ///
+/// The formats of other tools hold cyclones; a file whose name says `atmospheric_river`, as `squall events` names them, holds
+/// rivers.
+///
 /// # Errors
 /// [`ClimateError::Table`] if it is no file of tracks or lacks a column, [`ClimateError::TableCell`] with line, column,
 /// what was expected and what was found, [`ClimateError::Data`] if it cannot be opened.
@@ -53,15 +53,22 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable>
                  of TECA; found none of their headers"
             .into(),
     })?;
-    match format {
-        TrackFormat::IbtracsCsv => ibtracs::read(path),
-        TrackFormat::IbtracsNetcdf => ibtracs_netcdf::read(path),
-        TrackFormat::StitchNodesGfdl => stitch_nodes::read(path, options),
-        TrackFormat::StitchNodesCsv => stitch_nodes_csv::read(path, options.calendar),
-        TrackFormat::TecaCsv => teca::read(path, options.calendar),
+    let mut table = match format {
+        TrackFormat::IbtracsCsv => ibtracs::read(path)?,
+        TrackFormat::IbtracsNetcdf => ibtracs_netcdf::read(path)?,
+        TrackFormat::StitchNodesGfdl => stitch_nodes::read(path, options)?,
+        TrackFormat::StitchNodesCsv => stitch_nodes_csv::read(path, options.calendar)?,
+        TrackFormat::TecaCsv => teca::read(path, options.calendar)?,
         TrackFormat::SquallEvents => {
             let events = table::read_events(path, options.calendar)?;
-            Ok(TrackTable::of_events(&events))
+            return Ok(TrackTable::of_events(&events));
+        }
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.contains(Class::AtmosphericRiver.name()) {
+        for track in &mut table.tracks {
+            track.class = Class::AtmosphericRiver;
         }
     }
+    Ok(table)
 }

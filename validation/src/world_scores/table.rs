@@ -71,14 +71,14 @@ impl fmt::Display for WorldScores {
             let hpa = pressure / 100.0;
             writeln!(f, "lowest pressure: {hpa:+.1} hPa against the reference")?;
         }
-        if let Some(density) = &self.density {
-            if let Some(taylor) = &density.taylor {
-                writeln!(
-                    f,
-                    "tracks per year in cells of {} degrees: {taylor}",
-                    density.cell_deg
-                )?;
-            }
+        if let Some(density) = &self.density
+            && let Some(taylor) = &density.taylor
+        {
+            writeln!(
+                f,
+                "tracks per year in cells of {} degrees: {taylor}",
+                density.cell_deg
+            )?;
         }
         write!(
             f,

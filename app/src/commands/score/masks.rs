@@ -117,24 +117,8 @@ impl Score {
             .score()
             .ok_or_else(|| DataError::Invalid("no masks to score".into()))?;
         let bootstrap = Bootstrap::default();
-        let real_class = |class: Class| {
-            let tally = pixels.confusion.pixels_of(class);
-            tally.hits + tally.misses > 0.0
-        };
-        for class in Class::EVENTS
+        let agreement = classes_of_truth(&pixels)
             .into_iter()
-            .filter(|&class| !real_class(class))
-        {
-            if pixels.confusion.pixels_of(class).false_alarms > 0.0 {
-                tracing::warn!(
-                    "the truth has no {} at any time: what was predicted of it counts as false",
-                    class.name()
-                );
-            }
-        }
-        let agreement = Class::EVENTS
-            .into_iter()
-            .filter(|&class| real_class(class))
             .filter_map(|class| agreement.score(class, &bootstrap))
             .collect();
         Ok(Scores {
@@ -185,6 +169,21 @@ pub fn table_of(folder: &str, masks: &MaskArchive) -> anyhow::Result<Option<Vec<
         .find(|p| p.is_file());
     let Some(path) = path else { return Ok(None) };
     Ok(Some(table::read_events(path, masks.calendar())?))
+}
+
+/// The classes that the truth has; says which predicted ones it lacks.
+fn classes_of_truth(pixels: &SegmentationScore) -> Vec<Class> {
+    let real = |class: &Class| {
+        let tally = pixels.confusion.pixels_of(*class);
+        if tally.hits + tally.misses == 0.0 && tally.false_alarms > 0.0 {
+            tracing::warn!(
+                "the truth has no {} at any time: what was predicted of it counts as false",
+                class.name()
+            );
+        }
+        tally.hits + tally.misses > 0.0
+    };
+    Class::EVENTS.into_iter().filter(real).collect()
 }
 
 /// Refuses calendars whose dates are not the same days, but for the two names of today's.

@@ -159,3 +159,117 @@ fn a_reader_that_stops_early_is_no_failure() {
     let version = squall().arg("--version").output().expect("starts");
     assert!(text(&version).contains("squall"));
 }
+
+#[test]
+fn boxes_are_scored_by_average_precision() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let header = "class,time,west_deg,south_deg,east_deg,north_deg,confidence,track_id\n";
+    let table = |name: &str, rows: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("{header}{rows}")).expect("a table");
+        path
+    };
+    let truth = table(
+        "truth.csv",
+        "tropical_cyclone,1984-02-28T00:00:00,355,10,5,20,,\ntropical_cyclone,1984-02-28T06:00:00,40,10,50,20,,\n\
+         atmospheric_river,1984-02-28T12:00:00,100,30,140,50,,\n",
+    );
+    let found = table(
+        "boxes.csv",
+        "tropical_cyclone,1984-02-28T00:00:00,355,10,5,20,0.9,\ntropical_cyclone,1984-02-28T12:00:00,200,10,210,20,0.95,\n",
+    );
+    let scores = json(&[
+        "score",
+        "--prediction",
+        path(&found),
+        "--truth",
+        path(&truth),
+        "--calendar",
+        "noleap",
+        "--json",
+    ]);
+    let cyclones = &scores["classes"][1];
+    // The surest box is wrong, the second right, one of two true ones is missed: precision 1/2 at recall 1/2.
+    assert_eq!(cyclones["at_50"]["average_precision"], 0.25);
+    assert_eq!(scores["mean"]["at_50"], 0.125);
+    assert_eq!(scores["coverage"]["only_in_truth"]["count"], 1);
+    let said = run(&[
+        "score",
+        "--prediction",
+        path(&found),
+        "--truth",
+        path(&truth),
+    ]);
+    assert!(
+        said.contains("1984-02-28T06:00:00") && said.contains("left out of the mean"),
+        "{said}"
+    );
+}
+
+#[test]
+fn tracks_are_scored_against_best_tracks() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let best = folder.path().join("ibtracs.csv");
+    fs::write(
+        &best,
+        "track_id,season,basin,time,lon,lat,wind,slp\na,2001,WP,2001-08-01 00:00:00,140.0,15.0,40,990\n\
+         a,2001,WP,2001-08-01 06:00:00,139.0,15.0,45,985\nb,2001,NA,2001-08-01 06:00:00,300.0,20.0,30,1000\n",
+    )
+    .expect("a table");
+    let tracks = folder.path().join("tracks.txt");
+    fs::write(
+        &tracks,
+        "start 2 2001 8 1 0\n 1 2 140.0 16.0 99000.0 20.0 2001 8 1 0\n 1 2 139.0 16.0 98500.0 22.0 2001 8 1 6\n",
+    )
+    .expect("a table");
+    let scores = json(&[
+        "score",
+        "--prediction",
+        path(&tracks),
+        "--truth",
+        path(&best),
+        "--json",
+    ]);
+    let total = &scores["tracks"][0]["total"];
+    assert_eq!(
+        (&total["pod"], &total["far"]),
+        (&Value::from(0.5), &Value::from(0.0))
+    );
+    let median = total["distance"]["median_km"].as_f64().unwrap_or(0.0);
+    assert!((median - 111.2).abs() < 0.1, "{median}");
+    // Masks cannot be compared with tracks.
+    let masks = folder.path().join("masks");
+    fs::create_dir(&masks).expect("a folder");
+    let refused = squall()
+        .args([
+            "score",
+            "--prediction",
+            path(&masks),
+            "--truth",
+            path(&best),
+        ])
+        .output()
+        .expect("a run");
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert!(text(&refused).contains("holds masks"), "{}", text(&refused));
+    // A whole run, where the real best tracks are at hand.
+    if let Some(best) = real("ibtracs-6h/ibtracs_wmo.csv") {
+        let own = json(&[
+            "score",
+            "--prediction",
+            path(&best),
+            "--truth",
+            path(&best),
+            "--min-wind",
+            "17",
+            "--json",
+        ]);
+        assert_eq!(own["tracks"][0]["total"]["pod"], 1.0);
+        assert_eq!(
+            own["tracks"][0]["density"]["taylor"]["rms"]
+                .as_f64()
+                .map(|v| v > 0.0),
+            Some(true)
+        );
+    }
+}

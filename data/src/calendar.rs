@@ -255,6 +255,19 @@ impl Time {
         Ok(reference.add_seconds((value * unit_seconds).round() as i64))
     }
 
+    /// The instant of the same date and time of day in another calendar.
+    ///
+    /// # Errors
+    /// [`DataError::Time`] if that calendar has no such date.
+    pub fn in_calendar(self, calendar: Calendar) -> Result<Self> {
+        if calendar == self.calendar {
+            return Ok(self);
+        }
+        let (year, month, day) = self.date();
+        let midnight = Self::new(calendar, year, month, day, 0, 0, 0)?;
+        Ok(midnight.add_seconds(self.second_of_day()))
+    }
+
     /// Days since `reference` (the value of a CF axis with units `days since reference`).
     pub fn days_since(self, reference: Self) -> f64 {
         self.seconds_since(reference) as f64 / DAY_SECONDS as f64
@@ -372,6 +385,19 @@ mod tests {
         assert_eq!(t.to_string(), "1995-03-01T00:00:00");
         let t = Time::from_cf(30.5, "days since 1995-02-01", Calendar::Day360).unwrap();
         assert_eq!(t.to_string(), "1995-03-01T12:00:00");
+    }
+
+    #[test]
+    fn dates_keep_their_name_in_another_calendar() {
+        let t = Time::new(Calendar::NoLeap, 2001, 3, 1, 21, 30, 5).unwrap();
+        let standard = t.in_calendar(Calendar::Standard).unwrap();
+        assert_eq!(
+            (standard.to_string(), standard.calendar()),
+            (t.to_string(), Calendar::Standard)
+        );
+        assert_eq!(standard.in_calendar(Calendar::NoLeap).unwrap(), t);
+        let leap = Time::new(Calendar::Standard, 2000, 2, 29, 0, 0, 0).unwrap();
+        assert!(leap.in_calendar(Calendar::NoLeap).is_err());
     }
 
     #[test]

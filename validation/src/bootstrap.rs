@@ -62,7 +62,7 @@ impl Bootstrap {
         statistics: impl Fn(&[f64; N]) -> [Option<f64>; K],
     ) -> [Option<Interval>; K] {
         let none = [None; K];
-        if blocks.len() < MIN_BLOCKS || self.draws == 0 || !(0.0..1.0).contains(&self.level) {
+        if !self.possible(blocks.len()) {
             return none;
         }
         let mut random = stream(self.seed, "bootstrap", &[purpose]);
@@ -79,20 +79,57 @@ impl Bootstrap {
                 values.extend(value);
             }
         }
-        values.map(|mut values| {
-            if values.len() * 2 < self.draws {
-                return None;
+        values.map(|values| self.interval(values))
+    }
+
+    /// Percentile intervals of statistics that are no function of sums, such as an average precision: `statistics` is told
+    /// how often each block was drawn and gives as many values each time, `None` where undefined.
+    ///
+    /// Without enough blocks the result is empty; otherwise the rules are those of [`Self::intervals`].
+    pub fn intervals_of_draws(
+        &self,
+        purpose: u64,
+        blocks: usize,
+        mut statistics: impl FnMut(&[u32]) -> Vec<Option<f64>>,
+    ) -> Vec<Option<Interval>> {
+        if !self.possible(blocks) {
+            return Vec::new();
+        }
+        let mut random = stream(self.seed, "bootstrap", &[purpose]);
+        let mut values: Vec<Vec<f64>> = Vec::new();
+        for _ in 0..self.draws {
+            let mut times_drawn = vec![0; blocks];
+            for _ in 0..blocks {
+                times_drawn[random.random_range(0..blocks)] += 1;
             }
-            values.sort_by(f64::total_cmp);
-            let tail = (1.0 - self.level) / 2.0;
-            let at = |share: f64| {
-                let place = share * (values.len() - 1) as f64;
-                values[place.round() as usize]
-            };
-            Some(Interval {
-                low: at(tail),
-                high: at(1.0 - tail),
-            })
+            let drawn = statistics(&times_drawn);
+            values.resize(drawn.len(), Vec::new());
+            for (values, value) in values.iter_mut().zip(drawn) {
+                values.extend(value);
+            }
+        }
+        let intervals = values.into_iter().map(|values| self.interval(values));
+        intervals.collect()
+    }
+
+    /// Whether so many blocks can be drawn from.
+    fn possible(&self, blocks: usize) -> bool {
+        blocks >= MIN_BLOCKS && self.draws > 0 && (0.0..1.0).contains(&self.level)
+    }
+
+    fn interval(&self, mut values: Vec<f64>) -> Option<Interval> {
+        if values.len() * 2 < self.draws {
+            return None;
+        }
+        values.sort_by(f64::total_cmp);
+        let tail = (1.0 - self.level) / 2.0;
+        let at = |share: f64| {
+            let place = share * (values.len() - 1) as f64;
+            values[place.round() as usize]
+        };
+        Some(Interval {
+            low: at(tail),
+            high: at(1.0 - tail),
         })
     }
 }
@@ -134,5 +171,26 @@ mod tests {
         assert_eq!(bootstrap.intervals(0, &[[1.0, 2.0]; 4], rate), [None]);
         assert_eq!(bootstrap.intervals(0, &[[0.0, 0.0]; 40], rate), [None]);
         assert!(bootstrap.intervals(0, &[[1.0, 2.0]; 5], rate)[0].is_some());
+    }
+
+    #[test]
+    fn drawing_numbers_of_blocks_is_drawing_blocks() {
+        let blocks: Vec<[f64; 2]> = (0..30).map(|k| [f64::from(k % 3), 2.0]).collect();
+        let bootstrap = Bootstrap::default();
+        let of_draws = bootstrap.intervals_of_draws(7, blocks.len(), |drawn| {
+            let sum = |n: usize| -> f64 {
+                let terms = blocks.iter().zip(drawn);
+                terms
+                    .map(|(block, &times)| block[n] * f64::from(times))
+                    .sum()
+            };
+            rate(&[sum(0), sum(1)]).to_vec()
+        });
+        assert_eq!(of_draws, bootstrap.intervals(7, &blocks, rate));
+        assert!(
+            bootstrap
+                .intervals_of_draws(7, 4, |_| vec![None])
+                .is_empty()
+        );
     }
 }

@@ -42,27 +42,13 @@ impl MatchingRules {
         );
         let same = match truth.class {
             Class::AtmosphericRiver => {
-                distance <= self.ar_radius_km || box_iou(truth, predicted) >= self.ar_box_iou
+                distance <= self.ar_radius_km
+                    || truth.bounding_box().overlap(&predicted.bounding_box()) >= self.ar_box_iou
             }
             Class::TropicalCyclone | Class::Background => distance <= self.tc_radius_km,
         };
         same.then_some(distance)
     }
-}
-
-/// Intersection over union of two bounding boxes on the sphere; longitudes run eastward from `west_deg`.
-pub fn box_iou(a: &Event, b: &Event) -> f64 {
-    let width = |e: &Event| (e.east_deg - e.west_deg).rem_euclid(360.0);
-    let height =
-        |south: f64, north: f64| (north.to_radians().sin() - south.to_radians().sin()).max(0.0);
-    // Seen from a's western edge, b begins at `start`, and perhaps once more before it.
-    let start = (b.west_deg - a.west_deg).rem_euclid(360.0);
-    let shared = |start: f64| (width(a).min(start + width(b)) - start.max(0.0)).max(0.0);
-    let lon = shared(start) + shared(start - 360.0);
-    let lat = height(a.south_deg.max(b.south_deg), a.north_deg.min(b.north_deg));
-    let area = |e: &Event| width(e) * height(e.south_deg, e.north_deg);
-    let union = area(a) + area(b) - lon * lat;
-    if union > 0.0 { lon * lat / union } else { 0.0 }
 }
 
 /// Pairs `(truth, predicted, distance in km)` of two lists of one class and time.

@@ -63,7 +63,8 @@ pub struct TrackScores {
     pub classes: Vec<TrackScore>,
 }
 
-type TrackPoints<'a> = BTreeMap<u64, Vec<&'a Event>>;
+/// The points of tracks by identity.
+pub(crate) type TrackPoints<'a> = BTreeMap<u64, Vec<&'a Event>>;
 
 /// Scores predicted tracks against true ones; events without a track are left out.
 pub fn score_tracks(truth: &[Event], predicted: &[Event], rules: &TrackRules) -> TrackScores {
@@ -87,7 +88,7 @@ fn tracks(class: Class, events: &[Event]) -> TrackPoints<'_> {
 }
 
 /// For every track of `own`, the tracks of `others` near it: id → (points near, sum of distances).
-fn near<'a>(
+pub(crate) fn near<'a>(
     own: &TrackPoints<'a>,
     others: &TrackPoints<'a>,
     radius_km: f64,

@@ -257,11 +257,5 @@ impl DemoSummary {
 fn score(masks: &Path, events: &Path, truth: &Path) -> anyhow::Result<Scores> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let events = Some(text(&events.join("events.csv")));
-    Score {
-        prediction: text(masks),
-        truth: text(truth),
-        events,
-        json: false,
-    }
-    .score()
+    Score::of_masks(text(masks), text(truth), events).score()
 }

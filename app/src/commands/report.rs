@@ -93,13 +93,7 @@ impl Masks {
             .into_iter()
             .find(|path| path.is_file())
             .map(|path| path.to_string_lossy().into_owned());
-        Score {
-            prediction: self.folder.clone(),
-            truth: truth.folder.clone(),
-            events,
-            json: false,
-        }
-        .score()
+        Score::of_masks(self.folder.clone(), truth.folder.clone(), events).score()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Events: connected areas of one class at one time.
 
+mod bounding_box;
 pub mod components;
 pub mod extract;
 pub mod shape;

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// An open table.
-pub(super) struct Table {
+pub(crate) struct Table {
     path: PathBuf,
     csv: csv::Reader<File>,
     header: csv::StringRecord,
@@ -19,6 +19,7 @@ impl Table {
         let file = File::open(path).map_err(DataError::io("open", path))?;
         let mut csv = csv::ReaderBuilder::new()
             .trim(csv::Trim::All)
+            .comment(Some(b'#'))
             .from_reader(file);
         let header = csv.headers().map_err(|error| not_a_table(path, &error))?;
         let mut header = header.clone();
@@ -90,7 +91,7 @@ fn not_a_table(path: &Path, error: &csv::Error) -> ClimateError {
 }
 
 /// One line of a table.
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     table: &'a Table,
 }
 
@@ -184,5 +185,19 @@ impl Line<'_> {
             _ => "lysis, merge or end_of_data",
         };
         found.map(Some).ok_or_else(|| self.bad(column, expected))
+    }
+}
+
+impl Table {
+    /// Names of the columns as they stand in the file.
+    pub fn names(&self) -> Vec<String> {
+        self.header.iter().map(str::to_string).collect()
+    }
+}
+
+impl Line<'_> {
+    /// The text of a cell; empty if there is no such column.
+    pub fn cell(&self, column: &str) -> &str {
+        self.text(column)
     }
 }

@@ -6,6 +6,7 @@
 mod assign;
 mod from_events;
 pub mod options;
+pub mod readers;
 pub mod time_text;
 mod tracker;
 

@@ -13,6 +13,7 @@ pub mod geojson;
 mod labelled_share;
 mod place;
 mod read;
+pub mod suppress;
 pub mod table;
 
 pub use fault::BoxFault;

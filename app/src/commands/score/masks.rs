@@ -1,38 +1,22 @@
-//! `squall score`: predictions against labels, by pixel, by event and by track.
+//! Masks against masks: by pixel, by event and by track.
 
+use super::Score;
+use crate::interrupt;
 use crate::progress::Progress;
-use crate::{interrupt, output};
-use clap::Args;
 use serde::Serialize;
 use squall_climate::events::{EventFields, ExtractOptions, extract};
 use squall_climate::{Event, table};
-use squall_data::DataError;
 use squall_data::mask_file::MaskArchive;
+use squall_data::{Calendar, Class, DataError};
 use squall_validation::bootstrap::Bootstrap;
+use squall_validation::world_scores::{ClassAgreement, NearestCells};
 use squall_validation::{
-    Confusion, EventScores, MatchingRules, SegmentationScore, SegmentationScorer, TrackRules,
-    TrackScores, score_events, score_tracks,
+    Confusion, EventScores, MaskAgreement, MatchingRules, SegmentationScore, SegmentationScorer,
+    TrackRules, TrackScores, score_events, score_tracks,
 };
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
-
-/// Score masks against labels or truth: IoU, and which events and tracks were found.
-#[derive(Debug, Args)]
-pub struct Score {
-    /// Masks to be judged (a folder may also hold events.csv or objects.csv).
-    #[arg(long, value_name = "MASKS")]
-    pub prediction: String,
-    /// Masks that judge.
-    #[arg(long, value_name = "MASKS")]
-    pub truth: String,
-    /// Another table of predicted events than the one in the folder of the prediction.
-    #[arg(long, value_name = "FILE")]
-    pub events: Option<String>,
-    /// One JSON document instead of text.
-    #[arg(long)]
-    pub json: bool,
-}
 
 /// All scores of a prediction.
 #[derive(Debug, Serialize)]
@@ -43,6 +27,8 @@ pub struct Scores {
     pub events: EventScores,
     /// By track; absent if neither side has tracks.
     pub tracks: Option<TrackScores>,
+    /// Time by time and as maps of frequency, for the classes that the truth has.
+    pub agreement: Vec<ClassAgreement>,
 }
 
 impl fmt::Display for Scores {
@@ -50,39 +36,25 @@ impl fmt::Display for Scores {
         write!(f, "{}\n{}", self.pixels, self.events)?;
         self.tracks
             .iter()
-            .try_for_each(|tracks| write!(f, "\n{tracks}"))
+            .try_for_each(|tracks| write!(f, "\n{tracks}"))?;
+        self.agreement
+            .iter()
+            .try_for_each(|class| write!(f, "\n{class}"))
     }
 }
 
 impl Score {
-    /// Prints the scores.
-    pub fn run(self) -> anyhow::Result<()> {
-        let scores = self.score()?;
-        if self.json {
-            output::json(&scores)
-        } else {
-            output::text(&scores)
-        }
-    }
-
     /// Computes the scores over the times that both sides have.
     pub fn score(&self) -> anyhow::Result<Scores> {
         let (predicted, truth) = (
             MaskArchive::open(&self.prediction)?,
             MaskArchive::open(&self.truth)?,
         );
-        if predicted.grid().hash() != truth.grid().hash() {
-            let (expected, found) = (truth.grid().describe(), predicted.grid().describe());
-            return Err(DataError::Mismatch {
-                what: "grid",
-                path: self.prediction.clone().into(),
-                expected,
-                found,
-            }
-            .into());
-        }
+        let cells = self.cells(&predicted, &truth)?;
+        let calendar = truth.calendar();
+        same_dates(&self.prediction, predicted.calendar(), calendar)?;
         let shared: Vec<(usize, usize)> = (predicted.times().iter().enumerate())
-            .filter_map(|(p, &time)| Some((p, truth.find(time)?)))
+            .filter_map(|(p, time)| Some((p, truth.find(time.in_calendar(calendar).ok()?)?)))
             .collect();
         if shared.is_empty() {
             let reason = format!("no time of `{}` is in it", self.truth);
@@ -97,6 +69,7 @@ impl Score {
             tracing::warn!("{left_out} times stand on one side only and are left out");
         }
         let mut scorer = SegmentationScorer::new();
+        let mut agreement = MaskAgreement::new(truth.grid());
         let mut progress = Progress::new("score", shared.len());
         let (mut found, mut real) = (Vec::new(), Vec::new());
         let listed = [
@@ -106,8 +79,14 @@ impl Score {
         let mut times = HashSet::new();
         for (done, &(p, t)) in shared.iter().enumerate() {
             interrupt::check()?;
-            let (prediction, label) = (predicted.read(p)?, truth.read(t)?);
-            scorer.add(&Confusion::of_masks(&label, &prediction, truth.grid())?);
+            let (mut prediction, label) = (predicted.read(p)?, truth.read(t)?);
+            if let Some(cells) = &cells {
+                prediction = cells.bring(&prediction)?;
+            }
+            prediction.time = label.time;
+            let confusion = Confusion::of_masks(&label, &prediction, truth.grid())?;
+            scorer.add(&confusion);
+            agreement.add(&label, &prediction, &confusion)?;
             times.insert(label.time);
             for (side, mask, events) in [(0, &prediction, &mut found), (1, &label, &mut real)] {
                 if listed[side].is_none() {
@@ -125,10 +104,11 @@ impl Score {
         progress.finish();
         let [predicted_table, true_table] = listed;
         let at_shared = |table: Vec<Event>| {
-            table
-                .into_iter()
-                .filter(|event| times.contains(&event.time))
-                .collect()
+            let dated = table.into_iter().filter_map(|event| {
+                let time = event.time.in_calendar(calendar).ok()?;
+                Some(Event { time, ..event })
+            });
+            dated.filter(|event| times.contains(&event.time)).collect()
         };
         let found: Vec<Event> = predicted_table.map_or(found, at_shared);
         let real: Vec<Event> = true_table.map_or(real, at_shared);
@@ -136,17 +116,41 @@ impl Score {
         let pixels = scorer
             .score()
             .ok_or_else(|| DataError::Invalid("no masks to score".into()))?;
+        let bootstrap = Bootstrap::default();
+        let agreement = classes_of_truth(&pixels)
+            .into_iter()
+            .filter_map(|class| agreement.score(class, &bootstrap))
+            .collect();
         Ok(Scores {
+            agreement,
             pixels,
-            events: score_events(
-                &real,
-                &found,
-                &MatchingRules::default(),
-                &Bootstrap::default(),
-            ),
+            events: score_events(&real, &found, &MatchingRules::default(), &bootstrap),
             tracks: (tracked(&real) && tracked(&found))
                 .then(|| score_tracks(&real, &found, &TrackRules::default())),
         })
+    }
+
+    /// How predicted masks come to the grid of the truth; `None` if they are there.
+    fn cells(
+        &self,
+        predicted: &MaskArchive,
+        truth: &MaskArchive,
+    ) -> anyhow::Result<Option<NearestCells>> {
+        if predicted.grid().hash() == truth.grid().hash() {
+            return Ok(None);
+        }
+        let (expected, found) = (truth.grid().describe(), predicted.grid().describe());
+        let cells = NearestCells::new(predicted.grid(), truth.grid());
+        let cells = cells.map_err(|_| DataError::Mismatch {
+            what: "grid",
+            path: self.prediction.clone().into(),
+            expected: expected.clone(),
+            found: found.clone(),
+        })?;
+        tracing::warn!(
+            "the predicted masks ({found}) are brought to the grid of the truth ({expected}) by nearest cells"
+        );
+        Ok(Some(cells))
     }
 
     fn table(&self, input: &str, masks: &MaskArchive) -> anyhow::Result<Option<Vec<Event>>> {
@@ -165,4 +169,33 @@ pub fn table_of(folder: &str, masks: &MaskArchive) -> anyhow::Result<Option<Vec<
         .find(|p| p.is_file());
     let Some(path) = path else { return Ok(None) };
     Ok(Some(table::read_events(path, masks.calendar())?))
+}
+
+/// The classes that the truth has; says which predicted ones it lacks.
+fn classes_of_truth(pixels: &SegmentationScore) -> Vec<Class> {
+    let real = |class: &Class| {
+        let tally = pixels.confusion.pixels_of(*class);
+        if tally.hits + tally.misses == 0.0 && tally.false_alarms > 0.0 {
+            tracing::warn!(
+                "the truth has no {} at any time: what was predicted of it counts as false",
+                class.name()
+            );
+        }
+        tally.hits + tally.misses > 0.0
+    };
+    Class::EVENTS.into_iter().filter(real).collect()
+}
+
+/// Refuses calendars whose dates are not the same days, but for the two names of today's.
+fn same_dates(prediction: &str, found: Calendar, expected: Calendar) -> Result<(), DataError> {
+    let modern = |c: Calendar| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
+    if found == expected || modern(found) && modern(expected) {
+        return Ok(());
+    }
+    Err(DataError::Mismatch {
+        what: "calendar",
+        path: prediction.into(),
+        expected: expected.to_string(),
+        found: found.to_string(),
+    })
 }

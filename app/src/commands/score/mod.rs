@@ -1,0 +1,110 @@
+//! `squall score`: predictions against labels, by pixel, by event, by box and by track.
+
+mod boxes;
+mod kind;
+mod masks;
+mod tracks;
+
+pub use masks::{Scores, table_of};
+
+use crate::failure::Advice;
+use crate::output;
+use clap::Args;
+use kind::Kind;
+use squall_data::Calendar;
+
+/// Score masks, boxes or tracks against labels, truth or best tracks.
+///
+/// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes (boxes.csv,
+/// ExtremeWeather's .h5 on CAM5's 0.25-degree grid, COCO's .json) by average precision; tracks (events.csv, TempestExtremes,
+/// TECA, IBTrACS) by hit rate, false alarms and distance.
+#[derive(Debug, Args)]
+pub struct Score {
+    /// What is judged: masks (a folder may also hold events.csv or objects.csv), boxes.csv, or a file of tracks.
+    #[arg(long, value_name = "PATH")]
+    pub prediction: String,
+    /// What judges: masks such as ARTMIP's, boxes.csv, or tracks such as IBTrACS.
+    #[arg(long, value_name = "PATH")]
+    pub truth: String,
+    /// Another table of predicted events than the one in the folder of the prediction.
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<String>,
+    /// Calendar of the dates in tables, which do not tell it.
+    #[arg(long, value_name = "NAME", default_value = "standard", value_parser = calendar)]
+    pub calendar: Calendar,
+    /// Tracks: only storms of the truth whose wind reaches this, m/s (17 for tropical storms).
+    #[arg(long, value_name = "M_S")]
+    pub min_wind: Option<f64>,
+    /// Tracks: a predicted track is a storm by its mean distance (Hodges et al. 2017) and not by its nearest points.
+    #[arg(long)]
+    pub by_mean_distance: bool,
+    /// Tracks: columns of StitchNodes text, as its --in_fmt.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub columns: Vec<String>,
+    /// One JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn calendar(name: &str) -> Result<Calendar, String> {
+    Calendar::from_cf(name).ok_or_else(|| {
+        "expected standard, proleptic_gregorian, noleap, 360_day, all_leap or julian".into()
+    })
+}
+
+impl Score {
+    /// Masks against masks, all else by default.
+    pub fn of_masks(prediction: String, truth: String, events: Option<String>) -> Self {
+        Self {
+            prediction,
+            truth,
+            events,
+            calendar: Calendar::Standard,
+            min_wind: None,
+            by_mean_distance: false,
+            columns: Vec::new(),
+            json: false,
+        }
+    }
+
+    /// Prints the scores.
+    pub fn run(self) -> anyhow::Result<()> {
+        let (predicted, truth) = (kind::offers(&self.prediction)?, kind::offers(&self.truth)?);
+        let of = |offers: &[kind::Offer], kind: Kind| {
+            let offer = offers.iter().find(|offer| offer.kind == kind);
+            offer.map(|offer| offer.path.clone())
+        };
+        for kind in Kind::ALL {
+            let (Some(predicted), Some(truth)) = (of(&predicted, kind), of(&truth, kind)) else {
+                continue;
+            };
+            return match kind {
+                Kind::Masks => self.print(&self.score()?),
+                Kind::Boxes => self.print(&boxes::score(&predicted, &truth, self.calendar)?),
+                Kind::Tracks => self.print(&tracks::score(&self, &predicted, &truth)?),
+            };
+        }
+        let say = |offers: &[kind::Offer]| {
+            let names: Vec<&str> = offers.iter().map(|offer| offer.kind.name()).collect();
+            names.join(" and ")
+        };
+        Err(Advice::usage(
+            format!(
+                "`{}` holds {}, `{}` holds {}: they cannot be compared",
+                self.prediction,
+                say(&predicted),
+                self.truth,
+                say(&truth)
+            ),
+            "`squall events` makes tracks (events.csv) of masks",
+        ))
+    }
+
+    fn print(&self, scores: &(impl serde::Serialize + std::fmt::Display)) -> anyhow::Result<()> {
+        if self.json {
+            output::json(scores)
+        } else {
+            output::text(scores)
+        }
+    }
+}

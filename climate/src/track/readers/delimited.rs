@@ -1,0 +1,203 @@
+//! Tables of tracks with one row per point: what the CSV formats share.
+
+use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use crate::error::{ClimateError, Result};
+use crate::statistics::Basin;
+use crate::table::lines::{Line, Table};
+use squall_data::{Calendar, Class, Time};
+use std::path::Path;
+
+/// How a tool names its columns, in lower case and without what stands in parentheses. Of several names the first that the
+/// table has counts; of winds and pressures the first that a row has.
+pub(super) struct Dialect {
+    /// What the file is.
+    pub format: TrackFormat,
+    /// Identity of the track.
+    pub identity: &'static [&'static str],
+    /// Date as text, or as a number with [`Source::time_units`].
+    pub time: &'static [&'static str],
+    /// Whether columns `year`, `month`, `day` (and `hour`, `minute`, `second`) come before `time`.
+    pub date_parts: bool,
+    /// Longitude.
+    pub lon: &'static [&'static str],
+    /// Latitude.
+    pub lat: &'static [&'static str],
+    /// Wind.
+    pub wind: &'static [&'static str],
+    /// Metres per second of its unit.
+    pub wind_m_s: f64,
+    /// Sea-level pressure.
+    pub pressure: &'static [&'static str],
+    /// Pascal of its unit.
+    pub pressure_pa: f64,
+    /// Season.
+    pub season: &'static [&'static str],
+    /// Basin, two letters.
+    pub basin: &'static [&'static str],
+}
+
+/// The time axis of one file.
+pub(super) struct Source<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Its calendar.
+    pub calendar: Calendar,
+    /// CF units of a numeric `time`.
+    pub time_units: Option<String>,
+}
+
+/// Name of a column as dialects know it: lower case, without quotes and TECA's type codes.
+pub(super) fn plain_name(name: &str) -> String {
+    let name = name.trim().trim_matches('"');
+    let name = name.split('(').next().unwrap_or(name);
+    name.trim().to_ascii_lowercase()
+}
+
+/// What the columns of a dialect are called in a table.
+struct Columns {
+    identity: String,
+    lon: String,
+    lat: String,
+    time: When,
+    wind: Vec<String>,
+    pressure: Vec<String>,
+    season: Option<String>,
+    basin: Option<String>,
+}
+
+enum When {
+    /// year, month, day, then hour, minute, second if there.
+    Parts([String; 3], [Option<String>; 3]),
+    /// A text or a number.
+    Column(String),
+}
+
+impl Columns {
+    fn of(table: &Table, dialect: &Dialect, path: &Path) -> Result<Self> {
+        let names = table.names();
+        let one = |name: &str| {
+            names
+                .iter()
+                .find(|known| plain_name(known) == name)
+                .cloned()
+        };
+        let find = |wanted: &[&str]| wanted.iter().find_map(|name| one(name));
+        let need = |wanted: &[&str]| {
+            find(wanted).ok_or_else(|| ClimateError::Table {
+                path: path.into(),
+                reason: format!(
+                    "line 1: expected a column `{}` as in {}, found {}",
+                    wanted.join("` or `"),
+                    dialect.format.name(),
+                    names.join(", ")
+                ),
+            })
+        };
+        let all = |wanted: &[&str]| wanted.iter().filter_map(|name| one(name)).collect();
+        let parts = || Some([one("year")?, one("month")?, one("day")?]);
+        let clock = || [one("hour"), one("minute"), one("second")];
+        let time = match (dialect.date_parts.then(parts).flatten(), find(dialect.time)) {
+            (Some(date), _) => When::Parts(date, clock()),
+            (None, Some(column)) => When::Column(column),
+            (None, None) if dialect.time.is_empty() => need(&["year"]).map(When::Column)?,
+            (None, None) => When::Column(need(dialect.time)?),
+        };
+        Ok(Self {
+            identity: need(dialect.identity)?,
+            lon: need(dialect.lon)?,
+            lat: need(dialect.lat)?,
+            time,
+            wind: all(dialect.wind),
+            pressure: all(dialect.pressure),
+            season: find(dialect.season),
+            basin: find(dialect.basin),
+        })
+    }
+}
+
+/// Reads a table.
+///
+/// # Errors
+/// As [`super::read`].
+pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable> {
+    let mut table = Table::open(source.path, &[])?;
+    let columns = Columns::of(&table, dialect, source.path)?;
+    let mut rows = Rows::default();
+    while let Some(line) = table.next()? {
+        let name = line.cell(&columns.identity);
+        // IBTrACS has a row of units under the header, with no identity.
+        if name.is_empty() && line.number(&columns.lat).is_err() {
+            continue;
+        }
+        if name.is_empty() {
+            return Err(line.bad(&columns.identity, "the identity of a track"));
+        }
+        // pandas writes whole numbers as 1207.0 where a column was once blank.
+        let name = name.strip_suffix(".0").unwrap_or(name);
+        let (lon_deg, lat_deg) = line.position(&columns.lon, &columns.lat)?;
+        let first_of = |names: &[String], unit: f64| -> Result<Option<f64>> {
+            for name in names {
+                if let Some(value) = line.number(name)? {
+                    return Ok(Some(value * unit));
+                }
+            }
+            Ok(None)
+        };
+        let point = ImportedPoint {
+            time: time_of(&line, &columns.time, source)?,
+            lon_deg,
+            lat_deg,
+            max_wind_m_s: first_of(&columns.wind, dialect.wind_m_s)?,
+            min_psl_pa: first_of(&columns.pressure, dialect.pressure_pa)?,
+        };
+        let season = columns.season.as_ref().map(|name| line.number(name));
+        let season = season.transpose()?;
+        let basin = columns.basin.as_ref().map(|name| line.cell(name));
+        rows.add(name, point, || {
+            (
+                Class::TropicalCyclone,
+                season.flatten().map(|year| year as i64),
+                basin.and_then(Basin::from_code),
+            )
+        });
+    }
+    Ok(rows.finish(dialect.format))
+}
+
+fn time_of(line: &Line<'_>, when: &When, source: &Source<'_>) -> Result<Time> {
+    match when {
+        When::Parts([year, month, day], clock) => {
+            let whole = |column: &str, expected: &'static str| {
+                let value = line.number(column)?.filter(|v| v.fract() == 0.0);
+                value
+                    .map(|v| v as i64)
+                    .ok_or_else(|| line.bad(column, expected))
+            };
+            let (years, months, days) = (
+                whole(year, "a year")?,
+                whole(month, "a month from 1 to 12")?,
+                whole(day, "a day of the month")?,
+            );
+            let mut hms = [0i64; 3];
+            for (slot, column) in hms.iter_mut().zip(clock) {
+                let value = column.as_ref().map(|name| line.number(name)).transpose()?;
+                *slot = value.flatten().unwrap_or(0.0).floor() as i64;
+            }
+            let [hour, minute, second] = hms;
+            let time = Time::new(source.calendar, years, months, days, hour, minute, second);
+            time.map_err(|_| line.bad(day, "a day and time of day that the calendar has"))
+        }
+        When::Column(column) => {
+            let text = line.cell(column);
+            if let Ok(time) = Time::parse(text, source.calendar) {
+                return Ok(time);
+            }
+            let expected = "a date such as 1996-08-26 03:00:00, or a number in a file that tells its time units";
+            let (Some(units), Ok(Some(value))) = (&source.time_units, line.number(column)) else {
+                return Err(line.bad(column, expected));
+            };
+            Time::from_cf(value, units, source.calendar)
+                .map_err(|_| line.bad(column, "a number in the time units of the file"))
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! IBTrACS best tracks as netCDF.
+
+use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use crate::error::{ClimateError, Result};
+use crate::statistics::Basin;
+use crate::statistics::category::KNOT_M_S;
+use netcdf::types::NcVariableType;
+use netcdf::{AttributeValue, File, Variable};
+use squall_data::archive::on_library_thread;
+use squall_data::{Calendar, Class, DataError, Time};
+use std::path::Path;
+
+/// The tracks of an IBTrACS netCDF file: dimensions `storm` and `date_time`, `numobs(storm)` points each. Texts may be arrays
+/// of characters, as NOAA writes them, or netCDF strings; `time` may tell another calendar than the standard one.
+///
+/// The wind and pressure of the responsible agency (WMO) come first, then those of the US agencies.
+///
+/// # Source
+/// Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; technical documentation of IBTrACS v04r00.
+///
+/// # Errors
+/// [`ClimateError::Data`] naming the variable that is missing or has another shape; [`ClimateError::Table`] naming storm and
+/// point of a date or place that is none.
+pub fn read(path: &Path) -> Result<TrackTable> {
+    on_library_thread(|| {
+        let file = netcdf::open(path).map_err(|error| DataError::Unreadable {
+            path: path.into(),
+            reason: format!("netCDF: {error}"),
+        })?;
+        Storms { path, file: &file }.read()
+    })
+}
+
+struct Storms<'a> {
+    path: &'a Path,
+    file: &'a File,
+}
+
+impl<'a> Storms<'a> {
+    fn read(&self) -> Result<TrackTable> {
+        let shape = self.shape(&self.variable("lat")?);
+        let &[storms, times] = shape.as_slice() else {
+            return Err(self.bad("lat", "(storm, date_time)", format!("{shape:?}")));
+        };
+        let counts = self.numbers("numobs", storms)?;
+        let counts: Vec<usize> = counts
+            .iter()
+            .map(|n| (n.max(0.0) as usize).min(times))
+            .collect();
+        let (lat, lon) = (
+            self.numbers("lat", storms * times)?,
+            self.numbers("lon", storms * times)?,
+        );
+        let season = self.optional("season", storms)?;
+        let winds = self.first_known(["wmo_wind", "usa_wind"], storms * times)?;
+        let pressures = self.first_known(["wmo_pres", "usa_pres"], storms * times)?;
+        let once = vec![1; storms];
+        let (names, dates) = (
+            self.texts("sid", (1, &once))?,
+            self.texts("iso_time", (times, &counts))?,
+        );
+        let basins = match self.file.variable("basin") {
+            Some(_) => self.texts("basin", (times, &counts))?,
+            None => Vec::new(),
+        };
+        let calendar = self.calendar()?;
+        let known = |value: f64, unit: f64| value.is_finite().then_some(value * unit);
+        let mut rows = Rows::default();
+        for storm in 0..storms {
+            for k in 0..counts[storm] {
+                let at = storm * times + k;
+                let fault = |expected: &str, found: String| ClimateError::Table {
+                    path: self.path.into(),
+                    reason: format!(
+                        "storm {} (`{}`), point {}: expected {expected}, found {found}",
+                        storm + 1,
+                        names[storm],
+                        k + 1
+                    ),
+                };
+                let time = Time::parse(&dates[at], calendar)
+                    .map_err(|_| fault("a date in `iso_time`", format!("`{}`", dates[at])))?;
+                let (lat_deg, lon_deg) = (lat[at], lon[at]);
+                if lat_deg.is_nan() || lat_deg.abs() > 90.0 || lon_deg.is_nan() {
+                    return Err(fault(
+                        "a place on the globe",
+                        format!("{lat_deg}, {lon_deg}"),
+                    ));
+                }
+                let turned = lon_deg.rem_euclid(360.0);
+                let point = ImportedPoint {
+                    time,
+                    lon_deg: if turned < 360.0 { turned } else { 0.0 },
+                    lat_deg,
+                    max_wind_m_s: known(winds[at], KNOT_M_S),
+                    min_psl_pa: known(pressures[at], 100.0),
+                };
+                rows.add(&names[storm], point, || {
+                    (
+                        Class::TropicalCyclone,
+                        season
+                            .get(storm)
+                            .filter(|v| v.is_finite())
+                            .map(|&v| v as i64),
+                        basins.get(at).and_then(|code| Basin::from_code(code)),
+                    )
+                });
+            }
+        }
+        Ok(rows.finish(TrackFormat::IbtracsNetcdf))
+    }
+
+    fn variable(&self, name: &str) -> Result<Variable<'a>> {
+        self.file.variable(name).ok_or_else(|| {
+            let found = self.file.variables().map(|v| v.name()).take(30).collect();
+            ClimateError::Data(DataError::MissingVariable {
+                path: self.path.into(),
+                variable: name.into(),
+                found,
+            })
+        })
+    }
+
+    fn shape(&self, variable: &Variable<'_>) -> Vec<usize> {
+        variable.dimensions().iter().map(|d| d.len()).collect()
+    }
+
+    /// Values of a variable of so many cells; NaN where missing.
+    fn numbers(&self, name: &str, cells: usize) -> Result<Vec<f64>> {
+        let variable = self.variable(name)?;
+        let values = variable
+            .get_values::<f64, _>(..)
+            .map_err(|error| self.bad(name, "numbers", error.to_string()))?;
+        if values.len() != cells {
+            return Err(self.bad(name, &format!("{cells} values"), values.len().to_string()));
+        }
+        // IBTrACS marks what is missing with -9999 or -99; nothing it holds here comes near.
+        let known = |value: f64| {
+            if value > -900.0 && value < 1e30 {
+                value
+            } else {
+                f64::NAN
+            }
+        };
+        Ok(values.into_iter().map(known).collect())
+    }
+
+    /// The same; empty if there is no such variable.
+    fn optional(&self, name: &str, cells: usize) -> Result<Vec<f64>> {
+        match self.file.variable(name) {
+            Some(_) => self.numbers(name, cells),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// For each cell the first of two variables that has a value there; NaN where neither has.
+    fn first_known(&self, names: [&str; 2], cells: usize) -> Result<Vec<f64>> {
+        let mut values = vec![f64::NAN; cells];
+        for name in names {
+            for (value, other) in values.iter_mut().zip(self.optional(name, cells)?) {
+                if value.is_nan() {
+                    *value = other;
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// Texts of a variable (storm, `per_storm`): characters, which are its last dimension, or strings. Only the first so many of
+    /// each storm are looked at; the others may be blank.
+    fn texts(&self, name: &str, (per_storm, counts): (usize, &[usize])) -> Result<Vec<String>> {
+        let variable = self.variable(name)?;
+        let (shape, cells) = (self.shape(&variable), counts.len() * per_storm);
+        let refused = |error: netcdf::Error| self.bad(name, "texts", error.to_string());
+        if variable.vartype() == NcVariableType::String {
+            if shape.iter().product::<usize>() != cells {
+                return Err(self.bad(name, &format!("{cells} texts"), format!("{shape:?}")));
+            }
+            let mut texts = vec![String::new(); cells];
+            for (storm, &count) in counts.iter().enumerate() {
+                for k in 0..count {
+                    let at = [storm, k];
+                    let text = variable.get_string(&at[..shape.len().min(2)]);
+                    texts[storm * per_storm + k] = text.map_err(refused)?;
+                }
+            }
+            return Ok(texts);
+        }
+        let length = shape.last().copied().unwrap_or(0);
+        let bytes = variable.get_raw_values(..).map_err(refused)?;
+        if length == 0 || bytes.len() != cells * length {
+            return Err(self.bad(name, &format!("{cells} texts"), format!("{shape:?}")));
+        }
+        let text = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            text.trim_matches(['\0', ' ']).to_string()
+        };
+        Ok(bytes.chunks(length).map(text).collect())
+    }
+
+    /// The calendar of `time`; the standard one where the file does not say.
+    fn calendar(&self) -> Result<Calendar> {
+        let time = self.file.variable("time");
+        match time.and_then(|time| time.attribute_value("calendar")?.ok()) {
+            Some(AttributeValue::Str(name)) => Calendar::from_cf(&name)
+                .ok_or_else(|| self.bad("time", "a calendar of CF", format!("`{name}`"))),
+            _ => Ok(Calendar::Standard),
+        }
+    }
+
+    fn bad(&self, variable: &str, expected: &str, found: String) -> ClimateError {
+        ClimateError::Data(DataError::BadVariable {
+            path: self.path.into(),
+            variable: variable.into(),
+            expected: expected.into(),
+            found,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::track::readers::{ReadOptions, read};
+
+    /// A file of one storm of two points in a `date_time` of three, with strings, without basin and pressure.
+    fn write(path: &Path, calendar: &str, date: &str) -> std::result::Result<(), netcdf::Error> {
+        let mut file = netcdf::create(path)?;
+        file.add_dimension("storm", 1)?;
+        file.add_dimension("date_time", 3)?;
+        file.add_string_variable("sid", &["storm"])?
+            .put_string("17", [0])?;
+        file.add_variable::<i32>("numobs", &["storm"])?
+            .put_values(&[2], ..)?;
+        let at = ["storm", "date_time"];
+        let mut time = file.add_variable::<f64>("time", &at)?;
+        time.put_attribute("calendar", calendar)?;
+        let mut dates = file.add_string_variable("iso_time", &at)?;
+        dates.put_string("2001-02-28 18:00:00", [0, 0])?;
+        dates.put_string(date, [0, 1])?;
+        for (name, values) in [
+            ("lat", [10.0f32, 10.5, -9999.0]),
+            ("lon", [-0.5, 0.5, -9999.0]),
+            ("usa_wind", [50.0, -9999.0, -9999.0]),
+        ] {
+            file.add_variable::<f32>(name, &at)?
+                .put_values(&values, ..)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn strings_and_the_calendar_of_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tracks.atmospheric_river.ibtracs.nc");
+        on_library_thread(|| write(&path, "noleap", "2001-03-01 00:00:00")).unwrap();
+        let table = read(&path, &ReadOptions::default()).unwrap();
+        let track = &table.tracks[0];
+        assert_eq!(
+            (track.name.as_str(), track.class),
+            ("17", Class::AtmosphericRiver)
+        );
+        assert_eq!(
+            (track.season, track.basin, track.points.len()),
+            (None, None, 2)
+        );
+        let [first, second] = [track.points[0], track.points[1]];
+        assert_eq!(
+            (first.lon_deg, second.time.seconds_since(first.time)),
+            (359.5, 6 * 3600)
+        );
+        assert_eq!(first.time.calendar(), Calendar::NoLeap);
+        assert!((first.max_wind_m_s.unwrap() - 50.0 * KNOT_M_S).abs() < 1e-9);
+        assert_eq!((second.max_wind_m_s, second.min_psl_pa), (None, None));
+
+        let path = folder.path().join("faults.nc");
+        for (calendar, date, part) in [
+            ("noleap", "2001-02-29 00:00:00", "point 2"),
+            ("noleap", "", "iso_time"),
+            ("lunar", "2001-03-01 00:00:00", "lunar"),
+        ] {
+            on_library_thread(|| write(&path, calendar, date)).unwrap();
+            let message = super::read(&path).unwrap_err().to_string();
+            assert!(message.contains(part), "{message} lacks {part}");
+        }
+    }
+}

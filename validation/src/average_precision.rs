@@ -1,0 +1,372 @@
+//! Average precision of predicted boxes: per class, at several overlaps, mergeable over times and ranks.
+
+mod matching;
+mod table;
+
+pub use matching::{BoxScores, BoxesAt, TimeCoverage, score_boxes};
+
+use crate::bootstrap::{Bootstrap, Interval};
+use crate::error::{Result, ValidationError};
+use crate::precision_recall::{AveragePrecision, CurvePoint, Detection, curve};
+use serde::{Deserialize, Serialize};
+use squall_data::{BoxClass, Calendar, GeoBox, Time};
+use std::collections::BTreeMap;
+
+/// Overlaps (shared area over covered area) at which a box counts as found: ExtremeWeather's 0.1, then COCO's ten.
+pub const OVERLAPS: [f64; 11] = [0.1, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
+/// Place of 0.5 in [`OVERLAPS`], where COCO's ten begin.
+const FIRST_COCO: usize = 1;
+
+/// Gathers the boxes of one time after the other to a [`DetectionScore`].
+///
+/// # Example
+/// ```
+/// use squall_data::{BoxClass, Calendar, GeoBox, Time};
+/// use squall_validation::average_precision::DetectionScorer;
+/// use squall_validation::bootstrap::Bootstrap;
+///
+/// let time = Time::new(Calendar::NoLeap, 1984, 8, 1, 0, 0, 0).unwrap();
+/// let truth = GeoBox {
+///     class: BoxClass::TropicalCyclone,
+///     west_deg: 355.0, south_deg: 10.0, east_deg: 5.0, north_deg: 20.0,
+///     confidence: None,
+/// };
+/// let found = GeoBox { confidence: Some(0.9), ..truth };
+/// let mut scorer = DetectionScorer::new();
+/// scorer.add(time, &[truth], &[found]).unwrap();
+/// let score = scorer.score(&Bootstrap::default()).unwrap();
+/// assert_eq!(score.mean.coco, Some(1.0));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DetectionScorer {
+    calendar: Option<Calendar>,
+    /// By seconds from the start of year 1 of the calendar.
+    times: BTreeMap<i64, Counted>,
+}
+
+/// What one time adds, by class code.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Counted {
+    truths: [u32; 4],
+    boxes: [Vec<Judged>; 4],
+}
+
+/// A predicted box: how sure, and a bit for every entry of [`OVERLAPS`] at which it found a true box.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Judged {
+    confidence: f32,
+    right: u16,
+}
+
+impl DetectionScorer {
+    /// Nothing scored yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the boxes of one time, which may have none on either side.
+    ///
+    /// Within a class the surest box comes first (at the same confidence in the order of its edges) and takes the true box
+    /// that it overlaps most among those still free, if the overlap is large enough; a true box is found once.
+    ///
+    /// # Source
+    /// The match of `hur-detect` (`helper_fxns.py`) and of pycocotools, with areas on the sphere.
+    ///
+    /// # Errors
+    /// [`ValidationError::Mismatch`] if the calendar is another one, [`ValidationError::Invalid`] if a confidence is NaN.
+    pub fn add(&mut self, time: Time, truth: &[GeoBox], predicted: &[GeoBox]) -> Result<()> {
+        let key = self.key(time)?;
+        if predicted
+            .iter()
+            .any(|b| b.confidence.is_some_and(f32::is_nan))
+        {
+            return Err(ValidationError::Invalid(format!(
+                "boxes of {time}: expected confidences from 0 to 1, found NaN"
+            )));
+        }
+        let counted = self.times.entry(key).or_default();
+        for class in BoxClass::ALL {
+            let of_class = |boxes: &[GeoBox]| -> Vec<GeoBox> {
+                boxes.iter().filter(|b| b.class == class).copied().collect()
+            };
+            let (truth, predicted) = (of_class(truth), of_class(predicted));
+            let code = usize::from(class.code());
+            counted.truths[code] += truth.len() as u32;
+            counted.boxes[code].extend(matching::judge(&truth, &predicted));
+        }
+        Ok(())
+    }
+
+    /// Adds what another rank or another part of the times gathered. A time that both have is counted as two.
+    ///
+    /// # Errors
+    /// [`ValidationError::Mismatch`] if the calendar is another one.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        let Some(calendar) = other.calendar else {
+            return Ok(());
+        };
+        self.agree(calendar)?;
+        for (&key, more) in &other.times {
+            let counted = self.times.entry(key).or_default();
+            for code in 0..4 {
+                counted.truths[code] += more.truths[code];
+                counted.boxes[code].extend(&more.boxes[code]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of times.
+    pub fn times(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Precision over recall of a class at one of [`OVERLAPS`], from the surest boxes to all. Empty without true boxes or
+    /// for another overlap.
+    pub fn curve(&self, class: BoxClass, overlap: f64) -> Vec<CurvePoint> {
+        let Some(place) = OVERLAPS.iter().position(|&known| known == overlap) else {
+            return Vec::new();
+        };
+        let sorted = Sorted::of(self, class, &|_| 0);
+        curve(sorted.at(place, &[1]), sorted.truths(&[1]))
+    }
+
+    /// The score of what was added; `None` if that is nothing.
+    ///
+    /// Intervals come from drawing blocks of time and cost the number of draws times the number of boxes.
+    pub fn score(&self, bootstrap: &Bootstrap) -> Option<DetectionScore> {
+        let (&first, _) = self.times.first_key_value()?;
+        let (&last, _) = self.times.last_key_value()?;
+        let start = self.instant(first)?;
+        let block_of = |key: i64| bootstrap.block(start, start.add_seconds(key - first));
+        // Blocks without any time are none: only those that hold times are drawn.
+        let mut blocks: Vec<i64> = self.times.keys().map(|&key| block_of(key)).collect();
+        blocks.dedup();
+        let place = |key: i64| blocks.binary_search(&block_of(key)).unwrap_or(0) as u32;
+        let sorted = BoxClass::ALL.map(|class| Sorted::of(self, class, &place));
+        let once = vec![1; blocks.len()];
+        let drawn = bootstrap.intervals_of_draws(4, blocks.len(), |drawn| {
+            let classes = sorted.each_ref().map(|class| class.headline(drawn));
+            let mean = mean_of(&classes);
+            classes.into_iter().chain([mean]).flatten().collect()
+        });
+        let interval = |group: usize, which: usize| drawn.get(group * 3 + which).copied().flatten();
+        let intervals = |group: usize| [0, 1, 2].map(|which| interval(group, which));
+        let headlines = sorted.each_ref().map(|class| class.headline(&once));
+        let classes: Vec<ClassDetection> = BoxClass::ALL
+            .into_iter()
+            .zip(&sorted)
+            .map(|(class, boxes)| {
+                boxes.class_score(class, &once, intervals(usize::from(class.code())))
+            })
+            .collect();
+        let [at_10, at_50, coco] = mean_of(&headlines);
+        let [at_10_interval, at_50_interval, coco_interval] = intervals(4);
+        let without = classes.iter().filter(|c| c.truths == 0);
+        Some(DetectionScore {
+            times: self.times.len() as u64,
+            first: start.to_string(),
+            last: self.instant(last)?.to_string(),
+            classes_without_truth: without.map(|c| c.class).collect(),
+            classes,
+            mean: MeanPrecision {
+                at_10,
+                at_50,
+                coco,
+                at_10_interval,
+                at_50_interval,
+                coco_interval,
+            },
+        })
+    }
+
+    fn key(&mut self, time: Time) -> Result<i64> {
+        self.agree(time.calendar())?;
+        Ok(time.seconds_since(origin(time.calendar())?))
+    }
+
+    fn agree(&mut self, found: Calendar) -> Result<()> {
+        let known = *self.calendar.get_or_insert(found);
+        if known == found {
+            return Ok(());
+        }
+        Err(ValidationError::Mismatch {
+            what: "calendar of the boxes",
+            expected: known.to_string(),
+            found: found.to_string(),
+        })
+    }
+
+    fn instant(&self, key: i64) -> Option<Time> {
+        Some(origin(self.calendar?).ok()?.add_seconds(key))
+    }
+}
+
+fn origin(calendar: Calendar) -> Result<Time> {
+    Ok(Time::new(calendar, 1, 1, 1, 0, 0, 0)?)
+}
+
+/// Mean over the classes with truth of each of three numbers.
+fn mean_of(classes: &[[Option<f64>; 3]; 4]) -> [Option<f64>; 3] {
+    [0, 1, 2].map(|which| {
+        let known: Vec<f64> = classes.iter().filter_map(|class| class[which]).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    })
+}
+
+/// All boxes of one class, the surest first, each with the block of its time.
+struct Sorted {
+    boxes: Vec<(Judged, u32)>,
+    /// True boxes of each block.
+    truths: Vec<f64>,
+}
+
+impl Sorted {
+    fn of(scorer: &DetectionScorer, class: BoxClass, block: &dyn Fn(i64) -> u32) -> Self {
+        let code = usize::from(class.code());
+        let (mut boxes, mut truths) = (Vec::new(), Vec::new());
+        for (&key, counted) in &scorer.times {
+            let block = block(key);
+            truths.resize(truths.len().max(block as usize + 1), 0.0);
+            truths[block as usize] += f64::from(counted.truths[code]);
+            boxes.extend(counted.boxes[code].iter().map(|&judged| (judged, block)));
+        }
+        boxes.sort_by(|a, b| b.0.confidence.total_cmp(&a.0.confidence));
+        Self { boxes, truths }
+    }
+
+    /// The detections at one of [`OVERLAPS`], blocks counting as often as told.
+    fn at(&self, overlap: usize, drawn: &[u32]) -> impl Iterator<Item = Detection> {
+        self.boxes.iter().map(move |&(judged, block)| Detection {
+            confidence: judged.confidence,
+            right: judged.right >> overlap & 1 == 1,
+            weight: f64::from(drawn[block as usize]),
+        })
+    }
+
+    fn truths(&self, drawn: &[u32]) -> f64 {
+        let terms = self.truths.iter().zip(drawn);
+        terms
+            .map(|(truths, &times)| truths * f64::from(times))
+            .sum()
+    }
+
+    fn average(&self, overlap: usize, drawn: &[u32]) -> Option<AveragePrecision> {
+        let truths = self.truths(drawn);
+        AveragePrecision::of(&curve(self.at(overlap, drawn), truths), truths)
+    }
+
+    /// AP at 0.1 and 0.5 (without interpolation) and COCO's mean.
+    fn headline(&self, drawn: &[u32]) -> [Option<f64>; 3] {
+        let step = |overlap| self.average(overlap, drawn).map(|ap| ap.step);
+        let coco: Option<Vec<f64>> = (FIRST_COCO..OVERLAPS.len())
+            .map(|overlap| self.average(overlap, drawn).map(|ap| ap.coco))
+            .collect();
+        let mean = coco.map(|values| values.iter().sum::<f64>() / values.len() as f64);
+        [step(0), step(FIRST_COCO), mean]
+    }
+
+    fn class_score(
+        &self,
+        class: BoxClass,
+        once: &[u32],
+        [at_10_interval, at_50_interval, coco_interval]: [Option<Interval>; 3],
+    ) -> ClassDetection {
+        let truths = self.truths(once);
+        let at = |overlap: usize, interval: Option<Interval>| {
+            let hits = self.at(overlap, once).filter(|d| d.right).count() as u64;
+            let average = self.average(overlap, once);
+            PrecisionAt {
+                overlap: OVERLAPS[overlap],
+                hits,
+                recall: (truths > 0.0).then(|| hits as f64 / truths),
+                average_precision: average.map(|ap| ap.step),
+                average_precision_coco: average.map(|ap| ap.coco),
+                average_precision_of_found: average.map(|ap| ap.of_found),
+                interval,
+            }
+        };
+        ClassDetection {
+            class,
+            truths: truths as u64,
+            predictions: self.boxes.len() as u64,
+            at_10: at(0, at_10_interval),
+            at_50: at(FIRST_COCO, at_50_interval),
+            coco: self.headline(once)[2],
+            coco_interval,
+        }
+    }
+}
+
+/// How well boxes of one class were found at one overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PrecisionAt {
+    /// Shared area over covered area that is enough.
+    pub overlap: f64,
+    /// True boxes that were found.
+    pub hits: u64,
+    /// hits / true boxes.
+    pub recall: Option<f64>,
+    /// Area under the steps of precision over recall, nothing interpolated; `None` without true boxes.
+    pub average_precision: Option<f64>,
+    /// Mean of the best precision at or above the recalls 0, 0.01, ..., 1 (COCO).
+    pub average_precision_coco: Option<f64>,
+    /// As the ExtremeWeather code computes it: misses are left out of the recall, so it is comparable with published tables
+    /// and too high.
+    pub average_precision_of_found: Option<f64>,
+    /// Confidence interval of `average_precision`, from blocks of time.
+    pub interval: Option<Interval>,
+}
+
+/// How well the boxes of one class were found.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ClassDetection {
+    /// Which class.
+    pub class: BoxClass,
+    /// True boxes.
+    pub truths: u64,
+    /// Predicted boxes.
+    pub predictions: u64,
+    /// At an overlap of 0.1.
+    pub at_10: PrecisionAt,
+    /// At an overlap of 0.5.
+    pub at_50: PrecisionAt,
+    /// COCO's AP: mean over the overlaps 0.5, 0.55, ..., 0.95 of the AP with 101 recalls.
+    pub coco: Option<f64>,
+    /// Confidence interval of `coco`.
+    pub coco_interval: Option<Interval>,
+}
+
+/// Means over the classes that have true boxes; a class without any is left out, one that was never predicted counts 0.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MeanPrecision {
+    /// Of `average_precision` at 0.1.
+    pub at_10: Option<f64>,
+    /// Of `average_precision` at 0.5.
+    pub at_50: Option<f64>,
+    /// Of COCO's AP.
+    pub coco: Option<f64>,
+    /// Confidence interval of `at_10`.
+    pub at_10_interval: Option<Interval>,
+    /// Confidence interval of `at_50`.
+    pub at_50_interval: Option<Interval>,
+    /// Confidence interval of `coco`.
+    pub coco_interval: Option<Interval>,
+}
+
+/// How well boxes were found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DetectionScore {
+    /// Times compared.
+    pub times: u64,
+    /// The first of them.
+    pub first: String,
+    /// The last of them.
+    pub last: String,
+    /// In the order of the codes.
+    pub classes: Vec<ClassDetection>,
+    /// mAP.
+    pub mean: MeanPrecision,
+    /// Classes that the means leave out.
+    pub classes_without_truth: Vec<BoxClass>,
+}

@@ -1,0 +1,193 @@
+//! Tracks and masks against those of the world: best tracks, other trackers, catalogues of rivers.
+
+mod density;
+mod groups;
+mod masks;
+mod matching;
+mod table;
+mod taylor;
+
+pub use density::{DensityComparison, compare_density, track_density};
+pub use groups::{DistanceSummary, TrackGroup};
+pub use masks::{ClassAgreement, MaskAgreement, NearestCells, Spread};
+pub use matching::{Criterion, TrackPair, match_tracks};
+pub use taylor::Taylor;
+
+use crate::bootstrap::Bootstrap;
+use crate::error::{Result, ValidationError};
+use groups::Kinds;
+use serde::{Deserialize, Serialize};
+use squall_climate::track::readers::{ImportedTrack, TrackTable};
+use squall_data::calendar::DAY_SECONDS;
+use squall_data::{Calendar, Class, Time};
+
+/// How tracks are compared with a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorldRules {
+    /// Which class; best tracks hold cyclones only.
+    pub class: Class,
+    /// When two tracks are one storm.
+    pub criterion: Criterion,
+    /// Reference tracks whose wind never reaches this are left out; those of unknown wind too. `None` keeps all.
+    pub min_reference_wind_m_s: Option<f64>,
+    /// Side of the cells of density maps.
+    pub density_cell_deg: f64,
+}
+
+impl Default for WorldRules {
+    /// Cyclones, the criterion's default, all winds, cells of 5 degrees.
+    fn default() -> Self {
+        Self {
+            class: Class::TropicalCyclone,
+            criterion: Criterion::default(),
+            min_reference_wind_m_s: None,
+            density_cell_deg: 5.0,
+        }
+    }
+}
+
+/// How tracks agree with those of a reference.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorldScores {
+    /// By which rules.
+    pub rules: WorldRules,
+    /// First time that both sides cover.
+    pub first: String,
+    /// Last time that both sides cover.
+    pub last: String,
+    /// Reference tracks outside that span or too weak, which are not scored.
+    pub reference_left_out: u64,
+    /// Predicted tracks outside that span, which are not scored.
+    pub predicted_left_out: u64,
+    /// What was decided about the times, for people.
+    pub notes: Vec<String>,
+    /// All storms.
+    pub total: TrackGroup,
+    /// By basin of the first point.
+    pub basins: Vec<TrackGroup>,
+    /// By quarter of the year of the first point: DJF, MAM, JJA, SON.
+    pub quarters: Vec<TrackGroup>,
+    /// By cyclone year of the first point: the calendar year, in the southern hemisphere from July of the year before.
+    pub years: Vec<TrackGroup>,
+    /// Tracks per year and cell against the reference's.
+    pub density: Option<DensityComparison>,
+}
+
+/// Scores predicted tracks against a reference such as IBTrACS.
+///
+/// Only tracks with a point inside the span of time that both sides cover are scored. Dates are compared as they are written:
+/// `proleptic_gregorian` is read as `standard`, and a run with another calendar is compared by date, which only means
+/// something if it follows the weather of those days (a note says so).
+///
+/// # Errors
+/// [`ValidationError::Invalid`] if the two have no span of time in common, or a date does not exist in the calendar of the
+/// reference.
+pub fn score_against_world(
+    reference: &TrackTable,
+    predicted: &TrackTable,
+    rules: &WorldRules,
+    bootstrap: &Bootstrap,
+) -> Result<WorldScores> {
+    let mut notes = Vec::new();
+    let of_class = |table: &TrackTable| -> Vec<ImportedTrack> {
+        let tracks = table
+            .tracks
+            .iter()
+            .filter(|track| track.class == rules.class);
+        tracks
+            .filter(|track| !track.points.is_empty())
+            .cloned()
+            .collect()
+    };
+    let mut reference = of_class(reference);
+    let mut predicted = of_class(predicted);
+    let calendar = calendar_of(&reference).or(calendar_of(&predicted));
+    if let Some(calendar) = calendar {
+        for tracks in [&mut reference, &mut predicted] {
+            if let Some(from) = to_calendar(tracks, calendar)? {
+                notes.push(format!(
+                    "dates of calendar {from} are compared with the same dates of {calendar}"
+                ));
+            }
+        }
+    }
+    let (Some(a), Some(b)) = (span(&reference), span(&predicted)) else {
+        return Err(ValidationError::Invalid(format!(
+            "expected tracks of {} on both sides, found {} in the reference and {} in the prediction",
+            rules.class.name(),
+            reference.len(),
+            predicted.len()
+        )));
+    };
+    let first = if a.0 < b.0 { b.0 } else { a.0 };
+    let last = if a.1 < b.1 { a.1 } else { b.1 };
+    let inside = |track: &ImportedTrack| {
+        track
+            .points
+            .iter()
+            .any(|p| first <= p.time && p.time <= last)
+    };
+    let strong = |track: &ImportedTrack| {
+        rules.min_reference_wind_m_s.is_none_or(|least| {
+            let winds = track.points.iter().filter_map(|p| p.max_wind_m_s);
+            winds.fold(f64::NEG_INFINITY, f64::max) >= least
+        })
+    };
+    let before = (reference.len(), predicted.len());
+    reference.retain(|track| inside(track) && strong(track));
+    predicted.retain(inside);
+    if first > last || predicted.is_empty() && reference.is_empty() {
+        return Err(ValidationError::Invalid(format!(
+            "the reference covers {} to {}, the prediction {} to {}: no track to compare",
+            a.0, a.1, b.0, b.1
+        )));
+    }
+    let pairs = match_tracks(&reference, &predicted, &rules.criterion);
+    let kinds = Kinds::of(&reference, &predicted, &pairs, bootstrap);
+    let years = last.seconds_since(first) as f64 / DAY_SECONDS as f64 / 365.25;
+    Ok(WorldScores {
+        rules: *rules,
+        first: first.to_string(),
+        last: last.to_string(),
+        reference_left_out: (before.0 - reference.len()) as u64,
+        predicted_left_out: (before.1 - predicted.len()) as u64,
+        notes,
+        total: kinds.total,
+        basins: kinds.basins,
+        quarters: kinds.quarters,
+        years: kinds.years,
+        density: compare_density(&reference, &predicted, rules.density_cell_deg, years)?,
+    })
+}
+
+fn calendar_of(tracks: &[ImportedTrack]) -> Option<Calendar> {
+    Some(tracks.first()?.points.first()?.time.calendar())
+}
+
+/// Brings dates to a calendar; gives the one they had if that makes a difference worth a note.
+fn to_calendar(tracks: &mut [ImportedTrack], calendar: Calendar) -> Result<Option<Calendar>> {
+    let mut other = None;
+    for point in tracks.iter_mut().flat_map(|track| &mut track.points) {
+        let found = point.time.calendar();
+        if found != calendar {
+            point.time = point.time.in_calendar(calendar)?;
+            other = Some(found);
+        }
+    }
+    let modern = |c: Calendar| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
+    Ok(other.filter(|&found| !(modern(found) && modern(calendar))))
+}
+
+/// First and last time of tracks whose points rise in time.
+fn span(tracks: &[ImportedTrack]) -> Option<(Time, Time)> {
+    let mut points = tracks.iter().flat_map(|track| &track.points);
+    let zero = points.next()?.time;
+    Some(points.fold((zero, zero), |(first, last), point| {
+        let time = point.time;
+        (
+            if time < first { time } else { first },
+            if time > last { time } else { last },
+        )
+    }))
+}

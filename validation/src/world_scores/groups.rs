@@ -1,0 +1,232 @@
+//! Hits, false alarms and distances of groups of storms: basins, quarters, years.
+
+use super::matching::TrackPair;
+use crate::bootstrap::{Bootstrap, Interval};
+use serde::{Deserialize, Serialize};
+use squall_climate::statistics::Basin;
+use squall_climate::track::readers::ImportedTrack;
+use std::collections::{BTreeMap, HashSet};
+
+/// How far apart two tracks of one storm are.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DistanceSummary {
+    /// Points compared.
+    pub points: u64,
+    /// Mean.
+    pub mean_km: f64,
+    /// Median.
+    pub median_km: f64,
+    /// Nine of ten are no farther apart.
+    pub p90_km: f64,
+}
+
+impl DistanceSummary {
+    fn of(mut distances_km: Vec<f64>) -> Option<Self> {
+        if distances_km.is_empty() {
+            return None;
+        }
+        distances_km.sort_by(f64::total_cmp);
+        let count = distances_km.len();
+        // Between the two neighbours, as numpy's percentile.
+        let at = |share: f64| {
+            let place = share * (count - 1) as f64;
+            let (below, part) = (place.floor() as usize, place.fract());
+            let above = (below + 1).min(count - 1);
+            distances_km[below] * (1.0 - part) + distances_km[above] * part
+        };
+        Some(Self {
+            points: count as u64,
+            mean_km: distances_km.iter().sum::<f64>() / count as f64,
+            median_km: at(0.5),
+            p90_km: at(0.9),
+        })
+    }
+}
+
+/// How a group of storms was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrackGroup {
+    /// Which storms.
+    pub name: String,
+    /// Storms of the reference.
+    pub reference_tracks: u64,
+    /// Those of them that a predicted track is.
+    pub hits: u64,
+    /// Predicted tracks.
+    pub predicted_tracks: u64,
+    /// Those of them that are no storm of the reference.
+    pub false_alarms: u64,
+    /// Hit rate: hits / reference tracks.
+    pub pod: Option<f64>,
+    /// False-alarm ratio: false alarms / predicted tracks.
+    pub far: Option<f64>,
+    /// Confidence interval of `pod`, from cyclone years drawn again; needs five.
+    pub pod_interval: Option<Interval>,
+    /// Confidence interval of `far`.
+    pub far_interval: Option<Interval>,
+    /// Predicted tracks per storm found: above 1, storms are broken into pieces.
+    pub pieces_per_hit: Option<f64>,
+    /// Distances at all times of all pairs.
+    pub distance: Option<DistanceSummary>,
+    /// Mean over pairs of the highest wind of the predicted track less that of the storm, m/s.
+    pub wind_difference_m_s: Option<f64>,
+    /// Mean over pairs of the lowest pressure of the predicted track less that of the storm, Pa.
+    pub pressure_difference_pa: Option<f64>,
+}
+
+/// Storms in all groupings.
+pub(super) struct Kinds {
+    pub total: TrackGroup,
+    pub basins: Vec<TrackGroup>,
+    pub quarters: Vec<TrackGroup>,
+    pub years: Vec<TrackGroup>,
+}
+
+/// To which groups a track belongs, by its first point.
+#[derive(Clone, Copy, PartialEq)]
+struct Home {
+    basin: Basin,
+    quarter: usize,
+    year: i64,
+}
+
+const QUARTERS: [&str; 4] = ["DJF", "MAM", "JJA", "SON"];
+
+impl Home {
+    fn of(track: &ImportedTrack) -> Option<Self> {
+        let first = track.points.first()?;
+        let (year, month, _) = first.time.date();
+        let southern = first.lat_deg < 0.0;
+        Some(Self {
+            // By one rule for both sides, whatever the file says.
+            basin: Basin::of(first.lat_deg, first.lon_deg),
+            quarter: (month % 12 / 3) as usize,
+            year: year + i64::from(southern && month >= 7),
+        })
+    }
+}
+
+impl Kinds {
+    pub fn of(
+        reference: &[ImportedTrack],
+        predicted: &[ImportedTrack],
+        pairs: &[TrackPair],
+        bootstrap: &Bootstrap,
+    ) -> Self {
+        let homes = [reference, predicted]
+            .map(|tracks| tracks.iter().map(Home::of).collect::<Vec<Option<Home>>>());
+        let years: std::collections::BTreeSet<i64> = homes
+            .iter()
+            .flatten()
+            .flatten()
+            .map(|home| home.year)
+            .collect();
+        let all = Storms {
+            reference,
+            predicted,
+            pairs,
+            homes,
+            bootstrap,
+        };
+        let basins = Basin::ALL
+            .into_iter()
+            .map(|basin| all.group(basin.name().to_string(), &|home| home.basin == basin));
+        let quarters = (0..4)
+            .map(|quarter| all.group(QUARTERS[quarter].into(), &|home| home.quarter == quarter));
+        let some = |group: &TrackGroup| group.reference_tracks + group.predicted_tracks > 0;
+        Self {
+            total: all.group("all".into(), &|_| true),
+            basins: basins.filter(some).collect(),
+            quarters: quarters.filter(some).collect(),
+            years: years
+                .into_iter()
+                .map(|year| all.group(year.to_string(), &|home| home.year == year))
+                .collect(),
+        }
+    }
+}
+
+struct Storms<'a> {
+    reference: &'a [ImportedTrack],
+    predicted: &'a [ImportedTrack],
+    pairs: &'a [TrackPair],
+    homes: [Vec<Option<Home>>; 2],
+    bootstrap: &'a Bootstrap,
+}
+
+impl Storms<'_> {
+    /// The storms of the reference that `belongs` names, the pairs of those, and the predicted tracks that `belongs` names.
+    fn group(&self, name: String, belongs: &dyn Fn(&Home) -> bool) -> TrackGroup {
+        let [storms, tracks] = &self.homes;
+        let hit: HashSet<usize> = self.pairs.iter().map(|pair| pair.reference).collect();
+        let real: HashSet<usize> = self.pairs.iter().map(|pair| pair.predicted).collect();
+        // By year: hits, storms, false alarms, predicted tracks.
+        let mut blocks: BTreeMap<i64, [f64; 4]> = BTreeMap::new();
+        for (k, home) in storms.iter().enumerate() {
+            if let Some(home) = home.filter(|home| belongs(home)) {
+                let block = blocks.entry(home.year).or_default();
+                block[0] += f64::from(u8::from(hit.contains(&k)));
+                block[1] += 1.0;
+            }
+        }
+        for (k, home) in tracks.iter().enumerate() {
+            if let Some(home) = home.filter(|home| belongs(home)) {
+                let block = blocks.entry(home.year).or_default();
+                block[2] += f64::from(u8::from(!real.contains(&k)));
+                block[3] += 1.0;
+            }
+        }
+        let blocks: Vec<[f64; 4]> = blocks.into_values().collect();
+        let mut sums = [0.0; 4];
+        for block in &blocks {
+            sums.iter_mut().zip(block).for_each(|(sum, n)| *sum += n);
+        }
+        let [pod, far] = rates(&sums);
+        let [pod_interval, far_interval] = self.bootstrap.intervals(5, &blocks, rates);
+        let pairs: Vec<&TrackPair> = self
+            .pairs
+            .iter()
+            .filter(|pair| storms[pair.reference].is_some_and(|home| belongs(&home)))
+            .collect();
+        let difference = |extreme: &dyn Fn(&ImportedTrack) -> Option<f64>| {
+            let differences = pairs.iter().filter_map(|pair| {
+                Some(
+                    extreme(&self.predicted[pair.predicted])?
+                        - extreme(&self.reference[pair.reference])?,
+                )
+            });
+            let differences: Vec<f64> = differences.collect();
+            let count = differences.len() as f64;
+            (count > 0.0).then(|| differences.iter().sum::<f64>() / count)
+        };
+        let distances = pairs
+            .iter()
+            .flat_map(|pair| pair.distances_km.iter().copied());
+        TrackGroup {
+            name,
+            hits: sums[0] as u64,
+            reference_tracks: sums[1] as u64,
+            false_alarms: sums[2] as u64,
+            predicted_tracks: sums[3] as u64,
+            pod,
+            far,
+            pod_interval,
+            far_interval,
+            pieces_per_hit: (sums[0] > 0.0).then(|| pairs.len() as f64 / sums[0]),
+            distance: DistanceSummary::of(distances.collect()),
+            wind_difference_m_s: difference(&|track| {
+                let winds = track.points.iter().filter_map(|p| p.max_wind_m_s);
+                winds.reduce(f64::max)
+            }),
+            pressure_difference_pa: difference(&|track| {
+                let pressures = track.points.iter().filter_map(|p| p.min_psl_pa);
+                pressures.reduce(f64::min)
+            }),
+        }
+    }
+}
+
+fn rates(&[hits, storms, false_alarms, tracks]: &[f64; 4]) -> [Option<f64>; 2] {
+    let ratio = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
+    [ratio(hits, storms), ratio(false_alarms, tracks)]
+}

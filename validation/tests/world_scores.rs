@@ -1,0 +1,474 @@
+//! Tracks and masks against references: made-up storms, IBTrACS and ARTMIP's rivers against themselves.
+
+use approx::assert_relative_eq;
+use squall_climate::statistics::Occurrence;
+use squall_climate::track::readers::{
+    ImportedPoint, ImportedTrack, ReadOptions, TrackFormat, TrackTable, read,
+};
+use squall_data::grid::KM_PER_DEGREE;
+use squall_data::mask_file::MaskArchive;
+use squall_data::{Calendar, Class, ClassMask, LatLonGrid, Time, testdata};
+use squall_validation::bootstrap::Bootstrap;
+use squall_validation::world_scores::{Criterion, NearestCells, match_tracks, track_density};
+use squall_validation::{Confusion, MaskAgreement, WorldRules, score_against_world};
+
+fn quick() -> Bootstrap {
+    Bootstrap {
+        draws: 0,
+        ..Bootstrap::default()
+    }
+}
+
+fn time(hours: i64) -> Time {
+    let start = Time::new(Calendar::Standard, 2001, 8, 1, 0, 0, 0).unwrap();
+    start.add_seconds(hours * 3600)
+}
+
+/// A storm that moves west along the equator by one degree every six hours, from `hours` on.
+fn storm(name: &str, hours: i64, lon_deg: f64, lat_deg: f64, points: i64) -> ImportedTrack {
+    let point = |k: i64| ImportedPoint {
+        time: time(hours + 6 * k),
+        lon_deg: (lon_deg - k as f64).rem_euclid(360.0),
+        lat_deg,
+        max_wind_m_s: Some(20.0 + k as f64),
+        min_psl_pa: Some(99_000.0 - 100.0 * k as f64),
+    };
+    ImportedTrack {
+        name: name.into(),
+        class: Class::TropicalCyclone,
+        season: None,
+        basin: None,
+        points: (0..points).map(point).collect(),
+    }
+}
+
+fn table(tracks: Vec<ImportedTrack>) -> TrackTable {
+    TrackTable {
+        format: TrackFormat::SquallEvents,
+        tracks,
+        notes: Vec::new(),
+    }
+}
+
+/// Moved north by so many degrees.
+fn moved(track: &ImportedTrack, lat_deg: f64) -> ImportedTrack {
+    let mut track = track.clone();
+    track.points.iter_mut().for_each(|p| p.lat_deg += lat_deg);
+    track
+}
+
+#[test]
+fn hits_false_alarms_and_distances_by_hand() {
+    // Two storms; the first (over 0°E) is found in two pieces 1 degree off, the second missed, one track is false.
+    let reference = table(vec![
+        storm("a", 0, 2.0, 0.0, 9),
+        storm("b", 0, 200.0, 20.0, 9),
+    ]);
+    let whole = moved(&reference.tracks[0], 1.0);
+    let (mut one, mut two) = (whole.clone(), whole);
+    one.points.truncate(4);
+    two.points.drain(..5);
+    let predicted = table(vec![one, two, storm("false", 0, 100.0, -30.0, 5)]);
+    let scores =
+        score_against_world(&reference, &predicted, &WorldRules::default(), &quick()).unwrap();
+    let total = &scores.total;
+    assert_eq!((total.reference_tracks, total.hits), (2, 1));
+    assert_eq!((total.predicted_tracks, total.false_alarms), (3, 1));
+    assert_eq!((total.pod, total.far), (Some(0.5), Some(1.0 / 3.0)));
+    assert_eq!(total.pieces_per_hit, Some(2.0));
+    let distance = total.distance.unwrap();
+    assert_eq!(distance.points, 8);
+    for km in [distance.mean_km, distance.median_km, distance.p90_km] {
+        assert_relative_eq!(km, KM_PER_DEGREE, max_relative = 1e-9);
+    }
+    // The pieces end at 23 and 28 m/s where the storm has 28; lowest pressures are 5 hPa too high and right.
+    assert_relative_eq!(total.wind_difference_m_s.unwrap(), -2.5);
+    assert_relative_eq!(total.pressure_difference_pa.unwrap(), 250.0);
+    // The southern track of August belongs to the cyclone year that ends in the next June.
+    let names: Vec<&str> = scores.years.iter().map(|g| g.name.as_str()).collect();
+    assert_eq!(names, ["2001", "2002"]);
+    assert_eq!(
+        (scores.years[1].false_alarms, scores.years[1].pod),
+        (1, None)
+    );
+    let basin = |name: &str| scores.basins.iter().find(|g| g.name == name).unwrap();
+    assert_eq!(basin("East Pacific").hits, 0);
+    assert_eq!(
+        (basin("North Atlantic").hits, basin("South Indian").far),
+        (1, Some(1.0))
+    );
+    assert_eq!(scores.quarters.len(), 1);
+    let text = scores.to_string();
+    for part in ["50.0 %", "33.3 %", "JJA", "300 km", "tracks per year"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_two_criteria_choose_differently() {
+    // A track that starts beside storm b and then stays with storm a, 2 degrees off; b crosses its way at one time.
+    let a = storm("a", 0, 50.0, 0.0, 10);
+    let mut b = storm("b", 0, 50.0, 12.0, 10);
+    b.points[0].lat_deg = 2.0;
+    b.points.truncate(1);
+    let track = moved(&a, 2.0);
+    let reference = [a, b];
+    let near = match_tracks(&reference, &[track.clone()], &Criterion::NEAR);
+    assert_eq!((near[0].reference, near[0].distances_km.len()), (0, 10));
+    // By mean distance b (0 km at one time, a tenth of the points) is nearer than a (222 km).
+    let mean = match_tracks(&reference, &[track.clone()], &Criterion::MEAN_DISTANCE);
+    assert_eq!((mean[0].reference, mean[0].distances_km.len()), (1, 1));
+    let strict = Criterion::MeanDistance {
+        max_mean_km: 500.0,
+        min_share: 0.5,
+    };
+    assert_eq!(
+        match_tracks(&reference, &[track.clone()], &strict)[0].reference,
+        0
+    );
+    let often = Criterion::Near {
+        max_distance_km: 300.0,
+        min_times: 11,
+    };
+    assert!(match_tracks(&reference, &[track], &often).is_empty());
+}
+
+#[test]
+fn only_what_both_sides_cover_is_scored() {
+    let reference = table(vec![
+        storm("early", 0, 50.0, 10.0, 3),
+        storm("late", 480, 60.0, 10.0, 5),
+    ]);
+    let predicted = table(vec![storm("x", 480, 60.0, 10.0, 5)]);
+    let rules = WorldRules::default();
+    let scores = score_against_world(&reference, &predicted, &rules, &quick()).unwrap();
+    assert_eq!(
+        (scores.reference_left_out, scores.total.pod),
+        (1, Some(1.0))
+    );
+    assert_eq!(scores.first, time(480).to_string());
+    let strong = WorldRules {
+        min_reference_wind_m_s: Some(33.0),
+        ..rules
+    };
+    let scores = score_against_world(&reference, &predicted, &strong, &quick()).unwrap();
+    assert_eq!((scores.total.pod, scores.total.far), (None, Some(1.0)));
+    let never = table(vec![storm("x", 9000, 60.0, 10.0, 5)]);
+    let message = score_against_world(&reference, &never, &rules, &quick());
+    assert!(message.unwrap_err().to_string().contains("2001-08-01"));
+    assert!(score_against_world(&reference, &table(Vec::new()), &rules, &quick()).is_err());
+
+    // The same storm of a run without leap days is compared by date, and a note says so.
+    let mut noleap = predicted.clone();
+    for point in &mut noleap.tracks[0].points {
+        point.time = Time::parse(&point.time.to_string(), Calendar::NoLeap).unwrap();
+    }
+    let scores = score_against_world(&reference, &noleap, &rules, &quick()).unwrap();
+    assert_eq!((scores.total.pod, scores.notes.len()), (Some(1.0), 1));
+    assert!(scores.notes[0].contains("noleap"));
+}
+
+#[test]
+fn a_track_counts_once_in_a_cell() {
+    let (grid, _) = LatLonGrid::from_axes(
+        (0..36).map(|j| -87.5 + 5.0 * f64::from(j)).collect(),
+        (0..72).map(|i| 2.5 + 5.0 * f64::from(i)).collect(),
+    )
+    .unwrap();
+    // Ten points from 2°E to 353°E: 2, 1, 0 | 359 to 355 | 354, 353, so cells 0, 71 and 70.
+    let density = track_density(&[storm("a", 0, 2.0, 1.0, 10)], &grid, 2.0);
+    let row = density.row(18);
+    assert_eq!((row[0], row[71], row[70]), (0.5, 0.5, 0.5));
+    assert_relative_eq!(density.sum(), 1.5);
+}
+
+#[test]
+fn ibtracs_against_itself_is_perfect_and_moved_is_as_far_as_moved() {
+    let Some(path) = testdata::real("ibtracs-6h/ibtracs_wmo.csv") else {
+        return;
+    };
+    let best = read(path, &ReadOptions::default()).unwrap();
+    let bootstrap = Bootstrap {
+        draws: 100,
+        ..Bootstrap::default()
+    };
+    let rules = WorldRules::default();
+    let same = score_against_world(&best, &best, &rules, &bootstrap).unwrap();
+    let groups = [&same.basins, &same.quarters, &same.years]
+        .into_iter()
+        .flatten();
+    let mut storms = 0;
+    for group in groups.chain([&same.total]) {
+        assert_eq!(
+            (group.hits, group.false_alarms),
+            (group.reference_tracks, 0),
+            "{group:?}"
+        );
+        let distance = group.distance.unwrap();
+        assert_eq!(
+            (distance.mean_km, distance.p90_km, group.pieces_per_hit),
+            (0.0, 0.0, Some(1.0))
+        );
+        storms += group.reference_tracks;
+    }
+    // Each grouping has every storm once.
+    assert_eq!(storms, 4 * 2322);
+    assert_eq!(
+        (
+            same.total.pod_interval.unwrap().low,
+            same.total.wind_difference_m_s
+        ),
+        (1.0, Some(0.0))
+    );
+    let taylor = same.density.unwrap().taylor.unwrap();
+    assert_relative_eq!(taylor.correlation.unwrap(), 1.0, max_relative = 1e-12);
+    assert_eq!((taylor.rms, taylor.deviation_ratio), (0.0, Some(1.0)));
+
+    // Every point one degree farther north, and every third track not found.
+    let mut perturbed = best.clone();
+    perturbed.tracks = best.tracks.iter().map(|track| moved(track, 1.0)).collect();
+    let mut k = 0;
+    perturbed.tracks.retain(|_| {
+        k += 1;
+        k % 3 != 0
+    });
+    let strict = WorldRules {
+        criterion: Criterion::MEAN_DISTANCE,
+        ..rules
+    };
+    for rules in [rules, strict] {
+        let scores = score_against_world(&best, &perturbed, &rules, &bootstrap).unwrap();
+        let total = &scores.total;
+        assert_eq!(total.predicted_tracks, 1548);
+        // Two best tracks of one storm, or of two that turn around each other, may find each other.
+        let (pod, far) = (total.pod.unwrap(), total.far.unwrap());
+        assert!((pod - 2.0 / 3.0).abs() < 0.01 && far == 0.0, "{pod} {far}");
+        let distance = total.distance.unwrap();
+        assert!(
+            (distance.median_km - KM_PER_DEGREE).abs() < 0.01,
+            "{distance:?}"
+        );
+        assert!(
+            (distance.mean_km - KM_PER_DEGREE).abs() < 1.5,
+            "{distance:?}"
+        );
+        assert!(
+            (distance.p90_km - KM_PER_DEGREE).abs() < 0.01,
+            "{distance:?}"
+        );
+    }
+}
+
+/// The Atlantic storms of HURDAT2 (`name,year,month,day,hour,lat,long,status,category,wind,pressure,...`) in columns that a
+/// reader knows.
+fn hurdat(path: &std::path::Path, folder: &std::path::Path) -> TrackTable {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut table = String::from("track_id,season,basin,time,lon,lat,wind,slp\n");
+    for row in text.lines().skip(1) {
+        let cells: Vec<&str> = row.split(',').map(|c| c.trim_matches('"')).collect();
+        let [name, year, month, day, hour, lat, lon] = cells[..7] else {
+            panic!("{row}")
+        };
+        let whole = |text: &str| text.parse::<f64>().unwrap() as i64;
+        let (month, day, hour) = (whole(month), whole(day), whole(hour));
+        let (wind, slp) = (cells[9].replace("NA", ""), cells[10].replace("NA", ""));
+        table += &format!(
+            "{name} {year},{year},NA,{year}-{month:02}-{day:02} {hour:02}:00:00,{lon},{lat},{wind},{slp}\n"
+        );
+    }
+    let path = folder.join("hurdat.csv");
+    std::fs::write(&path, table).unwrap();
+    read(path, &ReadOptions::default()).unwrap()
+}
+
+#[test]
+fn hurdat_and_ibtracs_tell_of_the_same_storms() {
+    let (Some(best), Some(storms)) = (
+        testdata::real("ibtracs-6h/ibtracs_wmo.csv"),
+        testdata::real("track-formats/noaa_atlantic_storms.csv"),
+    ) else {
+        return;
+    };
+    let best = read(best, &ReadOptions::default()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let storms = hurdat(&storms, folder.path());
+    let atlantic = |rules: WorldRules| {
+        let scores = score_against_world(&best, &storms, &rules, &quick()).unwrap();
+        let mut basins = scores.basins.into_iter();
+        (
+            basins.find(|g| g.name == "North Atlantic").unwrap(),
+            scores.total,
+        )
+    };
+    let (all, total) = atlantic(WorldRules::default());
+    // IBTrACS has these storms from HURDAT2: each is found, where it was.
+    assert_eq!(
+        (all.hits, all.predicted_tracks, total.false_alarms),
+        (325, 325, 0)
+    );
+    let distance = all.distance.unwrap();
+    assert!(distance.p90_km < 1.0 && distance.points > 9000, "{all:?}");
+    assert!(all.wind_difference_m_s.unwrap().abs() < 0.2, "{all:?}");
+    // What the table lacks are depressions: 42 of 367 in all, few of those with the wind of a tropical storm.
+    let strong = WorldRules {
+        min_reference_wind_m_s: Some(17.4),
+        ..WorldRules::default()
+    };
+    let (strong, _) = atlantic(strong);
+    assert_eq!(all.reference_tracks, 367);
+    assert!(
+        strong.reference_tracks > 280 && strong.pod.unwrap() > 0.95,
+        "{strong:?}"
+    );
+}
+
+#[test]
+fn masks_by_hand_and_in_parts() {
+    let grid = LatLonGrid::global(5, 8).unwrap();
+    let mask = |hours: i64, code: fn(usize, usize) -> u8| {
+        ClassMask::new(
+            time(hours),
+            ndarray::Array2::from_shape_fn((5, 8), |(j, i)| code(j, i)),
+        )
+        .unwrap()
+    };
+    // On the equator four cells against two of them; then a row of 45° in the truth alone; then nothing at all.
+    let pairs = [
+        (
+            mask(0, |j, i| 2 * u8::from(j == 2 && i < 4)),
+            mask(0, |j, i| 2 * u8::from(j == 2 && i < 2)),
+        ),
+        (mask(3, |j, _| 2 * u8::from(j == 3)), mask(3, |_, _| 0)),
+        (mask(6, |_, _| 0), mask(6, |_, _| 0)),
+    ];
+    let add = |agreement: &mut MaskAgreement, (truth, predicted): &(ClassMask, ClassMask)| {
+        let confusion = Confusion::of_masks(truth, predicted, &grid).unwrap();
+        agreement.add(truth, predicted, &confusion).unwrap();
+    };
+    let mut whole = MaskAgreement::new(&grid);
+    pairs.iter().for_each(|pair| add(&mut whole, pair));
+    let [mut left, mut right] = [MaskAgreement::new(&grid), MaskAgreement::new(&grid)];
+    add(&mut left, &pairs[2]);
+    pairs[..2].iter().for_each(|pair| add(&mut right, pair));
+    left.merge(&right).unwrap();
+    assert_eq!(left, whole);
+    let score = whole.score(Class::AtmosphericRiver, &quick()).unwrap();
+    assert_eq!((score.times, score.times_with_class), (3, 2));
+    let iou = score.iou_per_time.unwrap();
+    assert_eq!((iou.mean, iou.least, iou.greatest), (0.25, 0.0, 0.5));
+    let cyclones = whole.score(Class::TropicalCyclone, &quick()).unwrap();
+    assert_eq!(
+        (cyclones.iou_per_time, cyclones.frequency.correlation),
+        (None, None)
+    );
+    assert!(whole.score(Class::Background, &quick()).is_none());
+    assert!(score.to_string().contains("0.250"), "{score}");
+}
+
+#[test]
+fn masks_come_to_another_grid_by_nearest_cells() {
+    let (fine, coarse) = (
+        LatLonGrid::global(19, 36).unwrap(),
+        LatLonGrid::global(10, 18).unwrap(),
+    );
+    let code = |j: usize, i: usize| u8::from(j % 4 == 0 && i % 4 == 0);
+    let mask = ClassMask::new(
+        time(0),
+        ndarray::Array2::from_shape_fn((19, 36), |(j, i)| code(j, i)),
+    )
+    .unwrap();
+    let cells = NearestCells::new(&fine, &coarse).unwrap();
+    let brought = cells.bring(&mask).unwrap();
+    // Every second row and column lie on each other.
+    assert!(
+        brought
+            .codes
+            .indexed_iter()
+            .all(|((j, i), &found)| found == code(2 * j, 2 * i))
+    );
+    assert!(cells.bring(&brought).is_err());
+    let (region, _) = LatLonGrid::from_axes(
+        (0..10).map(|j| f64::from(j) * 2.0).collect(),
+        (0..20).map(|i| f64::from(i) * 2.0).collect(),
+    )
+    .unwrap();
+    let message = NearestCells::new(&region, &coarse).unwrap_err().to_string();
+    assert!(message.contains("global"), "{message}");
+    assert!(NearestCells::new(&coarse, &region).is_ok());
+}
+
+#[test]
+fn the_river_masks_of_merra2_against_themselves() {
+    let Some(folder) = testdata::real("ar-masks-merra2-teca-bard") else {
+        return;
+    };
+    let archive = MaskArchive::open(&format!("{}/*.nc", folder.display())).unwrap();
+    assert_eq!(archive.times().len(), 407);
+    let grid = archive.grid();
+    let mut same = MaskAgreement::new(grid);
+    let mut turned = MaskAgreement::new(grid);
+    let mut rivers = Occurrence::new(grid);
+    for index in 0..archive.times().len() {
+        let mask = archive.read(index).unwrap();
+        rivers.add(&mask).unwrap();
+        same.add(
+            &mask,
+            &mask,
+            &Confusion::of_masks(&mask, &mask, grid).unwrap(),
+        )
+        .unwrap();
+        // Two columns (1.25 degrees) to the east.
+        let (rows, columns) = grid.shape();
+        let codes = ndarray::Array2::from_shape_fn((rows, columns), |(j, i)| {
+            mask.codes[[j, (i + columns - 2) % columns]]
+        });
+        let other = ClassMask::new(mask.time, codes).unwrap();
+        turned
+            .add(
+                &mask,
+                &other,
+                &Confusion::of_masks(&mask, &other, grid).unwrap(),
+            )
+            .unwrap();
+    }
+    let score = same.score(Class::AtmosphericRiver, &quick()).unwrap();
+    let iou = score.iou_per_time.unwrap();
+    assert_eq!(
+        (iou.least, iou.greatest, score.times_with_class),
+        (1.0, 1.0, 407)
+    );
+    assert_relative_eq!(
+        score.frequency.correlation.unwrap(),
+        1.0,
+        max_relative = 1e-12
+    );
+    assert_eq!(
+        (score.frequency.rms, score.frequency.deviation_ratio),
+        (0.0, Some(1.0))
+    );
+    // "About 3 to 4 % of the globe is tagged."
+    assert!(
+        (0.03..0.041).contains(&score.frequency.reference_mean),
+        "{score:?}"
+    );
+    // Turning keeps mean and deviation, and lowers the rest.
+    let score = turned
+        .score(Class::AtmosphericRiver, &Bootstrap::default())
+        .unwrap();
+    assert!(score.frequency.bias.abs() < 1e-12);
+    assert_relative_eq!(
+        score.frequency.deviation_ratio.unwrap(),
+        1.0,
+        max_relative = 1e-9
+    );
+    let correlation = score.frequency.correlation.unwrap();
+    assert!(correlation > 0.9 && correlation < 0.999, "{correlation}");
+    let (mean, interval) = (
+        score.iou_per_time.unwrap().mean,
+        score.iou_interval.unwrap(),
+    );
+    assert!(
+        mean > 0.5 && mean < 0.95 && interval.low < mean && mean < interval.high,
+        "{score:?}"
+    );
+}

@@ -335,12 +335,7 @@ impl Parameters {
         let lies_there = |p: &Parameter| ranges.iter().any(|r| r.contains(&p.range.start));
         for entry in self.entries.iter().filter(|p| lies_there(p)) {
             let values = entry.tensor.flatten_all()?.to_vec1()?;
-            part.push(
-                entry.name.clone(),
-                entry.kind,
-                entry.tensor.dims(),
-                values,
-            )?;
+            part.push(entry.name.clone(), entry.kind, entry.tensor.dims(), values)?;
         }
         Ok(part)
     }

@@ -230,9 +230,7 @@ pub(super) fn start(
     if was != is {
         return Err(refuse(format!(
             "a step had {was} samples ({} ranks with {}), now it would have {is} ({} with {batch}); with `distributed.global_batch={was}` a run can go on with any number of ranks that divides it",
-            facts.ranks.0,
-            facts.ranks.1,
-            ranks
+            facts.ranks.0, facts.ranks.1, ranks
         )));
     }
     tracing::info!(step = facts.progress.step, "continuing from a checkpoint");

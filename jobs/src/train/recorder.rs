@@ -1,8 +1,8 @@
 //! What a run writes down while it goes.
 
 use super::TrainPlan;
-use super::groups::StalenessSummary;
 use super::evaluate::Scores;
+use super::groups::StalenessSummary;
 use super::step::StepResult;
 use crate::error::{JobError, Result};
 use crate::metrics::{JsonLines, Metric, Timing, truncate_after};

@@ -268,8 +268,11 @@ impl<'a, 'b> First<'a, 'b> {
         }
         if !self.server.gives_up() {
             for group in self.server.turns.listened() {
-                self.server.loses(group);
-                self.lost(group);
+                // Who waits for this server cannot speak.
+                if self.parked.iter().all(|(parked, _)| *parked != group) {
+                    self.server.loses(group);
+                    self.lost(group);
+                }
             }
         }
     }
@@ -314,7 +317,13 @@ impl<'a, 'b> First<'a, 'b> {
     fn collect(&mut self) -> Result<()> {
         let server = &mut self.server;
         let counts: Vec<u64> = (server.steps_of.iter().enumerate())
-            .map(|(group, &steps)| if server.turns.is_lost(group) { 0 } else { steps })
+            .map(|(group, &steps)| {
+                if server.turns.is_lost(group) {
+                    0
+                } else {
+                    steps
+                }
+            })
             .collect();
         let mut file = server.part_file()?;
         self.staleness = server.staleness.clone();

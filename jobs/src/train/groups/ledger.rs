@@ -21,7 +21,11 @@ impl Ledger {
         Self {
             total,
             next: (done + pending.len() as u64).min(total),
-            returned: pending.iter().copied().filter(|&step| step < total).collect(),
+            returned: pending
+                .iter()
+                .copied()
+                .filter(|&step| step < total)
+                .collect(),
             held: vec![BTreeSet::new(); groups],
             done,
             closed: false,

@@ -52,12 +52,22 @@ mod tests {
 
     #[test]
     fn explicit_and_implicit_momentum_add_up() {
-        for (groups, expected) in [(1, 0.9), (2, 0.4), (4, 0.15), (8, 0.025), (10, 0.0), (64, 0.0)] {
+        for (groups, expected) in [
+            (1, 0.9),
+            (2, 0.4),
+            (4, 0.15),
+            (8, 0.025),
+            (10, 0.0),
+            (64, 0.0),
+        ] {
             let found = explicit(0.9, groups);
             assert!((found - expected).abs() < 1e-6, "{groups}: {found}");
             if expected > 0.0 {
                 let total = f64::from(found) + implicit(groups);
-                assert!((total - f64::from(0.9f32)).abs() < 1e-6, "{groups}: {total}");
+                assert!(
+                    (total - f64::from(0.9f32)).abs() < 1e-6,
+                    "{groups}: {total}"
+                );
             }
         }
         // One group is synchronous: not a bit changes.

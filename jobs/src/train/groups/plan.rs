@@ -186,7 +186,10 @@ mod tests {
         let parameters = network.parameters();
         let layers = layers(parameters);
         assert!(layers.len() < parameters.iter().len());
-        assert_eq!(layers.iter().map(Range::len).sum::<usize>(), parameters.count());
+        assert_eq!(
+            layers.iter().map(Range::len).sum::<usize>(),
+            parameters.count()
+        );
         assert!(layers.windows(2).all(|pair| pair[0].end == pair[1].start));
     }
 

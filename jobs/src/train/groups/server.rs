@@ -62,12 +62,7 @@ pub(super) enum Heard {
 }
 
 impl<'a> Server<'a> {
-    pub fn new(
-        run: Run<'a>,
-        between: Box<dyn Communicator>,
-        layout: Layout,
-        part: Part,
-    ) -> Self {
+    pub fn new(run: Run<'a>, between: Box<dyn Communicator>, layout: Layout, part: Part) -> Self {
         let options = &run.recipe.distributed;
         let buffers = run.learner.network.parameters().buffers();
         Self {

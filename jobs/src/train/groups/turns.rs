@@ -89,11 +89,6 @@ impl Turns {
         self.places.iter().all(gone)
     }
 
-    /// Whether all that still train have not been heard of for long.
-    pub fn only_absent(&self) -> bool {
-        !self.over() && !self.places.contains(&Place::Here)
-    }
-
     /// Whether nothing will come from a group.
     pub fn is_lost(&self, group: usize) -> bool {
         self.places[group] == Place::Lost
@@ -143,6 +138,6 @@ mod tests {
         for group in [0, 1] {
             assert_eq!(turns.gives_up(), Some(group));
         }
-        assert!(turns.only_absent() && turns.gives_up().is_none());
+        assert!(!turns.over() && turns.gives_up().is_none());
     }
 }

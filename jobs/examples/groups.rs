@@ -125,8 +125,16 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
         let every = "training.validate_every_steps=1000000";
         let save = "training.checkpoint_every_steps=1000000";
         let mut settings = vec![
-            &*steps, &*seed, &*warmup, every, save, "training.batch=1", "optimiser.rule=sgd",
-            "optimiser.momentum=0.9", "schedule.rate=5e-3", "distributed.rate_scaling=linear",
+            &*steps,
+            &*seed,
+            &*warmup,
+            every,
+            save,
+            "training.batch=1",
+            "optimiser.rule=sgd",
+            "optimiser.momentum=0.9",
+            "schedule.rate=5e-3",
+            "distributed.rate_scaling=linear",
             "network.dropout=0.0",
         ];
         if groups > 0 {
@@ -163,7 +171,9 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
                 .map_or("-".into(), |s| format!("{:.2}, {}", s.mean, s.max)),
         })
     };
-    println!("| training | slowest rank | seed | samples/s | faster by | validation loss | against synchronous | mean IoU | staleness: mean, max |");
+    println!(
+        "| training | slowest rank | seed | samples/s | faster by | validation loss | against synchronous | mean IoU | staleness: mean, max |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     for slow in [1, 3] {
         let mut means = [[0.0; 2]; 3];
@@ -189,7 +199,10 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
                 means[at][1] += row.loss / seeds as f64;
             }
         }
-        for (mean, name) in means.iter().zip(["synchronous", "4 groups", "4 groups, tuned"]) {
+        for (mean, name) in means
+            .iter()
+            .zip(["synchronous", "4 groups", "4 groups, tuned"])
+        {
             println!(
                 "| mean: {name} | {slow}x | | {:.1} | {:.2} | {:.4} | {:+.1} % | | |",
                 mean[0],

@@ -63,15 +63,15 @@ run_tests() {
 
 # Examples as processes: they assert what they show.
 run_examples() {
-  local ranks example
+  local ranks example example_ranks
   # As root, with more ranks than cores, without spinning: Open MPI wants to be told.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
-  for example in all_reduce broadcast; do
-    for ranks in 2 4; do
-      timeout 120 mpirun -n "$ranks" "${CARGO_TARGET_DIR:-target}/debug/examples/$example"
-      echo "example $example: $ranks ranks"
-    done
+  # Two groups of two ranks need a server or two besides.
+  for example_ranks in all_reduce:2 all_reduce:4 broadcast:2 broadcast:4 groups:5 groups:6; do
+    example=${example_ranks%:*} ranks=${example_ranks#*:}
+    timeout 120 mpirun -n "$ranks" "${CARGO_TARGET_DIR:-target}/debug/examples/$example"
+    echo "example $example: $ranks ranks"
   done
 }
 

@@ -3,6 +3,7 @@
 //! Times of the clock are not in it but in `timing.jsonl`, so that the metrics of two runs can be compared byte by byte.
 
 use crate::error::{JobError, Result};
+use crate::train::StalenessSummary;
 use crate::train::evaluate::Scores;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -37,13 +38,33 @@ pub enum Metric {
         /// Whether it is the best so far.
         best: bool,
     },
+    /// With groups: whose gradients a step used, and how old the parameters were that they are of.
+    Update {
+        /// Steps done, this one included.
+        step: u64,
+        /// Which group, counted from 0.
+        group: usize,
+        /// Updates by others since the group had read the parameters, on the first server.
+        staleness: u64,
+    },
+    /// With groups: how old parameters were so far.
+    Staleness {
+        /// Steps done.
+        step: u64,
+        /// Over all updates.
+        #[serde(flatten)]
+        staleness: StalenessSummary,
+    },
 }
 
 impl Metric {
     /// Steps done when it was written.
     pub fn step(&self) -> u64 {
         match self {
-            Self::Step { step, .. } | Self::Validation { step, .. } => *step,
+            Self::Step { step, .. }
+            | Self::Validation { step, .. }
+            | Self::Update { step, .. }
+            | Self::Staleness { step, .. } => *step,
         }
     }
 }

@@ -3,7 +3,7 @@
 mod distributed;
 mod explain;
 
-pub use distributed::{Algorithm, Distributed, RateScaling};
+pub use distributed::{Algorithm, Distributed, Momentum, MomentumRule, Order, RateScaling};
 
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};

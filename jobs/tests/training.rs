@@ -21,7 +21,7 @@ fn losses(folder: &Path) -> Vec<f64> {
     let metrics = read_metrics(&folder.join("metrics.jsonl")).unwrap();
     let loss = |metric| match metric {
         Metric::Step { loss, .. } => loss,
-        Metric::Validation { .. } => None,
+        _ => None,
     };
     metrics.into_iter().filter_map(loss).collect()
 }

@@ -1,5 +1,6 @@
 //! The flat buffer that the gradients of all parameters land in.
 
+use crate::error::ModelError;
 use crate::parameters::{Parameter, Parameters};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -185,6 +186,17 @@ impl Gradients {
         let at = self.values.iter().position(|g| !g.is_finite())?;
         let owner = parameters.iter().find(|p| p.range.contains(&at))?;
         Some((owner, at - owner.range.start, self.values[at]))
+    }
+
+    /// The error that names the first value that is no number, of the update of this step.
+    pub fn not_finite(&self, parameters: &Parameters, step: u64) -> ModelError {
+        let first = self.first_not_finite(parameters);
+        ModelError::NotFinite {
+            step,
+            parameter: first.map_or("all of them".into(), |(p, _, _)| p.name.clone()),
+            index: first.map_or(0, |(_, index, _)| index),
+            value: first.map_or(f32::NAN, |(_, _, value)| value),
+        }
     }
 
     /// The parameters whose whole gradient is exactly zero: a backward pass did not reach them.

@@ -325,6 +325,38 @@ impl Parameters {
         Ok(named)
     }
 
+    /// A copy of the parameters that lie in these ranges of the flat order, in that order and without running statistics: what
+    /// one of several owners of a network's parameters holds.
+    ///
+    /// # Errors
+    /// [`ModelError::Candle`] if a tensor cannot be read.
+    pub fn part(&self, ranges: &[Range<usize>]) -> Result<Self> {
+        let mut part = Self::new(self.seed);
+        let lies_there = |p: &Parameter| ranges.iter().any(|r| r.contains(&p.range.start));
+        for entry in self.entries.iter().filter(|p| lies_there(p)) {
+            let values = entry.tensor.flatten_all()?.to_vec1()?;
+            part.push(entry.name.clone(), entry.kind, entry.tensor.dims(), values)?;
+        }
+        Ok(part)
+    }
+
+    /// Replaces the running statistics by these values, in the order of [`Parameters::buffers`].
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] if there are more or fewer of them.
+    pub fn set_buffers(&mut self, values: &[f32]) -> Result<()> {
+        let expected = self.buffers.iter().map(|b| b.values.len()).sum();
+        crate::ops::host::expect("running statistics", "values", expected, values.len())?;
+        self.changes();
+        let mut left = values;
+        for buffer in &mut self.buffers {
+            let (values, others) = left.split_at(buffer.values.len());
+            buffer.values.copy_from_slice(values);
+            left = others;
+        }
+        Ok(())
+    }
+
     /// Replaces all values by those that `find` gives for a name.
     ///
     /// # Errors

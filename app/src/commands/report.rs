@@ -289,10 +289,10 @@ fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
                 loss: Some(loss),
                 ..
             } => curve.loss.push((step as f64, loss)),
-            Metric::Step { .. } => {}
             Metric::Validation { step, scores, .. } => {
                 curve.score.push((step as f64, scores.score()))
             }
+            Metric::Step { .. } | Metric::Update { .. } | Metric::Staleness { .. } => {}
         }
     }
     Ok(curve)

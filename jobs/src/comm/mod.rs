@@ -42,6 +42,18 @@ pub use start::{Processes, processes};
 pub use watchdog::Watchdog;
 
 use std::ops::Range;
+use std::time::Duration;
+
+/// What a rank finds that waits for any of several others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// This one has sent something.
+    Message(usize),
+    /// This one is gone and has sent nothing that is still to be received. MPI ends the whole job instead.
+    Gone(usize),
+    /// None of them, in the time given.
+    Nothing,
+}
 
 /// One rank's end of a group of ranks.
 ///
@@ -76,6 +88,22 @@ pub trait Communicator: Send {
     /// # Errors
     /// [`CommError::Gone`], [`CommError::Size`].
     fn receive(&mut self, from: usize, bytes: &mut [u8]) -> Result<()>;
+
+    /// Waits until one of these ranks has sent something that [`Communicator::receive`] would now get, or is gone, but no longer
+    /// than `at_most`; where several have, the one that comes first in `from`. Not collective, and no error where a rank is gone:
+    /// a server goes on with the others.
+    ///
+    /// # Errors
+    /// [`CommError::Layout`] if there is no such rank; [`CommError::Library`].
+    fn wait_any(&mut self, from: &[usize], at_most: Duration) -> Result<Arrival>;
+
+    /// As [`Communicator::send`], but a rank that is known to be gone is no error: gives whether it could be sent. Not collective.
+    ///
+    /// # Errors
+    /// [`CommError::Library`].
+    fn offer(&mut self, to: usize, bytes: &[u8]) -> Result<bool> {
+        self.send(to, bytes).map(|()| true)
+    }
 
     /// Returns when all ranks have come here.
     ///

@@ -1,8 +1,9 @@
 //! One rank alone: what a program talks to when it was started without others.
 
-use super::{CommError, Communicator, Result, Window};
+use super::{Arrival, CommError, Communicator, Result, Window};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::time::Duration;
 
 /// The only rank. Messages to itself arrive in the order in which they were sent.
 #[derive(Debug, Default)]
@@ -69,6 +70,16 @@ impl Communicator for Solo {
         }
         bytes.copy_from_slice(&message);
         Ok(())
+    }
+
+    fn wait_any(&mut self, from: &[usize], _at_most: Duration) -> Result<Arrival> {
+        from.iter().try_for_each(|&peer| only_itself(peer))?;
+        let arrived = !from.is_empty() && !self.messages.is_empty();
+        Ok(if arrived {
+            Arrival::Message(0)
+        } else {
+            Arrival::Nothing
+        })
     }
 
     fn barrier(&mut self) -> Result<()> {

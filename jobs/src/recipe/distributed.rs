@@ -46,11 +46,52 @@ impl RateScaling {
     }
 }
 
+/// Which group's gradients a parameter server takes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// What arrives first.
+    #[default]
+    Arrival,
+    /// One group after the other: the same bits in every run, at the pace of the slowest.
+    RoundRobin,
+}
+
+/// The momentum that servers of parameters add to that of asynchrony.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Momentum {
+    /// This one.
+    Is(f32),
+    /// As the word says.
+    As(MomentumRule),
+}
+
+/// How the momentum of servers of parameters is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MomentumRule {
+    /// So that it and the momentum of asynchrony add up to the optimiser's.
+    Tuned,
+}
+
 /// How several ranks train one network. One rank ignores all of it but `gradient_lag`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Distributed {
-    /// Samples of a step over all ranks, instead of `training.batch` for each; the number of ranks must divide it. What a
+    /// So many groups of ranks train asynchronously: the ranks of a group average their gradients, and groups exchange them for
+    /// fresh parameters with servers, without waiting for each other. A step is then a step of one group, and all groups share
+    /// the steps of the run. Default none: all ranks are one group, without servers.
+    pub groups: Option<usize>,
+    /// With groups: the first so many ranks hold the parameters and do not compute. The others must divide evenly into
+    /// groups of consecutive ranks. Default 1.
+    pub servers: usize,
+    /// With groups: `"arrival"` or `"round-robin"`. Default `"arrival"`.
+    pub order: Order,
+    /// With groups: SGD's momentum (Adam's and LAMB's beta1) on the servers, a number or `"tuned"`: what is left of the optimiser's
+    /// after that of asynchrony, 1 - 1 / groups. Default: the optimiser's.
+    pub momentum: Option<Momentum>,
+    /// Samples of a step over all ranks (of a group), instead of `training.batch` for each; the number of ranks must divide it. What a
     /// run learns is then the same on any number of ranks, and a run may be continued on another number. Default none.
     pub global_batch: Option<usize>,
     /// How gradients are summed. Default `"auto"`.
@@ -78,6 +119,10 @@ pub struct Distributed {
 impl Default for Distributed {
     fn default() -> Self {
         Self {
+            groups: None,
+            servers: 1,
+            order: Order::default(),
+            momentum: None,
             global_batch: None,
             algorithm: Algorithm::default(),
             wire: Wire::default(),
@@ -96,6 +141,8 @@ impl Distributed {
     /// What makes no sense whatever the number of ranks: key, expected and found.
     pub(super) fn check(&self) -> Result<(), String> {
         let counts = [
+            ("groups", self.groups),
+            ("servers", Some(self.servers)),
             ("global_batch", self.global_batch),
             ("leaders", self.leaders),
             ("norm_ranks", Some(self.norm_ranks)),
@@ -108,6 +155,19 @@ impl Distributed {
             return Err(format!(
                 "`distributed.gradient_lag`: expected 0 or 1, found {}",
                 self.gradient_lag
+            ));
+        }
+        if self.groups.is_some() && self.gradient_lag > 0 {
+            return Err(format!(
+                "`distributed.gradient_lag`: expected 0 with groups, whose gradients are late anyway, found {}",
+                self.gradient_lag
+            ));
+        }
+        if let Some(Momentum::Is(momentum)) = self.momentum
+            && !(0.0..1.0).contains(&momentum)
+        {
+            return Err(format!(
+                "`distributed.momentum`: expected `tuned` or [0, 1), found {momentum}"
             ));
         }
         let positive = [
@@ -189,6 +249,36 @@ mod tests {
             ..Distributed::default()
         };
         assert!(lag.check().unwrap_err().contains("0 or 1, found 2"));
+        let late = Distributed {
+            groups: Some(2),
+            gradient_lag: 1,
+            ..Distributed::default()
+        };
+        assert!(late.check().unwrap_err().contains("0 with groups"));
+        let heavy = Distributed {
+            momentum: Some(Momentum::Is(1.0)),
+            ..Distributed::default()
+        };
+        assert!(heavy.check().unwrap_err().contains("`tuned` or [0, 1)"));
+    }
+
+    #[test]
+    fn momentum_is_a_number_or_a_word() {
+        let read = |text: &str| toml::from_str::<Distributed>(text).map(|d| d.momentum);
+        assert_eq!(read("momentum = 0.25"), Ok(Some(Momentum::Is(0.25))));
+        assert_eq!(
+            read("momentum = 'tuned'"),
+            Ok(Some(Momentum::As(MomentumRule::Tuned)))
+        );
+        assert!(read("momentum = 'much'").is_err());
+        let whole = Distributed {
+            momentum: Some(Momentum::As(MomentumRule::Tuned)),
+            order: Order::RoundRobin,
+            ..Distributed::default()
+        };
+        let text = toml::to_string(&whole).unwrap();
+        assert!(text.contains("order = \"round-robin\""), "{text}");
+        assert_eq!(toml::from_str(&text), Ok(whole));
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub struct CheckpointFacts {
     /// Which samples lay on which node, where nodes held a part of the store each; else empty.
     #[serde(default)]
     pub deal: String,
+    /// With groups: steps before the last one done that are still to be done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<u64>,
 }
 
 /// What a run starts with besides the learner's state.
@@ -48,6 +51,8 @@ pub(super) struct Start {
     pub best: Option<Best>,
     /// One was interrupted and comes first.
     pub validation_due: bool,
+    /// Steps that are still to be done before those that follow.
+    pub pending: Vec<u64>,
 }
 
 /// Everything that training continues from, as tensors and facts.
@@ -178,14 +183,14 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
     Ok(facts)
 }
 
-/// What the first rank starts from: its checkpoint, the weights of another model, or nothing.
+/// What the first rank starts from: its checkpoint, the weights of another model, or nothing. So many ranks do a step together.
 pub(super) fn start(
     run: &RunDir,
     learner: &mut Learner,
     recipe: &Recipe,
     contract: &Contract,
     (store, deal): (&Store, &str),
-    team: &Team,
+    ranks: usize,
 ) -> Result<Start> {
     if !run.has_checkpoint() {
         if let Some(path) = &recipe.training.start_from {
@@ -219,21 +224,20 @@ pub(super) fn start(
                 .into(),
         ));
     }
-    let batch = (recipe.distributed).local_batch(recipe.training.batch, team.size());
+    let batch = (recipe.distributed).local_batch(recipe.training.batch, ranks);
     let batch = batch.map_err(&refuse)?;
-    let (was, is) = (facts.ranks.0 * facts.ranks.1, team.size() * batch);
+    let (was, is) = (facts.ranks.0 * facts.ranks.1, ranks * batch);
     if was != is {
         return Err(refuse(format!(
             "a step had {was} samples ({} ranks with {}), now it would have {is} ({} with {batch}); with `distributed.global_batch={was}` a run can go on with any number of ranks that divides it",
-            facts.ranks.0,
-            facts.ranks.1,
-            team.size()
+            facts.ranks.0, facts.ranks.1, ranks
         )));
     }
     tracing::info!(step = facts.progress.step, "continuing from a checkpoint");
     Ok(Start {
         best: facts.best,
         validation_due: facts.validation_due,
+        pending: facts.pending,
     })
 }
 
@@ -253,6 +257,7 @@ pub(super) fn spread(start: &mut Start, learner: &mut Learner, team: &mut Team) 
             data_hash: String::new(),
             ranks: (team.size(), 0),
             deal: String::new(),
+            pending: Vec::new(),
         };
         bytes = state(path, learner, &facts)?.encode(path)?;
     }

@@ -2,6 +2,7 @@
 
 use super::Run;
 use super::checkpoint::{self, CheckpointFacts};
+use super::evaluate::Scores;
 use super::progress::{Best, TrainEvent};
 use crate::contract::Contract;
 use crate::error::Result;
@@ -20,16 +21,32 @@ impl Run<'_> {
         let step = self.learner.progress.step;
         let Some(evaluator) = &self.evaluator else {
             self.validation_due = false;
-            let written = self.write_model(RunDir::best, None);
-            return written.map(|()| true);
+            return self.write_last_as_best().map(|()| true);
         };
         let Some(scores) = evaluator.run(&self.learner.network, stop, self.team)? else {
             return Ok(false);
         };
+        self.judge(step, scores, progress)?;
+        self.validation_due = false;
+        Ok(true)
+    }
+
+    /// Keeps the network as it is as the best: without validation the last one is.
+    pub(super) fn write_last_as_best(&self) -> Result<()> {
+        self.write_model(RunDir::best, self.learner.progress.step, None)
+    }
+
+    /// Takes note of the scores that the network had after so many steps, and keeps it if they are the best.
+    pub(super) fn judge(
+        &mut self,
+        step: u64,
+        scores: Scores,
+        progress: &mut dyn FnMut(&TrainEvent),
+    ) -> Result<()> {
         let better = |best: &Best| scores.score() > best.scores.score();
         let best = self.best.as_ref().is_none_or(better);
         if best {
-            self.write_model(RunDir::best, Some(scores.score()))?;
+            self.write_model(RunDir::best, step, Some(scores.score()))?;
             self.best = Some(Best {
                 step,
                 scores: scores.clone(),
@@ -38,9 +55,8 @@ impl Run<'_> {
         if let Some(recorder) = &mut self.recorder {
             recorder.validation(step, &scores, best)?;
         }
-        self.validation_due = false;
         progress(&TrainEvent::Validated { step, scores, best });
-        Ok(true)
+        Ok(())
     }
 
     /// Writes the last model and the checkpoint.
@@ -55,15 +71,16 @@ impl Run<'_> {
         if let Some(recorder) = &self.recorder {
             recorder.sync()?;
         }
-        self.write_model(RunDir::last, None)?;
+        self.write_model(RunDir::last, step, None)?;
         let facts = CheckpointFacts {
             progress: self.learner.progress,
             loss_scale: Some(self.learner.loss_scale),
             best: self.best.clone(),
             validation_due: self.validation_due,
             data_hash: self.store.data_hash().to_string(),
-            ranks: (self.team.size(), self.local_batch),
+            ranks: (self.step_ranks, self.local_batch),
             deal: self.deal.clone(),
+            pending: self.pending.clone(),
         };
         checkpoint::save(run, &self.learner, &facts)?;
         progress(&TrainEvent::CheckpointSaved { step, path });
@@ -71,7 +88,12 @@ impl Run<'_> {
     }
 
     /// On the first rank.
-    fn write_model(&self, path: fn(&RunDir) -> PathBuf, score: Option<f64>) -> Result<()> {
+    fn write_model(
+        &self,
+        path: fn(&RunDir) -> PathBuf,
+        step: u64,
+        score: Option<f64>,
+    ) -> Result<()> {
         let Some(run) = &self.run else {
             return Ok(());
         };
@@ -80,7 +102,7 @@ impl Run<'_> {
             ..ModelFile::default()
         };
         let contract = Contract {
-            step: self.learner.progress.step,
+            step,
             score,
             ..self.contract.clone()
         };

@@ -5,10 +5,12 @@
 //! was: everything random is a pure function of seed and step, and files are written whole.
 //!
 //! Several ranks, a [`Team`], run the same loop: each learns from its share of the samples, gradients are averaged while the
-//! backward pass runs, and the first rank writes the files.
+//! backward pass runs, and the first rank writes the files. Or several groups of ranks do that without waiting for each other, and
+//! servers hold the parameters: [`groups`].
 
 pub mod checkpoint;
 pub mod evaluate;
+pub mod groups;
 mod keep;
 mod plan;
 mod prepare;
@@ -18,6 +20,7 @@ pub mod step;
 mod team;
 mod trace;
 
+pub use groups::StalenessSummary;
 pub use plan::TrainPlan;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
 pub use team::{OnStall, Team};
@@ -77,13 +80,21 @@ pub fn train_together(
         Ok(run)
     });
     let run = team.all_or_none(opened)?;
+    if team.size() > 1
+        && let Some(groups) = recipe.distributed.groups
+    {
+        let job = groups::Job {
+            recipe,
+            store,
+            folder,
+            stop,
+        };
+        return groups::train(job, groups, run, progress, team);
+    }
     let training = Run::prepare(recipe, store, run, team)?;
     let plan = training.plan();
     let plan = training.team.all_or_none(plan)?;
-    let told = match (&training.run, &training.recorder) {
-        (Some(run), Some(recorder)) => recorder.facts(run, &plan, store),
-        _ => Ok(()),
-    };
+    let told = training.write_facts(&plan);
     training.team.all_or_none(told)?;
     progress(&TrainEvent::Started(plan));
     training.go(folder, progress, stop)
@@ -111,13 +122,25 @@ struct Run<'a> {
     validation_samples: usize,
     /// Samples of a step on this rank.
     local_batch: usize,
+    /// Ranks that do a step together.
+    step_ranks: usize,
     /// Which samples lie on which node, where nodes hold a part.
     deal: String,
+    /// With groups: steps that are still to be done before those that follow.
+    pending: Vec<u64>,
     /// The step under way still needs its validation.
     validation_due: bool,
 }
 
 impl Run<'_> {
+    /// Writes what the numbers depend on besides recipe and data; on the first rank.
+    fn write_facts(&self, plan: &TrainPlan) -> Result<()> {
+        match (&self.run, &self.recorder) {
+            (Some(run), Some(recorder)) => recorder.facts(run, plan, self.store),
+            _ => Ok(()),
+        }
+    }
+
     fn go(
         mut self,
         folder: &Path,
@@ -199,6 +222,7 @@ impl Run<'_> {
             missing_values: loader.missing_values(),
             ranks: self.team.size(),
             spent: self.team.trace.spent,
+            staleness: None,
             model: folder.join("best.safetensors"),
         };
         Ok(report)

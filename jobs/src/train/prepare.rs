@@ -28,14 +28,39 @@ impl<'a> Run<'a> {
         team: &'a mut Team,
     ) -> Result<Self> {
         let share = Share::agree(store, recipe.seed, team)?;
-        let parts = Parts::build(recipe, store, team, share);
+        let place = (team.rank(), team.size());
+        let mut ready = Ready::agree((recipe, store), run, share, place, team)?;
+        ready.learner().join(&recipe.distributed, team)?;
+        Ok(ready.run((recipe, store), team))
+    }
+}
+
+/// A run at its first step, or at that of its checkpoint, but for the team that does its steps.
+pub(super) struct Ready {
+    parts: Parts,
+    state: Start,
+    run: Option<RunDir>,
+    recorder: Option<Recorder>,
+    step_ranks: usize,
+}
+
+impl Ready {
+    /// As one of `team`, which all call it, of a rank that does steps at `place`: which rank of how many.
+    pub(super) fn agree(
+        (recipe, store): (&Recipe, &Arc<Store>),
+        run: Option<RunDir>,
+        share: Share,
+        place: (usize, usize),
+        team: &mut Team,
+    ) -> Result<Self> {
+        let parts = Parts::build(recipe, store, place, share);
         let mut parts = team.all_or_none(parts)?;
         parts.agree(recipe, store, team)?;
         let learner = &mut parts.learner;
         let state = match &run {
             Some(run) => {
                 let data = (&**store, parts.deal.as_str());
-                checkpoint::start(run, learner, recipe, &parts.contract, data, team)
+                checkpoint::start(run, learner, recipe, &parts.contract, data, place.1)
             }
             None => Ok(Start::default()),
         };
@@ -46,9 +71,35 @@ impl<'a> Run<'a> {
             .map(|run| Recorder::open(run, learner.progress.step))
             .transpose();
         let recorder = team.all_or_none(recorder)?;
+        Ok(Self {
+            parts,
+            state,
+            run,
+            recorder,
+            step_ranks: place.1,
+        })
+    }
+
+    pub(super) fn learner(&mut self) -> &mut Learner {
+        &mut self.parts.learner
+    }
+
+    /// The run, with the team that does its steps.
+    pub(super) fn run<'a>(
+        self,
+        (recipe, store): (&'a Recipe, &'a Arc<Store>),
+        team: &'a mut Team,
+    ) -> Run<'a> {
+        let Self {
+            parts,
+            state,
+            run,
+            recorder,
+            step_ranks,
+        } = self;
         let per_epoch = parts.sampler.steps_per_epoch() as u64;
         let training = &recipe.training;
-        Ok(Self {
+        Run {
             validate_every: training.validate_every_steps.unwrap_or(per_epoch),
             checkpoint_every: training.checkpoint_every_steps.unwrap_or(per_epoch),
             total_steps: training.total_steps(parts.sampler.steps_per_epoch()),
@@ -66,14 +117,16 @@ impl<'a> Run<'a> {
             class_weights: parts.class_weights,
             validation_samples: parts.validation_samples,
             local_batch: parts.local_batch,
+            step_ranks,
             deal: parts.deal,
+            pending: state.pending,
             validation_due: state.validation_due,
-        })
+        }
     }
 }
 
 /// The training samples that a rank deals with others, and its place among those.
-struct Share {
+pub(super) struct Share {
     ids: Vec<usize>,
     /// Nodes with other samples draw another order.
     shuffle_seed: u64,
@@ -84,6 +137,30 @@ struct Share {
 }
 
 impl Share {
+    /// All samples among the ranks of every group, of which this is one of so many. All ranks of a team call it.
+    pub(super) fn in_groups(
+        store: &Store,
+        seed: u64,
+        (rank, ranks): (usize, usize),
+        team: &mut Team,
+    ) -> Result<Self> {
+        if team.any(store.is_partial())? {
+            let reason = "`distributed.groups`: every group learns from all samples, but the local copies of the store hold a part of \
+                          them; stage without --per-node";
+            return Err(JobError::Recipe {
+                path: None,
+                reason: reason.into(),
+            });
+        }
+        Ok(Self {
+            ids: store.ids(Split::Train),
+            shuffle_seed: seed,
+            rank,
+            ranks,
+            deal: String::new(),
+        })
+    }
+
     /// All samples among all ranks; where stores are local copies that hold a part, those of the node among its ranks.
     fn agree(store: &Store, seed: u64, team: &mut Team) -> Result<Self> {
         let ids = store.ids(Split::Train);
@@ -143,7 +220,12 @@ struct Parts {
 }
 
 impl Parts {
-    fn build(recipe: &Recipe, store: &Arc<Store>, team: &Team, share: Share) -> Result<Self> {
+    fn build(
+        recipe: &Recipe,
+        store: &Arc<Store>,
+        (rank, ranks): (usize, usize),
+        share: Share,
+    ) -> Result<Self> {
         let (channels, normalisation) = inputs(recipe, store)?;
         let network = NetworkConfig {
             channels_in: channels.len(),
@@ -154,7 +236,6 @@ impl Parts {
             Some(weights) => weights.clone(),
             None => store.class_weights(recipe.loss.weighting)?,
         };
-        let (rank, ranks) = (team.rank(), team.size());
         let bad = |reason| JobError::Recipe { path: None, reason };
         let batch = (recipe.distributed)
             .local_batch(recipe.training.batch, ranks)
@@ -224,8 +305,8 @@ impl Parts {
         })
     }
 
-    /// Proves that all ranks mean the same, and prepares the exchange of gradients.
-    fn agree(&mut self, recipe: &Recipe, store: &Store, team: &mut Team) -> Result<()> {
+    /// Proves that all ranks mean the same.
+    fn agree(&self, recipe: &Recipe, store: &Store, team: &mut Team) -> Result<()> {
         let parameters = self.learner.network.parameters();
         let shapes: Vec<String> = (parameters.iter())
             .map(|p| format!("{} {:?}", p.name, p.range))
@@ -240,8 +321,7 @@ impl Parts {
             ("the data", store.data_hash().as_bytes()),
             ("the network", shapes.join("\n").as_bytes()),
             ("the number of steps of an epoch", steps.as_bytes()),
-        ])?;
-        self.learner.join(&recipe.distributed, team)
+        ])
     }
 }
 

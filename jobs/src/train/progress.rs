@@ -1,6 +1,7 @@
 //! What a run tells while it goes and when it ends.
 
 use super::evaluate::Scores;
+use super::groups::StalenessSummary;
 use super::plan::TrainPlan;
 use super::step::StepResult;
 use super::trace::{Balance, Spent};
@@ -95,6 +96,9 @@ pub struct TrainReport {
     pub balance: Balance,
     /// Missing values that were replaced by the mean in this part.
     pub missing_values: u64,
+    /// With groups: how stale gradients were in this part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staleness: Option<StalenessSummary>,
     /// The model to use.
     pub model: PathBuf,
 }

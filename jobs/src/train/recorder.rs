@@ -2,6 +2,7 @@
 
 use super::TrainPlan;
 use super::evaluate::Scores;
+use super::groups::StalenessSummary;
 use super::step::StepResult;
 use crate::error::{JobError, Result};
 use crate::metrics::{JsonLines, Metric, Timing, truncate_after};
@@ -77,6 +78,23 @@ impl Recorder {
             ("train/learning_rate", f64::from(result.learning_rate)),
         ];
         self.events.scalars(now(), step, &scalars)
+    }
+
+    /// Whose gradient a step used, and how stale it was.
+    pub(super) fn update(&mut self, step: u64, group: usize, staleness: u64) -> Result<()> {
+        self.metrics.push(&Metric::Update {
+            step,
+            group,
+            staleness,
+        })?;
+        let scalars = [("train/staleness", staleness as f64)];
+        self.events.scalars(now(), step, &scalars)
+    }
+
+    /// How stale gradients were so far.
+    pub(super) fn staleness(&mut self, step: u64, staleness: &StalenessSummary) -> Result<()> {
+        let staleness = staleness.clone();
+        self.metrics.push(&Metric::Staleness { step, staleness })
     }
 
     pub(super) fn validation(&mut self, step: u64, scores: &Scores, best: bool) -> Result<()> {

@@ -1,6 +1,7 @@
 //! One training step: forward, loss, backward, exchange between ranks, update.
 
 use super::evaluate::tensor_of;
+use super::groups::Contribution;
 use super::team::Team;
 use super::trace::Work;
 use crate::error::{JobError, Result};
@@ -206,6 +207,7 @@ impl Learner {
             self.network
                 .backward(&loss.gradient, pass, &mut self.gradients)?;
         }
+        team.dawdle();
         team.trace.note(Work::Backward, began);
         if team.size() > 1 {
             let facts = [
@@ -305,7 +307,19 @@ impl Learner {
                 ..Update::rate(learning_rate)
             };
             let parameters = self.network.parameters_mut();
-            let answer = self.optimizer.update(parameters, &self.gradients, update);
+            let answer = match &mut team.link {
+                None => self.optimizer.update(parameters, &self.gradients, update),
+                Some(servers) => {
+                    let given = Contribution {
+                        step: waiting.step,
+                        gradients: &self.gradients,
+                        update,
+                        loss: shared.loss,
+                        statistics: &waiting.statistics.values,
+                    };
+                    servers.update(parameters, given)?
+                }
+            };
             self.loss_scale.record(answer.is_ok());
             team.trace.note(Work::Update, began);
             match answer {

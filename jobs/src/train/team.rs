@@ -4,6 +4,7 @@
 //! (what its loss is to be divided by, whether somebody was told to stop) with the batch statistics, always as f32. What ranks
 //! agree on outside of a step goes through a communicator of its own, so that it never meets a bucket.
 
+use super::groups::Link;
 use super::trace::Trace;
 use crate::comm::collectives::{Choice, tree};
 use crate::comm::{
@@ -41,6 +42,10 @@ pub struct Team {
     stop: (bool, bool),
     /// Where the time of this rank goes.
     pub(super) trace: Trace,
+    /// To the servers that hold the parameters; none where every rank holds them itself.
+    pub(super) link: Option<Link>,
+    /// So long every step of this rank takes more.
+    dawdling: Duration,
 }
 
 /// Buckets on their way.
@@ -78,6 +83,8 @@ impl Team {
             cores: Vec::new(),
             stop: (false, false),
             trace: Trace::new(0, 0, Arc::default()),
+            link: None,
+            dawdling: Duration::ZERO,
         }
     }
 
@@ -100,6 +107,43 @@ impl Team {
     #[must_use]
     pub fn communicating_on(self, cores: Vec<usize>) -> Self {
         Self { cores, ..self }
+    }
+
+    /// The same team, of which this rank sleeps for so long in every step after its backward pass: to try what a slow rank costs.
+    #[must_use]
+    pub fn slowed(self, by: Duration) -> Self {
+        Self {
+            dawdling: by,
+            ..self
+        }
+    }
+
+    /// The ranks of a part of this team, for the time in which that does not communicate.
+    pub(super) fn group(&mut self, comm: Box<dyn Communicator>, link: Option<Link>) -> Self {
+        let on_stall = self.on_stall.take().unwrap_or_else(|| Box::new(|_| ()));
+        Self {
+            cores: self.cores.clone(),
+            dawdling: self.dawdling,
+            link,
+            ..Self::of(comm, on_stall)
+        }
+    }
+
+    /// What all ranks of this team agree through outside of steps; none of a single rank.
+    pub(super) fn control(&mut self) -> Option<&mut Box<dyn Communicator>> {
+        self.control.as_mut()
+    }
+
+    /// The way to the servers, of a rank that has one.
+    pub(super) fn link(&mut self) -> Result<&mut Link> {
+        let none = || CommError::Layout("this rank has no parameter servers: this is a bug".into());
+        self.link.as_mut().ok_or_else(|| none().into())
+    }
+
+    pub(super) fn dawdle(&self) {
+        if !self.dawdling.is_zero() {
+            std::thread::sleep(self.dawdling);
+        }
     }
 
     /// This rank, from 0.

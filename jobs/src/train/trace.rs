@@ -4,7 +4,7 @@
 
 use crate::comm::reducer::Reduced;
 use crate::error::{JobError, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +53,7 @@ impl Spent {
 }
 
 /// How ranks shared the work of a run, as far as this part of it went.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Balance {
     /// Samples that all ranks together learnt from in a second of training steps.
     pub samples_per_second: f64,

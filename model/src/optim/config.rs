@@ -96,6 +96,12 @@ impl OptimizerConfig {
         }
     }
 
+    /// What gradients are multiplied by where their scale is `scale` and their norm after it is `norm`: less if that is too long.
+    pub fn clipped(&self, scale: f32, norm: f64) -> f32 {
+        let clip = self.clip_norm.filter(|&limit| norm > limit);
+        scale * clip.map_or(1.0, |limit| (limit / norm) as f32)
+    }
+
     /// Refuses what makes no sense.
     ///
     /// # Errors

@@ -156,16 +156,9 @@ impl Optimizer {
             Some(sums) => sums.iter().map(|(_, g)| g).sum::<f64>().sqrt(),
         } * f64::from(gradient_scale);
         if !norm.is_finite() {
-            let first = gradients.first_not_finite(parameters);
-            return Err(ModelError::NotFinite {
-                step: self.step + 1,
-                parameter: first.map_or("all of them".into(), |(p, _, _)| p.name.clone()),
-                index: first.map_or(0, |(_, index, _)| index),
-                value: first.map_or(f32::NAN, |(_, _, value)| value),
-            });
+            return Err(gradients.not_finite(parameters, self.step + 1));
         }
-        let clip = self.config.clip_norm.filter(|&limit| norm > limit);
-        let scale = gradient_scale * clip.map_or(1.0, |limit| (limit / norm) as f32);
+        let scale = self.config.clipped(gradient_scale, norm);
         self.step += 1;
         if let Some(mirror) = &mut mirror {
             mirror.begin(self.step);

@@ -16,11 +16,11 @@ mod window;
 pub use all_reduce::MpiAllReduce;
 pub use library::{PANIC_CODE, STALL_CODE, abort_on_panic};
 
-use super::{CommError, Communicator, Result, Window};
+use super::{Arrival, CommError, Communicator, Result, Window};
 use ffi::Group;
 use library::{Library, Stall};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use window::NodeWindow;
 
 /// One rank's end of a group of MPI processes.
@@ -122,6 +122,24 @@ impl Communicator for Mpi {
     fn receive(&mut self, from: usize, bytes: &mut [u8]) -> Result<()> {
         let from = self.peer(from)?;
         self.group.exchange(None, Some((from, bytes)))
+    }
+
+    fn wait_any(&mut self, from: &[usize], at_most: Duration) -> Result<Arrival> {
+        let peers = from.iter().map(|&peer| self.peer(peer));
+        let peers = peers.collect::<Result<Vec<usize>>>()?;
+        let start = Instant::now();
+        loop {
+            for &peer in &peers {
+                if self.group.has_message(peer)? {
+                    return Ok(Arrival::Message(peer));
+                }
+            }
+            let waited = start.elapsed();
+            if waited >= at_most {
+                return Ok(Arrival::Nothing);
+            }
+            wait::rest(waited);
+        }
     }
 
     fn barrier(&mut self) -> Result<()> {

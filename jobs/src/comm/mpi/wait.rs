@@ -11,6 +11,15 @@ const EAGER: Duration = Duration::from_micros(500);
 /// Then we sleep for so long between two looks. A link of 10 Gbit/s brings 60 kB meanwhile, less than sockets hold.
 const NAP: Duration = Duration::from_micros(50);
 
+/// Lets others work for a moment, after so long a wait.
+pub(super) fn rest(waited: Duration) {
+    if waited < EAGER {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(NAP);
+    }
+}
+
 /// One wait.
 pub(super) struct Patience<'a, F: Fn() -> String> {
     group: &'a Group,
@@ -35,11 +44,7 @@ impl<'a, F: Fn() -> String> Patience<'a, F> {
     /// Lets others work for a moment; ends the job where nothing has moved for longer than its limit.
     pub fn pause(&self) {
         let waited = self.moved.elapsed();
-        if waited < EAGER {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep(NAP);
-        }
+        rest(waited);
         if let Some(stall) = self.group.library.stall.get()
             && waited > stall.after
         {

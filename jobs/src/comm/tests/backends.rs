@@ -1,7 +1,8 @@
 //! What a backend promises: messages, groups and windows.
 
 use crate::comm::threads::{Ranks, Threads, nodes, ranks, run};
-use crate::comm::{CommError, Communicator, Solo};
+use crate::comm::{Arrival, CommError, Communicator, Solo};
+use std::time::{Duration, Instant};
 
 #[test]
 fn messages_between_two_ranks_arrive_in_order() {
@@ -19,6 +20,41 @@ fn messages_between_two_ranks_arrive_in_order() {
         let mine = [comm.rank() as u8; 3];
         comm.send_receive(other, &mine, other, &mut found).unwrap();
         assert_eq!(found, [other as u8; 3]);
+    });
+}
+
+/// What a server lives on: it hears whoever comes first, prefers as it likes, and goes on when one is gone.
+#[test]
+fn a_rank_waits_for_any_of_several_and_outlives_them() {
+    run(ranks(3), |mut comm| {
+        let long = Duration::from_secs(20);
+        if comm.rank() > 0 {
+            comm.send(0, &[7]).unwrap();
+            // The answer comes to one that is there.
+            comm.receive(0, &mut [0]).unwrap();
+            return;
+        }
+        for order in [[2, 1], [1, 2]] {
+            // Both have sent, sooner or later; then the preferred one is first.
+            for peer in [1, 2] {
+                assert_eq!(comm.wait_any(&[peer], long), Ok(Arrival::Message(peer)));
+            }
+            let found = comm.wait_any(&order, Duration::ZERO);
+            assert_eq!(found, Ok(Arrival::Message(order[0])));
+        }
+        comm.receive(2, &mut [0]).unwrap();
+        let start = Instant::now();
+        let none = comm.wait_any(&[2], Duration::from_millis(30));
+        assert_eq!(none, Ok(Arrival::Nothing));
+        assert!(start.elapsed() >= Duration::from_millis(30));
+        assert_eq!(comm.offer(2, &[1]), Ok(true));
+        assert_eq!(comm.wait_any(&[2], long), Ok(Arrival::Gone(2)));
+        assert_eq!(comm.offer(2, &[1]), Ok(false));
+        // What it had sent before it went is not lost, and neither is this rank for the others.
+        assert_eq!(comm.offer(1, &[1]), Ok(true));
+        assert_eq!(comm.wait_any(&[2, 1], long), Ok(Arrival::Message(1)));
+        comm.receive(1, &mut [0]).unwrap();
+        assert!(comm.wait_any(&[3], long).is_err());
     });
 }
 

@@ -3,8 +3,9 @@
 use super::group::{Group, Made, Notes};
 use super::meeting::{Lateness, Meeting, lock};
 use super::window::{Segments, ThreadWindow};
-use crate::comm::{CommError, Communicator, Result, Window};
+use crate::comm::{Arrival, CommError, Communicator, Result, Window};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A rank that is a thread. When it is dropped its peers' operations fail with [`CommError::Gone`].
 pub struct Threads {
@@ -133,6 +134,24 @@ impl Communicator for Threads {
         self.existing(from)?;
         let doing = format!("a message from rank {}", self.group.meeting.members()[from]);
         self.operate(&doing, |group, rank| group.take(rank, from, bytes, &doing))
+    }
+
+    fn wait_any(&mut self, from: &[usize], at_most: Duration) -> Result<Arrival> {
+        from.iter().try_for_each(|&peer| self.existing(peer))?;
+        self.operate("a message from any of several ranks", |group, rank| {
+            Ok(group.arrival(rank, from, at_most))
+        })
+    }
+
+    fn offer(&mut self, to: usize, bytes: &[u8]) -> Result<bool> {
+        self.existing(to)?;
+        let doing = "a message to a rank that may be gone";
+        self.operate(doing, |group, rank| {
+            match group.post(rank, to, bytes, doing) {
+                Err(CommError::Gone { .. }) => Ok(false),
+                posted => posted.map(|()| true),
+            }
+        })
     }
 
     fn barrier(&mut self) -> Result<()> {

@@ -1,10 +1,11 @@
 //! What the ranks of a group share: inboxes, and a board on which they leave things for each other.
 
-use super::meeting::{Meeting, Wait, World, lock};
+use super::meeting::{LOOK, Meeting, Wait, World, lock};
 use super::window::Segments;
-use crate::comm::{CommError, Result};
+use crate::comm::{Arrival, CommError, Result};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Buffers of delivered messages that an inbox keeps for the next ones.
 const KEPT_BUFFERS: usize = 4;
@@ -75,6 +76,30 @@ impl Group {
         lock(&inbox.queues).from[from].push_back(message);
         inbox.signal.notify_all();
         Ok(())
+    }
+
+    /// What is there from any of these ranks, or comes in the time given.
+    pub fn arrival(&self, rank: usize, from: &[usize], at_most: Duration) -> Arrival {
+        let inbox = &self.inboxes[rank];
+        let start = Instant::now();
+        let mut queues = lock(&inbox.queues);
+        loop {
+            // Asked first: what a rank sent before it went counts.
+            let gone = (from.iter().copied()).find(|&peer| self.meeting.gone(peer).is_some());
+            let sent = |peer: &usize| !queues.from[*peer].is_empty();
+            if let Some(peer) = from.iter().copied().find(sent) {
+                return Arrival::Message(peer);
+            }
+            if let Some(peer) = gone {
+                return Arrival::Gone(peer);
+            }
+            let left = at_most.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Arrival::Nothing;
+            }
+            let woken = inbox.signal.wait_timeout(queues, left.min(LOOK));
+            queues = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Takes the next message of a sender out of this rank's inbox.

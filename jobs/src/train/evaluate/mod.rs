@@ -34,6 +34,13 @@ impl Scores {
         }
     }
 
+    /// The recipe's loss over all samples.
+    pub fn loss(&self) -> f64 {
+        match self {
+            Self::Masks(scores) => scores.loss,
+        }
+    }
+
     /// What [`Self::score`] is.
     pub fn score_name(&self) -> &'static str {
         match self {

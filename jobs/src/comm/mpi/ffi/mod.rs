@@ -271,6 +271,27 @@ impl Group {
         Self::of(unsafe { comm.assume_init() }, Arc::clone(&self.library))
     }
 
+    /// Whether a message of this rank, or the beginning of one, has arrived.
+    pub fn has_message(&self, from: usize) -> Result<bool> {
+        let from = count(from, self.rank, "rank to hear of")?;
+        let mut arrived = 0;
+        let code = {
+            let _turn = self.library.turn();
+            // SAFETY: the handle is valid; the flag outlives the call; the statics are constants.
+            unsafe {
+                c::MPI_Iprobe(
+                    from,
+                    c::RSMPI_ANY_TAG,
+                    self.comm,
+                    &mut arrived,
+                    c::RSMPI_STATUS_IGNORE,
+                )
+            }
+        };
+        self.check("MPI_Iprobe", code)?;
+        Ok(arrived != 0)
+    }
+
     /// Returns when all ranks have come here.
     pub fn barrier(&self) -> Result<()> {
         let mut request = MaybeUninit::uninit();

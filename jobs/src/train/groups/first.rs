@@ -1,0 +1,508 @@
+//! The first server: besides its part it gives out steps, writes the run's files, and ends the run.
+
+use super::Ending;
+use super::ledger::Ledger;
+use super::link::{json, parsed, take_bytes};
+use super::message::{Orders, Reply, Request, errand, raw, take};
+use super::server::{Heard, STALENESS, Server};
+use super::staleness::StalenessSummary;
+use crate::error::{JobError, Result};
+use crate::recipe::Order;
+use crate::train::evaluate::Scores;
+use crate::train::step::StepResult;
+use crate::train::trace::Balance;
+use crate::train::{Outcome, Spent, TrainEvent, TrainReport};
+use squall_model::ModelFile;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Steps that a group has before it has done the first: one under way, one whose samples are read meanwhile.
+const AHEAD: usize = 2;
+
+/// The first server at work.
+pub(super) struct First<'a, 'b> {
+    server: Server<'a>,
+    ledger: Ledger,
+    progress: &'b mut dyn FnMut(&TrainEvent),
+    start: Instant,
+    saved_at: Instant,
+    /// When the step before was done.
+    stepped_at: Instant,
+    /// Done by earlier parts of the run.
+    done_before: u64,
+    /// The group that scores the network just now, as it was after so many steps.
+    validating: Option<(usize, u64)>,
+    /// Groups that wait for an answer because there is no step for them, but may be one if another group is lost; with
+    /// whether they are to get parameters.
+    parked: Vec<(usize, bool)>,
+    last_loss: Option<f64>,
+    spent: Vec<Spent>,
+    missing_values: u64,
+    /// Of all servers, as far as they have told.
+    staleness: StalenessSummary,
+}
+
+impl<'a, 'b> First<'a, 'b> {
+    pub fn new(
+        server: Server<'a>,
+        pending: &[u64],
+        progress: &'b mut dyn FnMut(&TrainEvent),
+    ) -> Self {
+        let done = server.run.learner.progress.step;
+        let (total, groups) = (server.run.total_steps, server.layout.groups);
+        let now = Instant::now();
+        Self {
+            ledger: Ledger::new(total, groups, done, pending),
+            server,
+            progress,
+            start: now,
+            saved_at: now,
+            stepped_at: now,
+            done_before: done,
+            validating: None,
+            parked: Vec::new(),
+            last_loss: None,
+            spent: Vec::new(),
+            missing_values: 0,
+            staleness: StalenessSummary::default(),
+        }
+    }
+
+    /// Serves until the run is over, and writes its files.
+    pub fn serve(mut self, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
+        let due = std::mem::take(&mut self.server.run.validation_due);
+        let mut steps = vec![Vec::new(); self.server.layout.groups];
+        for _ in 0..AHEAD {
+            for (group, steps) in steps.iter_mut().enumerate() {
+                steps.extend(self.ledger.issue(group));
+            }
+        }
+        for (group, steps) in steps.into_iter().enumerate() {
+            let validate = due && group == 0 && self.server.run.evaluator.is_some();
+            let orders = Orders::steps(steps).validating(validate);
+            if validate {
+                self.validating = Some((group, self.ledger.done()));
+            }
+            // Everybody has the running statistics of the start.
+            let reply = Reply {
+                version: 0,
+                orders,
+                bytes: 0,
+            };
+            let leader = self.server.leader(group);
+            if !self.server.between.offer(leader, raw(&reply))? {
+                self.server.loses(group);
+                self.lost(group);
+            }
+        }
+        while !self.server.turns.over() {
+            if stop.load(Ordering::Relaxed) || self.server.run.is_out_of_time(self.start) {
+                self.ledger.close();
+            }
+            match self.server.next()? {
+                Heard::Update {
+                    group,
+                    request,
+                    staleness,
+                } => self.update(group, &request, staleness)?,
+                Heard::Skip { group, request } => self.skip(group, &request)?,
+                Heard::Left { group, request } => self.left(group, &request)?,
+                Heard::Scores { group, request } => self.scores(group, &request)?,
+                Heard::Lost(group) => self.lost(group),
+                Heard::Nothing => self.silence(),
+                Heard::Errand => {}
+            }
+            self.release()?;
+            let seconds = self.server.run.recipe.training.checkpoint_every_seconds;
+            if self.saved_at.elapsed().as_secs_f64() >= seconds {
+                self.save()?;
+            }
+        }
+        self.conclude(folder, stop)
+    }
+
+    fn update(&mut self, group: usize, request: &Request, staleness: u64) -> Result<()> {
+        let learner = &mut self.server.run.learner;
+        let statistics = std::mem::take(&mut self.server.statistics);
+        let fresh = learner.network.statistics_of(statistics);
+        learner.network.blend_statistics(&fresh);
+        self.server.statistics = fresh.values;
+        let result = StepResult {
+            loss: request.loss,
+            gradient_norm: request.norm,
+            learning_rate: request.rate,
+            skipped: false,
+        };
+        self.count(group, request, result, Some(staleness))?;
+        self.reply(group, request, true)
+    }
+
+    fn skip(&mut self, group: usize, request: &Request) -> Result<()> {
+        self.server.run.learner.progress.skipped += 1;
+        let result = StepResult {
+            loss: request.loss,
+            gradient_norm: f64::NAN,
+            learning_rate: 0.0,
+            skipped: true,
+        };
+        self.count(group, request, result, None)?;
+        self.reply(group, request, false)
+    }
+
+    /// Books a step and tells of it.
+    fn count(
+        &mut self,
+        group: usize,
+        request: &Request,
+        result: StepResult,
+        staleness: Option<u64>,
+    ) -> Result<()> {
+        self.ledger.finish(group, request.step);
+        let run = &mut self.server.run;
+        let step = self.ledger.done();
+        run.learner.progress.step = step;
+        let epoch = run.sampler.cursor(request.step).epoch;
+        let seconds = self.stepped_at.elapsed().as_secs_f64();
+        self.stepped_at = Instant::now();
+        self.last_loss = Some(result.loss);
+        if let Some(recorder) = &mut run.recorder {
+            recorder.step(step, epoch, &result)?;
+            if let Some(staleness) = staleness {
+                recorder.update(step, group, staleness)?;
+            }
+            let samples = run.local_batch * self.server.layout.ranks_per_group;
+            recorder.timing(step, seconds, 0.0, samples)?;
+        }
+        (self.progress)(&TrainEvent::Step {
+            step,
+            total: run.total_steps,
+            epoch,
+            result,
+            seconds,
+            wait_seconds: 0.0,
+        });
+        Ok(())
+    }
+
+    /// Gives a group what it needs for its next step, and saves if it is time.
+    fn reply(&mut self, group: usize, request: &Request, values: bool) -> Result<()> {
+        if request.stop != 0 {
+            self.ledger.close();
+        }
+        let (step, run) = (self.ledger.done(), &self.server.run);
+        let due = step.is_multiple_of(run.validate_every)
+            && !self.ledger.is_complete()
+            && run.evaluator.is_some();
+        let save = step.is_multiple_of(run.checkpoint_every) && !self.ledger.is_complete();
+        if due {
+            self.validating = Some((group, step));
+        }
+        let next = self.ledger.issue(group);
+        let by_arrival = run.recipe.distributed.order == Order::Arrival;
+        if by_arrival && next.is_none() && !due && self.ledger.waits(group) {
+            self.parked.push((group, values));
+        } else {
+            self.give(group, next, due, values)?;
+        }
+        if save {
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Answers a group.
+    fn give(&mut self, group: usize, next: Option<u64>, due: bool, values: bool) -> Result<()> {
+        let orders = Orders::steps(next)
+            .validating(due)
+            .stopping(self.ledger.is_closed());
+        if !self.server.answer(group, orders, values)? {
+            self.lost(group);
+        }
+        Ok(())
+    }
+
+    /// Answers groups that were waiting for a step, if there is one or none will come any more.
+    fn release(&mut self) -> Result<()> {
+        for (group, values) in std::mem::take(&mut self.parked) {
+            let next = self.ledger.issue(group);
+            if next.is_none() && self.ledger.waits(group) {
+                self.parked.push((group, values));
+            } else {
+                self.give(group, next, false, values)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn left(&mut self, group: usize, request: &Request) -> Result<()> {
+        self.ledger.give_back(group);
+        if request.stop != 0 {
+            self.ledger.close();
+        }
+        let (leader, limit) = (self.server.leader(group), self.server.limit);
+        let comm = &mut *self.server.between;
+        match take_bytes(comm, leader, request.bytes, limit)? {
+            Some(spent) => self
+                .spent
+                .extend(bytemuck::pod_collect_to_vec::<u8, Spent>(&spent)),
+            None => self.lost(group),
+        }
+        self.missing_values += request.step;
+        Ok(())
+    }
+
+    fn lost(&mut self, group: usize) {
+        self.ledger.give_back(group);
+        self.parked.retain(|(parked, _)| *parked != group);
+        if self.validating.is_some_and(|(who, _)| who == group) {
+            self.validating = None;
+            self.server.run.validation_due = true;
+        }
+    }
+
+    /// Nothing has come for a moment, or for long: then whoever is still expected is gone, unless it scores the network.
+    fn silence(&mut self) {
+        if self.server.heard.elapsed() <= self.server.limit || self.validating.is_some() {
+            return;
+        }
+        if !self.server.gives_up() {
+            for group in self.server.turns.listened() {
+                // Who waits for this server cannot speak.
+                if self.parked.iter().all(|(parked, _)| *parked != group) {
+                    self.server.loses(group);
+                    self.lost(group);
+                }
+            }
+        }
+    }
+
+    /// Takes up what a validation found.
+    fn scores(&mut self, group: usize, request: &Request) -> Result<()> {
+        let step = (self.validating.take()).map_or(self.ledger.done(), |(_, step)| step);
+        if request.stop != 0 {
+            self.ledger.close();
+        }
+        let (leader, limit) = (self.server.leader(group), self.server.limit);
+        if request.bytes == 0 {
+            self.server.run.validation_due = true;
+            return Ok(());
+        }
+        let count = self.server.run.learner.network.parameters().count();
+        let (mut values, running) = (vec![0f32; count], self.server.running_statistics());
+        let mut theirs = vec![0f32; running.len()];
+        let comm = &mut *self.server.between;
+        let text = take_bytes(comm, leader, request.bytes, limit)?;
+        let whole = text.is_some()
+            && take(comm, leader, bytemuck::cast_slice_mut(&mut values), limit)?
+            && take(comm, leader, bytemuck::cast_slice_mut(&mut theirs), limit)?;
+        let (Some(text), true) = (text, whole) else {
+            self.server.loses(group);
+            self.lost(group);
+            return Ok(());
+        };
+        let scores: Scores = parsed(&text)?;
+        // The network as it was scored; the run has gone on meanwhile.
+        let run = &mut self.server.run;
+        let parameters = run.learner.network.parameters_mut();
+        parameters.update_all(|all| all.copy_from_slice(&values))?;
+        parameters.set_buffers(&theirs)?;
+        run.judge(step, scores, self.progress)?;
+        let parameters = run.learner.network.parameters_mut();
+        parameters.set_buffers(&running)?;
+        Ok(())
+    }
+
+    /// Brings what all servers hold into this rank's learner: the state after the same steps on all of them.
+    fn collect(&mut self) -> Result<()> {
+        let server = &mut self.server;
+        let counts: Vec<u64> = (server.steps_of.iter().enumerate())
+            .map(|(group, &steps)| {
+                if server.turns.is_lost(group) {
+                    0
+                } else {
+                    steps
+                }
+            })
+            .collect();
+        let mut file = server.part_file()?;
+        self.staleness = server.staleness.clone();
+        let others = 1..server.layout.servers;
+        for other in others.clone() {
+            send_errand(server, other, errand::PART, bytemuck::cast_slice(&counts))?;
+        }
+        for other in others {
+            let mut length = [0; 8];
+            server.between.receive(other, &mut length)?;
+            let mut bytes = vec![0; u64::from_le_bytes(length) as usize];
+            server.between.receive(other, &mut bytes)?;
+            let path = Path::new("a server's part");
+            let part = ModelFile::decode(path, &bytes)?;
+            let staleness = part.fact(path, STALENESS)?;
+            self.staleness.add(&parsed(staleness.as_bytes())?);
+            file.tensors.extend(part.tensors);
+        }
+        let learner = &mut server.run.learner;
+        for buffer in learner.network.parameters().buffers() {
+            let values = (vec![buffer.values.len()], buffer.values.clone());
+            file.tensors.insert(buffer.name.clone(), values);
+        }
+        let path = Path::new("the servers' parts");
+        let parameters = learner.network.parameters_mut();
+        parameters.load(path, |name| file.tensor(name))?;
+        learner.optimizer.load_from(path, &file)?;
+        Ok(())
+    }
+
+    /// Writes the last model and the checkpoint.
+    fn save(&mut self) -> Result<()> {
+        self.collect()?;
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let run = &mut self.server.run;
+        run.pending = self.ledger.pending();
+        let due = run.validation_due;
+        run.validation_due |= self.validating.is_some();
+        if let Some(recorder) = &mut run.recorder {
+            recorder.staleness(run.learner.progress.step, &self.staleness)?;
+        }
+        let saved = run.save(self.progress);
+        run.validation_due = due;
+        self.saved_at = Instant::now();
+        saved
+    }
+
+    /// All groups have left or are lost: the last state, its scores, and goodbye.
+    fn conclude(mut self, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
+        self.collect()?;
+        let finished = self.ledger.is_complete();
+        let scored = finished && self.server.run.evaluator.is_some();
+        if finished && !scored {
+            self.server.run.write_last_as_best()?;
+        }
+        self.server.run.validation_due |= scored;
+        // Before anything else can go wrong.
+        self.write()?;
+        let ending = self.ending(finished)?;
+        let mut groups = self.server.turns.left();
+        let judge = (scored && !groups.is_empty()).then(|| groups.remove(0));
+        for group in groups {
+            self.dismiss(group, &ending, false)?;
+        }
+        if let Some(group) = judge {
+            self.dismiss(group, &ending, true)?;
+            self.server.run.validation_due = false;
+            self.wait_for_scores(group)?;
+            if !self.server.run.validation_due {
+                self.write()?;
+            }
+        }
+        let ending = self.ending(finished && !self.server.run.validation_due)?;
+        let text = json(&ending)?;
+        for other in 1..self.server.layout.servers {
+            send_errand(&mut self.server, other, errand::END, &text)?;
+        }
+        if !finished && !self.ledger.is_closed() && !stop.load(Ordering::Relaxed) {
+            // No group is left to do the rest; the next call does.
+            tracing::error!("all groups are lost after {} steps", self.ledger.done());
+            return Err(JobError::Elsewhere);
+        }
+        Ok(ending.report(folder, self.start, self.last_loss, self.missing_values))
+    }
+
+    /// Says goodbye to a group; with the parameters if it is to score them.
+    fn dismiss(&mut self, group: usize, ending: &Ending, validate: bool) -> Result<()> {
+        let (leader, text) = (self.server.leader(group), json(ending)?);
+        let reply = Reply {
+            version: 0,
+            orders: Orders::steps([]).validating(validate),
+            bytes: text.len() as u64,
+        };
+        let mut values = Vec::new();
+        if validate {
+            let parameters = self.server.run.learner.network.parameters_mut();
+            parameters.update_all(|all| values.extend_from_slice(all))?;
+        }
+        let running = self.server.running_statistics();
+        let comm = &mut self.server.between;
+        let mut there = comm.offer(leader, raw(&reply))? && comm.offer(leader, &text)?;
+        if there && validate {
+            there = comm.offer(leader, bytemuck::cast_slice(&values))?
+                && comm.offer(leader, bytemuck::cast_slice(&running))?;
+        }
+        if !there {
+            tracing::warn!("group {group} went before the run was over");
+        }
+        Ok(())
+    }
+
+    fn wait_for_scores(&mut self, group: usize) -> Result<()> {
+        let leader = self.server.leader(group);
+        let mut request = Request::of(0, 0);
+        let bytes = bytemuck::bytes_of_mut(&mut request);
+        // However long it takes; one that dies is noticed.
+        let limit = std::time::Duration::MAX;
+        if take(&mut *self.server.between, leader, bytes, limit)? {
+            self.scores(group, &request)
+        } else {
+            self.server.run.validation_due = true;
+            Ok(())
+        }
+    }
+
+    fn ending(&self, finished: bool) -> Result<Ending> {
+        let run = &self.server.run;
+        let [rows, columns, _] = run.store.shape();
+        let flops = run.learner.network.summary(rows, columns)?.training_flops;
+        let layout = self.server.layout;
+        let steps = self.ledger.done() - self.done_before;
+        let samples = steps * (run.local_batch * layout.ranks_per_group) as u64;
+        Ok(Ending {
+            outcome: finished,
+            steps: self.ledger.done(),
+            skipped_steps: run.learner.progress.skipped,
+            best: run.best.clone(),
+            balance: Balance::of(&self.spent, samples as f64, flops as f64),
+            ranks: layout.servers + layout.groups * layout.ranks_per_group,
+            staleness: self.staleness.clone(),
+        })
+    }
+}
+
+fn send_errand(server: &mut Server<'_>, other: usize, errand: u64, bytes: &[u8]) -> Result<()> {
+    let head = [errand, bytes.len() as u64];
+    server.between.send(other, bytemuck::cast_slice(&head))?;
+    server.between.send(other, bytes)?;
+    Ok(())
+}
+
+impl Ending {
+    /// What a server reports.
+    pub(super) fn report(
+        self,
+        folder: &Path,
+        start: Instant,
+        last_loss: Option<f64>,
+        missing_values: u64,
+    ) -> TrainReport {
+        TrainReport {
+            outcome: match self.outcome {
+                true => Outcome::Finished,
+                false => Outcome::Interrupted,
+            },
+            steps: self.steps,
+            skipped_steps: self.skipped_steps,
+            best: self.best,
+            last_loss,
+            seconds: start.elapsed().as_secs_f64(),
+            ranks: self.ranks,
+            spent: Spent::default(),
+            balance: self.balance,
+            missing_values,
+            staleness: Some(self.staleness),
+            model: folder.join("best.safetensors"),
+        }
+    }
+}

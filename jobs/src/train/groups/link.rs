@@ -1,0 +1,331 @@
+//! A group's end of the way to the servers: gradients go, parameters come.
+
+use super::message::{Orders, Reply, Request, kind, raw, take};
+use super::plan;
+use super::{Ending, LOOK};
+use crate::comm::collectives::tree;
+use crate::comm::{Arrival, CommError, Communicator};
+use crate::error::{JobError, Result};
+use crate::train::evaluate::Scores;
+use bytemuck::Zeroable;
+use squall_model::optim::{OptimizerConfig, Update};
+use squall_model::{Gradients, ModelError, Parameters};
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+/// What a rank of a group knows of the servers; its leader talks to them.
+pub(in crate::train) struct Link {
+    /// To the other ranks of the group, if there are any.
+    pub(super) group: Option<Box<dyn Communicator>>,
+    /// To the servers, whose ranks come first; of the leader.
+    pub(super) servers: Option<Box<dyn Communicator>>,
+    /// What each server holds.
+    pub(super) slices: Vec<Vec<Range<usize>>>,
+    /// The recipe's, which says how gradients are clipped.
+    pub(super) optimiser: OptimizerConfig,
+    pub(super) exchange: State,
+}
+
+/// What the last exchange left.
+#[derive(Debug)]
+pub(super) struct State {
+    /// Of the parameters of each server.
+    versions: Vec<u64>,
+    /// All parameters.
+    values: Vec<f32>,
+    /// Running statistics, where they are to be validated with.
+    buffers: Vec<f32>,
+    orders: Orders,
+    /// This rank was told to stop.
+    stop: bool,
+    /// A message to be.
+    slice: Vec<f32>,
+}
+
+impl State {
+    pub fn new(parameters: &Parameters, servers: usize) -> Self {
+        let buffers = parameters.buffers().iter().map(|b| b.values.len()).sum();
+        Self {
+            versions: vec![0; servers],
+            values: vec![0.0; parameters.count()],
+            buffers: vec![0.0; buffers],
+            orders: Orders::steps([]),
+            stop: false,
+            slice: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Link to {} servers", self.slices.len())
+    }
+}
+
+/// A step's gradient, the average over the group, and what belongs to it.
+pub(in crate::train) struct Contribution<'a> {
+    /// The step.
+    pub step: u64,
+    /// Of all parameters.
+    pub gradients: &'a Gradients,
+    /// How it is to be used.
+    pub update: Update<'a>,
+    /// The loss that it is of.
+    pub loss: f64,
+    /// Batch statistics, means over the group.
+    pub statistics: &'a [f32],
+}
+
+impl Link {
+    /// Replaces the parameters by those of the servers after an update with this gradient; gives the gradient's norm before clipping,
+    /// or, inside, the error that names what in it is no number: then nothing was sent. All ranks of the group call it.
+    ///
+    /// # Errors
+    /// [`JobError::Comm`].
+    pub fn update(
+        &mut self,
+        parameters: &mut Parameters,
+        given: Contribution<'_>,
+    ) -> Result<std::result::Result<f64, ModelError>> {
+        let unscaled = given.update.gradient_scale;
+        let norm = given.gradients.norm() * f64::from(unscaled);
+        if !norm.is_finite() {
+            return Ok(Err(given.gradients.not_finite(parameters, given.step + 1)));
+        }
+        if let Some(servers) = &mut self.servers {
+            let state = &mut self.exchange;
+            let request = Request {
+                loss: given.loss,
+                norm,
+                rate: given.update.rate,
+                scale: self.optimiser.clipped(unscaled, norm),
+                stop: u64::from(state.stop),
+                ..Request::of(kind::UPDATE, given.step)
+            };
+            for (server, ranges) in self.slices.iter().enumerate() {
+                let version = state.versions[server];
+                servers.send(server, raw(&Request { version, ..request }))?;
+                state.slice.clear();
+                plan::gather(ranges, given.gradients.as_slice(), &mut state.slice);
+                servers.send(server, bytemuck::cast_slice(&state.slice))?;
+                if server == 0 {
+                    servers.send(0, bytemuck::cast_slice(given.statistics))?;
+                }
+            }
+            let mut waiting: Vec<usize> = (0..self.slices.len()).collect();
+            while !waiting.is_empty() {
+                let server = arrived(&mut **servers, &waiting)?;
+                waiting.retain(|&other| other != server);
+                let ranges = &self.slices[server];
+                let reply = reply(&mut **servers, server)?;
+                state.versions[server] = reply.version;
+                state.slice.resize(plan::count(ranges), 0.0);
+                servers.receive(server, bytemuck::cast_slice_mut(&mut state.slice))?;
+                plan::scatter(ranges, &state.slice, &mut state.values);
+                if server == 0 {
+                    state.orders = reply.orders;
+                    if reply.orders.validates() {
+                        servers.receive(0, bytemuck::cast_slice_mut(&mut state.buffers))?;
+                    }
+                }
+            }
+        }
+        self.share_orders()?;
+        self.share_values(parameters, self.exchange.orders.validates())?;
+        Ok(Ok(norm))
+    }
+
+    /// Tells the servers that a step has nothing for them. All ranks of the group call it.
+    pub(super) fn skip(&mut self, step: u64, loss: f64) -> Result<()> {
+        if let Some(servers) = &mut self.servers {
+            let request = Request {
+                loss,
+                norm: f64::NAN,
+                stop: u64::from(self.exchange.stop),
+                ..Request::of(kind::SKIP, step)
+            };
+            for server in 0..self.slices.len() {
+                servers.send(server, raw(&request))?;
+            }
+            arrived(&mut **servers, &[0])?;
+            let reply = reply(&mut **servers, 0)?;
+            self.exchange.orders = reply.orders;
+            if reply.orders.validates() {
+                servers.receive(0, bytemuck::cast_slice_mut(&mut self.exchange.buffers))?;
+            }
+        }
+        self.share_orders()
+    }
+
+    /// Waits for the first steps. All ranks of the group call it.
+    pub(super) fn begin(&mut self, parameters: &Parameters) -> Result<()> {
+        if let Some(servers) = &mut self.servers {
+            arrived(&mut **servers, &[0])?;
+            self.exchange.orders = reply(&mut **servers, 0)?.orders;
+        }
+        let running = parameters.buffers().iter().flat_map(|b| &b.values);
+        self.exchange.buffers = running.copied().collect();
+        self.share_orders()
+    }
+
+    /// Sends what came of a validation to the first server; none if it was stopped.
+    pub(super) fn tell(&mut self, scores: Option<&Scores>, parameters: &Parameters) -> Result<()> {
+        let Some(servers) = &mut self.servers else {
+            return Ok(());
+        };
+        let text = scores.map(|scores| json(scores)).transpose()?;
+        let text = text.unwrap_or_default();
+        let request = Request {
+            bytes: text.len() as u64,
+            stop: u64::from(self.exchange.stop),
+            ..Request::of(kind::SCORES, 0)
+        };
+        servers.send(0, raw(&request))?;
+        if !text.is_empty() {
+            servers.send(0, &text)?;
+            let mut values = Vec::with_capacity(parameters.count());
+            for parameter in parameters.iter() {
+                values.extend(parameter.tensor().flatten_all()?.to_vec1::<f32>()?);
+            }
+            servers.send(0, bytemuck::cast_slice(&values))?;
+            let running: Vec<f32> = (parameters.buffers().iter())
+                .flat_map(|b| b.values.iter().copied())
+                .collect();
+            servers.send(0, bytemuck::cast_slice(&running))?;
+        }
+        Ok(())
+    }
+
+    /// Says goodbye with the seconds of the group's ranks, and waits for the end of the run: how it ended, and whether the network,
+    /// whose parameters are then the last ones, is to be validated. All ranks of the group call it.
+    pub(super) fn leave(
+        &mut self,
+        spent: &[u8],
+        parameters: &mut Parameters,
+    ) -> Result<(Ending, bool)> {
+        let mut text = Vec::new();
+        if let Some(servers) = &mut self.servers {
+            let request = Request {
+                bytes: spent.len() as u64,
+                stop: u64::from(self.exchange.stop),
+                ..Request::of(kind::LEAVE, 0)
+            };
+            for server in 0..self.slices.len() {
+                servers.send(server, raw(&request))?;
+                if server == 0 {
+                    servers.send(0, spent)?;
+                }
+            }
+            // The slowest group may take as long as it likes.
+            arrived(&mut **servers, &[0])?;
+            let reply = reply(&mut **servers, 0)?;
+            text.resize(reply.bytes as usize, 0);
+            servers.receive(0, &mut text)?;
+            self.exchange.orders = reply.orders;
+            if reply.orders.validates() {
+                servers.receive(0, bytemuck::cast_slice_mut(&mut self.exchange.values))?;
+                servers.receive(0, bytemuck::cast_slice_mut(&mut self.exchange.buffers))?;
+            }
+        }
+        self.share_orders()?;
+        if let Some(group) = &mut self.group {
+            let mut length = (text.len() as u64).to_le_bytes();
+            tree::broadcast(&mut **group, &mut length, 0)?;
+            text.resize(u64::from_le_bytes(length) as usize, 0);
+            tree::broadcast(&mut **group, &mut text, 0)?;
+        }
+        let validate = self.exchange.orders.validates();
+        if validate {
+            self.share_values(parameters, true)?;
+        }
+        Ok((parsed(&text)?, validate))
+    }
+
+    /// What the group is to do after the last exchange.
+    pub(super) fn orders(&self) -> Orders {
+        self.exchange.orders
+    }
+
+    /// Notes that this rank was told to stop; the servers hear of it from the leader.
+    pub(super) fn note_stop(&mut self, stop: bool) {
+        self.exchange.stop |= stop;
+    }
+
+    fn share_orders(&mut self) -> Result<()> {
+        if let Some(group) = &mut self.group {
+            let orders = bytemuck::bytes_of_mut(&mut self.exchange.orders);
+            tree::broadcast(&mut **group, orders, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Puts what the leader has got into the network of every rank.
+    fn share_values(&mut self, parameters: &mut Parameters, buffers: bool) -> Result<()> {
+        let state = &mut self.exchange;
+        if let Some(group) = &mut self.group {
+            tree::broadcast_values(&mut **group, &mut state.values, 0)?;
+            if buffers {
+                tree::broadcast_values(&mut **group, &mut state.buffers, 0)?;
+            }
+        }
+        parameters.update_all(|values| values.copy_from_slice(&state.values))?;
+        if buffers {
+            parameters.set_buffers(&state.buffers)?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for one of these servers.
+fn arrived(servers: &mut dyn Communicator, from: &[usize]) -> Result<usize> {
+    loop {
+        match servers.wait_any(from, LOOK)? {
+            Arrival::Message(server) => return Ok(server),
+            Arrival::Gone(peer) => {
+                return Err(CommError::Gone {
+                    rank: servers.rank(),
+                    peer,
+                    doing: "a wait for the parameter servers".into(),
+                }
+                .into());
+            }
+            Arrival::Nothing => {}
+        }
+    }
+}
+
+fn reply(servers: &mut dyn Communicator, from: usize) -> Result<Reply> {
+    let mut reply = Reply::zeroed();
+    servers.receive(from, bytemuck::bytes_of_mut(&mut reply))?;
+    Ok(reply)
+}
+
+/// JSON of a value of ours.
+pub(super) fn json(value: &impl serde::Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| damaged(&error))
+}
+
+/// A value of ours from its JSON.
+pub(super) fn parsed<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T> {
+    serde_json::from_slice(text).map_err(|error| damaged(&error))
+}
+
+fn damaged(error: &serde_json::Error) -> JobError {
+    JobError::Damaged {
+        path: "a message between ranks".into(),
+        reason: error.to_string(),
+    }
+}
+
+/// Receives a whole message of a leader or a server that may go meanwhile; none if it did.
+pub(super) fn take_bytes(
+    comm: &mut dyn Communicator,
+    from: usize,
+    bytes: u64,
+    limit: Duration,
+) -> Result<Option<Vec<u8>>> {
+    let mut found = vec![0; bytes as usize];
+    let got = take(comm, from, &mut found, limit)?;
+    Ok(got.then_some(found))
+}

@@ -1,0 +1,151 @@
+//! What groups and servers say to each other.
+//!
+//! A leader sends a [`Request`] to every server, in the order of servers, and takes their [`Reply`]s as they arrive; a server
+//! answers one request before it receives the next. So nobody ever waits in a circle, however small the buffers of the library
+//! are: who sends to a server waits for servers behind it only.
+
+use crate::comm::{Arrival, Communicator};
+use crate::error::Result;
+use bytemuck::{Pod, Zeroable};
+use std::time::{Duration, Instant};
+
+/// What a leader wants.
+pub(super) mod kind {
+    /// Here is a gradient: of what the server holds, then, to the first, batch statistics.
+    pub const UPDATE: u64 = 1;
+    /// A step had no gradient that is a number.
+    pub const SKIP: u64 = 2;
+    /// Goodbye; to the first server with the seconds of the group's ranks.
+    pub const LEAVE: u64 = 3;
+    /// To the first server: the scores that it asked for as JSON, with all parameters and running statistics if there are any.
+    pub const SCORES: u64 = 4;
+}
+
+/// What the first server wants of another.
+pub(super) mod errand {
+    /// What you hold, once you have done so many steps of each group.
+    pub const PART: u64 = 1;
+    /// The run is over.
+    pub const END: u64 = 2;
+}
+
+/// No step.
+const NONE: u64 = u64::MAX;
+
+/// The beginning of what a leader sends.
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Request {
+    pub kind: u64,
+    /// The step that it is of.
+    pub step: u64,
+    /// Updates that the parameters had seen when they were read from this server.
+    pub version: u64,
+    pub loss: f64,
+    pub norm: f64,
+    pub rate: f32,
+    /// What the gradient is to be multiplied by, clipping included.
+    pub scale: f32,
+    /// The group was told to stop.
+    pub stop: u64,
+    /// Of what follows, where the receiver cannot know.
+    pub bytes: u64,
+}
+
+impl Request {
+    pub fn of(kind: u64, step: u64) -> Self {
+        Self {
+            kind,
+            step,
+            ..Self::zeroed()
+        }
+    }
+}
+
+/// What a group is to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Orders {
+    steps: [u64; 2],
+    validate: u64,
+    stop: u64,
+}
+
+impl Orders {
+    /// These steps, at most two, after those that it has.
+    pub fn steps(steps: impl IntoIterator<Item = u64>) -> Self {
+        let mut orders = Self {
+            steps: [NONE; 2],
+            validate: 0,
+            stop: 0,
+        };
+        let places = orders.steps.iter_mut().zip(steps);
+        places.for_each(|(place, step)| *place = step);
+        orders
+    }
+
+    /// The same, after a validation.
+    pub fn validating(self, validate: bool) -> Self {
+        Self {
+            validate: u64::from(validate),
+            ..self
+        }
+    }
+
+    /// The same, or nothing any more.
+    pub fn stopping(self, stop: bool) -> Self {
+        Self {
+            stop: u64::from(stop),
+            ..self
+        }
+    }
+
+    pub fn new_steps(&self) -> impl Iterator<Item = u64> {
+        self.steps.into_iter().filter(|&step| step != NONE)
+    }
+
+    pub fn validates(&self) -> bool {
+        self.validate != 0
+    }
+
+    pub fn stops(&self) -> bool {
+        self.stop != 0
+    }
+}
+
+/// The beginning of what a server sends.
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Reply {
+    /// Updates that its parameters have seen.
+    pub version: u64,
+    pub orders: Orders,
+    /// Of what follows, where the receiver cannot know.
+    pub bytes: u64,
+}
+
+/// Receives from a rank that may go at any moment; gives whether it could. Nothing that moves within `limit` counts as gone.
+pub(super) fn take(
+    comm: &mut dyn Communicator,
+    from: usize,
+    bytes: &mut [u8],
+    limit: Duration,
+) -> Result<bool> {
+    let start = Instant::now();
+    loop {
+        match comm.wait_any(&[from], limit.min(Duration::from_millis(100)))? {
+            Arrival::Message(_) => {
+                comm.receive(from, bytes)?;
+                return Ok(true);
+            }
+            Arrival::Gone(_) => return Ok(false),
+            Arrival::Nothing if start.elapsed() >= limit => return Ok(false),
+            Arrival::Nothing => {}
+        }
+    }
+}
+
+/// The bytes of a value.
+pub(super) fn raw<T: Pod>(value: &T) -> &[u8] {
+    bytemuck::bytes_of(value)
+}

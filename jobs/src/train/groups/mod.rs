@@ -1,0 +1,189 @@
+//! Hybrid training: groups of ranks that do not wait for each other, and servers that hold the parameters.
+//!
+//! Inside a group gradients are averaged as in synchronous training ([`super::step`] is the same code). Then its leader sends
+//! each layer's gradient to the server that holds the layer (`plan`), the server applies it in order of arrival, and the fresh
+//! parameters go back and through the group (`link`). The parameters that a gradient is of are by then a few updates old:
+//! its staleness, which is counted. The first server gives out the steps of the run (`ledger`), so that a slow group does fewer and
+//! a lost group's go to the others, and writes the run's files (`first`).
+//!
+//! A step here is a step of one group: `training.steps` of them are shared by all groups, and the schedule of the learning rate
+//! counts them. With one group this is synchronous training with the optimiser in another rank, and gives the same bits.
+//!
+//! # Source
+//! Kurth et al. 2017 (arXiv:1708.05256), section III-E: synchronous groups, one parameter server for each layer.
+//!
+//! # Not done
+//! Gradients leave after the backward pass, not during it. Checkpoints are written by the first server, for which groups wait. Where
+//! the loss is scaled dynamically, every group scales its own, and scales begin anew when a run goes on.
+
+mod first;
+mod ledger;
+mod link;
+mod message;
+pub mod momentum;
+mod part;
+pub mod plan;
+mod server;
+mod staleness;
+mod turns;
+mod worker;
+
+pub(super) use link::{Contribution, Link};
+pub use staleness::StalenessSummary;
+
+use super::prepare::{Ready, Share};
+use super::{Balance, Best, Run, Team, TrainEvent, TrainReport};
+use crate::comm::{CommError, Communicator};
+use crate::error::{JobError, Result};
+use crate::recipe::Recipe;
+use crate::run_dir::RunDir;
+use first::First;
+use part::Part;
+use plan::{Layout, Role};
+use serde::{Deserialize, Serialize};
+use server::Server;
+use squall_data::Store;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// A rank that waits looks so often whether it was told to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What is trained, where it goes, and when it ends early.
+#[derive(Clone, Copy)]
+pub(super) struct Job<'a> {
+    pub recipe: &'a Recipe,
+    pub store: &'a Arc<Store>,
+    pub folder: &'a Path,
+    pub stop: &'a AtomicBool,
+}
+
+/// How a run ended, as all ranks are told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Ending {
+    /// All steps are done.
+    outcome: bool,
+    steps: u64,
+    skipped_steps: u64,
+    best: Option<Best>,
+    balance: Balance,
+    ranks: usize,
+    staleness: StalenessSummary,
+}
+
+/// Trains as one of the ranks of `world`, which all call it.
+///
+/// # Errors
+/// As [`super::train_together`].
+pub(super) fn train(
+    job: Job<'_>,
+    groups: usize,
+    run: Option<RunDir>,
+    progress: &mut dyn FnMut(&TrainEvent),
+    world: &mut Team,
+) -> Result<TrainReport> {
+    let Job { recipe, store, .. } = job;
+    let bad = |reason| JobError::Recipe { path: None, reason };
+    let layout = Layout::of(world.size(), groups, recipe.distributed.servers).map_err(bad)?;
+    let role = layout.role(world.rank());
+    // What servers know of steps is what the first rank of a group knows.
+    let rank = match role {
+        Role::Server(_) => 0,
+        Role::Worker { rank, .. } => rank,
+    };
+    let place = (rank, layout.ranks_per_group);
+    let share = Share::in_groups(store, recipe.seed, place, world)?;
+    let mut ready = Ready::agree((recipe, store), run, share, place, world)?;
+    let parameters = ready.learner().network.parameters();
+    let slices = plan::deal(&plan::layers(parameters), layout.servers).map_err(bad)?;
+    let (between, group) = split(world, layout, role)?;
+    match role {
+        Role::Server(index) => {
+            let learner = ready.learner();
+            let config = recipe.distributed.momentum;
+            let config = momentum::of_servers(&recipe.optimiser, config, groups);
+            let ranges = &slices[index];
+            let part = Part::of(
+                learner.network.parameters(),
+                &learner.optimizer,
+                ranges,
+                &config,
+            );
+            let part = world.all_or_none(part)?;
+            let mut alone = Team::solo();
+            let run = ready.run((recipe, store), &mut alone);
+            announce(&run, world, progress)?;
+            let between = between.ok_or_else(nobody)?;
+            let server = Server::new(run, between, layout, part);
+            serve(server, job, progress)
+        }
+        Role::Worker { .. } => {
+            let mut group = group.ok_or_else(nobody)?;
+            let inside = (group.size() > 1)
+                .then(|| group.split(Some(0), rank))
+                .transpose()?;
+            let link = Link {
+                group: inside.flatten(),
+                servers: between,
+                exchange: link::State::new(parameters, layout.servers),
+                slices,
+                optimiser: recipe.optimiser.clone(),
+            };
+            let mut team = world.group(group, Some(link));
+            let joined = ready.learner().join(&recipe.distributed, &mut team);
+            world.all_or_none(joined)?;
+            let run = ready.run((recipe, store), &mut team);
+            announce(&run, world, progress)?;
+            worker::work(run, job.folder, job.stop)
+        }
+    }
+}
+
+/// The ranks that exchange parameters (servers first, then leaders), and those of this rank's group.
+type Ends = (Option<Box<dyn Communicator>>, Option<Box<dyn Communicator>>);
+
+fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
+    let place = world.rank();
+    let control = world.control().ok_or_else(nobody)?;
+    let between = match role {
+        Role::Server(_) | Role::Worker { rank: 0, .. } => Some(0),
+        Role::Worker { .. } => None,
+    };
+    let between = control.split(between, place)?;
+    let colour = match role {
+        Role::Server(_) => layout.groups,
+        Role::Worker { group, .. } => group,
+    };
+    let colour = u32::try_from(colour).unwrap_or(u32::MAX);
+    Ok((between, control.split(Some(colour), place)?))
+}
+
+fn nobody() -> JobError {
+    CommError::Layout("a rank without others cannot be one of a group: this is a bug".into()).into()
+}
+
+/// Says what will be done, if the machine has the memory. All ranks call it.
+fn announce(run: &Run<'_>, world: &mut Team, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
+    let plan = run.plan();
+    let plan = world.all_or_none(plan)?;
+    world.all_or_none(run.write_facts(&plan))?;
+    progress(&TrainEvent::Started(plan));
+    Ok(())
+}
+
+fn serve(
+    mut server: Server<'_>,
+    job: Job<'_>,
+    progress: &mut dyn FnMut(&TrainEvent),
+) -> Result<TrainReport> {
+    let start = Instant::now();
+    if server.run.run.is_some() {
+        let pending = std::mem::take(&mut server.run.pending);
+        return First::new(server, &pending, progress).serve(job.folder, job.stop);
+    }
+    let last_words = server.serve()?;
+    let ending: Ending = link::parsed(&last_words)?;
+    Ok(ending.report(job.folder, start, None, 0))
+}

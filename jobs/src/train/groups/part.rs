@@ -1,0 +1,77 @@
+//! The parameters that one server holds, with what changes them.
+
+use super::plan;
+use crate::error::Result;
+use squall_model::optim::{Optimizer, OptimizerConfig, Update};
+use squall_model::{Gradients, ModelFile, Parameters};
+use std::ops::Range;
+use std::path::Path;
+
+/// Some layers of a network and their optimiser.
+#[derive(Debug)]
+pub(super) struct Part {
+    parameters: Parameters,
+    gradients: Gradients,
+    optimizer: Optimizer,
+    values: Vec<f32>,
+}
+
+impl Part {
+    /// What lies in these ranges, with the state that `optimizer` has of it.
+    pub fn of(
+        parameters: &Parameters,
+        optimizer: &Optimizer,
+        ranges: &[Range<usize>],
+        config: &OptimizerConfig,
+    ) -> Result<Self> {
+        let part = parameters.part(ranges)?;
+        let mut own = Optimizer::new(config, &part)?;
+        if optimizer.steps() > 0 {
+            let mut state = ModelFile::default();
+            optimizer.save_into(&mut state);
+            own.load_from(Path::new("the state of the run"), &state)?;
+        }
+        Ok(Self {
+            gradients: Gradients::new(&part),
+            values: vec![0.0; plan::count(ranges)],
+            parameters: part,
+            optimizer: own,
+        })
+    }
+
+    /// Where the gradient of an update is put.
+    pub fn gradient_mut(&mut self) -> &mut [f32] {
+        self.gradients.as_mut_slice()
+    }
+
+    /// Changes the parameters by the gradient.
+    pub fn learn(&mut self, rate: f32, scale: f32) -> Result<()> {
+        let update = Update {
+            gradient_scale: scale,
+            ..Update::rate(rate)
+        };
+        let Self {
+            parameters,
+            gradients,
+            optimizer,
+            ..
+        } = self;
+        optimizer.update(parameters, gradients, update)?;
+        Ok(())
+    }
+
+    /// The parameters, one after the other.
+    pub fn values(&mut self) -> Result<&[f32]> {
+        let values = &mut self.values;
+        self.parameters
+            .update_all(|new| values.copy_from_slice(new))?;
+        Ok(values)
+    }
+
+    /// Puts parameters and the optimiser's state into a file.
+    pub fn save_into(&self, file: &mut ModelFile) -> Result<()> {
+        file.tensors.extend(self.parameters.to_named()?);
+        self.optimizer.save_into(file);
+        Ok(())
+    }
+}

@@ -1,0 +1,268 @@
+//! A server: it takes gradients, changes what it holds, and gives it back.
+
+use super::LOOK;
+use super::link::json;
+use super::message::{Orders, Reply, Request, errand, kind, raw, take};
+use super::part::Part;
+use super::plan::Layout;
+use super::staleness::StalenessSummary;
+use super::turns::Turns;
+use crate::comm::{Arrival, CommError, Communicator};
+use crate::error::Result;
+use crate::train::Run;
+use bytemuck::Zeroable;
+use squall_model::ModelFile;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The fact in which a server tells how stale its updates were.
+pub(super) const STALENESS: &str = "staleness";
+
+/// What every server is made of.
+pub(super) struct Server<'a> {
+    pub run: Run<'a>,
+    /// To the other servers, then to the leaders of all groups.
+    pub between: Box<dyn Communicator>,
+    pub layout: Layout,
+    pub part: Part,
+    pub turns: Turns,
+    /// Updates since it was made.
+    version: u64,
+    /// Steps of each group since then, skipped ones included.
+    pub steps_of: Vec<u64>,
+    pub staleness: StalenessSummary,
+    /// Nothing for so long is given up.
+    pub limit: Duration,
+    /// Batch statistics of the last update, on the first server.
+    pub statistics: Vec<f32>,
+    pub heard: Instant,
+}
+
+/// What came.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A gradient, which is applied; the group waits for the answer.
+    Update {
+        group: usize,
+        request: Request,
+        staleness: u64,
+    },
+    /// A step without one.
+    Skip { group: usize, request: Request },
+    /// Goodbye.
+    Left { group: usize, request: Request },
+    /// Scores follow.
+    Scores { group: usize, request: Request },
+    /// A group is gone.
+    Lost(usize),
+    /// The first server wants something.
+    Errand,
+    /// Nothing for a moment.
+    Nothing,
+}
+
+impl<'a> Server<'a> {
+    pub fn new(run: Run<'a>, between: Box<dyn Communicator>, layout: Layout, part: Part) -> Self {
+        let options = &run.recipe.distributed;
+        let buffers = run.learner.network.parameters().buffers();
+        Self {
+            turns: Turns::new(options.order, layout.groups),
+            limit: Duration::from_secs_f64(options.stall_seconds),
+            statistics: vec![0.0; buffers.iter().map(|b| b.values.len()).sum()],
+            run,
+            between,
+            layout,
+            part,
+            version: 0,
+            steps_of: vec![0; layout.groups],
+            staleness: StalenessSummary::default(),
+            heard: Instant::now(),
+        }
+    }
+
+    /// The rank of a group's leader.
+    pub fn leader(&self, group: usize) -> usize {
+        self.layout.servers + group
+    }
+
+    fn is_first(&self) -> bool {
+        self.between.rank() == 0
+    }
+
+    /// Waits a moment for what comes next.
+    pub fn next(&mut self) -> Result<Heard> {
+        let groups = self.turns.listened();
+        let mut from: Vec<usize> = groups.iter().map(|&g| self.leader(g)).collect();
+        if !self.is_first() {
+            from.push(0);
+        }
+        match self.between.wait_any(&from, LOOK)? {
+            Arrival::Nothing => Ok(Heard::Nothing),
+            Arrival::Message(0) => Ok(Heard::Errand),
+            Arrival::Gone(0) => Err(CommError::Gone {
+                rank: self.between.rank(),
+                peer: 0,
+                doing: "a wait for groups".into(),
+            }
+            .into()),
+            Arrival::Gone(leader) => Ok(self.loses(leader - self.layout.servers)),
+            Arrival::Message(leader) => {
+                self.heard = Instant::now();
+                self.hear(leader - self.layout.servers)
+            }
+        }
+    }
+
+    /// A group is gone; others go on.
+    pub fn loses(&mut self, group: usize) -> Heard {
+        tracing::warn!("group {group} is lost: the others go on without it");
+        self.turns.loses(group);
+        Heard::Lost(group)
+    }
+
+    /// After a long silence: the group whose turn it is is waited for no more.
+    pub fn gives_up(&mut self) -> bool {
+        let late = self.turns.gives_up();
+        if let Some(group) = late {
+            tracing::warn!(
+                "group {group} has not come to its turn in {:?}: the others go on",
+                self.limit
+            );
+            self.heard = Instant::now();
+        }
+        late.is_some()
+    }
+
+    fn hear(&mut self, group: usize) -> Result<Heard> {
+        let (leader, limit) = (self.leader(group), self.limit);
+        let mut request = Request::zeroed();
+        let comm = &mut *self.between;
+        if !take(comm, leader, bytemuck::bytes_of_mut(&mut request), limit)? {
+            return Ok(self.loses(group));
+        }
+        if request.kind == kind::SCORES {
+            return Ok(Heard::Scores { group, request });
+        }
+        if request.kind == kind::LEAVE {
+            self.turns.leaves(group);
+            return Ok(Heard::Left { group, request });
+        }
+        if request.kind == kind::UPDATE {
+            let mut came = take(
+                comm,
+                leader,
+                bytemuck::cast_slice_mut(self.part.gradient_mut()),
+                limit,
+            )?;
+            if came && comm.rank() == 0 {
+                let statistics = bytemuck::cast_slice_mut(&mut self.statistics);
+                came = take(comm, leader, statistics, limit)?;
+            }
+            if !came {
+                return Ok(self.loses(group));
+            }
+        }
+        if self.turns.served(group) {
+            tracing::warn!("group {group} is back");
+        }
+        self.steps_of[group] += 1;
+        if request.kind != kind::UPDATE {
+            return Ok(Heard::Skip { group, request });
+        }
+        let staleness = self.version.saturating_sub(request.version);
+        self.part.learn(request.rate, request.scale)?;
+        self.version += 1;
+        self.staleness.count(staleness);
+        Ok(Heard::Update {
+            group,
+            request,
+            staleness,
+        })
+    }
+
+    /// Answers a group, with the parameters if it has sent a gradient; gives whether it was there.
+    pub fn answer(&mut self, group: usize, orders: Orders, values: bool) -> Result<bool> {
+        let leader = self.leader(group);
+        let reply = Reply {
+            version: self.version,
+            orders,
+            bytes: 0,
+        };
+        let mut there = self.between.offer(leader, raw(&reply))?;
+        if there && values {
+            let values = bytemuck::cast_slice(self.part.values()?);
+            there = self.between.offer(leader, values)?;
+        }
+        if there && orders.validates() {
+            let running = self.running_statistics();
+            there = self.between.offer(leader, bytemuck::cast_slice(&running))?;
+        }
+        if !there {
+            self.loses(group);
+        }
+        Ok(there)
+    }
+
+    /// Of the first server's network, which blends what groups send.
+    pub fn running_statistics(&self) -> Vec<f32> {
+        let buffers = self.run.learner.network.parameters().buffers().iter();
+        buffers.flat_map(|b| b.values.iter().copied()).collect()
+    }
+
+    /// What this server holds, as a file.
+    pub fn part_file(&self) -> Result<ModelFile> {
+        let mut file = ModelFile::default();
+        self.part.save_into(&mut file)?;
+        let staleness = String::from_utf8_lossy(&json(&self.staleness)?).into_owned();
+        file.facts.insert(STALENESS.into(), staleness);
+        Ok(file)
+    }
+
+    /// Serves groups and the first server, until that says that the run is over; gives its last words. Not of the first server.
+    pub fn serve(mut self) -> Result<Vec<u8>> {
+        let mut wanted: Option<Vec<u64>> = None;
+        loop {
+            match self.next()? {
+                Heard::Update { group, .. } => {
+                    self.answer(group, Orders::steps([]), true)?;
+                }
+                Heard::Errand => {
+                    let (errand, bytes) = self.errand()?;
+                    match errand {
+                        errand::END => return Ok(bytes),
+                        _ => wanted = Some(bytemuck::pod_collect_to_vec(&bytes)),
+                    }
+                }
+                // Who is late for the first server's sake is waited for.
+                Heard::Nothing if self.heard.elapsed() > self.limit => {
+                    self.gives_up();
+                }
+                _ => {}
+            }
+            if let Some(counts) = &wanted
+                && self.has_done(counts)
+            {
+                wanted = None;
+                let path = Path::new("a server's part");
+                let bytes = self.part_file()?.encode(path)?;
+                self.between.send(0, &(bytes.len() as u64).to_le_bytes())?;
+                self.between.send(0, &bytes)?;
+            }
+        }
+    }
+
+    fn errand(&mut self) -> Result<(u64, Vec<u8>)> {
+        let mut head = [0u64; 2];
+        let comm = &mut *self.between;
+        comm.receive(0, bytemuck::cast_slice_mut(&mut head))?;
+        let mut bytes = vec![0; head[1] as usize];
+        comm.receive(0, &mut bytes)?;
+        Ok((head[0], bytes))
+    }
+
+    /// Whether it has done so many steps of each group; what was under way from a group that is lost will not come.
+    fn has_done(&self, counts: &[u64]) -> bool {
+        let mut all = self.steps_of.iter().zip(counts).enumerate();
+        all.all(|(group, (mine, wanted))| mine >= wanted || self.turns.is_lost(group))
+    }
+}

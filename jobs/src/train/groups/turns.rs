@@ -1,0 +1,143 @@
+//! Which groups a server listens to.
+
+use crate::recipe::Order;
+
+/// Where a group is, as a server sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It trains.
+    Here,
+    /// It has not come to its turn for long; nobody waits for it, but it may come back.
+    Absent,
+    /// It has said goodbye and waits for the end.
+    Left,
+    /// Nothing will come from it.
+    Lost,
+}
+
+/// Whose message is taken next.
+#[derive(Debug, Clone)]
+pub(super) struct Turns {
+    order: Order,
+    places: Vec<Place>,
+    /// Whose turn it is, or who is preferred.
+    next: usize,
+}
+
+impl Turns {
+    pub fn new(order: Order, groups: usize) -> Self {
+        Self {
+            order,
+            places: vec![Place::Here; groups],
+            next: 0,
+        }
+    }
+
+    /// The groups whose message would be taken now, the preferred one first.
+    pub fn listened(&self) -> Vec<usize> {
+        let count = self.places.len();
+        let from_next = (0..count).map(|at| (self.next + at) % count);
+        let training = from_next.filter(|&g| matches!(self.places[g], Place::Here | Place::Absent));
+        match self.order {
+            Order::Arrival => training.collect(),
+            Order::RoundRobin => {
+                // Groups that are absent may miss their turn; the first that is here may not.
+                let mut listened = Vec::new();
+                for group in training {
+                    listened.push(group);
+                    if self.places[group] == Place::Here {
+                        break;
+                    }
+                }
+                listened
+            }
+        }
+    }
+
+    /// A group was served; gives whether it had been absent.
+    pub fn served(&mut self, group: usize) -> bool {
+        let was = std::mem::replace(&mut self.places[group], Place::Here);
+        self.next = (group + 1) % self.places.len();
+        was == Place::Absent
+    }
+
+    /// A group says goodbye.
+    pub fn leaves(&mut self, group: usize) {
+        self.places[group] = Place::Left;
+        self.next = (group + 1) % self.places.len();
+    }
+
+    /// Nothing will come from a group any more.
+    pub fn loses(&mut self, group: usize) {
+        self.places[group] = Place::Lost;
+    }
+
+    /// Nothing has come for long: the group whose turn it is, if turns count, is waited for no more.
+    pub fn gives_up(&mut self) -> Option<usize> {
+        let late = match self.order {
+            Order::Arrival => None,
+            Order::RoundRobin => self.listened().pop(),
+        };
+        let late = late.filter(|&group| self.places[group] == Place::Here)?;
+        self.places[late] = Place::Absent;
+        Some(late)
+    }
+
+    /// Whether no group trains any more.
+    pub fn over(&self) -> bool {
+        let gone = |place: &Place| matches!(place, Place::Left | Place::Lost);
+        self.places.iter().all(gone)
+    }
+
+    /// Whether nothing will come from a group.
+    pub fn is_lost(&self, group: usize) -> bool {
+        self.places[group] == Place::Lost
+    }
+
+    /// Groups that have said goodbye and still listen.
+    pub fn left(&self) -> Vec<usize> {
+        let all = 0..self.places.len();
+        all.filter(|&g| self.places[g] == Place::Left).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrival_prefers_who_was_served_longest_ago() {
+        let mut turns = Turns::new(Order::Arrival, 3);
+        assert_eq!(turns.listened(), [0, 1, 2]);
+        turns.served(1);
+        assert_eq!(turns.listened(), [2, 0, 1]);
+        turns.loses(0);
+        turns.leaves(2);
+        assert_eq!((turns.listened(), turns.left()), (vec![1], vec![2]));
+        assert_eq!(turns.gives_up(), None);
+        turns.leaves(1);
+        assert!(turns.over() && turns.is_lost(0) && !turns.is_lost(1));
+    }
+
+    #[test]
+    fn round_robin_waits_for_one_unless_it_is_absent() {
+        let mut turns = Turns::new(Order::RoundRobin, 3);
+        assert_eq!(turns.listened(), [0]);
+        turns.served(0);
+        assert_eq!(turns.listened(), [1]);
+        assert_eq!(turns.gives_up(), Some(1));
+        // Group 1 may come back at its turn, but does not hold up the others.
+        assert_eq!(turns.listened(), [1, 2]);
+        turns.served(2);
+        assert_eq!(turns.listened(), [0]);
+        turns.served(0);
+        assert!(turns.served(1));
+        assert_eq!(turns.listened(), [2]);
+        turns.leaves(2);
+        assert_eq!(turns.listened(), [0]);
+        for group in [0, 1] {
+            assert_eq!(turns.gives_up(), Some(group));
+        }
+        assert!(!turns.over() && turns.gives_up().is_none());
+    }
+}

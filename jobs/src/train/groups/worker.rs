@@ -1,0 +1,89 @@
+//! The ranks of a group: they compute gradients for the steps that the first server gives them.
+
+use crate::error::{JobError, Result};
+use crate::train::trace::Work;
+use crate::train::{Run, TrainReport};
+use squall_data::Loader;
+use squall_data::sampler::BatchPlan;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+
+/// Works until there are no more steps; gives how the run ended.
+pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
+    let start = Instant::now();
+    run.team.begin_trace(run.recipe.training.trace_steps);
+    run.team.link()?.begin(run.learner.network.parameters())?;
+    // Dropped after `feed`, for which its threads wait.
+    let mut loader;
+    let (feed, queue) = channel();
+    loader = Loader::new(run.store, queue.into_iter(), &run.loader)?;
+    let mut steps = VecDeque::new();
+    let (mut own, mut last_loss) = (0, None);
+    loop {
+        let orders = run.team.link()?.orders();
+        if orders.validates() {
+            run.validate_for_servers(stop)?;
+        }
+        if orders.stops() {
+            break;
+        }
+        for step in orders.new_steps() {
+            run.announce(step, &feed);
+            steps.push_back(step);
+        }
+        let Some(step) = steps.pop_front() else {
+            break;
+        };
+        let before = Instant::now();
+        let batch = loader.next().ok_or(JobError::Thread("loader"))??;
+        run.team.trace.note(Work::Input, before);
+        run.team.link()?.note_stop(stop.load(Ordering::Relaxed));
+        run.learner.progress.step = step;
+        let result = run.learner.step(&batch, run.team)?;
+        loader.give_back(batch);
+        if result.skipped {
+            run.team.link()?.skip(step, result.loss)?;
+        }
+        last_loss = Some(result.loss);
+        run.team.trace.step(folder)?;
+        own += 1;
+        if own % run.recipe.distributed.check_every_steps == 0 {
+            let parameters = run.learner.network.parameters();
+            run.team.check_parameters(parameters)?;
+        }
+    }
+    let spent = run.team.trace.spent;
+    let all = run.team.gather(bytemuck::bytes_of(&spent))?;
+    let missing_values = loader.missing_values();
+    let parameters = run.learner.network.parameters_mut();
+    let (ending, validate) = run.team.link()?.leave(&all, parameters)?;
+    if validate {
+        run.validate_for_servers(stop)?;
+    }
+    Ok(TrainReport {
+        spent,
+        ..ending.report(folder, start, last_loss, missing_values)
+    })
+}
+
+impl Run<'_> {
+    /// Tells the loader of the batch of a step.
+    fn announce(&self, step: u64, feed: &Sender<BatchPlan>) {
+        let mut plans = self.sampler.endless(self.sampler.cursor(step));
+        // A loader that has ended says so when it is asked.
+        let _ = plans.next().map(|plan| feed.send(plan));
+    }
+
+    /// Scores the network as it is, for the first server.
+    fn validate_for_servers(&mut self, stop: &AtomicBool) -> Result<()> {
+        let scores = match &self.evaluator {
+            Some(evaluator) => evaluator.run(&self.learner.network, stop, self.team)?,
+            None => None,
+        };
+        let parameters = self.learner.network.parameters();
+        self.team.link()?.tell(scores.as_ref(), parameters)
+    }
+}

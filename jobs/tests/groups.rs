@@ -1,0 +1,312 @@
+//! Groups that do not wait for each other: one is synchronous training, in turns they give the same bits in every run, and a slow or
+//! lost one does not hold up the others.
+
+mod common;
+
+use common::{recipe, store};
+use squall_data::Store;
+use squall_jobs::comm::threads::{self, Fault, Ranks, Threads};
+use squall_jobs::metrics::{Metric, read_metrics};
+use squall_jobs::train::checkpoint::newest_step;
+use squall_jobs::train::{Team, train_together};
+use squall_jobs::{Contract, JobError, Outcome, Recipe, TrainEvent, TrainReport};
+use squall_model::ModelFile;
+use squall_model::parameters::NamedTensors;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Trains with these ranks, of which the last takes so much longer in every step; the first is told to stop after so many steps.
+fn train_on(
+    ranks: Vec<Threads>,
+    recipe: &Recipe,
+    store: &Arc<Store>,
+    folder: &Path,
+    (slow, stop_after): (Duration, Option<u64>),
+) -> Vec<Result<TrainReport, JobError>> {
+    let last = ranks.len() - 1;
+    threads::run(ranks, |rank| {
+        let (is_first, is_last) = (rank.member() == 0, rank.member() == last);
+        let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+        if is_last {
+            team = team.slowed(slow);
+        }
+        let stop = AtomicBool::new(false);
+        let mut steps = 0;
+        let mut tell = |event: &TrainEvent| {
+            if let TrainEvent::Step { .. } = event {
+                steps += 1;
+                if is_first && stop_after.is_some_and(|limit| steps >= limit) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+        };
+        train_together(recipe, store, folder, &mut tell, &stop, &mut team)
+    })
+}
+
+const AT_ONCE: (Duration, Option<u64>) = (Duration::ZERO, None);
+
+fn tensors(folder: &Path, file: &str) -> NamedTensors {
+    ModelFile::read(&folder.join(file)).unwrap().tensors
+}
+
+fn metrics(folder: &Path) -> Vec<Metric> {
+    read_metrics(&folder.join("metrics.jsonl")).unwrap()
+}
+
+/// What synchronous training writes as well.
+fn common_metrics(folder: &Path) -> Vec<Metric> {
+    let common = |m: &Metric| matches!(m, Metric::Step { .. } | Metric::Validation { .. });
+    metrics(folder).into_iter().filter(common).collect()
+}
+
+/// How many updates of each group, and how stale they were.
+fn updates(folder: &Path) -> Vec<(usize, u64)> {
+    let update = |metric| match metric {
+        Metric::Update {
+            group, staleness, ..
+        } => Some((group, staleness)),
+        _ => None,
+    };
+    metrics(folder).into_iter().filter_map(update).collect()
+}
+
+fn losses(folder: &Path) -> Vec<f64> {
+    let loss = |metric| match metric {
+        Metric::Step { loss, .. } => loss,
+        _ => None,
+    };
+    metrics(folder).into_iter().filter_map(loss).collect()
+}
+
+#[test]
+fn one_group_is_synchronous_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 3);
+    let rules: [&[&str]; 3] = [
+        &["optimiser.rule=sgd", "optimiser.clip_norm=0.5"],
+        &["optimiser.weight_decay=0.01"],
+        &["optimiser.rule=lamb", "distributed.momentum=tuned"],
+    ];
+    for (number, rule) in rules.iter().enumerate() {
+        let at = |name: &str| folder.path().join(format!("{name}{number}"));
+        let synchronous = recipe(&rule[..rule.len().min(if number == 2 { 1 } else { 2 })]);
+        let ranks = threads::ranks(2);
+        let reports = train_on(ranks, &synchronous, &store, &at("sync"), AT_ONCE);
+        let expected = reports.into_iter().next().unwrap().unwrap();
+        for servers in 1..=3 {
+            let name = format!("servers{servers}-");
+            let servers_key = format!("distributed.servers={servers}");
+            let grouped = ["distributed.groups=1", &servers_key];
+            let recipe = recipe(&[rule, &grouped[..]].concat());
+            let ranks = threads::ranks(2 + servers);
+            let reports = train_on(ranks, &recipe, &store, &at(&name), AT_ONCE);
+            for report in reports {
+                let report = report.unwrap();
+                assert_eq!(report.outcome, Outcome::Finished);
+                assert_eq!(report.steps, expected.steps);
+                assert_eq!(report.staleness.unwrap().max, 0);
+            }
+            assert_eq!(common_metrics(&at(&name)), common_metrics(&at("sync")));
+            // LAMB's norms are sums in another order where layers lie elsewhere.
+            let exact = number < 2 || servers == 1;
+            for file in ["last.safetensors", "best.safetensors"] {
+                let same = tensors(&at(&name), file) == tensors(&at("sync"), file);
+                assert!(same || !exact, "{file} with {rule:?} and {servers} servers");
+            }
+            let model = at(&name).join("best.safetensors");
+            Contract::of(&ModelFile::read(&model).unwrap(), &model).unwrap();
+        }
+    }
+}
+
+#[test]
+fn in_turns_every_run_gives_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let recipe = recipe(&[
+        "distributed.groups=2",
+        "distributed.servers=2",
+        "distributed.order=round-robin",
+        "distributed.check_every_steps=1",
+        "optimiser.rule=sgd",
+        "training.steps=25",
+    ]);
+    let mut found: Option<(NamedTensors, Vec<u8>)> = None;
+    for seed in 0..3 {
+        let out = folder.path().join(format!("run{seed}"));
+        let late = Ranks::nodes(&[6]).delays(seed, Duration::from_millis(1));
+        let reports = train_on(late.start(), &recipe, &store, &out, AT_ONCE);
+        let report = reports.into_iter().next().unwrap().unwrap();
+        assert_eq!((report.outcome, report.steps), (Outcome::Finished, 25));
+        let staleness = report.staleness.unwrap();
+        // Of both servers; the first update of all has seen no other.
+        assert_eq!(staleness.histogram, [2, 48]);
+        let groups: Vec<usize> = updates(&out).iter().map(|u| u.0).collect();
+        assert!(
+            groups.iter().enumerate().all(|(at, &g)| g == at % 2),
+            "{groups:?}"
+        );
+        let text = std::fs::read(out.join("metrics.jsonl")).unwrap();
+        let now = (tensors(&out, "checkpoint.safetensors"), text);
+        let (weights, text) = found.get_or_insert_with(|| now.clone());
+        assert!(*weights == now.0 && *text == now.1, "run {seed} differs");
+    }
+}
+
+#[test]
+fn a_slow_group_does_fewer_steps_and_all_are_done_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let recipe = recipe(&[
+        "distributed.groups=3",
+        "distributed.servers=2",
+        "distributed.momentum=tuned",
+        "training.steps=60",
+        "training.validate_every_steps=20",
+    ]);
+    let out = folder.path().join("run");
+    let slow = (Duration::from_millis(600), None);
+    let reports = train_on(threads::ranks(5), &recipe, &store, &out, slow);
+    for report in &reports {
+        let report = report.as_ref().unwrap();
+        assert_eq!((report.outcome, report.steps), (Outcome::Finished, 60));
+        assert_eq!(report.ranks, 5);
+    }
+    let updates = updates(&out);
+    let of = |group: usize| updates.iter().filter(|u| u.0 == group).count();
+    assert_eq!(updates.len(), 60);
+    assert!(of(2) >= 1 && of(2) < of(0) && of(2) < of(1), "{}", of(2));
+    let oldest = updates.iter().map(|u| u.1).max().unwrap();
+    assert!(oldest > 1, "{oldest}");
+    // Its gradients are the oldest, and are counted by every server.
+    let staleness = reports[0].as_ref().unwrap().staleness.clone().unwrap();
+    assert_eq!(
+        (staleness.updates, staleness.histogram.iter().sum()),
+        (120, 120)
+    );
+    assert!(staleness.max >= oldest && staleness.mean > 0.5);
+    let steps: Vec<u64> = common_metrics(&out)
+        .iter()
+        .filter(|m| matches!(m, Metric::Step { .. }))
+        .map(Metric::step)
+        .collect();
+    assert_eq!(steps, (1..=60).collect::<Vec<u64>>());
+    let validations = common_metrics(&out).len() - 60;
+    assert_eq!(validations, 3);
+    let losses = losses(&out);
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    assert!(
+        mean(&losses[50..]) < 0.9 * mean(&losses[..10]),
+        "{losses:?}"
+    );
+}
+
+#[test]
+fn a_lost_group_does_not_stop_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    for order in ["arrival", "round-robin"] {
+        let order_key = format!("distributed.order={order}");
+        let recipe = recipe(&[
+            "distributed.groups=3",
+            "distributed.servers=2",
+            &order_key,
+            "training.steps=40",
+        ]);
+        let out = folder.path().join(order);
+        // The second rank of the second group dies in the midst of the run; its leader then cannot go on either.
+        let dying = Ranks::nodes(&[8]).fault(5, 300, Fault::Dies).start();
+        let reports = train_on(dying, &recipe, &store, &out, AT_ONCE);
+        for (rank, report) in reports.iter().enumerate() {
+            match rank {
+                4 | 5 => assert!(report.is_err(), "rank {rank} of the lost group"),
+                _ => {
+                    let report = report.as_ref().unwrap();
+                    let ended = (report.outcome, report.steps);
+                    assert_eq!(ended, (Outcome::Finished, 40), "{order}, rank {rank}");
+                }
+            }
+        }
+        let updates = updates(&out);
+        let of = |group: usize| updates.iter().filter(|u| u.0 == group).count();
+        assert_eq!(updates.len(), 40);
+        assert!(of(1) > 0 && of(1) < 10 && of(0) + of(2) > 30, "{updates:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let at = |name: &str| folder.path().join(name);
+    // Of one group with the same bits.
+    let one = recipe(&["distributed.groups=1", "training.steps=14"]);
+    let ranks = || threads::ranks(3);
+    for report in train_on(ranks(), &one, &store, &at("whole"), AT_ONCE) {
+        report.unwrap();
+    }
+    for stop_after in [3, 5] {
+        for report in train_on(
+            ranks(),
+            &one,
+            &store,
+            &at("parts"),
+            (Duration::ZERO, Some(stop_after)),
+        ) {
+            assert_eq!(report.unwrap().outcome, Outcome::Interrupted);
+        }
+    }
+    for report in train_on(ranks(), &one, &store, &at("parts"), AT_ONCE) {
+        assert_eq!(report.unwrap().outcome, Outcome::Finished);
+    }
+    for file in ["last.safetensors", "best.safetensors"] {
+        assert!(
+            tensors(&at("parts"), file) == tensors(&at("whole"), file),
+            "{file}"
+        );
+    }
+    assert_eq!(common_metrics(&at("parts")), common_metrics(&at("whole")));
+
+    // Of several with every step once.
+    let several = recipe(&[
+        "distributed.groups=3",
+        "distributed.servers=2",
+        "training.steps=40",
+    ]);
+    let mut interruptions = 0;
+    loop {
+        let told = (Duration::from_millis(20), Some(7));
+        let reports = train_on(threads::ranks(5), &several, &store, &at("several"), told);
+        let outcomes: Vec<Outcome> = reports.into_iter().map(|r| r.unwrap().outcome).collect();
+        assert!(outcomes.iter().all(|o| *o == outcomes[0]), "{outcomes:?}");
+        if outcomes[0] == Outcome::Finished {
+            break;
+        }
+        interruptions += 1;
+        assert!(interruptions < 12);
+    }
+    assert!(interruptions > 1, "{interruptions}");
+    assert_eq!(newest_step(&at("several")), Some(40));
+    assert_eq!(
+        (losses(&at("several")).len(), updates(&at("several")).len()),
+        (40, 40)
+    );
+}
+
+#[test]
+fn ranks_that_do_not_divide_are_refused_on_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let recipe = recipe(&["distributed.groups=2"]);
+    let out = folder.path().join("run");
+    for report in train_on(threads::ranks(4), &recipe, &store, &out, AT_ONCE) {
+        let error = report.unwrap_err().to_string();
+        assert!(
+            error.contains("a multiple of 2 other ranks, found 4"),
+            "{error}"
+        );
+    }
+}

@@ -1,5 +1,7 @@
 //! What a training step gets from the host.
 
+use crate::PixelBox;
+
 /// A batch in host memory.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostBatch {
@@ -9,6 +11,8 @@ pub struct HostBatch {
     pub shape: [usize; 4],
     /// Class codes, `(batch, lat, lon)`.
     pub labels: Vec<u8>,
+    /// The boxes of every sample, turned as its fields are: none where nobody labelled it. Empty for a store without boxes.
+    pub boxes: Vec<Option<Vec<PixelBox>>>,
     /// Which samples of the store.
     pub ids: Vec<usize>,
 }
@@ -29,6 +33,7 @@ impl HostBatch {
         let batch = ids.len();
         self.x.resize(batch * rows * columns * channels, 0.0);
         self.labels.resize(batch * rows * columns, 0);
+        self.boxes.clear();
         self.shape = [batch, rows, columns, channels];
         self.ids = ids;
     }

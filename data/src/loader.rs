@@ -6,7 +6,7 @@ use crate::normalise::Normalisation;
 use crate::random::stream;
 use crate::sampler::BatchPlan;
 use crate::store::{SampleReader, Store, View};
-use crate::{LatLonGrid, Variable};
+use crate::{GeoBox, LatLonGrid, PixelBox, Variable};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -122,8 +122,20 @@ struct Shared {
     missing: AtomicU64,
     taken: AtomicU64,
     reader: SampleReader,
+    /// Where boxes are, if there are any.
+    boxes: Option<Arc<Store>>,
     augmentation: Augmentation,
     seed: u64,
+}
+
+/// The boxes of a sample, turned as its fields are.
+fn boxes_of(store: &Store, id: usize, view: View) -> Result<Option<Vec<PixelBox>>> {
+    let Some(boxes) = store.boxes(id) else {
+        return Ok(None);
+    };
+    let grid = store.grid();
+    let turned = |found: &GeoBox| Ok(view.turn_box(found.to_pixels(grid)?, grid.shape()));
+    boxes.iter().map(turned).collect::<Result<_>>().map(Some)
 }
 
 impl Loader {
@@ -147,6 +159,7 @@ impl Loader {
             missing: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             reader: store.reader(&config.channels, config.normalisation.as_ref())?,
+            boxes: store.has_boxes().then(|| Arc::clone(store)),
             augmentation: config.augmentation,
             seed: config.seed,
         });
@@ -229,14 +242,19 @@ impl Shared {
         batch.resize(plan.ids, shape);
         let pixels = rows * columns;
         let x = batch.x.chunks_exact_mut(pixels * channels);
+        let mut boxes = Vec::new();
         let samples = x.zip(batch.labels.chunks_exact_mut(pixels)).zip(&batch.ids);
         for ((x, labels), &id) in samples {
             let view = self
                 .augmentation
                 .view(self.seed, plan.at.epoch, id, columns);
             let missing = self.reader.read_into(id, view, x, labels)?;
+            if let Some(store) = &self.boxes {
+                boxes.push(boxes_of(store, id, view)?);
+            }
             self.missing.fetch_add(missing as u64, Ordering::Relaxed);
         }
+        batch.boxes = boxes;
         Ok(batch)
     }
 }

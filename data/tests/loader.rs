@@ -60,6 +60,7 @@ fn direct(store: &Arc<Store>, plan: &BatchPlan, config: &LoaderConfig) -> HostBa
         shape: [batch, ROWS, COLUMNS, CHANNELS.len()],
         labels,
         ids: plan.ids.clone(),
+        boxes: Vec::new(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a model's numbers mean nothing without.
 
 use crate::error::{JobError, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, Task};
 use serde::{Deserialize, Serialize};
 use squall_data::grid::LatLonGrid;
-use squall_data::{Class, Normalisation, Variable};
+use squall_data::{BoxClass, Class, Normalisation, Variable};
 use squall_model::{ModelFile, NetworkConfig, Precision};
 use std::path::Path;
 
@@ -49,6 +49,15 @@ impl GridFacts {
             hash: grid.hash(),
         }
     }
+}
+
+/// The names of what a network of a task tells apart, in order of their codes.
+fn classes_of(task: Task) -> impl Iterator<Item = &'static str> {
+    let names = match task {
+        Task::Segment => Class::ALL.map(Class::name).to_vec(),
+        Task::Detect => BoxClass::ALL.map(BoxClass::name).to_vec(),
+    };
+    names.into_iter()
 }
 
 /// What a model takes, gives and was made from; kept in the model file.
@@ -109,7 +118,7 @@ impl Contract {
                 .collect(),
             normalisation: normalisation.clone(),
             normalisation_hash: normalisation.hash(),
-            classes: Class::ALL.map(|class| class.name().to_string()).to_vec(),
+            classes: classes_of(recipe.task).map(str::to_string).collect(),
             grid: GridFacts::of(grid),
             longitude_padding: if network.periodic_longitude {
                 "periodic"
@@ -125,6 +134,14 @@ impl Contract {
             data_hash: data_hash.to_string(),
             step: 0,
             score: None,
+        }
+    }
+
+    /// What the network does.
+    pub fn task(&self) -> Task {
+        match self.network.name.is_detector() {
+            true => Task::Detect,
+            false => Task::Segment,
         }
     }
 
@@ -214,10 +231,10 @@ impl Contract {
                 ));
             }
         }
-        let ours: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
+        let ours: Vec<&str> = classes_of(self.task()).collect();
         if self.classes != ours {
             reasons.push(format!(
-                "the model's classes are {}, masks hold {}",
+                "the model's classes are {}, this program's are {}",
                 self.classes.join(", "),
                 ours.join(", ")
             ));

@@ -1,8 +1,10 @@
 //! A training run as one TOML file.
 
+mod detection;
 mod distributed;
 mod explain;
 
+pub use detection::Detection;
 pub use distributed::{Algorithm, Distributed, Momentum, MomentumRule, Order, RateScaling};
 
 use crate::error::{JobError, Result};
@@ -23,6 +25,8 @@ pub enum Task {
     /// The class of every pixel.
     #[default]
     Segment,
+    /// Boxes around storms.
+    Detect,
 }
 
 /// Everything that a training run's result depends on, besides the data.
@@ -47,6 +51,8 @@ pub struct Recipe {
     pub data: DataSection,
     /// How far off a prediction is, and how much classes count in it.
     pub loss: Loss,
+    /// How a detector learns.
+    pub detection: Detection,
     /// How gradients change parameters. Default AdamW.
     pub optimiser: OptimizerConfig,
     /// Learning rate over the run. Default a cosine from 1e-3 to 0.
@@ -66,6 +72,7 @@ impl Default for Recipe {
             distributed: Distributed::default(),
             data: DataSection::default(),
             loss: Loss::default(),
+            detection: Detection::default(),
             optimiser: OptimizerConfig::default(),
             schedule: Schedule::default(),
             network: NetworkConfig::default(),
@@ -336,6 +343,44 @@ impl Recipe {
         }
         if let Err(error) = self.network.check() {
             return section("network", error);
+        }
+        if let Err(reason) = self.detection.check() {
+            return bad(reason);
+        }
+        self.check_task()
+    }
+
+    /// Refuses a network that does another task, and what a task cannot.
+    fn check_task(&self) -> Result<()> {
+        let bad = |reason: String| Err(JobError::Recipe { path: None, reason });
+        let name = self.network.name;
+        let task = match name.is_detector() {
+            true => Task::Detect,
+            false => Task::Segment,
+        };
+        if task != self.task {
+            let expected = if task == Task::Detect {
+                "detect"
+            } else {
+                "segment"
+            };
+            return bad(format!(
+                "`task`: the network `{}` needs \"{expected}\"",
+                name.as_str()
+            ));
+        }
+        if self.network.frames() > 1 {
+            return bad(format!(
+                "`network.name`: `{}` learns from clips of consecutive times, which the trainer does not read yet",
+                name.as_str()
+            ));
+        }
+        let beside = self.detection.unlabelled_per_batch;
+        if beside > 0 && beside >= self.training.batch {
+            return bad(format!(
+                "`detection.unlabelled_per_batch`: expected less than `training.batch`, {}, found {beside}",
+                self.training.batch
+            ));
         }
         Ok(())
     }

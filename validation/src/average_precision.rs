@@ -4,16 +4,17 @@ mod matching;
 mod table;
 
 pub use matching::{BoxScores, BoxesAt, TimeCoverage, score_boxes};
+pub use squall_data::boxes::precision::OVERLAPS;
 
 use crate::bootstrap::{Bootstrap, Interval};
 use crate::error::{Result, ValidationError};
-use crate::precision_recall::{AveragePrecision, CurvePoint, Detection, curve};
 use serde::{Deserialize, Serialize};
+use squall_data::boxes::precision::{
+    AveragePrecision, CurvePoint, Detection, Judged, curve, judge,
+};
 use squall_data::{BoxClass, Calendar, GeoBox, Time};
 use std::collections::BTreeMap;
 
-/// Overlaps (shared area over covered area) at which a box counts as found: ExtremeWeather's 0.1, then COCO's ten.
-pub const OVERLAPS: [f64; 11] = [0.1, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
 /// Place of 0.5 in [`OVERLAPS`], where COCO's ten begin.
 const FIRST_COCO: usize = 1;
 
@@ -51,13 +52,6 @@ struct Counted {
     boxes: [Vec<Judged>; 4],
 }
 
-/// A predicted box: how sure, and a bit for every entry of [`OVERLAPS`] at which it found a true box.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Judged {
-    confidence: f32,
-    right: u16,
-}
-
 impl DetectionScorer {
     /// Nothing scored yet.
     pub fn new() -> Self {
@@ -92,7 +86,7 @@ impl DetectionScorer {
             let (truth, predicted) = (of_class(truth), of_class(predicted));
             let code = usize::from(class.code());
             counted.truths[code] += truth.len() as u32;
-            counted.boxes[code].extend(matching::judge(&truth, &predicted));
+            counted.boxes[code].extend(judge(&truth, &predicted));
         }
         Ok(())
     }

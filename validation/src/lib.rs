@@ -9,7 +9,6 @@ pub mod error;
 pub mod event_scores;
 pub mod iou;
 pub mod parity;
-pub mod precision_recall;
 pub mod track_scores;
 pub mod world_scores;
 

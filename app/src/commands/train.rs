@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Recipes that come with the program.
-pub const RECIPES: [(&str, &str); 6] = [
+pub const RECIPES: [(&str, &str); 8] = [
     ("small", include_str!("../../../jobs/recipes/small.toml")),
     ("full", include_str!("../../../jobs/recipes/full.toml")),
     (
@@ -29,13 +29,18 @@ pub const RECIPES: [(&str, &str); 6] = [
         include_str!("../../../jobs/recipes/tiramisu.toml"),
     ),
     ("cgnet", include_str!("../../../jobs/recipes/cgnet.toml")),
+    ("detect", include_str!("../../../jobs/recipes/detect.toml")),
+    (
+        "detect-dense",
+        include_str!("../../../jobs/recipes/detect-dense.toml"),
+    ),
 ];
 
 /// Train a network on a sample store; the same command continues a run that was stopped.
 #[derive(Debug, Args)]
 pub struct Train {
     /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published, deepcam, tiramisu,
-    /// cgnet.
+    /// cgnet, detect, detect-dense.
     #[arg(long, value_name = "R.toml")]
     pub recipe: PathBuf,
     /// A sample store of `squall stage`; {node} in it becomes the node's number, as for `squall stage --local`.

@@ -12,9 +12,11 @@ mod frame;
 pub mod geojson;
 mod labelled_share;
 mod place;
+pub mod precision;
 mod read;
 pub mod suppress;
 pub mod table;
+mod turn;
 
 pub use fault::BoxFault;
 pub use frame::{BoxFrame, BoxFrames, BoxSink, SinkSummary, TrackedBox};

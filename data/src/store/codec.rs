@@ -119,7 +119,7 @@ pub struct View {
 
 impl View {
     /// Turns class codes `(lat, lon)` as the fields are turned.
-    pub(super) fn turn_labels(self, labels: &mut [u8], columns: usize) {
+    pub(crate) fn turn_labels(self, labels: &mut [u8], columns: usize) {
         if self.roll != 0 {
             for row in labels.chunks_exact_mut(columns) {
                 row.rotate_right(self.roll % columns);

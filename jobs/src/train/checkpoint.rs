@@ -173,7 +173,7 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
         learner.waiting.push_back(Waiting {
             step: facts.step,
             scale: facts.scale,
-            pixels: 0.0,
+            count: 0.0,
             shared: Some(facts.shared),
             gradients: Some(gradients),
             statistics: learner.network.statistics_of(statistics),

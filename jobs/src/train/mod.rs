@@ -10,12 +10,14 @@
 
 pub mod checkpoint;
 pub mod evaluate;
+mod goal;
 pub mod groups;
 mod keep;
 mod plan;
 mod prepare;
 mod progress;
 mod recorder;
+mod samples;
 pub mod step;
 mod team;
 mod trace;
@@ -32,8 +34,8 @@ use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
 use evaluate::Evaluator;
 use recorder::Recorder;
+use samples::Samples;
 use squall_data::loader::LoaderConfig;
-use squall_data::sampler::Sampler;
 use squall_data::{Loader, Store};
 use std::path::Path;
 use std::sync::Arc;
@@ -107,7 +109,7 @@ struct Run<'a> {
     team: &'a mut Team,
     /// Of the first rank.
     run: Option<RunDir>,
-    sampler: Sampler,
+    samples: Samples,
     loader: LoaderConfig,
     learner: Learner,
     evaluator: Option<Evaluator>,
@@ -151,7 +153,7 @@ impl Run<'_> {
         self.team.begin_trace(self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;
-        let plans = self.sampler.endless(self.sampler.cursor(done)).take(left);
+        let plans = self.samples.from_step(done).take(left);
         let mut loader = Loader::new(self.store, plans, &self.loader)?;
         let mut saved_at = Instant::now();
         let mut last_loss = None;
@@ -171,7 +173,7 @@ impl Run<'_> {
             let samples = batch.len();
             loader.give_back(batch);
             let step = self.learner.progress.step;
-            let epoch = self.sampler.cursor(step - 1).epoch;
+            let epoch = self.samples.cursor(step - 1).epoch;
             let seconds = before.elapsed().as_secs_f64();
             if let Some(recorder) = &mut self.recorder {
                 recorder.step(step, epoch, &result)?;

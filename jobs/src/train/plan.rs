@@ -72,8 +72,8 @@ impl Run<'_> {
         Ok(TrainPlan {
             total_steps: self.total_steps,
             done_steps: self.learner.progress.step,
-            steps_per_epoch: self.sampler.steps_per_epoch(),
-            training_samples: self.sampler.samples(),
+            steps_per_epoch: self.samples.steps_per_epoch(),
+            training_samples: self.samples.count(),
             validation_samples: self.validation_samples,
             validate_every_steps: self.validate_every,
             checkpoint_every_steps: self.checkpoint_every,

@@ -3,17 +3,18 @@
 use super::Run;
 use super::checkpoint::{self, Start};
 use super::evaluate::Evaluator;
+use super::goal::Goal;
 use super::recorder::Recorder;
+use super::samples::{self, Samples};
 use super::step::Learner;
 use super::team::Team;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, Task};
 use crate::run_dir::RunDir;
 use squall_data::loader::{Augmentation, LoaderConfig};
-use squall_data::sampler::{LastBatch, Sampler, SamplerConfig};
 use squall_data::store::Split;
-use squall_data::{Normalisation, Store, Variable, staging};
+use squall_data::{BoxClass, Class, Normalisation, Store, Variable, staging};
 use squall_model::{ModelFile, NetworkConfig};
 use std::path::Path;
 use std::sync::Arc;
@@ -97,17 +98,17 @@ impl Ready {
             recorder,
             step_ranks,
         } = self;
-        let per_epoch = parts.sampler.steps_per_epoch() as u64;
+        let per_epoch = parts.samples.steps_per_epoch() as u64;
         let training = &recipe.training;
         Run {
             validate_every: training.validate_every_steps.unwrap_or(per_epoch),
             checkpoint_every: training.checkpoint_every_steps.unwrap_or(per_epoch),
-            total_steps: training.total_steps(parts.sampler.steps_per_epoch()),
+            total_steps: training.total_steps(parts.samples.steps_per_epoch()),
             recipe,
             store,
             team,
             run,
-            sampler: parts.sampler,
+            samples: parts.samples,
             loader: parts.loader,
             learner: parts.learner,
             evaluator: parts.evaluator,
@@ -208,7 +209,7 @@ impl Share {
 
 /// What every rank builds for itself.
 struct Parts {
-    sampler: Sampler,
+    samples: Samples,
     loader: LoaderConfig,
     learner: Learner,
     evaluator: Option<Evaluator>,
@@ -229,7 +230,10 @@ impl Parts {
         let (channels, normalisation) = inputs(recipe, store)?;
         let network = NetworkConfig {
             channels_in: channels.len(),
-            classes: 3,
+            classes: match recipe.task {
+                Task::Segment => Class::ALL.len(),
+                Task::Detect => BoxClass::ALL.len(),
+            },
             ..recipe.network.clone()
         };
         let class_weights = match &recipe.loss.class_weights {
@@ -240,19 +244,18 @@ impl Parts {
         let batch = (recipe.distributed)
             .local_batch(recipe.training.batch, ranks)
             .map_err(bad)?;
-        let sampler = Sampler::new(
-            share.ids,
-            SamplerConfig {
-                shuffle: Some(share.shuffle_seed),
-                rank: share.rank,
-                ranks: share.ranks,
-                batch,
-                last: LastBatch::Drop,
-            },
-        )?;
-        let total_steps = recipe.training.total_steps(sampler.steps_per_epoch());
+        let config = samples::shuffled(share.shuffle_seed, (share.rank, share.ranks), batch);
+        let (samples, labelled) = match recipe.task {
+            Task::Segment => (Samples::all(share.ids, config)?, None),
+            Task::Detect => {
+                let (samples, labelled) = Samples::for_boxes(recipe, store, share.ids, config)?;
+                (samples, Some(labelled))
+            }
+        };
+        let total_steps = recipe.training.total_steps(samples.steps_per_epoch());
         let criterion = recipe.loss.criterion(class_weights.clone());
-        let learner = Learner::new(recipe, &network, criterion.clone(), total_steps, ranks)?;
+        let goal = Goal::of(recipe, criterion, labelled);
+        let learner = Learner::new(recipe, &network, goal.clone(), total_steps, ranks)?;
         let contract = Contract::new(
             recipe,
             &network,
@@ -287,13 +290,13 @@ impl Parts {
                 ids,
                 batch,
                 loader,
-                criterion,
+                goal,
                 storage,
                 (rank, ranks),
             )?)
         };
         Ok(Self {
-            sampler,
+            samples,
             loader,
             learner,
             evaluator,
@@ -301,7 +304,11 @@ impl Parts {
             class_weights,
             validation_samples,
             local_batch: batch,
-            deal: share.deal,
+            // Whose boxes were learnt from belongs to the data.
+            deal: match (recipe.task, store.boxes_hash()) {
+                (Task::Detect, Some(hash)) => format!("{}{hash}", share.deal),
+                _ => share.deal,
+            },
         })
     }
 
@@ -311,7 +318,7 @@ impl Parts {
         let shapes: Vec<String> = (parameters.iter())
             .map(|p| format!("{} {:?}", p.name, p.range))
             .collect();
-        let steps = self.sampler.steps_per_epoch().to_string();
+        let steps = self.samples.steps_per_epoch().to_string();
         team.check_facts(&[
             (
                 "the version of the program",
@@ -319,6 +326,7 @@ impl Parts {
             ),
             ("the recipe", recipe.to_toml().as_bytes()),
             ("the data", store.data_hash().as_bytes()),
+            ("the boxes", store.boxes_hash().unwrap_or("").as_bytes()),
             ("the network", shapes.join("\n").as_bytes()),
             ("the number of steps of an epoch", steps.as_bytes()),
         ])

@@ -1,6 +1,7 @@
 //! One training step: forward, loss, backward, exchange between ranks, update.
 
 use super::evaluate::tensor_of;
+use super::goal::Goal;
 use super::groups::Contribution;
 use super::team::Team;
 use super::trace::Work;
@@ -10,7 +11,6 @@ use candle_core::DType;
 use rand::Rng;
 use squall_data::HostBatch;
 use squall_data::random::stream;
-use squall_model::ops::loss::Criterion;
 use squall_model::optim::{LossScale, Optimizer, Schedule, Update};
 use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass, Storage};
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ pub struct Learner {
     pub(super) optimizer: Optimizer,
     gradients: Gradients,
     schedule: Schedule,
-    criterion: Criterion,
+    goal: Goal,
     pub(super) loss_scale: LossScale,
     pub(super) storage: Storage,
     seed: u64,
@@ -82,10 +82,10 @@ impl Learner {
     ///
     /// # Errors
     /// [`JobError::Model`] naming the key that cannot be.
-    pub fn new(
+    pub(super) fn new(
         recipe: &Recipe,
         network: &NetworkConfig,
-        criterion: Criterion,
+        goal: Goal,
         total_steps: u64,
         ranks: usize,
     ) -> Result<Self> {
@@ -106,7 +106,7 @@ impl Learner {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
             schedule,
-            criterion,
+            goal,
             loss_scale: LossScale::new(loss_scale)?,
             storage,
             seed: recipe.seed,
@@ -171,27 +171,18 @@ impl Learner {
         let began = Instant::now();
         let mut pass =
             Pass::train(backend, &self.storage, key).normalising(team.together().cloned());
-        let logits = self.network.forward(&tensor_of(batch)?, &mut pass)?;
         let scale = self.loss_scale.scale();
-        // What the sum over all ranks is divided by is known when they have exchanged it; until then every rank divides by
-        // the same number.
-        let divisor = self.criterion.divisor_of(&batch.labels);
-        let pixels = batch.labels.len() as f64;
-        let common = (team.size() > 1 && divisor.is_some()).then_some(pixels);
-        let loss = backend.segmentation_loss_within(
-            &logits,
-            &batch.labels,
-            &self.criterion,
-            scale,
-            common,
-        )?;
-        drop(logits);
+        let x = tensor_of(batch)?;
+        let progress = step as f64 / self.total_steps.max(1) as f64;
+        let how = (scale, team.size() > 1);
+        let judged = (self.goal).judge(&self.network, (&x, batch), &mut pass, how, progress)?;
+        drop(x);
         let began = team.trace.note(Work::Forward, began);
-        let finite = loss.weighted_sum.is_finite();
+        let finite = judged.weighted_sum.is_finite();
         let mut waiting = Waiting {
             step,
             scale,
-            pixels,
+            count: judged.count,
             shared: None,
             gradients: None,
             statistics: pass.batch_statistics(),
@@ -200,19 +191,19 @@ impl Learner {
         if !finite {
             waiting.fault = Some(self.why_the_loss(batch)?);
         }
+        let (value, weighted_sum, divisor) = (judged.value, judged.weighted_sum, judged.divisor);
         self.gradients.clear();
         team.set_step(step);
         if finite || team.size() > 1 {
             // The others wait for this rank's gradients, whatever they are.
-            self.network
-                .backward(&loss.gradient, pass, &mut self.gradients)?;
+            judged.backward(&self.network, pass, &mut self.gradients)?;
         }
         team.dawdle();
         team.trace.note(Work::Backward, began);
         if team.size() > 1 {
             let facts = [
                 divisor.unwrap_or(0.0) as f32,
-                loss.weighted_sum as f32,
+                weighted_sum as f32,
                 f32::from(u8::from(!finite)),
             ];
             let statistics = &waiting.statistics.values;
@@ -220,7 +211,7 @@ impl Learner {
             return Ok(waiting);
         }
         waiting.shared = Some(Shared {
-            loss: loss.value(),
+            loss: value,
             factor: 1.0,
             not_finite: usize::from(!finite),
             stop: false,
@@ -248,17 +239,17 @@ impl Learner {
         let [divisor, weighted, not_finite] = facts[..] else {
             unreachable!("as many facts as were sent")
         };
-        let (divisor, pixels) = (f64::from(divisor), waiting.pixels);
-        let mean = self.criterion.divisor_of(&[]).is_some();
+        let (divisor, count) = (f64::from(divisor), waiting.count);
+        let mean = self.goal.is_mean();
         let shared = Shared {
             loss: match mean {
                 true => f64::from(weighted) / divisor.max(f64::MIN_POSITIVE),
-                false => f64::from(weighted) * self.criterion.constant_factor(),
+                false => f64::from(weighted) * self.goal.constant_factor(),
             },
             // Gradients came as averages over ranks.
             factor: f64::from(ranks)
                 * match mean {
-                    true if divisor > 0.0 => pixels / divisor,
+                    true if divisor > 0.0 => count / divisor,
                     true => 0.0,
                     false => 1.0,
                 },

@@ -1,55 +1,12 @@
 //! Which predicted box found which true one, and which times of two tables belong together.
 
-use super::{DetectionScore, DetectionScorer, Judged, OVERLAPS};
+use super::{DetectionScore, DetectionScorer};
 use crate::bootstrap::Bootstrap;
 use crate::error::{Result, ValidationError};
 use serde::{Deserialize, Serialize};
-use squall_data::boxes::suppress::{by_confidence, sureness};
 use squall_data::{GeoBox, Time};
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// Judges the predicted boxes of one class and time at every overlap.
-pub(super) fn judge(truth: &[GeoBox], predicted: &[GeoBox]) -> Vec<Judged> {
-    let mut sorted: Vec<&GeoBox> = predicted.iter().collect();
-    sorted.sort_by(|a, b| by_confidence(a, b));
-    // For each box the true ones it overlaps enough for any rule, the best first.
-    let candidates: Vec<Vec<(usize, f64)>> = sorted
-        .iter()
-        .map(|found| {
-            let overlaps = truth.iter().map(|real| found.overlap(real));
-            let mut near: Vec<(usize, f64)> = overlaps
-                .enumerate()
-                .filter(|&(_, overlap)| overlap >= OVERLAPS[0])
-                .collect();
-            near.sort_by(|a, b| {
-                let edges = || by_confidence(&truth[a.0], &truth[b.0]);
-                b.1.total_cmp(&a.1).then_with(edges)
-            });
-            near
-        })
-        .collect();
-    let mut judged: Vec<Judged> = sorted
-        .iter()
-        .map(|found| Judged {
-            confidence: sureness(found),
-            right: 0,
-        })
-        .collect();
-    for (place, &enough) in OVERLAPS.iter().enumerate() {
-        let mut free = vec![true; truth.len()];
-        for (judged, near) in judged.iter_mut().zip(&candidates) {
-            let best = near
-                .iter()
-                .find(|&&(t, overlap)| free[t] && overlap >= enough);
-            if let Some(&(t, _)) = best {
-                free[t] = false;
-                judged.right |= 1 << place;
-            }
-        }
-    }
-    judged
-}
 
 /// The boxes of one time.
 pub type BoxesAt = (Time, Vec<GeoBox>);

@@ -1,18 +1,22 @@
 //! How good a network is on samples that it does not learn from.
 
+mod boxes;
 mod masks;
 
+pub use boxes::{BoxScores, BoxTally};
 pub use masks::{MaskScores, MaskTally};
 
+use super::goal::{BoxGoal, Goal, target};
 use super::team::Team;
 use crate::error::{JobError, Result};
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use squall_data::loader::{Loader, LoaderConfig};
 use squall_data::sampler::{Cursor, LastBatch, Sampler, SamplerConfig};
-use squall_data::{HostBatch, Store};
+use squall_data::{BoxClass, GeoBox, HostBatch, PixelBox, Store};
+use squall_model::detection::{DetectionTargets, ScoredBox};
 use squall_model::ops::loss::Criterion;
-use squall_model::{Network, Storage};
+use squall_model::{Network, Pass, Storage};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Scores {
     /// Of a segmentation.
     Masks(MaskScores),
+    /// Of a detector.
+    Boxes(BoxScores),
 }
 
 impl Scores {
@@ -31,6 +37,7 @@ impl Scores {
     pub fn score(&self) -> f64 {
         match self {
             Self::Masks(scores) => scores.mean_iou,
+            Self::Boxes(scores) => scores.score(),
         }
     }
 
@@ -38,6 +45,7 @@ impl Scores {
     pub fn loss(&self) -> f64 {
         match self {
             Self::Masks(scores) => scores.loss,
+            Self::Boxes(scores) => scores.loss,
         }
     }
 
@@ -45,6 +53,7 @@ impl Scores {
     pub fn score_name(&self) -> &'static str {
         match self {
             Self::Masks(_) => "mean IoU",
+            Self::Boxes(_) => "mAP",
         }
     }
 
@@ -52,6 +61,7 @@ impl Scores {
     pub(super) fn scalars(&self) -> Vec<(&'static str, f64)> {
         match self {
             Self::Masks(scores) => scores.scalars(),
+            Self::Boxes(scores) => scores.scalars(),
         }
     }
 
@@ -59,6 +69,7 @@ impl Scores {
     pub fn samples(&self) -> u64 {
         match self {
             Self::Masks(scores) => scores.samples,
+            Self::Boxes(scores) => scores.samples,
         }
     }
 }
@@ -67,6 +78,7 @@ impl fmt::Display for Scores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Masks(scores) => scores.fmt(f),
+            Self::Boxes(scores) => scores.fmt(f),
         }
     }
 }
@@ -85,7 +97,7 @@ pub struct Evaluator {
     /// Of every sample, by its id.
     places: HashMap<usize, usize>,
     loader: LoaderConfig,
-    criterion: Criterion,
+    goal: Goal,
     storage: Storage,
     row_areas_km2: Vec<f64>,
 }
@@ -95,12 +107,12 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`JobError::Data`] if there are none.
-    pub fn new(
+    pub(super) fn new(
         store: &Arc<Store>,
         ids: Vec<usize>,
         batch: usize,
         loader: LoaderConfig,
-        criterion: Criterion,
+        goal: Goal,
         storage: Storage,
         (rank, ranks): (usize, usize),
     ) -> Result<Self> {
@@ -117,9 +129,14 @@ impl Evaluator {
             row_areas_km2: store.grid().row_areas_km2(),
             store: Arc::clone(store),
             loader,
-            criterion,
+            goal,
             storage,
         })
+    }
+
+    /// Of a sample of a batch, in the order of all.
+    fn place(&self, batch: &HostBatch, at: usize) -> usize {
+        self.places.get(&batch.ids[at]).copied().unwrap_or(at)
     }
 
     /// The scores of a network over the samples of all ranks; none if one of them was told to stop on the way.
@@ -132,7 +149,7 @@ impl Evaluator {
         stop: &AtomicBool,
         team: &mut Team,
     ) -> Result<Option<Scores>> {
-        let mut tally = MaskTally::new(&self.row_areas_km2);
+        let mut judge = Judge::of(self);
         let plans = self.sampler.epoch(Cursor::default());
         let mut loader = Loader::new(&self.store, plans, &self.loader)?;
         while let Some(batch) = loader.next() {
@@ -144,29 +161,106 @@ impl Evaluator {
                 };
             }
             let batch = batch?;
-            if batch.is_empty() {
-                continue;
-            }
-            let logits = network.infer(&tensor_of(&batch)?, &self.storage)?;
-            let backend = network.backend();
-            let predicted = backend.argmax(&logits)?;
-            let pixels = batch.labels.len() / batch.len();
-            for (at, (truth, predicted)) in batch
-                .labels
-                .chunks_exact(pixels)
-                .zip(predicted.chunks_exact(pixels))
-                .enumerate()
-            {
-                let one = logits.narrow(0, at, 1)?;
-                let loss = backend.segmentation_loss(&one, truth, &self.criterion, 1.0)?;
-                let place = self.places.get(&batch.ids[at]).copied().unwrap_or(at);
-                tally.add(place, truth, predicted, (loss.weighted_sum, loss.divisor));
+            if !batch.is_empty() {
+                judge.add(network, &batch)?;
             }
             loader.give_back(batch);
         }
-        tally.share(team)?;
-        let scores = tally.scores().map(Scores::Masks);
         let none = || JobError::Thread("validation loader");
-        scores.ok_or_else(none).map(Some)
+        judge.scores(team)?.ok_or_else(none).map(Some)
     }
+}
+
+/// A validation under way.
+enum Judge<'a> {
+    Masks(&'a Evaluator, &'a Criterion, MaskTally),
+    Boxes(&'a Evaluator, &'a BoxGoal, BoxTally),
+}
+
+impl<'a> Judge<'a> {
+    fn of(evaluator: &'a Evaluator) -> Self {
+        match &evaluator.goal {
+            Goal::Masks(criterion) => {
+                let tally = MaskTally::new(&evaluator.row_areas_km2);
+                Self::Masks(evaluator, criterion, tally)
+            }
+            Goal::Boxes(goal) => Self::Boxes(evaluator, goal, BoxTally::default()),
+        }
+    }
+
+    fn add(&mut self, network: &Network, batch: &HostBatch) -> Result<()> {
+        let backend = network.backend();
+        let x = tensor_of(batch)?;
+        match self {
+            Self::Masks(evaluator, criterion, tally) => {
+                let logits = network.infer(&x, &evaluator.storage)?;
+                let predicted = backend.argmax(&logits)?;
+                let pixels = batch.labels.len() / batch.len();
+                let truth = batch.labels.chunks_exact(pixels);
+                let pairs = truth.zip(predicted.chunks_exact(pixels)).enumerate();
+                for (at, (truth, predicted)) in pairs {
+                    let one = logits.narrow(0, at, 1)?;
+                    let loss = backend.segmentation_loss(&one, truth, criterion, 1.0)?;
+                    let place = evaluator.place(batch, at);
+                    tally.add(place, truth, predicted, (loss.weighted_sum, loss.divisor));
+                }
+            }
+            Self::Boxes(evaluator, goal, tally) => {
+                let grid = evaluator.store.grid();
+                let suppression = &goal.detection.suppression;
+                let config = goal.detection.loss_at(1.0);
+                for at in 0..batch.len() {
+                    // What nobody labelled says nothing about boxes.
+                    let Some(truth) = batch.boxes.get(at).and_then(Option::as_ref) else {
+                        continue;
+                    };
+                    let mut pass = Pass::infer(backend, &evaluator.storage);
+                    let one = x.narrow(0, at, 1)?.contiguous()?;
+                    let output = network.detect(&one, &mut pass, false)?;
+                    let targets = truth.iter().map(target).collect();
+                    let targets = DetectionTargets {
+                        fields: &one,
+                        boxes: &[Some(targets)],
+                        masks: None,
+                    };
+                    let loss = output.loss(&targets, &config, 1.0)?.total;
+                    let found = output.decode(suppression.min_confidence)?.remove(0);
+                    let found: Vec<GeoBox> = found
+                        .iter()
+                        .filter_map(|found| Some(in_pixels(found)?.to_degrees(grid)))
+                        .collect();
+                    let truth: Vec<GeoBox> = truth.iter().map(|b| b.to_degrees(grid)).collect();
+                    let place = evaluator.place(batch, at);
+                    tally.add(place, &truth, &suppression.apply(&found), loss);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The scores over the samples of all ranks. All ranks call it.
+    fn scores(self, team: &mut Team) -> Result<Option<Scores>> {
+        match self {
+            Self::Masks(_, _, mut tally) => {
+                tally.share(team)?;
+                Ok(tally.scores().map(Scores::Masks))
+            }
+            Self::Boxes(_, _, mut tally) => {
+                tally.share(team)?;
+                Ok(tally.scores().map(Scores::Boxes))
+            }
+        }
+    }
+}
+
+/// A box that a network found, as the data knows it; none of a class that it does not know.
+pub(crate) fn in_pixels(found: &ScoredBox) -> Option<PixelBox> {
+    Some(PixelBox {
+        class: BoxClass::from_code(found.class as u8)?,
+        y_min: found.y_min.into(),
+        x_min: found.x_min.into(),
+        y_max: found.y_max.into(),
+        x_max: found.x_max.into(),
+        confidence: Some(found.confidence),
+    })
 }

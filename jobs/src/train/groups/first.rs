@@ -162,7 +162,7 @@ impl<'a, 'b> First<'a, 'b> {
         let run = &mut self.server.run;
         let step = self.ledger.done();
         run.learner.progress.step = step;
-        let epoch = run.sampler.cursor(request.step).epoch;
+        let epoch = run.samples.cursor(request.step).epoch;
         let seconds = self.stepped_at.elapsed().as_secs_f64();
         self.stepped_at = Instant::now();
         self.last_loss = Some(result.loss);

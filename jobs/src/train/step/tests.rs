@@ -7,7 +7,7 @@ fn learner(settings: &[&str]) -> Learner {
     let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
     let recipe = Recipe::parse(text, &settings).unwrap();
     let criterion = recipe.loss.criterion(vec![0.3, 1.0, 0.7]);
-    Learner::new(&recipe, &recipe.network, criterion, 10, 1).unwrap()
+    Learner::new(&recipe, &recipe.network, Goal::Masks(criterion), 10, 1).unwrap()
 }
 
 fn batch() -> HostBatch {
@@ -20,6 +20,7 @@ fn batch() -> HostBatch {
         shape,
         labels: (0..count / 3).map(|i| (i / 5 % 3) as u8).collect(),
         ids: vec![0, 1],
+        boxes: Vec::new(),
     }
 }
 

@@ -9,8 +9,8 @@ pub(crate) struct Waiting {
     pub step: u64,
     /// What the loss was multiplied by.
     pub scale: f32,
-    /// Pixels of a rank's batch, the same on all.
-    pub pixels: f64,
+    /// What a rank divided its gradients by: pixels or samples of its batch, the same on all.
+    pub count: f64,
     /// What all ranks together know of it; none while they are still exchanging it.
     pub shared: Option<Shared>,
     /// The gradients; none while they are exchanged, or where they lie in the learner's buffer.

@@ -1,6 +1,68 @@
-//! From detections in the order of their confidence to precision, recall and average precision.
+//! From boxes to what is right about them, and from detections in the order of their confidence to average precision.
 
+use super::suppress::{by_confidence, sureness};
+use crate::GeoBox;
 use serde::{Deserialize, Serialize};
+
+/// Overlaps (shared area over covered area) at which a box counts as found: ExtremeWeather's 0.1, then COCO's ten.
+pub const OVERLAPS: [f64; 11] = [0.1, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
+
+/// A predicted box: how sure, and a bit for every entry of [`OVERLAPS`] at which it found a true box.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// How sure.
+    pub confidence: f32,
+    /// Bit k: it found a true box at overlap k.
+    pub right: u16,
+}
+
+/// Judges the predicted boxes of one class and time at every overlap.
+///
+/// The surest comes first (at the same confidence in the order of its edges) and takes the true box that it overlaps most among
+/// those still free, if the overlap is large enough; a true box is found once.
+///
+/// # Source
+/// The match of `hur-detect` (`helper_fxns.py`) and of pycocotools, with areas on the sphere.
+pub fn judge(truth: &[GeoBox], predicted: &[GeoBox]) -> Vec<Judged> {
+    let mut sorted: Vec<&GeoBox> = predicted.iter().collect();
+    sorted.sort_by(|a, b| by_confidence(a, b));
+    // For each box the true ones it overlaps enough for any rule, the best first.
+    let candidates: Vec<Vec<(usize, f64)>> = sorted
+        .iter()
+        .map(|found| {
+            let overlaps = truth.iter().map(|real| found.overlap(real));
+            let mut near: Vec<(usize, f64)> = overlaps
+                .enumerate()
+                .filter(|&(_, overlap)| overlap >= OVERLAPS[0])
+                .collect();
+            near.sort_by(|a, b| {
+                let edges = || by_confidence(&truth[a.0], &truth[b.0]);
+                b.1.total_cmp(&a.1).then_with(edges)
+            });
+            near
+        })
+        .collect();
+    let mut judged: Vec<Judged> = sorted
+        .iter()
+        .map(|found| Judged {
+            confidence: sureness(found),
+            right: 0,
+        })
+        .collect();
+    for (place, &enough) in OVERLAPS.iter().enumerate() {
+        let mut free = vec![true; truth.len()];
+        for (judged, near) in judged.iter_mut().zip(&candidates) {
+            let best = near
+                .iter()
+                .find(|&&(t, overlap)| free[t] && overlap >= enough);
+            if let Some(&(t, _)) = best {
+                free[t] = false;
+                judged.right |= 1 << place;
+            }
+        }
+    }
+    judged
+}
 
 /// A detection as average precision sees it: how sure, right or wrong, and how often it counts.
 #[derive(Debug, Clone, Copy, PartialEq)]

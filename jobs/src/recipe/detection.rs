@@ -1,0 +1,75 @@
+//! How a detector learns: what counts, from how many labels, and which of its boxes are kept.
+
+use serde::{Deserialize, Serialize};
+use squall_data::boxes::LabelledShare;
+use squall_data::boxes::suppress::Suppression;
+use squall_model::detection::DetectionLossConfig;
+
+/// What `task = "detect"` needs besides the rest of a recipe.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Detection {
+    /// How much each part of the loss counts. Defaults as published.
+    pub loss: DetectionLossConfig,
+    /// What `loss.reconstruction` becomes, evenly, over the run. Default: it stays.
+    pub reconstruction_end: Option<f64>,
+    /// Share of the labelled training samples whose boxes are used, drawn by `labelled_seed`; the others teach by their
+    /// reconstruction, if at all. Default 1.
+    pub labelled_share: f64,
+    /// Of the drawing. Default 1.
+    pub labelled_seed: u64,
+    /// Samples of every batch that come from those without labels (or whose labels are not used). Default 0: these are not read.
+    pub unlabelled_per_batch: usize,
+    /// Which boxes are kept, in validation and inference.
+    pub suppression: Suppression,
+}
+
+impl Default for Detection {
+    fn default() -> Self {
+        Self {
+            loss: DetectionLossConfig::default(),
+            reconstruction_end: None,
+            labelled_share: 1.0,
+            labelled_seed: 1,
+            unlabelled_per_batch: 0,
+            suppression: Suppression::default(),
+        }
+    }
+}
+
+impl Detection {
+    /// Which of the labelled samples count as such.
+    pub fn share(&self) -> LabelledShare {
+        LabelledShare {
+            share: self.labelled_share,
+            seed: self.labelled_seed,
+        }
+    }
+
+    /// The loss after this share of the run.
+    pub fn loss_at(&self, progress: f64) -> DetectionLossConfig {
+        let (start, end) = (self.loss.reconstruction, self.reconstruction_end);
+        DetectionLossConfig {
+            reconstruction: end.map_or(start, |end| {
+                start + (end - start) * progress.clamp(0.0, 1.0)
+            }),
+            ..self.loss
+        }
+    }
+
+    /// # Errors
+    /// What is wrong, in words.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let bad = |error: &dyn std::fmt::Display| format!("[detection] {error}");
+        self.loss.check().map_err(|error| bad(&error))?;
+        self.loss_at(1.0).check().map_err(|error| bad(&error))?;
+        self.suppression.check().map_err(|error| bad(&error))?;
+        if !(self.labelled_share > 0.0 && self.labelled_share <= 1.0) {
+            let found = self.labelled_share;
+            return Err(format!(
+                "`detection.labelled_share`: expected above 0, at most 1, found {found}"
+            ));
+        }
+        Ok(())
+    }
+}

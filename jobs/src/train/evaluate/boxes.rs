@@ -1,0 +1,217 @@
+//! How good boxes are: average precision over the samples of all ranks.
+//!
+//! The rules are those of `squall_validation`, from the same functions of [`squall_data::boxes::precision`].
+
+use crate::error::{JobError, Result};
+use crate::train::team::Team;
+use serde::{Deserialize, Serialize};
+use squall_data::boxes::precision::{AveragePrecision, Detection, Judged, OVERLAPS, curve, judge};
+use squall_data::{BoxClass, GeoBox};
+use std::fmt;
+use std::path::Path;
+
+/// Classes of boxes.
+const CLASSES: usize = BoxClass::ALL.len();
+
+/// How good boxes are. Per class, in the order of their codes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BoxScores {
+    /// Samples with labels that it was tried on.
+    pub samples: u64,
+    /// The recipe's loss over all of them, without the reconstruction.
+    pub loss: f64,
+    /// Mean over the classes that have true boxes of the average precision at an overlap of 0.1, and of 0.5; what the best model
+    /// is chosen by is the mean of the two.
+    pub mean_ap_10: f64,
+    /// See above.
+    pub mean_ap_50: f64,
+    /// Of every class; none without true boxes.
+    pub ap_10: [Option<f64>; CLASSES],
+    /// Of every class; none without true boxes.
+    pub ap_50: [Option<f64>; CLASSES],
+    /// True boxes of every class.
+    pub truths: [u64; CLASSES],
+}
+
+/// Judged boxes of every sample.
+#[derive(Debug, Clone, Default)]
+pub struct BoxTally {
+    samples: Vec<Sample>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Sample {
+    /// In the order of all.
+    place: usize,
+    loss: f64,
+    truths: [u64; CLASSES],
+    found: [Vec<Judged>; CLASSES],
+}
+
+impl BoxTally {
+    /// Adds a sample: its place in the order of all, its boxes, and its loss.
+    pub fn add(&mut self, place: usize, truth: &[GeoBox], found: &[GeoBox], loss: f64) {
+        let of = |boxes: &[GeoBox], class: BoxClass| -> Vec<GeoBox> {
+            boxes.iter().filter(|b| b.class == class).copied().collect()
+        };
+        let classes = BoxClass::ALL.map(|class| (of(truth, class), of(found, class)));
+        self.samples.push(Sample {
+            place,
+            loss,
+            truths: classes.each_ref().map(|(truth, _)| truth.len() as u64),
+            found: classes.map(|(truth, found)| judge(&truth, &found)),
+        });
+    }
+
+    /// Adds what the other ranks of a team have judged, on all of them.
+    pub(in crate::train) fn share(&mut self, team: &mut Team) -> Result<()> {
+        let mine = crate::metrics::to_json(&self.samples, Path::new("judged boxes"))?.into_bytes();
+        let mut lengths = vec![0u64; team.size()];
+        lengths[team.rank()] = mine.len() as u64;
+        team.sum_counts(&mut lengths)?;
+        // Ranks may have different numbers of boxes, but send as many bytes.
+        let longest = lengths.iter().max().map_or(0, |&n| n as usize);
+        let mut padded = mine;
+        padded.resize(longest, b' ');
+        let all = team.gather(&padded)?;
+        self.samples.clear();
+        for bytes in all.chunks(longest.max(1)) {
+            let parsed = serde_json::from_slice::<Vec<Sample>>(bytes);
+            self.samples
+                .extend(parsed.map_err(|error| JobError::Damaged {
+                    path: "judged boxes of another rank".into(),
+                    reason: error.to_string(),
+                })?);
+        }
+        self.samples.sort_by_key(|sample| sample.place);
+        Ok(())
+    }
+
+    /// The scores; none without samples.
+    pub fn scores(&self) -> Option<BoxScores> {
+        if self.samples.is_empty() {
+            return None;
+        }
+        let truths: [u64; CLASSES] =
+            std::array::from_fn(|k| self.samples.iter().map(|s| s.truths[k]).sum());
+        let average = |k: usize, overlap: usize| {
+            let judged = self.samples.iter().flat_map(|sample| &sample.found[k]);
+            let mut sorted: Vec<Detection> = judged
+                .map(|judged| Detection {
+                    confidence: judged.confidence,
+                    right: judged.right & 1 << overlap != 0,
+                    weight: 1.0,
+                })
+                .collect();
+            sorted.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+            let of = truths[k] as f64;
+            AveragePrecision::of(&curve(sorted, of), of).map(|ap| ap.step)
+        };
+        let place = |wanted: f64| OVERLAPS.iter().position(|&o| o == wanted).unwrap_or(0);
+        let at = |overlap: f64| std::array::from_fn(|k| average(k, place(overlap)));
+        let (ap_10, ap_50): ([Option<f64>; CLASSES], [Option<f64>; CLASSES]) = (at(0.1), at(0.5));
+        let samples = self.samples.len();
+        Some(BoxScores {
+            samples: samples as u64,
+            loss: self.samples.iter().map(|s| s.loss).sum::<f64>() / samples as f64,
+            mean_ap_10: mean(&ap_10),
+            mean_ap_50: mean(&ap_50),
+            ap_10,
+            ap_50,
+            truths,
+        })
+    }
+}
+
+fn mean(values: &[Option<f64>]) -> f64 {
+    let known: Vec<f64> = values.iter().flatten().copied().collect();
+    known.iter().sum::<f64>() / known.len().max(1) as f64
+}
+
+impl BoxScores {
+    /// The mean over both overlaps.
+    pub(super) fn score(&self) -> f64 {
+        (self.mean_ap_10 + self.mean_ap_50) / 2.0
+    }
+
+    pub(super) fn scalars(&self) -> Vec<(&'static str, f64)> {
+        let mut scalars = vec![
+            ("validation/loss", self.loss),
+            ("validation/mean_ap_10", self.mean_ap_10),
+            ("validation/mean_ap_50", self.mean_ap_50),
+        ];
+        let names = [
+            "validation/ap_50_tropical_depression",
+            "validation/ap_50_tropical_cyclone",
+            "validation/ap_50_extratropical_cyclone",
+            "validation/ap_50_atmospheric_river",
+        ];
+        let known = names.into_iter().zip(self.ap_50);
+        scalars.extend(known.filter_map(|(name, ap)| Some((name, ap?))));
+        scalars
+    }
+}
+
+impl fmt::Display for BoxScores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (loose, tight) = (self.mean_ap_10, self.mean_ap_50);
+        write!(
+            f,
+            "mAP {loose:.3} at an overlap of 0.1, {tight:.3} at 0.5 ("
+        )?;
+        for (k, class) in BoxClass::ALL.into_iter().enumerate() {
+            let ap = |ap: Option<f64>| ap.map_or("-".to_string(), |ap| format!("{ap:.2}"));
+            let comma = if k == 0 { "" } else { ", " };
+            let name = class.name().replace('_', " ");
+            write!(
+                f,
+                "{comma}{name} {}/{}",
+                ap(self.ap_10[k]),
+                ap(self.ap_50[k])
+            )?;
+        }
+        write!(f, ")")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(class: BoxClass, west_deg: f64, confidence: Option<f32>) -> GeoBox {
+        GeoBox {
+            class,
+            west_deg,
+            south_deg: 10.0,
+            east_deg: west_deg + 10.0,
+            north_deg: 20.0,
+            confidence,
+        }
+    }
+
+    #[test]
+    fn scores_by_hand() {
+        use BoxClass::{AtmosphericRiver, TropicalCyclone};
+        let mut tally = BoxTally::default();
+        assert_eq!(tally.scores(), None);
+        // One of two cyclones is found exactly, by the surer of two boxes; a river is found by a third of it.
+        let truth = [
+            at(TropicalCyclone, 0.0, None),
+            at(TropicalCyclone, 50.0, None),
+            at(AtmosphericRiver, 100.0, None),
+        ];
+        let found = [
+            at(TropicalCyclone, 0.0, Some(0.9)),
+            at(TropicalCyclone, 200.0, Some(0.4)),
+            at(AtmosphericRiver, 105.0, Some(0.5)),
+        ];
+        tally.add(0, &truth, &found, 2.0);
+        tally.add(1, &[], &[], 4.0);
+        let scores = tally.scores().unwrap();
+        assert_eq!((scores.samples, scores.loss), (2, 3.0));
+        assert_eq!(scores.ap_10, [None, Some(0.5), None, Some(1.0)]);
+        assert_eq!(scores.ap_50, [None, Some(0.5), None, Some(0.0)]);
+        assert_eq!((scores.mean_ap_10, scores.mean_ap_50), (0.75, 0.25));
+        assert_eq!(scores.score(), 0.5);
+    }
+}

@@ -1,0 +1,175 @@
+//! What a network learns from a batch: the class of every pixel, or boxes.
+
+use crate::error::Result;
+use crate::recipe::{Detection, Recipe, Task};
+use candle_core::Tensor;
+use squall_data::{HostBatch, PixelBox};
+use squall_model::detection::{BoxTarget, DetectionTargets, DetectorGradient};
+use squall_model::ops::loss::Criterion;
+use squall_model::{Gradients, Network, Pass};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What a network learns.
+#[derive(Debug, Clone)]
+pub(super) enum Goal {
+    /// The class of every pixel.
+    Masks(Criterion),
+    /// Boxes, and masks where the network gives them too.
+    Boxes(BoxGoal),
+}
+
+/// How boxes are learnt.
+#[derive(Debug, Clone)]
+pub(super) struct BoxGoal {
+    pub detection: Detection,
+    pub masks: Criterion,
+    /// The samples whose labels are used; all of them where there is none.
+    pub labelled: Option<Arc<HashSet<usize>>>,
+}
+
+/// How far a network was off in a batch.
+pub(super) struct Judged {
+    /// The recipe's loss.
+    pub value: f64,
+    /// What ranks add up, and what they divide it by, unless the loss is a plain sum.
+    pub weighted_sum: f64,
+    pub divisor: Option<f64>,
+    /// What the gradient was divided by instead, where ranks share the divisor.
+    pub count: f64,
+    gradient: Gradient,
+}
+
+enum Gradient {
+    Masks(Tensor),
+    Boxes(DetectorGradient),
+}
+
+impl Judged {
+    /// Adds the gradient of every parameter.
+    pub(super) fn backward(
+        self,
+        network: &Network,
+        pass: Pass,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        match self.gradient {
+            Gradient::Masks(dlogits) => network.backward(&dlogits, pass, gradients)?,
+            Gradient::Boxes(gradient) => network.backward_detection(gradient, pass, gradients)?,
+        }
+        Ok(())
+    }
+}
+
+impl Goal {
+    /// The goal of a recipe, with these weights of mask classes; of the samples, these have labels that are used.
+    pub(super) fn of(
+        recipe: &Recipe,
+        masks: Criterion,
+        labelled: Option<Arc<HashSet<usize>>>,
+    ) -> Self {
+        match recipe.task {
+            Task::Segment => Self::Masks(masks),
+            Task::Detect => Self::Boxes(BoxGoal {
+                detection: recipe.detection.clone(),
+                masks,
+                labelled,
+            }),
+        }
+    }
+
+    /// Whether ranks divide the sum of their losses by the sum of what each of them counts.
+    pub(super) fn is_mean(&self) -> bool {
+        match self {
+            Self::Masks(criterion) => criterion.divisor_of(&[]).is_some(),
+            Self::Boxes(_) => true,
+        }
+    }
+
+    /// What a loss that is a plain sum is multiplied by.
+    pub(super) fn constant_factor(&self) -> f64 {
+        match self {
+            Self::Masks(criterion) => criterion.constant_factor(),
+            Self::Boxes(_) => 1.0,
+        }
+    }
+
+    /// How far the network is off in a batch, after this share of the run. The gradient comes times `scale`; of several ranks
+    /// (`shared`) it is divided by what every rank has the same of, until the sum of all divisors is known.
+    pub(super) fn judge(
+        &self,
+        network: &Network,
+        (x, batch): (&Tensor, &HostBatch),
+        pass: &mut Pass,
+        (scale, shared): (f32, bool),
+        progress: f64,
+    ) -> Result<Judged> {
+        match self {
+            Self::Masks(criterion) => {
+                let logits = network.forward(x, pass)?;
+                let divisor = criterion.divisor_of(&batch.labels);
+                let count = batch.labels.len() as f64;
+                let common = (shared && divisor.is_some()).then_some(count);
+                let loss = network.backend().segmentation_loss_within(
+                    &logits,
+                    &batch.labels,
+                    criterion,
+                    scale,
+                    common,
+                )?;
+                Ok(Judged {
+                    value: loss.value(),
+                    weighted_sum: loss.weighted_sum,
+                    divisor,
+                    count,
+                    gradient: Gradient::Masks(loss.gradient),
+                })
+            }
+            Self::Boxes(goal) => {
+                let config = goal.detection.loss_at(progress);
+                let output = network.detect(x, pass, config.reconstruction > 0.0)?;
+                let boxes = goal.targets(batch);
+                let targets = DetectionTargets {
+                    fields: x,
+                    boxes: &boxes,
+                    masks: network
+                        .gives_masks()
+                        .then_some((&batch.labels, &goal.masks)),
+                };
+                let loss = output.loss(&targets, &config, scale)?;
+                // Every sample counts the same.
+                let count = batch.len() as f64;
+                Ok(Judged {
+                    value: loss.total,
+                    weighted_sum: loss.total * count,
+                    divisor: Some(count),
+                    count,
+                    gradient: Gradient::Boxes(loss.gradient),
+                })
+            }
+        }
+    }
+}
+
+impl BoxGoal {
+    /// The boxes that the network should have found: none for samples whose labels do not exist or are not used.
+    pub(super) fn targets(&self, batch: &HostBatch) -> Vec<Option<Vec<BoxTarget>>> {
+        let used = |id: &usize| self.labelled.as_ref().is_none_or(|ids| ids.contains(id));
+        let of_sample = |(at, id): (usize, &usize)| {
+            let boxes = batch.boxes.get(at)?.as_ref().filter(|_| used(id))?;
+            Some(boxes.iter().map(target).collect())
+        };
+        batch.ids.iter().enumerate().map(of_sample).collect()
+    }
+}
+
+/// A labelled box, as the network knows it.
+pub(super) fn target(found: &PixelBox) -> BoxTarget {
+    BoxTarget {
+        class: usize::from(found.class.code()),
+        y_min: found.y_min as f32,
+        x_min: found.x_min as f32,
+        y_max: found.y_max as f32,
+        x_max: found.x_max as f32,
+    }
+}

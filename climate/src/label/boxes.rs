@@ -13,20 +13,20 @@
 
 use super::candidates::CycloneCandidate;
 use super::lows::LowCandidate;
-use super::{EtcThresholds, TcThresholds, TdThresholds};
+use super::{EtcThresholds, TdThresholds};
 use crate::events::Event;
 use squall_data::grid::KM_PER_DEGREE;
 use squall_data::{BoxClass, Class, GeoBox, TrackedBox};
 
-/// The box of a cyclone of the masks: a depression's while its wind is below a storm's.
+/// The box of a cyclone of the masks: a depression's while the wind of its vortex is below a storm's.
 pub(super) fn cyclone(
     cyclone: &CycloneCandidate,
     half_deg: f64,
+    vortex_wind_m_s: f64,
     depression: &TdThresholds,
-    thresholds: &TcThresholds,
 ) -> TrackedBox {
     let centre = (cyclone.lat_deg, cyclone.lon_deg);
-    let weak = cyclone.max_wind_m_s < thresholds.min_wind_m_s
+    let weak = vortex_wind_m_s < depression.max_wind_m_s
         && cyclone.lat_deg.abs() <= depression.max_latitude_deg;
     let geo = if weak {
         great_circle(
@@ -77,7 +77,7 @@ pub(super) fn lows(
             ),
         };
         let strong = low
-            .max_wind_m_s
+            .wind_m_s
             .is_some_and(|wind| wind >= depression.max_wind_m_s);
         let inside = cyclones
             .iter()

@@ -2,6 +2,7 @@
 
 use super::sampling::{Low, lowest_near, rises_all_around};
 use super::thresholds::TcThresholds;
+use super::vortex_wind::vortex_wind_m_s;
 use crate::derived::relative_vorticity;
 use crate::error::{ClimateError, Result};
 use ndarray::{Array2, ArrayView2};
@@ -281,6 +282,11 @@ impl<'a> CycloneFields<'a> {
                 thresholds.thickness_radius_deg,
             ),
         ]
+    }
+
+    /// Lowest-level wind of the vortex about a centre, m s-1.
+    pub(super) fn vortex_wind_m_s(&self, centre: (f64, f64)) -> f64 {
+        vortex_wind_m_s(self.grid, self.wind, centre)
     }
 
     /// The grid.

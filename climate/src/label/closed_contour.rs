@@ -212,18 +212,23 @@ mod tests {
 
     #[test]
     fn of_two_near_lows_the_deeper_one_stands_and_open_ones_do_not() {
+        // The shallower one draws the other's minimum a cell towards it.
         assert_eq!(
             found(&[(45.0, 100.0, 800.0), (50.0, 100.0, 1000.0)]),
-            [(50.0, 100.0)]
+            [(49.0, 100.0)]
         );
         assert_eq!(
             found(&[(40.0, 100.0, 800.0), (50.0, 100.0, 1000.0)]).len(),
             2
         );
-        // A trough of equal depth from the low eastward opens it.
-        let trough: Vec<_> = (0..20)
-            .map(|k| (45.0, 100.0 + 3.0 * f64::from(k), 500.0 + 5.0 * f64::from(k)))
-            .collect();
-        assert!(!found(&trough).contains(&(45.0, 100.0)));
+        // A trough eastward: overlapping lows every three degrees add up to three times their depth. The low at its western end
+        // stands out by 400 Pa or by 160.
+        let at_end = |depth: f64| {
+            let trough = (1..20).map(|k| (45.0, 100.0 + 3.0 * f64::from(k), depth));
+            let lows: Vec<_> = trough.chain([(45.0, 100.0, 1000.0)]).collect();
+            let near = |low: &(f64, f64)| (98.0..104.0).contains(&low.1);
+            found(&lows).into_iter().filter(near).count()
+        };
+        assert_eq!((at_end(300.0), at_end(420.0)), (1, 0));
     }
 }

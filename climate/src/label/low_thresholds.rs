@@ -93,7 +93,9 @@ pub struct TdThresholds {
     pub warm_core_fall_k: f64,
     /// Depressions farther from the equator are not searched for, degrees.
     pub max_latitude_deg: f64,
-    /// Wind from which it is a storm, m s-1.
+    /// Wind of the vortex itself, without the flow that carries it, from which it is a depression, m s-1 ...
+    pub min_wind_m_s: f64,
+    /// ... and from which it is a storm.
     pub max_wind_m_s: f64,
     /// Depressions closer than this to a tropical cyclone are part of it, degrees.
     pub merge_radius_deg: f64,
@@ -114,6 +116,7 @@ impl Default for TdThresholds {
             pressure_rise_pa: 100.0,
             warm_core_fall_k: 0.1,
             max_latitude_deg: 35.0,
+            min_wind_m_s: 6.0,
             max_wind_m_s: 17.0,
             merge_radius_deg: 6.0,
             max_range_deg: 4.0,
@@ -148,6 +151,7 @@ impl TdThresholds {
         let others = [
             ("pressure_rise_pa", self.pressure_rise_pa),
             ("warm_core_fall_k", self.warm_core_fall_k),
+            ("min_wind_m_s", self.min_wind_m_s),
             ("merge_radius_deg", self.merge_radius_deg),
             ("min_hours", self.min_hours),
             ("max_gap_hours", self.max_gap_hours),

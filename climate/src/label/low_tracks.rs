@@ -189,7 +189,7 @@ mod tests {
             lat_deg,
             lon_deg,
             min_psl_pa: 98_000.0,
-            max_wind_m_s: None,
+            wind_m_s: None,
             track_id: None,
         }
     }
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn gaps_are_bridged_up_to_their_length_and_jumps_are_not() {
         let gap = |missing: std::ops::Range<usize>| {
-            track(24, |k| {
+            track(23, |k| {
                 if missing.contains(&k) {
                     vec![]
                 } else {

@@ -19,8 +19,8 @@ pub struct LowCandidate {
     pub lon_deg: f64,
     /// The pressure there, Pa.
     pub min_psl_pa: f64,
-    /// Highest lowest-level wind about it, m s-1; not known of extratropical cyclones.
-    pub max_wind_m_s: Option<f64>,
+    /// Wind of the vortex itself at the lowest level, without the flow around it, m s-1; not known of extratropical cyclones.
+    pub wind_m_s: Option<f64>,
     /// The track it belongs to; `None` before tracking, and where the input is too short to track.
     pub track_id: Option<u64>,
 }
@@ -68,26 +68,29 @@ pub(super) fn extratropical(
                 lat_deg: centre.lat_deg,
                 lon_deg: centre.lon_deg,
                 min_psl_pa: centre.value,
-                max_wind_m_s: None,
+                wind_m_s: None,
                 track_id: None,
             })
         })
         .collect()
 }
 
-/// Vorticity maxima of the tropics with a closed low and a warm core.
+/// Vorticity maxima of the tropics with a closed low, a warm core and a circulation.
 pub(super) fn depressions(
     fields: &CycloneFields<'_>,
     thresholds: &TcThresholds,
+    min_wind_m_s: f64,
 ) -> Vec<LowCandidate> {
     let low = |candidate: CycloneCandidate| LowCandidate {
         class: BoxClass::TropicalDepression,
         lat_deg: candidate.lat_deg,
         lon_deg: candidate.lon_deg,
         min_psl_pa: candidate.min_psl_pa,
-        max_wind_m_s: Some(candidate.max_wind_m_s),
+        wind_m_s: Some(fields.vortex_wind_m_s((candidate.lat_deg, candidate.lon_deg))),
         track_id: None,
     };
     let found = fields.candidates(thresholds).into_iter();
-    found.filter(|c| c.warm_core).map(low).collect()
+    let found = found.filter(|c| c.warm_core).map(low);
+    let turns = |low: &LowCandidate| low.wind_m_s.is_some_and(|wind| wind >= min_wind_m_s);
+    found.filter(turns).collect()
 }

@@ -29,6 +29,7 @@ mod scaling;
 mod series;
 mod thresholds;
 mod trajectory;
+mod vortex_wind;
 
 pub use candidates::CycloneCandidate;
 pub use low_thresholds::{EtcThresholds, TdThresholds};
@@ -172,7 +173,7 @@ impl Labeller {
     fn lows_of(&self, fields: &CycloneFields<'_>) -> Lows {
         Lows {
             extratropical: lows::extratropical(fields, &self.extratropical, &self.cyclone),
-            depressions: lows::depressions(fields, &self.weak),
+            depressions: lows::depressions(fields, &self.weak, self.depression.min_wind_m_s),
         }
     }
 
@@ -220,12 +221,9 @@ impl Labeller {
         let mut boxes = Vec::with_capacity(cyclones.len());
         for cyclone in cyclones {
             let half = cyclone_mask::box_half_deg(grid, wind, cyclone, &self.cyclone);
-            boxes.push(boxes::cyclone(
-                cyclone,
-                half,
-                &self.depression,
-                &self.cyclone,
-            ));
+            let speed =
+                vortex_wind::vortex_wind_m_s(grid, wind, (cyclone.lat_deg, cyclone.lon_deg));
+            boxes.push(boxes::cyclone(cyclone, half, speed, &self.depression));
             let runs = cyclone_mask::cyclone_cells(grid, &channels, half, cyclone, &self.cyclone);
             for (j, i) in runs.iter().flat_map(|run| run.indices()) {
                 codes[[j, i]] = Class::TropicalCyclone.code();

@@ -1,0 +1,78 @@
+//! The wind of a vortex itself, without the flow that carries it.
+
+use super::sampling::sample;
+use ndarray::ArrayView2;
+use squall_data::LatLonGrid;
+
+/// Circles are looked at up to this distance, degrees ...
+const SEARCH_DEG: f64 = 4.0;
+/// ... this far apart ...
+const STEP_DEG: f64 = 0.25;
+/// ... at so many places each.
+const PLACES: usize = 16;
+
+/// The highest mean of the wind around a circle about a centre, turned with the circle, m s-1: that of the tangential and
+/// radial wind of the vortex. A uniform flow, and so the vortex's motion, has no part in it.
+///
+/// NaN around a circle leaves that circle out.
+pub(super) fn vortex_wind_m_s(
+    grid: &LatLonGrid,
+    [u, v]: [ArrayView2<'_, f32>; 2],
+    (lat_deg, lon_deg): (f64, f64),
+) -> f64 {
+    let eastward = |j: usize, i: usize| f64::from(u[[j, i]]);
+    let northward = |j: usize, i: usize| f64::from(v[[j, i]]);
+    let stretch = 1.0 / lat_deg.to_radians().cos().max(0.05);
+    let mean = |radius_deg: f64| {
+        let (mut tangential, mut radial) = (0.0, 0.0);
+        for place in 0..PLACES {
+            let angle = std::f64::consts::TAU * place as f64 / PLACES as f64;
+            let (north, east) = angle.sin_cos();
+            let at = (
+                lat_deg + radius_deg * north,
+                lon_deg + radius_deg * east * stretch,
+            );
+            let u = sample(grid, &eastward, at.0, at.1);
+            let v = sample(grid, &northward, at.0, at.1);
+            tangential += v * east - u * north;
+            radial += u * east + v * north;
+        }
+        tangential.hypot(radial) / PLACES as f64
+    };
+    let circles = (1..).map(|k| f64::from(k) * STEP_DEG);
+    circles
+        .take_while(|radius_deg| *radius_deg <= SEARCH_DEG)
+        .map(mean)
+        .fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+    use squall_data::grid::lon_difference_deg;
+
+    #[test]
+    fn the_flow_around_a_vortex_does_not_count() {
+        let grid = LatLonGrid::global(361, 720).unwrap();
+        for (lat, lon) in [(12.0, 200.0), (-15.0, 0.1)] {
+            // 14 m/s at two degrees, in a flow of 9 m/s.
+            let plane = |flow: f64, pick: fn(f64, f64) -> f64| {
+                Array2::from_shape_fn(grid.shape(), |(j, i)| {
+                    let north = grid.lat_deg()[j] - lat;
+                    let east =
+                        lon_difference_deg(grid.lon_deg()[i], lon) * f64::to_radians(lat).cos();
+                    let x = east.hypot(north) / 2.0;
+                    let speed = 14.0 * 2.0 * x / (1.0 + x * x) / (2.0 * x).max(1e-9);
+                    (flow + speed * pick(-north, east)) as f32
+                })
+            };
+            let (u, v) = (plane(-9.0, |u, _| u), plane(3.0, |_, v| v));
+            let wind = vortex_wind_m_s(&grid, [u.view(), v.view()], (lat, lon));
+            assert!((wind - 14.0).abs() < 0.3, "{wind}");
+            let calm = Array2::from_elem(grid.shape(), 12.0f32);
+            let wind = vortex_wind_m_s(&grid, [calm.view(), calm.view()], (lat, lon));
+            assert!(wind < 1e-5, "{wind}");
+        }
+    }
+}

@@ -29,8 +29,10 @@ pub struct Row {
 pub struct Summary {
     /// The network's name.
     pub network: String,
-    /// Input (h, w, c).
+    /// Input (h, w, c) of a frame.
     pub input: [usize; 3],
+    /// Frames of a sample: 1, but for networks over time.
+    pub frames: usize,
     /// Trainable values.
     pub parameters: usize,
     /// Floating-point operations of one forward pass.
@@ -46,11 +48,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn new(network: &str, input: [usize; 3], trace: Trace) -> Self {
+    pub(crate) fn new(network: &str, frames: usize, input: [usize; 3], trace: Trace) -> Self {
         let forward_flops = trace.rows.iter().map(|row| row.forward_flops).sum();
         Self {
             network: network.to_string(),
             input,
+            frames,
             parameters: trace.rows.iter().map(|row| row.parameters).sum(),
             forward_flops,
             training_flops: 3 * forward_flops,
@@ -80,7 +83,7 @@ impl Summary {
     /// What operations allocate for themselves and what the allocator cannot use again: up to an eighth with `blocks`.
     pub fn training_bytes(&self, batch: usize, storage: &Storage, state: usize) -> u64 {
         let activations = self.trace.peak_bytes(storage);
-        let input = 4 * self.input.iter().product::<usize>();
+        let input = 4 * self.frames * self.input.iter().product::<usize>();
         let largest = self.layers.iter().map(|row| row.parameters).max();
         // Transformed kernels of the largest layer have 36 points for 9 taps.
         let kernels = 16 * largest.unwrap_or(0);
@@ -108,8 +111,8 @@ impl Summary {
         strips: NonZeroUsize,
     ) -> Result<u64> {
         let ([height, _, _], dtype) = (self.input, storage.dtype);
-        let bytes =
-            |row: &Row| (row.output.iter().product::<usize>() * dtype.size_in_bytes()) as u64;
+        let values = |row: &Row| self.frames * row.output.iter().product::<usize>();
+        let bytes = |row: &Row| (values(row) * dtype.size_in_bytes()) as u64;
         let largest = |rows: &[Row]| rows.iter().map(bytes).max().unwrap_or(0);
         // The largest one twice, and what it is made of, or one that waits beside it; a quarter for what the allocator cannot
         // use again.
@@ -135,7 +138,7 @@ impl Summary {
         let kept = kept.map(|conv| backend.kept_bytes(dtype, &conv.spec, conv.x, conv.y));
         let classes = self.layers.last().map_or(0, |row| row.output[2]);
         let [_, width, channels] = self.input;
-        let ends = 4 * (height * width * (channels + classes)) as u64;
+        let ends = 4 * (self.frames * height * width * (channels + classes)) as u64;
         Ok(batch * ends + activations + 4 * self.parameters as u64 + kept.sum::<u64>() + PROGRAM)
     }
 }
@@ -146,7 +149,11 @@ const PROGRAM: u64 = 60 << 20;
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [h, w, c] = self.input;
-        writeln!(f, "{} on {h} x {w} x {c}", self.network)?;
+        let clip = match self.frames {
+            1 => String::new(),
+            frames => format!("{frames} frames of "),
+        };
+        writeln!(f, "{} on {clip}{h} x {w} x {c}", self.network)?;
         let mut open: Vec<&str> = Vec::new();
         for row in &self.layers {
             let path: Vec<&str> = row.name.split('.').collect();

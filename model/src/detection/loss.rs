@@ -154,7 +154,7 @@ impl DetectorOutput {
         scale: f32,
     ) -> Result<DetectionLoss> {
         config.check()?;
-        let (mut parts, heads, labelled) = self.boxes_loss(targets.boxes, config, scale)?;
+        let (mut parts, heads) = self.boxes_loss(targets.boxes, config, scale)?;
         let reconstruction = match &self.reconstruction {
             None => None,
             Some(made) => {
@@ -178,7 +178,7 @@ impl DetectorOutput {
         Ok(DetectionLoss {
             total: parts.iter().map(|(_, value)| value).sum(),
             parts,
-            labelled,
+            labelled: targets.boxes.iter().flatten().count(),
             gradient: DetectorGradient {
                 heads,
                 reconstruction,
@@ -187,14 +187,13 @@ impl DetectorOutput {
         })
     }
 
-    /// The parts that labels decide, their gradient, and how many frames have labels.
-    #[allow(clippy::type_complexity)] // three things that are used at once
+    /// The parts that labels decide, and their gradient.
     fn boxes_loss(
         &self,
         labels: &[Option<Vec<BoxTarget>>],
         config: &DetectionLossConfig,
         scale: f32,
-    ) -> Result<(Vec<(&'static str, f64)>, Tensor, usize)> {
+    ) -> Result<(Vec<(&'static str, f64)>, Tensor)> {
         let op = "detection_loss";
         let [frames, rows, columns, channels] = self.shape()?;
         expect(op, "frames with or without labels", frames, labels.len())?;
@@ -229,8 +228,7 @@ impl DetectorOutput {
         };
         let mean = |(name, sum): (&'static str, f64)| (name, sum / frames as f64);
         let gradient = tensor(gradient, self.heads.dims(), DType::F32)?;
-        let labelled = labels.iter().flatten().count();
-        Ok((parts.into_iter().map(mean).collect(), gradient, labelled))
+        Ok((parts.into_iter().map(mean).collect(), gradient))
     }
 }
 

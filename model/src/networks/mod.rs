@@ -38,7 +38,8 @@ pub struct Prediction {
     pub probabilities: Option<Tensor>,
 }
 
-/// A segmentation network: fields to the logits of every class at every pixel.
+/// A segmentation network: fields to the logits of every class at every pixel; or one that finds boxes
+/// ([`Network::detect`], [`crate::detection`]).
 ///
 /// # Shapes
 /// `(b, h, w, c)` → `(b, h, w, k)`
@@ -247,9 +248,15 @@ impl Network {
     pub fn summary(&self, height: usize, width: usize) -> Result<Summary> {
         let mut trace = Trace::default();
         let input = [height, width, self.config.channels_in];
-        let x = trace.tensor([self.config.frames(), height, width, self.config.inputs()]);
+        let frames = self.config.frames();
+        let x = trace.tensor([frames, height, width, self.config.inputs()]);
         self.layers.trace(x, &mut trace)?;
-        Ok(Summary::new(self.config.name.as_str(), input, trace))
+        Ok(Summary::new(
+            self.config.name.as_str(),
+            frames,
+            input,
+            trace,
+        ))
     }
 }
 

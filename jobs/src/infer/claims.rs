@@ -11,7 +11,7 @@
 
 use crate::comm::Communicator;
 use crate::comm::collectives::tree;
-use crate::error::{JobError, Result};
+use crate::error::{JobError, Result, all_or_none};
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -48,7 +48,7 @@ impl Claims {
                 _ => Ok(()),
             };
             // Nobody may look before it is there.
-            super::all_or_none(comm, made)?;
+            all_or_none(comm, made)?;
             folder = Some(path);
         }
         Ok(Self {

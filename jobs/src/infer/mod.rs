@@ -23,6 +23,7 @@ mod plan;
 mod report;
 mod settings;
 mod strips;
+mod views;
 
 pub use chunks::{Chunk, FilePer, chunks};
 pub use ensemble::Ensemble;
@@ -36,7 +37,7 @@ pub use strips::Strips;
 
 use crate::comm::collectives::tree;
 use crate::comm::{Communicator, Solo, agree};
-use crate::error::{JobError, Result};
+use crate::error::{JobError, Result, all_or_none};
 use crate::lock::{FolderLock, remove_unfinished};
 use crate::metrics::to_json;
 use crate::train::Outcome;
@@ -364,18 +365,6 @@ fn in_order<'f>(
     all.iter()
         .filter_map(|chunk| finished.get(&chunk.name))
         .collect()
-}
-
-/// What this rank got, if no rank failed. All ranks call it.
-fn all_or_none<T>(comm: &mut dyn Communicator, got: Result<T>) -> Result<T> {
-    let failed = match comm.size() {
-        1 => false,
-        _ => agree::any(comm, got.is_err())?,
-    };
-    match got {
-        Ok(_) if failed => Err(JobError::Elsewhere),
-        got => got,
-    }
 }
 
 /// The first rank's files on all ranks.

@@ -83,7 +83,7 @@ fn a_store_gives_the_masks_of_the_files_it_was_made_from() {
     let twice: Arc<Store> = Arc::new(twice.finish().unwrap());
     let error = Input::store(twice, None).unwrap_err().to_string();
     assert!(
-        error.contains("samples 0 and 2") && error.contains("both are of 2000-01-01T09:00:00"),
+        error.contains("samples 0 and 2") && error.contains("are both of 2000-01-01T09:00:00"),
         "{error}"
     );
     assert!(Input::store(store, Some(Split::Validation)).is_err());
@@ -152,7 +152,6 @@ fn members_agree_where_they_must_and_differ_elsewhere() {
     let (mirrored, count) = members("mirrored", Ensemble::new(one, &rolls, true).unwrap());
     assert_eq!(count, 6);
     assert!(river_spread(&mirrored) > 0.0);
-    // The mean of members lies within their spread of each of two: the arithmetic mean is between them.
     let manifest = std::fs::read_to_string(mirrored.join("manifest.json")).unwrap();
     assert!(manifest.contains("\"views\""), "{manifest}");
 }

@@ -3,16 +3,28 @@
 use super::{CHANNELS, COLUMNS, ROWS, grid, recipe, sample, store};
 use ndarray::{Array2, Axis};
 use squall_data::Variable;
+use squall_data::archive::on_library_thread;
 use squall_data::mask_file::MaskArchive;
 use squall_jobs::infer::Model;
 use squall_jobs::train;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// A history file of samples; `without` leaves a variable out, `gap` makes half of a field missing at one index.
 pub fn history(
     path: &Path,
-    samples: std::ops::Range<usize>,
+    samples: Range<usize>,
+    without: Option<Variable>,
+    gap: Option<usize>,
+) -> Result<(), netcdf::Error> {
+    // Any other thread would fill the log with tracebacks of HDF5.
+    on_library_thread(|| write_history(path, samples, without, gap))
+}
+
+fn write_history(
+    path: &Path,
+    samples: Range<usize>,
     without: Option<Variable>,
     gap: Option<usize>,
 ) -> Result<(), netcdf::Error> {

@@ -210,7 +210,7 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Strips { .. } => (
             USAGE,
             Some(
-                "give more with --memory, or say how many strips with --strips to try nevertheless",
+                "give more with --memory, ask for a smaller --batch, or say how many strips with --strips to try nevertheless",
             ),
         ),
         JobError::Diverged { .. } => (

@@ -41,10 +41,14 @@ impl Augmentation {
         }
     }
 
-    fn check(self, grid: &LatLonGrid) -> Result<()> {
+    /// Refuses a grid on which fields cannot be turned so.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if it does not go around the globe, or is not symmetric about the equator.
+    pub fn check(self, grid: &LatLonGrid) -> Result<()> {
         if self.roll && !grid.is_periodic() {
             return Err(DataError::Invalid(format!(
-                "augmentation: {} does not go around the globe, so it cannot be rolled",
+                "{} does not go around the globe, so it cannot be rolled",
                 grid.describe()
             )));
         }
@@ -55,7 +59,7 @@ impl Augmentation {
             .all(|(a, b)| (a + b).abs() < 1e-3);
         if self.mirror && !symmetric {
             return Err(DataError::Invalid(format!(
-                "augmentation: {} is not symmetric about the equator, so it cannot be mirrored",
+                "{} is not symmetric about the equator, so it cannot be mirrored",
                 grid.describe()
             )));
         }

@@ -57,6 +57,11 @@ impl Variable {
         Self::CHANNELS.into_iter().find(|v| v.name() == name)
     }
 
+    /// Whether it changes its sign when the hemispheres change places: northward winds.
+    pub fn is_meridional(self) -> bool {
+        matches!(self, Self::V850 | Self::Vbot)
+    }
+
     /// Everything known about it.
     pub fn entry(self) -> &'static VariableEntry {
         &TABLE[self as usize]

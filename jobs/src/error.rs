@@ -71,12 +71,14 @@ pub enum JobError {
         fits: Vec<String>,
     },
     /// Inference does not fit into the memory that it was given, in however many strips.
-    #[error("inference needs at least {:.2} GB of memory, {:.2} GB are to be had", *needed as f64 / 1e9, *available as f64 / 1e9)]
+    #[error("inference needs at least {:.2} GB of memory, {:.2} GB are to be had{}", *needed as f64 / 1e9, *available as f64 / 1e9, batch.map_or(String::new(), |batch| format!("; a batch of {batch} would fit")))]
     Strips {
         /// Bytes at the peak, predicted, for the number of strips that needs least.
         needed: u64,
         /// Bytes that it may hold.
         available: u64,
+        /// A smaller batch that would fit, if there is one.
+        batch: Option<std::num::NonZeroUsize>,
     },
     /// A file of this crate holds what it should not.
     #[error("`{}` is damaged: {reason}", path.display())]

@@ -22,7 +22,7 @@ pub mod train;
 
 pub use contract::Contract;
 pub use error::JobError;
-pub use infer::{InferEvent, InferOptions, InferReport, Model, infer};
+pub use infer::{InferEvent, InferOptions, InferReport, Inference, Model, infer};
 pub use recipe::Recipe;
 pub use run_dir::RunDir;
 pub use train::{Outcome, Team, TrainEvent, TrainReport, train, train_together};

@@ -2,75 +2,17 @@
 
 mod common;
 
-use common::{CHANNELS, COLUMNS, ROWS, recipe, sample, store};
-use ndarray::{Array2, Axis};
+use common::fields::{history, masks, prepared};
+use common::{CHANNELS, COLUMNS, ROWS};
 use squall_data::archive::{Archive, BadFiles};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Class, Variable};
 use squall_jobs::infer::{BadInput, FilePer, InferOptions, InferReport, Model, Strips, infer};
-use squall_jobs::{InferEvent, JobError, Outcome, train};
+use squall_jobs::{InferEvent, JobError, Outcome};
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A history file of samples; `without` leaves a variable out, `gap` makes half of a field missing at one index.
-fn history(
-    path: &Path,
-    samples: std::ops::Range<usize>,
-    without: Option<Variable>,
-    gap: Option<usize>,
-) -> Result<(), netcdf::Error> {
-    let grid = common::grid();
-    let mut file = netcdf::create(path)?;
-    file.add_unlimited_dimension("time")?;
-    file.add_dimension("lat", ROWS)?;
-    file.add_dimension("lon", COLUMNS)?;
-    for (name, values, units) in [
-        ("lat", grid.lat_deg(), "degrees_north"),
-        ("lon", grid.lon_deg(), "degrees_east"),
-    ] {
-        let mut axis = file.add_variable::<f64>(name, &[name])?;
-        axis.put_attribute("units", units)?;
-        axis.put_values(values, ..)?;
-    }
-    let mut axis = file.add_variable::<f64>("time", &["time"])?;
-    axis.put_attribute("units", "days since 2000-01-01 00:00:00")?;
-    axis.put_attribute("calendar", "noleap")?;
-    let days: Vec<f64> = samples.clone().map(|k| k as f64 / 8.0).collect();
-    axis.put_values(&days, ..days.len())?;
-    for (k, variable) in CHANNELS.into_iter().enumerate() {
-        if Some(variable) == without {
-            continue;
-        }
-        let mut field = file.add_variable::<f32>(variable.name(), &["time", "lat", "lon"])?;
-        field.put_attribute("units", variable.entry().unit)?;
-        for (at, index) in samples.clone().enumerate() {
-            let (snapshot, _) = sample(index);
-            let mut plane = snapshot.fields.index_axis(Axis(0), k).to_owned();
-            if gap == Some(index) {
-                plane.iter_mut().skip(5).for_each(|value| *value = f32::NAN);
-            }
-            let values: Vec<f32> = plane.into_iter().collect();
-            field.put_values(&values, (at, .., ..))?;
-        }
-    }
-    file.close()
-}
-
-/// A trained model, and 20 times (three days) of fields in two files.
-fn prepared(folder: &Path) -> (Model, String) {
-    let store = store(&folder.join("store"), 6, 1);
-    let recipe = recipe(&["training.steps=6"]);
-    let run = folder.join("run");
-    let report = train(&recipe, &store, &run, &mut |_| {}, &AtomicBool::new(false)).unwrap();
-    let input = folder.join("input");
-    std::fs::create_dir_all(&input).unwrap();
-    history(&input.join("h2.a.nc"), 0..11, None, None).unwrap();
-    history(&input.join("h2.b.nc"), 11..20, None, None).unwrap();
-    let model = Model::load(&report.model, None).unwrap();
-    (model, input.to_string_lossy().into_owned())
-}
 
 fn run(
     archive: &Archive,
@@ -88,14 +30,6 @@ fn run(
     )
 }
 
-fn masks(out: &Path) -> Vec<(String, Array2<u8>)> {
-    let archive = MaskArchive::open(&out.join("masks.*.nc").to_string_lossy()).unwrap();
-    (0..archive.times().len())
-        .map(|index| archive.read(index).unwrap())
-        .map(|mask| (mask.time.to_string(), mask.codes))
-        .collect()
-}
-
 fn names(report: &InferReport) -> Vec<String> {
     let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
     report.files.iter().map(name).collect()
@@ -109,7 +43,7 @@ fn masks_are_those_of_the_network_one_by_one() {
     let out = folder.path().join("out");
     let options = InferOptions {
         probabilities: true,
-        batch: 3,
+        batch: NonZeroUsize::new(3),
         ..InferOptions::default()
     };
     let mut seen = 0;
@@ -171,7 +105,7 @@ fn strips_give_the_same_files_and_can_be_changed_on_the_way() {
     let archive = Archive::open(&input).unwrap();
     let of = |count| InferOptions {
         strips: Strips::Count(NonZeroUsize::new(count).unwrap()),
-        batch: 2,
+        batch: NonZeroUsize::new(2),
         ..InferOptions::default()
     };
     let (whole, cut) = (folder.path().join("whole"), folder.path().join("cut"));
@@ -197,7 +131,9 @@ fn strips_give_the_same_files_and_can_be_changed_on_the_way() {
         ..of(1)
     };
     match run(&archive, &model, &cut, &little) {
-        Err(JobError::Strips { needed, available }) => {
+        Err(JobError::Strips {
+            needed, available, ..
+        }) => {
             assert!(needed > available && available == 1 << 20);
         }
         other => panic!("{other:?}"),
@@ -210,7 +146,7 @@ fn killed_or_stopped_anywhere_it_ends_with_the_same_masks() {
     let (model, input) = prepared(folder.path());
     let archive = Archive::open(&input).unwrap();
     let options = InferOptions {
-        batch: 3,
+        batch: NonZeroUsize::new(3),
         ..InferOptions::default()
     };
     let whole = folder.path().join("whole");

@@ -120,18 +120,7 @@ impl Demo {
             json: false,
         };
         let trained = train.train()?;
-        Infer {
-            input: text("unseen"),
-            model: trained.model,
-            out: at("unseen-masks"),
-            precision: None,
-            probabilities: false,
-            skip_bad: false,
-            strips: squall_jobs::infer::Strips::default(),
-            memory: None,
-            json: false,
-        }
-        .infer()?;
+        Infer::new(text("unseen"), trained.model, at("unseen-masks")).infer()?;
         for (masks, out) in [
             ("unseen-labels", "heuristic-events"),
             ("unseen-masks", "network-events"),

@@ -1,21 +1,38 @@
-//! `squall infer`: a model over files to CF masks.
+//! `squall infer`: models over files or a sample store to CF masks, on one process or many.
 
+use crate::failure::Advice;
 use crate::plan::{Plan, duration};
 use crate::progress::Progress;
-use crate::{input, interrupt, output};
+use crate::{input, interrupt, output, ranks};
 use clap::Args;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as WordError;
-use squall_jobs::Outcome;
-use squall_jobs::infer::{BadInput, InferEvent, InferOptions, InferReport, Model, Strips, infer};
+use squall_data::store::{INDEX_FILE, Split};
+use squall_data::{Archive, Store};
+use squall_jobs::comm::{Communicator, Solo};
+use squall_jobs::infer::{
+    BadInput, Ensemble, FilePer, InferEvent, InferOptions, InferPlan, InferReport, Inference,
+    Input, Model, Strips,
+};
+use squall_jobs::{JobError, Outcome};
 use squall_model::Precision;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A rank whose error another one explains waits for so long before it ends the job.
+const OTHER_SPEAKS_FIRST: Duration = Duration::from_secs(1);
 
 /// The precision that a recipe would call so.
 fn precision(word: &str) -> Result<Precision, WordError> {
     Precision::deserialize(word.into_deserializer())
+}
+
+/// A split of a store.
+fn split(word: &str) -> Result<Split, WordError> {
+    Split::deserialize(word.into_deserializer())
 }
 
 /// A number of strips, or auto.
@@ -23,6 +40,15 @@ fn strips(word: &str) -> Result<Strips, String> {
     match word {
         "auto" => Ok(Strips::Auto(None)),
         number => (number.parse().map(Strips::Count))
+            .map_err(|_| format!("expected a number from 1 on or auto, found {number}")),
+    }
+}
+
+/// A number of samples; zero stands for auto.
+fn batch(word: &str) -> Result<usize, String> {
+    match word {
+        "auto" => Ok(0),
+        number => (number.parse::<NonZeroUsize>().map(NonZeroUsize::get))
             .map_err(|_| format!("expected a number from 1 on or auto, found {number}")),
     }
 }
@@ -35,23 +61,57 @@ fn gigabytes(word: &str) -> Result<u64, String> {
     }
 }
 
-/// Run a model over files; the same command continues a run that was stopped.
+/// A name and what it says.
+fn attribute(word: &str) -> Result<(String, String), String> {
+    match word.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_string(), value.to_string())),
+        _ => Err(format!("expected NAME=TEXT, found {word}")),
+    }
+}
+
+/// Run models over files or a sample store; the same command continues a run that was stopped.
+///
+/// Under `mpirun` or `srun` ranks take mask files one after the other. Any number of ranks continues the work of any other.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Example: squall supervise -- mpirun -n 64 squall infer run --model best.safetensors --out masks"
+)]
 pub struct Infer {
-    /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
+    /// Fields: a file, a folder, a glob in quotes, a text file that lists paths, or a sample store.
     pub input: String,
-    /// A model file: best.safetensors of a run.
-    #[arg(long, value_name = "M")]
-    pub model: PathBuf,
-    /// Folder for the masks.
+    /// A model file: best.safetensors of a run. Several make an ensemble: the mean of their probabilities.
+    #[arg(long, value_name = "M", required = true)]
+    pub model: Vec<PathBuf>,
+    /// Folder for the masks; all ranks must see it.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// What to compute in, instead of the precision of training: f32, bf16, f16, or auto (bf16 where that is faster).
     #[arg(long, value_name = "PRECISION", value_parser = precision)]
     pub precision: Option<Precision>,
-    /// Also keep the probability of every class.
+    /// Also keep the probabilities of cyclones and of rivers.
     #[arg(long)]
     pub probabilities: bool,
+    /// Also keep `ar_binary_tag`, rivers as ARTMIP wants them.
+    #[arg(long)]
+    pub artmip: bool,
+    /// How many times share a mask file: day, month, year, or a number of times.
+    #[arg(long, value_name = "PERIOD", default_value = "day")]
+    pub file_per: FilePer,
+    /// Samples computed at once: a number, or auto: as many as make small fields fast and fit into memory.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = batch)]
+    pub batch: usize,
+    /// Also ask about the field rolled eastward by so many columns; several separated by commas.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub roll: Vec<usize>,
+    /// Also ask about the mirrored field: hemispheres, and the sign of northward winds.
+    #[arg(long)]
+    pub mirror: bool,
+    /// Of a sample store only this split: train, validation or test.
+    #[arg(long, value_name = "SPLIT", value_parser = split)]
+    pub split: Option<Split>,
+    /// A global attribute for the mask files, such as institution or references; may stand several times.
+    #[arg(long, value_name = "NAME=TEXT", value_parser = attribute)]
+    pub attribute: Vec<(String, String)>,
     /// Go on without files and times that cannot be used; they are named and counted.
     #[arg(long)]
     pub skip_bad: bool,
@@ -67,17 +127,41 @@ pub struct Infer {
     pub json: bool,
 }
 
-fn in_words(strips: NonZeroUsize) -> String {
-    match strips.get() {
-        1 => "as a whole".to_string(),
-        strips => format!("in {strips} strips"),
-    }
-}
-
 impl Infer {
+    /// This model over this input, with the defaults of the command line, as a whole.
+    pub fn new(input: String, model: PathBuf, out: PathBuf) -> Self {
+        Self {
+            input,
+            model: vec![model],
+            out,
+            precision: None,
+            probabilities: false,
+            artmip: false,
+            file_per: FilePer::default(),
+            batch: 0,
+            roll: Vec::new(),
+            mirror: false,
+            split: None,
+            attribute: Vec::new(),
+            skip_bad: false,
+            strips: Strips::default(),
+            memory: None,
+            json: false,
+        }
+    }
+
     /// Infers and says how it went.
     pub fn run(self) -> anyhow::Result<()> {
-        let report = self.infer()?;
+        let (report, first) = match ranks::processes()? {
+            Some(mut world) => {
+                let first = world.rank() == 0;
+                (self.infer_on(&mut world)?, first)
+            }
+            None => (self.infer()?, true),
+        };
+        if !first {
+            return Ok(());
+        }
         if self.json {
             return output::json(&report);
         }
@@ -89,18 +173,39 @@ impl Infer {
             duration(report.seconds),
             self.out.display()
         );
+        if report.new_masks > 0 {
+            let spent = &report.spent;
+            tracing::info!(
+                "of the time {:.1} % in the network, {:.1} % waiting for fields, {:.1} % waiting for masks to be written",
+                100.0 * spent.network,
+                100.0 * spent.input,
+                100.0 * spent.output
+            );
+        }
         Ok(())
     }
 
     /// Infers and says how it went; an error if a signal stopped it.
     pub fn infer(&self) -> anyhow::Result<InferReport> {
-        let archive = input::open(&self.input, self.skip_bad)?;
-        let model = Model::load(&self.model, self.precision)?;
-        let bad_input = if self.skip_bad {
-            BadInput::Skip
-        } else {
-            BadInput::Fail
-        };
+        self.infer_on(&mut Solo::new())
+    }
+
+    /// The same as one of several ranks.
+    fn infer_on(&self, comm: &mut dyn Communicator) -> anyhow::Result<InferReport> {
+        let result = self.infer_with(comm);
+        if let Err(error) = &result
+            && matches!(error.downcast_ref(), Some(JobError::Elsewhere))
+        {
+            std::thread::sleep(OTHER_SPEAKS_FIRST);
+        }
+        let report = ranks::finish(comm.size(), result)?;
+        match report.outcome {
+            Outcome::Finished => Ok(report),
+            Outcome::Interrupted => Err(interrupt::stopped()),
+        }
+    }
+
+    fn options(&self) -> anyhow::Result<InferOptions> {
         let strips = match (self.strips, self.memory) {
             (Strips::Count(_), Some(_)) => {
                 anyhow::bail!(
@@ -110,49 +215,104 @@ impl Infer {
             (Strips::Auto(_), memory) => Strips::Auto(memory),
             (count, None) => count,
         };
-        let options = InferOptions {
+        Ok(InferOptions {
             strips,
             probabilities: self.probabilities,
-            bad_input,
+            artmip: self.artmip,
+            file_per: self.file_per,
+            batch: NonZeroUsize::new(self.batch),
+            bad_input: match self.skip_bad {
+                true => BadInput::Skip,
+                false => BadInput::Fail,
+            },
+            attributes: self.attribute.clone(),
             ..InferOptions::default()
+        })
+    }
+
+    fn infer_with(&self, comm: &mut dyn Communicator) -> anyhow::Result<InferReport> {
+        let options = self.options()?;
+        let is_store = Path::new(&self.input).join(INDEX_FILE).is_file();
+        let archive: Option<Archive> = match (is_store, self.split) {
+            (true, _) => None,
+            (false, None) => Some(input::open(&self.input, self.skip_bad)?),
+            (false, Some(_)) => {
+                let message = format!("`{}` is no sample store and has no splits", self.input);
+                return Err(Advice::usage(message, "leave out --split, or give a store"));
+            }
         };
-        let stop = interrupt::flag();
-        let mut progress = Progress::new("infer", archive.times().len());
+        let fields = match &archive {
+            Some(archive) => Input::archive(archive),
+            None => Input::store(Arc::new(Store::open(&self.input)?), self.split)?,
+        };
+        let load = |path: &PathBuf| Model::load(path, self.precision);
+        let models: Vec<Model> = self.model.iter().map(load).collect::<Result<_, _>>()?;
+        let mut progress = Progress::new("infer", fields.times().len());
+        let inference = Inference {
+            ensemble: Ensemble::new(models.iter().collect(), &self.roll, self.mirror)?,
+            input: fields,
+            out: &self.out,
+            options: &options,
+        };
+        let (stop, first) = (interrupt::flag(), comm.rank() == 0);
         let mut tell = |event: &InferEvent<'_>| match event {
+            InferEvent::Skipped(skipped) => {
+                if first {
+                    progress.note(&format!("{skipped:?}"));
+                }
+            }
+            _ if !first => {}
             InferEvent::Started(plan) => {
                 plan.notes.iter().for_each(|note| tracing::warn!("{note}"));
-                Plan {
-                    work: format!(
-                        "infer {} masks ({} are there; {}, {}, {})",
-                        plan.times,
-                        plan.done_times,
-                        plan.dtype,
-                        plan.backend,
-                        in_words(plan.strips)
-                    ),
-                    read: plan.read_bytes,
-                    write: plan.write_bytes,
-                    memory: plan.memory_bytes,
-                    seconds: None,
-                }
-                .announce();
+                announce(plan);
                 progress.start(plan.times, plan.done_times);
             }
-            InferEvent::Mask { done, .. } => progress.set(*done, String::new()),
-            InferEvent::Skipped(skipped) => progress.note(&format!("{skipped:?}")),
+            InferEvent::Mask { done, .. } | InferEvent::Others { done, .. } => {
+                progress.set(*done, String::new());
+            }
             _ => {}
         };
-        let report = infer(&archive, &model, &self.out, &options, &mut tell, &stop)?;
+        let report = inference.run(comm, &mut tell, &stop)?;
         progress.finish();
-        if report.missing_values > 0 {
+        if first && report.missing_values > 0 {
             tracing::warn!(
                 "{} missing values were replaced by the channel's mean",
                 report.missing_values
             );
         }
-        match report.outcome {
-            Outcome::Finished => Ok(report),
-            Outcome::Interrupted => Err(interrupt::stopped()),
-        }
+        Ok(report)
     }
+}
+
+/// Says what will be done and what it costs.
+fn announce(plan: &InferPlan) {
+    let mut how = vec![plan.dtype.clone(), plan.backend.clone()];
+    if plan.batch > 1 {
+        how.push(format!("{} at once", plan.batch));
+    }
+    how.push(match plan.strips.get() {
+        1 => "as a whole".to_string(),
+        strips => format!("in {strips} strips"),
+    });
+    if plan.members > 1 {
+        how.push(format!("the mean of {} members", plan.members));
+    }
+    if plan.ranks > 1 {
+        how.push(format!("on {} ranks", plan.ranks));
+    }
+    Plan {
+        work: format!(
+            "infer {} masks into {} files ({} masks are there; {}; {:.2} TF each)",
+            plan.times,
+            plan.files,
+            plan.done_times,
+            how.join(", "),
+            plan.flops_per_mask as f64 / 1e12
+        ),
+        read: plan.read_bytes,
+        write: plan.write_bytes,
+        memory: plan.memory_bytes,
+        seconds: plan.seconds,
+    }
+    .announce();
 }

@@ -252,7 +252,7 @@ impl<'a> Masks<'a> {
             title: "tropical cyclones and atmospheric rivers by the DeepCAM rules".into(),
             source: format!("squall {} label", env!("CARGO_PKG_VERSION")),
             attributes,
-            probabilities: false,
+            ..MaskFileOptions::default()
         };
         Ok(Self {
             out: &command.out,

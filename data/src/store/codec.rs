@@ -1,7 +1,6 @@
 //! Between fields and record bytes: interleaving on the way in, one fused pass on the way out.
 
 use super::{Encoding, StoreMeta};
-use crate::Variable;
 use crate::normalise::ChannelScale;
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
@@ -188,11 +187,6 @@ pub struct RecordDecoder {
     mirrored: Pattern,
 }
 
-/// Whether it changes its sign when the hemispheres change places.
-fn is_meridional(variable: Variable) -> bool {
-    matches!(variable, Variable::V850 | Variable::Vbot)
-}
-
 /// Values decoded at a time where that takes more than one pass.
 const CACHED_VALUES: usize = 4096;
 
@@ -216,7 +210,7 @@ impl RecordDecoder {
             Pattern::new(scales.iter().map(|scale| {
                 // value = offset + size · stored, and its sign turns with the hemisphere for meridional winds.
                 let (offset, size) = meta.encoding.affine(scale.variable);
-                let sign = if mirror && is_meridional(scale.variable) {
+                let sign = if mirror && scale.variable.is_meridional() {
                     -1.0
                 } else {
                     1.0
@@ -304,7 +298,7 @@ impl RecordDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Calendar, LatLonGrid};
+    use crate::{Calendar, LatLonGrid, Variable};
     use std::sync::Arc;
 
     #[test]

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
-/// How many times share a mask file. A killed run repeats at most one file.
+/// How many times share a mask file. A killed run repeats at most the file that each rank had under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FilePer {
@@ -15,6 +16,24 @@ pub enum FilePer {
     Month,
     /// One file per year.
     Year,
+    /// One file per so many times, counted from the first.
+    Times(NonZeroUsize),
+}
+
+impl std::str::FromStr for FilePer {
+    type Err = String;
+
+    /// `day`, `month`, `year` (also `daily`, `monthly`, `yearly`) or a number of times.
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "day" | "daily" => Ok(Self::Day),
+            "month" | "monthly" => Ok(Self::Month),
+            "year" | "yearly" => Ok(Self::Year),
+            number => number.parse().map(Self::Times).map_err(|_| {
+                format!("expected day, month, year or a number of times, found {number}")
+            }),
+        }
+    }
 }
 
 /// The times of one mask file.
@@ -44,15 +63,23 @@ pub fn chunks(times: &[Time], per: FilePer) -> Vec<Chunk> {
             FilePer::Day => format!("masks.{year:04}-{month:02}-{day:02}.nc"),
             FilePer::Month => format!("masks.{year:04}-{month:02}.nc"),
             FilePer::Year => format!("masks.{year:04}.nc"),
+            FilePer::Times(_) => format!(
+                "masks.{year:04}-{month:02}-{day:02}-{:05}.nc",
+                time.second_of_day()
+            ),
         }
     };
     let mut chunks: Vec<Chunk> = Vec::new();
     for (index, time) in times.iter().enumerate() {
-        let name = name(time);
+        let same = match (per, chunks.last()) {
+            (FilePer::Times(count), Some(chunk)) => chunk.indices.len() < count.get(),
+            (_, Some(chunk)) => chunk.name == name(time),
+            (_, None) => false,
+        };
         match chunks.last_mut() {
-            Some(chunk) if chunk.name == name => chunk.indices.end = index + 1,
+            Some(chunk) if same => chunk.indices.end = index + 1,
             _ => chunks.push(Chunk {
-                name,
+                name: name(time),
                 indices: index..index + 1,
             }),
         }
@@ -60,11 +87,52 @@ pub fn chunks(times: &[Time], per: FilePer) -> Vec<Chunk> {
     chunks
 }
 
+/// Where the time axis has a larger step than it mostly has: how often, and the time before the first; none if it has no
+/// usual step. A month of daily fields is not a gap in monthly ones, since only the most common step counts.
+pub(super) fn gaps(times: &[Time]) -> Option<(usize, Time)> {
+    let steps = || times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
+    let mut counts = std::collections::BTreeMap::<i64, usize>::new();
+    steps().for_each(|step| *counts.entry(step).or_default() += 1);
+    let (&usual, &count) = counts.iter().max_by_key(|(_, count)| **count)?;
+    // Monthly and yearly axes have steps of several lengths.
+    if 2 * count <= times.len() - 1 {
+        return None;
+    }
+    let larger = steps().filter(|step| *step > usual).count();
+    let first = steps().position(|step| step > usual)?;
+    Some((larger, times[first]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
     use squall_data::Calendar;
+
+    #[test]
+    fn words_and_gaps() {
+        let times = |count| NonZeroUsize::new(count).map(FilePer::Times);
+        assert_eq!("monthly".parse(), Ok(FilePer::Month));
+        assert_eq!("40".parse().ok(), times(40));
+        assert!("0".parse::<FilePer>().is_err() && "week".parse::<FilePer>().is_err());
+        let start = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+        let axis = |hours: &[i64]| -> Vec<Time> {
+            hours.iter().map(|h| start.add_seconds(h * 3600)).collect()
+        };
+        assert_eq!(gaps(&axis(&[0, 3, 6, 9])), None);
+        let axis_with_gaps = axis(&[0, 3, 6, 15, 18, 24, 27]);
+        assert_eq!(gaps(&axis_with_gaps), Some((2, axis_with_gaps[2])));
+        assert_eq!(gaps(&axis(&[0])), None);
+        let per = times(3).unwrap();
+        let names: Vec<String> = chunks(&axis(&[0, 3, 6, 9]), per)
+            .into_iter()
+            .map(|chunk| chunk.name)
+            .collect();
+        assert_eq!(
+            names,
+            ["masks.2000-01-01-00000.nc", "masks.2000-01-01-32400.nc"]
+        );
+    }
 
     proptest! {
         #[test]
@@ -77,7 +145,8 @@ mod tests {
                     time
                 })
                 .collect();
-            for per in [FilePer::Day, FilePer::Month, FilePer::Year] {
+            let seven = FilePer::Times(NonZeroUsize::new(7).unwrap());
+            for per in [FilePer::Day, FilePer::Month, FilePer::Year, seven] {
                 let chunks = chunks(&times, per);
                 let all: Vec<usize> = chunks.iter().flat_map(|c| c.indices.clone()).collect();
                 prop_assert_eq!(all, (0..times.len()).collect::<Vec<_>>());

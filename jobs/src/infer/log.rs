@@ -1,11 +1,17 @@
 //! Which mask files are finished, and what was left out of them.
+//!
+//! Every rank appends to a log of its own, `finished.<rank>.jsonl`; the first one puts them together into `finished.jsonl`,
+//! in order of time, when a call begins and when it ends.
 
 use crate::error::{JobError, Result};
 use crate::metrics::{JsonLines, to_json};
 use serde::{Deserialize, Serialize};
 use squall_data::mask_file::MaskArchive;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Lines of finished files, in the output folder.
 pub(super) const LOG: &str = "finished.jsonl";
@@ -39,8 +45,13 @@ pub struct FinishedFile {
 }
 
 impl FinishedFile {
+    /// Times that it is about.
+    pub(super) fn times(&self) -> usize {
+        self.masks + self.skipped.len()
+    }
+
     /// Whether the file is there and can be read to its end.
-    fn verify(&self, folder: &Path) -> bool {
+    pub(super) fn verify(&self, folder: &Path) -> bool {
         if self.masks == 0 {
             return true;
         }
@@ -48,46 +59,170 @@ impl FinishedFile {
         let opened = path
             .exists()
             .then(|| MaskArchive::open(&path.to_string_lossy()).ok());
-        opened.flatten().is_some_and(|archive| {
+        let whole = opened.flatten().is_some_and(|archive| {
             archive.times().len() == self.masks && archive.read(self.masks - 1).is_ok()
-        })
+        });
+        if !whole {
+            tracing::warn!(file = %self.file, "a finished mask file is gone or damaged: it is made again");
+        }
+        whole
     }
 }
 
-/// The finished files of a folder by name, each verified; a line that was cut off or whose file is gone is forgotten.
+fn of_rank(folder: &Path, rank: usize) -> PathBuf {
+    folder.join(format!("finished.{rank}.jsonl"))
+}
+
+/// Opens the log of a rank to append to.
+pub(super) fn open(folder: &Path, rank: usize) -> Result<JsonLines> {
+    JsonLines::open(&of_rank(folder, rank))
+}
+
+/// The logs of single ranks, of any earlier call.
+fn rank_logs(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(JobError::io("list", folder))? {
+        let path = entry.map_err(JobError::io("list", folder))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let number = name
+            .strip_prefix("finished.")
+            .and_then(|n| n.strip_suffix(".jsonl"));
+        if number.is_some_and(|number| number.parse::<usize>().is_ok()) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The files that all logs call finished, by name; a line that was cut off is forgotten.
 pub(super) fn read(folder: &Path) -> Result<BTreeMap<String, FinishedFile>> {
-    let path = folder.join(LOG);
-    if !path.exists() {
-        return Ok(BTreeMap::new());
-    }
-    let text = std::fs::read_to_string(&path).map_err(JobError::io("read", &path))?;
     let mut finished = BTreeMap::new();
-    for line in text.lines() {
-        if let Ok(entry) = serde_json::from_str::<FinishedFile>(line) {
-            finished.insert(entry.file.clone(), entry);
-        }
+    let logs = [folder.join(LOG)].into_iter().chain(rank_logs(folder)?);
+    for path in logs.filter(|path| path.exists()) {
+        let text = std::fs::read_to_string(&path).map_err(JobError::io("read", &path))?;
+        let lines = text.lines().map(serde_json::from_str::<FinishedFile>);
+        finished.extend(lines.flatten().map(|entry| (entry.file.clone(), entry)));
     }
-    finished.retain(|name, entry| {
-        let whole = entry.verify(folder);
-        if !whole {
-            tracing::warn!(file = %name, "a finished mask file is gone or damaged: it is made again");
-        }
-        whole
-    });
     Ok(finished)
 }
 
-/// Begins the log anew with these files, to be appended to.
-pub(super) fn restart(
+/// Whether a call began here before.
+pub(super) fn exists(folder: &Path) -> Result<bool> {
+    Ok(folder.join(LOG).exists() || !rank_logs(folder)?.is_empty())
+}
+
+/// Begins one log of all ranks with these files, in this order.
+pub(super) fn restart<'f>(
     folder: &Path,
-    finished: &BTreeMap<String, FinishedFile>,
-) -> Result<JsonLines> {
+    finished: impl Iterator<Item = &'f FinishedFile>,
+) -> Result<()> {
     let path = folder.join(LOG);
     let mut text = String::new();
-    for entry in finished.values() {
+    for entry in finished {
         text.push_str(&to_json(entry, &path)?);
         text.push('\n');
     }
     squall_data::atomic::write(&path, text.as_bytes())?;
-    JsonLines::open(&path)
+    for old in rank_logs(folder)? {
+        std::fs::remove_file(&old).map_err(JobError::io("remove", &old))?;
+    }
+    Ok(())
+}
+
+/// How many times the other ranks have finished, as their logs say.
+#[derive(Debug)]
+pub(super) struct Others {
+    logs: Vec<(PathBuf, u64)>,
+    times: usize,
+    looked: Instant,
+    interval: Duration,
+}
+
+impl Others {
+    /// The ranks above the first.
+    pub fn of(folder: &Path, ranks: usize) -> Self {
+        Self {
+            logs: (1..ranks).map(|rank| (of_rank(folder, rank), 0)).collect(),
+            times: 0,
+            looked: Instant::now(),
+            // A hundred looks a second, over all of them.
+            interval: Duration::from_millis(500).max(Duration::from_millis(10) * ranks as u32),
+        }
+    }
+
+    /// The number so far; looks now and then.
+    pub fn times(&mut self) -> usize {
+        if self.looked.elapsed() >= self.interval {
+            self.look();
+        }
+        self.times
+    }
+
+    fn look(&mut self) {
+        for (path, read) in &mut self.logs {
+            self.times += new_lines(path, read).unwrap_or(0);
+        }
+        self.looked = Instant::now();
+    }
+}
+
+/// Times in the whole lines of a log after the bytes that were read before.
+fn new_lines(path: &Path, read: &mut u64) -> Option<usize> {
+    let mut file = File::open(path).ok()?;
+    if file.metadata().ok()?.len() <= *read {
+        return None;
+    }
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(*read)).ok()?;
+    file.read_to_string(&mut text).ok()?;
+    let whole = text.rfind('\n')? + 1;
+    *read += whole as u64;
+    let lines = text[..whole]
+        .lines()
+        .map(serde_json::from_str::<FinishedFile>);
+    Some(lines.flatten().map(|entry| entry.times()).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(day: usize) -> FinishedFile {
+        FinishedFile {
+            file: format!("masks.2000-01-{day:02}.nc"),
+            first: "a".into(),
+            last: "b".into(),
+            masks: 0,
+            missing_values: 0,
+            skipped: vec![SkippedTime {
+                time: "a".into(),
+                reason: "b".into(),
+            }],
+        }
+    }
+
+    #[test]
+    fn logs_of_ranks_become_one_and_are_watched_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        assert!(!exists(path).unwrap());
+        let mut others = Others::of(path, 3);
+        for (rank, day) in [(0, 3), (2, 1), (1, 2), (2, 4)] {
+            open(path, rank).unwrap().push(&entry(day)).unwrap();
+        }
+        others.look();
+        assert_eq!(others.times, 3);
+        // Cut off: not read, not counted.
+        let cut = std::fs::read_to_string(of_rank(path, 2)).unwrap() + "{\"file\":\"masks";
+        std::fs::write(of_rank(path, 2), cut).unwrap();
+        others.look();
+        assert_eq!(others.times, 3);
+        let found = read(path).unwrap();
+        assert_eq!(found.len(), 4);
+        restart(path, found.values()).unwrap();
+        assert_eq!(std::fs::read_dir(path).unwrap().count(), 1);
+        assert_eq!(read(path).unwrap(), found);
+        assert!(exists(path).unwrap());
+    }
 }

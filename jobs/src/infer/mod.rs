@@ -1,175 +1,64 @@
-//! From a model and an archive to mask files.
+//! From models and fields to mask files, on one rank or many.
 //!
-//! Three threads work at the same time: one reads and normalises, this one computes, one writes. A mask file appears
-//! whole; a run that is killed makes only the missing files when it is called again, with the same masks, because batches
-//! never cross files.
+//! The work is divided by time: ranks claim mask files one after the other (`claims`), so that fast ones make more of them.
+//! On each rank three threads work at the same time: one reads and normalises, one computes, one writes. A mask file
+//! appears whole, under its name, and then its line in the log of its rank; batches never cross files. So a call that was
+//! killed anywhere is continued by the next one, with any number of ranks: finished files stay, the others are made, and in
+//! the end folders are the same byte for byte.
 //!
-//! # Not done
-//! One process; ranks would each take a part of the files.
+//! Bad input is met in three ways. What cannot be a time axis, such as two calendars or grids, is refused when the input is
+//! opened; a time that stands in two files is read from the first, and times in any order are sorted; both are said. Gaps are
+//! said and have no masks. A time that cannot be read ends the inference or is left out, as [`BadInput`] says.
 
 mod chunks;
+mod claims;
+mod ensemble;
+mod input;
 mod log;
 mod model;
+mod options;
+mod output;
 mod pipeline;
+mod plan;
+mod report;
+mod settings;
 mod strips;
+mod views;
 
 pub use chunks::{Chunk, FilePer, chunks};
+pub use ensemble::Ensemble;
+pub use input::Input;
 pub use log::{FinishedFile, SkippedTime};
 pub use model::{Model, Prediction};
+pub use options::{BadInput, InferOptions};
+pub use plan::{InferPlan, batch_for};
+pub use report::{InferEvent, InferReport, Spent};
 pub use strips::Strips;
 
-use crate::error::{JobError, Result};
+use crate::comm::collectives::tree;
+use crate::comm::{Communicator, Solo, agree};
+use crate::error::{JobError, Result, all_or_none};
 use crate::lock::{FolderLock, remove_unfinished};
+use crate::metrics::to_json;
 use crate::train::Outcome;
-use serde::{Deserialize, Serialize};
+use claims::Claims;
+use log::Others;
+use pipeline::{Job, Neighbours, Ran};
+use plan::{Demand, Work};
+use settings::Settings;
 use squall_data::archive::Archive;
-use squall_data::{ClassMask, Variable};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-
-/// What happens to a time whose fields cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BadInput {
-    /// The inference ends with an error that names file and variable.
-    #[default]
-    Fail,
-    /// The time gets no mask; manifest and report name it.
-    Skip,
-}
-
-/// How to infer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct InferOptions {
-    /// Also keep the probability of every class. Default no.
-    pub probabilities: bool,
-    /// How many times share a mask file. Default a day.
-    pub file_per: FilePer,
-    /// Samples computed at once. Default 1.
-    pub batch: usize,
-    /// What happens to a time whose fields cannot be used. Default: the inference ends.
-    pub bad_input: BadInput,
-    /// A time with a larger share of missing values cannot be used. Default 0.2.
-    pub max_missing_share: f64,
-    /// Samples read ahead, and masks waiting to be written. Default 4.
-    pub read_ahead: usize,
-    /// In how many strips of latitude the network is computed. Default one. Not in the manifest: masks are the same.
-    #[serde(skip)]
-    pub strips: Strips,
-}
-
-impl Default for InferOptions {
-    fn default() -> Self {
-        Self {
-            probabilities: false,
-            file_per: FilePer::default(),
-            batch: 1,
-            bad_input: BadInput::default(),
-            max_missing_share: 0.2,
-            read_ahead: 4,
-            strips: Strips::default(),
-        }
-    }
-}
-
-/// What will be done, known before the first mask.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct InferPlan {
-    /// Times of the archive.
-    pub times: usize,
-    /// Mask files of the archive.
-    pub files: usize,
-    /// Times whose file an earlier call finished.
-    pub done_times: usize,
-    /// Floating-point operations of a mask.
-    pub flops_per_mask: u64,
-    /// Bytes of fields that will be read, uncompressed.
-    pub read_bytes: u64,
-    /// Bytes that will be written at most, uncompressed.
-    pub write_bytes: u64,
-    /// Bytes of weights, activations, and fields and masks under way.
-    pub memory_bytes: u64,
-    /// In how many strips of latitude the network is computed.
-    pub strips: NonZeroUsize,
-    /// Data type of activations.
-    pub dtype: String,
-    /// What computes.
-    pub backend: String,
-    /// What may surprise about model or input, one sentence each.
-    pub notes: Vec<String>,
-}
-
-/// What happens during inference.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum InferEvent<'a> {
-    /// Before the first mask.
-    Started(InferPlan),
-    /// A mask is made, though not written yet. Masks of files that an earlier call finished do not come.
-    Mask {
-        /// Times done, those of earlier calls and those left out included.
-        done: usize,
-        /// Of so many.
-        total: usize,
-        /// The mask.
-        mask: &'a ClassMask,
-    },
-    /// A time gets no mask.
-    Skipped(&'a SkippedTime),
-    /// A mask file is finished.
-    FileFinished(&'a Path),
-}
-
-/// What came out of an inference; also `manifest.json` in the output folder, but for the times of the clock.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct InferReport {
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Masks in the folder.
-    pub masks: usize,
-    /// Masks made by this call.
-    pub new_masks: usize,
-    /// Mask files in the folder, in order of time.
-    pub files: Vec<PathBuf>,
-    /// Times left out.
-    pub skipped: Vec<SkippedTime>,
-    /// Missing input values that were replaced by the mean.
-    pub missing_values: u64,
-    /// Seconds of this call.
-    pub seconds: f64,
-    /// Seconds of it in which the network waited for fields.
-    pub wait_seconds: f64,
-    /// Seconds of it in which the network computed.
-    pub compute_seconds: f64,
-}
-
-/// What must stay the same for a call to continue another's work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Settings {
-    model_hash: String,
-    dtype: String,
-    backend: String,
-    probabilities: bool,
-    file_per: FilePer,
-    batch: usize,
-    max_missing_share: f64,
-    bad_input: BadInput,
-    grid_hash: u64,
-    calendar: String,
-}
 
 /// Makes a mask for every time of an archive, in files under `out`; continues what an earlier call there began.
 ///
 /// Setting `stop` ends it after the sample under way with [`Outcome::Interrupted`].
 ///
 /// # Errors
-/// [`JobError::Contract`] if the model does not fit the archive; [`JobError::Strips`] if it does not fit the memory that
-/// [`InferOptions::strips`] gives; [`JobError::Resume`] if the folder holds masks of another
-/// model or other options; [`JobError::Locked`]; whatever reading, computing and writing may cause.
+/// As [`Inference::run`].
 pub fn infer(
     archive: &Archive,
     model: &Model,
@@ -178,218 +67,322 @@ pub fn infer(
     progress: &mut dyn FnMut(&InferEvent<'_>),
     stop: &AtomicBool,
 ) -> Result<InferReport> {
-    let start = Instant::now();
-    let mut notes = model.notes().to_vec();
-    notes.extend(model.check(archive.grid(), &readable(archive, model, options))?);
-    notes.extend(archive.problems().iter().cloned());
-    let _lock = FolderLock::take(out)?;
-    settle(archive, model, out, options)?;
-    remove_unfinished(out)?;
-    let all = chunks(archive.times(), options.file_per);
-    let wanted = |entry: &FinishedFile| {
-        // An archive that has grown, or shrunk, changes the file at its edge.
-        all.iter().any(|chunk| {
-            chunk.name == entry.file
-                && archive.times()[chunk.indices.start].to_string() == entry.first
-                && archive.times()[chunk.indices.end - 1].to_string() == entry.last
-                && chunk.indices.len() == entry.masks + entry.skipped.len()
-        })
-    };
-    let mut finished = log::read(out)?;
-    // Who does not skip bad times wants to hear of those that an earlier call skipped.
-    let complete =
-        |entry: &FinishedFile| options.bad_input == BadInput::Skip || entry.skipped.is_empty();
-    finished.retain(|_, entry| wanted(entry) && complete(entry));
-    let lines = log::restart(out, &finished)?;
-    let left: Vec<Chunk> = all
-        .iter()
-        .filter(|chunk| !finished.contains_key(&chunk.name))
-        .cloned()
-        .collect();
-    let plan = plan(archive, model, options, &all, &left, notes)?;
-    let (total, done, strips) = (plan.times, plan.done_times, plan.strips);
-    progress(&InferEvent::Started(plan));
-    let job = pipeline::Job {
-        archive,
-        model,
+    let inference = Inference {
+        input: Input::archive(archive),
+        ensemble: Ensemble::of(model),
         out,
         options,
-        chunks: &left,
-        total,
-        done,
-        strips,
     };
-    let ran = job.run(lines, progress, stop)?;
-    let new_masks = ran.finished.iter().map(|entry| entry.masks).sum();
-    finished.extend(
-        ran.finished
-            .into_iter()
-            .map(|entry| (entry.file.clone(), entry)),
-    );
-    let in_order: Vec<&FinishedFile> = all
-        .iter()
-        .filter_map(|chunk| finished.get(&chunk.name))
-        .collect();
-    if ran.outcome == Outcome::Finished {
-        write_manifest(archive, model, out, options, &in_order)?;
-    }
-    let with_masks = in_order.iter().filter(|entry| entry.masks > 0);
-    Ok(InferReport {
-        outcome: ran.outcome,
-        masks: in_order.iter().map(|entry| entry.masks).sum(),
-        new_masks,
-        files: with_masks.map(|entry| out.join(&entry.file)).collect(),
-        skipped: in_order
-            .iter()
-            .flat_map(|entry| entry.skipped.clone())
-            .collect(),
-        missing_values: in_order.iter().map(|entry| entry.missing_values).sum(),
-        seconds: start.elapsed().as_secs_f64(),
-        wait_seconds: ran.wait_seconds,
-        compute_seconds: ran.compute_seconds,
-    })
+    inference.run(&mut Solo::new(), progress, stop)
 }
 
-/// The channels that the archive has; where bad times may be skipped, a channel that only some times have counts too.
-fn readable(archive: &Archive, model: &Model, options: &InferOptions) -> Vec<Variable> {
-    let mut available = archive.available().to_vec();
-    if options.bad_input == BadInput::Skip {
-        for variable in model.contract().variables() {
-            let anywhere =
-                || (0..archive.times().len()).any(|index| archive.read(index, &[variable]).is_ok());
-            if !available.contains(&variable) && anywhere() {
-                available.push(variable);
-            }
-        }
-    }
-    available
+/// What is to be inferred, how, and where masks go.
+#[derive(Debug)]
+pub struct Inference<'a> {
+    /// Fields.
+    pub input: Input<'a>,
+    /// One network, or the members of an ensemble.
+    pub ensemble: Ensemble<'a>,
+    /// Folder of the masks; one that all ranks see.
+    pub out: &'a Path,
+    /// How.
+    pub options: &'a InferOptions,
 }
 
-fn dtype_name(model: &Model) -> String {
-    format!("{:?}", model.dtype()).to_lowercase()
-}
-
-/// Writes the settings; refuses if the folder's masks were made with others.
-fn settle(archive: &Archive, model: &Model, out: &Path, options: &InferOptions) -> Result<()> {
-    let settings = Settings {
-        model_hash: model.hash().to_string(),
-        dtype: dtype_name(model),
-        backend: format!("{:?}", model.network().backend()),
-        probabilities: options.probabilities,
-        file_per: options.file_per,
-        batch: options.batch.max(1),
-        max_missing_share: options.max_missing_share,
-        bad_input: options.bad_input,
-        grid_hash: archive.grid().hash(),
-        calendar: archive.calendar().cf_name().to_string(),
-    };
-    let path = out.join("settings.json");
-    let json = crate::metrics::to_json(&settings, &path)?;
-    if let Ok(text) = std::fs::read_to_string(&path) {
-        let old: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        let new: serde_json::Value = serde_json::from_str(&json).unwrap_or_default();
-        let changed: Vec<String> = new
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(key, value)| old.get(key.as_str()) != Some(value))
-            .map(|(key, value)| {
-                format!(
-                    "{key} was {}, is {value}",
-                    old.get(key).unwrap_or(&serde_json::Value::Null)
-                )
-            })
+impl Inference<'_> {
+    /// Makes a mask for every time, together with the other ranks of `comm`; continues what an earlier call began, whatever
+    /// its number of ranks. All ranks call it with the same input, models and options.
+    ///
+    /// `progress` hears of the masks of its own rank; on the first rank numbers are those of all. Setting `stop` on any rank
+    /// ends all of them after the samples under way with [`Outcome::Interrupted`].
+    ///
+    /// # Errors
+    /// [`JobError::Contract`] if a model does not fit the input; [`JobError::Strips`] if it does not fit the memory that
+    /// [`InferOptions::strips`] gives; [`JobError::Resume`] if the folder holds masks of another model or other options;
+    /// [`JobError::Locked`]; [`JobError::Comm`] if ranks disagree about what to do, or one is gone; [`JobError::Elsewhere`] if
+    /// another rank failed; whatever reading, computing and writing may cause.
+    pub fn run(
+        &self,
+        comm: &mut dyn Communicator,
+        progress: &mut dyn FnMut(&InferEvent<'_>),
+        stop: &AtomicBool,
+    ) -> Result<InferReport> {
+        let start = Instant::now();
+        let prepared = self.prepare();
+        let (demand, wanted, notes) = all_or_none(comm, prepared)?;
+        self.agree(comm)?;
+        let taken = match comm.rank() {
+            0 => self.take_folder(wanted).map(Some),
+            _ => Ok(None),
+        };
+        // The lock is held to the end.
+        let (_lock, batch) = match all_or_none(comm, taken)? {
+            Some((lock, batch)) => (Some(lock), batch.get()),
+            None => (None, 0),
+        };
+        let batch = self.first_says(comm, batch)?;
+        let free = self.free_memory(comm)?;
+        let strips = demand.strips(self.options, batch, free);
+        let strips = all_or_none(comm, strips)?;
+        let all = chunks(self.input.times(), self.options.file_per);
+        let finished = self.finished_before(comm, &all)?;
+        let left: Vec<Chunk> = (all.iter())
+            .filter(|chunk| !finished.contains_key(&chunk.name))
+            .cloned()
             .collect();
-        // A bad time may be met with more patience than before: what is finished stays right.
-        let only_patience = changed.iter().all(|change| change.starts_with("bad_input"));
-        if !changed.is_empty() && !only_patience && out.join(log::LOG).exists() {
-            return Err(JobError::Resume {
-                folder: out.to_path_buf(),
-                reason: format!(
-                    "its masks were made with other settings ({}); use another folder",
-                    changed.join("; ")
-                ),
-            });
+        let work = Work {
+            input: &self.input,
+            ensemble: &self.ensemble,
+            options: self.options,
+            all: &all,
+            left: &left,
+            ranks: comm.size(),
+            batch,
+            strips,
+        };
+        let planned = work.plan(&demand, notes);
+        let plan = all_or_none(comm, planned)?;
+        let (total, done) = (plan.times, plan.done_times);
+        progress(&InferEvent::Started(plan));
+        let job = Job {
+            input: &self.input,
+            ensemble: &self.ensemble,
+            out: self.out,
+            options: self.options,
+            chunks: &left,
+            total,
+            done,
+            batch,
+            strips,
+        };
+        let claims = Claims::begin(self.out, left.len(), comm)?;
+        let mut neighbours = Neighbours {
+            bell: claims.bell(),
+            claims,
+            others: (comm.rank() == 0 && comm.size() > 1)
+                .then(|| Others::of(self.out, comm.size())),
+        };
+        // Whatever ends this rank early, a panic included, ends the others too.
+        let mut alarm = neighbours.claims.bell().armed();
+        let ran = log::open(self.out, comm.rank())
+            .and_then(|log| job.run(&mut neighbours, log, progress, stop));
+        if let Ok(ran) = &ran
+            && !ran.stopped
+        {
+            let own = ran.finished.iter().map(FinishedFile::times).sum();
+            pipeline::watch(&job, own, &mut neighbours, progress, stop);
+            alarm.disarm();
         }
+        drop(alarm);
+        let ran = all_or_none(comm, ran)?;
+        self.conclude(comm, (&all, &neighbours.claims), &ran, start)
     }
-    squall_data::atomic::write(path, json.as_bytes())?;
-    Ok(())
+
+    /// What can be known before a file is touched: the memory that is needed, the batch, and what may surprise.
+    fn prepare(&self) -> Result<(Demand, NonZeroUsize, Vec<String>)> {
+        let readable = self
+            .input
+            .readable(&self.ensemble.variables(), self.options);
+        let mut notes = self.ensemble.check(self.input.grid(), &readable)?;
+        notes.extend(self.input.problems().iter().cloned());
+        let demand = Demand::of(&self.input, &self.ensemble, self.options)?;
+        let (rows, columns) = self.input.grid().shape();
+        let batch = demand.batch(self.options, batch_for(rows, columns))?;
+        Ok((demand, batch, notes))
+    }
+
+    /// An error if ranks mean different work.
+    fn agree(&self, comm: &mut dyn Communicator) -> Result<()> {
+        let times: Vec<String> = self.input.times().iter().map(ToString::to_string).collect();
+        let hashes: Vec<&str> = self.ensemble.models().iter().map(|m| m.hash()).collect();
+        let options = InferOptions {
+            // They depend on memory, which is each rank's own.
+            strips: Strips::default(),
+            ..self.options.clone()
+        };
+        let facts = agree::Facts::new()
+            .with("version", env!("CARGO_PKG_VERSION").as_bytes())
+            .with("times", times.join(" ").as_bytes())
+            .with("grid", &self.input.grid().hash().to_le_bytes())
+            .with("models", hashes.join(" ").as_bytes())
+            .with("views", format!("{:?}", self.ensemble.views()).as_bytes())
+            .with("options", format!("{options:?}").as_bytes());
+        Ok(facts.check(comm)?)
+    }
+
+    /// Takes the folder on behalf of all ranks and clears away what a killed call left; gives the batch, that of the masks that
+    /// are there unless another is asked for.
+    fn take_folder(&self, wanted: NonZeroUsize) -> Result<(FolderLock, NonZeroUsize)> {
+        let lock = FolderLock::take(self.out)?;
+        let before = Settings::batch_of(self.out).filter(|_| self.options.batch.is_none());
+        let batch = before.unwrap_or(wanted);
+        Settings::of(&self.input, &self.ensemble, self.options, batch).settle(self.out)?;
+        remove_unfinished(self.out)?;
+        claims::remove_old(self.out)?;
+        Ok((lock, batch))
+    }
+
+    fn first_says(&self, comm: &mut dyn Communicator, batch: usize) -> Result<NonZeroUsize> {
+        let mut said = [batch as u64];
+        tree::broadcast(comm, bytemuck::cast_slice_mut(&mut said), 0)?;
+        Ok(NonZeroUsize::new(said[0] as usize).unwrap_or(NonZeroUsize::MIN))
+    }
+
+    /// Bytes that this rank may use, where those of its node share what is there.
+    fn free_memory(&self, comm: &mut dyn Communicator) -> Result<Option<u64>> {
+        let ranks = match comm.size() {
+            1 => 1,
+            _ => comm.split_by_node()?.size() as u64,
+        };
+        Ok(crate::memory::available().map(|bytes| bytes / ranks))
+    }
+
+    /// The files that earlier calls finished and that are whole; each rank looks at some of them.
+    fn finished_before(
+        &self,
+        comm: &mut dyn Communicator,
+        all: &[Chunk],
+    ) -> Result<BTreeMap<String, FinishedFile>> {
+        let (rank, size) = (comm.rank(), comm.size());
+        let read = match rank {
+            0 => self.wanted_of_log(all).map(Some),
+            _ => Ok(None),
+        };
+        let read = all_or_none(comm, read)?.unwrap_or_default();
+        let entries: Vec<FinishedFile> = share(comm, &read, self.out)?;
+        let mut whole = vec![0u64; entries.len().div_ceil(64)];
+        for (at, entry) in entries.iter().enumerate().skip(rank).step_by(size) {
+            whole[at / 64] |= u64::from(entry.verify(self.out)) << (at % 64);
+        }
+        tree::all_fold(comm, &mut whole, |all, some| *all |= some)?;
+        let is_whole = |at: &usize| whole[at / 64] >> (at % 64) & 1 == 1;
+        let kept: BTreeMap<String, FinishedFile> = (entries.into_iter().enumerate())
+            .filter(|(at, _)| is_whole(at))
+            .map(|(_, entry)| (entry.file.clone(), entry))
+            .collect();
+        let restarted = match rank {
+            0 => log::restart(self.out, in_order(all, &kept).into_iter()),
+            _ => Ok(()),
+        };
+        all_or_none(comm, restarted)?;
+        Ok(kept)
+    }
+
+    /// The files of the log that this call would make as they are.
+    fn wanted_of_log(&self, all: &[Chunk]) -> Result<Vec<FinishedFile>> {
+        let times = self.input.times();
+        let by_name: BTreeMap<&str, &Chunk> = all
+            .iter()
+            .map(|chunk| (chunk.name.as_str(), chunk))
+            .collect();
+        let wanted = |entry: &FinishedFile| {
+            // An input that has grown, or shrunk, changes the file at its edge.
+            let same = by_name.get(entry.file.as_str()).is_some_and(|chunk| {
+                times[chunk.indices.start].to_string() == entry.first
+                    && times[chunk.indices.end - 1].to_string() == entry.last
+                    && chunk.indices.len() == entry.times()
+            });
+            // Who does not skip bad times wants to hear of those that an earlier call skipped.
+            same && (self.options.bad_input == BadInput::Skip || entry.skipped.is_empty())
+        };
+        let found = log::read(self.out)?;
+        Ok(found.into_values().filter(wanted).collect())
+    }
+
+    /// Puts together what all ranks did.
+    fn conclude(
+        &self,
+        comm: &mut dyn Communicator,
+        (all, claims): (&[Chunk], &Claims),
+        ran: &Ran,
+        start: Instant,
+    ) -> Result<InferReport> {
+        let masks = ran.finished.iter().map(|entry| entry.masks).sum::<usize>();
+        let mut sums = [
+            ran.wait_seconds,
+            ran.compute_seconds,
+            ran.blocked_seconds,
+            ran.seconds,
+            masks as f64,
+        ];
+        agree::sum_exactly(comm, &mut sums)?;
+        let closed = match comm.rank() {
+            0 => self.close(all, claims).map(Some),
+            _ => Ok(None),
+        };
+        let entries = all_or_none(comm, closed)?.unwrap_or_default();
+        let entries: Vec<FinishedFile> = share(comm, &entries, self.out)?;
+        let outcome = match entries.len() == all.len() {
+            true => Outcome::Finished,
+            false => Outcome::Interrupted,
+        };
+        let with_masks = entries.iter().filter(|entry| entry.masks > 0);
+        let [wait, compute, blocked, running, new_masks] = sums;
+        Ok(InferReport {
+            outcome,
+            masks: entries.iter().map(|entry| entry.masks).sum(),
+            new_masks: new_masks as usize,
+            files: with_masks.map(|entry| self.out.join(&entry.file)).collect(),
+            missing_values: entries.iter().map(|entry| entry.missing_values).sum(),
+            skipped: entries
+                .into_iter()
+                .flat_map(|entry| entry.skipped)
+                .collect(),
+            ranks: comm.size(),
+            members: self.ensemble.members(),
+            seconds: start.elapsed().as_secs_f64(),
+            wait_seconds: wait,
+            compute_seconds: compute,
+            spent: Spent::of(compute, wait, blocked, running),
+        })
+    }
+
+    /// One log of all ranks and, if nothing is missing, the manifest; gives the finished files in order of time.
+    fn close(&self, all: &[Chunk], claims: &Claims) -> Result<Vec<FinishedFile>> {
+        let finished = log::read(self.out)?;
+        let in_order = in_order(all, &finished);
+        log::restart(self.out, in_order.iter().copied())?;
+        claims.end()?;
+        if in_order.len() == all.len() {
+            let settings = Settings::batch_of(self.out).unwrap_or(NonZeroUsize::MIN);
+            let settings = Settings::of(&self.input, &self.ensemble, self.options, settings);
+            settings::write_manifest(
+                self.out,
+                (&self.input, &self.ensemble),
+                &settings,
+                &in_order,
+            )?;
+        }
+        Ok(in_order.into_iter().cloned().collect())
+    }
 }
 
-fn plan(
-    archive: &Archive,
-    model: &Model,
-    options: &InferOptions,
+/// Finished files in the order of time.
+fn in_order<'f>(
     all: &[Chunk],
-    left: &[Chunk],
-    notes: Vec<String>,
-) -> Result<InferPlan> {
-    let (rows, columns) = archive.grid().shape();
-    let summary = model.network().summary(rows, columns)?;
-    let count = |chunks: &[Chunk]| chunks.iter().map(|c| c.indices.len()).sum::<usize>();
-    let (times, to_do) = (count(all), count(left));
-    let cells = (rows * columns) as u64;
-    let fields = 4 * cells * model.contract().channels.len() as u64;
-    // LABELS, ar_binary_tag, three probabilities: a byte each.
-    let mask = cells * if options.probabilities { 5 } else { 2 };
-    let in_memory = cells * if options.probabilities { 13 } else { 1 };
-    let (batch, ahead) = (options.batch.max(1), options.read_ahead.max(1) as u64);
-    let memory = |strips| {
-        let backend = model.network().backend();
-        let network = summary.inference_bytes(backend, batch, model.storage(), strips)?;
-        Ok(network + ahead * (fields + in_memory))
-    };
-    let strips = (options.strips).choose(rows, memory, crate::memory::available())?;
-    Ok(InferPlan {
-        times,
-        files: all.len(),
-        done_times: times - to_do,
-        flops_per_mask: summary.forward_flops,
-        read_bytes: to_do as u64 * fields,
-        write_bytes: to_do as u64 * mask,
-        memory_bytes: memory(strips)?,
-        strips,
-        dtype: dtype_name(model),
-        backend: model.network().backend().describe(),
-        notes,
-    })
+    finished: &'f BTreeMap<String, FinishedFile>,
+) -> Vec<&'f FinishedFile> {
+    all.iter()
+        .filter_map(|chunk| finished.get(&chunk.name))
+        .collect()
 }
 
-/// What the folder holds and what it was made from; the same bytes whether or not the work was interrupted.
-fn write_manifest(
-    archive: &Archive,
-    model: &Model,
-    out: &Path,
-    options: &InferOptions,
-    files: &[&FinishedFile],
-) -> Result<()> {
-    let contract = model.contract();
-    let by_file: BTreeMap<&str, &&FinishedFile> = files
-        .iter()
-        .map(|entry| (entry.file.as_str(), entry))
-        .collect();
-    let manifest = serde_json::json!({
-        "model": model.path().file_name().unwrap_or_default().to_string_lossy(),
-        "model_hash": model.hash(),
-        "model_step": contract.step,
-        "data_hash": contract.data_hash,
-        "normalisation_hash": contract.normalisation_hash,
-        "channels": contract.variables(),
-        "classes": contract.classes,
-        "code_version": env!("CARGO_PKG_VERSION"),
-        "dtype": dtype_name(model),
-        "options": options,
-        "grid": archive.grid().describe(),
-        "calendar": archive.calendar().cf_name(),
-        "times": archive.times().len(),
-        "problems": archive.problems(),
-        "files": by_file.values().collect::<Vec<_>>(),
-    });
-    let path = out.join("manifest.json");
-    let text = serde_json::to_string_pretty(&manifest).map_err(|error| JobError::Damaged {
-        path: path.clone(),
-        reason: error.to_string(),
-    })?;
-    squall_data::atomic::write(path, text.as_bytes())?;
-    Ok(())
+/// The first rank's files on all ranks.
+fn share(
+    comm: &mut dyn Communicator,
+    files: &[FinishedFile],
+    folder: &Path,
+) -> Result<Vec<FinishedFile>> {
+    if comm.size() == 1 {
+        return Ok(files.to_vec());
+    }
+    let mut bytes = to_json(&files, folder)?.into_bytes();
+    let mut length = (bytes.len() as u64).to_le_bytes();
+    tree::broadcast(comm, &mut length, 0)?;
+    bytes.resize(u64::from_le_bytes(length) as usize, 0);
+    tree::broadcast(comm, &mut bytes, 0)?;
+    serde_json::from_slice(&bytes).map_err(|error| JobError::Damaged {
+        path: folder.to_path_buf(),
+        reason: format!("the first rank's list of finished files: {error}"),
+    })
 }

@@ -118,29 +118,7 @@ impl Model {
     /// # Errors
     /// [`JobError::Data`] if the snapshot lacks a channel.
     pub fn pixels(&self, snapshot: &Snapshot) -> Result<(Vec<f32>, usize)> {
-        let channels = self.contract.variables();
-        let (rows, columns) = snapshot.grid.shape();
-        let mut pixels = vec![0f32; rows * columns * channels.len()];
-        for (k, &variable) in channels.iter().enumerate() {
-            let plane = snapshot.field(variable).ok_or_else(|| {
-                squall_data::DataError::MissingVariable {
-                    path: snapshot.source.0.clone(),
-                    variable: variable.name().to_string(),
-                    found: snapshot
-                        .variables
-                        .iter()
-                        .map(|v| v.name().to_string())
-                        .collect(),
-                }
-            })?;
-            let slots = pixels.iter_mut().skip(k).step_by(channels.len());
-            // Infinities in a file mean nothing; they count as missing.
-            slots.zip(plane).for_each(|(slot, &value)| {
-                *slot = if value.is_finite() { value } else { f32::NAN };
-            });
-        }
-        let missing = self.contract.normalisation.apply(&mut pixels)?;
-        Ok((pixels, missing))
+        super::input::normalised(snapshot, &self.contract.normalisation)
     }
 
     /// Masks of samples of normalised pixels.
@@ -173,8 +151,20 @@ impl Model {
     ) -> Result<Prediction> {
         let (batch, channels) = (times.len(), self.contract.channels.len());
         let x = Tensor::from_slice(pixels, (batch, rows, columns, channels), &Device::Cpu)?;
+        self.predict_tensor(&x, times, probabilities, strips)
+    }
+
+    /// The same of a tensor `(sample, lat, lon, channel)`.
+    pub(super) fn predict_tensor(
+        &self,
+        x: &Tensor,
+        times: &[Time],
+        probabilities: bool,
+        strips: NonZeroUsize,
+    ) -> Result<Prediction> {
+        let (batch, rows, columns, _) = x.dims4()?;
         let predicted =
-            (self.network).predict_in_strips(&x, &self.storage, probabilities, strips)?;
+            (self.network).predict_in_strips(x, &self.storage, probabilities, strips)?;
         let shaped = |error: ndarray::ShapeError| {
             JobError::Data(squall_data::DataError::Invalid(format!("logits: {error}")))
         };

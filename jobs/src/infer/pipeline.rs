@@ -1,14 +1,13 @@
-//! Read, compute and write at the same time.
+//! Read, compute and write at the same time, on each rank.
 
-use super::log::{FinishedFile, SkippedTime};
-use super::{BadInput, Chunk, InferEvent, InferOptions, Model};
+use super::claims::{Bell, Claims};
+use super::input::Fields;
+use super::log::{FinishedFile, Others, SkippedTime};
+use super::output::{Found, OutputFile};
+use super::settings::about;
+use super::{BadInput, Chunk, Ensemble, InferEvent, InferOptions, Input};
 use crate::error::{JobError, Result};
 use crate::metrics::JsonLines;
-use crate::train::Outcome;
-use ndarray::{Array3, Axis};
-use squall_data::archive::Archive;
-use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-use squall_data::{ClassMask, DataError, Time};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,52 +15,72 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-/// What an inference works on.
-pub(super) struct Job<'a> {
-    pub archive: &'a Archive,
-    pub model: &'a Model,
-    pub out: &'a Path,
-    pub options: &'a InferOptions,
-    /// The mask files to make.
-    pub chunks: &'a [Chunk],
+/// What a rank works on.
+pub(super) struct Job<'j, 'a> {
+    pub input: &'j Input<'a>,
+    pub ensemble: &'j Ensemble<'a>,
+    pub out: &'j Path,
+    pub options: &'j InferOptions,
+    /// The mask files that are left.
+    pub chunks: &'j [Chunk],
     /// All times.
     pub total: usize,
     /// Times done before.
     pub done: usize,
     /// How the network is computed.
+    pub batch: NonZeroUsize,
     pub strips: NonZeroUsize,
 }
 
-/// What a job did.
+/// What tells a rank of others, and others of it.
+pub(super) struct Neighbours {
+    pub claims: Claims,
+    pub bell: Bell,
+    /// On the rank that tells of the work of all.
+    pub others: Option<Others>,
+}
+
+impl Neighbours {
+    fn done(&mut self) -> usize {
+        self.others.as_mut().map_or(0, Others::times)
+    }
+}
+
+/// What a rank did.
+#[derive(Debug, Default)]
 pub(super) struct Ran {
-    pub outcome: Outcome,
     pub finished: Vec<FinishedFile>,
+    /// Whether it was told to stop, by its own flag or another rank.
+    pub stopped: bool,
+    /// Seconds in which the network waited for fields, computed, and waited for the writer.
     pub wait_seconds: f64,
     pub compute_seconds: f64,
+    pub blocked_seconds: f64,
+    /// Seconds from the first wait to the end of the last write.
+    pub seconds: f64,
 }
 
 /// From the reader to the network.
 enum Read {
-    Sample {
-        time: Time,
-        pixels: Vec<f32>,
-        missing: usize,
-    },
+    /// The times of this file follow.
+    File(usize),
+    Sample(Fields),
     Skipped(SkippedTime),
-    /// All times of a file have come.
+    /// All times of the file have come.
     EndOfFile,
 }
 
-/// From the network to the writer.
+/// From the network to the writer; about one file after the other.
 enum Write {
-    Mask(ClassMask, Option<Array3<f32>>),
-    EndOfFile(FinishedFile),
+    Found(usize, Found),
+    EndOfFile(usize, FinishedFile),
 }
 
-impl Job<'_> {
-    /// Makes the files. Finished ones are appended to `log`.
-    pub(super) fn run(
+impl Job<'_, '_> {
+    /// Makes mask files as long as some can be claimed. Finished ones are appended to `log`.
+    pub fn run(
         &self,
+        neighbours: &mut Neighbours,
         log: JsonLines,
         progress: &mut dyn FnMut(&InferEvent<'_>),
         stop: &AtomicBool,
@@ -70,26 +89,29 @@ impl Job<'_> {
         let (to_network, from_reader) = sync_channel(ahead);
         let (to_writer, from_network) = sync_channel(ahead);
         let (finished, from_writer) = channel();
+        let start = Instant::now();
+        let Neighbours {
+            claims,
+            bell,
+            others,
+        } = neighbours;
         std::thread::scope(|scope| {
-            let reader = scope.spawn(move || self.read(&to_network));
+            let reader = scope.spawn(move || self.read(claims, &to_network));
             let writer = scope.spawn(move || {
                 self.write(&from_network, log, |entry| {
                     let _ = finished.send(entry);
                 })
             });
-            let mut ran = Ran {
-                outcome: Outcome::Finished,
-                finished: Vec::new(),
-                wait_seconds: 0.0,
-                compute_seconds: 0.0,
-            };
+            let mut ran = Ran::default();
             let mut network = Computer {
                 job: self,
                 ran: &mut ran,
-                done: self.done,
+                own: 0,
                 to_writer,
                 from_writer: &from_writer,
                 progress,
+                bell,
+                others,
             };
             let computed = network.run(from_reader, stop);
             // Closes the writer's channel: it ends after what it already has.
@@ -100,23 +122,23 @@ impl Job<'_> {
             for entry in from_writer.try_iter() {
                 finish(self, entry, &mut ran, progress);
             }
-            let complete = ran.finished.len() == self.chunks.len();
-            if !complete {
-                ran.outcome = Outcome::Interrupted;
-            }
+            ran.seconds = start.elapsed().as_secs_f64();
             Ok(ran)
         })
     }
 
-    fn read(&self, to_network: &SyncSender<Read>) -> Result<()> {
-        let variables = self.model.contract().variables();
-        for chunk in self.chunks {
-            for index in chunk.indices.clone() {
-                let item = match self.sample(index, &variables) {
-                    Ok(sample) => sample,
+    fn read(&self, claims: &mut Claims, to_network: &SyncSender<Read>) -> Result<()> {
+        let mut reader = self.input.reader(self.ensemble)?;
+        while let Some(number) = claims.next()? {
+            if to_network.send(Read::File(number)).is_err() {
+                return Ok(());
+            }
+            for index in self.chunks[number].indices.clone() {
+                let item = match reader.read(index, self.options.max_missing_share) {
+                    Ok(fields) => Read::Sample(fields),
                     Err(error) if self.options.bad_input == BadInput::Skip => {
                         Read::Skipped(SkippedTime {
-                            time: self.archive.times()[index].to_string(),
+                            time: self.input.times()[index].to_string(),
                             reason: error.to_string(),
                         })
                     }
@@ -134,58 +156,31 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn sample(&self, index: usize, variables: &[squall_data::Variable]) -> Result<Read> {
-        let snapshot = self.archive.read(index, variables)?;
-        let (pixels, missing) = self.model.pixels(&snapshot)?;
-        let share = missing as f64 / pixels.len().max(1) as f64;
-        if share > self.options.max_missing_share {
-            return Err(JobError::Data(DataError::Unreadable {
-                path: snapshot.source.0,
-                reason: format!(
-                    "{:.1} % of the values at {} are missing, at most {:.1} % are allowed",
-                    100.0 * share,
-                    snapshot.time,
-                    100.0 * self.options.max_missing_share
-                ),
-            }));
-        }
-        Ok(Read::Sample {
-            time: snapshot.time,
-            pixels,
-            missing,
-        })
-    }
-
     fn write(
         &self,
         from_network: &Receiver<Write>,
         mut log: JsonLines,
         finished: impl Fn(FinishedFile),
     ) -> Result<()> {
-        let mut chunks = self.chunks.iter();
-        let mut chunk = chunks.next();
-        let mut open: Option<MaskWriter> = None;
+        let mut open: Option<OutputFile> = None;
         for item in from_network {
-            // The network sends an end for every file, in order, so there is always one.
-            let Some(current) = chunk else { break };
             match item {
-                Write::Mask(mask, probabilities) => {
-                    let writer = match &mut open {
-                        Some(writer) => writer,
-                        None => open.insert(self.create(current, mask.time)?),
+                Write::Found(number, found) => {
+                    let file = match &mut open {
+                        Some(file) => file,
+                        None => open.insert(self.create(number, &found)?),
                     };
-                    writer.write(&mask, probabilities.as_ref().map(|p| p.view()))?;
+                    file.write(&found)?;
                 }
-                Write::EndOfFile(entry) => {
+                Write::EndOfFile(number, entry) => {
                     match open.take() {
-                        Some(writer) => writer.finish()?,
+                        Some(file) => file.finish()?,
                         // Of an earlier call with other input; it must not be taken for ours.
-                        None => remove(&self.out.join(&current.name))?,
+                        None => remove(&self.out.join(&self.chunks[number].name))?,
                     }
                     log.push(&entry)?;
                     log.sync()?;
                     finished(entry);
-                    chunk = chunks.next();
                 }
             }
         }
@@ -193,31 +188,16 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn create(&self, chunk: &Chunk, first: Time) -> Result<MaskWriter> {
-        let contract = self.model.contract();
-        let attribute = |name: &str, value: &str| (name.to_string(), value.to_string());
-        let options = MaskFileOptions {
-            title: "Tropical cyclones and atmospheric rivers found by a neural network".to_string(),
-            source: format!(
-                "Squall {}, {}, {} training steps",
-                env!("CARGO_PKG_VERSION"),
-                contract.network.name.as_str(),
-                contract.step
-            ),
-            attributes: vec![
-                attribute("squall_model_hash", self.model.hash()),
-                attribute("squall_data_hash", &contract.data_hash),
-                attribute("squall_normalisation_hash", &contract.normalisation_hash),
-            ],
-            probabilities: self.options.probabilities,
-        };
-        let path = self.out.join(&chunk.name);
-        Ok(MaskWriter::create(
-            &path,
-            self.archive.grid(),
+    fn create(&self, number: usize, first: &Found) -> Result<OutputFile> {
+        let chunk = &self.chunks[number];
+        let indices = chunk.indices.clone();
+        let about = about(self.input, self.ensemble, self.options, indices);
+        OutputFile::create(
+            &self.out.join(&chunk.name),
+            self.input.grid(),
             first,
-            &options,
-        )?)
+            &about,
+        )
     }
 }
 
@@ -235,7 +215,7 @@ fn join(handle: ScopedJoinHandle<'_, Result<()>>, name: &'static str) -> Result<
 }
 
 fn finish(
-    job: &Job<'_>,
+    job: &Job<'_, '_>,
     entry: FinishedFile,
     ran: &mut Ran,
     progress: &mut dyn FnMut(&InferEvent<'_>),
@@ -247,107 +227,115 @@ fn finish(
 }
 
 /// The middle of the three: batches in, masks out.
-struct Computer<'j, 'r> {
-    job: &'j Job<'j>,
-    ran: &'r mut Ran,
-    done: usize,
+struct Computer<'c, 'j, 'a> {
+    job: &'c Job<'j, 'a>,
+    ran: &'c mut Ran,
+    /// Times that this rank has done.
+    own: usize,
     to_writer: SyncSender<Write>,
-    from_writer: &'r Receiver<FinishedFile>,
-    progress: &'r mut dyn FnMut(&InferEvent<'_>),
+    from_writer: &'c Receiver<FinishedFile>,
+    progress: &'c mut dyn FnMut(&InferEvent<'_>),
+    bell: &'c mut Bell,
+    others: &'c mut Option<Others>,
 }
 
 /// What has come of the file under way.
 #[derive(Default)]
 struct Under {
-    pixels: Vec<f32>,
-    times: Vec<Time>,
+    number: usize,
+    batch: Vec<Fields>,
     masks: usize,
     missing: u64,
     skipped: Vec<SkippedTime>,
 }
 
-impl Computer<'_, '_> {
+impl Computer<'_, '_, '_> {
     fn run(&mut self, from_reader: Receiver<Read>, stop: &AtomicBool) -> Result<()> {
-        let batch = self.job.options.batch.max(1);
-        for chunk in self.job.chunks {
-            let mut under = Under::default();
-            loop {
-                let before = Instant::now();
-                // The reader is done or failed; its own result says which.
-                let Ok(item) = from_reader.recv() else {
-                    return Ok(());
-                };
-                self.ran.wait_seconds += before.elapsed().as_secs_f64();
-                if stop.load(Ordering::Relaxed) {
-                    return Ok(());
-                }
-                match item {
-                    Read::Sample {
-                        time,
-                        pixels,
-                        missing,
-                    } => {
-                        under.times.push(time);
-                        under.pixels.extend_from_slice(&pixels);
-                        under.missing += missing as u64;
-                        if under.times.len() == batch && !self.compute(&mut under)? {
-                            return Ok(());
-                        }
-                    }
-                    Read::Skipped(skipped) => {
-                        tracing::warn!(time = %skipped.time, reason = %skipped.reason, "no mask");
-                        self.done += 1;
-                        (self.progress)(&InferEvent::Skipped(&skipped));
-                        under.skipped.push(skipped);
-                    }
-                    Read::EndOfFile => break,
-                }
-            }
-            if !self.compute(&mut under)? {
+        let mut under = Under::default();
+        loop {
+            let before = Instant::now();
+            // The reader has no more, or failed; its own result says which.
+            let Ok(item) = from_reader.recv() else {
                 return Ok(());
-            }
-            let time = |index: usize| self.job.archive.times()[index].to_string();
-            let entry = FinishedFile {
-                file: chunk.name.clone(),
-                first: time(chunk.indices.start),
-                last: time(chunk.indices.end - 1),
-                masks: under.masks,
-                missing_values: under.missing,
-                skipped: under.skipped,
             };
-            if self.to_writer.send(Write::EndOfFile(entry)).is_err() {
+            self.ran.wait_seconds += before.elapsed().as_secs_f64();
+            if stop.load(Ordering::Relaxed) || self.bell.rings() {
+                self.ran.stopped = true;
                 return Ok(());
+            }
+            match item {
+                Read::File(number) => {
+                    under = Under {
+                        number,
+                        ..Under::default()
+                    };
+                }
+                Read::Sample(fields) => {
+                    under.missing += fields.missing as u64;
+                    under.batch.push(fields);
+                    if under.batch.len() == self.job.batch.get() && !self.compute(&mut under)? {
+                        return Ok(());
+                    }
+                }
+                Read::Skipped(skipped) => {
+                    tracing::warn!(time = %skipped.time, reason = %skipped.reason, "no mask");
+                    self.own += 1;
+                    (self.progress)(&InferEvent::Skipped(&skipped));
+                    under.skipped.push(skipped);
+                }
+                Read::EndOfFile => {
+                    let end = self.compute(&mut under)? && self.end(std::mem::take(&mut under));
+                    if !end {
+                        return Ok(());
+                    }
+                }
             }
         }
-        Ok(())
     }
 
-    /// Masks of the samples that wait; false if the writer is gone, whose own result says why.
+    /// Ends a file; false if the writer is gone, whose own result says why.
+    fn end(&mut self, under: Under) -> bool {
+        let chunk = &self.job.chunks[under.number];
+        let time = |index: usize| self.job.input.times()[index].to_string();
+        let entry = FinishedFile {
+            file: chunk.name.clone(),
+            first: time(chunk.indices.start),
+            last: time(chunk.indices.end - 1),
+            masks: under.masks,
+            missing_values: under.missing,
+            skipped: under.skipped,
+        };
+        self.send(Write::EndOfFile(under.number, entry))
+    }
+
+    /// Hands something to the writer; false if it is gone.
+    fn send(&mut self, item: Write) -> bool {
+        let before = Instant::now();
+        let sent = self.to_writer.send(item).is_ok();
+        self.ran.blocked_seconds += before.elapsed().as_secs_f64();
+        sent
+    }
+
+    /// Masks of the samples that wait; false if the writer is gone.
     fn compute(&mut self, under: &mut Under) -> Result<bool> {
-        let shape = self.job.archive.grid().shape();
-        if !under.times.is_empty() {
+        let shape = self.job.input.grid().shape();
+        if !under.batch.is_empty() {
             let before = Instant::now();
-            let (model, wanted) = (self.job.model, self.job.options.probabilities);
-            let how = (wanted, self.job.strips);
-            let prediction = model.predict_in_strips(&under.pixels, &under.times, shape, how)?;
+            let how = (self.job.options.probabilities, self.job.strips);
+            let batch = std::mem::take(&mut under.batch);
+            let found = self.job.ensemble.predict(batch, shape, how)?;
             self.ran.compute_seconds += before.elapsed().as_secs_f64();
-            under.pixels.clear();
-            under.times.clear();
-            for (k, mask) in prediction.masks.into_iter().enumerate() {
-                self.done += 1;
+            let others = self.others.as_mut().map_or(0, Others::times);
+            for found in found {
+                self.own += 1;
                 under.masks += 1;
+                let Found::Mask { mask, .. } = &found;
                 (self.progress)(&InferEvent::Mask {
-                    done: self.done,
+                    done: self.job.done + self.own + others,
                     total: self.job.total,
-                    mask: &mask,
+                    mask,
                 });
-                let probabilities = prediction.probabilities.as_ref();
-                let probabilities = probabilities.map(|p| p.index_axis(Axis(0), k).to_owned());
-                if self
-                    .to_writer
-                    .send(Write::Mask(mask, probabilities))
-                    .is_err()
-                {
+                if !self.send(Write::Found(under.number, found)) {
                     return Ok(false);
                 }
             }
@@ -356,5 +344,34 @@ impl Computer<'_, '_> {
             finish(self.job, entry, self.ran, &mut *self.progress);
         }
         Ok(true)
+    }
+}
+
+/// Waits, on the rank that tells of the work of all, until the others have done theirs or the bell rings.
+pub(super) fn watch(
+    job: &Job<'_, '_>,
+    own: usize,
+    neighbours: &mut Neighbours,
+    progress: &mut dyn FnMut(&InferEvent<'_>),
+    stop: &AtomicBool,
+) {
+    let mut told = usize::MAX;
+    loop {
+        let done = job.done + own + neighbours.done();
+        if neighbours.others.is_none() || done >= job.total || neighbours.bell.rings() {
+            return;
+        }
+        if stop.load(Ordering::Relaxed) {
+            neighbours.bell.ring();
+            return;
+        }
+        if done != told {
+            told = done;
+            progress(&InferEvent::Others {
+                done,
+                total: job.total,
+            });
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }

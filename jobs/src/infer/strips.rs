@@ -56,6 +56,7 @@ impl Strips {
         let error = JobError::Strips {
             needed: least.1,
             available,
+            batch: None,
         };
         if limit.is_some() {
             return Err(error);
@@ -100,7 +101,9 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_only_where_a_limit_was_given() {
         match Strips::Auto(Some(12)).choose(16, needed, None) {
-            Err(JobError::Strips { needed, available }) => {
+            Err(JobError::Strips {
+                needed, available, ..
+            }) => {
                 assert_eq!((needed, available), (16, 12))
             }
             other => panic!("{other:?}"),

@@ -1,6 +1,8 @@
 //! A small store and a small recipe that train in a second.
 #![allow(dead_code)] // each test binary uses its part
 
+pub mod fields;
+
 use ndarray::{Array2, Array3};
 use squall_data::store::{Split, StoreMeta, StoreWriter};
 use squall_data::{Calendar, ClassMask, LatLonGrid, Snapshot, Store, Time, Variable};

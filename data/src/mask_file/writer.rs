@@ -1,0 +1,334 @@
+//! Masks as compressed CF netCDF.
+
+use super::{CERTAIN, event_variable};
+use crate::archive::nc::on_library_thread;
+use crate::atomic::Pending;
+use crate::error::{DataError, Result};
+use crate::{Class, ClassMask, LatLonGrid, Time};
+use ndarray::ArrayView3;
+use netcdf::{Extent, FileMut};
+use std::path::{Path, PathBuf};
+
+/// Stored standard deviation of 1; it is at most a half.
+const SPREAD_STEPS: f32 = 500.0;
+/// Stored value of 0: bytes are signed in netCDF's classic model, and tools that know no other are many.
+const BYTE_OF_ZERO: f32 = -125.0;
+/// What no stored value is.
+const NOTHING: i8 = -128;
+
+/// What a mask file says about itself.
+#[derive(Debug, Clone)]
+pub struct MaskFileOptions {
+    /// CF `title`.
+    pub title: String,
+    /// CF `source`: what made the masks.
+    pub source: String,
+    /// Further global attributes.
+    pub attributes: Vec<(String, String)>,
+    /// Also keep the probability of cyclones and of rivers, in steps of 1/250.
+    pub probabilities: bool,
+    /// Also keep the standard deviation of these probabilities over the members of an ensemble, in steps of 1/500.
+    pub spread: bool,
+    /// Also keep `ar_binary_tag`, rivers as ARTMIP wants them. Default yes.
+    pub river_tag: bool,
+}
+
+impl Default for MaskFileOptions {
+    fn default() -> Self {
+        Self {
+            title: String::new(),
+            source: String::new(),
+            attributes: Vec::new(),
+            probabilities: false,
+            spread: false,
+            river_tag: true,
+        }
+    }
+}
+
+/// Writes masks of rising times into one file, which appears whole when it is finished.
+#[derive(Debug)]
+pub struct MaskWriter {
+    pending: Pending,
+    file: FileMut,
+    path: PathBuf,
+    origin: Time,
+    shape: (usize, usize),
+    written: usize,
+    probabilities: bool,
+    spread: bool,
+    river_tag: bool,
+}
+
+type Outcome<T> = std::result::Result<T, netcdf::Error>;
+
+impl MaskWriter {
+    /// Starts a file; `first` gives the calendar and the origin of the time axis.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if the folder cannot be written, [`DataError::Unreadable`] if netCDF refuses.
+    pub fn create(
+        path: &Path,
+        grid: &LatLonGrid,
+        first: Time,
+        options: &MaskFileOptions,
+    ) -> Result<Self> {
+        let pending = Pending::new(path)?;
+        let file = on_library_thread(|| create(pending.path(), grid, first, options))
+            .map_err(|error| refused(path, &error))?;
+        Ok(Self {
+            pending,
+            file,
+            path: path.into(),
+            origin: midnight(first),
+            shape: grid.shape(),
+            written: 0,
+            probabilities: options.probabilities,
+            spread: options.spread,
+            river_tag: options.river_tag,
+        })
+    }
+
+    /// Adds a mask and, if the file keeps them, the probabilities `(lat, lon, class)`.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if the shape is not the grid's.
+    pub fn write(
+        &mut self,
+        mask: &ClassMask,
+        probabilities: Option<ArrayView3<'_, f32>>,
+    ) -> Result<()> {
+        self.write_with_spread(mask, probabilities, None)
+    }
+
+    /// The same with the standard deviation of the probabilities, `(lat, lon, class)`, if the file keeps it.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn write_with_spread(
+        &mut self,
+        mask: &ClassMask,
+        probabilities: Option<ArrayView3<'_, f32>>,
+        spread: Option<ArrayView3<'_, f32>>,
+    ) -> Result<()> {
+        if mask.codes.dim() != self.shape {
+            let found = mask.codes.dim();
+            return Err(DataError::Invalid(format!(
+                "mask of {}: expected {:?} cells, found {found:?}",
+                mask.time, self.shape
+            )));
+        }
+        let codes: Vec<i8> = mask.codes.iter().map(|&code| code as i8).collect();
+        let mut planes = vec![("LABELS".to_string(), codes)];
+        if self.river_tag {
+            let river = Class::AtmosphericRiver.code();
+            let rivers = mask.codes.iter().map(|&code| i8::from(code == river));
+            planes.push(("ar_binary_tag".to_string(), rivers.collect()));
+        }
+        let kept = [
+            (self.probabilities, probabilities, "probability", CERTAIN),
+            (self.spread, spread, "probability_spread", SPREAD_STEPS),
+        ];
+        for (wanted, values, what, steps) in kept {
+            let (true, Some(values)) = (wanted, values) else {
+                continue;
+            };
+            for class in Class::EVENTS {
+                let of_class = values.index_axis(ndarray::Axis(2), usize::from(class.code()));
+                let packed = of_class.iter().map(|&value| pack(value, steps)).collect();
+                planes.push((event_variable(class, what), packed));
+            }
+        }
+        let days = mask.time.days_since(self.origin);
+        let put = || self.put(days, &planes);
+        on_library_thread(put).map_err(|error| refused(&self.path.clone(), &error))?;
+        self.written += 1;
+        Ok(())
+    }
+
+    fn put(&mut self, days: f64, planes: &[(String, Vec<i8>)]) -> Outcome<()> {
+        let (at, (rows, columns)) = (self.written, self.shape);
+        variable(&mut self.file, "time")?.put_values(&[days], [Extent::from(at..at + 1)])?;
+        for (name, values) in planes {
+            let plane = [
+                Extent::from(at),
+                Extent::from(0..rows),
+                Extent::from(0..columns),
+            ];
+            variable(&mut self.file, name)?.put_values(values, plane)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the file and gives it its name.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if it cannot be synced or renamed.
+    pub fn finish(self) -> Result<()> {
+        let closed = on_library_thread(|| self.file.close());
+        closed.map_err(|error| refused(&self.path, &error))?;
+        self.pending.commit()
+    }
+}
+
+/// A value in so many steps per unit, as a byte.
+fn pack(value: f32, steps: f32) -> i8 {
+    if value.is_nan() {
+        return NOTHING;
+    }
+    let whole = (value * steps).round().clamp(0.0, CERTAIN);
+    (whole + BYTE_OF_ZERO) as i8
+}
+
+fn refused(path: &Path, error: &netcdf::Error) -> DataError {
+    let text = error.to_string();
+    // netCDF hides a full disk behind "HDF error"; the file system does not.
+    DataError::Io {
+        action: "write",
+        path: path.into(),
+        source: std::io::Error::other(format!("netCDF: {text}")),
+    }
+}
+
+fn variable<'f>(file: &'f mut FileMut, name: &str) -> Outcome<netcdf::VariableMut<'f>> {
+    file.variable_mut(name)
+        .ok_or_else(|| netcdf::Error::Str(format!("`{name}` is not in the file")))
+}
+
+fn midnight(time: Time) -> Time {
+    time.add_seconds(-time.second_of_day())
+}
+
+fn create(
+    path: &Path,
+    grid: &LatLonGrid,
+    first: Time,
+    options: &MaskFileOptions,
+) -> Outcome<FileMut> {
+    let mut file = netcdf::create(path)?;
+    file.add_attribute("Conventions", "CF-1.8")?;
+    file.add_attribute("title", options.title.as_str())?;
+    file.add_attribute("source", options.source.as_str())?;
+    for (name, value) in &options.attributes {
+        file.add_attribute(name, value.as_str())?;
+    }
+    add_axes(&mut file, grid, first)?;
+    let mut flags = vec![(
+        "LABELS",
+        "class of extreme weather",
+        Class::ALL.map(Class::name).join(" "),
+    )];
+    if options.river_tag {
+        let meanings = "no_river atmospheric_river".to_string();
+        flags.push((
+            "ar_binary_tag",
+            "atmospheric river (ARTMIP convention)",
+            meanings,
+        ));
+    }
+    for (name, long_name, meanings) in flags {
+        let mut variable = add_plane(&mut file, grid, name, long_name)?;
+        let count = meanings.split(' ').count() as i8;
+        variable.put_attribute("flag_values", (0..count).collect::<Vec<i8>>())?;
+        variable.put_attribute("flag_meanings", meanings)?;
+    }
+    for class in Class::EVENTS {
+        let words = class.name().replace('_', " ");
+        if options.probabilities {
+            let name = event_variable(class, "probability");
+            let long_name = format!("probability that the cell belongs to a {words}");
+            add_packed(&mut file, grid, (&name, &long_name), CERTAIN)?;
+        }
+        if options.spread {
+            let name = event_variable(class, "probability_spread");
+            let long_name =
+                format!("standard deviation over the ensemble of the probability of {words}");
+            add_packed(&mut file, grid, (&name, &long_name), SPREAD_STEPS)?;
+        }
+    }
+    Ok(file)
+}
+
+/// Latitude and longitude with the edges of their cells, and time.
+fn add_axes(file: &mut FileMut, grid: &LatLonGrid, first: Time) -> Outcome<()> {
+    let (rows, columns) = grid.shape();
+    file.add_unlimited_dimension("time")?;
+    file.add_dimension("lat", rows)?;
+    file.add_dimension("lon", columns)?;
+    file.add_dimension("bnds", 2)?;
+    let edges = grid.lat_bounds_deg().windows(2);
+    let lat_bounds: Vec<f64> = edges.flat_map(|edge| [edge[0], edge[1]]).collect();
+    let half = grid.lon_spacing_deg() / 2.0;
+    let lon_bounds: Vec<f64> = (grid.lon_deg().iter())
+        .flat_map(|lon| [lon - half, lon + half])
+        .collect();
+    let axes = [
+        (
+            "lat",
+            grid.lat_deg(),
+            &lat_bounds,
+            ["latitude", "degrees_north", "Y"],
+        ),
+        (
+            "lon",
+            grid.lon_deg(),
+            &lon_bounds,
+            ["longitude", "degrees_east", "X"],
+        ),
+    ];
+    for (name, values, bounds, [standard_name, units, axis]) in axes {
+        let bounds_name = format!("{name}_bnds");
+        let mut variable = file.add_variable::<f64>(name, &[name])?;
+        variable.put_attribute("standard_name", standard_name)?;
+        variable.put_attribute("long_name", standard_name)?;
+        variable.put_attribute("units", units)?;
+        variable.put_attribute("axis", axis)?;
+        variable.put_attribute("bounds", bounds_name.as_str())?;
+        variable.put_values(values, ..)?;
+        file.add_variable::<f64>(&bounds_name, &[name, "bnds"])?
+            .put_values(bounds, ..)?;
+    }
+    let mut time = file.add_variable::<f64>("time", &["time"])?;
+    let (year, month, day) = first.date();
+    time.put_attribute("standard_name", "time")?;
+    time.put_attribute("long_name", "time")?;
+    time.put_attribute(
+        "units",
+        format!("days since {year:04}-{month:02}-{day:02} 00:00:00"),
+    )?;
+    time.put_attribute("calendar", first.calendar().cf_name())?;
+    time.put_attribute("axis", "T")?;
+    Ok(())
+}
+
+/// A compressed byte for every time and cell.
+fn add_plane<'f>(
+    file: &'f mut FileMut,
+    grid: &LatLonGrid,
+    name: &str,
+    long_name: &str,
+) -> Outcome<netcdf::VariableMut<'f>> {
+    let (rows, columns) = grid.shape();
+    let mut variable = file.add_variable::<i8>(name, &["time", "lat", "lon"])?;
+    variable.set_chunking(&[1, rows, columns])?;
+    variable.set_compression(1, true)?;
+    variable.put_attribute("long_name", long_name)?;
+    variable.put_attribute("cell_methods", "time: point")?;
+    Ok(variable)
+}
+
+/// The same for values from 0 up, in so many steps per unit.
+fn add_packed(
+    file: &mut FileMut,
+    grid: &LatLonGrid,
+    (name, long_name): (&str, &str),
+    steps: f32,
+) -> Outcome<()> {
+    let mut variable = add_plane(file, grid, name, long_name)?;
+    variable.set_fill_value(NOTHING)?;
+    variable.put_attribute("units", "1")?;
+    variable.put_attribute("scale_factor", 1.0 / f64::from(steps))?;
+    variable.put_attribute("add_offset", f64::from(-BYTE_OF_ZERO / steps))?;
+    variable.put_attribute("valid_range", vec![BYTE_OF_ZERO as i8, -BYTE_OF_ZERO as i8])?;
+    Ok(())
+}

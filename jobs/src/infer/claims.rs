@@ -1,0 +1,272 @@
+//! Which rank makes which mask file: each takes the next one that nobody has, until none is left.
+//!
+//! A claim is an empty file in a folder of this call, made by the one who is first (`O_EXCL`, which local and parallel file
+//! systems keep atomic). The outputs need a shared folder anyway; no rank serves the others while it computes, fast ranks
+//! take more than slow ones, and a rank asks once per mask file. What a killed call had claimed means nothing to the next
+//! one, whatever its number of ranks: only finished files count, and those stand in the log.
+//!
+//! Files are claimed in order, so that those that are claimed lie before those that are not, and the border is found by
+//! doubling and halving. An answer about it that a network file system remembered too long is only too low: the claim itself
+//! then says that somebody was first.
+
+use crate::comm::Communicator;
+use crate::comm::collectives::tree;
+use crate::error::{JobError, Result, all_or_none};
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Beginning of the names of claim folders.
+const FOLDER: &str = ".claims-";
+/// Says in the folder that all are to stop.
+const STOP: &str = "stop";
+/// Time between two looks for it.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The claims of one call, as one of its ranks sees them.
+#[derive(Debug)]
+pub(super) struct Claims {
+    /// None for a single rank, which takes everything.
+    folder: Option<PathBuf>,
+    count: usize,
+    /// Everything below is claimed.
+    border: usize,
+}
+
+impl Claims {
+    /// The claims of so many mask files, for all ranks of a communicator. All of them call it.
+    pub fn begin(out: &Path, count: usize, comm: &mut dyn Communicator) -> Result<Self> {
+        let mut folder = None;
+        if comm.size() > 1 {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let nanoseconds = since.map_or(0, |time| time.as_nanos() as u64);
+            let mut token = [nanoseconds, u64::from(std::process::id())];
+            tree::broadcast(comm, bytemuck::cast_slice_mut(&mut token), 0)?;
+            let path = out.join(format!("{FOLDER}{:x}-{:x}", token[0], token[1]));
+            let made = match comm.rank() {
+                0 => std::fs::create_dir_all(&path).map_err(JobError::io("create folder", &path)),
+                _ => Ok(()),
+            };
+            // Nobody may look before it is there.
+            all_or_none(comm, made)?;
+            folder = Some(path);
+        }
+        Ok(Self {
+            folder,
+            count,
+            border: 0,
+        })
+    }
+
+    /// The next file that nobody has, now this rank's; none if all are taken.
+    ///
+    /// # Errors
+    /// [`JobError::Io`].
+    pub fn next(&mut self) -> Result<Option<usize>> {
+        loop {
+            self.border = self.first_free();
+            if self.border >= self.count {
+                return Ok(None);
+            }
+            let mine = self.border;
+            self.border += 1;
+            let Some(path) = self.path(mine) else {
+                return Ok(Some(mine));
+            };
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(_) => return Ok(Some(mine)),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(JobError::io("claim", path)(error)),
+            }
+        }
+    }
+
+    /// The first that is not claimed, or one before it.
+    fn first_free(&self) -> usize {
+        let claimed =
+            |at: usize| at < self.count && self.path(at).is_some_and(|path| path.exists());
+        if !claimed(self.border) {
+            return self.border;
+        }
+        let (mut taken, mut step) = (self.border, 1);
+        while claimed(taken + step) {
+            taken += step;
+            step *= 2;
+        }
+        // Claimed at `taken`, free at `taken + step`.
+        let mut free = taken + step;
+        while free - taken > 1 {
+            let middle = taken + (free - taken) / 2;
+            if claimed(middle) {
+                taken = middle;
+            } else {
+                free = middle;
+            }
+        }
+        free
+    }
+
+    fn path(&self, index: usize) -> Option<PathBuf> {
+        let folder = self.folder.as_ref()?;
+        Some(folder.join(format!("{index:06}")))
+    }
+
+    /// What tells the others to stop, and hears it from them.
+    pub fn bell(&self) -> Bell {
+        Bell {
+            path: self.folder.as_ref().map(|folder| folder.join(STOP)),
+            looked: Instant::now(),
+            heard: false,
+            ring_when_dropped: false,
+        }
+    }
+
+    /// Removes this call's folder. Nobody may look any more.
+    pub fn end(&self) -> Result<()> {
+        match &self.folder {
+            Some(folder) => remove_folder(folder),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Tells all ranks of a call to stop.
+#[derive(Debug)]
+pub(super) struct Bell {
+    path: Option<PathBuf>,
+    looked: Instant,
+    heard: bool,
+    ring_when_dropped: bool,
+}
+
+impl Bell {
+    /// The same, ringing when it is dropped: by a panic, say.
+    pub fn armed(mut self) -> Self {
+        self.ring_when_dropped = true;
+        self
+    }
+
+    /// Does not ring any more.
+    pub fn disarm(&mut self) {
+        self.ring_when_dropped = false;
+    }
+
+    /// Tells the others, who notice within a second.
+    pub fn ring(&self) {
+        if let Some(path) = &self.path
+            && let Err(error) = std::fs::write(path, b"")
+        {
+            tracing::warn!(%error, "the other ranks cannot be told to stop: they go on to the end");
+        }
+    }
+
+    /// Whether somebody rang; looks at the file system once a second.
+    pub fn rings(&mut self) -> bool {
+        if let Some(path) = &self.path
+            && !self.heard
+            && self.looked.elapsed() >= LOOK
+        {
+            self.looked = Instant::now();
+            self.heard = path.exists();
+        }
+        self.heard
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        if self.ring_when_dropped {
+            self.ring();
+        }
+    }
+}
+
+/// Removes what killed calls claimed; the output folder's lock must be held.
+pub(super) fn remove_old(out: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(out).map_err(JobError::io("list", out))? {
+        let path = entry.map_err(JobError::io("list", out))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(FOLDER) {
+            remove_folder(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_folder(path: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(JobError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::{Solo, threads};
+
+    #[test]
+    fn each_is_claimed_once_by_somebody() {
+        let folder = tempfile::tempdir().unwrap();
+        for (ranks, count) in [(1, 7), (3, 100), (5, 2), (4, 0)] {
+            let claimed = threads::run(threads::ranks(ranks), |mut comm| {
+                let mut claims = Claims::begin(folder.path(), count, &mut comm).unwrap();
+                let mut mine = Vec::new();
+                while let Some(index) = claims.next().unwrap() {
+                    mine.push(index);
+                    std::thread::yield_now();
+                }
+                comm.barrier().unwrap();
+                claims.end().unwrap();
+                mine
+            });
+            let mut all = claimed.concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..count).collect::<Vec<_>>(), "{ranks} ranks");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_border_is_found_wherever_it_lies() {
+        let folder = tempfile::tempdir().unwrap();
+        for border in [0, 1, 2, 3, 17, 63, 64, 65, 99, 100] {
+            let path = folder.path().join(border.to_string());
+            std::fs::create_dir(&path).unwrap();
+            let mut claims = Claims {
+                folder: Some(path),
+                count: 100,
+                border: 0,
+            };
+            for index in 0..border {
+                std::fs::write(claims.path(index).unwrap(), b"").unwrap();
+            }
+            assert_eq!(claims.first_free(), border);
+            assert_eq!(claims.next().unwrap(), (border < 100).then_some(border));
+        }
+    }
+
+    #[test]
+    fn a_bell_that_falls_rings_and_old_claims_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = threads::run(threads::ranks(2), |mut comm| {
+            let claims = Claims::begin(folder.path(), 1, &mut comm).unwrap();
+            if comm.rank() == 0 {
+                drop(claims.bell().armed());
+            }
+            comm.barrier().unwrap();
+            let mut bell = claims.bell();
+            bell.looked -= LOOK;
+            bell.rings()
+        });
+        assert_eq!(folders, [true, true]);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        remove_old(folder.path()).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let alone = Claims::begin(folder.path(), 1, &mut Solo::new()).unwrap();
+        drop(alone.bell().armed());
+        assert!(!alone.bell().rings());
+    }
+}

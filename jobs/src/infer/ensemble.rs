@@ -1,0 +1,234 @@
+//! Several models, or one that sees a field several times: the mean probability, and how far the members are apart.
+
+use super::Model;
+use super::input::Fields;
+use super::output::Found;
+use super::views::{Opinion, most_probable, turned};
+use crate::error::{JobError, Result};
+use crate::recipe::Recipe;
+use candle_core::{Device, Tensor};
+use squall_data::loader::Augmentation;
+use squall_data::store::View;
+use squall_data::{ClassMask, DataError, LatLonGrid, Normalisation, Variable};
+use std::num::NonZeroUsize;
+
+/// The members whose probabilities are averaged: every model with every view of the field.
+///
+/// A network with an output stride of s answers the same to a field that is rolled by s columns, but not by fewer; such
+/// rolls, the mirrored field (hemispheres and the sign of meridional winds changed) and other models are opinions whose spread
+/// tells how sure the mean is.
+#[derive(Debug)]
+pub struct Ensemble<'m> {
+    models: Vec<&'m Model>,
+    views: Vec<View>,
+    diets: Vec<Normalisation>,
+    /// Which of them each model takes.
+    diet_of: Vec<usize>,
+}
+
+impl<'m> Ensemble<'m> {
+    /// One model that sees each field as it is.
+    pub fn of(model: &'m Model) -> Self {
+        Self {
+            models: vec![model],
+            views: vec![View::default()],
+            diets: vec![model.contract().normalisation.clone()],
+            diet_of: vec![0],
+        }
+    }
+
+    /// These models, each with the field as it is, rolled by each of these numbers of columns, and all of that mirrored too if
+    /// asked for.
+    ///
+    /// # Errors
+    /// [`JobError::Contract`] if models differ in their classes; [`JobError::Data`] without a model.
+    pub fn new(models: Vec<&'m Model>, rolls: &[usize], mirror: bool) -> Result<Self> {
+        let Some(first) = models.first() else {
+            let reason = "an ensemble needs a model".to_string();
+            return Err(JobError::Data(DataError::Invalid(reason)));
+        };
+        let classes = &first.contract().classes;
+        if let Some(other) = models.iter().find(|m| m.contract().classes != *classes) {
+            return Err(JobError::Contract {
+                model: other.path().to_path_buf(),
+                reasons: vec![format!(
+                    "its classes are {}, those of `{}` are {}: their probabilities have no mean",
+                    other.contract().classes.join(", "),
+                    first.path().display(),
+                    classes.join(", ")
+                )],
+            });
+        }
+        let mut views = vec![View::default()];
+        for &roll in rolls {
+            let view = View {
+                roll,
+                mirror: false,
+            };
+            if !views.contains(&view) {
+                views.push(view);
+            }
+        }
+        if mirror {
+            let mirrored = |view: &View| View {
+                mirror: true,
+                ..*view
+            };
+            views.extend(views.clone().iter().map(mirrored));
+        }
+        let (mut diets, mut diet_of) = (Vec::<Normalisation>::new(), Vec::new());
+        for model in &models {
+            let diet = &model.contract().normalisation;
+            let known = diets.iter().position(|known| known == diet);
+            diet_of.push(known.unwrap_or_else(|| {
+                diets.push(diet.clone());
+                diets.len() - 1
+            }));
+        }
+        Ok(Self {
+            models,
+            views,
+            diets,
+            diet_of,
+        })
+    }
+
+    /// The models.
+    pub fn models(&self) -> &[&'m Model] {
+        &self.models
+    }
+
+    /// How each of them sees a field.
+    pub fn views(&self) -> &[View] {
+        &self.views
+    }
+
+    /// How many opinions there are on each time.
+    pub fn members(&self) -> usize {
+        self.models.len() * self.views.len()
+    }
+
+    /// The first model, which stands for all in what they have in common.
+    pub(super) fn first(&self) -> &'m Model {
+        self.models[0]
+    }
+
+    /// The different channels and normalisations of the models.
+    pub(super) fn diets(&self) -> &[Normalisation] {
+        &self.diets
+    }
+
+    /// The channels of all models.
+    pub fn variables(&self) -> Vec<Variable> {
+        let mut all: Vec<Variable> = self.diets.iter().flat_map(|d| d.variables()).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Refuses an input that a model or a view was not made for; gives what differs without harm.
+    ///
+    /// # Errors
+    /// [`JobError::Contract`] with every reason.
+    pub fn check(&self, grid: &LatLonGrid, available: &[Variable]) -> Result<Vec<String>> {
+        let mut notes = Vec::new();
+        for model in &self.models {
+            notes.extend(model.notes().iter().cloned());
+            notes.extend(model.check(grid, available)?);
+        }
+        let mut reasons = Vec::new();
+        let turned = Augmentation {
+            roll: self.views.iter().any(|view| view.roll != 0),
+            mirror: self.views.iter().any(|view| view.mirror),
+        };
+        reasons.extend(turned.check(grid).err().map(|error| error.to_string()));
+        if let Some(view) = self.views.iter().find(|view| view.roll >= grid.shape().1) {
+            reasons.push(format!(
+                "a roll by {} columns is more than once around the {} of the input",
+                view.roll,
+                grid.shape().1
+            ));
+        }
+        if turned.mirror {
+            for model in &self.models {
+                let recipe = Recipe::parse(&model.contract().recipe, &[]);
+                if recipe.is_ok_and(|recipe| !recipe.data.augmentation.mirror) {
+                    notes.push(format!(
+                        "`{}` never saw a mirrored field in training (data.augmentation.mirror): its opinion on those may be poor",
+                        model.path().display()
+                    ));
+                }
+            }
+        }
+        if !reasons.is_empty() {
+            let model = self.first().path().to_path_buf();
+            return Err(JobError::Contract { model, reasons });
+        }
+        notes.dedup();
+        Ok(notes)
+    }
+
+    /// What a batch of fields shows.
+    ///
+    /// # Errors
+    /// [`JobError::Model`] if the shape does not fit a network.
+    pub(super) fn predict(
+        &self,
+        batch: Vec<Fields>,
+        (rows, columns): (usize, usize),
+        (probabilities, strips): (bool, NonZeroUsize),
+    ) -> Result<Vec<Found>> {
+        let times: Vec<_> = batch.iter().map(|fields| fields.time).collect();
+        let mut plain = joined(batch, self.diets.len());
+        let tensor = |values: Vec<f32>| -> Result<Tensor> {
+            let channels = values.len() / (times.len() * rows * columns).max(1);
+            let shape = (times.len(), rows, columns, channels);
+            Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
+        };
+        if self.members() == 1 {
+            let x = tensor(plain.swap_remove(0))?;
+            let prediction = self
+                .first()
+                .predict_tensor(&x, &times, probabilities, strips)?;
+            return Ok(Found::masks(prediction));
+        }
+        let mut opinion = Opinion::new((times.len(), rows, columns, 3));
+        for view in &self.views {
+            for (model, &diet) in self.models.iter().zip(&self.diet_of) {
+                let values = turned(&plain[diet], (rows, columns), *view, &self.diets[diet]);
+                let x = tensor(values)?;
+                let prediction = model.predict_tensor(&x, &times, true, strips)?;
+                if let Some(probabilities) = prediction.probabilities {
+                    opinion.add(&probabilities, *view);
+                }
+            }
+        }
+        let (mean, spread) = opinion.mean_and_spread()?;
+        let each = times
+            .into_iter()
+            .zip(mean.outer_iter().zip(spread.outer_iter()));
+        each.map(|(time, (mean, spread))| {
+            Ok(Found::Mask {
+                mask: ClassMask::new(time, most_probable(mean))?,
+                probabilities: probabilities.then(|| mean.to_owned()),
+                spread: Some(spread.to_owned()),
+            })
+        })
+        .collect()
+    }
+}
+
+/// The pixels of a batch, one after the other, for every diet.
+fn joined(batch: Vec<Fields>, diets: usize) -> Vec<Vec<f32>> {
+    let mut samples = batch.into_iter();
+    // A batch of one is not copied.
+    let mut all = samples
+        .next()
+        .map_or_else(|| vec![Vec::new(); diets], |first| first.pixels);
+    for fields in samples {
+        for (all, pixels) in all.iter_mut().zip(fields.pixels) {
+            all.extend(pixels);
+        }
+    }
+    all
+}

@@ -1,0 +1,293 @@
+//! What is inferred from: simulation files, or a sample store.
+
+use super::{BadInput, Ensemble, InferOptions};
+use crate::error::{JobError, Result};
+use ndarray::Axis;
+use squall_data::archive::Archive;
+use squall_data::store::{SampleReader, Split, View};
+use squall_data::{
+    Calendar, DataError, LatLonGrid, Normalisation, Snapshot, Store, Time, Variable,
+};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A time axis with fields, wherever they come from.
+#[derive(Debug)]
+pub struct Input<'a> {
+    source: Source<'a>,
+    times: Vec<Time>,
+}
+
+#[derive(Debug)]
+enum Source<'a> {
+    Archive(&'a Archive),
+    /// Sample ids in the order of time.
+    Store(Arc<Store>, Vec<usize>),
+}
+
+/// The fields of one time as each diet of an ensemble takes them.
+#[derive(Debug, Clone)]
+pub(super) struct Fields {
+    pub time: Time,
+    /// `(lat, lon, channel)`, one for each of [`Ensemble::diets`].
+    pub pixels: Vec<Vec<f32>>,
+    /// Values that were missing and are the mean now, of the diet that lacks most.
+    pub missing: usize,
+}
+
+impl<'a> Input<'a> {
+    /// Simulation files.
+    pub fn archive(archive: &'a Archive) -> Self {
+        Self {
+            source: Source::Archive(archive),
+            times: archive.times().to_vec(),
+        }
+    }
+
+    /// The samples of a store, or those of one of its splits, in the order of time.
+    ///
+    /// # Errors
+    /// [`JobError::Data`] if there is none, or two are of the same time.
+    pub fn store(store: Arc<Store>, split: Option<Split>) -> Result<Self> {
+        let all = store.times();
+        let folder = store.folder().display().to_string();
+        let mut ids: Vec<usize> = match split {
+            Some(split) => store.ids(split),
+            None => (0..store.len()).collect(),
+        };
+        let Some(&first) = ids.first() else {
+            return Err(JobError::Data(DataError::NoInput {
+                input: folder,
+                reason: "the store has no such samples".into(),
+            }));
+        };
+        ids.sort_by_key(|&id| (all[id].seconds_since(all[first]), id));
+        if let Some(pair) = ids.windows(2).find(|pair| all[pair[0]] == all[pair[1]]) {
+            return Err(JobError::Data(DataError::Time(format!(
+                "samples {} and {} of store `{folder}` are both of {}: masks need a time axis on which each time stands once",
+                pair[0], pair[1], all[pair[0]]
+            ))));
+        }
+        Ok(Self {
+            times: ids.iter().map(|&id| all[id]).collect(),
+            source: Source::Store(store, ids),
+        })
+    }
+
+    /// All times, strictly ascending.
+    pub fn times(&self) -> &[Time] {
+        &self.times
+    }
+
+    /// The grid of every field.
+    pub fn grid(&self) -> &Arc<LatLonGrid> {
+        match &self.source {
+            Source::Archive(archive) => archive.grid(),
+            Source::Store(store, _) => store.grid(),
+        }
+    }
+
+    /// The calendar of the time axis.
+    pub fn calendar(&self) -> Calendar {
+        match &self.source {
+            Source::Archive(archive) => archive.calendar(),
+            Source::Store(store, _) => store.meta().calendar,
+        }
+    }
+
+    /// What was skipped, guessed or replaced, one sentence each.
+    pub fn problems(&self) -> &[String] {
+        match &self.source {
+            Source::Archive(archive) => archive.problems(),
+            Source::Store(..) => &[],
+        }
+    }
+
+    /// Where some times come from, for the history of a file: names without folders, so that it is the same wherever they lie.
+    pub(super) fn origin_of(&self, indices: Range<usize>) -> String {
+        let archive = match &self.source {
+            Source::Archive(archive) => archive,
+            Source::Store(store, _) => return format!("sample store {}", store.data_hash()),
+        };
+        let path = |index: usize| archive.source_of(index).0;
+        let mut files: Vec<&Path> = indices.map(path).collect();
+        files.dedup();
+        let name = |path: &Path| {
+            let name = path.file_name().unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        };
+        match files[..] {
+            [] => String::new(),
+            [one] => name(one),
+            [first, second] => format!("{}, {}", name(first), name(second)),
+            [first, .., last] => {
+                format!("{} to {} ({} files)", name(first), name(last), files.len())
+            }
+        }
+    }
+
+    /// The channels that every time has; where bad times may be skipped, a channel that only some times have counts too.
+    pub(super) fn readable(&self, wanted: &[Variable], options: &InferOptions) -> Vec<Variable> {
+        let archive = match &self.source {
+            Source::Archive(archive) => archive,
+            Source::Store(store, _) => return store.channels().to_vec(),
+        };
+        let mut available = archive.available().to_vec();
+        if options.bad_input == BadInput::Skip {
+            for &variable in wanted {
+                let anywhere = || {
+                    (0..archive.times().len()).any(|index| archive.read(index, &[variable]).is_ok())
+                };
+                if !available.contains(&variable) && anywhere() {
+                    available.push(variable);
+                }
+            }
+        }
+        available
+    }
+
+    /// Bytes that one time of so many channels takes where it lies, uncompressed.
+    pub(super) fn bytes_read(&self, channels: usize) -> u64 {
+        match &self.source {
+            Source::Archive(archive) => {
+                let (rows, columns) = archive.grid().shape();
+                4 * (rows * columns * channels) as u64
+            }
+            Source::Store(store, _) => store.meta().record_bytes(),
+        }
+    }
+
+    /// Reads for an ensemble.
+    ///
+    /// # Errors
+    /// [`JobError::Data`] naming a channel that a store does not have.
+    pub(super) fn reader(&self, ensemble: &Ensemble<'_>) -> Result<Reader<'_>> {
+        let diets = ensemble.diets().to_vec();
+        let mut variables: Vec<Variable> = Vec::new();
+        for variable in diets.iter().flat_map(Normalisation::variables) {
+            if !variables.contains(&variable) {
+                variables.push(variable);
+            }
+        }
+        let stored = match &self.source {
+            Source::Archive(_) => Vec::new(),
+            Source::Store(store, _) => {
+                let reader = |diet: &Normalisation| store.reader(&diet.variables(), Some(diet));
+                diets
+                    .iter()
+                    .map(reader)
+                    .collect::<std::result::Result<_, _>>()?
+            }
+        };
+        Ok(Reader {
+            input: self,
+            diets,
+            variables,
+            stored,
+            labels: vec![0; self.grid().lat_deg().len() * self.grid().lon_deg().len()],
+        })
+    }
+}
+
+/// Reads one time after the other.
+pub(super) struct Reader<'a> {
+    input: &'a Input<'a>,
+    diets: Vec<Normalisation>,
+    /// All that any diet has.
+    variables: Vec<Variable>,
+    stored: Vec<SampleReader>,
+    labels: Vec<u8>,
+}
+
+impl Reader<'_> {
+    /// The fields of a time; refused if a larger share of them is missing than allowed.
+    ///
+    /// # Errors
+    /// [`JobError::Data`] naming file and variable, or shard and sample.
+    pub fn read(&mut self, index: usize, max_missing_share: f64) -> Result<Fields> {
+        let time = self.input.times[index];
+        let (mut pixels, mut missing, mut share) = (Vec::new(), 0, 0f64);
+        let path = match &self.input.source {
+            Source::Archive(archive) => {
+                let snapshot = archive.read(index, &self.variables)?;
+                for diet in &self.diets {
+                    let (values, lacking) = normalised(&snapshot, diet)?;
+                    share = share.max(lacking as f64 / values.len().max(1) as f64);
+                    missing = missing.max(lacking);
+                    pixels.push(values);
+                }
+                snapshot.source.0
+            }
+            Source::Store(store, ids) => {
+                for reader in &self.stored {
+                    let mut values = vec![0f32; reader.shape().iter().product()];
+                    let lacking = reader.read_into(
+                        ids[index],
+                        View::default(),
+                        &mut values,
+                        &mut self.labels,
+                    )?;
+                    share = share.max(lacking as f64 / values.len().max(1) as f64);
+                    missing = missing.max(lacking);
+                    pixels.push(values);
+                }
+                store.folder().to_path_buf()
+            }
+        };
+        if share > max_missing_share {
+            return Err(JobError::Data(DataError::Unreadable {
+                path,
+                reason: format!(
+                    "{:.1} % of the values at {time} are missing, at most {:.1} % are allowed",
+                    100.0 * share,
+                    100.0 * max_missing_share
+                ),
+            }));
+        }
+        Ok(Fields {
+            time,
+            pixels,
+            missing,
+        })
+    }
+}
+
+/// A snapshot as normalised pixels `(lat, lon, channel)`, and how many of its values were missing and are the mean now.
+///
+/// # Errors
+/// [`JobError::Data`] if the snapshot lacks a channel.
+pub(super) fn normalised(snapshot: &Snapshot, diet: &Normalisation) -> Result<(Vec<f32>, usize)> {
+    let channels = diet.variables();
+    let (rows, columns) = snapshot.grid.shape();
+    let mut planes = Vec::with_capacity(channels.len());
+    for &variable in &channels {
+        let plane = snapshot.field(variable);
+        planes.push(plane.ok_or_else(|| {
+            DataError::MissingVariable {
+                path: snapshot.source.0.clone(),
+                variable: variable.name().to_string(),
+                found: (snapshot.variables.iter())
+                    .map(|v| v.name().to_string())
+                    .collect(),
+            }
+        })?);
+    }
+    let mut pixels = vec![0f32; rows * columns * channels.len()];
+    let mut missing = 0;
+    // Row by row, so that a row of all channels stays in the cache until it is normalised.
+    let row_values = (columns * channels.len()).max(1);
+    for (j, row) in pixels.chunks_exact_mut(row_values).enumerate() {
+        for (k, plane) in planes.iter().enumerate() {
+            let slots = row.iter_mut().skip(k).step_by(channels.len());
+            // Infinities in a file mean nothing; they count as missing.
+            slots
+                .zip(plane.index_axis(Axis(0), j))
+                .for_each(|(slot, &value)| {
+                    *slot = if value.is_finite() { value } else { f32::NAN };
+                });
+        }
+        missing += diet.apply(row)?;
+    }
+    Ok((pixels, missing))
+}

@@ -1,0 +1,282 @@
+//! What an inference will need, known before its first mask.
+
+use super::chunks::gaps;
+use super::input::Fields;
+use super::{Chunk, Ensemble, InferOptions, Input, Model};
+use crate::error::{JobError, Result};
+use serde::Serialize;
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+/// Cells that a batch should hold at least.
+///
+/// Below, threads wait for each other more than they compute.
+const CELLS_OF_BATCH: usize = 1 << 16;
+/// A batch has no more samples, so that the times of a day fit into few of them.
+const LARGEST_BATCH: usize = 8;
+/// With fewer masks to make nothing is tried before: the trial would take a noticeable part of the time.
+const MASKS_WORTH_A_TRIAL: usize = 50;
+
+/// What will be done, known before the first mask.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InferPlan {
+    /// Times of the input.
+    pub times: usize,
+    /// Mask files of the input.
+    pub files: usize,
+    /// Times whose file an earlier call finished.
+    pub done_times: usize,
+    /// Ranks that share the work.
+    pub ranks: usize,
+    /// Opinions that are averaged for a mask.
+    pub members: usize,
+    /// Samples computed at once.
+    pub batch: usize,
+    /// Floating-point operations of a mask, of all members.
+    pub flops_per_mask: u64,
+    /// Seconds that the rest takes, if it is long enough to be worth a trial.
+    pub seconds: Option<f64>,
+    /// Bytes of fields that will be read, uncompressed.
+    pub read_bytes: u64,
+    /// Bytes that will be written at most, uncompressed.
+    pub write_bytes: u64,
+    /// Bytes of weights, activations, and fields and masks under way, of each rank.
+    pub memory_bytes: u64,
+    /// In how many strips of latitude the network is computed.
+    pub strips: NonZeroUsize,
+    /// Data type of activations.
+    pub dtype: String,
+    /// What computes.
+    pub backend: String,
+    /// What may surprise about model or input, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// How many samples are computed at once where nothing else is said: the smallest power of two with 65,536 cells or more, at
+/// most 8.
+///
+/// The batch is the same wherever the program runs, because the last bits of a probability may depend on it.
+pub fn batch_for(rows: usize, columns: usize) -> NonZeroUsize {
+    let cells = (rows * columns).max(1);
+    let wanted = CELLS_OF_BATCH.div_ceil(cells).next_power_of_two();
+    NonZeroUsize::new(wanted.min(LARGEST_BATCH)).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Data types of the models' activations.
+pub(super) fn dtype_name(ensemble: &Ensemble<'_>) -> String {
+    let name = |model: &&Model| format!("{:?}", model.dtype()).to_lowercase();
+    let mut names: Vec<String> = ensemble.models().iter().map(name).collect();
+    names.dedup();
+    names.join(" and ")
+}
+
+/// The memory that an inference needs, by batch and strips.
+pub(super) struct Demand {
+    rows: usize,
+    networks: Vec<(
+        squall_model::summary::Summary,
+        squall_model::Storage,
+        squall_model::Backend,
+    )>,
+    /// Bytes of a sample's fields and of what is found in it, in all places where they wait.
+    waiting: u64,
+}
+
+impl Demand {
+    pub fn of(input: &Input<'_>, ensemble: &Ensemble<'_>, options: &InferOptions) -> Result<Self> {
+        let (rows, columns) = input.grid().shape();
+        let networks = ensemble.models().iter().map(|model| {
+            let summary = model.network().summary(rows, columns)?;
+            Ok((summary, model.storage().clone(), model.network().backend()))
+        });
+        let cells = (rows * columns) as u64;
+        let channels: usize = ensemble.diets().iter().map(|d| d.channels.len()).sum();
+        let many = ensemble.members() > 1;
+        // A byte a mask; three f32 of probabilities, and as many of their spread.
+        let found = 1 + 12 * u64::from(options.probabilities || many) + 12 * u64::from(many);
+        let ahead = options.read_ahead.max(1) as u64;
+        Ok(Self {
+            rows,
+            networks: networks.collect::<Result<_>>()?,
+            waiting: ahead * cells * (4 * channels as u64 + found),
+        })
+    }
+
+    /// Bytes at the peak.
+    pub fn bytes(&self, batch: NonZeroUsize, strips: NonZeroUsize) -> Result<u64> {
+        let (mut largest, mut weights) = (0, 0);
+        for (summary, storage, backend) in &self.networks {
+            let alone = summary.inference_bytes(*backend, batch.get(), storage, strips)?;
+            largest = largest.max(alone);
+            // As trained, and packed for speed.
+            weights += 8 * summary.parameters as u64;
+        }
+        let others = match self.networks.len() {
+            1 => 0,
+            _ => weights,
+        };
+        Ok(largest + others + self.waiting)
+    }
+
+    /// How many samples at once: what was asked for, or what is good for speed as far as it fits.
+    ///
+    /// # Errors
+    /// [`JobError::Strips`] if a given batch does not fit into a given memory although a smaller one would.
+    pub fn batch(&self, options: &InferOptions, wanted: NonZeroUsize) -> Result<NonZeroUsize> {
+        let limit = match options.strips {
+            super::Strips::Auto(limit) => limit,
+            super::Strips::Count(_) => None,
+        };
+        let fits = |batch: NonZeroUsize| {
+            options
+                .strips
+                .choose(self.rows, |strips| self.bytes(batch, strips), limit)
+        };
+        match (options.batch, limit) {
+            (Some(batch), None) => Ok(batch),
+            (Some(batch), Some(_)) => match fits(batch) {
+                Err(JobError::Strips {
+                    needed, available, ..
+                }) => {
+                    let smaller = (1..batch.get()).rev().filter_map(NonZeroUsize::new);
+                    Err(JobError::Strips {
+                        needed,
+                        available,
+                        batch: smaller.into_iter().find(|b| fits(*b).is_ok()),
+                    })
+                }
+                Err(other) => Err(other),
+                Ok(_) => Ok(batch),
+            },
+            (None, None) => Ok(wanted),
+            (None, Some(_)) => {
+                let mut batch = wanted;
+                while batch.get() > 1 && fits(batch).is_err() {
+                    batch = NonZeroUsize::new(batch.get() / 2).unwrap_or(NonZeroUsize::MIN);
+                }
+                Ok(batch)
+            }
+        }
+    }
+
+    /// In how many strips, where `free` bytes are to be had.
+    ///
+    /// # Errors
+    /// [`JobError::Strips`] if no number fits into a given memory.
+    pub fn strips(
+        &self,
+        options: &InferOptions,
+        batch: NonZeroUsize,
+        free: Option<u64>,
+    ) -> Result<NonZeroUsize> {
+        let needed = |strips| self.bytes(batch, strips);
+        options.strips.choose(self.rows, needed, free)
+    }
+
+    /// Operations of one mask by one view of all models.
+    fn flops(&self) -> u64 {
+        self.networks
+            .iter()
+            .map(|(summary, ..)| summary.forward_flops)
+            .sum()
+    }
+}
+
+/// The work of all ranks, and how each does it.
+pub(super) struct Work<'w, 'a> {
+    pub input: &'w Input<'a>,
+    pub ensemble: &'w Ensemble<'a>,
+    pub options: &'w InferOptions,
+    pub all: &'w [Chunk],
+    pub left: &'w [Chunk],
+    pub ranks: usize,
+    pub batch: NonZeroUsize,
+    pub strips: NonZeroUsize,
+}
+
+impl Work<'_, '_> {
+    /// What will be done.
+    pub fn plan(&self, demand: &Demand, mut notes: Vec<String>) -> Result<InferPlan> {
+        let (rows, columns) = self.input.grid().shape();
+        let count = |chunks: &[Chunk]| chunks.iter().map(|c| c.indices.len()).sum::<usize>();
+        let (times, to_do) = (count(self.all), count(self.left));
+        let cells = (rows * columns) as u64;
+        let members = self.ensemble.members();
+        // LABELS and ARTMIP's tag, two probabilities and two spreads: a byte each.
+        let mask = 1
+            + u64::from(self.options.artmip)
+            + 2 * u64::from(self.options.probabilities)
+            + 2 * u64::from(members > 1);
+        if let Some((count, before)) = gaps(self.input.times()) {
+            notes.push(format!(
+                "the time axis has {count} gaps, the first after {before}: there are no masks of times that are not there"
+            ));
+        }
+        if self.ranks > self.left.len() && !self.left.is_empty() {
+            notes.push(format!(
+                "{} mask files are left for {} ranks: some have nothing to do (more files by a smaller --file-per)",
+                self.left.len(),
+                self.ranks
+            ));
+        }
+        let channels = self.ensemble.variables().len();
+        Ok(InferPlan {
+            times,
+            files: self.all.len(),
+            done_times: times - to_do,
+            ranks: self.ranks,
+            members,
+            batch: self.batch.get(),
+            flops_per_mask: demand.flops() * self.ensemble.views().len() as u64,
+            seconds: self.seconds(to_do)?,
+            read_bytes: to_do as u64 * self.input.bytes_read(channels),
+            write_bytes: to_do as u64 * cells * mask,
+            memory_bytes: demand.bytes(self.batch, self.strips)?,
+            strips: self.strips,
+            dtype: dtype_name(self.ensemble),
+            backend: self.ensemble.first().network().backend().describe(),
+            notes,
+        })
+    }
+
+    /// Seconds that so many masks take, from a batch of zeros computed twice: the first prepares the kernels, which is not
+    /// lost. None where that is not worth it.
+    fn seconds(&self, masks: usize) -> Result<Option<f64>> {
+        if masks < MASKS_WORTH_A_TRIAL * self.ranks {
+            return Ok(None);
+        }
+        let (shape, start) = (self.input.grid().shape(), self.input.times()[0]);
+        let pixels = |channels: usize| vec![0f32; shape.0 * shape.1 * channels];
+        let one = Fields {
+            time: start,
+            pixels: (self.ensemble.diets().iter())
+                .map(|diet| pixels(diet.channels.len()))
+                .collect(),
+            missing: 0,
+        };
+        let how = (self.options.probabilities, self.strips);
+        let mut seconds = 0.0;
+        for _ in 0..2 {
+            let batch = vec![one.clone(); self.batch.get()];
+            let before = Instant::now();
+            self.ensemble.predict(batch, shape, how)?;
+            seconds = before.elapsed().as_secs_f64();
+        }
+        let per_mask = seconds / self.batch.get() as f64;
+        Ok(Some(per_mask * masks as f64 / self.ranks as f64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_fields_are_computed_together() {
+        let batch = |rows, columns| batch_for(rows, columns).get();
+        assert_eq!(batch(768, 1152), 1);
+        assert_eq!(batch(192, 288), 2);
+        assert_eq!(batch(64, 128), 8);
+        assert_eq!(batch(16, 32), 8);
+    }
+}

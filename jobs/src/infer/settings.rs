@@ -1,0 +1,240 @@
+//! What must stay the same for a call to continue another's work, and what a folder of masks says about itself.
+
+use super::plan::dtype_name;
+use super::{BadInput, Ensemble, FilePer, FinishedFile, InferOptions, Input, Model, log};
+use crate::error::{JobError, Result};
+use crate::metrics::to_json;
+use serde::{Deserialize, Serialize};
+use squall_data::mask_file::MaskFileOptions;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::path::Path;
+
+/// What must stay the same for a call to continue another's work. Not the number of ranks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Settings {
+    model_hashes: Vec<String>,
+    /// Columns that each member rolls the field, and whether it mirrors it.
+    views: Vec<(usize, bool)>,
+    dtype: String,
+    backend: String,
+    probabilities: bool,
+    artmip: bool,
+    file_per: FilePer,
+    pub batch: NonZeroUsize,
+    max_missing_share: f64,
+    bad_input: BadInput,
+    attributes: Vec<(String, String)>,
+    grid_hash: u64,
+    calendar: String,
+}
+
+impl Settings {
+    pub fn of(
+        input: &Input<'_>,
+        ensemble: &Ensemble<'_>,
+        options: &InferOptions,
+        batch: NonZeroUsize,
+    ) -> Self {
+        let views = ensemble.views().iter();
+        Self {
+            model_hashes: hashes(ensemble),
+            views: views.map(|view| (view.roll, view.mirror)).collect(),
+            dtype: dtype_name(ensemble),
+            backend: format!("{:?}", ensemble.first().network().backend()),
+            probabilities: options.probabilities,
+            artmip: options.artmip,
+            file_per: options.file_per,
+            batch,
+            max_missing_share: options.max_missing_share,
+            bad_input: options.bad_input,
+            attributes: options.attributes.clone(),
+            grid_hash: input.grid().hash(),
+            calendar: input.calendar().cf_name().to_string(),
+        }
+    }
+
+    /// The batch with which a folder was begun, if one was.
+    pub fn batch_of(out: &Path) -> Option<NonZeroUsize> {
+        let text = std::fs::read_to_string(out.join(FILE)).ok()?;
+        let old: serde_json::Value = serde_json::from_str(&text).ok()?;
+        let batch = usize::try_from(old.get("batch")?.as_u64()?).ok()?;
+        NonZeroUsize::new(batch)
+    }
+
+    /// Writes the settings; refuses if the folder's masks were made with others.
+    ///
+    /// # Errors
+    /// [`JobError::Resume`] with what differs; [`JobError::Io`].
+    pub fn settle(&self, out: &Path) -> Result<()> {
+        let path = out.join(FILE);
+        let json = to_json(self, &path)?;
+        if let Ok(text) = std::fs::read_to_string(&path) {
+            let old: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+            let new: serde_json::Value = serde_json::from_str(&json).unwrap_or_default();
+            let changed: Vec<String> = new
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter(|(key, value)| old.get(key.as_str()) != Some(value))
+                .map(|(key, value)| {
+                    let was = old.get(key).unwrap_or(&serde_json::Value::Null);
+                    format!("{key} was {was}, is {value}")
+                })
+                .collect();
+            // A bad time may be met with more patience than before: what is finished stays right.
+            let only_patience = changed.iter().all(|change| change.starts_with("bad_input"));
+            if !changed.is_empty() && !only_patience && log::exists(out)? {
+                return Err(JobError::Resume {
+                    folder: out.to_path_buf(),
+                    reason: format!(
+                        "its masks were made with other settings ({}); use another folder",
+                        changed.join("; ")
+                    ),
+                });
+            }
+        }
+        squall_data::atomic::write(path, json.as_bytes())?;
+        Ok(())
+    }
+}
+
+const FILE: &str = "settings.json";
+
+fn hashes(ensemble: &Ensemble<'_>) -> Vec<String> {
+    let models = ensemble.models().iter();
+    models.map(|model| model.hash().to_string()).collect()
+}
+
+fn file_name(model: &Model) -> String {
+    let name = model.path().file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// What the mask file of some times says about itself: no clock and no folder, so that the same work gives the same bytes.
+pub(super) fn about(
+    input: &Input<'_>,
+    ensemble: &Ensemble<'_>,
+    options: &InferOptions,
+    indices: Range<usize>,
+) -> MaskFileOptions {
+    let version = env!("CARGO_PKG_VERSION");
+    let each = |get: &dyn Fn(&Model) -> String| {
+        let mut all: Vec<String> = ensemble.models().iter().map(|model| get(model)).collect();
+        all.dedup();
+        all.join(", ")
+    };
+    let networks = each(&|model| {
+        let contract = model.contract();
+        let name = contract.network.name.as_str();
+        format!("{name}, {} training steps", contract.step)
+    });
+    let origin = input.origin_of(indices);
+    let models = each(&file_name);
+    let mut attributes: Vec<(String, String)> = options.attributes.clone();
+    let mut add = |name: &str, value: String| {
+        if !value.is_empty() && !attributes.iter().any(|(known, _)| known == name) {
+            attributes.push((name.to_string(), value));
+        }
+    };
+    add(
+        "history",
+        format!("squall {version}: infer {origin} --model {models}"),
+    );
+    add("squall_version", version.to_string());
+    add("squall_input", origin);
+    add("squall_model", models);
+    add("squall_model_hash", hashes(ensemble).join(", "));
+    add(
+        "squall_data_hash",
+        each(&|m| m.contract().data_hash.clone()),
+    );
+    add(
+        "squall_normalisation_hash",
+        each(&|m| m.contract().normalisation_hash.clone()),
+    );
+    let channels: Vec<&str> = ensemble.variables().iter().map(|v| v.name()).collect();
+    add("squall_channels", channels.join(" "));
+    add("squall_precision", dtype_name(ensemble));
+    if ensemble.members() > 1 {
+        let views = ensemble.views().iter();
+        let views: Vec<String> = views
+            .map(|view| match (view.roll, view.mirror) {
+                (0, false) => "as it is".to_string(),
+                (roll, false) => format!("rolled by {roll} columns"),
+                (0, true) => "mirrored".to_string(),
+                (roll, true) => format!("mirrored and rolled by {roll} columns"),
+            })
+            .collect();
+        let (models, views) = (ensemble.models().len(), views.join("; "));
+        add(
+            "squall_ensemble",
+            format!("mean of {models} models, each with the field {views}"),
+        );
+    }
+    for (number, model) in ensemble.models().iter().enumerate() {
+        let name = match number {
+            0 => "squall_recipe".to_string(),
+            _ => format!("squall_recipe_{}", number + 1),
+        };
+        add(&name, model.contract().recipe.clone());
+    }
+    MaskFileOptions {
+        title: "Tropical cyclones and atmospheric rivers found by a neural network".to_string(),
+        source: format!("Squall {version}, {networks}"),
+        attributes,
+        probabilities: options.probabilities,
+        spread: ensemble.members() > 1,
+        river_tag: options.artmip,
+    }
+}
+
+/// What the folder holds and what it was made from; the same bytes whether or not the work was interrupted, by any number of
+/// ranks.
+pub(super) fn write_manifest(
+    out: &Path,
+    (input, ensemble): (&Input<'_>, &Ensemble<'_>),
+    settings: &Settings,
+    files: &[&FinishedFile],
+) -> Result<()> {
+    let by_file: BTreeMap<&str, &&FinishedFile> = files
+        .iter()
+        .map(|entry| (entry.file.as_str(), entry))
+        .collect();
+    let first = ensemble.first();
+    let models: Vec<serde_json::Value> = (ensemble.models().iter())
+        .map(|model| {
+            let contract = model.contract();
+            serde_json::json!({
+                "file": file_name(model),
+                "hash": model.hash(),
+                "network": contract.network.name.as_str(),
+                "step": contract.step,
+                "data_hash": contract.data_hash,
+                "normalisation_hash": contract.normalisation_hash,
+            })
+        })
+        .collect();
+    let manifest = serde_json::json!({
+        "model": file_name(first),
+        "model_hash": first.hash(),
+        "models": models,
+        "channels": ensemble.variables(),
+        "classes": first.contract().classes,
+        "code_version": env!("CARGO_PKG_VERSION"),
+        "settings": settings,
+        "grid": input.grid().describe(),
+        "calendar": input.calendar().cf_name(),
+        "times": input.times().len(),
+        "problems": input.problems(),
+        "files": by_file.values().collect::<Vec<_>>(),
+    });
+    let path = out.join("manifest.json");
+    let text = serde_json::to_string_pretty(&manifest).map_err(|error| JobError::Damaged {
+        path: path.clone(),
+        reason: error.to_string(),
+    })?;
+    squall_data::atomic::write(path, text.as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! Inference on many ranks: the same files, byte for byte, for any number of them and whatever happens on the way.
+
+mod common;
+
+use common::fields::{contents, history, prepared};
+use squall_data::archive::{Archive, BadFiles};
+use squall_jobs::comm::{CommError, Communicator, threads};
+use squall_jobs::infer::{
+    BadInput, Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model,
+};
+use squall_jobs::{InferEvent, JobError, Outcome};
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Two times share a file, so that there are ten.
+fn options() -> InferOptions {
+    InferOptions {
+        file_per: FilePer::Times(NonZeroUsize::new(2).unwrap()),
+        batch: NonZeroUsize::new(2),
+        bad_input: BadInput::Skip,
+        ..InferOptions::default()
+    }
+}
+
+/// What every rank reports; none if it panicked.
+type Reports = Vec<Option<Result<InferReport, JobError>>>;
+
+/// Infers on so many ranks; `act` hears of every event of every rank.
+fn on_ranks(
+    ranks: usize,
+    (archive, model): (&Archive, &Model),
+    (out, options): (&Path, &InferOptions),
+    act: impl Fn(usize, &InferEvent<'_>, &AtomicBool) + Sync,
+) -> Reports {
+    threads::run(threads::ranks(ranks), |mut comm| {
+        let rank = comm.rank();
+        let stop = AtomicBool::new(false);
+        let inference = Inference {
+            input: Input::archive(archive),
+            ensemble: Ensemble::of(model),
+            out,
+            options,
+        };
+        let mut tell = |event: &InferEvent<'_>| act(rank, event, &stop);
+        let run = AssertUnwindSafe(|| inference.run(&mut comm, &mut tell, &stop));
+        catch_unwind(run).ok()
+    })
+}
+
+fn assert_same(a: &Path, b: &Path, what: &str) {
+    let (a, b) = (contents(a), contents(b));
+    let names = |files: &[(String, Vec<u8>)]| -> Vec<String> {
+        files.iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(names(&a), names(&b), "{what}");
+    for ((name, a), (_, b)) in a.iter().zip(&b) {
+        assert!(a == b, "{what}: {name} has other bytes");
+    }
+}
+
+#[test]
+fn folders_are_the_same_for_any_number_of_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    // A time that cannot be used, so that there is something to skip.
+    history(&Path::new(&input).join("h2.c.nc"), 20..23, None, Some(21)).unwrap();
+    let archive = Archive::open(&input).unwrap();
+    let alone = folder.path().join("alone");
+    let report = on_ranks(1, (&archive, &model), (&alone, &options()), |_, _, _| {}).remove(0);
+    let alone_report = report.unwrap().unwrap();
+    assert_eq!((alone_report.masks, alone_report.skipped.len()), (22, 1));
+    let spent = alone_report.spent;
+    let sum = spent.network + spent.input + spent.output + spent.rest;
+    assert!(spent.network > 0.0 && (sum - 1.0).abs() < 1e-6, "{spent:?}");
+    for ranks in [2, 3, 5, 14] {
+        let out = folder.path().join(format!("on{ranks}"));
+        let (made, told) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let count = |rank: usize, event: &InferEvent<'_>, _: &AtomicBool| match event {
+            InferEvent::Started(plan) => {
+                assert_eq!((plan.times, plan.ranks), (23, ranks));
+                let idle = plan
+                    .notes
+                    .iter()
+                    .any(|note| note.contains("have nothing to do"));
+                assert_eq!(idle, ranks > 12);
+            }
+            InferEvent::Mask { done, total, .. } => {
+                made.fetch_add(1, Ordering::Relaxed);
+                assert!(done <= total);
+                if rank == 0 {
+                    told.fetch_max(*done, Ordering::Relaxed);
+                }
+            }
+            _ => {}
+        };
+        let reports = on_ranks(ranks, (&archive, &model), (&out, &options()), count);
+        for report in reports {
+            let report = report.unwrap().unwrap();
+            assert_eq!((report.outcome, report.ranks), (Outcome::Finished, ranks));
+            assert_eq!((report.masks, report.new_masks), (22, 22));
+            assert_eq!(report.skipped, alone_report.skipped);
+        }
+        assert_eq!(made.into_inner(), 22, "{ranks} ranks made some masks twice");
+        assert!(told.into_inner() <= 23);
+        assert_same(&out, &alone, &format!("{ranks} ranks"));
+        // No claim is left behind.
+        let hidden = std::fs::read_dir(&out).unwrap().filter(|entry| {
+            let name = entry.as_ref().unwrap().file_name();
+            name.to_string_lossy().starts_with(".claims")
+        });
+        assert_eq!(hidden.count(), 0);
+    }
+}
+
+/// Ranks panic or are told to stop at random masks; other numbers of ranks go on, again and again.
+#[test]
+fn killed_and_continued_by_other_numbers_of_ranks_it_ends_with_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let whole = folder.path().join("whole");
+    on_ranks(1, (&archive, &model), (&whole, &options()), |_, _, _| {});
+    let mut state = 12345u64;
+    let mut random = move |below: u64| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        ((state >> 33) % below) as usize
+    };
+    std::panic::set_hook(Box::new(|_| {}));
+    for attempt in 0..8 {
+        let out = folder.path().join(format!("killed{attempt}"));
+        let mut before = 0;
+        for call in 0..4 {
+            let ranks = 1 + random(4);
+            let (victim, at, panics) = (random(ranks as u64), 1 + random(5), random(2) == 0);
+            let seen = AtomicUsize::new(0);
+            let act = |rank: usize, event: &InferEvent<'_>, stop: &AtomicBool| {
+                if let (true, InferEvent::Mask { .. }) = (rank == victim, event)
+                    && seen.fetch_add(1, Ordering::Relaxed) + 1 == at
+                {
+                    stop.store(true, Ordering::Relaxed);
+                    assert!(!panics, "killed");
+                }
+            };
+            let reports = on_ranks(ranks, (&archive, &model), (&out, &options()), act);
+            let struck = seen.into_inner() >= at;
+            let what = format!("attempt {attempt}, call {call}, {ranks} ranks");
+            for (rank, report) in reports.into_iter().enumerate() {
+                match report {
+                    None => assert!(panics && rank == victim, "{what}: rank {rank} panicked"),
+                    Some(Ok(report)) => {
+                        assert!(report.masks >= before, "{what}: finished masks are lost");
+                        before = before.max(report.masks);
+                    }
+                    Some(Err(JobError::Comm(CommError::Gone { .. }))) => {
+                        assert!(panics && struck, "{what}");
+                    }
+                    Some(Err(other)) => panic!("{what}: {other}"),
+                }
+            }
+            // As a real kill leaves it: a torn file, a claim of nobody.
+            std::fs::write(out.join(".masks.2000-01-02-00000.nc.1.tmp"), b"torn").unwrap();
+            std::fs::create_dir_all(out.join(".claims-1-1")).unwrap();
+            std::fs::write(out.join(".claims-1-1/000000"), b"").unwrap();
+        }
+        let ranks = 1 + random(4);
+        let last = on_ranks(ranks, (&archive, &model), (&out, &options()), |_, _, _| {});
+        for report in last {
+            let report = report.unwrap().unwrap();
+            assert_eq!((report.outcome, report.masks), (Outcome::Finished, 20));
+        }
+        assert_same(&out, &whole, &format!("attempt {attempt}"));
+        assert!(!out.join(".claims-1-1").exists());
+        assert!(!out.join(".masks.2000-01-02-00000.nc.1.tmp").exists());
+    }
+    let _ = std::panic::take_hook();
+}
+
+#[test]
+fn finished_files_are_looked_at_by_all_and_made_again_where_they_are_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let out = folder.path().join("out");
+    on_ranks(2, (&archive, &model), (&out, &options()), |_, _, _| {});
+    let whole = contents(&out);
+    for name in ["masks.2000-01-01-21600.nc", "masks.2000-01-02-64800.nc"] {
+        let bytes = std::fs::read(out.join(name)).unwrap();
+        std::fs::write(out.join(name), &bytes[..bytes.len() / 2]).unwrap();
+    }
+    std::fs::remove_file(out.join("masks.2000-01-03-00000.nc")).unwrap();
+    for report in on_ranks(3, (&archive, &model), (&out, &options()), |_, _, _| {}) {
+        assert_eq!(report.unwrap().unwrap().new_masks, 6);
+    }
+    assert!(contents(&out) == whole);
+}
+
+#[test]
+fn an_error_of_one_rank_ends_all_and_keeps_what_is_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    history(&Path::new(&input).join("h2.c.nc"), 20..23, None, Some(20)).unwrap();
+    let archive = Archive::open(&input).unwrap();
+    let out = folder.path().join("out");
+    let strict = InferOptions {
+        bad_input: BadInput::Fail,
+        ..options()
+    };
+    let reports = on_ranks(3, (&archive, &model), (&out, &strict), |_, _, _| {});
+    let errors: Vec<JobError> = reports
+        .into_iter()
+        .map(|r| r.unwrap().unwrap_err())
+        .collect();
+    let elsewhere = errors
+        .iter()
+        .filter(|e| matches!(e, JobError::Elsewhere))
+        .count();
+    let named = errors
+        .iter()
+        .filter(|e| e.to_string().contains("h2.c.nc"))
+        .count();
+    assert_eq!((elsewhere, named), (2, 1), "{errors:?}");
+    for report in on_ranks(2, (&archive, &model), (&out, &options()), |_, _, _| {}) {
+        let report = report.unwrap().unwrap();
+        assert_eq!((report.masks, report.skipped.len()), (22, 1));
+        assert!(report.new_masks < 22, "nothing was kept");
+    }
+}
+
+#[test]
+fn ranks_that_mean_different_work_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let out = folder.path().join("out");
+    let errors = threads::run(threads::ranks(3), |mut comm| {
+        let options = InferOptions {
+            probabilities: comm.rank() == 1,
+            ..options()
+        };
+        let inference = Inference {
+            input: Input::archive(&archive),
+            ensemble: Ensemble::of(&model),
+            out: &out,
+            options: &options,
+        };
+        let stop = AtomicBool::new(false);
+        let error = inference.run(&mut comm, &mut |_| {}, &stop).unwrap_err();
+        error.to_string()
+    });
+    for error in errors {
+        assert!(
+            error.contains("options differs between ranks: rank 1"),
+            "{error}"
+        );
+    }
+    assert!(!out.exists(), "nothing is written before all agree");
+    // A model that does not fit is refused by all, before anything is written.
+    history(
+        &folder.path().join("bare.nc"),
+        0..3,
+        Some(squall_data::Variable::Psl),
+        None,
+    )
+    .unwrap();
+    let bare = folder.path().join("bare.nc");
+    let bare = Archive::open_with(&bare.to_string_lossy(), BadFiles::Fail).unwrap();
+    let strict = InferOptions::default();
+    for report in on_ranks(2, (&bare, &model), (&out, &strict), |_, _, _| {}) {
+        let error = report.unwrap().unwrap_err();
+        assert!(matches!(error, JobError::Contract { .. }), "{error}");
+    }
+    assert!(!out.exists());
+}

@@ -214,15 +214,13 @@ mod tests {
         );
         assert_eq!(count(band(&grid, place, long, 0.0, 0.0)), 0, "zonal");
         let mut torn = band(&grid, place, long, 40.0, 0.0);
-        let mut flip = 0;
-        for part in torn.direction.iter_mut().flatten() {
+        for (component, part) in torn.direction.iter_mut().flatten().enumerate() {
             for ((j, i), value) in part.indexed_iter_mut() {
-                // Three cells of five turn by 120 degrees to the side and keep the mean's direction.
+                // Six cells of eight turn by 70 degrees, half to either side: the mean keeps its direction.
                 let turn = [0.0, 0.0, 70.0, -70.0, 70.0, -70.0, 70.0, -70.0][(j * 3 + i) % 8];
                 let (north, east) = f64::to_radians(40.0 + turn).sin_cos();
-                *value = 500.0 * if flip == 0 { east } else { north } as f32;
+                *value = 500.0 * if component == 0 { east } else { north } as f32;
             }
-            flip += 1;
         }
         assert_eq!(count(torn), 0, "incoherent");
         assert!(

@@ -40,6 +40,19 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     let mut methods = command.method.clone();
     methods.sort_unstable();
     methods.dedup();
+    let boxes = [
+        &command.boxes_hdf5,
+        &command.boxes_coco,
+        &command.boxes_geojson,
+    ];
+    if boxes.iter().any(|path| path.is_some()) {
+        let advice = crate::failure::Advice::usage(
+            "boxes come with `--method deepcam` alone".into(),
+            "leave out --boxes-hdf5, --boxes-coco and --boxes-geojson, or --method and --against"
+                .into(),
+        );
+        return Err(advice);
+    }
     let archive = input::open(&command.input, command.skip_bad)?;
     let channels = channels(&methods, &archive)?;
     let thresholds = thresholds(command)?;

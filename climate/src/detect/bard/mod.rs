@@ -187,6 +187,11 @@ impl BardDetector {
             time: snapshot.time,
             codes,
         };
-        Ok(LabelledSnapshot { mask, objects })
+        let boxes = super::boxes_of(&objects);
+        Ok(LabelledSnapshot {
+            mask,
+            objects,
+            boxes,
+        })
     }
 }

@@ -123,7 +123,12 @@ impl PercentileDetector {
             time: snapshot.time,
             codes,
         };
-        Ok(LabelledSnapshot { mask, objects })
+        let boxes = super::boxes_of(&objects);
+        Ok(LabelledSnapshot {
+            mask,
+            objects,
+            boxes,
+        })
     }
 }
 

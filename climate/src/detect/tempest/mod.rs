@@ -160,7 +160,12 @@ impl TempestDetector {
             time: snapshot.time,
             codes,
         };
-        Ok(LabelledSnapshot { mask, objects })
+        let boxes = super::boxes_of(&objects);
+        Ok(LabelledSnapshot {
+            mask,
+            objects,
+            boxes,
+        })
     }
 }
 

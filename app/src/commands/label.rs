@@ -114,7 +114,9 @@ impl Label {
     }
 
     /// What a file of thresholds holds; `None` without one.
-    pub(super) fn from_file<T: serde::de::DeserializeOwned>(&self) -> anyhow::Result<Option<T>> {
+    pub(super) fn read_thresholds<T: serde::de::DeserializeOwned>(
+        &self,
+    ) -> anyhow::Result<Option<T>> {
         let Some(path) = &self.thresholds else {
             return Ok(None);
         };
@@ -148,7 +150,7 @@ impl Label {
         let archive = input::open(&self.input, self.skip_bad)?;
         let needed = required_channels();
         input::require(&archive, &needed, "labelling")?;
-        let thresholds = match self.from_file()? {
+        let thresholds = match self.read_thresholds()? {
             Some(thresholds) => thresholds,
             None => self.deepcam_thresholds()?,
         };

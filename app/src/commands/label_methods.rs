@@ -47,7 +47,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     ];
     if boxes.iter().any(|path| path.is_some()) {
         let advice = crate::failure::Advice::usage(
-            "boxes come with `--method deepcam` alone".into(),
+            "boxes come with `--method deepcam` alone",
             "leave out --boxes-hdf5, --boxes-coco and --boxes-geojson, or --method and --against"
                 .into(),
         );
@@ -180,7 +180,7 @@ fn channels(methods: &[Method], archive: &Archive) -> anyhow::Result<Vec<Variabl
 }
 
 fn thresholds(command: &Label) -> anyhow::Result<DetectorThresholds> {
-    let mut thresholds = match command.from_file::<DetectorThresholds>()? {
+    let mut thresholds = match command.read_thresholds::<DetectorThresholds>()? {
         Some(thresholds) => thresholds,
         None => {
             let mut thresholds = DetectorThresholds {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod derived;
+pub mod detect;
 pub mod error;
 pub mod events;
 pub mod label;

@@ -85,6 +85,9 @@ impl Demo {
             Label {
                 input: text(name),
                 out: at(&format!("{name}-labels")),
+                method: vec![squall_climate::detect::Method::Deepcam],
+                against: None,
+                bard_members: None,
                 cyclones: "default".into(),
                 rivers: "default".into(),
                 thresholds: None,

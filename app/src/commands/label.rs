@@ -5,6 +5,7 @@ use crate::progress::Progress;
 use crate::{input, interrupt, output};
 use clap::Args;
 use serde::Serialize;
+use squall_climate::detect::Method;
 use squall_climate::label::{ArThresholds, Labeller, TcThresholds, Thresholds, required_channels};
 use squall_climate::{ClimateError, Event, table};
 use squall_data::boxes::coco::CocoWriter;
@@ -15,10 +16,10 @@ use squall_data::boxes::{BoxSink, SinkSummary};
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
 use squall_data::{Archive, BoxClass, Snapshot, Time, TrackedBox, Variable};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels), and boxes around them, around
-/// extratropical cyclones and around tropical depressions.
+/// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told otherwise), and boxes around
+/// them, around extratropical cyclones and around tropical depressions.
 #[derive(Debug, Args)]
 pub struct Label {
     /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
@@ -26,13 +27,28 @@ pub struct Label {
     /// Folder for the masks, objects.csv and boxes.csv.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Rules, several with commas between: deepcam, tempest (TempestExtremes), percentile (Guan and Waliser), bard (TECA-BARD). With
+    /// several each writes to its own folder in DIR, and DIR/agreement.csv says how far they agree.
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "deepcam"
+    )]
+    pub method: Vec<Method>,
+    /// Masks to compare the methods with in agreement.csv, for instance those of `squall infer`.
+    #[arg(long, value_name = "MASKS")]
+    pub against: Option<String>,
+    /// Members of the bard ensemble: a CSV with hwhm_latitude, min_water_vapor, min_component_area, as TECA's table.
+    #[arg(long, value_name = "FILE")]
+    pub bard_members: Option<PathBuf>,
     /// Strictness for cyclones: default, medium, relaxed or super_relaxed.
     #[arg(long, default_value = "default", value_name = "PRESET")]
     pub cyclones: String,
     /// Strictness for rivers: default (24 kg m-2 of damped column water) or relaxed (21).
     #[arg(long, default_value = "default", value_name = "PRESET", value_parser = ["default", "relaxed"])]
     pub rivers: String,
-    /// All thresholds as a TOML file; overrides both presets.
+    /// All thresholds as a TOML file; overrides both presets. With other methods than deepcam alone: one table per method.
     #[arg(long, value_name = "FILE")]
     pub thresholds: Option<PathBuf>,
     /// Use the published quarter-degree numbers on any grid.
@@ -77,6 +93,9 @@ pub struct LabelSummary {
 impl Label {
     /// Labels and says what was found.
     pub fn run(self) -> anyhow::Result<()> {
+        if self.method != [Method::Deepcam] || self.against.is_some() {
+            return super::label_methods::run(&self);
+        }
         let summary = self.label()?;
         if self.json {
             return output::json(&summary);
@@ -94,15 +113,24 @@ impl Label {
         Ok(())
     }
 
-    fn thresholds(&self) -> anyhow::Result<Thresholds> {
-        if let Some(path) = &self.thresholds {
-            let text =
-                std::fs::read_to_string(path).map_err(squall_data::DataError::io("read", path))?;
-            return toml::from_str(&text).map_err(|error| {
-                let hint = "every key is listed in the documentation of `Thresholds`; the defaults need none";
-                crate::failure::Advice::usage(format!("`{}`: {error}", path.display()), hint)
-            });
-        }
+    /// What a file of thresholds holds; `None` without one.
+    pub(super) fn read_thresholds<T: serde::de::DeserializeOwned>(
+        &self,
+    ) -> anyhow::Result<Option<T>> {
+        let Some(path) = &self.thresholds else {
+            return Ok(None);
+        };
+        let text =
+            std::fs::read_to_string(path).map_err(squall_data::DataError::io("read", path))?;
+        let read = toml::from_str(&text).map_err(|error| {
+            let hint = "every key is listed in the documentation of `Thresholds` and `DetectorThresholds`; the defaults need none";
+            crate::failure::Advice::usage(format!("`{}`: {error}", path.display()), hint)
+        })?;
+        Ok(Some(read))
+    }
+
+    /// The numbers of the DeepCAM rules.
+    pub(super) fn deepcam_thresholds(&self) -> anyhow::Result<Thresholds> {
         let river = if self.rivers == "relaxed" {
             ArThresholds::labels_1()
         } else {
@@ -122,7 +150,10 @@ impl Label {
         let archive = input::open(&self.input, self.skip_bad)?;
         let needed = required_channels();
         input::require(&archive, &needed, "labelling")?;
-        let thresholds = self.thresholds()?;
+        let thresholds = match self.read_thresholds()? {
+            Some(thresholds) => thresholds,
+            None => self.deepcam_thresholds()?,
+        };
         let labeller = Labeller::new(&thresholds, archive.grid().clone())?;
         let times = archive.times().len();
         let (rows, columns) = archive.grid().shape();
@@ -136,7 +167,8 @@ impl Label {
         }
         .announce();
         let mut progress = Progress::new("label", times);
-        let mut masks = Masks::new(self, &archive, &thresholds)?;
+        let numbers = serde_json::to_string(&thresholds)?;
+        let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
         let mut objects: Vec<Event> = Vec::new();
         let mut boxes = BoxFiles::create(self, &archive)?;
         let stop = interrupt::flag();
@@ -179,7 +211,7 @@ impl Label {
     }
 }
 
-fn rayon_threads() -> u64 {
+pub(super) fn rayon_threads() -> u64 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
 }
 
@@ -234,35 +266,40 @@ impl BoxFiles {
 }
 
 /// Mask files: one for every input file, named after its first time.
-struct Masks<'a> {
-    out: &'a Path,
+pub(super) struct Masks<'a> {
+    out: PathBuf,
     archive: &'a Archive,
     options: MaskFileOptions,
     open: Option<(PathBuf, MaskWriter)>,
 }
 
 impl<'a> Masks<'a> {
-    fn new(
-        command: &'a Label,
+    /// No file yet; `thresholds` go to the files' attributes.
+    pub(super) fn new(
+        out: PathBuf,
         archive: &'a Archive,
-        thresholds: &Thresholds,
-    ) -> anyhow::Result<Self> {
-        let attributes = vec![("thresholds".to_string(), serde_json::to_string(thresholds)?)];
+        method: Method,
+        thresholds: String,
+    ) -> Self {
         let options = MaskFileOptions {
-            title: "tropical cyclones and atmospheric rivers by the DeepCAM rules".into(),
+            title: method.title().into(),
             source: format!("squall {} label", env!("CARGO_PKG_VERSION")),
-            attributes,
+            attributes: vec![("thresholds".to_string(), thresholds)],
             ..MaskFileOptions::default()
         };
-        Ok(Self {
-            out: &command.out,
+        Self {
+            out,
             archive,
             options,
             open: None,
-        })
+        }
     }
 
-    fn write(&mut self, index: usize, mask: &squall_data::ClassMask) -> Result<(), ClimateError> {
+    pub(super) fn write(
+        &mut self,
+        index: usize,
+        mask: &squall_data::ClassMask,
+    ) -> Result<(), ClimateError> {
         let source = self.archive.source_of(index).0;
         if self
             .open
@@ -287,7 +324,7 @@ impl<'a> Masks<'a> {
         }
     }
 
-    fn finish(mut self) -> anyhow::Result<()> {
+    pub(super) fn finish(mut self) -> anyhow::Result<()> {
         Ok(self.close()?)
     }
 }

@@ -6,6 +6,7 @@ pub mod events;
 pub mod infer;
 pub mod inspect;
 pub mod label;
+mod label_methods;
 pub mod model;
 pub mod report;
 pub mod score;

@@ -7,7 +7,8 @@ mod thermal;
 mod vorticity;
 
 pub use moisture::{
-    STANDARD_GRAVITY, damped_precipitable_water, integrated_vapour_transport, tropical_damping,
+    STANDARD_GRAVITY, damped_precipitable_water, integrated_vapour_transport, transport_components,
+    tropical_damping,
 };
 pub use thermal::{thickness, upper_mean_temperature, wind_speed};
 pub use vorticity::relative_vorticity;

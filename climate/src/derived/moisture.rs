@@ -1,8 +1,9 @@
 //! Precipitable water without the tropics, and vapour transport.
 
-use super::{check_shape, plane_by_rows};
+use super::{check_shape, plane_by_rows, wind_speed};
 use crate::error::{ClimateError, Result};
 use ndarray::{Array2, Array3, ArrayView2};
+use rayon::prelude::*;
 use squall_data::LatLonGrid;
 use squall_data::snapshot::shape_text;
 
@@ -50,6 +51,20 @@ pub fn integrated_vapour_transport(
     u_m_s: &Array3<f32>,
     v_m_s: &Array3<f32>,
 ) -> Result<Array2<f32>> {
+    let [east, north] = transport_components(pressure_pa, q_kg_kg, u_m_s, v_m_s)?;
+    wind_speed(east.view(), north.view())
+}
+
+/// The eastward and northward parts of [`integrated_vapour_transport`], kg m-1 s-1.
+///
+/// # Errors
+/// [`ClimateError::Mismatch`] if shapes differ.
+pub fn transport_components(
+    pressure_pa: &[f64],
+    q_kg_kg: &Array3<f32>,
+    u_m_s: &Array3<f32>,
+    v_m_s: &Array3<f32>,
+) -> Result<[Array2<f32>; 2]> {
     let (levels, rows, columns) = q_kg_kg.dim();
     for (name, found) in [("u", u_m_s.shape()), ("v", v_m_s.shape())] {
         if found != q_kg_kg.shape() {
@@ -69,22 +84,34 @@ pub fn integrated_vapour_transport(
     }
     let mut order: Vec<usize> = (0..levels).collect();
     order.sort_by(|&a, &b| pressure_pa[a].total_cmp(&pressure_pa[b]));
-    Ok(plane_by_rows((rows, columns), |j, row| {
-        for (i, out) in row.iter_mut().enumerate() {
-            let flux = order.iter().filter_map(|&k| {
-                let q = f64::from(q_kg_kg[[k, j, i]]);
-                let (east, north) = (
-                    f64::from(u_m_s[[k, j, i]]) * q,
-                    f64::from(v_m_s[[k, j, i]]) * q,
-                );
-                (east.is_finite() && north.is_finite()).then_some((pressure_pa[k], east, north))
-            });
-            *out = column_transport(flux) as f32;
+    let columns_of = |j: usize, i: usize| {
+        let flux = order.iter().filter_map(|&k| {
+            let q = f64::from(q_kg_kg[[k, j, i]]);
+            let (east, north) = (
+                f64::from(u_m_s[[k, j, i]]) * q,
+                f64::from(v_m_s[[k, j, i]]) * q,
+            );
+            (east.is_finite() && north.is_finite()).then_some((pressure_pa[k], east, north))
+        });
+        column_transport(flux)
+    };
+    let mut north = Array2::zeros((rows, columns));
+    let mut east = Array2::zeros((rows, columns));
+    let lines = east
+        .outer_iter_mut()
+        .into_par_iter()
+        .zip(north.outer_iter_mut().into_par_iter());
+    lines.enumerate().for_each(|(j, (mut east, mut north))| {
+        for i in 0..columns {
+            let (e, n) = columns_of(j, i);
+            (east[i], north[i]) = (e as f32, n as f32);
         }
-    }))
+    });
+    Ok([east, north])
 }
 
-fn column_transport(flux: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
+/// Both parts of one column; NaN where fewer than two levels are known.
+fn column_transport(flux: impl Iterator<Item = (f64, f64, f64)>) -> (f64, f64) {
     let (mut east, mut north, mut layers) = (0.0, 0.0, 0);
     let mut above: Option<(f64, f64, f64)> = None;
     for (pressure, u, v) in flux {
@@ -96,9 +123,9 @@ fn column_transport(flux: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
         above = Some((pressure, u, v));
     }
     if layers == 0 {
-        return f64::NAN;
+        return (f64::NAN, f64::NAN);
     }
-    east.hypot(north) / STANDARD_GRAVITY
+    (east / STANDARD_GRAVITY, north / STANDARD_GRAVITY)
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub(super) struct CycloneFields<'a> {
 ///
 /// # Errors
 /// [`ClimateError::MissingField`] with everything that is missing.
-pub(super) fn planes<'a, const N: usize>(
+pub(crate) fn planes<'a, const N: usize>(
     snapshot: &'a Snapshot,
     algorithm: &'static str,
     variables: [Variable; N],

@@ -7,7 +7,7 @@ use ndarray::{Array2, ArrayView2};
 use squall_data::{Class, Snapshot, Variable};
 
 /// The rivers without the cells that cyclones took; rivers that are gone are left out.
-pub(super) fn uncovered(rivers: Vec<Vec<Run>>, codes: &Array2<u8>) -> Vec<Region> {
+pub(crate) fn uncovered(rivers: Vec<Vec<Run>>, codes: &Array2<u8>) -> Vec<Region> {
     let river = Class::AtmosphericRiver.code();
     let left = |runs: Vec<Run>| -> Vec<Run> {
         let mut kept = Vec::with_capacity(runs.len());
@@ -35,7 +35,7 @@ pub(super) fn uncovered(rivers: Vec<Vec<Run>>, codes: &Array2<u8>) -> Vec<Region
 }
 
 /// Cyclones, then rivers.
-pub(super) fn describe(
+pub(crate) fn describe(
     snapshot: &Snapshot,
     storms: &[(&CycloneCandidate, Region)],
     rivers: &[Region],

@@ -7,7 +7,7 @@ use crate::events::Run;
 
 /// How cells of a plane touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Touch {
+pub(crate) struct Touch {
     /// Also by a corner.
     pub corners: bool,
     /// The last column also touches the first.
@@ -15,7 +15,7 @@ pub(super) struct Touch {
 }
 
 /// The connected pieces of the cells that are `true`, by the scan order of their first cell; each sorted by row and column.
-pub(super) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> Vec<Vec<Run>> {
+pub(crate) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> Vec<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     let mut parent: Vec<u32> = Vec::new();
     let mut south = 0..0;
@@ -71,7 +71,7 @@ pub(super) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> V
 }
 
 /// The runs `(first, end)` of a row's cells that are `true`.
-pub(super) fn row_runs(cells: impl Iterator<Item = bool>) -> Vec<(u32, u32)> {
+pub(crate) fn row_runs(cells: impl Iterator<Item = bool>) -> Vec<(u32, u32)> {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     let mut open = false;
     for (i, inside) in (0u32..).zip(cells) {

@@ -199,6 +199,56 @@ pub(super) fn is_dewpoint(name: &str) -> bool {
     DEWPOINTS.contains(&name.to_ascii_lowercase().as_str())
 }
 
+/// What a field of vertically integrated vapour transport holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Eastward,
+    Northward,
+    Magnitude,
+}
+
+/// Names of vertically integrated vapour transport, lower case: ERA5 (short and CDS names), CAM, MERRA-2, ARTMIP.
+const TRANSPORTS: [(Transport, &[&str]); 3] = [
+    (
+        Transport::Eastward,
+        &[
+            "viwve",
+            "tuq",
+            "uivt",
+            "ivtu",
+            "ivtx",
+            "ivt_u",
+            "uflxqv",
+            "vertical_integral_of_eastward_water_vapour_flux",
+            "eastward_atmosphere_water_vapor_transport_across_unit_distance",
+        ],
+    ),
+    (
+        Transport::Northward,
+        &[
+            "viwvn",
+            "tvq",
+            "vivt",
+            "ivtv",
+            "ivty",
+            "ivt_v",
+            "vflxqv",
+            "vertical_integral_of_northward_water_vapour_flux",
+            "northward_atmosphere_water_vapor_transport_across_unit_distance",
+        ],
+    ),
+    (Transport::Magnitude, &["ivt", "ivtmag", "ivt_mag"]),
+];
+
+/// Which part of the vapour transport a variable of this name holds.
+pub(super) fn transport(name: &str) -> Option<Transport> {
+    let name = name.to_ascii_lowercase();
+    let found = TRANSPORTS
+        .iter()
+        .find(|(_, names)| names.contains(&name.as_str()));
+    found.map(|(part, _)| *part)
+}
+
 /// Fields on pressure levels that have one meaning under many names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {

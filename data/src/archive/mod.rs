@@ -7,6 +7,7 @@ mod alias;
 pub(crate) mod coordinates;
 pub(crate) mod decode;
 mod derive;
+mod extra;
 pub(crate) mod file_date;
 mod input;
 pub(crate) mod nc;
@@ -16,6 +17,7 @@ mod units;
 
 pub use alias::{Match, matches};
 pub use derive::precipitable_water;
+pub use extra::StoredTransport;
 pub use input::files_of;
 pub use nc::on_library_thread;
 pub use units::conversion;

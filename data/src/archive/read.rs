@@ -147,7 +147,7 @@ impl Archive {
         Ok(water)
     }
 
-    fn check(&self, index: usize) -> Result<()> {
+    pub(super) fn check(&self, index: usize) -> Result<()> {
         if index < self.times.len() {
             return Ok(());
         }
@@ -235,7 +235,7 @@ impl Archive {
     }
 
     /// Reads one plane into grid order.
-    fn copy(
+    pub(super) fn copy(
         &self,
         file: usize,
         source: &Source,

@@ -86,6 +86,8 @@ pub(crate) struct Layout {
     pub levels: Vec<Levels>,
     /// Near-surface dew point, from which QREFHT follows.
     pub dewpoint: Option<Source>,
+    /// Vertically integrated vapour transport, which is no channel.
+    pub transport: Vec<(alias::Transport, Source)>,
     pub refused: Vec<Refusal>,
     /// All variables of the file, for messages.
     pub names: Vec<String>,
@@ -172,6 +174,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         channels: Vec::new(),
         levels: Vec::new(),
         dewpoint: None,
+        transport: Vec::new(),
         refused: Vec::new(),
         names: file.variables().map(|v| v.name()).collect(),
         problems,
@@ -272,6 +275,16 @@ fn fields(
             layout.dewpoint = conversion("K")
                 .ok()
                 .map(|convert| source(convert, None, None));
+        }
+        if axis.is_none()
+            && let Some(part) = alias::transport(&name)
+        {
+            match conversion("kg m-1 s-1") {
+                Ok(convert) => layout.transport.push((part, source(convert, None, None))),
+                Err((expected, found)) => layout.problems.push(format!(
+                    "`{name}` cannot serve as vapour transport: expected {expected}, found {found}"
+                )),
+            }
         }
         for (channel, kind) in found {
             let target = channel.entry().unit;

@@ -1,0 +1,517 @@
+//! How far methods, networks and truth agree with each other: cells, areas and events, over any number of times.
+
+use crate::error::{ClimateError, Result};
+use crate::events::{DetectedEvent, EventFields, ExtractOptions, extract};
+use serde::{Deserialize, Serialize};
+use squall_data::grid::distance_km;
+use squall_data::{Class, ClassMask, LatLonGrid};
+use std::fmt;
+use std::path::Path;
+
+/// Two cyclones of one time this close are the same, km.
+const CYCLONE_RADIUS_KM: f64 = 500.0;
+
+/// Someone who drew masks, and what they look for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgreementSource {
+    /// The name in the table, for instance `tempest` or `network`.
+    pub name: String,
+    /// The classes it looks for; others are not compared.
+    pub classes: Vec<Class>,
+}
+
+/// Counts of all pairs of sources, summed over times.
+///
+/// Counts add up: parts of a series may be counted apart and [`Self::merge`]d.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Agreement {
+    sources: Vec<AgreementSource>,
+    rows: Vec<AgreementRow>,
+}
+
+/// How far two sources agree on one class: one row of `agreement.csv`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgreementRow {
+    /// Name of the first source.
+    pub first: String,
+    /// Name of the second source.
+    pub second: String,
+    /// What is compared.
+    pub class: Class,
+    /// Number of times.
+    pub times: u64,
+    /// Cells of both.
+    pub both_cells: u64,
+    /// Cells of the first alone.
+    pub only_first_cells: u64,
+    /// Cells of the second alone.
+    pub only_second_cells: u64,
+    /// Area of both, summed over times, km².
+    pub both_km2: f64,
+    /// Area of the first alone, km².
+    pub only_first_km2: f64,
+    /// Area of the second alone, km².
+    pub only_second_km2: f64,
+    /// Events of the first over all times.
+    pub first_events: u64,
+    /// Events of the second.
+    pub second_events: u64,
+    /// Pairs of events that are the same.
+    pub matched_events: u64,
+}
+
+impl AgreementRow {
+    /// Intersection over union by cells; `None` if neither has the class.
+    pub fn cell_iou(&self) -> Option<f64> {
+        let union = self.both_cells + self.only_first_cells + self.only_second_cells;
+        (union > 0).then(|| self.both_cells as f64 / union as f64)
+    }
+
+    /// Intersection over union by area on the sphere.
+    pub fn area_iou(&self) -> Option<f64> {
+        let union = self.both_km2 + self.only_first_km2 + self.only_second_km2;
+        (union > 0.0).then(|| self.both_km2 / union)
+    }
+
+    /// Twice the matched events over the events of both: 1 if all are matched.
+    pub fn event_f1(&self) -> Option<f64> {
+        let events = self.first_events + self.second_events;
+        (events > 0).then(|| 2.0 * self.matched_events as f64 / events as f64)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.times += other.times;
+        self.both_cells += other.both_cells;
+        self.only_first_cells += other.only_first_cells;
+        self.only_second_cells += other.only_second_cells;
+        self.both_km2 += other.both_km2;
+        self.only_first_km2 += other.only_first_km2;
+        self.only_second_km2 += other.only_second_km2;
+        self.first_events += other.first_events;
+        self.second_events += other.second_events;
+        self.matched_events += other.matched_events;
+    }
+}
+
+impl Agreement {
+    /// Nothing counted yet: a row for each pair of sources and each class that both look for.
+    pub fn new(sources: Vec<AgreementSource>) -> Self {
+        let mut rows = Vec::new();
+        for (k, first) in sources.iter().enumerate() {
+            for second in &sources[k + 1..] {
+                let shared = Class::EVENTS.into_iter().filter(|class| {
+                    first.classes.contains(class) && second.classes.contains(class)
+                });
+                rows.extend(shared.map(|class| AgreementRow {
+                    first: first.name.clone(),
+                    second: second.name.clone(),
+                    class,
+                    times: 0,
+                    both_cells: 0,
+                    only_first_cells: 0,
+                    only_second_cells: 0,
+                    both_km2: 0.0,
+                    only_first_km2: 0.0,
+                    only_second_km2: 0.0,
+                    first_events: 0,
+                    second_events: 0,
+                    matched_events: 0,
+                }));
+            }
+        }
+        Self { sources, rows }
+    }
+
+    /// The sources, in their order.
+    pub fn sources(&self) -> &[AgreementSource] {
+        &self.sources
+    }
+
+    /// All rows, by pair and class.
+    pub fn rows(&self) -> &[AgreementRow] {
+        &self.rows
+    }
+
+    /// Counts one time: a mask for each source, in their order; `None` for a source that does not have the time.
+    ///
+    /// Events are the connected areas of a mask that are large enough ([`ExtractOptions`]; cyclones of any size). Cyclones are the
+    /// same if their centres are within 500 km, rivers if they share cells; one to one, the nearest, or those that share most,
+    /// first.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if masks differ in number, shape or time.
+    pub fn add(&mut self, masks: &[Option<&ClassMask>], grid: &LatLonGrid) -> Result<()> {
+        self.check(masks, grid)?;
+        let options = ExtractOptions {
+            min_tropical_cyclone_km2: 0.0,
+            ..ExtractOptions::default()
+        };
+        let fields = EventFields::default();
+        let events = masks
+            .iter()
+            .map(|mask| mask.map(|mask| extract(mask, grid, &fields, &options)))
+            .map(Option::transpose)
+            .collect::<Result<Vec<Option<Vec<DetectedEvent>>>>>()?;
+        let areas = grid.row_areas_km2();
+        let place = |name: &str| self.sources.iter().position(|source| source.name == name);
+        for k in 0..self.rows.len() {
+            let row = &self.rows[k];
+            let (Some(a), Some(b)) = (place(&row.first), place(&row.second)) else {
+                continue;
+            };
+            let (Some(first), Some(second)) = (masks[a], masks[b]) else {
+                continue;
+            };
+            let (Some(of_first), Some(of_second)) = (&events[a], &events[b]) else {
+                continue;
+            };
+            let class = row.class;
+            let row = &mut self.rows[k];
+            row.times += 1;
+            compare_cells(row, first, second, &areas);
+            let of = |events: &[DetectedEvent]| -> Vec<DetectedEvent> {
+                let same = events.iter().filter(|e| e.event.class == class);
+                same.cloned().collect()
+            };
+            let (x, y) = (of(of_first), of(of_second));
+            row.first_events += x.len() as u64;
+            row.second_events += y.len() as u64;
+            row.matched_events += matched(&x, &y, &areas);
+        }
+        Ok(())
+    }
+
+    fn check(&self, masks: &[Option<&ClassMask>], grid: &LatLonGrid) -> Result<()> {
+        let differs = |what: &str, expected: String, found: String| {
+            Err(ClimateError::Mismatch {
+                what: what.into(),
+                expected,
+                found,
+            })
+        };
+        if masks.len() != self.sources.len() {
+            let (expected, found) = (self.sources.len(), masks.len());
+            return differs("masks to compare", expected.to_string(), found.to_string());
+        }
+        let mut time = None;
+        for mask in masks.iter().flatten() {
+            let first = *time.get_or_insert(mask.time);
+            if mask.time != first {
+                return differs(
+                    "time of masks to compare",
+                    first.to_string(),
+                    mask.time.to_string(),
+                );
+            }
+            if mask.codes.dim() != grid.shape() {
+                let (expected, found) = (grid.shape(), mask.codes.dim());
+                return differs(
+                    "masks to compare",
+                    format!("{expected:?}"),
+                    format!("{found:?}"),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the counts of another part of the series.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if the sources differ.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        if self.sources != other.sources {
+            let names = |a: &Self| {
+                let names: Vec<&str> = a.sources.iter().map(|s| s.name.as_str()).collect();
+                names.join(", ")
+            };
+            return Err(ClimateError::Mismatch {
+                what: "sources of agreements".into(),
+                expected: names(self),
+                found: names(other),
+            });
+        }
+        self.rows
+            .iter_mut()
+            .zip(&other.rows)
+            .for_each(|(a, b)| a.add(b));
+        Ok(())
+    }
+
+    /// Writes the rows as a table, scores included.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if the file cannot be written.
+    pub fn write_csv(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let table = |error: csv::Error| ClimateError::Table {
+            path: path.into(),
+            reason: error.to_string(),
+        };
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        let header = [
+            "first",
+            "second",
+            "class",
+            "times",
+            "cell_iou",
+            "area_iou",
+            "event_f1",
+            "first_events",
+            "second_events",
+            "matched_events",
+            "both_cells",
+            "only_first_cells",
+            "only_second_cells",
+            "both_km2",
+            "only_first_km2",
+            "only_second_km2",
+        ];
+        csv.write_record(header).map_err(table)?;
+        let score = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.4}"));
+        for row in &self.rows {
+            let counts = [
+                row.first_events,
+                row.second_events,
+                row.matched_events,
+                row.both_cells,
+                row.only_first_cells,
+                row.only_second_cells,
+            ];
+            let areas = [row.both_km2, row.only_first_km2, row.only_second_km2];
+            let mut cells = vec![
+                row.first.clone(),
+                row.second.clone(),
+                row.class.name().to_string(),
+                row.times.to_string(),
+                score(row.cell_iou()),
+                score(row.area_iou()),
+                score(row.event_f1()),
+            ];
+            cells.extend(counts.map(|n| n.to_string()));
+            cells.extend(areas.map(|a| format!("{a:.0}")));
+            csv.write_record(&cells).map_err(table)?;
+        }
+        let bytes = csv.into_inner().map_err(|error| ClimateError::Table {
+            path: path.into(),
+            reason: error.to_string(),
+        })?;
+        Ok(squall_data::atomic::write(path, &bytes)?)
+    }
+}
+
+impl fmt::Display for Agreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<12} {:<12} {:<18} {:>6} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8}",
+            "first",
+            "second",
+            "class",
+            "times",
+            "cell IoU",
+            "area IoU",
+            "event F1",
+            "first",
+            "second",
+            "matched"
+        )?;
+        let score = |value: Option<f64>| value.map_or("-".to_string(), |v| format!("{v:.3}"));
+        for row in &self.rows {
+            writeln!(
+                f,
+                "{:<12} {:<12} {:<18} {:>6} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8}",
+                row.first,
+                row.second,
+                row.class.name(),
+                row.times,
+                score(row.cell_iou()),
+                score(row.area_iou()),
+                score(row.event_f1()),
+                row.first_events,
+                row.second_events,
+                row.matched_events
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn compare_cells(row: &mut AgreementRow, first: &ClassMask, second: &ClassMask, areas: &[f64]) {
+    let code = row.class.code();
+    let lines = first.codes.rows().into_iter().zip(second.codes.rows());
+    for ((x, y), area) in lines.zip(areas) {
+        let mut counts = [0u64; 4];
+        for (&a, &b) in x.iter().zip(y) {
+            counts[usize::from(a == code) + 2 * usize::from(b == code)] += 1;
+        }
+        row.only_first_cells += counts[1];
+        row.only_second_cells += counts[2];
+        row.both_cells += counts[3];
+        row.only_first_km2 += counts[1] as f64 * area;
+        row.only_second_km2 += counts[2] as f64 * area;
+        row.both_km2 += counts[3] as f64 * area;
+    }
+}
+
+/// Number of pairs of events of one class, one to one.
+fn matched(first: &[DetectedEvent], second: &[DetectedEvent], areas: &[f64]) -> u64 {
+    // The smaller the closer.
+    let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
+    for (k, a) in first.iter().enumerate() {
+        for (n, b) in second.iter().enumerate() {
+            let (x, y) = (&a.event, &b.event);
+            if x.class == Class::TropicalCyclone {
+                let distance = distance_km(x.lat_deg, x.lon_deg, y.lat_deg, y.lon_deg);
+                if distance <= CYCLONE_RADIUS_KM {
+                    pairs.push((distance, k, n));
+                }
+            } else {
+                let shared = a.region.overlap_km2(&b.region, areas);
+                if shared > 0.0 {
+                    pairs.push((-shared, k, n));
+                }
+            }
+        }
+    }
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+    let (mut free_first, mut free_second) = (vec![true; first.len()], vec![true; second.len()]);
+    let mut count = 0;
+    for (_, k, n) in pairs {
+        if free_first[k] && free_second[n] {
+            (free_first[k], free_second[n]) = (false, false);
+            count += 1;
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+    use squall_data::{Calendar, Time};
+
+    fn source(name: &str, classes: &[Class]) -> AgreementSource {
+        AgreementSource {
+            name: name.into(),
+            classes: classes.to_vec(),
+        }
+    }
+
+    fn mask(hour: i64, boxes: &[(u8, usize, usize, usize, usize)]) -> ClassMask {
+        let time = Time::new(Calendar::NoLeap, 1, 1, 1, 0, 0, 0).unwrap();
+        let mut codes = Array2::zeros((90, 180));
+        for &(code, south, north, west, east) in boxes {
+            for (j, i) in (south..north).flat_map(|j| (west..east).map(move |i| (j, i))) {
+                codes[[j, i]] = code;
+            }
+        }
+        ClassMask {
+            time: time.add_seconds(hour * 3600),
+            codes,
+        }
+    }
+
+    #[test]
+    fn cells_areas_and_events_are_counted_for_shared_classes_only() {
+        let grid = LatLonGrid::global(90, 180).unwrap();
+        let sources = vec![
+            source("a", &Class::EVENTS),
+            source("b", &Class::EVENTS),
+            source("rivers", &[Class::AtmosphericRiver]),
+        ];
+        let mut whole = Agreement::new(sources.clone());
+        assert_eq!(whole.rows().len(), 4);
+        // Two rivers of a; b has the first one half a width off and a cyclone near that of a.
+        let a = mask(
+            0,
+            &[
+                (2, 60, 66, 20, 40),
+                (2, 20, 26, 100, 120),
+                (1, 50, 52, 90, 92),
+            ],
+        );
+        let b = mask(0, &[(2, 63, 69, 20, 40), (1, 51, 53, 90, 92)]);
+        whole.add(&[Some(&a), Some(&b), None], &grid).unwrap();
+        let row = |class: Class| {
+            let found = whole
+                .rows()
+                .iter()
+                .find(|r| r.class == class && r.second == "b");
+            found.unwrap().clone()
+        };
+        let river = row(Class::AtmosphericRiver);
+        assert_eq!(
+            (
+                river.both_cells,
+                river.only_first_cells,
+                river.only_second_cells
+            ),
+            (60, 180, 60)
+        );
+        assert_eq!(
+            (
+                river.first_events,
+                river.second_events,
+                river.matched_events
+            ),
+            (2, 1, 1)
+        );
+        assert_eq!(river.cell_iou(), Some(0.2));
+        let areas = grid.row_areas_km2();
+        let rows = |from: usize, to: usize| areas[from..to].iter().sum::<f64>();
+        let expected = rows(63, 66) / (rows(60, 69) + rows(20, 26));
+        assert!((river.area_iou().unwrap() - expected).abs() < 1e-12);
+        assert!((expected - 0.2).abs() > 1e-3, "not what cells say");
+        assert_eq!(river.event_f1(), Some(2.0 / 3.0));
+        let cyclone = row(Class::TropicalCyclone);
+        assert_eq!((cyclone.matched_events, cyclone.both_cells), (1, 2));
+        let other = &whole.rows()[2];
+        assert_eq!(
+            (other.second.as_str(), other.times, other.cell_iou()),
+            ("rivers", 0, None)
+        );
+        // Parts add up.
+        let mut part = Agreement::new(sources.clone());
+        part.add(&[Some(&b), Some(&a), Some(&a)], &grid).unwrap();
+        let mut merged = whole.clone();
+        merged.merge(&part).unwrap();
+        whole.add(&[Some(&b), Some(&a), Some(&a)], &grid).unwrap();
+        assert_eq!(merged, whole);
+        assert!(
+            merged
+                .merge(&Agreement::new(sources[..2].to_vec()))
+                .is_err()
+        );
+        assert!(whole.add(&[Some(&a), Some(&b)], &grid).is_err());
+        let later = mask(3, &[]);
+        assert!(whole.add(&[Some(&a), Some(&later), None], &grid).is_err());
+    }
+
+    #[test]
+    fn the_table_has_scores_and_blanks() {
+        let grid = LatLonGrid::global(90, 180).unwrap();
+        let mut agreement = Agreement::new(vec![
+            source("a", &Class::EVENTS),
+            source("network", &Class::EVENTS),
+        ]);
+        let a = mask(0, &[(2, 60, 66, 20, 40)]);
+        agreement.add(&[Some(&a), Some(&a)], &grid).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agreement.csv");
+        agreement.write_csv(&path).unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[1].starts_with("a,network,tropical_cyclone,1,,,,0,0,0"),
+            "{text}"
+        );
+        assert!(
+            lines[2]
+                .starts_with("a,network,atmospheric_river,1,1.0000,1.0000,1.0000,1,1,1,120,0,0"),
+            "{text}"
+        );
+        assert!(agreement.to_string().contains("1.000"));
+    }
+}

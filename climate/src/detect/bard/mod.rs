@@ -1,0 +1,197 @@
+//! TECA-BARD: an ensemble of threshold detectors that gives rivers a probability.
+//!
+//! Each member damps the tropics by 1 − exp(−φ²/2σ²) with its own width, takes what exceeds its own percentile of the
+//! damped transport of that time, and keeps connected areas that are large enough. The share of members that flag a cell is
+//! its probability; cells of two thirds and more are rivers.
+//!
+//! # Source
+//! O'Brien et al. 2020 (GMD 13, 6131-6148); TECA `teca_bayesian_ar_detect`, `teca_latitude_damper`,
+//! `teca_binary_segmentation` (percentile over all cells, not weighted by area), `teca_connected_components` (edges and corners,
+//! periodic), `teca_component_area_filter`; the tag at 2/3 from its application.
+
+mod count;
+mod parameters;
+mod ranks;
+
+pub use parameters::{BardMember, read_members, sample_members};
+
+use super::transport::DetectFields;
+use crate::derived::{check_shape, tropical_damping};
+use crate::error::{ClimateError, Result};
+use crate::events::Region;
+use crate::label::LabelledSnapshot;
+use crate::label::objects;
+use crate::label::patches::{Touch, patches, row_runs};
+use count::{Blocks, MemberThresholds, flag_counts, smallest_reaching};
+use ndarray::{Array2, ArrayView2};
+use ranks::RowRanks;
+use serde::{Deserialize, Serialize};
+use squall_data::{Class, ClassMask, LatLonGrid};
+use std::sync::Arc;
+
+/// The numbers of the ensemble.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BardThresholds {
+    /// Number of members that are drawn if none are given: [`sample_members`]. TECA has 1,024.
+    pub member_count: usize,
+    /// Seed of the draw.
+    pub seed: u64,
+    /// The members, if given.
+    pub members: Vec<BardMember>,
+    /// Share of members from which a cell is a river.
+    pub tag_share: f64,
+}
+
+impl Default for BardThresholds {
+    fn default() -> Self {
+        Self {
+            member_count: 128,
+            seed: 0,
+            members: Vec::new(),
+            tag_share: 2.0 / 3.0,
+        }
+    }
+}
+
+/// Applies the ensemble on one grid.
+#[derive(Debug, Clone)]
+pub struct BardDetector {
+    grid: Arc<LatLonGrid>,
+    members: Vec<PreparedMember>,
+    tag_share: f64,
+    row_areas_km2: Vec<f64>,
+}
+
+/// A member and its filter on the grid's rows.
+#[derive(Debug, Clone)]
+struct PreparedMember {
+    member: BardMember,
+    factors: Vec<f32>,
+    log_factors: Vec<f64>,
+}
+
+impl BardDetector {
+    /// The ensemble on a grid.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if a number makes no sense.
+    pub fn new(thresholds: &BardThresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
+        let members = if thresholds.members.is_empty() {
+            sample_members(thresholds.member_count, thresholds.seed)
+        } else {
+            thresholds.members.clone()
+        };
+        parameters::check(&members)?;
+        if grid.shape().1 > usize::from(u16::MAX) {
+            let columns = grid.shape().1;
+            return Err(ClimateError::Invalid(format!(
+                "bard: expected at most 65,535 columns, found {columns}"
+            )));
+        }
+        let prepare = |member: BardMember| {
+            // Half width at half maximum of a Gaussian.
+            let sigma = member.half_width_deg / (2.0 * 2f64.ln()).sqrt();
+            let lat = grid.lat_deg().iter();
+            let factors: Vec<f32> = lat
+                .map(|lat| tropical_damping(*lat, sigma) as f32)
+                .collect();
+            let log_factors = factors.iter().map(|f| f64::from(*f).ln()).collect();
+            PreparedMember {
+                member,
+                factors,
+                log_factors,
+            }
+        };
+        Ok(Self {
+            members: members.into_iter().map(prepare).collect(),
+            tag_share: thresholds.tag_share,
+            row_areas_km2: grid.row_areas_km2(),
+            grid,
+        })
+    }
+
+    /// The members in use.
+    pub fn members(&self) -> impl Iterator<Item = &BardMember> {
+        self.members.iter().map(|m| &m.member)
+    }
+
+    /// The share of members that flag each cell, `(lat, lon)`, given the transport of one time, kg m-1 s-1. Missing values are never
+    /// flagged and do not count for percentiles.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if the plane is not of the grid's shape.
+    pub fn probability(&self, transport: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
+        check_shape("vapour transport", &transport, &self.grid)?;
+        let standard = transport.as_standard_layout();
+        let field = standard.as_slice().unwrap_or(&[]);
+        let columns = self.grid.shape().1;
+        let ranks = RowRanks::new(field, columns);
+        let blocks = Blocks::new(field, ranks.columns());
+        let thresholds = |prepared: &PreparedMember| {
+            let (factors, member) = (&prepared.factors, &prepared.member);
+            let least = ranks.percentile(factors, &prepared.log_factors, member.percentile);
+            MemberThresholds {
+                least: factors
+                    .iter()
+                    .map(|&factor| smallest_reaching(least, factor))
+                    .collect(),
+                min_area_km2: member.min_area_km2,
+            }
+        };
+        let wrap = self.grid.is_periodic();
+        let counts = flag_counts(
+            &blocks,
+            &self.row_areas_km2,
+            wrap,
+            &self.members,
+            thresholds,
+        );
+        let all = self.members.len() as f32;
+        Ok(counts.mapv(|count| f32::from(count) / all))
+    }
+
+    /// The mask and the rivers of one time; their mean probability is that of the ensemble.
+    ///
+    /// # Errors
+    /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`].
+    pub fn masks(&self, fields: &DetectFields) -> Result<LabelledSnapshot> {
+        let snapshot = &fields.snapshot;
+        super::check_grid(&self.grid, snapshot)?;
+        let probability = self.probability(fields.transport()?.magnitude.view())?;
+        // A share of exactly two thirds counts, however it is rounded.
+        let least = self.tag_share as f32 - 1e-6;
+        let rows = probability.outer_iter();
+        let lines: Vec<_> = rows
+            .map(|row| row_runs(row.iter().map(|&p| p >= least)))
+            .collect();
+        let touch = Touch {
+            corners: true,
+            wrap: self.grid.is_periodic(),
+        };
+        let mut codes = Array2::<u8>::zeros(self.grid.shape());
+        let class = Class::AtmosphericRiver;
+        let pieces = patches(&lines, self.grid.shape().1 as u32, touch).into_iter();
+        let rivers: Vec<Region> = pieces.map(|runs| Region { class, runs }).collect();
+        let mut objects = objects::describe(snapshot, &[], &rivers);
+        for (river, event) in rivers.iter().zip(&mut objects) {
+            let (mut sum, mut weight) = (0.0, 0.0);
+            for (j, i) in river.indices() {
+                codes[[j, i]] = class.code();
+                sum += f64::from(probability[[j, i]]) * self.row_areas_km2[j];
+                weight += self.row_areas_km2[j];
+            }
+            event.mean_probability = (weight > 0.0).then_some(sum / weight);
+        }
+        let mask = ClassMask {
+            time: snapshot.time,
+            codes,
+        };
+        let boxes = super::boxes_of(&objects);
+        Ok(LabelledSnapshot {
+            mask,
+            objects,
+            boxes,
+        })
+    }
+}

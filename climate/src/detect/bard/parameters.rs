@@ -1,0 +1,243 @@
+//! The members of the ensemble.
+
+use crate::error::{ClimateError, Result};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+use squall_data::DataError;
+use squall_data::random::stream;
+use std::path::Path;
+
+/// One set of parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BardMember {
+    /// Latitude at which the filter that takes out the tropics lets half through, degrees.
+    pub half_width_deg: f64,
+    /// Percentile of the filtered field of one time that a river exceeds, 0 to 100.
+    pub percentile: f64,
+    /// Smallest area, km².
+    pub min_area_km2: f64,
+}
+
+/// The parameters of TECA-BARD: how their sample was distributed.
+///
+/// # Source
+/// Ten-percent steps (0, 10 ... 100 %) of each of the three columns of TECA's table of 1,024 rows
+/// (`alg/teca_bayesian_ar_detect_parameters.cxx`; O'Brien et al. 2020, GMD 13, 6131-6148), and the rank correlations between
+/// them. The table itself is drawn from a posterior distribution; give it as a file for the same members.
+const HALF_WIDTH_DEG: [f64; 11] = [
+    5.25, 10.74, 14.28, 16.22, 18.06, 19.34, 20.34, 21.78, 22.80, 23.92, 24.99,
+];
+const PERCENTILE: [f64; 11] = [
+    80.03, 88.43, 90.25, 91.04, 91.94, 94.12, 94.82, 95.12, 95.36, 95.90, 98.96,
+];
+const MIN_AREA_KM2: [f64; 11] = [
+    352_636.0,
+    702_903.0,
+    768_889.0,
+    1_242_902.0,
+    1_358_516.0,
+    1_539_304.0,
+    1_801_370.0,
+    2_470_719.0,
+    3_350_527.0,
+    3_817_509.0,
+    4_996_048.0,
+];
+/// Spearman's rank correlation of percentile and width, percentile and area, width and area.
+const RANK_CORRELATION: [f64; 3] = [0.098, -0.805, -0.413];
+
+/// `count` members with the distribution of TECA's table, by the stream `"bard"` of a seed.
+///
+/// Each column has the table's distribution (linear between its ten-percent steps), and the columns its rank correlations (a
+/// Gaussian copula).
+pub fn sample_members(count: usize, seed: u64) -> Vec<BardMember> {
+    let mut random = stream(seed, "bard", &[]);
+    // Pearson's correlation of normal variables of a given rank correlation.
+    let [qw, qa, wa] = RANK_CORRELATION.map(|r| 2.0 * (std::f64::consts::PI * r / 6.0).sin());
+    let w2 = (1.0 - qw * qw).sqrt();
+    let a2 = (wa - qw * qa) / w2;
+    let a3 = (1.0 - qa * qa - a2 * a2).max(0.0).sqrt();
+    let mut member = || {
+        let [x, y, z] = [(); 3].map(|()| {
+            // Box and Muller; 1 − u is never 0.
+            let (u, v): (f64, f64) = (random.random(), random.random());
+            (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+        });
+        BardMember {
+            percentile: quantile(&PERCENTILE, normal_share(x)),
+            half_width_deg: quantile(&HALF_WIDTH_DEG, normal_share(qw * x + w2 * y)),
+            min_area_km2: quantile(&MIN_AREA_KM2, normal_share(qa * x + a2 * y + a3 * z)),
+        }
+    };
+    (0..count).map(|_| member()).collect()
+}
+
+fn quantile(steps: &[f64; 11], share: f64) -> f64 {
+    let place = 10.0 * share;
+    let k = (place as usize).min(9);
+    steps[k] + (place - k as f64) * (steps[k + 1] - steps[k])
+}
+
+/// The share of a normal distribution below a value, to 1e-7. Source: Abramowitz and Stegun 26.2.17.
+fn normal_share(x: f64) -> f64 {
+    let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
+    let series = t
+        * (0.319_381_530
+            + t * (-0.356_563_782
+                + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
+    let tail = (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt() * series;
+    if x > 0.0 { 1.0 - tail } else { tail }
+}
+
+/// The members of a table with columns `hwhm_latitude`, `min_water_vapor` and `min_component_area` (TECA's names; degrees,
+/// percentile, km²).
+///
+/// # Errors
+/// [`ClimateError::Table`] or [`ClimateError::TableCell`] saying where.
+pub fn read_members(path: impl AsRef<Path>) -> Result<Vec<BardMember>> {
+    const COLUMNS: [&str; 3] = ["hwhm_latitude", "min_water_vapor", "min_component_area"];
+    let path = path.as_ref();
+    let bad = |reason: String| ClimateError::Table {
+        path: path.into(),
+        reason,
+    };
+    let file = std::fs::File::open(path).map_err(DataError::io("open", path))?;
+    let mut table = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_reader(file);
+    let header = table.headers().map_err(|e| bad(e.to_string()))?.clone();
+    let mut places = [0; 3];
+    for (place, column) in places.iter_mut().zip(COLUMNS) {
+        *place = header
+            .iter()
+            .position(|name| name == column)
+            .ok_or_else(|| bad(format!("expected a column `{column}`")))?;
+    }
+    let mut members = Vec::new();
+    for (record, line) in table.records().zip(2u64..) {
+        let record = record.map_err(|e| bad(e.to_string()))?;
+        let mut numbers = [0.0; 3];
+        for ((number, place), column) in numbers.iter_mut().zip(places).zip(COLUMNS) {
+            let text = record.get(place).unwrap_or("");
+            *number = text.parse().map_err(|_| ClimateError::TableCell {
+                path: path.into(),
+                line,
+                column: column.into(),
+                expected: "a number",
+                found: text.into(),
+            })?;
+        }
+        let [half_width_deg, percentile, min_area_km2] = numbers;
+        members.push(BardMember {
+            half_width_deg,
+            percentile,
+            min_area_km2,
+        });
+    }
+    Ok(members)
+}
+
+/// # Errors
+/// [`ClimateError::Invalid`] if there is no member or one makes no sense.
+pub(super) fn check(members: &[BardMember]) -> Result<()> {
+    if members.is_empty() || members.len() > usize::from(u16::MAX) / 2 {
+        return Err(ClimateError::Invalid(format!(
+            "bard: expected 1 to 32,767 members, found {}",
+            members.len()
+        )));
+    }
+    for (k, m) in members.iter().enumerate() {
+        let sane = m.half_width_deg > 0.0
+            && m.half_width_deg.is_finite()
+            && (0.0..=100.0).contains(&m.percentile)
+            && m.min_area_km2.is_finite();
+        if !sane {
+            return Err(ClimateError::Invalid(format!(
+                "bard: member {k}: expected a half width above 0, a percentile of 0 to 100 and an area, found {m:?}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_have_the_tables_distribution_and_correlations() {
+        let members = sample_members(20_000, 1);
+        let column = |pick: fn(&BardMember) -> f64| members.iter().map(pick).collect::<Vec<_>>();
+        let columns = [
+            (column(|m| m.half_width_deg), HALF_WIDTH_DEG),
+            (column(|m| m.percentile), PERCENTILE),
+            (column(|m| m.min_area_km2), MIN_AREA_KM2),
+        ];
+        for (values, steps) in &columns {
+            let mut sorted = values.clone();
+            sorted.sort_by(f64::total_cmp);
+            let scale = steps[10] - steps[0];
+            for k in 1..10 {
+                let error = sorted[2000 * k] - steps[k];
+                assert!(error.abs() < 0.02 * scale, "step {k}: {error}");
+            }
+            assert!(sorted[0] >= steps[0] && sorted[19_999] <= steps[10]);
+        }
+        let ranks = |values: &[f64]| {
+            let mut order: Vec<usize> = (0..values.len()).collect();
+            order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+            let mut ranks = vec![0.0; values.len()];
+            order
+                .iter()
+                .enumerate()
+                .for_each(|(k, &i)| ranks[i] = k as f64);
+            ranks
+        };
+        let rank = |k: usize| ranks(&columns[k].0);
+        let mean = 9_999.5;
+        let correlation = |a: &[f64], b: &[f64]| {
+            let product = |a: &[f64], b: &[f64]| -> f64 {
+                a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum()
+            };
+            product(a, b) / product(a, a)
+        };
+        let (w, q, a) = (rank(0), rank(1), rank(2));
+        for (found, expected) in [
+            (correlation(&q, &w), 0.098),
+            (correlation(&q, &a), -0.805),
+            (correlation(&w, &a), -0.413),
+        ] {
+            assert!((found - expected).abs() < 0.03, "{found} for {expected}");
+        }
+        assert_eq!(sample_members(5, 7), sample_members(9, 7)[..5]);
+        assert_ne!(sample_members(5, 7), sample_members(5, 8));
+    }
+
+    #[test]
+    fn tables_are_read_by_column_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let good = "min_component_area,hwhm_latitude,min_water_vapor\n4e5, 12.5 ,94\n1e6,20,90\n";
+        std::fs::write(&path, good).unwrap();
+        let members = read_members(&path).unwrap();
+        let first = BardMember {
+            half_width_deg: 12.5,
+            percentile: 94.0,
+            min_area_km2: 4e5,
+        };
+        assert_eq!((members.len(), members[0]), (2, first));
+        std::fs::write(&path, good.replace("94", "wet")).unwrap();
+        let error = read_members(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("line 2, column `min_water_vapor`"),
+            "{error}"
+        );
+        std::fs::write(&path, "a,b\n1,2\n").unwrap();
+        assert!(read_members(&path).is_err());
+        let bad = BardMember {
+            percentile: 101.0,
+            ..first
+        };
+        assert!(check(&[first]).is_ok() && check(&[bad]).is_err() && check(&[]).is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! More heuristics for the same fields, each from its publication, with the same outputs.
+//!
+//! | method | cyclones | rivers | passes over the series |
+//! |---|---|---|---|
+//! | [`Method::Deepcam`] | GFDL/TECA candidates and tracks | damped precipitable water | tracks, masks |
+//! | [`Method::Tempest`] | closed contours, warm core, tracks with gaps | Laplacian of vapour transport | tracks, masks |
+//! | [`Method::Percentile`] | - | percentile of transport by month and place, geometry | climatology, masks |
+//! | [`Method::Bard`] | - | ensemble of thresholds, probability | masks |
+//!
+//! [`detect_series`] runs any of them together, reading each time once per pass; [`Agreement`] says how far they agree with each
+//! other and with a network.
+
+pub mod agreement;
+pub mod bard;
+pub mod percentile;
+mod series;
+pub mod tempest;
+mod transport;
+
+pub use agreement::{Agreement, AgreementRow};
+pub use series::{Detector, DetectorThresholds, MethodLabels, detect_series};
+pub use transport::{DetectFields, PROXY_FACTOR, TransportSource, VapourTransport};
+
+use crate::error::{ClimateError, Result};
+use crate::events::Event;
+use serde::{Deserialize, Serialize};
+use squall_data::{BoxClass, Class, GeoBox, LatLonGrid, Snapshot, TrackedBox, Variable};
+use std::fmt;
+use std::str::FromStr;
+
+/// A published way to find events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// The labels of the DeepCAM data set: [`crate::label`].
+    Deepcam,
+    /// TempestExtremes: [`tempest`].
+    Tempest,
+    /// Guan and Waliser 2015: [`percentile`].
+    Percentile,
+    /// TECA-BARD: [`bard`].
+    Bard,
+}
+
+impl Method {
+    /// All methods.
+    pub const ALL: [Self; 4] = [Self::Deepcam, Self::Tempest, Self::Percentile, Self::Bard];
+
+    /// The name in commands, folders and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deepcam => "deepcam",
+            Self::Tempest => "tempest",
+            Self::Percentile => "percentile",
+            Self::Bard => "bard",
+        }
+    }
+
+    /// What it is, for file titles.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Deepcam => "tropical cyclones and atmospheric rivers by the DeepCAM rules",
+            Self::Tempest => {
+                "tropical cyclones and atmospheric rivers by the TempestExtremes rules"
+            }
+            Self::Percentile => {
+                "atmospheric rivers by percentiles of vapour transport and geometry (Guan and Waliser 2015)"
+            }
+            Self::Bard => "atmospheric rivers by an ensemble of thresholds (TECA-BARD)",
+        }
+    }
+
+    /// The classes it looks for.
+    pub fn classes(self) -> &'static [Class] {
+        match self {
+            Self::Deepcam | Self::Tempest => &Class::EVENTS,
+            Self::Percentile | Self::Bard => &[Class::AtmosphericRiver],
+        }
+    }
+
+    /// The channels that it uses, in model order. The tempest method does without T200, T500, Z200 and Z1000 where the files have
+    /// heights of 300 and 500 hPa; rivers by transport do without TMQ, U850 and V850 where they have transport.
+    pub fn channels(self) -> &'static [Variable] {
+        use Variable::{Prect, Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
+        match self {
+            Self::Deepcam => &[
+                Tmq, U850, V850, Ubot, Vbot, Psl, T200, T500, Prect, Z1000, Z200,
+            ],
+            Self::Tempest => &[Tmq, U850, V850, Ubot, Vbot, Psl, T200, T500, Z1000, Z200],
+            Self::Percentile | Self::Bard => &[Tmq, U850, V850],
+        }
+    }
+
+    /// Channels that it uses if they are there: for the ground's height and the objects' properties.
+    pub fn useful_channels(self) -> &'static [Variable] {
+        use Variable::{Prect, Ps, Psl, Trefht, Ubot, Vbot};
+        match self {
+            Self::Deepcam => &[],
+            Self::Tempest => &[Ps, Trefht, Prect],
+            Self::Percentile | Self::Bard => &[Ubot, Vbot, Psl, Prect],
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = ClimateError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|method| method.name() == text);
+        known.ok_or_else(|| {
+            ClimateError::Invalid(format!(
+                "no method `{text}`: expected deepcam, tempest, percentile or bard"
+            ))
+        })
+    }
+}
+
+/// The boxes of objects: those of their cells.
+fn boxes_of(objects: &[Event]) -> Vec<TrackedBox> {
+    let one = |event: &Event| TrackedBox {
+        geo: GeoBox {
+            class: match event.class {
+                Class::AtmosphericRiver => BoxClass::AtmosphericRiver,
+                Class::TropicalCyclone | Class::Background => BoxClass::TropicalCyclone,
+            },
+            west_deg: event.west_deg,
+            south_deg: event.south_deg,
+            east_deg: event.east_deg,
+            north_deg: event.north_deg,
+            confidence: None,
+        },
+        track_id: event.track_id,
+    };
+    objects.iter().map(one).collect()
+}
+
+pub(crate) fn check_grid(grid: &LatLonGrid, snapshot: &Snapshot) -> Result<()> {
+    if std::ptr::eq(snapshot.grid.as_ref(), grid) || *snapshot.grid == *grid {
+        return Ok(());
+    }
+    Err(ClimateError::Mismatch {
+        what: format!(
+            "grid of the detector and of `{}`",
+            snapshot.source.0.display()
+        ),
+        expected: grid.describe(),
+        found: snapshot.grid.describe(),
+    })
+}

@@ -1,0 +1,131 @@
+//! Which areas of strong transport are rivers: length, width, and where the transport points.
+
+use super::thresholds::PercentileThresholds;
+use crate::detect::transport::VapourTransport;
+use crate::events::Region;
+use crate::events::shape::measure;
+use squall_data::LatLonGrid;
+
+/// Whether an area passes. Where directions are not known the tests of direction are left out.
+pub(super) fn is_river(
+    region: &Region,
+    transport: &VapourTransport,
+    grid: &LatLonGrid,
+    row_areas_km2: &[f64],
+    t: &PercentileThresholds,
+) -> bool {
+    // So long an area has at least half a cell's width; most pieces are smaller.
+    if region.area_km2(row_areas_km2) < 0.5 * t.min_length_km * least_width_km(region, grid) {
+        return false;
+    }
+    let mean = transport
+        .direction
+        .as_ref()
+        .map(|parts| MeanTransport::of(region, parts, transport, row_areas_km2));
+    if let Some(mean) = mean
+        && !(mean.poleward(region, grid, row_areas_km2) > t.min_poleward_kg_m_s
+            && mean.deviating_share(region, transport, row_areas_km2, t.max_deviation_deg)
+                <= t.max_deviating_share)
+    {
+        return false;
+    }
+    let shape = measure(region, grid, row_areas_km2);
+    let long = shape.length_km > t.min_length_km
+        && shape.length_km > t.min_length_over_width * shape.width_km;
+    let along = mean.is_none_or(|mean| {
+        let angle = mean.angle_deg() - shape.orientation_deg;
+        // The axis has no sense: 0 to 90 degrees.
+        let off = (angle + 90.0).rem_euclid(180.0) - 90.0;
+        off.abs() <= t.max_deviation_deg
+    });
+    long && along
+}
+
+/// The width of the narrowest cell of a region.
+fn least_width_km(region: &Region, grid: &LatLonGrid) -> f64 {
+    let rows = region.runs.iter().map(|run| run.row as usize);
+    let cosine = rows
+        .map(|j| grid.lat_deg()[j].to_radians().cos())
+        .fold(1.0, f64::min);
+    let column = grid.lon_spacing_deg() / grid.lat_spacing_deg() * grid.spacing_km();
+    grid.spacing_km().min(cosine * column)
+}
+
+/// Area-weighted mean transport.
+#[derive(Debug, Clone, Copy)]
+struct MeanTransport {
+    east: f64,
+    north: f64,
+}
+
+impl MeanTransport {
+    fn of(
+        region: &Region,
+        parts: &[ndarray::Array2<f32>; 2],
+        transport: &VapourTransport,
+        row_areas_km2: &[f64],
+    ) -> Self {
+        let (mut east, mut north, mut weight) = (0.0, 0.0, 0.0);
+        for (j, i) in region.indices() {
+            let [u, v] = unit(parts, (j, i));
+            let size = f64::from(transport.magnitude[[j, i]]) * row_areas_km2[j];
+            if u.is_finite() && v.is_finite() {
+                east += u * size;
+                north += v * size;
+                weight += row_areas_km2[j];
+            }
+        }
+        Self {
+            east: east / weight,
+            north: north / weight,
+        }
+    }
+
+    fn angle_deg(self) -> f64 {
+        self.north.atan2(self.east).to_degrees()
+    }
+
+    /// The part away from the equator, by the side on which most of the area lies.
+    fn poleward(self, region: &Region, grid: &LatLonGrid, row_areas_km2: &[f64]) -> f64 {
+        let side: f64 = region
+            .runs
+            .iter()
+            .map(|run| {
+                let j = run.row as usize;
+                run.cells() as f64 * row_areas_km2[j] * grid.lat_deg()[j].signum()
+            })
+            .sum();
+        self.north * side.signum()
+    }
+
+    /// The share of the area whose transport points farther away than an angle.
+    fn deviating_share(
+        self,
+        region: &Region,
+        transport: &VapourTransport,
+        row_areas_km2: &[f64],
+        angle_deg: f64,
+    ) -> f64 {
+        let Some(parts) = &transport.direction else {
+            return 0.0;
+        };
+        let length = self.east.hypot(self.north);
+        let least = angle_deg.to_radians().cos() * length;
+        let (mut off, mut all) = (0.0, 0.0);
+        for (j, i) in region.indices() {
+            let [u, v] = unit(parts, (j, i));
+            all += row_areas_km2[j];
+            if u * self.east + v * self.north < least {
+                off += row_areas_km2[j];
+            }
+        }
+        off / all
+    }
+}
+
+/// The direction at a cell.
+fn unit(parts: &[ndarray::Array2<f32>; 2], cell: (usize, usize)) -> [f64; 2] {
+    let (u, v) = (f64::from(parts[0][cell]), f64::from(parts[1][cell]));
+    let size = u.hypot(v);
+    [u / size, v / size]
+}

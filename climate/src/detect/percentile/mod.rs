@@ -1,0 +1,237 @@
+//! Rivers by percentiles of vapour transport and by geometry.
+//!
+//! Two passes: [`TransportClimatology::add`] every time of the series (or of another one: the climatology decides what is usual),
+//! then [`TransportClimatology::thresholds`], then [`PercentileDetector::masks`] of every time.
+//!
+//! # Source
+//! Guan and Waliser 2015; see [`PercentileThresholds`].
+
+mod climatology;
+mod geometry;
+mod thresholds;
+
+pub use climatology::{MonthlyThresholds, TransportClimatology};
+pub use thresholds::PercentileThresholds;
+
+use super::transport::{DetectFields, VapourTransport};
+use crate::error::{ClimateError, Result};
+use crate::events::Region;
+use crate::label::LabelledSnapshot;
+use crate::label::objects;
+use crate::label::patches::{Touch, patches, row_runs};
+use ndarray::Array2;
+use rayon::prelude::*;
+use squall_data::{Class, ClassMask, LatLonGrid};
+use std::sync::Arc;
+
+/// Applies the criteria on one grid.
+#[derive(Debug, Clone)]
+pub struct PercentileDetector {
+    grid: Arc<LatLonGrid>,
+    thresholds: PercentileThresholds,
+    row_areas_km2: Vec<f64>,
+}
+
+impl PercentileDetector {
+    /// The criteria for a grid.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if a threshold makes no sense.
+    pub fn new(thresholds: &PercentileThresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
+        thresholds.check()?;
+        Ok(Self {
+            thresholds: thresholds.clone(),
+            row_areas_km2: grid.row_areas_km2(),
+            grid,
+        })
+    }
+
+    /// The numbers in use.
+    pub fn thresholds(&self) -> &PercentileThresholds {
+        &self.thresholds
+    }
+
+    /// An empty climatology.
+    pub fn climatology(&self) -> TransportClimatology {
+        TransportClimatology::new(&self.thresholds, self.grid.clone())
+    }
+
+    /// The rivers of one time of a month (1 to 12), in scan order. Cells touch by edges and corners.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if the transport is not of the grid's shape; [`ClimateError::Invalid`] if the climatology does
+    /// not have the month.
+    pub fn rivers(
+        &self,
+        transport: &VapourTransport,
+        month: u8,
+        usual: &MonthlyThresholds,
+    ) -> Result<Vec<Region>> {
+        let (rows, columns) = self.grid.shape();
+        crate::derived::check_shape("vapour transport", &transport.magnitude.view(), &self.grid)?;
+        if usual.at(month, (rows - 1, columns - 1)).is_none() {
+            return Err(ClimateError::Invalid(format!(
+                "the climatology of vapour transport has no times of month {month}"
+            )));
+        }
+        let lines: Vec<Vec<(u32, u32)>> = (0..rows)
+            .into_par_iter()
+            .with_min_len(32)
+            .map(|j| {
+                let Some(limit) = usual.row(month, j) else {
+                    return Vec::new();
+                };
+                let row = transport.magnitude.row(j);
+                row_runs(row.iter().enumerate().map(|(i, &value)| value > limit(i)))
+            })
+            .collect();
+        let touch = Touch {
+            corners: true,
+            wrap: self.grid.is_periodic(),
+        };
+        let class = Class::AtmosphericRiver;
+        let pieces: Vec<Region> = patches(&lines, columns as u32, touch)
+            .into_iter()
+            .map(|runs| Region { class, runs })
+            .collect();
+        let keep = |region: &Region| {
+            let areas = &self.row_areas_km2;
+            geometry::is_river(region, transport, &self.grid, areas, &self.thresholds)
+        };
+        Ok(pieces.into_par_iter().filter(keep).collect())
+    }
+
+    /// The mask and the rivers of one time.
+    ///
+    /// # Errors
+    /// As [`Self::rivers`], and [`ClimateError::MissingField`] if neither transport nor its stand-in is there.
+    pub fn masks(
+        &self,
+        fields: &DetectFields,
+        usual: &MonthlyThresholds,
+    ) -> Result<LabelledSnapshot> {
+        let snapshot = &fields.snapshot;
+        super::check_grid(&self.grid, snapshot)?;
+        let month = month_of(snapshot.time);
+        let rivers = self.rivers(fields.transport()?.as_ref(), month, usual)?;
+        let mut codes = Array2::<u8>::zeros(self.grid.shape());
+        for cell in rivers.iter().flat_map(Region::indices) {
+            codes[cell] = Class::AtmosphericRiver.code();
+        }
+        let objects = objects::describe(snapshot, &[], &rivers);
+        let mask = ClassMask {
+            time: snapshot.time,
+            codes,
+        };
+        let boxes = super::boxes_of(&objects);
+        Ok(LabelledSnapshot {
+            mask,
+            objects,
+            boxes,
+        })
+    }
+}
+
+/// The month of a time, 1 to 12.
+pub(super) fn month_of(time: squall_data::Time) -> u8 {
+    u8::try_from(time.date().1).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::transport::TransportSource;
+    use crate::events::shape::TangentPlane;
+
+    /// A straight band of transport 500 along some bearing (degrees anticlockwise from east), the wind turned from it by `turn_deg`.
+    fn band(
+        grid: &LatLonGrid,
+        (lat, lon): (f64, f64),
+        (length_km, width_km): (f64, f64),
+        bearing_deg: f64,
+        turn_deg: f64,
+    ) -> VapourTransport {
+        let plane = TangentPlane::new(lat, lon);
+        let (sin, cos) = bearing_deg.to_radians().sin_cos();
+        let inside = |j: usize, i: usize| {
+            let (e, n) = plane.project(grid.lat_deg()[j], grid.lon_deg()[i]);
+            (e * cos + n * sin).abs() < length_km / 2.0
+                && (n * cos - e * sin).abs() < width_km / 2.0
+        };
+        let size = Array2::from_shape_fn(
+            grid.shape(),
+            |(j, i)| if inside(j, i) { 500.0 } else { 20.0 },
+        );
+        let (north, east) = (bearing_deg + turn_deg).to_radians().sin_cos();
+        let parts = [
+            size.mapv(|s: f32| s * east as f32),
+            size.mapv(|s| s * north as f32),
+        ];
+        VapourTransport::from_components(parts, TransportSource::File).unwrap()
+    }
+
+    #[test]
+    fn each_test_of_geometry_decides() {
+        let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+        let t = PercentileThresholds {
+            min_times: 1,
+            ..PercentileThresholds::default()
+        };
+        let detector = PercentileDetector::new(&t, grid.clone()).unwrap();
+        let mut climatology = detector.climatology();
+        let usual = Array2::from_elem(grid.shape(), 30.0f32);
+        climatology.add(1, usual.view()).unwrap();
+        let usual = climatology.thresholds(&t).unwrap();
+        let count =
+            |transport: VapourTransport| detector.rivers(&transport, 1, &usual).unwrap().len();
+        let (long, place) = ((3000.0, 500.0), (40.0, 200.0));
+        for (lat, lon, bearing) in [
+            (40.0, 200.0, 40.0),
+            (40.0, 0.0, 40.0),
+            (-40.0, 359.0, -40.0),
+        ] {
+            assert_eq!(
+                count(band(&grid, (lat, lon), long, bearing, 0.0)),
+                1,
+                "{lat} {lon}"
+            );
+        }
+        assert_eq!(
+            count(band(&grid, place, (1700.0, 500.0), 40.0, 0.0)),
+            0,
+            "short"
+        );
+        assert_eq!(
+            count(band(&grid, place, (2500.0, 1500.0), 40.0, 0.0)),
+            0,
+            "wide"
+        );
+        assert_eq!(count(band(&grid, place, long, 40.0, 40.0)), 1, "oblique");
+        assert_eq!(
+            count(band(&grid, place, long, 40.0, 60.0)),
+            0,
+            "across its axis"
+        );
+        assert_eq!(
+            count(band(&grid, place, long, -40.0, 0.0)),
+            0,
+            "equatorward"
+        );
+        assert_eq!(count(band(&grid, place, long, 0.0, 0.0)), 0, "zonal");
+        let mut torn = band(&grid, place, long, 40.0, 0.0);
+        for (component, part) in torn.direction.iter_mut().flatten().enumerate() {
+            for ((j, i), value) in part.indexed_iter_mut() {
+                // Six cells of eight turn by 70 degrees, half to either side: the mean keeps its direction.
+                let turn = [0.0, 0.0, 70.0, -70.0, 70.0, -70.0, 70.0, -70.0][(j * 3 + i) % 8];
+                let (north, east) = f64::to_radians(40.0 + turn).sin_cos();
+                *value = 500.0 * if component == 0 { east } else { north } as f32;
+            }
+        }
+        assert_eq!(count(torn), 0, "incoherent");
+        assert!(
+            detector
+                .rivers(&band(&grid, place, long, 40.0, 0.0), 2, &usual)
+                .is_err()
+        );
+    }
+}

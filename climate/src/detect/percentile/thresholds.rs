@@ -1,0 +1,79 @@
+//! The numbers of the percentile detector, with units and sources.
+
+use crate::error::{ClimateError, Result};
+use serde::{Deserialize, Serialize};
+
+/// Criteria for atmospheric rivers by percentile and geometry.
+///
+/// # Source
+/// Guan and Waliser 2015 (JGR Atmos. 120, 12514-12535), section 2. As there, but for two things: the thresholds are taken
+/// over blocks of [`Self::climatology_spacing_deg`], not over single cells of finer grids (their fields had 1.5 degrees); and areas that fail
+/// the geometry are dropped, not searched again with higher percentiles (their version 2, 2018).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PercentileThresholds {
+    /// Transport must exceed this percentile of its place and season, 0 to 100 ...
+    pub percentile: f64,
+    /// ... and this, kg m-1 s-1.
+    pub min_transport_kg_m_s: f64,
+    /// The season of a month: so many months before and after it.
+    pub window_months: usize,
+    /// Size of the blocks of cells that share a climatology, degrees: bounds memory on fine grids.
+    pub climatology_spacing_deg: f64,
+    /// Least number of times that a season must have.
+    pub min_times: u32,
+    /// Length must exceed this, km.
+    pub min_length_km: f64,
+    /// Length over width must exceed this.
+    pub min_length_over_width: f64,
+    /// Share of cells whose transport may point more than [`Self::max_deviation_deg`] away from the mean.
+    pub max_deviating_share: f64,
+    /// Largest angle between transports of cells and their mean, and between the mean and the long axis, degrees.
+    pub max_deviation_deg: f64,
+    /// The mean poleward transport must exceed this, kg m-1 s-1.
+    pub min_poleward_kg_m_s: f64,
+}
+
+impl Default for PercentileThresholds {
+    fn default() -> Self {
+        Self {
+            percentile: 85.0,
+            min_transport_kg_m_s: 100.0,
+            window_months: 2,
+            climatology_spacing_deg: 1.0,
+            min_times: 40,
+            min_length_km: 2000.0,
+            min_length_over_width: 2.0,
+            max_deviating_share: 0.5,
+            max_deviation_deg: 45.0,
+            min_poleward_kg_m_s: 50.0,
+        }
+    }
+}
+
+impl PercentileThresholds {
+    /// # Errors
+    /// [`ClimateError::Invalid`] if a number makes no sense.
+    pub(super) fn check(&self) -> Result<()> {
+        let bad = |name: &str, expected: &str, found: f64| {
+            Err(ClimateError::Invalid(format!(
+                "percentile thresholds: {name}: expected {expected}, found {found}"
+            )))
+        };
+        if !(0.0..100.0).contains(&self.percentile) {
+            return bad("percentile", "0 to below 100", self.percentile);
+        }
+        if self.window_months > 5 {
+            let found = self.window_months as f64;
+            return bad("window_months", "at most 5", found);
+        }
+        let positive = [
+            ("min_transport_kg_m_s", self.min_transport_kg_m_s),
+            ("climatology_spacing_deg", self.climatology_spacing_deg),
+        ];
+        match positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
+            Some((name, value)) => bad(name, "a number above 0", *value),
+            None => Ok(()),
+        }
+    }
+}

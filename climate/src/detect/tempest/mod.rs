@@ -1,0 +1,205 @@
+//! The recipes of TempestExtremes: cyclones by closed contours, rivers by the Laplacian of vapour transport.
+//!
+//! # Source
+//! Ullrich et al. 2021, "TempestExtremes v2.1", GMD 14, 5023-5048; McClenny et al. 2020 (JGR 125) for the rivers; the rules
+//! themselves from the program's source. What differs: where the files lack 300 and 500 hPa the warm core is judged by the channels
+//! ([`NodeThresholds::substitute_fall_k`]); transport may be a stand-in ([`super::VapourTransport::proxy`]); edges of regional
+//! grids are open, not walls.
+
+mod contour;
+mod laplacian;
+mod minima;
+mod nodes;
+mod stitch;
+mod thresholds;
+
+pub use laplacian::Laplacian;
+pub use nodes::{Node, closed_lows};
+pub use stitch::{AcceptedNodes, Stitcher};
+pub use thresholds::{NodeThresholds, RidgeThresholds, StitchThresholds, TempestThresholds};
+
+use super::transport::DetectFields;
+use crate::derived::check_shape;
+use crate::error::Result;
+use crate::events::{Region, Run};
+use crate::label::objects;
+use crate::label::patches::{Touch, patches, row_runs};
+use crate::label::{CycloneCandidate, LabelledSnapshot, planes};
+use contour::Walker;
+use ndarray::{Array2, ArrayView2};
+use rayon::prelude::*;
+use squall_data::{Class, ClassMask, LatLonGrid, Variable};
+use std::sync::Arc;
+
+/// Applies the recipes on one grid.
+#[derive(Debug, Clone)]
+pub struct TempestDetector {
+    grid: Arc<LatLonGrid>,
+    thresholds: TempestThresholds,
+    laplacian: Laplacian,
+    row_areas_km2: Vec<f64>,
+}
+
+impl TempestDetector {
+    /// The recipes for a grid; stencils are made once.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Invalid`] if a threshold makes no sense.
+    pub fn new(thresholds: &TempestThresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
+        thresholds.check()?;
+        let mut thresholds = thresholds.clone();
+        if thresholds.adapt_to_grid {
+            thresholds.node = thresholds.node.adapted_to(&grid);
+        }
+        let ridge = &thresholds.ridge;
+        let laplacian = Laplacian::new(&grid, ridge.laplacian_points, ridge.laplacian_radius_deg);
+        Ok(Self {
+            row_areas_km2: grid.row_areas_km2(),
+            laplacian,
+            thresholds,
+            grid,
+        })
+    }
+
+    /// The numbers in use on this grid.
+    pub fn thresholds(&self) -> &TempestThresholds {
+        &self.thresholds
+    }
+
+    /// An empty set of tracks.
+    pub fn stitcher(&self) -> Stitcher {
+        Stitcher::new(&self.thresholds.stitch)
+    }
+
+    /// The lows with a warm core at one time, from south to north. Needs PSL, UBOT, VBOT, and heights of 300 and 500 hPa or T200,
+    /// T500, Z200 and Z1000.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::MissingField`] or [`crate::ClimateError::Mismatch`].
+    pub fn nodes(&self, fields: &DetectFields) -> Result<Vec<Node>> {
+        super::check_grid(&self.grid, &fields.snapshot)?;
+        nodes::nodes(fields, &self.thresholds.node)
+    }
+
+    /// The rivers of a transport, kg m-1 s-1, each as runs sorted by row and column, in scan order.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Mismatch`] if the plane is not of the grid's shape.
+    pub fn rivers(&self, transport: ArrayView2<'_, f32>) -> Result<Vec<Vec<Run>>> {
+        check_shape("vapour transport", &transport, &self.grid)?;
+        let (rows, columns) = self.grid.shape();
+        let ridge = &self.thresholds.ridge;
+        let (most, nearest) = (ridge.max_laplacian as f32, ridge.min_abs_latitude_deg);
+        let lines: Vec<Vec<(u32, u32)>> = (0..rows)
+            .into_par_iter()
+            .with_min_len(32)
+            .map_init(
+                || vec![0.0; columns],
+                |line, j| {
+                    if self.grid.lat_deg()[j].abs() < nearest {
+                        return Vec::new();
+                    }
+                    self.laplacian.row(transport, j, line);
+                    row_runs(line.iter().map(|&value| value <= most))
+                },
+            )
+            .collect();
+        let touch = Touch {
+            corners: false,
+            wrap: self.grid.is_periodic(),
+        };
+        let mut pieces = patches(&lines, columns as u32, touch);
+        pieces.retain(|piece| {
+            let cells = piece
+                .iter()
+                .map(|run| run.cells() as f64 * self.row_areas_km2[run.row as usize]);
+            cells.sum::<f64>() >= ridge.min_area_km2
+        });
+        Ok(pieces)
+    }
+
+    /// The mask and the objects of one time, given its cyclones.
+    ///
+    /// A cyclone's cells are those inside its closed contour of pressure (`NodeFileFilter --bycontour`); cells near a cyclone
+    /// are no river.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::MissingField`] or [`crate::ClimateError::Mismatch`].
+    pub fn masks(&self, fields: &DetectFields, cyclones: &[Node]) -> Result<LabelledSnapshot> {
+        let snapshot = &fields.snapshot;
+        super::check_grid(&self.grid, snapshot)?;
+        let rivers = self.rivers(fields.transport()?.magnitude.view())?;
+        let mut codes = Array2::<u8>::zeros(self.grid.shape());
+        for (j, i) in rivers.iter().flatten().flat_map(|run| run.indices()) {
+            codes[[j, i]] = Class::AtmosphericRiver.code();
+        }
+        let reach = self.thresholds.ridge.cyclone_distance_deg;
+        for cyclone in cyclones {
+            clear_disc(&mut codes, &self.grid, cyclone.cell, reach);
+        }
+        let candidates: Vec<CycloneCandidate> = cyclones.iter().map(Node::as_candidate).collect();
+        let mut storms = Vec::with_capacity(cyclones.len());
+        if !cyclones.is_empty() {
+            let [psl] = planes(snapshot, "the tempest cyclones", [Variable::Psl])?;
+            let mut walker = Walker::new(&self.grid);
+            let node = &self.thresholds.node;
+            let (rise, radius) = (node.contour_rise_pa, node.contour_radius_deg);
+            for (cyclone, candidate) in cyclones.iter().zip(&candidates) {
+                let contour = walker.contour(&|j, i| psl[[j, i]], cyclone.cell, rise, radius);
+                for &cell in &contour.inside {
+                    codes[cell] = Class::TropicalCyclone.code();
+                }
+                let runs = runs_of(contour.inside);
+                let class = Class::TropicalCyclone;
+                storms.push((candidate, Region { class, runs }));
+            }
+        }
+        let rivers = objects::uncovered(rivers, &codes);
+        let objects = objects::describe(snapshot, &storms, &rivers);
+        let mask = ClassMask {
+            time: snapshot.time,
+            codes,
+        };
+        let boxes = super::boxes_of(&objects);
+        Ok(LabelledSnapshot {
+            mask,
+            objects,
+            boxes,
+        })
+    }
+}
+
+/// Sets the cells within a great-circle distance of a cell to background.
+fn clear_disc(codes: &mut Array2<u8>, grid: &LatLonGrid, centre: (usize, usize), radius_deg: f64) {
+    let (lat0, lon0) = (grid.lat_deg()[centre.0], grid.lon_deg()[centre.1]);
+    let (sin0, cos0) = lat0.to_radians().sin_cos();
+    let least = radius_deg.to_radians().cos() - 1e-12;
+    for (j, lat) in grid.lat_deg().iter().enumerate() {
+        if (lat - lat0).abs() > radius_deg + 1e-9 {
+            continue;
+        }
+        let (sin, cos) = lat.to_radians().sin_cos();
+        for (i, lon) in grid.lon_deg().iter().enumerate() {
+            if sin * sin0 + cos * cos0 * (lon - lon0).to_radians().cos() >= least {
+                codes[[j, i]] = 0;
+            }
+        }
+    }
+}
+
+/// Cells in any order as runs.
+fn runs_of(mut cells: Vec<(usize, usize)>) -> Vec<Run> {
+    cells.sort_unstable();
+    let mut runs: Vec<Run> = Vec::new();
+    for (j, i) in cells {
+        match runs.last_mut() {
+            Some(run) if run.row as usize == j && run.end as usize == i => run.end += 1,
+            _ => runs.push(Run {
+                row: j as u32,
+                first: i as u32,
+                end: i as u32 + 1,
+            }),
+        }
+    }
+    runs
+}

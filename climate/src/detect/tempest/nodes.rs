@@ -1,0 +1,167 @@
+//! Lows with closed contours and warm cores at one time: `DetectNodes`.
+
+use super::contour::Walker;
+use super::minima::{local_minima, merged};
+use super::thresholds::NodeThresholds;
+use crate::derived::check_shape;
+use crate::detect::transport::DetectFields;
+use crate::error::Result;
+use crate::label::{CycloneCandidate, planes};
+use ndarray::ArrayView2;
+use squall_data::{LatLonGrid, Snapshot, Variable};
+
+/// A low that passed all criteria of one time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Node {
+    /// Row and column of the pressure minimum.
+    pub cell: (usize, usize),
+    /// Latitude of the cell.
+    pub lat_deg: f64,
+    /// Longitude of the cell, [0, 360).
+    pub lon_deg: f64,
+    /// Sea-level pressure there, Pa.
+    pub min_psl_pa: f64,
+    /// Strongest lowest-level wind near it, m s-1; 0 if unknown.
+    pub max_wind_m_s: f64,
+    /// Height of the ground there, m, where PS, PSL and TREFHT tell it.
+    pub surface_height_m: Option<f64>,
+    /// The track it belongs to; `None` before stitching, and where the input is too short to stitch.
+    pub track_id: Option<u64>,
+}
+
+impl Node {
+    /// The same as the labels of the DeepCAM recipe have it, for tables of objects.
+    pub(super) fn as_candidate(&self) -> CycloneCandidate {
+        CycloneCandidate {
+            lat_deg: self.lat_deg,
+            lon_deg: self.lon_deg,
+            min_psl_pa: self.min_psl_pa,
+            vorticity_per_s: f64::NAN,
+            max_wind_m_s: self.max_wind_m_s,
+            warm_core: true,
+            thick_core: true,
+            core_temperature_k: None,
+            core_thickness_m: None,
+            track_id: self.track_id,
+        }
+    }
+}
+
+/// The lows with a closed contour that no deeper low is too close to, from south to north: all kinds of cyclones.
+///
+/// # Errors
+/// [`crate::ClimateError::Mismatch`] if the plane is not of the grid's shape.
+pub fn closed_lows(
+    psl_pa: ArrayView2<'_, f32>,
+    grid: &LatLonGrid,
+    thresholds: &NodeThresholds,
+) -> Result<Vec<(usize, usize)>> {
+    check_shape("sea-level pressure", &psl_pa, grid)?;
+    let mut walker = Walker::new(grid);
+    let minima = local_minima(psl_pa, grid);
+    let mut lows = merged(&minima, psl_pa, grid, thresholds.merge_distance_deg);
+    let (rise, radius) = (thresholds.contour_rise_pa, thresholds.contour_radius_deg);
+    lows.retain(|&low| {
+        walker
+            .contour(&|j, i| psl_pa[[j, i]], low, rise, radius)
+            .closed
+    });
+    Ok(lows)
+}
+
+/// The fields that tell a warm core.
+enum Core<'a> {
+    /// Height of 300 hPa above 500 hPa, as published.
+    Upper(ArrayView2<'a, f32>),
+    /// T200, T500, Z200, Z1000.
+    Substitute([ArrayView2<'a, f32>; 4]),
+}
+
+impl<'a> Core<'a> {
+    fn of(fields: &'a DetectFields) -> Result<Self> {
+        use Variable::{T200, T500, Z200, Z1000};
+        if let Some(upper) = &fields.upper_thickness_m {
+            check_shape(
+                "thickness from 500 to 300 hPa",
+                &upper.view(),
+                &fields.snapshot.grid,
+            )?;
+            return Ok(Self::Upper(upper.view()));
+        }
+        let needed = [T200, T500, Z200, Z1000];
+        planes(&fields.snapshot, "the warm core of a cyclone", needed).map(Self::Substitute)
+    }
+
+    fn is_warm(&self, walker: &mut Walker<'_>, low: (usize, usize), t: &NodeThresholds) -> bool {
+        // Maxima are searched for, and contours drawn, on the negative field.
+        let mut falls = |negative: &dyn Fn(usize, usize) -> f32, fall: f64| {
+            let field = |j: usize, i: usize| negative(j, i);
+            let top = walker.lowest_near(&field, low, t.core_search_deg);
+            walker.contour(&field, top, fall, t.core_radius_deg).closed
+        };
+        match self {
+            Self::Upper(plane) => falls(&|j, i| -plane[[j, i]], t.upper_thickness_fall_m),
+            Self::Substitute([t200, t500, z200, z1000]) => {
+                let cold = |j: usize, i: usize| -0.5 * (t200[[j, i]] + t500[[j, i]]);
+                let thin = |j: usize, i: usize| z1000[[j, i]] - z200[[j, i]];
+                falls(&thin, t.substitute_fall_m) && falls(&cold, t.substitute_fall_k)
+            }
+        }
+    }
+}
+
+/// The nodes of one time, from south to north.
+pub(super) fn nodes(fields: &DetectFields, thresholds: &NodeThresholds) -> Result<Vec<Node>> {
+    use Variable::{Psl, Ubot, Vbot};
+    let snapshot = &fields.snapshot;
+    let grid = snapshot.grid.as_ref();
+    let [psl, u, v] = planes(snapshot, "the tempest cyclones", [Psl, Ubot, Vbot])?;
+    let core = Core::of(fields)?;
+    let mut walker = Walker::new(grid);
+    let lows = closed_lows(psl, grid, thresholds)?;
+    let warm = lows
+        .into_iter()
+        .filter(|&low| core.is_warm(&mut walker, low, thresholds));
+    let warm: Vec<(usize, usize)> = warm.collect();
+    let ground = Ground::of(snapshot);
+    let calm = |j: usize, i: usize| -u[[j, i]].hypot(v[[j, i]]);
+    let describe = |cell: (usize, usize)| {
+        let windy = walker.lowest_near(&calm, cell, thresholds.wind_radius_deg);
+        let wind = f64::from(-calm(windy.0, windy.1));
+        Node {
+            cell,
+            lat_deg: grid.lat_deg()[cell.0],
+            lon_deg: grid.lon_deg()[cell.1],
+            min_psl_pa: f64::from(psl[cell]),
+            max_wind_m_s: if wind.is_nan() { 0.0 } else { wind },
+            surface_height_m: ground.as_ref().and_then(|g| g.height_m(cell)),
+            track_id: None,
+        }
+    };
+    Ok(warm.into_iter().map(describe).collect())
+}
+
+/// What tells the height of the ground, which is no channel.
+struct Ground<'a> {
+    ps: ArrayView2<'a, f32>,
+    psl: ArrayView2<'a, f32>,
+    temperature: ArrayView2<'a, f32>,
+}
+
+impl<'a> Ground<'a> {
+    fn of(snapshot: &'a Snapshot) -> Option<Self> {
+        Some(Self {
+            ps: snapshot.field(Variable::Ps)?,
+            psl: snapshot.field(Variable::Psl)?,
+            temperature: snapshot.field(Variable::Trefht)?,
+        })
+    }
+
+    /// The inverse of the reduction to sea level: R/g · T · ln(PSL/PS), T that of the middle of the layer by 6.5 K/km.
+    fn height_m(&self, cell: (usize, usize)) -> Option<f64> {
+        let [ps, psl, t] = [&self.ps, &self.psl, &self.temperature].map(|f| f64::from(f[cell]));
+        let depth = 29.27 * (psl / ps).ln();
+        let height = depth * t / (1.0 - 0.003_25 * depth);
+        height.is_finite().then_some(height)
+    }
+}

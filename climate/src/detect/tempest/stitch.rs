@@ -1,0 +1,383 @@
+//! Nodes of successive times joined to tracks, with gaps: `StitchNodes`.
+
+use super::nodes::Node;
+use super::thresholds::StitchThresholds;
+use crate::error::{ClimateError, Result};
+use squall_data::Time;
+use squall_data::grid::{EARTH_RADIUS_KM, distance_km};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Joins nodes to tracks, time by time.
+///
+/// Each node links to the nearest node of the first later time, no later than the longest gap, whose nearest node is within
+/// range. Where several link to one node, the track that began first (of those, from the south) goes on; the others end there
+/// and have the node too. A track stands if it lasts long enough and enough of its nodes have the wind, the latitude and the
+/// low ground asked for.
+///
+/// Memory holds the times of the longest gap, the tracks under way, and the points of those that stand.
+///
+/// # Source
+/// TempestExtremes `GeneratePathSegmentsSetBasic` and `GeneratePathsBasic` (`src/nodes/StitchNodes.cpp`), which hold the whole
+/// series in memory. There a node counts for the thresholds whatever the time step; see
+/// [`StitchThresholds::published_step_hours`].
+#[derive(Debug)]
+pub struct Stitcher {
+    thresholds: StitchThresholds,
+    recent: VecDeque<Slice>,
+    open: BTreeMap<usize, Vec<(usize, Time, Node)>>,
+    standing: Vec<(usize, Vec<(usize, Node)>)>,
+    begun: usize,
+    span: Option<(Time, Time)>,
+    last_index: usize,
+    /// The shortest step so far.
+    step_hours: Option<f64>,
+    /// Storms of the first days, in case the input ends before a track can stand.
+    early: Vec<(usize, Node)>,
+}
+
+#[derive(Debug)]
+struct Slice {
+    time: Time,
+    /// Each with the track it is the tip of; `None` once linked.
+    tips: Vec<(Node, Option<usize>)>,
+}
+
+/// The nodes that are cyclones: with their track, or without where the input was too short for any.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AcceptedNodes {
+    by_index: BTreeMap<usize, Vec<Node>>,
+    /// Number of tracks.
+    pub tracks: usize,
+    /// Whether the input was too short for tracks, so that nodes stand by what they are at one time.
+    pub untracked: bool,
+}
+
+impl AcceptedNodes {
+    /// The cyclones at one time of the series, by track.
+    pub fn at(&self, index: usize) -> &[Node] {
+        self.by_index.get(&index).map_or(&[], Vec::as_slice)
+    }
+
+    /// Number of cyclones over all times.
+    pub fn points(&self) -> usize {
+        self.by_index.values().map(Vec::len).sum()
+    }
+
+    fn insert(&mut self, index: usize, node: Node) {
+        let there = self.by_index.entry(index).or_default();
+        // A node that two tracks share is one cyclone: of the older track.
+        if there.iter().all(|other| other.cell != node.cell) {
+            there.push(node);
+        }
+    }
+}
+
+impl Stitcher {
+    /// No track yet.
+    pub fn new(thresholds: &StitchThresholds) -> Self {
+        Self {
+            thresholds: thresholds.clone(),
+            recent: VecDeque::new(),
+            open: BTreeMap::new(),
+            standing: Vec::new(),
+            begun: 0,
+            span: None,
+            last_index: 0,
+            step_hours: None,
+            early: Vec::new(),
+        }
+    }
+
+    /// Takes the nodes of the next time; `index` is what [`AcceptedNodes::at`] will know the time by.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if the time or the index is not later than the one before.
+    pub fn push(&mut self, index: usize, time: Time, nodes: Vec<Node>) -> Result<()> {
+        let first = match self.span {
+            Some((_, last)) if time.seconds_since(last) <= 0 || index <= self.last_index => {
+                return Err(ClimateError::Invalid(format!(
+                    "tempest tracks: time {index} ({time}) does not come after time {} ({last})",
+                    self.last_index
+                )));
+            }
+            Some((first, last)) => {
+                let step = hours(last, time);
+                self.step_hours = Some(self.step_hours.map_or(step, |known| known.min(step)));
+                first
+            }
+            None => time,
+        };
+        self.span = Some((first, time));
+        self.last_index = index;
+        self.forget(time);
+        let arrivals = self.link(&nodes);
+        let mut tips = Vec::with_capacity(nodes.len());
+        for (node, mut tracks) in nodes.into_iter().zip(arrivals) {
+            tracks.sort_unstable();
+            let owner = tracks.first().copied().unwrap_or_else(|| {
+                self.begun += 1;
+                self.begun - 1
+            });
+            for &track in tracks
+                .first()
+                .is_none()
+                .then_some(&owner)
+                .into_iter()
+                .chain(&tracks)
+            {
+                self.open
+                    .entry(track)
+                    .or_default()
+                    .push((index, time, node));
+            }
+            for track in tracks.into_iter().skip(1) {
+                self.close(track);
+            }
+            tips.push((node, Some(owner)));
+        }
+        if self.too_short() {
+            let storms = tips.iter().map(|(node, _)| *node);
+            let storms = storms.filter(|node| passes(node, &self.thresholds).iter().all(|p| *p));
+            self.early.extend(storms.map(|node| (index, node)));
+        } else {
+            self.early = Vec::new();
+        }
+        self.recent.push_back(Slice { time, tips });
+        Ok(())
+    }
+
+    /// The cyclones. Tracks are numbered from 1 in the order in which they began, then from south to north.
+    pub fn finish(mut self) -> AcceptedNodes {
+        let mut accepted = AcceptedNodes {
+            untracked: self.span.is_some() && self.too_short(),
+            ..AcceptedNodes::default()
+        };
+        if accepted.untracked {
+            for (index, node) in self.early {
+                accepted.insert(index, node);
+            }
+            return accepted;
+        }
+        let open: Vec<usize> = self.open.keys().copied().collect();
+        open.into_iter().for_each(|track| self.close(track));
+        self.standing.sort_by_key(|(order, _)| *order);
+        accepted.tracks = self.standing.len();
+        for ((_, points), id) in self.standing.into_iter().zip(1u64..) {
+            for (index, node) in points {
+                let track_id = Some(id);
+                accepted.insert(index, Node { track_id, ..node });
+            }
+        }
+        accepted
+    }
+
+    /// Whether no track could have lasted long enough yet.
+    fn too_short(&self) -> bool {
+        self.span
+            .is_none_or(|(first, last)| hours(first, last) < self.thresholds.min_duration_hours)
+    }
+
+    /// Ends the tracks whose tip lies too far back.
+    fn forget(&mut self, now: Time) {
+        while let Some(slice) = self.recent.front() {
+            if hours(slice.time, now) <= self.thresholds.max_gap_hours + 1e-9 {
+                break;
+            }
+            let ended: Vec<usize> = slice.tips.iter().filter_map(|(_, track)| *track).collect();
+            ended.into_iter().for_each(|track| self.close(track));
+            self.recent.pop_front();
+        }
+    }
+
+    /// The tracks that come to each node.
+    fn link(&mut self, nodes: &[Node]) -> Vec<Vec<usize>> {
+        let mut arrivals = vec![Vec::new(); nodes.len()];
+        for (tip, track) in self.recent.iter_mut().flat_map(|slice| &mut slice.tips) {
+            if track.is_none() {
+                continue;
+            }
+            let far = |node: &Node| {
+                let km = distance_km(tip.lat_deg, tip.lon_deg, node.lat_deg, node.lon_deg);
+                (km / EARTH_RADIUS_KM).to_degrees()
+            };
+            let nearest = nodes
+                .iter()
+                .map(far)
+                .enumerate()
+                .min_by(|a, b| a.1.total_cmp(&b.1));
+            if let Some((k, distance)) = nearest
+                && distance <= self.thresholds.max_range_deg
+            {
+                arrivals[k].extend(track.take());
+            }
+        }
+        arrivals
+    }
+
+    fn close(&mut self, track: usize) {
+        let Some(points) = self.open.remove(&track) else {
+            return;
+        };
+        let (Some(first), Some(last)) = (points.first(), points.last()) else {
+            return;
+        };
+        let t = &self.thresholds;
+        let scale = self
+            .step_hours
+            .map_or(1.0, |step| t.published_step_hours / step);
+        let needed = (t.threshold_points as f64 * scale).round().max(1.0) as usize;
+        let mut counts = [0; 3];
+        for (_, _, node) in &points {
+            for (count, passed) in counts.iter_mut().zip(passes(node, t)) {
+                *count += usize::from(passed);
+            }
+        }
+        let lasts = hours(first.1, last.1) >= t.min_duration_hours - 1e-9;
+        if points.len() > 1 && lasts && counts.iter().all(|count| *count >= needed) {
+            let kept = points.into_iter().map(|(index, _, node)| (index, node));
+            self.standing.push((track, kept.collect()));
+        }
+    }
+}
+
+/// Wind, latitude and ground of a node.
+fn passes(node: &Node, t: &StitchThresholds) -> [bool; 3] {
+    [
+        node.max_wind_m_s >= t.min_wind_m_s,
+        node.lat_deg.abs() <= t.max_abs_latitude_deg,
+        node.surface_height_m
+            .is_none_or(|height| height <= t.max_surface_height_m),
+    ]
+}
+
+fn hours(from: Time, to: Time) -> f64 {
+    to.seconds_since(from) as f64 / 3600.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::Calendar;
+
+    fn node(lat_deg: f64, lon_deg: f64) -> Node {
+        Node {
+            cell: ((lat_deg * 10.0) as usize, (lon_deg * 10.0) as usize),
+            lat_deg,
+            lon_deg,
+            min_psl_pa: 98_000.0,
+            max_wind_m_s: 20.0,
+            surface_height_m: Some(0.0),
+            track_id: None,
+        }
+    }
+
+    fn stitch(step_hours: i64, count: i64, at: impl Fn(i64) -> Vec<Node>) -> AcceptedNodes {
+        let start = Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap();
+        let mut stitcher = Stitcher::new(&StitchThresholds::default());
+        for k in 0..count {
+            let time = start.add_seconds(k * step_hours * 3600);
+            stitcher.push(k as usize, time, at(k)).unwrap();
+        }
+        stitcher.finish()
+    }
+
+    #[test]
+    fn fifty_four_hours_and_ten_nodes_are_needed() {
+        let seen = |n: i64| {
+            stitch(6, 30, |k| {
+                if k < n {
+                    vec![node(15.0, 10.0)]
+                } else {
+                    vec![]
+                }
+            })
+        };
+        assert_eq!((seen(10).tracks, seen(10).points()), (1, 10));
+        assert_eq!(seen(9).points(), 0);
+        // Three-hourly: 54 hours are nineteen nodes, ten six-hourly nodes are twenty.
+        let seen = |n: i64| {
+            stitch(3, 40, |k| {
+                if k < n {
+                    vec![node(15.0, 10.0)]
+                } else {
+                    vec![]
+                }
+            })
+        };
+        assert_eq!((seen(20).tracks, seen(19).tracks), (1, 0));
+    }
+
+    #[test]
+    fn gaps_of_a_day_are_bridged_and_longer_ones_are_not() {
+        let with_gap = |missing: i64| {
+            stitch(6, 40, |k| {
+                if (8..8 + missing).contains(&k) {
+                    vec![]
+                } else {
+                    vec![node(15.0, 100.0 + 0.5 * k as f64)]
+                }
+            })
+        };
+        // Three missing times make a step of 24 hours.
+        let bridged = with_gap(3);
+        assert_eq!((bridged.tracks, bridged.points()), (1, 37));
+        assert!(bridged.at(9).is_empty() && bridged.at(11)[0].track_id == Some(1));
+        let cut = with_gap(4);
+        assert_eq!(
+            (cut.tracks, cut.points()),
+            (1, 28),
+            "eight nodes are too few"
+        );
+    }
+
+    #[test]
+    fn range_and_thresholds_decide() {
+        let moving =
+            |step: f64| stitch(6, 12, |k| vec![node(-20.0 + step * k as f64, 10.0)]).tracks;
+        assert_eq!((moving(5.8), moving(8.1)), (1, 0));
+        let calm = Node {
+            max_wind_m_s: 9.9,
+            ..node(15.0, 10.0)
+        };
+        let mountain = Node {
+            surface_height_m: Some(160.0),
+            ..node(15.0, 10.0)
+        };
+        for lacking in [calm, mountain, node(50.5, 10.0)] {
+            assert_eq!(stitch(6, 12, |_| vec![lacking]).tracks, 0, "{lacking:?}");
+            // Ten good nodes are enough, in any order.
+            let mixed = stitch(6, 20, |k| {
+                vec![if k % 2 == 0 {
+                    lacking
+                } else {
+                    node(15.0, 10.0)
+                }]
+            });
+            assert_eq!(mixed.tracks, 1);
+        }
+    }
+
+    #[test]
+    fn of_two_tracks_that_meet_the_older_goes_on() {
+        // The second begins later and farther north, and comes to the first at the tenth time.
+        let joined = stitch(6, 24, |k| {
+            let mut nodes = vec![node(12.0, 200.0 + 0.4 * k as f64)];
+            if (2..12).contains(&k) {
+                nodes.push(node(12.0 + 0.8 * (12 - k) as f64, 200.0 + 0.4 * k as f64));
+            }
+            nodes
+        });
+        assert_eq!(joined.tracks, 2);
+        assert!((0..24).all(|k| joined.at(k)[0].track_id == Some(1)));
+        assert_eq!(joined.at(5).len(), 2);
+        assert_eq!(joined.at(12).len(), 1, "the shared node counts once");
+    }
+
+    #[test]
+    fn short_input_stands_untracked() {
+        let far = node(55.0, 10.0);
+        let short = stitch(6, 2, |_| vec![node(15.0, 10.0), far]);
+        assert!(short.untracked);
+        assert_eq!(short.at(0), [node(15.0, 10.0)]);
+    }
+}

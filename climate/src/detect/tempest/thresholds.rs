@@ -1,0 +1,207 @@
+//! The numbers of the TempestExtremes recipes, with units and sources.
+
+use crate::error::{ClimateError, Result};
+use serde::{Deserialize, Serialize};
+use squall_data::LatLonGrid;
+
+/// Which lows are nodes: `DetectNodes`.
+///
+/// # Source
+/// Ullrich et al. 2021 (GMD 14, 5023-5048), the recommended command for tropical cyclones:
+/// `--searchbymin MSL --closedcontourcmd "MSL,200.0,5.5,0;_DIFF(Z300,Z500),-58.8,6.5,1.0" --mergedist 6.0
+/// --outputcmd "MSL,min,0;_VECMAG(U10,V10),max,2;ZS,min,0"`; semantics as in `src/nodes/DetectNodes.cpp`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NodeThresholds {
+    /// Sea-level pressure rises by this, Pa ...
+    pub contour_rise_pa: f64,
+    /// ... on a closed contour nowhere farther from the minimum than this, degrees of a great circle.
+    pub contour_radius_deg: f64,
+    /// Of two minima closer than this the deeper one stays, degrees.
+    pub merge_distance_deg: f64,
+    /// The thickness from 500 to 300 hPa falls by this, m of geopotential height (58.8 m² s-2) ...
+    pub upper_thickness_fall_m: f64,
+    /// Where the files lack 300 and 500 hPa: the mean temperature of 200 and 500 hPa falls by this, K ...
+    ///
+    /// The fall of 6 m is one of 0.40 K in the mean virtual temperature of the layer: g/R · 6 m / ln(500/300).
+    pub substitute_fall_k: f64,
+    /// ... and the thickness from 1000 to 200 hPa by this, m: 0.40 K in the mean of that layer, R/g · 0.40 K · ln(1000/200).
+    ///
+    /// Both are asked for because each alone is blind: the stratosphere, which 200 hPa reaches outside the tropics, is warm
+    /// above cold lows; and the thickness of the whole layer is great in the warm sector of a cyclone with fronts. On the GFS
+    /// forecast of 2011-10-11 (28 closed lows) the true warm core leaves hurricanes Jova and Irwin, storm Banyan and two polar lows
+    /// poleward of 60 degrees; both substitutes together leave Jova and Irwin alone: they are the stricter test.
+    pub substitute_fall_m: f64,
+    /// ... on a closed contour within this distance of its maximum, degrees ...
+    pub core_radius_deg: f64,
+    /// ... which is searched this far from the pressure minimum, degrees.
+    pub core_search_deg: f64,
+    /// The strongest wind is searched this far from the minimum, degrees.
+    pub wind_radius_deg: f64,
+}
+
+impl Default for NodeThresholds {
+    fn default() -> Self {
+        Self {
+            contour_rise_pa: 200.0,
+            contour_radius_deg: 5.5,
+            merge_distance_deg: 6.0,
+            upper_thickness_fall_m: 6.0,
+            substitute_fall_k: 0.40,
+            substitute_fall_m: 18.9,
+            core_radius_deg: 6.5,
+            core_search_deg: 1.0,
+            wind_radius_deg: 2.0,
+        }
+    }
+}
+
+/// Which nodes make a cyclone: `StitchNodes`.
+///
+/// # Source
+/// As [`NodeThresholds`]: `--range 8.0 --mintime 54h --maxgap 24h
+/// --threshold "wind,>=,10.0,10;lat,<=,50.0,10;lat,>=,-50.0,10;zs,<=,150.0,10"` on 6-hourly fields; semantics as in
+/// `src/nodes/StitchNodes.cpp`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StitchThresholds {
+    /// Longest way from one node to the next, degrees, however long the gap.
+    pub max_range_deg: f64,
+    /// Shortest time from first to last node, hours.
+    pub min_duration_hours: f64,
+    /// Longest time from one node to the next, hours.
+    pub max_gap_hours: f64,
+    /// Lowest wind, m s-1 ...
+    pub min_wind_m_s: f64,
+    /// ... farthest latitude, degrees ...
+    pub max_abs_latitude_deg: f64,
+    /// ... and highest ground, m (where PS, PSL and TREFHT tell it), each ...
+    pub max_surface_height_m: f64,
+    /// ... at so many nodes, not necessarily the same ones nor in one piece ...
+    pub threshold_points: usize,
+    /// ... of fields this far apart, hours: at other steps the number is scaled so that the time stays the same.
+    pub published_step_hours: f64,
+}
+
+impl Default for StitchThresholds {
+    fn default() -> Self {
+        Self {
+            max_range_deg: 8.0,
+            min_duration_hours: 54.0,
+            max_gap_hours: 24.0,
+            min_wind_m_s: 10.0,
+            max_abs_latitude_deg: 50.0,
+            max_surface_height_m: 150.0,
+            threshold_points: 10,
+            published_step_hours: 6.0,
+        }
+    }
+}
+
+/// Which areas are rivers: `DetectBlobs` and `NodeFileFilter`.
+///
+/// # Source
+/// As [`NodeThresholds`]: `--thresholdcmd "_LAPLACIAN{8,10}(_VECMAG(VIWVE,VIWVN)),<=,-20000,0" --minabslat 15
+/// --geofiltercmd "area,>=,4e5km2"`, then `NodeFileFilter --bydist 8.0 --invert`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RidgeThresholds {
+    /// Points on the circle of the discrete Laplacian.
+    pub laplacian_points: usize,
+    /// Radius of that circle, degrees of a great circle.
+    pub laplacian_radius_deg: f64,
+    /// The Laplacian of vapour transport on the unit sphere must not exceed this, kg m-1 s-1 rad-2.
+    pub max_laplacian: f64,
+    /// Nothing is searched closer to the equator, degrees.
+    pub min_abs_latitude_deg: f64,
+    /// Smallest area, km².
+    pub min_area_km2: f64,
+    /// Cells this close to a tropical cyclone are no river, degrees.
+    pub cyclone_distance_deg: f64,
+}
+
+impl Default for RidgeThresholds {
+    fn default() -> Self {
+        Self {
+            laplacian_points: 8,
+            laplacian_radius_deg: 10.0,
+            max_laplacian: -20_000.0,
+            min_abs_latitude_deg: 15.0,
+            min_area_km2: 4e5,
+            cyclone_distance_deg: 8.0,
+        }
+    }
+}
+
+/// All numbers of the TempestExtremes recipes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TempestThresholds {
+    /// Lows at one time.
+    pub node: NodeThresholds,
+    /// Lows through time.
+    pub stitch: StitchThresholds,
+    /// Rivers.
+    pub ridge: RidgeThresholds,
+    /// On grids so coarse that a distance holds too few cells, distances grow to 1.5 cells (core search, wind) and 2.5 cells
+    /// (contours). Grids of one degree and finer get the published numbers either way.
+    pub adapt_to_grid: bool,
+}
+
+impl Default for TempestThresholds {
+    fn default() -> Self {
+        Self {
+            node: NodeThresholds::default(),
+            stitch: StitchThresholds::default(),
+            ridge: RidgeThresholds::default(),
+            adapt_to_grid: true,
+        }
+    }
+}
+
+impl NodeThresholds {
+    pub(super) fn adapted_to(&self, grid: &LatLonGrid) -> Self {
+        let cell_deg = grid.lat_spacing_deg().max(grid.lon_spacing_deg());
+        // One degree keeps the published search of one degree.
+        let few = if cell_deg > 1.0 { 1.5 * cell_deg } else { 0.0 };
+        Self {
+            contour_radius_deg: self.contour_radius_deg.max(2.5 * cell_deg),
+            core_radius_deg: self.core_radius_deg.max(2.5 * cell_deg),
+            core_search_deg: self.core_search_deg.max(few),
+            wind_radius_deg: self.wind_radius_deg.max(few),
+            ..self.clone()
+        }
+    }
+}
+
+impl TempestThresholds {
+    /// # Errors
+    /// [`ClimateError::Invalid`] if a number makes no sense.
+    pub(super) fn check(&self) -> Result<()> {
+        let (node, stitch, ridge) = (&self.node, &self.stitch, &self.ridge);
+        let positive = [
+            ("contour_rise_pa", node.contour_rise_pa),
+            ("contour_radius_deg", node.contour_radius_deg),
+            ("upper_thickness_fall_m", node.upper_thickness_fall_m),
+            ("substitute_fall_k", node.substitute_fall_k),
+            ("substitute_fall_m", node.substitute_fall_m),
+            ("core_radius_deg", node.core_radius_deg),
+            ("max_range_deg", stitch.max_range_deg),
+            ("max_gap_hours", stitch.max_gap_hours),
+            ("published_step_hours", stitch.published_step_hours),
+            ("laplacian_points", ridge.laplacian_points as f64),
+            ("laplacian_radius_deg", ridge.laplacian_radius_deg),
+        ];
+        let bad = positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0));
+        match bad {
+            Some((name, value)) => Err(ClimateError::Invalid(format!(
+                "tempest thresholds: {name}: expected a number above 0, found {value}"
+            ))),
+            None if ridge.laplacian_radius_deg >= 90.0 => Err(ClimateError::Invalid(format!(
+                "tempest thresholds: laplacian_radius_deg: expected less than 90, found {}",
+                ridge.laplacian_radius_deg
+            ))),
+            None => Ok(()),
+        }
+    }
+}

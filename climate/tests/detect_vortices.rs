@@ -1,0 +1,146 @@
+//! TempestExtremes' cyclones on analytic vortices: found where they are, not found where one criterion fails; tracked with gaps.
+
+mod common;
+
+use common::{Vortex, time, world};
+use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
+use squall_climate::detect::{DetectFields, Detector, DetectorThresholds, Method, detect_series};
+use squall_data::grid::distance_km;
+use squall_data::{Class, LatLonGrid};
+use std::sync::Arc;
+
+fn one_degree() -> Arc<LatLonGrid> {
+    Arc::new(LatLonGrid::global(181, 288).unwrap())
+}
+
+fn nodes(grid: &Arc<LatLonGrid>, vortices: &[Vortex]) -> Vec<(f64, f64)> {
+    let detector = TempestDetector::new(&TempestThresholds::default(), grid.clone()).unwrap();
+    let fields = DetectFields::of(world(grid, vortices, time(0)));
+    let found = detector.nodes(&fields).unwrap();
+    found.iter().map(|n| (n.lat_deg, n.lon_deg)).collect()
+}
+
+#[test]
+fn a_hurricane_is_found_in_either_hemisphere_and_on_the_seam() {
+    let grid = one_degree();
+    for (lat_deg, lon_deg) in [(15.1, 210.2), (-17.3, 60.0), (12.0, 359.9), (22.2, 0.05)] {
+        let vortex = Vortex {
+            lat_deg,
+            lon_deg,
+            ..Vortex::default()
+        };
+        let found = nodes(&grid, &[vortex]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let miss = distance_km(lat_deg, lon_deg, found[0].0, found[0].1);
+        assert!(miss < 90.0, "{miss} km off");
+    }
+}
+
+#[test]
+fn each_criterion_alone_decides() {
+    let grid = one_degree();
+    let good = Vortex::default();
+    let none = [
+        (
+            "depth",
+            Vortex {
+                depth_pa: 190.0,
+                ..good
+            },
+        ),
+        (
+            "a high",
+            Vortex {
+                depth_pa: -2000.0,
+                ..good
+            },
+        ),
+        (
+            "warm core",
+            Vortex {
+                warm_k: 0.2,
+                ..good
+            },
+        ),
+        (
+            "cold core",
+            Vortex {
+                warm_k: -3.0,
+                thick_m: -150.0,
+                ..good
+            },
+        ),
+        (
+            "thickness",
+            Vortex {
+                thick_m: 10.0,
+                ..good
+            },
+        ),
+        (
+            "place of the core",
+            Vortex {
+                core_offset_deg: 9.0,
+                ..good
+            },
+        ),
+    ];
+    for (criterion, vortex) in none {
+        assert!(nodes(&grid, &[vortex]).is_empty(), "{criterion}");
+    }
+    // Of two lows five degrees apart the deeper one stays, of two ten degrees apart both.
+    let second = |east: f64| Vortex {
+        lon_deg: good.lon_deg + east,
+        depth_pa: 3000.0,
+        ..good
+    };
+    assert_eq!(nodes(&grid, &[good, second(5.0)]).len(), 1);
+    assert_eq!(nodes(&grid, &[good, second(11.0)]).len(), 2);
+}
+
+#[test]
+fn a_series_is_tracked_over_a_gap_and_its_mask_is_the_closed_contour() {
+    let grid = Arc::new(LatLonGrid::global(91, 144).unwrap());
+    let methods = [Method::Tempest, Method::Bard];
+    let thresholds = DetectorThresholds::default();
+    let detectors = methods.map(|m| Detector::new(m, &thresholds, &grid).unwrap());
+    let read = |index: usize| -> squall_climate::error::Result<DetectFields> {
+        let vortex = Vortex {
+            lon_deg: 358.0 + 0.5 * index as f64,
+            radius_km: 250.0,
+            // Two times without its low.
+            depth_pa: if (6..8).contains(&index) {
+                10.0
+            } else {
+                6000.0
+            },
+            ..Vortex::default()
+        };
+        Ok(DetectFields::of(world(
+            &grid,
+            &[vortex],
+            time(6 * index as i64),
+        )))
+    };
+    let mut seen = Vec::new();
+    let summaries = detect_series(&detectors, 16, read, |index, labels| {
+        assert_eq!(labels[0].method, Method::Tempest);
+        let mask = &labels[0].labelled.mask;
+        let storms = labels[0].labelled.objects.iter();
+        let storms: Vec<_> = storms
+            .filter(|e| e.class == Class::TropicalCyclone)
+            .collect();
+        if let [storm] = storms[..] {
+            let cells = mask.codes.iter().filter(|c| **c == 1).count();
+            assert!(cells >= 1 && storm.area_km2 > 0.0, "time {index}");
+            assert_eq!(storm.track_id, Some(1));
+            assert!(storm.min_psl_pa.unwrap() < 99_000.0);
+            seen.push(index);
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!((summaries[0].tracks, summaries[0].cyclones), (1, 14));
+    assert_eq!(seen, [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15]);
+    assert_eq!((summaries[1].tracks, summaries[1].candidates), (0, 0));
+}

@@ -1,0 +1,166 @@
+//! Fields that are no channels but serve the heuristics where a file has them: vapour transport, single levels.
+
+use super::{Archive, alias};
+use crate::error::Result;
+use ndarray::Array2;
+
+/// Vertically integrated vapour transport as a file has it, kg m-1 s-1.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StoredTransport {
+    /// Eastward and northward parts (`VIWVE` and `VIWVN`, `TUQ` and `TVQ`, `uIVT` and `vIVT`).
+    Components([Array2<f32>; 2]),
+    /// Its size alone (`IVT`).
+    Magnitude(Array2<f32>),
+}
+
+impl Archive {
+    /// Whether the files of a time hold vapour transport.
+    pub fn has_transport(&self, index: usize) -> bool {
+        use alias::Transport::{Eastward, Magnitude, Northward};
+        let has = |part| self.transport_source(index, part).is_some();
+        index < self.times.len() && (has(Magnitude) || has(Eastward) && has(Northward))
+    }
+
+    /// Vapour transport as the files have it; `None` if they do not. Components are preferred to the magnitude.
+    ///
+    /// # Errors
+    /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::Invalid`] if there is no such time.
+    pub fn read_transport(&self, index: usize) -> Result<Option<StoredTransport>> {
+        use alias::Transport::{Eastward, Magnitude, Northward};
+        self.check(index)?;
+        if let (Some(east), Some(north)) = (
+            self.transport_plane(index, Eastward)?,
+            self.transport_plane(index, Northward)?,
+        ) {
+            return Ok(Some(StoredTransport::Components([east, north])));
+        }
+        let magnitude = self.transport_plane(index, Magnitude)?;
+        Ok(magnitude.map(StoredTransport::Magnitude))
+    }
+
+    /// One level of a field on pressure levels; `None` if no file of the time has that field at that level.
+    ///
+    /// Names are those of [`Archive::read_levels`]. The level must be within 0.5 hPa.
+    ///
+    /// # Errors
+    /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::Invalid`] if there is no such time.
+    pub fn read_level(&self, index: usize, name: &str, hpa: f64) -> Result<Option<Array2<f32>>> {
+        self.check(index)?;
+        let family = alias::family(name);
+        for &(file, at) in &self.places[index] {
+            for levels in &self.layout(file).levels {
+                let same = levels.source.name.eq_ignore_ascii_case(name)
+                    || family.is_some() && levels.family == family;
+                let level = levels
+                    .pressure_pa
+                    .iter()
+                    .position(|p| (p - hpa * 100.0).abs() < 50.0);
+                let Some(level) = level.filter(|_| same) else {
+                    continue;
+                };
+                let mut plane = Array2::zeros(self.grid.shape());
+                self.copy(file, &levels.source, at, Some(level), plane.view_mut())?;
+                return Ok(Some(plane));
+            }
+        }
+        Ok(None)
+    }
+
+    fn transport_source(
+        &self,
+        index: usize,
+        part: alias::Transport,
+    ) -> Option<(usize, usize, &super::scan::Source)> {
+        self.places[index].iter().find_map(|&(file, at)| {
+            let sources = &self.layout(file).transport;
+            let (_, source) = sources.iter().find(|(found, _)| *found == part)?;
+            Some((file, at, source))
+        })
+    }
+
+    fn transport_plane(&self, index: usize, part: alias::Transport) -> Result<Option<Array2<f32>>> {
+        let Some((file, at, source)) = self.transport_source(index, part) else {
+            return Ok(None);
+        };
+        let mut plane = Array2::zeros(self.grid.shape());
+        self.copy(file, source, at, None, plane.view_mut())?;
+        Ok(Some(plane))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &std::path::Path, names: &[&str]) {
+        crate::archive::on_library_thread(|| {
+            let mut file = netcdf::create(path).unwrap();
+            file.add_dimension("time", 1).unwrap();
+            file.add_dimension("lat", 4).unwrap();
+            file.add_dimension("lon", 8).unwrap();
+            let mut axis = |name: &str, values: Vec<f64>, unit: &str| {
+                let mut variable = file.add_variable::<f64>(name, &[name]).unwrap();
+                variable.put_values(&values, ..).unwrap();
+                variable.put_attribute("units", unit).unwrap();
+            };
+            axis("time", vec![0.0], "hours since 2000-01-01 00:00:00");
+            // Descending latitudes: the plane must be turned.
+            axis("lat", vec![60.0, 20.0, -20.0, -60.0], "degrees_north");
+            axis(
+                "lon",
+                (0..8).map(|i| 45.0 * f64::from(i)).collect(),
+                "degrees_east",
+            );
+            for (k, name) in names.iter().enumerate() {
+                let mut variable = file
+                    .add_variable::<f32>(name, &["time", "lat", "lon"])
+                    .unwrap();
+                let values: Vec<f32> = (0..32).map(|n| (100 * k + n) as f32).collect();
+                variable.put_values(&values, ..).unwrap();
+                variable.put_attribute("units", "kg m**-1 s**-1").unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn transport_is_read_by_any_of_its_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ivt.nc");
+        for (names, both) in [(["p72.162", "IVT"], false), (["viwve", "viwvn"], true)] {
+            let _ = std::fs::remove_file(&path);
+            write(&path, &names);
+            let archive = Archive::open(&path.to_string_lossy()).unwrap();
+            assert!(archive.has_transport(0));
+            match archive.read_transport(0).unwrap() {
+                Some(StoredTransport::Components([east, north])) if both => {
+                    assert_eq!((east[[3, 0]], north[[3, 1]]), (0.0, 101.0));
+                }
+                Some(StoredTransport::Magnitude(plane)) if !both => {
+                    assert_eq!((plane[[3, 0]], plane[[0, 7]]), (100.0, 131.0));
+                }
+                other => panic!("{names:?}: {other:?}"),
+            }
+        }
+        assert!(
+            Archive::open(&path.to_string_lossy())
+                .unwrap()
+                .read_transport(1)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn single_levels_agree_with_all_levels() {
+        let Some(path) = crate::testdata::real("gfs-2p5deg-20111011/gfs_2p5deg_20111011T00.nc")
+        else {
+            return;
+        };
+        let archive = Archive::open(&path.to_string_lossy()).unwrap();
+        let (pressure, all) = archive.read_levels(0, "Z").unwrap();
+        let level = pressure.iter().position(|p| *p == 30_000.0).unwrap();
+        let one = archive.read_level(0, "Z", 300.0).unwrap().unwrap();
+        assert_eq!(one, all.index_axis(ndarray::Axis(0), level));
+        assert!(archive.read_level(0, "Z", 303.0).unwrap().is_none());
+        assert!(!archive.has_transport(0) && archive.read_transport(0).unwrap().is_none());
+    }
+}

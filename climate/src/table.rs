@@ -3,7 +3,7 @@
 //! Numbers are written to a fixed number of decimals (positions 0.0001°, lengths 0.1 km, pressure 0.1 Pa, wind
 //! 0.001 m/s); what is not known is blank. Columns are found by name, in any order; unknown ones are passed over.
 
-mod lines;
+pub(crate) mod lines;
 
 use crate::error::{ClimateError, Result};
 use crate::events::Event;

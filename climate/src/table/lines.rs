@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// An open table.
-pub(super) struct Table {
+pub(crate) struct Table {
     path: PathBuf,
     csv: csv::Reader<File>,
     header: csv::StringRecord,
@@ -90,7 +90,7 @@ fn not_a_table(path: &Path, error: &csv::Error) -> ClimateError {
 }
 
 /// One line of a table.
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     table: &'a Table,
 }
 

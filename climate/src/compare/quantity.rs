@@ -99,6 +99,31 @@ impl Quantity {
         Self::RiverWater,
     ];
 
+    /// A few words beside marks of figures.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::CycloneTracks | Self::RiverTracks => "number of tracks",
+            Self::Hurricanes => "of hurricane strength",
+            Self::MajorHurricanes => "of category 3 to 5",
+            Self::CycloneLandfalls | Self::RiverLandfalls => "landfalls",
+            Self::CyclonesPresent | Self::RiversPresent => "present at a time",
+            Self::CycloneEnergy => "cyclone energy (ACE)",
+            Self::CycloneWind => "strongest wind, mean",
+            Self::CycloneWindHigh => "strongest wind, top tenth",
+            Self::CyclonePressure => "lowest pressure, mean",
+            Self::CyclonePressureLow => "lowest pressure, deepest tenth",
+            Self::CycloneLatitude => "latitude when strongest",
+            Self::CycloneLifetime | Self::RiverLifetime => "lifetime",
+            Self::CycloneArea | Self::RiverArea => "area",
+            Self::CycloneRain | Self::RiverRain => "rain rate inside",
+            Self::CycloneWater | Self::RiverWater => "precipitation inside",
+            Self::RiverCover => "share of the Earth under",
+            Self::RiverLength => "length",
+            Self::RiverMoisture => "precipitable water",
+            Self::RiverTransport => "vapour transport",
+        }
+    }
+
     /// What is to be said about it.
     pub fn about(self) -> About {
         use Kind::{Mean, PerTime, PerYear, Quantile};

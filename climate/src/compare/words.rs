@@ -26,7 +26,7 @@ const MONTHS: [&str; 12] = [
 const SPOKEN_LEVEL: usize = 3;
 
 /// Months as people say them: `June to November`, `all months`, `January, March`.
-pub(crate) fn months(months: &[i64]) -> String {
+pub fn months(months: &[i64]) -> String {
     let name = |month: i64| MONTHS[(month - 1).rem_euclid(12) as usize];
     let has = |month: i64| months.contains(&((month - 1).rem_euclid(12) + 1));
     match months {

@@ -1,7 +1,8 @@
 //! A comparison as files.
 
 use crate::compare::{Comparison, Interval, RETURN_YEARS};
-use crate::error::{ClimateError, Result};
+use crate::error::Result;
+use crate::statistics::write_rows;
 use squall_data::{DataError, atomic};
 use std::path::Path;
 
@@ -138,17 +139,4 @@ fn ends(interval: Option<Interval>) -> [String; 2] {
         cell(interval.map(|i| i.low)),
         cell(interval.map(|i| i.high)),
     ]
-}
-
-fn write_rows(path: &Path, rows: &[Vec<String>]) -> Result<()> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    let failed = |error: std::io::Error| ClimateError::Data(DataError::io("write", path)(error));
-    for row in rows {
-        csv.write_record(row)
-            .map_err(|error| failed(error.into()))?;
-    }
-    let bytes = csv
-        .into_inner()
-        .map_err(|error| failed(error.into_error()))?;
-    Ok(atomic::write(path, &bytes)?)
 }

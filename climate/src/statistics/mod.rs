@@ -20,3 +20,4 @@ pub use coarse::CoarseOccurrence;
 pub use counts::{ClassHistograms, MonthCounts, Statistics, YearCounts};
 pub use histogram::Histogram;
 pub use occurrence::Occurrence;
+pub(crate) use tables::write_rows;

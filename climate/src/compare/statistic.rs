@@ -33,7 +33,96 @@ impl Statistic {
     }
 
     /// A quantile of values, each given with its block; values that are not numbers are left out.
-    pub /// The smallest value that at least `wanted` of the weight does not exceed.
+    pub fn quantile(share: f64, mut values: Vec<(f64, u32)>, blocks: usize) -> Self {
+        values.retain(|(value, block)| value.is_finite() && (*block as usize) < blocks);
+        values.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        Self::Quantile {
+            share,
+            values,
+            blocks,
+        }
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> usize {
+        match self {
+            Self::Ratio { numerator, .. } => numerator.len(),
+            Self::Quantile { blocks, .. } => *blocks,
+        }
+    }
+
+    /// The number of the sample as it is; `None` where it is not defined, as a mean over no events.
+    pub fn value(&self) -> Option<f64> {
+        let value = self.of_draws(&Weights::once(self.blocks()))[0];
+        value.is_finite().then_some(value)
+    }
+
+    /// The number for each draw; not finite where it is not defined.
+    pub(crate) fn of_draws(&self, weights: &Weights) -> Vec<f64> {
+        match self {
+            Self::Ratio {
+                numerator,
+                denominator,
+            } => {
+                let mut values = weights.sums(numerator);
+                let below = weights.sums(denominator);
+                (values.iter_mut().zip(&below)).for_each(|(value, sum)| *value /= sum);
+                values
+            }
+            Self::Quantile {
+                share,
+                values,
+                blocks,
+            } => {
+                let mut counts = vec![0.0; *blocks];
+                (values.iter()).for_each(|(_, block)| counts[*block as usize] += 1.0);
+                let totals = weights.sums(&counts);
+                (totals.iter().enumerate())
+                    .map(|(draw, total)| quantile(*share * total, values, weights.draw(draw)))
+                    .collect()
+            }
+        }
+    }
+
+    /// Both samples as one, the blocks of `other` after those of `self`; `None` if they are of different kinds.
+    pub(crate) fn joined(&self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (
+                Self::Ratio {
+                    numerator: n,
+                    denominator: d,
+                },
+                Self::Ratio {
+                    numerator,
+                    denominator,
+                },
+            ) => Some(Self::ratio(
+                [n.as_slice(), numerator].concat(),
+                [d.as_slice(), denominator].concat(),
+            )),
+            (
+                Self::Quantile {
+                    share,
+                    values: v,
+                    blocks: b,
+                },
+                Self::Quantile { values, blocks, .. },
+            ) => {
+                let moved = values
+                    .iter()
+                    .map(|(value, block)| (*value, block + *b as u32));
+                Some(Self::quantile(
+                    *share,
+                    v.iter().copied().chain(moved).collect(),
+                    b + blocks,
+                ))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The smallest value that at least `wanted` of the weight does not exceed.
 fn quantile(wanted: f64, values: &[(f64, u32)], weights: &[u16]) -> f64 {
     // Sums of whole numbers are exact; the share's rounding must not move the rank.
     let wanted = wanted - 1e-9;

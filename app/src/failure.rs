@@ -174,6 +174,10 @@ fn of_climate(error: &ClimateError) -> Verdict {
             (INPUT, Some("`squall inspect` lists what the input has"))
         }
         ClimateError::Invalid(_) => (USAGE, None),
+        ClimateError::Period { .. } => (
+            INPUT,
+            Some("a comparison needs whole months of several years on both sides"),
+        ),
         _ => (INPUT, None),
     }
 }

@@ -55,6 +55,14 @@ pub enum ClimateError {
         /// What stands there.
         found: String,
     },
+    /// A run does not have the months or years that a comparison needs.
+    #[error("cannot compare `{}`: {reason}", path.display())]
+    Period {
+        /// The folder.
+        path: PathBuf,
+        /// What it lacks.
+        reason: String,
+    },
     /// A request that no input could satisfy.
     #[error("{0}")]
     Invalid(String),

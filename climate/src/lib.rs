@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod derived;
 pub mod detect;
 pub mod error;

@@ -2,9 +2,12 @@
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
+use squall_climate::compare::MIN_BLOCKS;
 use squall_data::Time;
 use squall_data::calendar::DAY_SECONDS;
 use squall_data::random::stream;
+
+pub use squall_climate::compare::Interval;
 
 /// How intervals are made.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -31,18 +34,6 @@ impl Default for Bootstrap {
         }
     }
 }
-
-/// Two ends of a confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-}
-
-/// Fewer blocks than this say nothing about their spread.
-const MIN_BLOCKS: usize = 5;
 
 impl Bootstrap {
     /// The block of a time, counted from `first`.

@@ -1,6 +1,7 @@
 //! One file per subcommand: arguments to library calls.
 
 pub mod bench;
+pub mod compare;
 pub mod demo;
 pub mod events;
 pub mod infer;

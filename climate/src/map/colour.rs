@@ -91,6 +91,19 @@ impl ColourMap {
     }
 }
 
+/// From bright blue over dark slate to bright orange, for changes from -1 to 1 on dark maps; told apart with any kind of
+/// colour blindness, zero is the ground.
+pub fn change_colour(change: f64) -> Rgb {
+    const FALL: [u32; 3] = [0x1b2a38, 0x2f7fb8, 0x9adcff];
+    const RISE: [u32; 3] = [0x1b2a38, 0xc0631f, 0xffd08a];
+    let place = change.abs().min(1.0) * 2.0;
+    let anchors = if change < 0.0 { FALL } else { RISE };
+    let low = (place.floor() as usize).min(1);
+    let t = place - low as f64;
+    let (a, b) = (to_oklab(rgb(anchors[low])), to_oklab(rgb(anchors[low + 1])));
+    from_oklab(std::array::from_fn(|k| a[k] + t * (b[k] - a[k])))
+}
+
 /// `#rrggbb`.
 pub fn hex(colour: Rgb) -> String {
     format!("#{:02x}{:02x}{:02x}", colour[0], colour[1], colour[2])

@@ -43,7 +43,7 @@ impl Panel {
         Self { map }
     }
 
-    fn size(&self) -> (f64, f64) {
+    pub(super) fn size(&self) -> (f64, f64) {
         let Projection {
             lon_span_deg,
             south_deg,
@@ -53,16 +53,16 @@ impl Panel {
         (10.0 * lon_span_deg, 10.0 * (north_deg - south_deg))
     }
 
-    fn x(&self, lon_deg: f64) -> f64 {
+    pub(super) fn x(&self, lon_deg: f64) -> f64 {
         10.0 * (lon_deg - self.map.west_deg).rem_euclid(360.0)
     }
 
-    fn y(&self, lat_deg: f64) -> f64 {
+    pub(super) fn y(&self, lat_deg: f64) -> f64 {
         10.0 * (self.map.north_deg - lat_deg)
     }
 
     /// Places of the page's `#land` or `#shores` path in this window.
-    fn coast(&self, id: &str, class: &str) -> String {
+    pub(super) fn coast(&self, id: &str, class: &str) -> String {
         let (width, _) = self.size();
         let dy = 10.0 * (self.map.north_deg - 90.0);
         (0..3)
@@ -78,7 +78,7 @@ impl Panel {
     }
 
     /// Meridians and parallels with their names.
-    fn graticule(&self) -> String {
+    pub(super) fn graticule(&self) -> String {
         let (width, height) = self.size();
         let step = if self.map.lon_span_deg > 180.0 {
             60
@@ -128,7 +128,7 @@ impl Panel {
         out
     }
 
-    fn svg(&self, inner: &str, description: &str) -> String {
+    pub(super) fn svg(&self, inner: &str, description: &str) -> String {
         let (width, height) = self.size();
         // The style sheet sizes text by --w, so that regional maps look like global ones.
         format!(

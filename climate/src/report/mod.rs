@@ -30,6 +30,7 @@
 mod agreement;
 mod basins;
 mod builder;
+pub mod changes;
 mod figures;
 mod frames;
 mod html;

@@ -69,45 +69,68 @@ pub(crate) struct Section {
     pub(crate) html: String,
 }
 
+/// What every page is made of.
+pub(crate) struct Shell<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) generator: &'a str,
+    /// Style beyond the common one.
+    pub(crate) style: &'a str,
+    /// The top of the page, HTML.
+    pub(crate) header: String,
+    pub(crate) sections: &'a [Section],
+    /// Data and script, HTML.
+    pub(crate) tail: String,
+}
+
+impl Shell<'_> {
+    /// The page as text.
+    pub(crate) fn html(&self) -> String {
+        let title = escape(self.title);
+        let mut out = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"{}\">\n<title>{title}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to content</a>\n",
+            escape(self.generator),
+            self.style
+        );
+        // One coastline for all still maps and for the script.
+        let coast = Coastline::natural_earth();
+        let _ = writeln!(
+            out,
+            "<svg width=\"0\" height=\"0\" class=\"defs\" aria-hidden=\"true\"><defs><path id=\"land\" fill-rule=\"evenodd\" d=\"{}\"/><path id=\"shores\" d=\"{}\"/></defs></svg>",
+            coast.svg_area(),
+            coast.svg_shores()
+        );
+        out.push_str(&self.header);
+        out.push_str("<nav aria-label=\"Sections\"><div>");
+        for section in self.sections {
+            let _ = write!(out, "<a href=\"#{}\">{}</a>", section.id, section.nav);
+        }
+        out.push_str("</div></nav>\n<main id=\"main\">\n");
+        for section in self.sections {
+            let lead = if section.lead.is_empty() {
+                String::new()
+            } else {
+                format!("<p class=\"lead\">{}</p>\n", escape(&section.lead))
+            };
+            let _ = write!(
+                out,
+                "<section id=\"{}\" aria-labelledby=\"{0}-h\">\n<h2 id=\"{0}-h\">{}</h2>\n{lead}{}</section>\n",
+                section.id, section.heading, section.html
+            );
+        }
+        let _ = writeln!(
+            out,
+            "</main>\n<footer><p>Written by {}. Coastlines: Natural Earth, public domain. This file needs no network: everything it shows is inside it.</p></footer>",
+            escape(self.generator)
+        );
+        out.push_str(&self.tail);
+        out.push_str("</body>\n</html>\n");
+        out
+    }
+}
+
 /// The page as text.
 pub(crate) fn page(page: &Page<'_>) -> Result<String> {
-    let sections: Vec<Section> = sections::all(page)?;
-    let title = escape(&page.input.title);
-    let mut out = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"{}\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to content</a>\n",
-        escape(&page.input.generator)
-    );
-    // One coastline for all still maps and for the script.
-    let coast = Coastline::natural_earth();
-    let _ = writeln!(
-        out,
-        "<svg width=\"0\" height=\"0\" class=\"defs\" aria-hidden=\"true\"><defs><path id=\"land\" fill-rule=\"evenodd\" d=\"{}\"/><path id=\"shores\" d=\"{}\"/></defs></svg>",
-        coast.svg_area(),
-        coast.svg_shores()
-    );
-    out.push_str(&overview::header(page));
-    out.push_str("<nav aria-label=\"Sections\"><div>");
-    for section in &sections {
-        let _ = write!(out, "<a href=\"#{}\">{}</a>", section.id, section.nav);
-    }
-    out.push_str("</div></nav>\n<main id=\"main\">\n");
-    for section in &sections {
-        let lead = if section.lead.is_empty() {
-            String::new()
-        } else {
-            format!("<p class=\"lead\">{}</p>\n", escape(&section.lead))
-        };
-        let _ = write!(
-            out,
-            "<section id=\"{}\" aria-labelledby=\"{0}-h\">\n<h2 id=\"{0}-h\">{}</h2>\n{lead}{}</section>\n",
-            section.id, section.heading, section.html
-        );
-    }
-    let _ = writeln!(
-        out,
-        "</main>\n<footer><p>Written by {}. Coastlines: Natural Earth, public domain. This file needs no network: everything it shows is inside it.</p></footer>",
-        escape(&page.input.generator)
-    );
+    let mut tail = String::new();
     if !page.frames.is_empty() {
         let data = payload(
             page.input,
@@ -116,13 +139,20 @@ pub(crate) fn page(page: &Page<'_>) -> Result<String> {
             page.options.centre_deg,
         );
         let _ = writeln!(
-            out,
+            tail,
             "<script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{SCRIPT}</script>",
             script_json(&data)
         );
     }
-    out.push_str("</body>\n</html>\n");
-    Ok(out)
+    let shell = Shell {
+        title: &page.input.title,
+        generator: &page.input.generator,
+        style: "",
+        header: overview::header(page),
+        sections: &sections::all(page)?,
+        tail,
+    };
+    Ok(shell.html())
 }
 
 #[cfg(test)]

@@ -183,6 +183,18 @@ impl Plot {
         }
     }
 
+    /// The area between two lines over the same places: x, lower and upper value.
+    pub(crate) fn area(&mut self, points: &[(f64, f64, f64)], class: &str) {
+        let mut path = String::new();
+        let lower = points.iter().map(|(x, low, _)| (x, low));
+        let upper = points.iter().rev().map(|(x, _, high)| (x, high));
+        for (k, (x, y)) in lower.chain(upper).enumerate() {
+            let letter = if k == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{letter}{:.1} {:.1}", self.px(*x), self.py(*y));
+        }
+        let _ = writeln!(self.body, "<path class=\"area {class}\" d=\"{path}Z\"/>");
+    }
+
     /// A step line over bins, as wide as the bins, at the height of each value.
     pub(crate) fn steps(&mut self, edges: &[f64], values: &[f64], class: &str) {
         let mut path = String::new();

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::events::Event;
-use crate::statistics::{Basin, Category, Histogram, Occurrence, ace_of_point};
+use crate::statistics::{Basin, Category, CoarseOccurrence, Histogram, Occurrence, ace_of_point};
 use crate::track::Track;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid, Time};
@@ -98,6 +98,7 @@ impl ClassHistograms {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
     occurrence: Occurrence,
+    coarse: CoarseOccurrence,
     /// Ascending by year and month.
     months: Vec<MonthCounts>,
     histograms: [ClassHistograms; 2],
@@ -110,6 +111,7 @@ impl Statistics {
     pub fn new(grid: &LatLonGrid) -> Self {
         Self {
             occurrence: Occurrence::new(grid),
+            coarse: CoarseOccurrence::new(grid),
             months: Vec::new(),
             histograms: Class::EVENTS.map(ClassHistograms::new),
             categories: Default::default(),
@@ -128,6 +130,7 @@ impl Statistics {
         events: impl IntoIterator<Item = &'a Event>,
     ) -> Result<()> {
         self.occurrence.add(mask)?;
+        self.coarse.add(mask)?;
         self.month(mask.time).times += 1;
         for event in events {
             let Some(class) = index_of(event.class) else {
@@ -173,6 +176,7 @@ impl Statistics {
     /// [`crate::ClimateError::Mismatch`] if it is of another grid's shape.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.occurrence.merge(&other.occurrence)?;
+        self.coarse.merge(&other.coarse)?;
         for more in &other.months {
             let month = self.month_of(more.year, more.month);
             month.times += more.times;
@@ -207,6 +211,11 @@ impl Statistics {
     /// Frequency maps.
     pub fn occurrence(&self) -> &Occurrence {
         &self.occurrence
+    }
+
+    /// Frequency by month on coarse cells.
+    pub fn coarse(&self) -> &CoarseOccurrence {
+        &self.coarse
     }
 
     /// Counts by month, ascending; months without data are not there.

@@ -6,6 +6,7 @@
 mod ace;
 pub mod basin;
 pub mod category;
+pub mod coarse;
 mod counts;
 pub mod histogram;
 mod netcdf_file;
@@ -15,6 +16,8 @@ mod tables;
 pub use ace::ace_of_point;
 pub use basin::Basin;
 pub use category::Category;
+pub use coarse::CoarseOccurrence;
 pub use counts::{ClassHistograms, MonthCounts, Statistics, YearCounts};
 pub use histogram::Histogram;
 pub use occurrence::Occurrence;
+pub(crate) use tables::write_rows;

@@ -1,6 +1,7 @@
 //! Statistics as `statistics.nc`.
 
 use crate::error::Result;
+use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_CELLS, COARSE_COLUMNS, COARSE_ROWS};
 use crate::statistics::{Basin, Statistics};
 use squall_data::archive::on_library_thread;
 use squall_data::atomic::Pending;
@@ -12,7 +13,8 @@ impl Statistics {
     ///
     /// Variables: `frequency(class, lat, lon)`; `times(month)`, `tracks(month, class, basin)`,
     /// `objects(month, class, basin)`, `ace(month, basin)` with `year(month)` and `month_of_year(month)`. Classes and
-    /// basins are named in `flag_meanings`.
+    /// basins are named in `flag_meanings`. For changes of frequency `marked_cells(month, class, coarse_lat, coarse_lon)`:
+    /// grid cells of the class in cells of 5 degrees, over all times of the month; of `grid_cells(coarse_lat, coarse_lon)`.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
@@ -60,6 +62,8 @@ impl Statistics {
             ("basin", Basin::ALL.len()),
             // A dimension of length 0 would be unlimited.
             ("month", months.len().max(1)),
+            ("coarse_lat", COARSE_ROWS),
+            ("coarse_lon", COARSE_COLUMNS),
             ("lat", rows),
             ("lon", columns),
         ] {
@@ -94,6 +98,8 @@ impl Statistics {
             let values: Vec<f64> = plane.iter().copied().collect();
             frequency.put_values(&values, (index, .., ..))?;
         }
+
+        self.fill_coarse(&mut file)?;
 
         let whole = |get: &dyn Fn(usize) -> Vec<f64>| -> Vec<f64> {
             (0..months.len()).flat_map(get).collect()
@@ -146,6 +152,53 @@ impl Statistics {
             if !values.is_empty() {
                 variable.put_values(&values, ..)?;
             }
+        }
+        Ok(())
+    }
+
+    fn fill_coarse(&self, file: &mut netcdf::FileMut) -> std::result::Result<(), netcdf::Error> {
+        for (name, count, first, standard, units) in [
+            (
+                "coarse_lat",
+                COARSE_ROWS,
+                -90.0,
+                "latitude",
+                "degrees_north",
+            ),
+            (
+                "coarse_lon",
+                COARSE_COLUMNS,
+                0.0,
+                "longitude",
+                "degrees_east",
+            ),
+        ] {
+            let centre = |k: usize| first + COARSE_CELL_DEG * (k as f64 + 0.5);
+            let values: Vec<f64> = (0..count).map(centre).collect();
+            let mut axis = file.add_variable::<f64>(name, &[name])?;
+            axis.put_attribute("standard_name", standard)?;
+            axis.put_attribute("units", units)?;
+            axis.put_values(&values, ..)?;
+        }
+        let mut cells = file.add_variable::<i32>("grid_cells", &["coarse_lat", "coarse_lon"])?;
+        cells.put_attribute("long_name", "cells of the grid in each coarse cell")?;
+        cells.put_attribute("units", "1")?;
+        let values: Vec<i32> = self.coarse().cells().iter().map(|&n| n as i32).collect();
+        cells.put_values(&values, ..)?;
+        let dimensions = ["month", "class", "coarse_lat", "coarse_lon"];
+        let mut marked = file.add_variable::<i32>("marked_cells", &dimensions)?;
+        marked.set_chunking(&[1, Class::EVENTS.len(), COARSE_ROWS, COARSE_COLUMNS])?;
+        marked.set_compression(1, true)?;
+        let long_name = "cells of the grid of the class, over all analysed times of the month";
+        marked.put_attribute("long_name", long_name)?;
+        marked.put_attribute("units", "1")?;
+        for (index, month) in self.months().iter().enumerate() {
+            let counts = self.coarse().of_month(month.year, month.month);
+            let values: Vec<i32> = match counts {
+                Some(counts) => counts.marked.iter().flatten().map(|&n| n as i32).collect(),
+                None => vec![0; Class::EVENTS.len() * COARSE_CELLS],
+            };
+            marked.put_values(&values, (index, .., .., ..))?;
         }
         Ok(())
     }

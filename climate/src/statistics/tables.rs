@@ -148,7 +148,8 @@ fn energy(class: Class, ace: f64) -> String {
     }
 }
 
-fn write_rows(path: &Path, rows: &[Vec<String>]) -> Result<()> {
+/// Writes rows of cells, the header among them, as CSV.
+pub(crate) fn write_rows(path: &Path, rows: &[Vec<String>]) -> Result<()> {
     let mut csv = csv::Writer::from_writer(Vec::new());
     let failed = |error: std::io::Error| ClimateError::Data(DataError::io("write", path)(error));
     for row in rows {

@@ -1,0 +1,320 @@
+//! `squall compare`: what changes between two runs or periods, with intervals and significance.
+
+use crate::failure::Advice;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::{interrupt, output};
+use clap::{Args, ValueEnum};
+use squall_climate::ClimateError;
+use squall_climate::compare::{
+    self, CompareOptions, Comparison, DrawOptions, IntervalMethod, MIN_BLOCKS, SideInput,
+};
+use squall_climate::report::changes::changes_page;
+use squall_data::{Calendar, DataError, atomic};
+use std::path::{Path, PathBuf};
+
+/// Compare two runs or periods: changes of counts, intensity, maps and extremes, with intervals and significance.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// Folder that `squall events` wrote for the first run.
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// Folder of the second run; the same folder for two periods of one run (--years-a, --years-b).
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// Folder for changes.csv, changes.json, return_levels.csv, maps.nc, statements.txt and changes.html.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// What the first run is called; its folder's name if left out.
+    #[arg(long, value_name = "NAME")]
+    pub label_a: Option<String>,
+    /// What the second run is called.
+    #[arg(long, value_name = "NAME")]
+    pub label_b: Option<String>,
+    /// Years of the first run, as FROM-TO.
+    #[arg(long, value_name = "FROM-TO", value_parser = years)]
+    pub years_a: Option<(i64, i64)>,
+    /// Years of the second run.
+    #[arg(long, value_name = "FROM-TO", value_parser = years)]
+    pub years_b: Option<(i64, i64)>,
+    /// Months to compare, such as `6-11`, `12-2` or `1,2,3`; those that both runs have if left out.
+    #[arg(long, value_name = "MONTHS", value_parser = months)]
+    pub months: Option<Months>,
+    /// Month that years begin with: 7 keeps the southern season whole.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=12))]
+    pub year_start: i64,
+    /// Probability inside the intervals; a change is significant below the rest.
+    #[arg(long, default_value_t = DrawOptions::default().confidence)]
+    pub confidence: f64,
+    /// Draws of years, and permutations.
+    #[arg(long, default_value_t = DrawOptions::default().draws)]
+    pub resamples: usize,
+    /// How intervals follow from the draws.
+    #[arg(long, value_enum, default_value_t = Ends::Percentile)]
+    pub interval: Ends,
+    /// Consecutive years that are drawn together, where years depend on those before.
+    #[arg(long, default_value_t = 1)]
+    pub block_years: usize,
+    /// All draws follow from this number.
+    #[arg(long, default_value_t = DrawOptions::default().seed)]
+    pub seed: u64,
+    /// Calendar of tables without statistics.nc.
+    #[arg(long, default_value = "standard", value_parser = calendar)]
+    pub calendar: Calendar,
+    /// Go on although the grids differ.
+    #[arg(long)]
+    pub any_grid: bool,
+    /// Heading of the page.
+    #[arg(long)]
+    pub title: Option<String>,
+    /// Print everything as one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How intervals follow from draws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Ends {
+    /// Percentiles, widened for small samples.
+    Percentile,
+    /// Bias corrected and accelerated.
+    Bca,
+}
+
+impl Compare {
+    /// Compares, writes, and says what changes.
+    pub fn run(self) -> anyhow::Result<()> {
+        let comparison = self.compare()?;
+        if self.json {
+            return output::json(&comparison);
+        }
+        output::text(&comparison.text().trim_end())?;
+        tracing::info!("tables, maps and changes.html in {}", self.out.display());
+        Ok(())
+    }
+
+    /// Compares and writes all files.
+    pub fn compare(&self) -> anyhow::Result<Comparison> {
+        let draws = DrawOptions {
+            draws: self.resamples,
+            confidence: self.confidence,
+            seed: self.seed,
+            method: match self.interval {
+                Ends::Percentile => IntervalMethod::Percentile,
+                Ends::Bca => IntervalMethod::Bca,
+            },
+        };
+        let options = CompareOptions {
+            draws,
+            months: self.months.clone().unwrap_or_default().0,
+            year_start: self.year_start,
+            block_years: self.block_years,
+            calendar: self.calendar,
+            any_grid: self.any_grid,
+        };
+        let [a, b] = self.inputs();
+        let (label_a, label_b) = (a.label.clone(), b.label.clone());
+        let read = table_bytes(&self.a)? + table_bytes(&self.b)?;
+        let work = compare::plan(a, b, &options).map_err(|error| self.with_advice(error))?;
+        Plan {
+            work: work.words(),
+            read,
+            write: 3_000_000,
+            memory: 80_000_000 + 100 * self.resamples as u64 * 60,
+            seconds: Some(read as f64 / 4e7 + self.resamples as f64 * 5e-4),
+        }
+        .announce();
+        if !work.has_intervals() {
+            tracing::warn!(
+                "there will be no intervals: a side has fewer than {MIN_BLOCKS} blocks of whole years"
+            );
+        }
+        let mut progress = Progress::new("compare", compare::Plan::STEPS);
+        let mut interrupted = false;
+        let found = work.run(draws, |step| {
+            progress.set(step, String::new());
+            interrupted = interrupt::check().is_err();
+            if interrupted {
+                return Err(ClimateError::Invalid("interrupted".into()));
+            }
+            Ok(())
+        });
+        progress.finish();
+        if interrupted {
+            return Err(interrupt::stopped());
+        }
+        let comparison = found?;
+        comparison.write(&self.out)?;
+        let title = match &self.title {
+            Some(title) => title.clone(),
+            None => format!("Extreme weather: {label_b} against {label_a}"),
+        };
+        let page = changes_page(&comparison, &title, &self.command())?;
+        atomic::write(self.out.join("changes.html"), page.as_bytes())?;
+        Ok(comparison)
+    }
+
+    /// Both sides with names that tell them apart.
+    fn inputs(&self) -> [SideInput; 2] {
+        let own = |folder: &Path| {
+            let name = folder
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
+            name.unwrap_or_else(|| folder.display().to_string())
+        };
+        let label =
+            |given: &Option<String>, folder: &Path, years: Option<(i64, i64)>, letter: &str| {
+                if let Some(label) = given {
+                    return label.clone();
+                }
+                match (own(&self.a) == own(&self.b), years) {
+                    (false, _) => own(folder),
+                    (true, Some((from, to))) => format!("{from} to {to}"),
+                    (true, None) => format!("{letter} ({})", folder.display()),
+                }
+            };
+        let side = |folder: &PathBuf, given, years, letter| SideInput {
+            folder: folder.clone(),
+            label: label(given, folder, years, letter),
+            years,
+        };
+        [
+            side(&self.a, &self.label_a, self.years_a, "A"),
+            side(&self.b, &self.label_b, self.years_b, "B"),
+        ]
+    }
+
+    fn with_advice(&self, error: ClimateError) -> anyhow::Error {
+        let hint = match &error {
+            ClimateError::Mismatch { what, .. } if what.starts_with("grid") => {
+                "detect both runs on one grid, or go on with --any-grid"
+            }
+            ClimateError::Mismatch { what, .. } if what.starts_with("months") => {
+                "the runs have no month in common; --months chooses among those that both have"
+            }
+            ClimateError::Period { .. } => {
+                "a comparison needs whole months of several years: `squall events` over the whole run, or --months for a season"
+            }
+            _ => return error.into(),
+        };
+        Advice {
+            message: error.to_string(),
+            hint: hint.into(),
+            code: crate::failure::INPUT,
+        }
+        .into()
+    }
+
+    /// The command that makes the same again.
+    fn command(&self) -> String {
+        let mut command = format!("squall compare {} {}", self.a.display(), self.b.display());
+        let mut add = |text: String| {
+            command.push(' ');
+            command.push_str(&text);
+        };
+        for (name, label) in [("label-a", &self.label_a), ("label-b", &self.label_b)] {
+            if let Some(label) = label {
+                add(format!("--{name} '{label}'"));
+            }
+        }
+        for (name, range) in [("years-a", self.years_a), ("years-b", self.years_b)] {
+            if let Some((from, to)) = range {
+                add(format!("--{name} {from}-{to}"));
+            }
+        }
+        if let Some(Months(months)) = &self.months {
+            let list: Vec<String> = months.iter().map(i64::to_string).collect();
+            add(format!("--months {}", list.join(",")));
+        }
+        add(format!(
+            "--year-start {} --block-years {} --confidence {} --resamples {} --seed {}",
+            self.year_start, self.block_years, self.confidence, self.resamples, self.seed
+        ));
+        if self.interval == Ends::Bca {
+            add("--interval bca".into());
+        }
+        if self.any_grid {
+            add("--any-grid".into());
+        }
+        add(format!("--out {}", self.out.display()));
+        command
+    }
+}
+
+/// Bytes of the tables of a folder.
+fn table_bytes(folder: &Path) -> anyhow::Result<u64> {
+    let entries = std::fs::read_dir(folder).map_err(DataError::io("read", folder))?;
+    let sizes = entries.flatten().filter(|entry| {
+        let path = entry.path();
+        path.extension().is_some_and(|e| e == "csv") || path.ends_with("statistics.nc")
+    });
+    Ok(sizes
+        .filter_map(|entry| Some(entry.metadata().ok()?.len()))
+        .sum())
+}
+
+/// Months of the year, as given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Months(pub Vec<i64>);
+
+/// Parses `6-11`, `12-2`, `1,2,3`.
+fn months(text: &str) -> Result<Months, String> {
+    let bad = || "expected months such as 6-11, 12-2 or 1,2,3".to_string();
+    let one = |part: &str| -> Result<i64, String> {
+        let month = part.trim().parse::<i64>().map_err(|_| bad())?;
+        if (1..=12).contains(&month) {
+            Ok(month)
+        } else {
+            Err(bad())
+        }
+    };
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            None => found.push(one(part)?),
+            Some((from, to)) => {
+                let (mut month, to) = (one(from)?, one(to)?);
+                found.push(month);
+                while month != to {
+                    month = month % 12 + 1;
+                    found.push(month);
+                }
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(Months(found))
+}
+
+/// Parses `1979-2008`.
+fn years(text: &str) -> Result<(i64, i64), String> {
+    let parse = || -> Option<(i64, i64)> {
+        let (from, to) = text.split_once('-')?;
+        Some((from.trim().parse().ok()?, to.trim().parse().ok()?))
+    };
+    match parse() {
+        Some((from, to)) if from <= to => Ok((from, to)),
+        _ => Err("expected first and last year, such as 1979-2008".to_string()),
+    }
+}
+
+fn calendar(text: &str) -> Result<Calendar, String> {
+    Calendar::from_cf(text).ok_or_else(|| {
+        "expected standard, proleptic_gregorian, noleap, all_leap, 360_day or julian".to_string()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn months_and_years_are_read() {
+        assert_eq!(months("6-8,11").unwrap().0, [6, 7, 8, 11]);
+        assert_eq!(months("12-2").unwrap().0, [1, 2, 12]);
+        assert!(months("13").is_err() && months("6-").is_err());
+        assert_eq!(years("1979-2008").unwrap(), (1979, 2008));
+        assert!(years("2008-1979").is_err() && years("2008").is_err());
+    }
+}

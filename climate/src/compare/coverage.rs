@@ -1,0 +1,354 @@
+//! Which years of a run are whole, and what it was made on.
+
+use crate::error::{ClimateError, Result};
+use crate::table::lines::Table;
+use squall_data::archive::on_library_thread;
+use squall_data::{Calendar, DataError, LatLonGrid, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// A month with less than this share of its times is not whole.
+const WHOLE_MONTH: f64 = 0.95;
+
+/// When a run was analysed.
+#[derive(Debug, Clone)]
+pub struct Coverage {
+    /// The folder.
+    pub path: PathBuf,
+    /// Of the data.
+    pub calendar: Calendar,
+    /// Of the masks, if it is known.
+    pub grid: Option<LatLonGrid>,
+    /// Analysed times of each (year, month); days, if only the first and last time are known.
+    pub months: BTreeMap<(i64, i64), f64>,
+    /// Times (or days) that a whole day has.
+    pub times_per_day: f64,
+    /// Whether times were counted, or only the first and last are known.
+    pub counted: bool,
+}
+
+/// Which parts of the years are compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// Months, 1 to 12, ascending.
+    pub months: Vec<i64>,
+    /// The month that years begin with.
+    pub year_start: i64,
+}
+
+/// The years that are compared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Years {
+    /// Whole years, ascending.
+    pub used: Vec<i64>,
+    /// Others, with the reason.
+    pub left_out: Vec<(i64, String)>,
+}
+
+impl Selection {
+    /// The year that a month counts for.
+    pub fn year_of(&self, year: i64, month: i64) -> i64 {
+        if month >= self.year_start {
+            year
+        } else {
+            year - 1
+        }
+    }
+
+    /// Whether all months of the year are compared.
+    pub fn whole_year(&self) -> bool {
+        self.months.len() == 12
+    }
+}
+
+impl Coverage {
+    /// When the run of a folder was analysed: from `statistics.nc`; without it, from the first to the last time of the tables,
+    /// in the calendar `otherwise`.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if a file cannot be read, [`ClimateError::Table`] if there is no table of events,
+    /// [`ClimateError::Period`] if the tables are empty and nothing says which times were analysed.
+    pub fn read(folder: &Path, otherwise: Calendar) -> Result<Self> {
+        let statistics = folder.join("statistics.nc");
+        if statistics.is_file() {
+            return Self::of_statistics(folder, &statistics);
+        }
+        Self::of_tables(folder, otherwise)
+    }
+
+    fn of_statistics(folder: &Path, path: &Path) -> Result<Self> {
+        let unreadable = |reason: String| {
+            ClimateError::Data(DataError::Unreadable {
+                path: path.into(),
+                reason,
+            })
+        };
+        type Parts = (String, Vec<f64>, Vec<f64>, [Vec<f64>; 3]);
+        let read = || -> std::result::Result<Parts, netcdf::Error> {
+            let file = netcdf::open(path)?;
+            let column = |name: &str| match file.variable(name) {
+                Some(variable) => variable.get_values::<f64, _>(..),
+                None => Err(netcdf::Error::from(format!("it has no variable `{name}`"))),
+            };
+            let calendar = match file.attribute("calendar_of_the_data").map(|a| a.value()) {
+                Some(Ok(netcdf::AttributeValue::Str(name))) => name,
+                _ => return Err("it has no attribute `calendar_of_the_data`".into()),
+            };
+            let months = [column("year")?, column("month_of_year")?, column("times")?];
+            Ok((calendar, column("lat")?, column("lon")?, months))
+        };
+        let (calendar, lat, lon, [years, months, times]) =
+            on_library_thread(read).map_err(|error| unreadable(error.to_string()))?;
+        let calendar = Calendar::from_cf(&calendar)
+            .ok_or_else(|| unreadable(format!("calendar `{calendar}` is not known")))?;
+        let grid = LatLonGrid::from_axes(lat, lon)?.0;
+        let months: BTreeMap<_, _> = (years.iter().zip(&months).zip(&times))
+            .filter(|(_, times)| **times > 0.0)
+            .map(|((year, month), times)| ((*year as i64, *month as i64), *times))
+            .collect();
+        Ok(Self {
+            path: folder.into(),
+            calendar,
+            grid: Some(grid),
+            times_per_day: times_per_day(&months, calendar),
+            months,
+            counted: true,
+        })
+    }
+
+    fn of_tables(folder: &Path, calendar: Calendar) -> Result<Self> {
+        let path = events_table(folder)?;
+        let mut table = Table::open(&path, &["time"])?;
+        let mut ends: Option<(Time, Time)> = None;
+        while let Some(line) = table.next()? {
+            let time = line.time("time", calendar)?;
+            let (first, last) = ends.unwrap_or((time, time));
+            let earlier = if time < first { time } else { first };
+            ends = Some((earlier, if time > last { time } else { last }));
+        }
+        let Some((first, last)) = ends else {
+            return Err(ClimateError::Period {
+                path: folder.into(),
+                reason: "there are no events, and without statistics.nc nobody knows which times were analysed".into(),
+            });
+        };
+        let mut months = BTreeMap::new();
+        let (mut year, mut month, _) = first.date();
+        while (year, month) <= (last.date().0, last.date().1) {
+            let mut days = calendar.days_in_month(year, month) as f64;
+            if (year, month) == (first.date().0, first.date().1) {
+                days -= first.date().2 as f64 - 1.0;
+            }
+            if (year, month) == (last.date().0, last.date().1) {
+                days -= (calendar.days_in_month(year, month) - last.date().2) as f64;
+            }
+            months.insert((year, month), days);
+            (year, month) = if month == 12 {
+                (year + 1, 1)
+            } else {
+                (year, month + 1)
+            };
+        }
+        Ok(Self {
+            path: folder.into(),
+            calendar,
+            grid: None,
+            months,
+            times_per_day: 1.0,
+            counted: false,
+        })
+    }
+
+    /// Whether a month has nearly all of its times.
+    fn is_whole(&self, year: i64, month: i64) -> bool {
+        self.share(year, month) >= WHOLE_MONTH
+    }
+
+    fn share(&self, year: i64, month: i64) -> f64 {
+        let days = self.calendar.days_in_month(year, month).max(1) as f64;
+        self.months.get(&(year, month)).unwrap_or(&0.0) / (days * self.times_per_day)
+    }
+
+    /// The months of the year that the run has: those that are whole in at least half of its years.
+    pub fn seasons(&self) -> Vec<i64> {
+        let whole: BTreeSet<(i64, i64)> = (self.months.keys().copied())
+            .filter(|&(year, month)| self.is_whole(year, month))
+            .collect();
+        let years: BTreeSet<i64> = whole.iter().map(|(year, _)| *year).collect();
+        let count = |month: i64| whole.iter().filter(|(_, m)| *m == month).count();
+        (1..=12)
+            .filter(|&month| count(month) > 0 && 2 * count(month) >= years.len())
+            .collect()
+    }
+
+    /// The years of which all selected months are whole, within a range if one is given.
+    pub fn years(&self, selection: &Selection, range: Option<(i64, i64)>) -> Years {
+        let inside = |year: &i64| range.is_none_or(|(from, to)| (from..=to).contains(year));
+        let all: BTreeSet<i64> = (self.months.keys())
+            .filter(|(_, month)| selection.months.contains(month))
+            .map(|&(year, month)| selection.year_of(year, month))
+            .filter(inside)
+            .collect();
+        let (Some(&first), Some(&last)) = (all.first(), all.last()) else {
+            return Years::default();
+        };
+        let mut years = Years::default();
+        for year in first..=last {
+            let lacking = selection.months.iter().find(|&&month| {
+                let calendar_year = if month >= selection.year_start {
+                    year
+                } else {
+                    year + 1
+                };
+                !self.is_whole(calendar_year, month)
+            });
+            match lacking {
+                None => years.used.push(year),
+                Some(&month) => {
+                    let calendar_year = if month >= selection.year_start {
+                        year
+                    } else {
+                        year + 1
+                    };
+                    let share = 100.0 * self.share(calendar_year, month);
+                    let reason = format!("month {month} has {share:.0} % of its times");
+                    years.left_out.push((year, reason));
+                }
+            }
+        }
+        years
+    }
+
+    /// Analysed times of the selected months of a year, for all of them or one season.
+    pub fn times(&self, selection: &Selection, year: i64, wanted: impl Fn(i64) -> bool) -> f64 {
+        let of_month = |&month: &i64| {
+            let calendar_year = if month >= selection.year_start {
+                year
+            } else {
+                year + 1
+            };
+            self.months
+                .get(&(calendar_year, month))
+                .copied()
+                .unwrap_or(0.0)
+        };
+        (selection.months.iter())
+            .filter(|m| wanted(**m))
+            .map(of_month)
+            .sum()
+    }
+}
+
+/// `events.csv` or `objects.csv` of a folder.
+pub(crate) fn events_table(folder: &Path) -> Result<PathBuf> {
+    ["events.csv", "objects.csv"]
+        .map(|name| folder.join(name))
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| ClimateError::Table {
+            path: folder.join("events.csv"),
+            reason: "there is no such file; `squall events` writes it".into(),
+        })
+}
+
+/// Times of a whole day: what the fullest months have, if two agree; else nothing says that a month is whole.
+fn times_per_day(months: &BTreeMap<(i64, i64), f64>, calendar: Calendar) -> f64 {
+    let rates: Vec<f64> = (months.iter())
+        .map(|(&(year, month), times)| times / calendar.days_in_month(year, month).max(1) as f64)
+        .collect();
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    let agreeing = rates.iter().filter(|rate| **rate > 0.98 * most).count();
+    if agreeing > 1 { most } else { f64::INFINITY }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coverage(months: &[((i64, i64), f64)]) -> Coverage {
+        let months: BTreeMap<_, _> = months.iter().copied().collect();
+        Coverage {
+            path: "run".into(),
+            calendar: Calendar::NoLeap,
+            grid: None,
+            times_per_day: times_per_day(&months, Calendar::NoLeap),
+            months,
+            counted: true,
+        }
+    }
+
+    fn whole(years: std::ops::RangeInclusive<i64>, months: &[i64]) -> Vec<((i64, i64), f64)> {
+        let one = |year, month| {
+            (
+                (year, month),
+                4.0 * Calendar::NoLeap.days_in_month(year, month) as f64,
+            )
+        };
+        years
+            .flat_map(|year| months.iter().map(move |&month| one(year, month)))
+            .collect()
+    }
+
+    const YEAR: [i64; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+
+    fn selection(months: &[i64], year_start: i64) -> Selection {
+        Selection {
+            months: months.to_vec(),
+            year_start,
+        }
+    }
+
+    #[test]
+    fn incomplete_years_and_gaps_are_left_out_with_their_reason() {
+        let mut months = whole(2000..=2005, &YEAR);
+        months.retain(|((year, month), _)| (*year, *month) > (2000, 5));
+        let gap = months
+            .iter_mut()
+            .find(|(key, _)| *key == (2003, 7))
+            .unwrap();
+        gap.1 = 62.0;
+        let run = coverage(&months);
+        assert_eq!(run.times_per_day, 4.0);
+        let years = run.years(&selection(&YEAR, 1), None);
+        assert_eq!(years.used, [2001, 2002, 2004, 2005]);
+        assert_eq!(
+            years.left_out[0],
+            (2000, "month 1 has 0 % of its times".into())
+        );
+        assert_eq!(
+            years.left_out[1],
+            (2003, "month 7 has 50 % of its times".into())
+        );
+        // Years from June on: one more at the beginning, none at the end.
+        let june = run.years(&selection(&YEAR, 6), None);
+        assert_eq!(june.used, [2000, 2001, 2002, 2004]);
+        assert_eq!(
+            run.years(&selection(&YEAR, 1), Some((2002, 2004))).used,
+            [2002, 2004]
+        );
+        assert_eq!(run.times(&selection(&YEAR, 1), 2001, |_| true), 4.0 * 365.0);
+        assert_eq!(
+            run.times(&selection(&YEAR, 6), 2001, |m| m == 2),
+            4.0 * 28.0
+        );
+    }
+
+    #[test]
+    fn seasons_are_the_months_that_most_years_have() {
+        assert_eq!(coverage(&whole(2000..=2009, &YEAR)).seasons(), YEAR);
+        assert_eq!(
+            coverage(&whole(2000..=2009, &[6, 7, 8])).seasons(),
+            [6, 7, 8]
+        );
+        let mut odd = whole(2000..=2009, &[6, 7]);
+        odd.extend(whole(2003..=2003, &[2]));
+        assert_eq!(coverage(&odd).seasons(), [6, 7]);
+    }
+
+    #[test]
+    fn ten_days_are_no_month() {
+        let run = coverage(&[((2000, 1), 80.0)]);
+        assert!(run.seasons().is_empty());
+        assert!(run.years(&selection(&[1], 1), None).used.is_empty());
+    }
+}

@@ -1,0 +1,319 @@
+//! The difference of two samples of years: interval by bootstrap, significance by permutation.
+
+use crate::compare::normal::{normal_cdf, normal_quantile, student_limit};
+use crate::compare::statistic::Statistic;
+use crate::compare::weights::Weights;
+use crate::error::{ClimateError, Result};
+use serde::{Deserialize, Serialize};
+
+/// Fewer blocks than this on a side say nothing about their spread.
+pub const MIN_BLOCKS: usize = 5;
+
+/// Two ends of a confidence interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Whether a value lies inside, ends included.
+    pub fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+}
+
+/// How an interval follows from the draws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IntervalMethod {
+    /// Percentiles of the draws, widened for small samples.
+    #[default]
+    Percentile,
+    /// Bias corrected and accelerated, widened likewise.
+    Bca,
+}
+
+/// How draws are made and read.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DrawOptions {
+    /// Draws of the bootstrap and permutations of the test.
+    pub draws: usize,
+    /// Probability inside an interval; a change is significant where p is below the rest.
+    pub confidence: f64,
+    /// Of the random streams.
+    pub seed: u64,
+    /// How intervals follow from the draws.
+    pub method: IntervalMethod,
+}
+
+impl Default for DrawOptions {
+    /// 10,000 draws, 95 %, percentiles.
+    fn default() -> Self {
+        Self {
+            draws: 10_000,
+            confidence: 0.95,
+            seed: 1,
+            method: IntervalMethod::Percentile,
+        }
+    }
+}
+
+/// Why there is no interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoInterval {
+    /// A side has fewer than [`MIN_BLOCKS`] blocks of years.
+    TooFewYears,
+    /// The number is not defined on a side (a mean without events), or in more than half of the draws.
+    TooFewEvents,
+    /// Neither side has any event.
+    NoEvents,
+}
+
+/// The change of one number between two samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The number of the first sample.
+    pub a: Option<f64>,
+    /// The number of the second sample.
+    pub b: Option<f64>,
+    /// b - a.
+    pub difference: Option<f64>,
+    /// b / a - 1, where a is above 0.
+    pub relative: Option<f64>,
+    /// Of the difference.
+    pub interval: Option<Interval>,
+    /// Of the relative change.
+    pub relative_interval: Option<Interval>,
+    /// Probability of a difference this large if years were dealt to the sides by chance.
+    pub p: Option<f64>,
+    /// Why there is no interval.
+    pub no_interval: Option<NoInterval>,
+}
+
+/// All draws of a comparison: the same for every quantity and every cell, so that changes can be compared.
+#[derive(Debug, Clone)]
+pub struct Design {
+    options: DrawOptions,
+    a: Weights,
+    b: Weights,
+    /// Blocks of both sides dealt to the first one, and the rest.
+    dealt: [Weights; 2],
+    /// The standard normal number at the upper end, widened for the number of blocks.
+    limit: f64,
+}
+
+impl Design {
+    /// The draws for so many blocks of years on each side.
+    ///
+    /// Percentiles of draws of n blocks are too narrow by √(1 - 1/n) and know nothing of Student's t. They are taken further
+    /// out, so that the interval of a mean of normal values would be the t interval.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if the confidence is not between 0.5 and 1 or there are fewer than 100 draws.
+    ///
+    /// # Source
+    /// Hesterberg 2015, "What Teachers Should Know About the Bootstrap", Am. Stat. 69, 371-386, section 5.3.
+    pub fn new((blocks_a, blocks_b): (usize, usize), options: DrawOptions) -> Result<Self> {
+        if !(options.confidence > 0.5 && options.confidence < 1.0) || options.draws < 100 {
+            return Err(ClimateError::Invalid(format!(
+                "expected a confidence between 0.5 and 1 and at least 100 resamples, found {} and {}",
+                options.confidence, options.draws
+            )));
+        }
+        let enough = blocks_a >= MIN_BLOCKS && blocks_b >= MIN_BLOCKS;
+        let draws = if enough { options.draws } else { 0 };
+        let (n, m) = (blocks_a.max(2) as f64, blocks_b.max(2) as f64);
+        let narrow = ((n - 1.0) / (n * n) + (m - 1.0) / (m * m)) / (1.0 / n + 1.0 / m);
+        let degrees = (blocks_a + blocks_b).saturating_sub(2);
+        Ok(Self {
+            options,
+            a: Weights::bootstrap(blocks_a, draws, options.seed, 0),
+            b: Weights::bootstrap(blocks_b, draws, options.seed, 1),
+            dealt: Weights::permutation((blocks_a, blocks_b), draws, options.seed),
+            limit: student_limit(options.confidence, degrees) / narrow.sqrt(),
+        })
+    }
+
+    /// How draws are made and read.
+    pub fn options(&self) -> &DrawOptions {
+        &self.options
+    }
+
+    /// Whether both sides have enough blocks for intervals.
+    pub fn has_draws(&self) -> bool {
+        self.a.draws() > 0
+    }
+
+    /// The draws of each side.
+    pub(crate) fn sides(&self) -> [&Weights; 2] {
+        [&self.a, &self.b]
+    }
+
+    /// Blocks of both sides dealt to the first one, and the rest.
+    pub(crate) fn dealt(&self) -> &[Weights; 2] {
+        &self.dealt
+    }
+
+    /// The change of one number.
+    pub fn change(&self, a: &Statistic, b: &Statistic) -> Change {
+        let mut change = Change::of_values(a.value(), b.value());
+        let Some(difference) = change.difference else {
+            let none = change.a.is_none() && change.b.is_none();
+            change.no_interval = Some(if none {
+                NoInterval::NoEvents
+            } else {
+                NoInterval::TooFewEvents
+            });
+            return change;
+        };
+        if !self.has_draws() {
+            change.no_interval = Some(NoInterval::TooFewYears);
+            return change;
+        }
+        if let Some(joined) = a.joined(b) {
+            let [first, rest] = [0, 1].map(|k| joined.of_draws(&self.dealt[k]));
+            change.p = p_value(difference, first.iter().zip(&rest).map(|(a, b)| b - a));
+        }
+        let (drawn_a, drawn_b) = (a.of_draws(&self.a), b.of_draws(&self.b));
+        let (base, other) = (change.a.unwrap_or(f64::NAN), change.b.unwrap_or(f64::NAN));
+        // How a function of both numbers moves as the blocks of each side are left out.
+        let influences = |of: &dyn Fn(f64, f64) -> f64| {
+            let without = |side: &Statistic| side.of_draws(&Weights::each_left_out(side.blocks()));
+            [
+                influence(without(a).iter().map(|a| of(*a, other))),
+                influence(without(b).iter().map(|b| of(base, *b))),
+            ]
+        };
+        let pairs = || drawn_a.iter().copied().zip(drawn_b.iter().copied());
+        change.interval = self.interval(difference, pairs().map(|(a, b)| b - a).collect(), || {
+            influences(&|a, b| b - a)
+        });
+        if let (Some(relative), Some(_)) = (change.relative, change.interval) {
+            let ratio = |a: f64, b: f64| if a > 0.0 { b / a - 1.0 } else { f64::NAN };
+            let draws = pairs().map(|(a, b)| ratio(a, b)).collect();
+            change.relative_interval = self.interval(relative, draws, || influences(&ratio));
+        }
+        if change.interval.is_none() {
+            change.no_interval = Some(NoInterval::TooFewEvents);
+        }
+        if change.a == Some(0.0) && change.b == Some(0.0) {
+            (change.interval, change.p) = (None, None);
+            change.no_interval = Some(NoInterval::NoEvents);
+        }
+        change
+    }
+
+    /// The interval of a value by its draws; `None` if fewer than half of them are defined. `influences` of the blocks of both
+    /// sides are asked for only where the method needs them.
+    pub(crate) fn interval(
+        &self,
+        value: f64,
+        mut draws: Vec<f64>,
+        influences: impl FnOnce() -> [Vec<f64>; 2],
+    ) -> Option<Interval> {
+        let by_percentiles = percentile_interval(self, &mut draws)?;
+        if self.options.method == IntervalMethod::Percentile {
+            return Some(by_percentiles);
+        }
+        let (low, high) = self.bca_shares(value, &draws, influences());
+        Some(Interval {
+            low: percentile(&mut draws, low),
+            high: percentile(&mut draws, high),
+        })
+    }
+
+    /// The shares at which BCa reads the draws.
+    ///
+    /// # Source
+    /// Efron 1987, J. Am. Stat. Assoc. 82, 171-185; acceleration of several samples: Davison and Hinkley 1997, equation 5.27.
+    fn bca_shares(&self, value: f64, draws: &[f64], influences: [Vec<f64>; 2]) -> (f64, f64) {
+        let below = draws.iter().filter(|v| **v < value).count() as f64;
+        let equal = draws.iter().filter(|v| **v == value).count() as f64;
+        let share = (below + 0.5 * equal) / draws.len() as f64;
+        // All draws on one side: no correction is known.
+        let bias = normal_quantile(share.clamp(1e-4, 1.0 - 1e-4));
+        let (mut cubes, mut squares) = (0.0, 0.0);
+        for side in &influences {
+            let n = side.len() as f64;
+            cubes += side.iter().map(|l| l.powi(3)).sum::<f64>() / n.powi(3);
+            squares += side.iter().map(|l| l * l).sum::<f64>() / n.powi(2);
+        }
+        let acceleration = if squares > 0.0 {
+            cubes / (6.0 * squares.powf(1.5))
+        } else {
+            0.0
+        };
+        let at = |limit: f64| {
+            let moved = bias + limit;
+            normal_cdf(bias + moved / (1.0 - acceleration * moved).max(0.1))
+        };
+        (at(-self.limit), at(self.limit))
+    }
+}
+
+impl Change {
+    /// A change without interval or test.
+    pub(crate) fn of_values(a: Option<f64>, b: Option<f64>) -> Self {
+        let both = a.zip(b);
+        Self {
+            a,
+            b,
+            difference: both.map(|(a, b)| b - a),
+            relative: both.filter(|(a, _)| *a > 0.0).map(|(a, b)| b / a - 1.0),
+            interval: None,
+            relative_interval: None,
+            p: None,
+            no_interval: None,
+        }
+    }
+}
+
+/// The interval by percentiles of values drawn under a design, which are left in another order; `None` as for
+/// [`Design::interval`].
+pub(crate) fn percentile_interval(design: &Design, draws: &mut Vec<f64>) -> Option<Interval> {
+    let asked = draws.len();
+    draws.retain(|v| v.is_finite());
+    if draws.is_empty() || draws.len() * 2 < asked {
+        return None;
+    }
+    Some(Interval {
+        low: percentile(draws, normal_cdf(-design.limit)),
+        high: percentile(draws, normal_cdf(design.limit)),
+    })
+}
+
+/// Two-sided p of a difference among the differences of dealt samples: the share that is at least as large, the observed
+/// one counted with them (Phipson and Smyth 2010). `None` if fewer than half of them are defined.
+pub(crate) fn p_value(difference: f64, dealt: impl Iterator<Item = f64>) -> Option<f64> {
+    // Sums in another order differ in their last bits.
+    let observed = difference.abs() * (1.0 - 1e-9);
+    let (mut asked, mut defined, mut larger) = (0usize, 0usize, 0usize);
+    for value in dealt {
+        asked += 1;
+        defined += usize::from(value.is_finite());
+        larger += usize::from(value.abs() >= observed);
+    }
+    (defined > 0 && defined * 2 >= asked).then(|| (larger + 1) as f64 / (defined + 1) as f64)
+}
+
+/// Empirical influence of each block: how the number moves as the block is left out.
+fn influence(without: impl Iterator<Item = f64>) -> Vec<f64> {
+    let defined: Vec<f64> = without.filter(|v| v.is_finite()).collect();
+    let n = defined.len() as f64;
+    let mean = defined.iter().sum::<f64>() / n;
+    defined.iter().map(|v| (n - 1.0) * (mean - v)).collect()
+}
+
+/// The value at a share of the way through the sorted values; the values are left in another order.
+pub(crate) fn percentile(values: &mut [f64], share: f64) -> f64 {
+    let place = (share * values.len() as f64 - 0.5).round();
+    let index = (place.max(0.0) as usize).min(values.len() - 1);
+    *values.select_nth_unstable_by(index, f64::total_cmp).1
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! A comparison as files.
+
+use crate::compare::{Comparison, Interval, RETURN_YEARS};
+use crate::error::Result;
+use crate::statistics::write_rows;
+use squall_data::{DataError, atomic};
+use std::path::Path;
+
+const CHANGE_COLUMNS: [&str; 17] = [
+    "quantity",
+    "class",
+    "basin",
+    "season",
+    "unit",
+    "a",
+    "b",
+    "difference",
+    "low",
+    "high",
+    "relative_change",
+    "relative_low",
+    "relative_high",
+    "p",
+    "adjusted_p",
+    "significant",
+    "no_interval",
+];
+
+impl Comparison {
+    /// Writes `changes.csv`, `changes.json`, `return_levels.csv`, `statements.txt` and `maps.nc` into a folder.
+    ///
+    /// - `changes.csv`: one row for each quantity, class, basin and season; low and high are of the difference, relative_low
+    ///   and relative_high of the relative change (b / a - 1); what is not known is blank, and `no_interval` says why
+    /// - `return_levels.csv`: quantity, class, unit, return_years, a, a_low, a_high, b, b_low, b_high, difference, low, high
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if writing fails; files already written stay.
+    pub fn write(&self, folder: impl AsRef<Path>) -> Result<()> {
+        let folder = folder.as_ref();
+        write_rows(&folder.join("changes.csv"), &self.change_rows())?;
+        write_rows(&folder.join("return_levels.csv"), &self.level_rows())?;
+        let path = folder.join("changes.json");
+        let json = serde_json::to_vec_pretty(self)
+            .map_err(|error| DataError::io("write", &path)(error.into()))?;
+        atomic::write(&path, &json)?;
+        atomic::write(folder.join("statements.txt"), self.text().as_bytes())?;
+        self.write_maps(&folder.join("maps.nc"))
+    }
+
+    /// The sentences and what a reader must know, as text.
+    pub fn text(&self) -> String {
+        let mut text = self.statements.join("\n");
+        if !self.notes.is_empty() {
+            text.push_str("\n\nTo know:\n");
+            text.push_str(&self.notes.join("\n"));
+        }
+        text.push('\n');
+        text
+    }
+
+    fn change_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![CHANGE_COLUMNS.map(String::from).to_vec()];
+        for row in &self.changes {
+            let change = &row.change;
+            let [low, high] = ends(change.interval);
+            let [relative_low, relative_high] = ends(change.relative_interval);
+            let why = change.no_interval.map_or(String::new(), |why| {
+                serde_json::to_value(why)
+                    .ok()
+                    .and_then(|v| Some(v.as_str()?.to_string()))
+                    .unwrap_or_default()
+            });
+            rows.push(vec![
+                row.name.clone(),
+                row.class.clone(),
+                row.basin.clone(),
+                row.season.clone(),
+                row.unit.clone(),
+                cell(change.a),
+                cell(change.b),
+                cell(change.difference),
+                low,
+                high,
+                cell(change.relative),
+                relative_low,
+                relative_high,
+                cell(change.p),
+                cell(row.adjusted_p),
+                row.adjusted_p
+                    .map_or("", |_| if row.significant { "yes" } else { "no" })
+                    .into(),
+                why,
+            ]);
+        }
+        rows
+    }
+
+    fn level_rows(&self) -> Vec<Vec<String>> {
+        let header =
+            "quantity,class,unit,return_years,a,a_low,a_high,b,b_low,b_high,difference,low,high";
+        let mut rows = vec![header.split(',').map(String::from).collect()];
+        for levels in &self.return_levels {
+            let class = squall_data::Class::from_code(levels.class);
+            for (index, years) in RETURN_YEARS.iter().enumerate() {
+                let mut row = vec![
+                    levels.name.clone(),
+                    class.map_or("", |class| class.name()).into(),
+                    levels.unit.clone(),
+                    years.to_string(),
+                ];
+                for fit in &levels.fits {
+                    row.push(cell(fit.levels.get(index).copied()));
+                    row.extend(ends(fit.bands.get(index).copied().flatten()));
+                }
+                let change = levels.changes.get(index);
+                row.push(cell(change.and_then(|c| c.difference)));
+                row.extend(ends(change.and_then(|c| c.interval)));
+                rows.push(row);
+            }
+        }
+        rows
+    }
+}
+
+/// Six significant digits: sums in another order of rows give the same text.
+fn cell(value: Option<f64>) -> String {
+    let Some(value) = value.filter(|v| v.is_finite()) else {
+        return String::new();
+    };
+    if value == 0.0 {
+        return "0".into();
+    }
+    let exponent = value.abs().log10().floor() as i32;
+    format!("{value:.*}", (5 - exponent).clamp(0, 12) as usize)
+}
+
+fn ends(interval: Option<Interval>) -> [String; 2] {
+    [
+        cell(interval.map(|i| i.low)),
+        cell(interval.map(|i| i.high)),
+    ]
+}

@@ -1,0 +1,83 @@
+//! Where and when: the whole, each basin, each season.
+
+use crate::statistics::Basin;
+
+/// Names of the seasons, and how they read.
+pub const SEASONS: [(&str, &str); 4] = [
+    ("DJF", "December to February"),
+    ("MAM", "March to May"),
+    ("JJA", "June to August"),
+    ("SON", "September to November"),
+];
+
+/// A part of the events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Everywhere, in all selected months.
+    All,
+    /// One basin, in all selected months.
+    Basin(Basin),
+    /// One season, by its place in [`SEASONS`]; December belongs to the year that it ends.
+    Season(usize),
+}
+
+impl Group {
+    /// Number of groups.
+    pub const COUNT: usize = 1 + Basin::ALL.len() + SEASONS.len();
+
+    /// All groups, in the order of tables.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let basins = Basin::ALL.into_iter().map(Self::Basin);
+        let seasons = (0..SEASONS.len()).map(Self::Season);
+        std::iter::once(Self::All).chain(basins).chain(seasons)
+    }
+
+    /// Place in [`Self::all`].
+    pub fn index(self) -> usize {
+        match self {
+            Self::All => 0,
+            Self::Basin(basin) => 1 + basin as usize,
+            Self::Season(season) => 1 + Basin::ALL.len() + season,
+        }
+    }
+
+    /// The words in the columns `basin` and `season` of tables.
+    pub fn columns(self) -> (&'static str, &'static str) {
+        match self {
+            Self::All => ("all", "all"),
+            Self::Basin(basin) => (basin.code(), "all"),
+            Self::Season(season) => ("all", SEASONS[season].0),
+        }
+    }
+
+    /// The end of a sentence about it.
+    pub fn words(self) -> String {
+        match self {
+            Self::All => String::new(),
+            Self::Basin(basin) => format!(" in the {}", basin.name()),
+            Self::Season(season) => format!(" in {}", SEASONS[season].1),
+        }
+    }
+}
+
+/// The season of a month: December, January and February of one calendar year are together, so that no year is lost.
+pub fn season_of(month: i64) -> usize {
+    (month.rem_euclid(12) / 3) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_group_has_its_place() {
+        for (index, group) in Group::all().enumerate() {
+            assert_eq!(group.index(), index);
+        }
+        assert_eq!(Group::all().count(), Group::COUNT);
+        assert_eq!(
+            [12, 1, 2, 3, 5, 8, 11].map(season_of),
+            [0, 0, 0, 1, 1, 2, 3]
+        );
+    }
+}

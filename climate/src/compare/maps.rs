@@ -1,0 +1,299 @@
+//! Where changes lie: density of genesis and frequency on cells of 5 degrees, year by year, and their tests.
+
+use crate::compare::coverage::{Coverage, Selection, Years};
+use crate::compare::design::{Design, p_value, percentile_interval};
+use crate::compare::discovery::adjusted_p;
+use crate::compare::side::Side;
+use crate::error::Result;
+use crate::statistics::coarse::{COARSE_CELLS, COARSE_COLUMNS, coarse_cell, coarse_grid};
+use rayon::prelude::*;
+use squall_data::archive::on_library_thread;
+use squall_data::{Class, DataError};
+
+/// Counts by year on coarse cells, for each class of [`Class::EVENTS`].
+#[derive(Debug, Clone)]
+pub(crate) struct YearMaps {
+    /// By year and class: tracks begun.
+    genesis: Vec<[Vec<f32>; 2]>,
+    /// By year and class: marked grid cells over all times; empty where the statistics do not say.
+    marked: Vec<[Vec<f32>; 2]>,
+    /// Analysed times of each year.
+    times: Vec<f64>,
+    /// Grid cells in each coarse cell.
+    grid_cells: Vec<f64>,
+}
+
+/// What a map shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapQuantity {
+    /// Tracks begun, a year and million km².
+    GenesisDensity,
+    /// Share of the analysed times of the class.
+    Frequency,
+}
+
+impl MapQuantity {
+    /// The word in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GenesisDensity => "genesis_density",
+            Self::Frequency => "frequency",
+        }
+    }
+
+    /// The unit in files.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::GenesisDensity => "year-1 (1e6 km2)-1",
+            Self::Frequency => "1",
+        }
+    }
+
+    /// What it is called in a sentence.
+    pub fn subject(self, class: Class) -> &'static str {
+        match (self, class) {
+            (Self::GenesisDensity, Class::TropicalCyclone) => "density of tropical cyclone genesis",
+            (Self::GenesisDensity, _) => "density of atmospheric river genesis",
+            (Self::Frequency, Class::TropicalCyclone) => "frequency of tropical cyclones",
+            (Self::Frequency, _) => "frequency of atmospheric rivers",
+        }
+    }
+}
+
+/// The change of a map: values by coarse cell, south to north, from 0°E on; NaN where nothing is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MapChange {
+    /// What it shows.
+    pub quantity: MapQuantity,
+    /// Of which class.
+    pub class: Class,
+    /// Of the first run.
+    pub a: Vec<f64>,
+    /// Of the second run.
+    pub b: Vec<f64>,
+    /// b - a.
+    pub difference: Vec<f64>,
+    /// Lower end of the interval of the difference.
+    pub low: Vec<f64>,
+    /// Upper end.
+    pub high: Vec<f64>,
+    /// p of each cell alone; NaN where neither run has an event.
+    pub p: Vec<f64>,
+    /// p adjusted for the number of cells.
+    pub adjusted_p: Vec<f64>,
+}
+
+impl MapChange {
+    /// Cells that were tested.
+    pub fn tested(&self) -> usize {
+        self.p.iter().filter(|p| !p.is_nan()).count()
+    }
+
+    /// Whether each cell's change is significant at a false discovery rate.
+    pub fn significant(&self, rate: f64) -> impl Iterator<Item = bool> + '_ {
+        self.adjusted_p.iter().map(move |p| *p < rate)
+    }
+}
+
+impl YearMaps {
+    pub(crate) fn new(years: usize) -> Self {
+        let empty = || [vec![0.0; COARSE_CELLS], vec![0.0; COARSE_CELLS]];
+        Self {
+            genesis: (0..years).map(|_| empty()).collect(),
+            marked: Vec::new(),
+            times: Vec::new(),
+            grid_cells: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add_genesis(&mut self, year: usize, class: Class, lat_deg: f64, lon_deg: f64) {
+        if let Some(class) = Class::EVENTS.iter().position(|c| *c == class) {
+            self.genesis[year][class][coarse_cell(lat_deg, lon_deg)] += 1.0;
+        }
+    }
+
+    /// Reads `marked_cells` of `statistics.nc` month by month; statistics without it leave frequency unknown.
+    pub(crate) fn read_occurrence(
+        &mut self,
+        run: &Coverage,
+        years: &Years,
+        selection: &Selection,
+    ) -> Result<()> {
+        let path = run.path.join("statistics.nc");
+        if !run.counted {
+            return Ok(());
+        }
+        let whole_year = |year: &i64| run.times(selection, *year, |_| true);
+        let times: Vec<f64> = years.used.iter().map(whole_year).collect();
+        type Counts = Option<(Vec<f64>, Vec<[Vec<f32>; 2]>)>;
+        let read = || -> std::result::Result<Counts, netcdf::Error> {
+            let file = netcdf::open(&path)?;
+            let (Some(marked), Some(cells)) =
+                (file.variable("marked_cells"), file.variable("grid_cells"))
+            else {
+                return Ok(None);
+            };
+            let column = |name: &str| match file.variable(name) {
+                Some(variable) => variable.get_values::<f64, _>(..),
+                None => Ok(Vec::new()),
+            };
+            let dates = column("year")?.into_iter().zip(column("month_of_year")?);
+            let empty = || [vec![0.0; COARSE_CELLS], vec![0.0; COARSE_CELLS]];
+            let mut sums: Vec<[Vec<f32>; 2]> = (0..years.used.len()).map(|_| empty()).collect();
+            for (index, (year, month)) in dates.enumerate() {
+                let (year, month) = (year as i64, month as i64);
+                let found = (years.used).binary_search(&selection.year_of(year, month));
+                let (Ok(place), true) = (found, selection.months.contains(&month)) else {
+                    continue;
+                };
+                let counts: Vec<f32> = marked.get_values((index, .., .., ..))?;
+                for (sum, part) in sums[place].iter_mut().zip(counts.chunks(COARSE_CELLS)) {
+                    sum.iter_mut().zip(part).for_each(|(a, b)| *a += b);
+                }
+            }
+            Ok(Some((cells.get_values(..)?, sums)))
+        };
+        let found = on_library_thread(read).map_err(|error| DataError::Unreadable {
+            path: path.clone(),
+            reason: error.to_string(),
+        })?;
+        if let Some((cells, sums)) = found.filter(|(cells, _)| cells.len() == COARSE_CELLS) {
+            (self.grid_cells, self.marked, self.times) = (cells, sums, times);
+        }
+        Ok(())
+    }
+
+    fn knows(&self, quantity: MapQuantity) -> bool {
+        match quantity {
+            MapQuantity::GenesisDensity => true,
+            MapQuantity::Frequency => !self.grid_cells.is_empty(),
+        }
+    }
+}
+
+/// One side of a map: sums by cell and block, and what they are divided by.
+struct SideMap<'a> {
+    years: Vec<&'a [f32]>,
+    blocks: &'a [usize],
+    /// By block.
+    exposure: Vec<f64>,
+    /// By cell: factor from counts to the unit, 0 where nothing is known.
+    factor: Vec<f64>,
+}
+
+impl<'a> SideMap<'a> {
+    fn new(side: &'a Side, quantity: MapQuantity, class: usize, areas_km2: &[f64]) -> Self {
+        let maps = &side.maps;
+        let (years, factor): (&Vec<[Vec<f32>; 2]>, Vec<f64>) = match quantity {
+            MapQuantity::GenesisDensity => (
+                &maps.genesis,
+                areas_km2
+                    .iter()
+                    .map(|km2| 1e6 / km2 * side.year_scale())
+                    .collect(),
+            ),
+            MapQuantity::Frequency => (
+                &maps.marked,
+                (maps.grid_cells.iter())
+                    .map(|n| if *n > 0.0 { 1.0 / n } else { 0.0 })
+                    .collect(),
+            ),
+        };
+        let mut exposure = vec![0.0; side.blocks()];
+        for (year, &block) in side.block_of_year().iter().enumerate() {
+            exposure[block] += match quantity {
+                MapQuantity::GenesisDensity => 1.0,
+                MapQuantity::Frequency => maps.times[year],
+            };
+        }
+        Self {
+            years: years.iter().map(|year| year[class].as_slice()).collect(),
+            blocks: side.block_of_year(),
+            exposure,
+            factor,
+        }
+    }
+
+    /// Values of a cell by block, before division.
+    fn cell(&self, cell: usize) -> Vec<f64> {
+        let mut sums = vec![0.0; self.exposure.len()];
+        for (year, &block) in self.years.iter().zip(self.blocks) {
+            sums[block] += f64::from(year[cell]) * self.factor[cell];
+        }
+        sums
+    }
+}
+
+/// The changes of all maps that both sides know, tested cell by cell and adjusted for the number of cells of each map.
+///
+/// # Errors
+/// Only if the coarse grid cannot be made.
+pub(crate) fn map_changes(a: &Side, b: &Side, design: &Design) -> Result<Vec<MapChange>> {
+    let grid = coarse_grid()?;
+    let areas: Vec<f64> = (0..COARSE_CELLS)
+        .map(|cell| grid.cell_area_km2(cell / COARSE_COLUMNS))
+        .collect();
+    let mut changes = Vec::new();
+    for quantity in [MapQuantity::GenesisDensity, MapQuantity::Frequency] {
+        if !(a.maps.knows(quantity) && b.maps.knows(quantity)) {
+            continue;
+        }
+        for (index, class) in Class::EVENTS.into_iter().enumerate() {
+            let sides = [a, b].map(|side| SideMap::new(side, quantity, index, &areas));
+            let cells: Vec<[f64; 5]> = change_of_cells(&sides, design);
+            let column = |k: usize| cells.iter().map(|cell| cell[k]).collect::<Vec<f64>>();
+            let (map_a, map_b, p) = (column(0), column(1), column(4));
+            changes.push(MapChange {
+                quantity,
+                class,
+                difference: map_a.iter().zip(&map_b).map(|(a, b)| b - a).collect(),
+                a: map_a,
+                b: map_b,
+                low: column(2),
+                high: column(3),
+                adjusted_p: adjusted_p(&p),
+                p,
+            });
+        }
+    }
+    Ok(changes)
+}
+
+/// Values of both sides, ends of the interval, and p, for each cell.
+fn change_of_cells([a, b]: &[SideMap<'_>; 2], design: &Design) -> Vec<[f64; 5]> {
+    let [draws_a, draws_b] = design.sides();
+    let dealt = design.dealt();
+    let below = |side: &SideMap<'_>| side.exposure.iter().sum::<f64>();
+    let (drawn_a, drawn_b) = (draws_a.sums(&a.exposure), draws_b.sums(&b.exposure));
+    let joined = [a.exposure.as_slice(), &b.exposure].concat();
+    let [first, rest] = [0, 1].map(|k: usize| dealt[k].sums(&joined));
+    let (total_a, total_b) = (below(a), below(b));
+    let of_cell = |buffers: &mut [Vec<f64>; 3], cell: usize| {
+        let known = a.factor[cell] > 0.0 && b.factor[cell] > 0.0 && total_a > 0.0 && total_b > 0.0;
+        if !known {
+            return [f64::NAN; 5];
+        }
+        let (of_a, of_b) = (a.cell(cell), b.cell(cell));
+        let (sum_a, sum_b) = (of_a.iter().sum::<f64>(), of_b.iter().sum::<f64>());
+        let (value_a, value_b) = (sum_a / total_a, sum_b / total_b);
+        if !design.has_draws() || sum_a + sum_b == 0.0 {
+            return [value_a, value_b, f64::NAN, f64::NAN, f64::NAN];
+        }
+        let [x, y, differences] = buffers;
+        draws_a.sums_into(&of_a, x);
+        draws_b.sums_into(&of_b, y);
+        differences.clear();
+        differences.extend((0..x.len()).map(|r| y[r] / drawn_b[r] - x[r] / drawn_a[r]));
+        let interval = percentile_interval(design, differences);
+        dealt[0].sums_into(&[of_a.as_slice(), &of_b].concat(), x);
+        let all = sum_a + sum_b;
+        let dealt = (0..x.len()).map(|r| (all - x[r]) / rest[r] - x[r] / first[r]);
+        let p = p_value(value_b - value_a, dealt).unwrap_or(f64::NAN);
+        let (low, high) = interval.map_or((f64::NAN, f64::NAN), |i| (i.low, i.high));
+        [value_a, value_b, low, high, p]
+    };
+    (0..COARSE_CELLS)
+        .into_par_iter()
+        .map_init(Default::default, of_cell)
+        .collect()
+}

@@ -1,0 +1,132 @@
+//! Maps of change as CF netCDF.
+
+use crate::compare::{Comparison, MapChange};
+use crate::error::Result;
+use crate::statistics::coarse::{COARSE_COLUMNS, COARSE_ROWS, coarse_grid};
+use squall_data::archive::on_library_thread;
+use squall_data::atomic::Pending;
+use squall_data::{Class, DataError, LatLonGrid};
+use std::path::Path;
+
+/// A part of a map: its ending in the file, its meaning, and its values.
+type Part = (&'static str, &'static str, fn(&MapChange) -> &Vec<f64>);
+
+const PARTS: [Part; 7] = [
+    ("a", "of the first run", |m| &m.a),
+    ("b", "of the second run", |m| &m.b),
+    ("difference", "second minus first run", |m| &m.difference),
+    ("low", "lower end of the interval of the difference", |m| {
+        &m.low
+    }),
+    ("high", "upper end of the interval of the difference", |m| {
+        &m.high
+    }),
+    ("p", "p of the difference, each cell alone", |m| &m.p),
+    ("adjusted_p", "p adjusted for the number of cells", |m| {
+        &m.adjusted_p
+    }),
+];
+
+impl Comparison {
+    /// Writes the maps of change: for each map `NAME_a`, `_b`, `_difference`, `_low`, `_high`, `_p`, `_adjusted_p` and the flag
+    /// `_significant`, all `(class, lat, lon)`.
+    pub(crate) fn write_maps(&self, path: &Path) -> Result<()> {
+        let grid = coarse_grid()?;
+        let pending = Pending::new(path)?;
+        on_library_thread(|| self.fill(pending.path(), &grid)).map_err(|error| DataError::Io {
+            action: "write",
+            path: path.into(),
+            source: std::io::Error::other(error.to_string()),
+        })?;
+        Ok(pending.commit()?)
+    }
+
+    fn fill(&self, path: &Path, grid: &LatLonGrid) -> std::result::Result<(), netcdf::Error> {
+        let mut file = netcdf::create(path)?;
+        file.add_attribute("Conventions", "CF-1.8")?;
+        let title = format!(
+            "Changes of extreme weather, {} minus {}",
+            self.b.label, self.a.label
+        );
+        file.add_attribute("title", title)?;
+        file.add_attribute("confidence", self.draws.confidence)?;
+        file.add_attribute("resamples", self.draws.draws as f64)?;
+        file.add_attribute("seed", self.draws.seed as f64)?;
+        file.add_attribute("years_a", self.a.years.len() as f64)?;
+        file.add_attribute("years_b", self.b.years.len() as f64)?;
+        for (name, length) in [
+            ("class", Class::EVENTS.len()),
+            ("lat", COARSE_ROWS),
+            ("lon", COARSE_COLUMNS),
+            ("bounds", 2),
+        ] {
+            file.add_dimension(name, length)?;
+        }
+        for (name, values, standard, units) in [
+            ("lat", grid.lat_deg(), "latitude", "degrees_north"),
+            ("lon", grid.lon_deg(), "longitude", "degrees_east"),
+        ] {
+            let bounds_name = format!("{name}_bounds");
+            let mut axis = file.add_variable::<f64>(name, &[name])?;
+            axis.put_attribute("standard_name", standard)?;
+            axis.put_attribute("units", units)?;
+            axis.put_attribute("bounds", bounds_name.as_str())?;
+            axis.put_values(values, ..)?;
+            let half = crate::statistics::coarse::COARSE_CELL_DEG / 2.0;
+            let ends: Vec<f64> = values.iter().flat_map(|v| [v - half, v + half]).collect();
+            file.add_variable::<f64>(&bounds_name, &[name, "bounds"])?
+                .put_values(&ends, ..)?;
+        }
+        let mut class = file.add_variable::<i8>("class", &["class"])?;
+        class.put_attribute("flag_values", vec![1i8, 2])?;
+        class.put_attribute("flag_meanings", Class::EVENTS.map(Class::name).join(" "))?;
+        class.put_values(&Class::EVENTS.map(|c| c.code() as i8), ..)?;
+        for map in &self.map_changes {
+            let name = map.quantity.name();
+            let index = Class::EVENTS
+                .iter()
+                .position(|c| *c == map.class)
+                .unwrap_or(0);
+            for (ending, meaning, values) in PARTS {
+                let full = format!("{name}_{ending}");
+                if file.variable(&full).is_none() {
+                    let mut variable = file.add_variable::<f64>(&full, &["class", "lat", "lon"])?;
+                    variable.set_compression(1, true)?;
+                    variable.set_fill_value(f64::NAN)?;
+                    variable.put_attribute(
+                        "long_name",
+                        format!("{}, {meaning}", name.replace('_', " ")),
+                    )?;
+                    let unit = if ending.ends_with('p') {
+                        "1"
+                    } else {
+                        map.quantity.unit()
+                    };
+                    variable.put_attribute("units", unit)?;
+                }
+                if let Some(mut variable) = file.variable_mut(&full) {
+                    variable.put_values(values(map), (index, .., ..))?;
+                }
+            }
+            let full = format!("{name}_significant");
+            if file.variable(&full).is_none() {
+                let mut variable = file.add_variable::<i8>(&full, &["class", "lat", "lon"])?;
+                variable.set_compression(1, true)?;
+                variable.put_attribute(
+                    "long_name",
+                    "whether the change is significant at the false discovery rate 1 - confidence",
+                )?;
+                variable.put_attribute("flag_values", vec![0i8, 1])?;
+                variable.put_attribute("flag_meanings", "not_significant significant")?;
+            }
+            let flags: Vec<i8> = map
+                .significant(1.0 - self.draws.confidence)
+                .map(i8::from)
+                .collect();
+            if let Some(mut variable) = file.variable_mut(&full) {
+                variable.put_values(&flags, (index, .., ..))?;
+            }
+        }
+        Ok(())
+    }
+}

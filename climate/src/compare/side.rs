@@ -1,0 +1,524 @@
+//! One run as sums by year: what is left of a century of events when they have been read once.
+
+use crate::compare::coverage::{Coverage, Selection, Years, events_table};
+use crate::compare::group::{Group, season_of};
+use crate::compare::maps::YearMaps;
+use crate::compare::quantity::{Kind, Quantity};
+use crate::compare::statistic::Statistic;
+use crate::error::Result;
+use crate::statistics::{Basin, Category, ace_of_point};
+use crate::table::lines::{Line, Table};
+use squall_data::Class;
+use squall_data::grid::EARTH_RADIUS_KM;
+use std::collections::HashMap;
+use std::f64::consts::PI;
+
+/// Pascals of a hectopascal.
+const HPA: f64 = 100.0;
+/// Millimetres a day of a metre a second.
+const MM_PER_DAY: f64 = 1000.0 * 86_400.0;
+
+/// A value of one track, for quantiles and extremes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Value {
+    value: f64,
+    year: u32,
+    basin: Basin,
+    season: usize,
+}
+
+/// A sum and what it is divided by.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Sum {
+    total: f64,
+    count: f64,
+}
+
+/// A cyclone's track while the events are read.
+struct Storm {
+    place: Place,
+    wind_m_s: f64,
+    lat_deg: f64,
+    energy_1e4_kt2: f64,
+}
+
+/// Year (by its place among those used), basin and season that something counts for.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    year: usize,
+    basin: Basin,
+    season: usize,
+}
+
+/// The sums of one run.
+#[derive(Debug, Clone)]
+pub struct Side {
+    /// When it was analysed.
+    pub coverage: Coverage,
+    /// Which years are used, and which are not.
+    pub years: Years,
+    /// Block of each used year: years that are drawn together.
+    blocks: Vec<usize>,
+    /// Counts are scaled by this to years of one common length.
+    year_scale: f64,
+    /// By quantity, year and group.
+    sums: Vec<Vec<[Sum; Group::COUNT]>>,
+    /// Lifetime-maximum wind, m/s, and lifetime-minimum pressure, hPa, of each cyclone.
+    winds: Vec<Value>,
+    pressures: Vec<Value>,
+    /// Largest area of each river, km².
+    river_areas: Vec<Value>,
+    /// Analysed times by year and group; 0 where they were not counted.
+    times: Vec<[f64; Group::COUNT]>,
+    /// Columns that were there, by quantity.
+    known: [bool; Quantity::ALL.len()],
+    /// Density of genesis and frequency, by year.
+    pub(crate) maps: YearMaps,
+}
+
+/// How the years of a run are read.
+#[derive(Debug, Clone)]
+pub struct SideOptions {
+    /// Which months count, and when years begin.
+    pub selection: Selection,
+    /// First and last year that may be used.
+    pub range: Option<(i64, i64)>,
+    /// Consecutive years that are drawn together.
+    pub block_years: usize,
+    /// Length of a year that counts are scaled to, days; that of the calendar if `None`.
+    pub year_days: Option<f64>,
+}
+
+impl Side {
+    /// Reads the tables and statistics of a folder, row by row: memory grows with years and tracks of cyclones, not with events.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Table`] and [`crate::ClimateError::TableCell`] for tables that cannot be understood,
+    /// [`crate::ClimateError::Data`] if a file cannot be read.
+    pub fn read(coverage: Coverage, options: &SideOptions) -> Result<Self> {
+        let years = coverage.years(&options.selection, options.range);
+        let count = years.used.len();
+        let empty = vec![[Sum::default(); Group::COUNT]; count];
+        let blocks = (0..count).map(|k| k / options.block_years.max(1)).collect();
+        let mut side = Self {
+            blocks,
+            year_scale: options
+                .year_days
+                .map_or(1.0, |days| days / coverage.calendar.mean_year_days()),
+            sums: vec![empty; Quantity::ALL.len()],
+            winds: Vec::new(),
+            pressures: Vec::new(),
+            river_areas: Vec::new(),
+            times: Vec::new(),
+            known: [false; Quantity::ALL.len()],
+            maps: YearMaps::new(count),
+            coverage,
+            years,
+        };
+        side.count_times(&options.selection);
+        let mut storms = side.read_tracks(&options.selection)?;
+        side.read_events(&options.selection, &mut storms)?;
+        side.end_storms(storms);
+        side.maps
+            .read_occurrence(&side.coverage, &side.years, &options.selection)?;
+        Ok(side)
+    }
+
+    /// Number of blocks of years.
+    pub fn blocks(&self) -> usize {
+        self.blocks.last().map_or(0, |last| last + 1)
+    }
+
+    /// Block of each used year.
+    pub(crate) fn block_of_year(&self) -> &[usize] {
+        &self.blocks
+    }
+
+    /// Length of a year that counts are given for, relative to the calendar's.
+    pub(crate) fn year_scale(&self) -> f64 {
+        self.year_scale
+    }
+
+    /// Whether the tables have what a quantity needs: its columns, and values in them where there are events.
+    pub fn knows(&self, quantity: Quantity) -> bool {
+        use Quantity as Q;
+        let about = quantity.about();
+        let any = |q: Q| self.sums[q as usize].iter().any(|year| year[0].count > 0.0);
+        let source = match quantity {
+            Q::Hurricanes | Q::MajorHurricanes | Q::CycloneWindHigh => Q::CycloneWind,
+            Q::CyclonePressureLow => Q::CyclonePressure,
+            other => other,
+        };
+        let always = matches!(
+            quantity,
+            Q::CycloneTracks | Q::RiverTracks | Q::CyclonesPresent | Q::RiversPresent
+        );
+        let events = match about.class {
+            Class::TropicalCyclone => any(Q::CycloneTracks),
+            _ => any(Q::RiverTracks),
+        };
+        let timed = about.kind != Kind::PerTime || self.coverage.counted;
+        // Without events there is nothing to be known of them; with events, blank cells are not zeros.
+        self.known[quantity as usize] && timed && (always || any(source) || !events)
+    }
+
+    /// The number of a quantity in a group, from its blocks of years.
+    pub fn statistic(&self, quantity: Quantity, group: Group) -> Statistic {
+        let index = group.index();
+        let blocks = self.blocks();
+        let by_block = |of_year: &dyn Fn(usize) -> f64| {
+            let mut sums = vec![0.0; blocks];
+            for (year, &block) in self.blocks.iter().enumerate() {
+                sums[block] += of_year(year);
+            }
+            sums
+        };
+        let sums = &self.sums[quantity as usize];
+        let total = |scale: f64| by_block(&|year| sums[year][index].total * scale);
+        match quantity.about().kind {
+            Kind::PerYear => Statistic::ratio(total(self.year_scale), by_block(&|_| 1.0)),
+            Kind::PerTime => {
+                Statistic::ratio(total(1.0), by_block(&|year| self.times[year][index]))
+            }
+            Kind::Mean => Statistic::ratio(total(1.0), by_block(&|year| sums[year][index].count)),
+            Kind::Quantile(share) => {
+                let values = match quantity {
+                    Quantity::CyclonePressureLow => &self.pressures,
+                    _ => &self.winds,
+                };
+                let in_group = |v: &&Value| match group {
+                    Group::All => true,
+                    Group::Basin(basin) => v.basin == basin,
+                    Group::Season(season) => v.season == season,
+                };
+                let values = (values.iter().filter(in_group))
+                    .map(|v| (v.value, self.blocks[v.year as usize] as u32))
+                    .collect();
+                Statistic::quantile(share, values, blocks)
+            }
+        }
+    }
+
+    /// Highest wind (m/s), lowest pressure (hPa) or largest river (km²) of each used year, with the year's block; years
+    /// without any are left out.
+    pub(crate) fn extremes(&self, of: Extreme) -> Vec<(f64, u32)> {
+        let (values, sign) = match of {
+            Extreme::CycloneWind => (&self.winds, 1.0),
+            Extreme::CyclonePressure => (&self.pressures, -1.0),
+            Extreme::RiverArea => (&self.river_areas, 1.0),
+        };
+        let mut best = vec![f64::NEG_INFINITY; self.blocks.len()];
+        for value in values {
+            let known = &mut best[value.year as usize];
+            *known = known.max(sign * value.value);
+        }
+        (best.iter().zip(&self.blocks))
+            .filter(|(value, _)| value.is_finite())
+            .map(|(value, block)| (sign * value, *block as u32))
+            .collect()
+    }
+
+    fn count_times(&mut self, selection: &Selection) {
+        let of_year = |&year: &i64| {
+            let mut times = [0.0; Group::COUNT];
+            for group in Group::all() {
+                times[group.index()] = match group {
+                    Group::Season(season) => self
+                        .coverage
+                        .times(selection, year, |month| season_of(month) == season),
+                    _ => self.coverage.times(selection, year, |_| true),
+                };
+            }
+            times
+        };
+        self.times = self.years.used.iter().map(of_year).collect();
+    }
+
+    /// Where something at a time and place counts; `None` outside the compared months and years.
+    fn place(
+        &self,
+        selection: &Selection,
+        date: (i64, i64),
+        position: (f64, f64),
+    ) -> Option<Place> {
+        let (year, month) = date;
+        if !selection.months.contains(&month) {
+            return None;
+        }
+        let year = selection.year_of(year, month);
+        let year = self.years.used.binary_search(&year).ok()?;
+        Some(Place {
+            year,
+            basin: Basin::of(position.0, position.1),
+            season: season_of(month),
+        })
+    }
+
+    /// Adds to a sum, and `count` to what it is divided by, in all groups of a place.
+    fn add(&mut self, quantity: Quantity, place: Place, total: f64, count: f64) {
+        let groups = [
+            Group::All,
+            Group::Basin(place.basin),
+            Group::Season(place.season),
+        ];
+        for group in groups {
+            let sum = &mut self.sums[quantity as usize][place.year][group.index()];
+            sum.total += total;
+            sum.count += count;
+        }
+    }
+
+    fn add_mean(&mut self, quantity: Quantity, place: Place, value: Option<f64>) {
+        if let Some(value) = value {
+            self.add(quantity, place, value, 1.0);
+        }
+    }
+
+    fn knows_now(&mut self, table: &Table, columns: &[(&str, &[Quantity])]) {
+        for (column, quantities) in columns {
+            if column.is_empty() || table.column(column).is_some() {
+                quantities
+                    .iter()
+                    .for_each(|q| self.known[*q as usize] = true);
+            }
+        }
+    }
+
+    fn read_tracks(&mut self, selection: &Selection) -> Result<HashMap<u64, Storm>> {
+        let path = self.coverage.path.join("tracks.csv");
+        let required = [
+            "track_id",
+            "class",
+            "start_time",
+            "genesis_lon_deg",
+            "genesis_lat_deg",
+        ];
+        let mut table = Table::open(&path, &required)?;
+        use Quantity as Q;
+        self.knows_now(
+            &table,
+            &[
+                ("", &[Q::CycloneTracks, Q::RiverTracks]),
+                ("end_time", &[Q::CycloneLifetime, Q::RiverLifetime]),
+                ("landfalls", &[Q::CycloneLandfalls, Q::RiverLandfalls]),
+                ("min_psl_pa", &[Q::CyclonePressure, Q::CyclonePressureLow]),
+                ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
+                (
+                    "max_wind_m_s",
+                    &[
+                        Q::CycloneWind,
+                        Q::CycloneWindHigh,
+                        Q::Hurricanes,
+                        Q::MajorHurricanes,
+                    ],
+                ),
+            ],
+        );
+        let has_wind = table.column("max_wind_m_s").is_some();
+        let calendar = self.coverage.calendar;
+        let mut storms = HashMap::new();
+        while let Some(line) = table.next()? {
+            let (lon_deg, lat_deg) = line.position("genesis_lon_deg", "genesis_lat_deg")?;
+            let start = line.time("start_time", calendar)?;
+            let (year, month, _) = start.date();
+            let class = line.class()?;
+            let Some(place) = self.place(selection, (year, month), (lat_deg, lon_deg)) else {
+                continue;
+            };
+            self.maps.add_genesis(place.year, class, lat_deg, lon_deg);
+            let days = match self.known[Q::CycloneLifetime as usize] {
+                true => {
+                    Some(line.time("end_time", calendar)?.seconds_since(start) as f64 / 86_400.0)
+                }
+                false => None,
+            };
+            let river = class == Class::AtmosphericRiver;
+            let (tracks, lifetime, landfalls, water) = if river {
+                (
+                    Q::RiverTracks,
+                    Q::RiverLifetime,
+                    Q::RiverLandfalls,
+                    Q::RiverWater,
+                )
+            } else {
+                (
+                    Q::CycloneTracks,
+                    Q::CycloneLifetime,
+                    Q::CycloneLandfalls,
+                    Q::CycloneWater,
+                )
+            };
+            self.add(tracks, place, 1.0, 1.0);
+            self.add_mean(lifetime, place, days);
+            self.add_mean(landfalls, place, line.number("landfalls")?);
+            self.add_mean(water, place, line.number("precipitation_km3")?);
+            if river {
+                self.add_extreme(Extreme::RiverArea, place, line.number("max_area_km2")?);
+                continue;
+            }
+            let pressure_hpa = line.number("min_psl_pa")?.map(|pa| pa / HPA);
+            self.add_mean(Q::CyclonePressure, place, pressure_hpa);
+            self.add_extreme(Extreme::CyclonePressure, place, pressure_hpa);
+            if has_wind {
+                self.add_wind(place, line.number("max_wind_m_s")?);
+            }
+            let id = line.whole("track_id")?;
+            let id = id.ok_or_else(|| line.bad("track_id", "a whole number"))?;
+            let storm = Storm {
+                place,
+                wind_m_s: f64::NEG_INFINITY,
+                lat_deg: lat_deg.abs(),
+                energy_1e4_kt2: 0.0,
+            };
+            storms.insert(id, storm);
+        }
+        Ok(storms)
+    }
+
+    fn add_extreme(&mut self, of: Extreme, place: Place, value: Option<f64>) {
+        let Some(value) = value else { return };
+        let values = match of {
+            Extreme::CycloneWind => &mut self.winds,
+            Extreme::CyclonePressure => &mut self.pressures,
+            Extreme::RiverArea => &mut self.river_areas,
+        };
+        values.push(Value {
+            value,
+            year: place.year as u32,
+            basin: place.basin,
+            season: place.season,
+        });
+    }
+
+    /// Counts a cyclone's highest wind.
+    fn add_wind(&mut self, place: Place, wind_m_s: Option<f64>) {
+        let Some(wind_m_s) = wind_m_s else { return };
+        self.add(Quantity::CycloneWind, place, wind_m_s, 1.0);
+        self.add_extreme(Extreme::CycloneWind, place, Some(wind_m_s));
+        let category = Category::saffir_simpson(wind_m_s);
+        if category >= Some(Category::One) {
+            self.add(Quantity::Hurricanes, place, 1.0, 1.0);
+        }
+        if category >= Some(Category::Three) {
+            self.add(Quantity::MajorHurricanes, place, 1.0, 1.0);
+        }
+    }
+
+    fn read_events(
+        &mut self,
+        selection: &Selection,
+        storms: &mut HashMap<u64, Storm>,
+    ) -> Result<()> {
+        let path = events_table(&self.coverage.path)?;
+        let mut table = Table::open(&path, &["class", "time", "lon_deg", "lat_deg"])?;
+        use Quantity as Q;
+        self.knows_now(
+            &table,
+            &[
+                ("", &[Q::CyclonesPresent, Q::RiversPresent]),
+                ("area_km2", &[Q::CycloneArea, Q::RiverArea, Q::RiverCover]),
+                ("length_km", &[Q::RiverLength]),
+                ("max_tmq_kg_m2", &[Q::RiverMoisture]),
+                ("max_ivt_proxy_kg_m_s", &[Q::RiverTransport]),
+                ("mean_prect_m_s", &[Q::CycloneRain, Q::RiverRain]),
+                (
+                    "max_wind_m_s",
+                    &[
+                        Q::CycloneLatitude,
+                        Q::CycloneEnergy,
+                        Q::CycloneWind,
+                        Q::CycloneWindHigh,
+                        Q::Hurricanes,
+                        Q::MajorHurricanes,
+                    ],
+                ),
+            ],
+        );
+        // Without statistics nobody knows the step: energy stays unknown.
+        let hours = 24.0 / self.coverage.times_per_day;
+        self.known[Q::CycloneEnergy as usize] &= self.coverage.counted;
+        let earth_km2 = 4.0 * PI * EARTH_RADIUS_KM * EARTH_RADIUS_KM;
+        while let Some(line) = table.next()? {
+            let class = line.class()?;
+            if class == Class::TropicalCyclone {
+                note_storm(&line, storms, hours)?;
+            }
+            let (lon_deg, lat_deg) = line.position("lon_deg", "lat_deg")?;
+            let (year, month, _) = line.time("time", self.coverage.calendar)?.date();
+            let Some(place) = self.place(selection, (year, month), (lat_deg, lon_deg)) else {
+                continue;
+            };
+            let area_km2 = line.number("area_km2")?;
+            let rain_mm_day = line.number("mean_prect_m_s")?.map(|rate| rate * MM_PER_DAY);
+            let (present, area, rain) = if class == Class::TropicalCyclone {
+                (Q::CyclonesPresent, Q::CycloneArea, Q::CycloneRain)
+            } else {
+                (Q::RiversPresent, Q::RiverArea, Q::RiverRain)
+            };
+            self.add(present, place, 1.0, 1.0);
+            self.add_mean(area, place, area_km2);
+            if let (Some(mm_day), Some(area_km2)) = (rain_mm_day, area_km2) {
+                self.add(rain, place, mm_day * area_km2, area_km2);
+            }
+            if class == Class::AtmosphericRiver {
+                self.add_mean(
+                    Q::RiverCover,
+                    place,
+                    area_km2.map(|km2| 100.0 * km2 / earth_km2),
+                );
+                self.add_mean(Q::RiverLength, place, line.number("length_km")?);
+                self.add_mean(Q::RiverMoisture, place, line.number("max_tmq_kg_m2")?);
+                self.add_mean(
+                    Q::RiverTransport,
+                    place,
+                    line.number("max_ivt_proxy_kg_m_s")?,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// What was found out about cyclones along their tracks.
+    fn end_storms(&mut self, storms: HashMap<u64, Storm>) {
+        let wind_in_tracks = !self.winds.is_empty();
+        let mut storms: Vec<(u64, Storm)> = storms.into_iter().collect();
+        // Sums must not depend on the order of a hash map.
+        storms.sort_by_key(|(id, _)| *id);
+        for (_, storm) in storms {
+            if storm.wind_m_s.is_finite() {
+                self.add(Quantity::CycloneLatitude, storm.place, storm.lat_deg, 1.0);
+                self.add(
+                    Quantity::CycloneEnergy,
+                    storm.place,
+                    storm.energy_1e4_kt2,
+                    1.0,
+                );
+                if !wind_in_tracks {
+                    self.add_wind(storm.place, Some(storm.wind_m_s));
+                }
+            }
+        }
+    }
+}
+
+/// An extreme of a year.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extreme {
+    CycloneWind,
+    CyclonePressure,
+    RiverArea,
+}
+
+/// A point of a cyclone's track: its energy counts, and where it is the strongest so far, its latitude.
+fn note_storm(line: &Line<'_>, storms: &mut HashMap<u64, Storm>, hours: f64) -> Result<()> {
+    let storm = line.whole("track_id")?.and_then(|id| storms.get_mut(&id));
+    let (Some(storm), Some(wind_m_s)) = (storm, line.number("max_wind_m_s")?) else {
+        return Ok(());
+    };
+    storm.energy_1e4_kt2 += ace_of_point(wind_m_s, hours);
+    if wind_m_s > storm.wind_m_s {
+        storm.wind_m_s = wind_m_s;
+        storm.lat_deg = line.position("lon_deg", "lat_deg")?.1.abs();
+    }
+    Ok(())
+}

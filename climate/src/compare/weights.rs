@@ -1,0 +1,146 @@
+//! How often each block of years is drawn.
+
+use rand::Rng;
+use rand::seq::SliceRandom;
+use squall_data::random::stream;
+
+/// How often each block is in each draw.
+#[derive(Debug, Clone)]
+pub(crate) struct Weights {
+    blocks: usize,
+    draws: usize,
+    /// Block after block: sums over blocks run along the draws.
+    by_block: Vec<f32>,
+    /// Draw after draw: for what walks through sorted values.
+    by_draw: Vec<u16>,
+}
+
+impl Weights {
+    /// Every block once: the sample as it is.
+    pub(crate) fn once(blocks: usize) -> Self {
+        Self::of(blocks, 1, vec![1; blocks])
+    }
+
+    /// The sample without one block, for each block in turn.
+    pub(crate) fn each_left_out(blocks: usize) -> Self {
+        let mut by_draw = vec![1; blocks * blocks];
+        (0..blocks).for_each(|k| by_draw[k * blocks + k] = 0);
+        Self::of(blocks, blocks, by_draw)
+    }
+
+    /// As many blocks as there are, drawn with replacement; `side` names the stream.
+    pub(crate) fn bootstrap(blocks: usize, draws: usize, seed: u64, side: u64) -> Self {
+        let mut random = stream(seed, "compare bootstrap", &[side]);
+        let mut by_draw = vec![0u16; blocks * draws];
+        for draw in by_draw.chunks_exact_mut(blocks.max(1)) {
+            for _ in 0..blocks {
+                draw[random.random_range(0..blocks)] += 1;
+            }
+        }
+        Self::of(blocks, draws, by_draw)
+    }
+
+    /// Blocks of both sides mixed and dealt again: those of the first side, and the rest.
+    pub(crate) fn permutation((a, b): (usize, usize), draws: usize, seed: u64) -> [Self; 2] {
+        let mut random = stream(seed, "compare permutation", &[]);
+        let all = a + b;
+        let mut first = vec![0u16; all * draws];
+        let mut order: Vec<usize> = (0..all).collect();
+        for draw in first.chunks_exact_mut(all.max(1)) {
+            let (chosen, _) = order.partial_shuffle(&mut random, a);
+            chosen.iter().for_each(|&k| draw[k] = 1);
+        }
+        let rest = first.iter().map(|w| 1 - w).collect();
+        [Self::of(all, draws, first), Self::of(all, draws, rest)]
+    }
+
+    fn of(blocks: usize, draws: usize, by_draw: Vec<u16>) -> Self {
+        let by_block = (0..blocks)
+            .flat_map(|k| {
+                by_draw
+                    .iter()
+                    .skip(k)
+                    .step_by(blocks)
+                    .map(|&w| f32::from(w))
+            })
+            .collect();
+        Self {
+            blocks,
+            draws,
+            by_block,
+            by_draw,
+        }
+    }
+
+    /// Number of draws.
+    pub(crate) fn draws(&self) -> usize {
+        self.draws
+    }
+
+    /// How often each block is in one draw.
+    pub(crate) fn draw(&self, index: usize) -> &[u16] {
+        &self.by_draw[index * self.blocks..][..self.blocks]
+    }
+
+    /// The sum over the blocks of weight times value, for each draw, into `sums`.
+    pub(crate) fn sums_into(&self, values: &[f64], sums: &mut Vec<f64>) {
+        debug_assert_eq!(values.len(), self.blocks);
+        sums.clear();
+        sums.resize(self.draws, 0.0);
+        for (value, weights) in values
+            .iter()
+            .zip(self.by_block.chunks_exact(self.draws.max(1)))
+        {
+            // Cells of maps are mostly empty.
+            if *value != 0.0 {
+                (sums.iter_mut().zip(weights)).for_each(|(sum, w)| *sum += f64::from(*w) * value);
+            }
+        }
+    }
+
+    /// As [`Self::sums_into`], in a vector of its own.
+    pub(crate) fn sums(&self, values: &[f64]) -> Vec<f64> {
+        let mut sums = Vec::new();
+        self.sums_into(values, &mut sums);
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_have_as_many_blocks_as_the_sample() {
+        let drawn = Weights::bootstrap(7, 50, 3, 0);
+        assert!(drawn.sums(&[1.0; 7]).iter().all(|sum| *sum == 7.0));
+        assert_eq!(drawn.draw(4), Weights::bootstrap(7, 50, 3, 0).draw(4));
+        let other = Weights::bootstrap(7, 50, 3, 1);
+        assert!((0..50).any(|k| drawn.draw(k) != other.draw(k)));
+        let [first, rest] = Weights::permutation((3, 5), 40, 3);
+        assert!(first.sums(&[1.0; 8]).iter().all(|sum| *sum == 3.0));
+        assert!(rest.sums(&[1.0; 8]).iter().all(|sum| *sum == 5.0));
+        assert_eq!(
+            Weights::each_left_out(3).sums(&[1.0, 10.0, 100.0]),
+            [110.0, 101.0, 11.0]
+        );
+        assert!(
+            Weights::bootstrap(0, 5, 1, 0)
+                .sums(&[])
+                .iter()
+                .all(|sum| *sum == 0.0)
+        );
+    }
+
+    #[test]
+    fn every_block_is_dealt_to_each_side_equally_often() {
+        let [first, _] = Weights::permutation((2, 6), 8000, 11);
+        for block in 0..8 {
+            let mut one = [0.0; 8];
+            one[block] = 1.0;
+            let share = first.sums(&one).iter().sum::<f64>() / 8000.0;
+            // Standard error 0.005.
+            assert!((share - 0.25).abs() < 0.02, "{block}: {share}");
+        }
+    }
+}

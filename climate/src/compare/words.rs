@@ -1,0 +1,359 @@
+//! Changes in sentences.
+
+use crate::compare::design::{Change, Interval, MIN_BLOCKS, NoInterval};
+use crate::compare::group::Group;
+use crate::compare::levels::{RETURN_YEARS, ReturnLevels};
+use crate::compare::quantity::About;
+use crate::compare::{ChangeRow, Comparison, MapSummary};
+use squall_data::Class;
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// The return level that sentences speak of: that of 20 years.
+const SPOKEN_LEVEL: usize = 3;
+
+/// Months as people say them: `June to November`, `all months`, `January, March`.
+pub fn months(months: &[i64]) -> String {
+    let name = |month: i64| MONTHS[(month - 1).rem_euclid(12) as usize];
+    let has = |month: i64| months.contains(&((month - 1).rem_euclid(12) + 1));
+    match months {
+        [] => return "no months".into(),
+        [only] => return name(*only).into(),
+        all if all.len() == 12 => return "all months".into(),
+        _ => {}
+    }
+    let starts: Vec<i64> = months.iter().copied().filter(|m| !has(m - 1)).collect();
+    if let [start] = starts.as_slice() {
+        return format!(
+            "{} to {}",
+            name(*start),
+            name(start + months.len() as i64 - 1)
+        );
+    }
+    let names: Vec<&str> = months.iter().map(|m| name(*m)).collect();
+    names.join(", ")
+}
+
+/// All sentences: the whole first, then basins and seasons where they changed, maps, return levels.
+pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
+    let of = |wanted: &dyn Fn(&ChangeRow) -> bool| -> Vec<String> {
+        (comparison.changes.iter())
+            .filter(|row| wanted(row))
+            .filter_map(|row| statement(row, comparison))
+            .collect()
+    };
+    let mut all = of(&|row| row.group() == Group::All);
+    all.extend(of(&|row| row.group() != Group::All && row.significant));
+    all.extend(comparison.maps.iter().map(|map| of_map(map, comparison)));
+    all.extend(
+        comparison
+            .return_levels
+            .iter()
+            .map(|levels| of_level(levels, comparison)),
+    );
+    all
+}
+
+/// The sentence of a row; `None` where neither run has any event.
+pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
+    let about = row.quantity.about();
+    let change = &row.change;
+    let subject = format!("{}{}", about.subject, row.group().words());
+    let years = years(comparison);
+    let (a, b) = match (change.a, change.b) {
+        (Some(a), Some(b)) => (a, b),
+        (None, None) => return None,
+        (known, _) => {
+            let (with, without) = match known {
+                Some(_) => (&comparison.a.label, &comparison.b.label),
+                None => (&comparison.b.label, &comparison.a.label),
+            };
+            let value = value(change.a.or(change.b).unwrap_or(f64::NAN));
+            return Some(sentence(&format!(
+                "{subject} cannot be compared: {value} {} in {with}, no events in {without}; {years}.",
+                about.unit
+            )));
+        }
+    };
+    if change.no_interval == Some(NoInterval::NoEvents) && a == 0.0 && b == 0.0 {
+        return None;
+    }
+    let Some(interval) = shown_interval(&about, change) else {
+        let why = reason(change.no_interval, comparison);
+        let relative = change
+            .relative
+            .map_or(String::new(), |r| format!(" ({})", percent(r, 1, true)));
+        return Some(sentence(&format!(
+            "{subject}: {} against {} {}{relative}; no interval, because {why}; {years}.",
+            value(a),
+            value(b),
+            about.unit
+        )));
+    };
+    let evidence = evidence(&about, change, interval, comparison);
+    if !row.significant {
+        let number = if about.counted { "the number of " } else { "" };
+        return Some(format!(
+            "No significant change of {number}{subject}: {} ({evidence}{}); {years}.",
+            amount(&about, change, true),
+            after_correction(row, comparison)
+        ));
+    }
+    let rises = b > a;
+    let amount = amount(&about, change, false);
+    let text = match (
+        about.counted && about.relative && change.relative.is_some(),
+        rises,
+    ) {
+        (true, true) => format!("{subject} become {amount} more frequent ({evidence}); {years}."),
+        (true, false) => format!("{subject} become {amount} fewer ({evidence}); {years}."),
+        (false, true) => format!(
+            "{subject} {} by {amount} ({evidence}); {years}.",
+            verb(&about, "rise")
+        ),
+        (false, false) => format!(
+            "{subject} {} by {amount} ({evidence}); {years}.",
+            verb(&about, "fall")
+        ),
+    };
+    Some(sentence(&text))
+}
+
+/// Plural subjects have no s at the verb.
+fn verb(about: &About, word: &str) -> String {
+    if about.counted {
+        word.into()
+    } else {
+        format!("{word}s")
+    }
+}
+
+/// Why there is no interval.
+pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> String {
+    match reason {
+        Some(NoInterval::TooFewYears) | None => {
+            let (a, b) = (&comparison.a, &comparison.b);
+            let few = if a.blocks < MIN_BLOCKS { a } else { b };
+            let blocks = if few.blocks == few.years.len() {
+                "whole years"
+            } else {
+                "blocks of whole years"
+            };
+            format!(
+                "{} has only {} {blocks} and at least {MIN_BLOCKS} are needed",
+                few.label, few.blocks
+            )
+        }
+        Some(NoInterval::TooFewEvents) => "too few years have such events".into(),
+        Some(NoInterval::NoEvents) => "there are no such events".into(),
+    }
+}
+
+fn years(comparison: &Comparison) -> String {
+    format!(
+        "{} years against {}",
+        comparison.a.years.len(),
+        comparison.b.years.len()
+    )
+}
+
+/// The interval that the sentence gives: of the relative change where percent mean something.
+fn shown_interval(about: &About, change: &Change) -> Option<Interval> {
+    if about.relative && change.relative.is_some() {
+        change.relative_interval
+    } else {
+        change.interval
+    }
+}
+
+fn amount(about: &About, change: &Change, signed: bool) -> String {
+    match change.relative.filter(|_| about.relative) {
+        Some(relative) => percent(relative, decimals(relative), signed),
+        None => {
+            let difference = change.difference.unwrap_or(f64::NAN);
+            let text = value(difference.abs());
+            let sign = match (signed, difference < 0.0) {
+                (true, true) => "-",
+                (true, false) => "+",
+                (false, _) => "",
+            };
+            format!("{sign}{text} {}", about.unit)
+        }
+    }
+}
+
+fn evidence(about: &About, change: &Change, interval: Interval, comparison: &Comparison) -> String {
+    let confidence = 100.0 * comparison.draws.confidence;
+    let ends = if about.relative && change.relative.is_some() {
+        let digits = decimals(interval.low).max(decimals(interval.high));
+        let low = percent(interval.low, digits, true);
+        format!(
+            "{} to {}",
+            low.trim_end_matches(" %"),
+            percent(interval.high, digits, true)
+        )
+    } else {
+        format!(
+            "{} to {} {}",
+            signed_value(interval.low),
+            signed_value(interval.high),
+            about.unit
+        )
+    };
+    let p = change
+        .p
+        .map_or(String::new(), |p| format!(", {}", p_text(p)));
+    format!("{} % interval {ends}{p}", trimmed(confidence))
+}
+
+fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
+    let alone = row
+        .change
+        .p
+        .is_some_and(|p| p < 1.0 - comparison.draws.confidence);
+    if alone {
+        " for this row alone, more after correction for the number of rows"
+    } else {
+        ""
+    }
+}
+
+fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
+    let (name, class) = (map.name.as_str(), map.class.as_str());
+    let quantity = [
+        super::MapQuantity::GenesisDensity,
+        super::MapQuantity::Frequency,
+    ]
+    .into_iter()
+    .find(|q| q.name() == name);
+    let class = Class::EVENTS.into_iter().find(|c| c.name() == class);
+    let subject = match (quantity, class) {
+        (Some(quantity), Some(class)) => quantity.subject(class),
+        _ => name,
+    };
+    let rate = trimmed(100.0 * (1.0 - comparison.draws.confidence));
+    if map.tested == 0 {
+        let why = if comparison.a.blocks.min(comparison.b.blocks) < MIN_BLOCKS {
+            reason(None, comparison)
+        } else {
+            "there are no such events".into()
+        };
+        return format!("The map of the {subject} is not tested, because {why}.");
+    }
+    format!(
+        "The {subject} rises significantly in {} and falls in {} of {} cells of 5 degrees (false discovery rate {rate} %).",
+        map.increases, map.decreases, map.tested
+    )
+}
+
+fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String {
+    let subject = sentence(&levels.subject);
+    let Some(change) = levels.changes.get(SPOKEN_LEVEL) else {
+        let (label, fit) = if levels.fits[0].gev.is_none() {
+            (&comparison.a.label, &levels.fits[0])
+        } else {
+            (&comparison.b.label, &levels.fits[1])
+        };
+        let why = fit.reason().unwrap_or_default();
+        return format!("{subject} has no return levels: {label} has {why}.");
+    };
+    let years = RETURN_YEARS[SPOKEN_LEVEL];
+    let (a, b) = (change.a.unwrap_or(f64::NAN), change.b.unwrap_or(f64::NAN));
+    let unit = &levels.unit;
+    let interval = change.interval.map_or_else(
+        || "no interval".into(),
+        |i| {
+            format!(
+                "change {} {unit}, {} % interval {} to {} {unit}",
+                signed_value(b - a),
+                trimmed(100.0 * comparison.draws.confidence),
+                signed_value(i.low),
+                signed_value(i.high)
+            )
+        },
+    );
+    format!(
+        "{subject} in {years} years is {} {unit} against {} {unit} ({interval}).",
+        value(a),
+        value(b)
+    )
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+/// Decimals of a share in percent: one below ten percent.
+fn decimals(share: f64) -> usize {
+    usize::from((100.0 * share).abs() < 9.95)
+}
+
+/// A share in percent.
+fn percent(share: f64, decimals: usize, signed: bool) -> String {
+    let percent = 100.0 * if signed { share } else { share.abs() };
+    if signed {
+        format!("{percent:+.decimals$} %")
+    } else {
+        format!("{percent:.decimals$} %")
+    }
+}
+
+/// A number with three significant digits, whole from 100 on.
+pub(crate) fn value(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return if number == 0.0 {
+            "0".into()
+        } else {
+            "unknown".into()
+        };
+    }
+    let exponent = number.abs().log10().floor() as i32;
+    let decimals = (2 - exponent).clamp(0, 6) as usize;
+    format!("{number:.decimals$}")
+}
+
+fn signed_value(number: f64) -> String {
+    let sign = if number > 0.0 { "+" } else { "" };
+    format!("{sign}{}", value(number))
+}
+
+/// A number without zeros at its end.
+fn trimmed(number: f64) -> String {
+    let text = format!("{number:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').into()
+}
+
+/// `p < 0.001` or `p = 0.012`.
+pub(crate) fn p_text(p: f64) -> String {
+    if p < 0.001 {
+        "p < 0.001".into()
+    } else {
+        format!(
+            "p = {}",
+            if p < 0.1 {
+                format!("{p:.3}")
+            } else {
+                format!("{p:.2}")
+            }
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Sentences as people read them.
+
+use super::*;
+use crate::compare::{DrawOptions, Quantity, SideSummary};
+
+fn side(label: &str, years: i64) -> SideSummary {
+    SideSummary {
+        label: label.into(),
+        folder: label.into(),
+        calendar: "noleap".into(),
+        grid: None,
+        years: (2000..2000 + years).collect(),
+        left_out: Vec::new(),
+        blocks: years as usize,
+    }
+}
+
+fn comparison(years: (i64, i64)) -> Comparison {
+    Comparison {
+        a: side("present", years.0),
+        b: side("plus2k", years.1),
+        draws: DrawOptions::default(),
+        months: (1..=12).collect(),
+        notes: Vec::new(),
+        statements: Vec::new(),
+        changes: Vec::new(),
+        maps: Vec::new(),
+        return_levels: Vec::new(),
+        map_changes: Vec::new(),
+    }
+}
+
+fn row(quantity: Quantity, group: Group, (a, b): (f64, f64), p: f64) -> ChangeRow {
+    let about = quantity.about();
+    let mut change = Change::of_values(Some(a), Some(b));
+    change.p = Some(p);
+    change.interval = Some(Interval {
+        low: (b - a) * 0.5,
+        high: (b - a) * 1.5,
+    });
+    change.relative_interval = change.relative.map(|r| Interval {
+        low: r - 0.1,
+        high: r + 0.1,
+    });
+    let (basin, season) = group.columns();
+    ChangeRow {
+        quantity,
+        name: about.name.into(),
+        class: about.class.name().into(),
+        basin: basin.into(),
+        season: season.into(),
+        unit: about.unit.into(),
+        change,
+        adjusted_p: Some(p),
+        significant: p < 0.05,
+    }
+}
+
+#[test]
+fn changes_read_as_sentences() {
+    let of = comparison((30, 30));
+    let say = |row: &ChangeRow| statement(row, &of).unwrap();
+    assert_eq!(
+        say(&row(
+            Quantity::CycloneTracks,
+            Group::All,
+            (100.0, 79.0),
+            0.0001
+        )),
+        "Tropical cyclones become 21 % fewer (95 % interval -31 to -11 %, p < 0.001); 30 years against 30."
+    );
+    assert_eq!(
+        say(&row(
+            Quantity::RiverTracks,
+            Group::Season(0),
+            (100.0, 120.0),
+            0.012
+        )),
+        "Atmospheric rivers in December to February become 20 % more frequent (95 % interval +10 to +30 %, p = 0.012); 30 years against 30."
+    );
+    assert_eq!(
+        say(&row(Quantity::CycloneWind, Group::All, (40.0, 42.0), 0.001)),
+        "The mean lifetime-maximum wind of tropical cyclones rises by 5.0 % (95 % interval -5.0 to +15.0 %, p = 0.001); 30 years against 30."
+    );
+    assert_eq!(
+        say(&row(
+            Quantity::CyclonePressure,
+            Group::All,
+            (960.0, 956.0),
+            0.01
+        )),
+        "The mean lifetime-minimum pressure of tropical cyclones falls by 4.00 hPa (95 % interval -2.00 to -6.00 hPa, p = 0.010); 30 years against 30."
+    );
+    let basin = Group::Basin(crate::statistics::Basin::NorthAtlantic);
+    assert_eq!(
+        say(&row(Quantity::CycloneTracks, basin, (12.0, 11.7), 0.61)),
+        "No significant change of the number of tropical cyclones in the North Atlantic: -2.5 % (95 % interval -12.5 to +7.5 %, p = 0.61); 30 years against 30."
+    );
+}
+
+#[test]
+fn without_interval_the_text_says_why() {
+    let of = comparison((3, 30));
+    let mut few = row(Quantity::CycloneTracks, Group::All, (87.0, 80.0), 0.5);
+    (
+        few.change.interval,
+        few.change.relative_interval,
+        few.change.p,
+    ) = (None, None, None);
+    few.change.no_interval = Some(NoInterval::TooFewYears);
+    few.significant = false;
+    assert_eq!(
+        statement(&few, &of).unwrap(),
+        "Tropical cyclones: 87.0 against 80.0 a year (-8.0 %); no interval, because present has only 3 whole years and at least 5 are needed; 3 years against 30."
+    );
+    let mut none = row(Quantity::CycloneTracks, Group::All, (0.0, 0.0), 0.5);
+    none.change.no_interval = Some(NoInterval::NoEvents);
+    assert_eq!(statement(&none, &of), None);
+    let mut lacking = row(Quantity::CycloneWind, Group::All, (40.0, 42.0), 0.5);
+    lacking.change = Change::of_values(Some(40.0), None);
+    assert_eq!(
+        statement(&lacking, &of).unwrap(),
+        "The mean lifetime-maximum wind of tropical cyclones cannot be compared: 40.0 m/s in present, no events in plus2k; 3 years against 30."
+    );
+    // Percent of nothing mean nothing.
+    let first = row(Quantity::CycloneTracks, Group::All, (0.0, 2.5), 0.01);
+    assert!(
+        statement(&first, &of)
+            .unwrap()
+            .starts_with("Tropical cyclones rise by 2.50 a year")
+    );
+}
+
+#[test]
+fn months_read_well() {
+    for (list, text) in [
+        (vec![6, 7, 8, 9, 10, 11], "June to November"),
+        (vec![1, 2, 12], "December to February"),
+        (vec![1, 3], "January, March"),
+        (vec![8], "August"),
+        ((1..=12).collect(), "all months"),
+    ] {
+        assert_eq!(months(&list), text);
+    }
+}

@@ -1,0 +1,225 @@
+//! Intervals as dots and whiskers, and return levels.
+
+use crate::compare::{ChangeRow, Comparison, Fit, Group, RETURN_YEARS, ReturnLevels};
+use crate::report::class_css;
+use crate::report::figures::{capital, figure};
+use crate::report::html::escape;
+use crate::report::numbers::significant;
+use crate::report::page::Section;
+use crate::report::svg::Plot;
+use crate::report::ticks::{nice_ticks, tick_labels};
+use squall_data::Class;
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 460.0;
+const LEFT: f64 = 168.0;
+const RIGHT: f64 = 66.0;
+const ROW: f64 = 23.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 40.0;
+
+/// Dots and whiskers of relative changes, row by row; `None` if none has an interval.
+pub(crate) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Option<String> {
+    let known: Vec<(&ChangeRow, f64, (f64, f64))> = (rows.iter())
+        .filter_map(|row| {
+            let interval = row.change.relative_interval?;
+            let percent = 100.0 * row.change.relative?;
+            Some((*row, percent, (100.0 * interval.low, 100.0 * interval.high)))
+        })
+        .collect();
+    if known.is_empty() {
+        return None;
+    }
+    // One whisker of a rare thing must not squeeze all others.
+    let largest = known
+        .iter()
+        .map(|(_, percent, _)| percent.abs())
+        .fold(4.0, f64::max);
+    let limit = |end: f64| end.clamp(-2.5 * largest, 2.5 * largest);
+    let low = known
+        .iter()
+        .map(|(_, _, ends)| limit(ends.0))
+        .fold(0.0, f64::min);
+    let high = known
+        .iter()
+        .map(|(_, _, ends)| limit(ends.1))
+        .fold(0.0, f64::max);
+    let ticks = nice_ticks(low, high, 6);
+    let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
+    let px = |percent: f64| LEFT + (percent - first) / (last - first) * (WIDTH - LEFT - RIGHT);
+    let height = TOP + ROW * known.len() as f64 + BOTTOM;
+    let floor = height - BOTTOM;
+    let mut body = String::new();
+    for (tick, label) in ticks.iter().zip(tick_labels(&ticks)) {
+        let x = px(*tick);
+        let line = if *tick == 0.0 { "zero" } else { "grid" };
+        let sign = if *tick > 0.0 { "+" } else { "" };
+        let _ = writeln!(
+            body,
+            "<line class=\"{line}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor:.1}\"/><text class=\"m\" x=\"{x:.1}\" y=\"{:.1}\">{sign}{label}</text>",
+            floor + 16.0
+        );
+    }
+    let _ = writeln!(
+        body,
+        "<text class=\"m h\" x=\"{:.1}\" y=\"{:.1}\">change (%)</text>",
+        (LEFT + WIDTH - RIGHT) / 2.0,
+        height - 6.0
+    );
+    let class = class_css(class);
+    for (index, (row, percent, (from, to))) in known.iter().enumerate() {
+        let y = TOP + ROW * (index as f64 + 0.5);
+        let unsure = if row.significant { "" } else { " unsure" };
+        let label = match row.group() {
+            Group::Basin(basin) if by_part => basin.name().into(),
+            Group::Season(_) if by_part => row.season.clone(),
+            _ => row.quantity.label().to_string(),
+        };
+        let (x1, x2) = (px(from.max(first)), px(to.min(last)));
+        let mut path = format!("M{x1:.1} {y:.1}H{x2:.1}");
+        if *from < first {
+            let _ = write!(path, "M{:.1} {:.1}l-4 4l4 4", x1 + 4.0, y - 4.0);
+        }
+        if *to > last {
+            let _ = write!(path, "M{:.1} {:.1}l4 4l-4 4", x2 - 4.0, y - 4.0);
+        }
+        let tip = format!(
+            "{label}: {} % ({} to {} %)",
+            significant(*percent, 3),
+            significant(*from, 3),
+            significant(*to, 3)
+        );
+        let _ = writeln!(
+            body,
+            "<text class=\"e label{unsure}\" x=\"{:.1}\" y=\"{:.1}\">{}</text><g><title>{}</title><path class=\"whisker {class}{unsure}\" d=\"{path}\"/><circle class=\"point {class}{unsure}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4\"/></g><text class=\"e label{unsure}\" x=\"{:.1}\" y=\"{:.1}\">{}{} %</text>",
+            LEFT - 10.0,
+            y + 4.0,
+            escape(&label),
+            escape(&tip),
+            px(percent.clamp(first, last)),
+            WIDTH - 6.0,
+            y + 4.0,
+            if *percent > 0.0 { "+" } else { "" },
+            significant(*percent, 2),
+        );
+    }
+    let described: Vec<String> = (known.iter())
+        .map(|(row, percent, _)| format!("{} {} %", row.quantity.label(), significant(*percent, 2)))
+        .collect();
+    Some(format!(
+        "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 {WIDTH} {height:.0}\" aria-label=\"Changes: {}\">\n{body}</svg>\n",
+        escape(&described.join(", "))
+    ))
+}
+
+/// Return levels of both runs.
+pub(crate) fn extremes(comparison: &Comparison) -> Option<Section> {
+    let shown: Vec<&ReturnLevels> = (comparison.return_levels.iter())
+        .filter(|levels| levels.fits.iter().any(|fit| fit.gev.is_some()))
+        .collect();
+    if shown.is_empty() {
+        return None;
+    }
+    let mut html = format!(
+        "<ul class=\"legend\"><li><i class=\"key side-a\"></i>{}</li><li><i class=\"key side-b\"></i>{}</li></ul>\n<div class=\"grid\">\n",
+        escape(&comparison.a.label),
+        escape(&comparison.b.label)
+    );
+    for levels in shown {
+        let note = match levels.fits.iter().find_map(Fit::reason) {
+            Some(reason) => format!("One run has no curve: {reason}."),
+            None => String::new(),
+        };
+        html += &figure(
+            &format!("{} of a year", capital(&levels.subject)),
+            &return_level_plot(levels, comparison),
+            &note,
+        );
+    }
+    html.push_str("</div>\n");
+    Some(Section {
+        id: "extremes",
+        nav: "Extremes",
+        heading: "Extremes and how often they return",
+        lead: format!(
+            "Dots are the extreme of each year at its place among the years; lines the fitted distributions, areas their {} % bands. Beyond twice the length of a run a band is a guess about the shape of the tail.",
+            significant(100.0 * comparison.draws.confidence, 3)
+        ),
+        html,
+    })
+}
+
+fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
+    let sides = ["side-a", "side-b"];
+    let sign = if levels.lowest { -1.0 } else { 1.0 };
+    let mut values: Vec<f64> = Vec::new();
+    for fit in &levels.fits {
+        values.extend(&fit.extremes);
+        values.extend(&fit.levels);
+        values.extend(
+            fit.bands
+                .iter()
+                .flatten()
+                .flat_map(|band| [band.low, band.high]),
+        );
+    }
+    let (low, high) = values
+        .iter()
+        .filter(|v| v.is_finite())
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| {
+            (l.min(*v), h.max(*v))
+        });
+    let ticks = nice_ticks(low, high, 5);
+    let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
+    // The Gumbel variate: a distribution without curvature is a straight line.
+    let place = |years: f64| -(-(1.0 - 1.0 / years).ln()).ln();
+    let mut plot = Plot::new((place(1.02), place(100.0)), (first, last));
+    plot.y_axis(&ticks, &levels.unit);
+    let years: Vec<(f64, String)> = RETURN_YEARS
+        .iter()
+        .map(|y| (place(*y), format!("{y}")))
+        .collect();
+    plot.x_labels(&years, "years between two such years", true);
+    for (fit, class) in levels.fits.iter().zip(sides) {
+        let band: Vec<(f64, f64, f64)> = (RETURN_YEARS.iter().zip(&fit.bands))
+            .filter_map(|(years, band)| band.map(|b| (place(*years), b.low, b.high)))
+            .collect();
+        if band.len() > 1 {
+            plot.area(&band, class);
+        }
+        if let Some(gev) = &fit.gev {
+            let curve: Vec<(f64, Option<f64>)> = (0..=60)
+                .map(|k| {
+                    let years = 1.02 * (100.0f64 / 1.02).powf(f64::from(k) / 60.0);
+                    let level = sign * gev.return_level(years);
+                    (
+                        place(years),
+                        Some(level).filter(|v| (first..=last).contains(v)),
+                    )
+                })
+                .collect();
+            plot.line(&curve, class);
+        }
+        // Plotting positions of Gringorten (1963), made for this kind of distribution.
+        let count = fit.extremes.len() as f64;
+        for (rank, value) in fit.extremes.iter().enumerate() {
+            let below = (rank as f64 + 1.0 - 0.44) / (count + 0.12);
+            plot.line(&[(place(1.0 / (1.0 - below)), Some(*value))], class);
+        }
+    }
+    let of = |side: usize| {
+        levels.fits[side]
+            .levels
+            .get(3)
+            .map_or("unknown".into(), |v| significant(*v, 3))
+    };
+    plot.finish(&format!(
+        "{} once in 20 years: {} {unit} in {}, {} {unit} in {}",
+        capital(&levels.subject),
+        of(0),
+        comparison.a.label,
+        of(1),
+        comparison.b.label,
+        unit = levels.unit,
+    ))
+}

@@ -1,0 +1,134 @@
+//! Maps of change: colours for the difference, dots where it is significant.
+
+use crate::compare::{Comparison, MapChange, MapQuantity};
+use crate::error::Result;
+use crate::map::colour::{change_colour, hex};
+use crate::map::image::{data_url, indexed_png};
+use crate::report::figures::capital;
+use crate::report::html::escape;
+use crate::report::maps::Panel;
+use crate::report::numbers::significant;
+use crate::report::page::Section;
+use crate::report::ticks::nice_ticks;
+use crate::report::viewer::bar_labels;
+use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_COLUMNS, COARSE_ROWS, coarse_grid};
+use ndarray::Array2;
+use squall_data::Class;
+use std::fmt::Write as _;
+
+/// Colours on each side of zero; index 0 of the picture is nothing at all.
+const LEVELS: i32 = 60;
+
+/// The section with all maps; `None` without any.
+pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
+    let mut html = String::new();
+    for map in comparison
+        .map_changes
+        .iter()
+        .filter(|map| map.difference.iter().any(|d| d.abs() > 0.0))
+    {
+        html += &figure(map, comparison)?;
+    }
+    let rate = significant(100.0 * (1.0 - comparison.draws.confidence), 2);
+    Ok((!html.is_empty()).then(|| Section {
+        id: "where",
+        nav: "Where",
+        heading: "Where it changes",
+        lead: format!(
+            "{} minus {} on cells of 5 degrees. White dots mark cells whose change is significant at a false discovery rate of {rate} %: of all dots of a map about that share is expected to be wrong.",
+            comparison.b.label, comparison.a.label
+        ),
+        html: format!("<div class=\"grid\">\n{html}</div>\n"),
+    }))
+}
+
+/// Factor and unit of the numbers on the page.
+fn shown(quantity: MapQuantity) -> (f64, &'static str) {
+    match quantity {
+        MapQuantity::GenesisDensity => (1.0, " a year and million km²"),
+        MapQuantity::Frequency => (100.0, " % of the time"),
+    }
+}
+
+fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
+    let grid = coarse_grid()?;
+    let (factor, unit) = shown(map.quantity);
+    let mut sizes: Vec<f64> = map
+        .difference
+        .iter()
+        .map(|d| factor * d.abs())
+        .filter(|d| *d > 0.0)
+        .collect();
+    sizes.sort_by(f64::total_cmp);
+    // A round number that few cells exceed.
+    let high = sizes
+        .get(sizes.len().saturating_sub(1) * 99 / 100)
+        .copied()
+        .unwrap_or(1.0);
+    let ticks = nice_ticks(0.0, high, 3);
+    let top = ticks[ticks.len() - 1];
+    let panel = Panel::of(&grid, map.class, 180.0);
+    let mut palette = vec![[0u8, 0, 0, 0]];
+    for level in -LEVELS..=LEVELS {
+        let [r, g, b] = change_colour(f64::from(level) / f64::from(LEVELS));
+        palette.push([r, g, b, 255]);
+    }
+    let indices = Array2::from_shape_fn((COARSE_ROWS, COARSE_COLUMNS), |(row, column)| {
+        let difference = map.difference[(COARSE_ROWS - 1 - row) * COARSE_COLUMNS + column];
+        if difference.is_nan() {
+            return 0;
+        }
+        let level = (factor * difference / top * f64::from(LEVELS)).round();
+        (level.clamp(-f64::from(LEVELS), f64::from(LEVELS)) as i32 + LEVELS + 1) as u8
+    });
+    let png = indexed_png(&indices, &palette)?;
+    let mut dots = String::new();
+    let rate = 1.0 - comparison.draws.confidence;
+    let mut count = 0;
+    for (cell, _) in map.significant(rate).enumerate().filter(|(_, yes)| *yes) {
+        let (row, column) = (cell / COARSE_COLUMNS, cell % COARSE_COLUMNS);
+        let _ = write!(
+            dots,
+            "M{:.0} {:.0}h0",
+            panel.x((column as f64 + 0.5) * COARSE_CELL_DEG),
+            panel.y((row as f64 + 0.5) * COARSE_CELL_DEG - 90.0)
+        );
+        count += 1;
+    }
+    let inner = format!(
+        "<image x=\"0\" y=\"{:.1}\" width=\"3600\" height=\"1800\" preserveAspectRatio=\"none\" href=\"{}\"/>{}{}<path class=\"stipple\" d=\"{dots}\"/>",
+        panel.y(90.0),
+        data_url(&png),
+        panel.coast("shores", "shore"),
+        panel.graticule(),
+    );
+    let subject = map.quantity.subject(map.class);
+    let description = format!(
+        "Map of the change of the {subject}; significant in {count} of {} cells.",
+        map.tested()
+    );
+    let stops = (-4..=4)
+        .map(|k| hex(change_colour(f64::from(k) / 4.0)))
+        .collect::<Vec<_>>()
+        .join(",");
+    let note = if map.tested() == 0 {
+        "Not tested.".to_string()
+    } else {
+        format!(
+            "Significant in {count} of {} cells with any event.",
+            map.tested()
+        )
+    };
+    let class = if map.class == Class::TropicalCyclone {
+        "cyclone"
+    } else {
+        "river"
+    };
+    Ok(format!(
+        "<figure class=\"chart n1 {class}\"><figcaption>{}</figcaption>\n{}<div class=\"bar\" role=\"img\" aria-label=\"Colours from minus {top} to {top}{unit}\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div>{}</div><p>difference,{unit}</p></div><p class=\"note\">{}</p></figure>\n",
+        escape(&capital(subject)),
+        panel.svg(&inner, &description),
+        bar_labels(-top, top, ""),
+        escape(&note)
+    ))
+}

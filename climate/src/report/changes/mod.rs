@@ -1,0 +1,329 @@
+//! One self-contained HTML file of what changed between two runs: words first, then intervals, maps and return levels.
+
+mod figures;
+mod maps;
+
+use crate::compare::{ChangeRow, Comparison, Group, SideSummary, statement};
+use crate::error::Result;
+use crate::report::html::{Table, escape};
+use crate::report::numbers::{counted, grouped, significant};
+use crate::report::page::{Section, Shell};
+use crate::report::{class_css, class_word, figures::capital};
+use squall_data::Class;
+use std::fmt::Write as _;
+
+const STYLE: &str = include_str!("../assets/changes.css");
+
+/// The page of a comparison; `command` is what made it.
+///
+/// # Errors
+/// [`crate::ClimateError::Data`] if a picture cannot be made.
+pub fn changes_page(comparison: &Comparison, title: &str, command: &str) -> Result<String> {
+    let sections: Vec<Section> = [
+        Some(summary(comparison)),
+        intervals(comparison),
+        maps::section(comparison)?,
+        figures::extremes(comparison),
+        Some(numbers(comparison)),
+        Some(method(comparison, command)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let shell = Shell {
+        title,
+        generator: concat!("squall ", env!("CARGO_PKG_VERSION")),
+        style: STYLE,
+        header: header(comparison, title),
+        sections: &sections,
+        tail: String::new(),
+    };
+    Ok(shell.html())
+}
+
+/// `1979 to 2008`, or the years one by one where some are missing.
+fn span(side: &SideSummary) -> String {
+    let (Some(first), Some(last)) = (side.years.first(), side.years.last()) else {
+        return "no years".into();
+    };
+    let whole = last - first + 1 == side.years.len() as i64;
+    let gaps = if whole { "" } else { ", with gaps" };
+    format!("{first} to {last}{gaps}")
+}
+
+fn header(comparison: &Comparison, title: &str) -> String {
+    let side = |key: &str, side: &SideSummary| {
+        format!(
+            "<p><i class=\"key {key}\"></i> <strong>{}</strong>: {} ({})</p>",
+            escape(&side.label),
+            escape(&counted(side.years.len(), "year")),
+            escape(&span(side))
+        )
+    };
+    let mut facts = vec![
+        crate::compare::words_of_months(&comparison.months),
+        format!("{} resamples", grouped(comparison.draws.draws as f64, 0)),
+        format!(
+            "{} % intervals",
+            significant(100.0 * comparison.draws.confidence, 3)
+        ),
+    ];
+    facts.extend(
+        comparison
+            .a
+            .grid
+            .as_ref()
+            .map(|grid| format!("grid {grid}")),
+    );
+    let facts = facts.iter().fold(String::new(), |mut out, fact| {
+        let _ = write!(out, "<li>{}</li>", escape(fact));
+        out
+    });
+    format!(
+        "<header><div><p class=\"brand\">Squall comparison</p>\n<h1>{}</h1>\n<div class=\"about\">{}{}</div>\n<ul class=\"facts\">{facts}</ul></div></header>\n",
+        escape(title),
+        side("side-a", &comparison.a),
+        side("side-b", &comparison.b)
+    )
+}
+
+/// Rows of a class in some groups.
+fn rows_of(
+    comparison: &Comparison,
+    class: Class,
+    wanted: impl Fn(Group) -> bool,
+) -> Vec<&ChangeRow> {
+    (comparison.changes.iter())
+        .filter(|row| row.quantity.about().class == class && wanted(row.group()))
+        .collect()
+}
+
+fn said(rows: &[&ChangeRow], comparison: &Comparison) -> String {
+    let mut out = String::from("<ul class=\"said\">\n");
+    for row in rows {
+        if let Some(text) = statement(row, comparison) {
+            let sure = if row.significant { " sure" } else { "" };
+            let class = class_css(row.quantity.about().class);
+            let _ = writeln!(out, "<li class=\"{class}{sure}\">{}</li>", escape(&text));
+        }
+    }
+    out.push_str("</ul>\n");
+    out
+}
+
+fn summary(comparison: &Comparison) -> Section {
+    let mut html = String::new();
+    for class in Class::EVENTS {
+        let _ = write!(html, "<h3>{}s</h3>\n", capital(class_word(class)));
+        html += &said(
+            &rows_of(comparison, class, |group| group == Group::All),
+            comparison,
+        );
+        let parts: Vec<&ChangeRow> = rows_of(comparison, class, |group| group != Group::All)
+            .into_iter()
+            .filter(|row| row.significant)
+            .collect();
+        if !parts.is_empty() {
+            let what = counted(parts.len(), "significant change");
+            let _ = write!(
+                html,
+                "<details><summary>{what} in basins and seasons</summary>\n{}</details>\n",
+                said(&parts, comparison)
+            );
+        }
+    }
+    html.push_str("<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li><li><i></i>not significant</li></ul>\n");
+    if !comparison.notes.is_empty() {
+        html.push_str("<div class=\"warnings\"><h3>Before you quote a number</h3><ul>\n");
+        for note in &comparison.notes {
+            let _ = writeln!(html, "<li>{}</li>", escape(note));
+        }
+        html.push_str("</ul></div>\n");
+    }
+    Section {
+        id: "summary",
+        nav: "In short",
+        heading: "What changes",
+        lead: format!(
+            "From {} to {}. A change is called significant where years dealt to the two sides by chance would seldom differ as much, counted for all rows together.",
+            comparison.a.label, comparison.b.label
+        ),
+        html,
+    }
+}
+
+fn intervals(comparison: &Comparison) -> Option<Section> {
+    let mut html = String::from("<div class=\"grid\">\n");
+    let mut drawn = 0;
+    for class in Class::EVENTS {
+        let name = capital(class_word(class));
+        let tracks = |row: &&ChangeRow| row.name == "tracks";
+        let all = rows_of(comparison, class, |group| group == Group::All);
+        let basins: Vec<&ChangeRow> = rows_of(comparison, class, |g| matches!(g, Group::Basin(_)))
+            .into_iter()
+            .filter(tracks)
+            .collect();
+        let seasons: Vec<&ChangeRow> =
+            rows_of(comparison, class, |g| matches!(g, Group::Season(_)))
+                .into_iter()
+                .filter(tracks)
+                .collect();
+        let parts: Vec<&ChangeRow> = seasons.into_iter().chain(basins).collect();
+        for (rows, title, by_part) in [
+            (all, format!("{name}s: change in percent"), false),
+            (
+                parts,
+                format!("{name}s: number of tracks by season and basin of origin"),
+                true,
+            ),
+        ] {
+            if let Some(svg) = figures::whiskers(&rows, class, by_part) {
+                html += &crate::report::figures::figure(&title, &svg, "");
+                drawn += 1;
+            }
+        }
+    }
+    html.push_str("</div>\n<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li><li><i></i>not significant</li></ul>\n");
+    (drawn > 0).then(|| Section {
+        id: "intervals",
+        nav: "Intervals",
+        heading: "How large, and how sure",
+        lead: format!(
+            "Dots are the change in percent from {} to {}, lines its {} % interval; an arrow goes on beyond the axis. Pressure and latitude are in the table below: percent of them mean nothing.",
+            comparison.a.label,
+            comparison.b.label,
+            significant(100.0 * comparison.draws.confidence, 3)
+        ),
+        html,
+    })
+}
+
+fn numbers(comparison: &Comparison) -> Section {
+    let columns = [
+        ("Quantity", false),
+        ("Where, when", false),
+        (comparison.a.label.as_str(), true),
+        (comparison.b.label.as_str(), true),
+        ("Difference", true),
+        ("Interval", true),
+        ("Percent", true),
+        ("p", true),
+        ("p, adjusted", true),
+    ];
+    let text = |value: Option<f64>| value.map_or("–".to_string(), |v| significant(v, 3));
+    let mut html = String::new();
+    for class in Class::EVENTS {
+        let cells: Vec<Vec<String>> = rows_of(comparison, class, |_| true)
+            .iter()
+            .filter(|row| row.change.a.is_some() || row.change.b.is_some())
+            .map(|row| {
+                let change = &row.change;
+                let place = match row.group() {
+                    Group::All => "all".to_string(),
+                    Group::Basin(basin) => basin.name().into(),
+                    Group::Season(_) => row.season.clone(),
+                };
+                let difference = text(change.difference);
+                vec![
+                    format!(
+                        "{} <small>{}</small>",
+                        row.quantity.label(),
+                        escape(&row.unit)
+                    ),
+                    place,
+                    text(change.a),
+                    text(change.b),
+                    if row.significant {
+                        format!("<strong>{difference}</strong>")
+                    } else {
+                        difference
+                    },
+                    change.interval.map_or("–".into(), |i| {
+                        format!("{} to {}", significant(i.low, 3), significant(i.high, 3))
+                    }),
+                    change
+                        .relative
+                        .map_or("–".into(), |r| significant(100.0 * r, 3)),
+                    change.p.map_or("–".into(), |p| significant(p, 2)),
+                    row.adjusted_p.map_or("–".into(), |p| significant(p, 2)),
+                ]
+            })
+            .collect();
+        if cells.is_empty() {
+            continue;
+        }
+        let caption = format!(
+            "{}s; significant differences are bold",
+            capital(class_word(class))
+        );
+        let table = Table {
+            caption: &caption,
+            columns: &columns,
+            rows: &cells,
+        };
+        let _ = write!(
+            html,
+            "<details><summary>{}: {} rows</summary>\n{}</details>\n",
+            capital(class_word(class)),
+            cells.len(),
+            table.html()
+        );
+    }
+    Section {
+        id: "numbers",
+        nav: "Numbers",
+        heading: "All numbers",
+        lead: "The same as changes.csv and changes.json, which have more digits.".into(),
+        html,
+    }
+}
+
+fn method(comparison: &Comparison, command: &str) -> Section {
+    let confidence = significant(100.0 * comparison.draws.confidence, 3);
+    let draws = grouped(comparison.draws.draws as f64, 0);
+    let method = match comparison.draws.method {
+        crate::compare::IntervalMethod::Percentile => "percentiles",
+        crate::compare::IntervalMethod::Bca => "BCa percentiles",
+    };
+    let paragraphs = [
+        format!(
+            "Whole years are the units of chance, because storms of one season are not independent. {draws} times, as many years as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of years after Hesterberg 2015): the {confidence} % intervals. {draws} times, the years of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
+        ),
+        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of basins, those of seasons, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
+        "A track counts for the month and the basin in which it begins, an object for those in which it is. December, January and February of one calendar year make one season. Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments.".into(),
+        "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),
+    ];
+    let mut html = String::from("<div class=\"prose\">\n");
+    for paragraph in paragraphs {
+        let _ = writeln!(html, "<p>{}</p>", escape(&paragraph));
+    }
+    html.push_str("</div>\n<dl class=\"provenance\">\n");
+    for (key, side) in [("First run", &comparison.a), ("Second run", &comparison.b)] {
+        let _ = writeln!(
+            html,
+            "<div><dt>{key}</dt><dd>{}: {}, calendar {}</dd></div>",
+            escape(&side.label),
+            escape(&side.folder.display().to_string()),
+            escape(&side.calendar)
+        );
+    }
+    let _ = writeln!(
+        html,
+        "<div><dt>Seed</dt><dd>{}</dd></div>\n</dl>",
+        comparison.draws.seed
+    );
+    if !command.is_empty() {
+        let _ = writeln!(
+            html,
+            "<h3>The command</h3>\n<pre tabindex=\"0\">{}</pre>",
+            escape(command)
+        );
+    }
+    Section {
+        id: "method",
+        nav: "Method",
+        heading: "How it was found",
+        lead: String::new(),
+        html,
+    }
+}

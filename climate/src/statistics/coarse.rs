@@ -1,0 +1,214 @@
+//! How often each class is where, month by month, on coarse cells: what tells a change of frequency from chance.
+
+use crate::error::{ClimateError, Result};
+use serde::{Deserialize, Serialize};
+use squall_data::snapshot::shape_text;
+use squall_data::{Class, ClassMask, DataError, LatLonGrid, Time};
+
+/// Width of a coarse cell in latitude and longitude, degrees.
+pub const COARSE_CELL_DEG: f64 = 5.0;
+/// Rows of coarse cells, south to north.
+pub const COARSE_ROWS: usize = 36;
+/// Columns of coarse cells, from 0°E on.
+pub const COARSE_COLUMNS: usize = 72;
+/// Coarse cells of the Earth.
+pub const COARSE_CELLS: usize = COARSE_ROWS * COARSE_COLUMNS;
+
+/// The coarse cell of a place, row by row.
+pub fn coarse_cell(lat_deg: f64, lon_deg: f64) -> usize {
+    let row = ((lat_deg + 90.0) / COARSE_CELL_DEG).floor();
+    let column = (lon_deg.rem_euclid(360.0) / COARSE_CELL_DEG).floor();
+    let row = (row.max(0.0) as usize).min(COARSE_ROWS - 1);
+    row * COARSE_COLUMNS + (column as usize).min(COARSE_COLUMNS - 1)
+}
+
+/// The coarse cells as a grid, by their centres.
+///
+/// # Errors
+/// Never for the axes given here; the type is that of [`LatLonGrid::from_axes`].
+pub fn coarse_grid() -> std::result::Result<LatLonGrid, DataError> {
+    let axis = |count: usize, first: f64| -> Vec<f64> {
+        (0..count)
+            .map(|k| first + COARSE_CELL_DEG * (k as f64 + 0.5))
+            .collect()
+    };
+    Ok(LatLonGrid::from_axes(axis(COARSE_ROWS, -90.0), axis(COARSE_COLUMNS, 0.0))?.0)
+}
+
+/// Counts of one month.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoarseMonth {
+    /// Year of the data's calendar.
+    pub year: i64,
+    /// Month, 1 to 12.
+    pub month: i64,
+    /// Grid cells of each class over all times of the month, by coarse cell.
+    pub marked: [Vec<u32>; 2],
+}
+
+/// Monthly counts of marked cells on coarse cells: 21 kB for each month, whatever the grid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoarseOccurrence {
+    rows: usize,
+    columns: usize,
+    /// The coarse cell of each grid cell, row by row.
+    cell_of: Vec<u16>,
+    /// Ascending by year and month.
+    months: Vec<CoarseMonth>,
+}
+
+impl CoarseOccurrence {
+    /// Nothing counted yet.
+    pub fn new(grid: &LatLonGrid) -> Self {
+        let (rows, columns) = grid.shape();
+        let cell_of = (grid.lat_deg().iter())
+            .flat_map(|&lat| (grid.lon_deg().iter()).map(move |&lon| coarse_cell(lat, lon) as u16))
+            .collect();
+        Self {
+            rows,
+            columns,
+            cell_of,
+            months: Vec::new(),
+        }
+    }
+
+    /// Counts a mask.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if it is of another shape.
+    pub fn add(&mut self, mask: &ClassMask) -> Result<()> {
+        self.check(mask.codes.dim())?;
+        let [cyclone, river] = Class::EVENTS.map(Class::code);
+        let cell_of = std::mem::take(&mut self.cell_of);
+        let month = self.month(mask.time);
+        for (&code, &cell) in mask.codes.iter().zip(&cell_of) {
+            if code == cyclone {
+                month.marked[0][usize::from(cell)] += 1;
+            } else if code == river {
+                month.marked[1][usize::from(cell)] += 1;
+            }
+        }
+        self.cell_of = cell_of;
+        Ok(())
+    }
+
+    /// Adds what another part of the same run counted.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if it is of another shape.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        self.check((other.rows, other.columns))?;
+        for more in &other.months {
+            let month = self.month_of(more.year, more.month);
+            for (mine, theirs) in month.marked.iter_mut().zip(&more.marked) {
+                mine.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
+            }
+        }
+        Ok(())
+    }
+
+    /// Grid cells in each coarse cell.
+    pub fn cells(&self) -> Vec<u32> {
+        let mut cells = vec![0; COARSE_CELLS];
+        (self.cell_of.iter()).for_each(|&cell| cells[usize::from(cell)] += 1);
+        cells
+    }
+
+    /// Counts by month, ascending; months without masks are not there.
+    pub fn months(&self) -> &[CoarseMonth] {
+        &self.months
+    }
+
+    /// The counts of a month; `None` if nothing of it was counted.
+    pub fn of_month(&self, year: i64, month: i64) -> Option<&CoarseMonth> {
+        let found = (self.months).binary_search_by_key(&(year, month), |m| (m.year, m.month));
+        found.ok().map(|index| &self.months[index])
+    }
+
+    fn month(&mut self, time: Time) -> &mut CoarseMonth {
+        let (year, month, _) = time.date();
+        self.month_of(year, month)
+    }
+
+    fn month_of(&mut self, year: i64, month: i64) -> &mut CoarseMonth {
+        let found = (self.months).binary_search_by_key(&(year, month), |m| (m.year, m.month));
+        let index = found.unwrap_or_else(|index| {
+            let marked = [vec![0; COARSE_CELLS], vec![0; COARSE_CELLS]];
+            let empty = CoarseMonth {
+                year,
+                month,
+                marked,
+            };
+            self.months.insert(index, empty);
+            index
+        });
+        &mut self.months[index]
+    }
+
+    fn check(&self, found: (usize, usize)) -> Result<()> {
+        if found == (self.rows, self.columns) {
+            return Ok(());
+        }
+        Err(ClimateError::Mismatch {
+            what: "mask and coarse frequency map".into(),
+            expected: shape_text(&[self.rows, self.columns]),
+            found: shape_text(&[found.0, found.1]),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+    use squall_data::Calendar;
+
+    #[test]
+    fn cells_lie_where_their_grid_says() {
+        let grid = coarse_grid().unwrap();
+        assert_eq!(grid.shape(), (COARSE_ROWS, COARSE_COLUMNS));
+        for (j, &lat) in grid.lat_deg().iter().enumerate() {
+            for (i, &lon) in grid.lon_deg().iter().enumerate() {
+                assert_eq!(coarse_cell(lat, lon), j * COARSE_COLUMNS + i);
+            }
+        }
+        assert_eq!(coarse_cell(90.0, 360.0), (COARSE_ROWS - 1) * COARSE_COLUMNS);
+        assert_eq!(coarse_cell(-90.0, -0.001), COARSE_COLUMNS - 1);
+    }
+
+    #[test]
+    fn counts_are_kept_by_month_and_parts_make_the_whole() {
+        let grid = LatLonGrid::global(37, 72).unwrap();
+        let mask = |month: i64, k: usize| {
+            let time = Time::new(Calendar::NoLeap, 2001, month, 3, 0, 0, 0).unwrap();
+            let codes = Array2::from_shape_fn((37, 72), |(j, i)| ((j + i * k) % 3) as u8);
+            ClassMask::new(time, codes).unwrap()
+        };
+        let mut whole = CoarseOccurrence::new(&grid);
+        let mut parts = [whole.clone(), whole.clone()];
+        for (month, k) in [(3, 1), (3, 2), (1, 1)] {
+            whole.add(&mask(month, k)).unwrap();
+            parts[k - 1].add(&mask(month, k)).unwrap();
+        }
+        let [mut first, second] = parts;
+        first.merge(&second).unwrap();
+        assert_eq!(first, whole);
+        assert_eq!(whole.months().len(), 2);
+        assert_eq!(whole.months()[0].month, 1);
+        let all: u32 = whole
+            .of_month(2001, 1)
+            .unwrap()
+            .marked
+            .iter()
+            .flatten()
+            .sum();
+        assert_eq!(
+            all as usize,
+            mask(1, 1).codes.iter().filter(|c| **c > 0).count()
+        );
+        assert_eq!(whole.cells().iter().sum::<u32>(), 37 * 72);
+        assert!(whole.of_month(2001, 2).is_none());
+        let small = LatLonGrid::global(8, 16).unwrap();
+        assert!(first.merge(&CoarseOccurrence::new(&small)).is_err());
+    }
+}

@@ -267,7 +267,9 @@ impl Infer {
                 announce(plan);
                 progress.start(plan.times, plan.done_times);
             }
-            InferEvent::Mask { done, .. } | InferEvent::Others { done, .. } => {
+            InferEvent::Mask { done, .. }
+            | InferEvent::Boxes { done, .. }
+            | InferEvent::Others { done, .. } => {
                 progress.set(*done, String::new());
             }
             _ => {}

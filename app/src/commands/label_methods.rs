@@ -49,7 +49,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         let advice = crate::failure::Advice::usage(
             "boxes come with `--method deepcam` alone",
             "leave out --boxes-hdf5, --boxes-coco and --boxes-geojson, or --method and --against"
-                .into(),
+                .to_string(),
         );
         return Err(advice);
     }

@@ -87,6 +87,21 @@ pub fn chunks(times: &[Time], per: FilePer) -> Vec<Chunk> {
     chunks
 }
 
+/// The same for tables of boxes: `boxes.2000-02-28.csv`.
+pub(super) fn of_boxes(masks: Vec<Chunk>) -> Vec<Chunk> {
+    let renamed = |chunk: Chunk| {
+        let time = chunk
+            .name
+            .trim_start_matches("masks")
+            .trim_end_matches("nc");
+        Chunk {
+            name: format!("boxes{time}csv"),
+            ..chunk
+        }
+    };
+    masks.into_iter().map(renamed).collect()
+}
+
 /// Where the time axis has a larger step than it mostly has: how often, and the time before the first; none if it has no
 /// usual step. A month of daily fields is not a gap in monthly ones, since only the most common step counts.
 pub(super) fn gaps(times: &[Time]) -> Option<(usize, Time)> {

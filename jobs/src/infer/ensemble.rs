@@ -5,7 +5,7 @@ use super::input::Fields;
 use super::output::Found;
 use super::views::{Opinion, most_probable, turned};
 use crate::error::{JobError, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, Task};
 use candle_core::{Device, Tensor};
 use squall_data::loader::Augmentation;
 use squall_data::store::View;
@@ -108,6 +108,11 @@ impl<'m> Ensemble<'m> {
         self.models.len() * self.views.len()
     }
 
+    /// Whether its models find boxes instead of the class of every pixel.
+    pub fn gives_boxes(&self) -> bool {
+        self.first().contract().task() == Task::Detect
+    }
+
     /// The first model, which stands for all in what they have in common.
     pub(super) fn first(&self) -> &'m Model {
         self.models[0]
@@ -137,6 +142,12 @@ impl<'m> Ensemble<'m> {
             notes.extend(model.check(grid, available)?);
         }
         let mut reasons = Vec::new();
+        if self.gives_boxes() && self.members() > 1 {
+            reasons.push(
+                "boxes have no mean: a detector is asked alone, about fields as they are"
+                    .to_string(),
+            );
+        }
         let turned = Augmentation {
             roll: self.views.iter().any(|view| view.roll != 0),
             mirror: self.views.iter().any(|view| view.mirror),
@@ -175,9 +186,10 @@ impl<'m> Ensemble<'m> {
     pub(super) fn predict(
         &self,
         batch: Vec<Fields>,
-        (rows, columns): (usize, usize),
+        grid: &LatLonGrid,
         (probabilities, strips): (bool, NonZeroUsize),
     ) -> Result<Vec<Found>> {
+        let (rows, columns) = grid.shape();
         let times: Vec<_> = batch.iter().map(|fields| fields.time).collect();
         let mut plain = joined(batch, self.diets.len());
         let tensor = |values: Vec<f32>| -> Result<Tensor> {
@@ -185,6 +197,11 @@ impl<'m> Ensemble<'m> {
             let shape = (times.len(), rows, columns, channels);
             Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
         };
+        if self.gives_boxes() {
+            let x = tensor(plain.swap_remove(0))?;
+            let boxes = self.first().find_boxes(&x, grid)?;
+            return Ok(Found::boxes(&times, boxes));
+        }
         if self.members() == 1 {
             let x = tensor(plain.swap_remove(0))?;
             let prediction = self

@@ -56,6 +56,10 @@ impl FinishedFile {
             return true;
         }
         let path = folder.join(&self.file);
+        if path.extension().is_some_and(|kind| kind == "csv") {
+            // Tables appear whole, under their name.
+            return path.is_file();
+        }
         let opened = path
             .exists()
             .then(|| MaskArchive::open(&path.to_string_lossy()).ok());

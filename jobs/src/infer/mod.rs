@@ -125,6 +125,10 @@ impl Inference<'_> {
         let strips = demand.strips(self.options, batch, free);
         let strips = all_or_none(comm, strips)?;
         let all = chunks(self.input.times(), self.options.file_per);
+        let all = match self.ensemble.gives_boxes() {
+            true => chunks::of_boxes(all),
+            false => all,
+        };
         let finished = self.finished_before(comm, &all)?;
         let left: Vec<Chunk> = (all.iter())
             .filter(|chunk| !finished.contains_key(&chunk.name))
@@ -352,6 +356,9 @@ impl Inference<'_> {
                 &settings,
                 &in_order,
             )?;
+            if self.ensemble.gives_boxes() {
+                output::join_tables(self.out, &in_order)?;
+            }
         }
         Ok(in_order.into_iter().cloned().collect())
     }

@@ -2,11 +2,15 @@
 
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
+use crate::recipe::Recipe;
+use crate::train::evaluate::in_pixels;
 use candle_core::{DType, Device, Tensor};
 use ndarray::{Array2, Array4};
-use squall_data::ClassMask;
+use squall_data::boxes::suppress::Suppression;
 use squall_data::grid::LatLonGrid;
+use squall_data::{ClassMask, GeoBox};
 use squall_data::{Snapshot, Time, Variable};
+use squall_model::detection::ScoredBox;
 use squall_model::{Backend, ModelFile, Network, Precision, PrecisionPolicy, Storage};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -119,6 +123,25 @@ impl Model {
     /// [`JobError::Data`] if the snapshot lacks a channel.
     pub fn pixels(&self, snapshot: &Snapshot) -> Result<(Vec<f32>, usize)> {
         super::input::normalised(snapshot, &self.contract.normalisation)
+    }
+
+    /// The boxes of every sample of normalised fields on a grid, the surest first: those that the recipe's suppression keeps.
+    ///
+    /// # Errors
+    /// [`JobError::Model`] if the network finds no boxes, or the shape does not fit it.
+    pub fn find_boxes(&self, x: &Tensor, grid: &LatLonGrid) -> Result<Vec<Vec<GeoBox>>> {
+        let suppression = match Recipe::parse(&self.contract.recipe, &[]) {
+            Ok(recipe) => recipe.detection.suppression,
+            Err(_) => Suppression::default(),
+        };
+        let least = suppression.min_confidence;
+        let found = self.network.find_boxes(x, &self.storage, least)?;
+        let geo = |found: &ScoredBox| Some(in_pixels(found)?.to_degrees(grid));
+        let of_sample = |found: Vec<ScoredBox>| {
+            let boxes: Vec<GeoBox> = found.iter().filter_map(geo).collect();
+            suppression.apply(&boxes)
+        };
+        Ok(found.into_iter().map(of_sample).collect())
     }
 
     /// Masks of samples of normalised pixels.

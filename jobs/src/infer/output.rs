@@ -1,10 +1,13 @@
-//! What a network makes of a time, and the file it goes to. A detector's boxes are one more variant of each.
+//! What a network makes of a time, and the file it goes to.
 
 use super::Prediction;
-use crate::error::Result;
+use super::log::FinishedFile;
+use crate::error::{JobError, Result};
 use ndarray::{Array3, Axis};
+use squall_data::boxes::BoxSink;
+use squall_data::boxes::table::BoxTableWriter;
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-use squall_data::{ClassMask, LatLonGrid};
+use squall_data::{ClassMask, GeoBox, LatLonGrid, Time, TrackedBox};
 use std::path::Path;
 
 /// What was found at one time.
@@ -18,9 +21,25 @@ pub(super) enum Found {
         /// Their standard deviation over an ensemble.
         spread: Option<Array3<f32>>,
     },
+    /// Boxes, the surest first.
+    Boxes { time: Time, boxes: Vec<TrackedBox> },
 }
 
 impl Found {
+    /// Those of a detector.
+    pub fn boxes(times: &[Time], boxes: Vec<Vec<GeoBox>>) -> Vec<Self> {
+        let untracked = |geo| TrackedBox {
+            geo,
+            track_id: None,
+        };
+        let each = times.iter().zip(boxes);
+        each.map(|(&time, boxes)| Self::Boxes {
+            time,
+            boxes: boxes.into_iter().map(untracked).collect(),
+        })
+        .collect()
+    }
+
     /// Those of a single network.
     pub fn masks(prediction: Prediction) -> Vec<Self> {
         let all = prediction.probabilities;
@@ -40,6 +59,8 @@ impl Found {
 pub(super) enum OutputFile {
     /// CF netCDF.
     Masks(MaskWriter),
+    /// A table.
+    Boxes(Box<BoxTableWriter>),
 }
 
 impl OutputFile {
@@ -55,24 +76,28 @@ impl OutputFile {
                 let writer = MaskWriter::create(path, grid, mask.time, about)?;
                 Ok(Self::Masks(writer))
             }
+            Found::Boxes { .. } => Ok(Self::Boxes(Box::new(BoxTableWriter::create(path)?))),
         }
     }
 
     /// Adds what was found at the next time.
     pub fn write(&mut self, found: &Found) -> Result<()> {
-        let (
-            Self::Masks(writer),
-            Found::Mask {
+        match (self, found) {
+            (
+                Self::Masks(writer),
+                Found::Mask {
+                    mask,
+                    probabilities,
+                    spread,
+                },
+            ) => writer.write_with_spread(
                 mask,
-                probabilities,
-                spread,
-            },
-        ) = (self, found);
-        writer.write_with_spread(
-            mask,
-            probabilities.as_ref().map(|p| p.view()),
-            spread.as_ref().map(|s| s.view()),
-        )?;
+                probabilities.as_ref().map(|p| p.view()),
+                spread.as_ref().map(|s| s.view()),
+            )?,
+            (Self::Boxes(writer), Found::Boxes { time, boxes }) => writer.write(*time, boxes)?,
+            _ => unreachable!("a network gives masks or boxes, not both"),
+        }
         Ok(())
     }
 
@@ -80,6 +105,21 @@ impl OutputFile {
     pub fn finish(self) -> Result<()> {
         match self {
             Self::Masks(writer) => Ok(writer.finish()?),
+            Self::Boxes(writer) => Ok(writer.finish().map(|_| ())?),
         }
     }
+}
+
+/// Puts the tables of all files into one, `boxes.csv`, in order of time.
+pub(super) fn join_tables(folder: &Path, files: &[&FinishedFile]) -> Result<()> {
+    let mut all = String::new();
+    for file in files.iter().filter(|file| file.masks > 0) {
+        let path = folder.join(&file.file);
+        let text = std::fs::read_to_string(&path).map_err(JobError::io("read", &path))?;
+        // Every table begins with the same line.
+        let rows = text.find('\n').map_or(0, |end| end + 1);
+        all.push_str(if all.is_empty() { &text } else { &text[rows..] });
+    }
+    squall_data::atomic::write(folder.join("boxes.csv"), all.as_bytes())?;
+    Ok(())
 }

@@ -318,22 +318,22 @@ impl Computer<'_, '_, '_> {
 
     /// Masks of the samples that wait; false if the writer is gone.
     fn compute(&mut self, under: &mut Under) -> Result<bool> {
-        let shape = self.job.input.grid().shape();
+        let grid = self.job.input.grid();
         if !under.batch.is_empty() {
             let before = Instant::now();
             let how = (self.job.options.probabilities, self.job.strips);
             let batch = std::mem::take(&mut under.batch);
-            let found = self.job.ensemble.predict(batch, shape, how)?;
+            let found = self.job.ensemble.predict(batch, grid, how)?;
             self.ran.compute_seconds += before.elapsed().as_secs_f64();
             let others = self.others.as_mut().map_or(0, Others::times);
             for found in found {
                 self.own += 1;
                 under.masks += 1;
-                let Found::Mask { mask, .. } = &found;
-                (self.progress)(&InferEvent::Mask {
-                    done: self.job.done + self.own + others,
-                    total: self.job.total,
-                    mask,
+                let done = self.job.done + self.own + others;
+                let total = self.job.total;
+                (self.progress)(&match &found {
+                    Found::Mask { mask, .. } => InferEvent::Mask { done, total, mask },
+                    Found::Boxes { boxes, .. } => InferEvent::Boxes { done, total, boxes },
                 });
                 if !self.send(Write::Found(under.number, found)) {
                     return Ok(false);

@@ -259,7 +259,7 @@ impl Work<'_, '_> {
         for _ in 0..2 {
             let batch = vec![one.clone(); self.batch.get()];
             let before = Instant::now();
-            self.ensemble.predict(batch, shape, how)?;
+            self.ensemble.predict(batch, self.input.grid(), how)?;
             seconds = before.elapsed().as_secs_f64();
         }
         let per_mask = seconds / self.batch.get() as f64;

@@ -3,7 +3,7 @@
 use super::{InferPlan, SkippedTime};
 use crate::train::Outcome;
 use serde::Serialize;
-use squall_data::ClassMask;
+use squall_data::{ClassMask, TrackedBox};
 use std::path::{Path, PathBuf};
 
 /// What happens during inference.
@@ -20,6 +20,15 @@ pub enum InferEvent<'a> {
         total: usize,
         /// The mask.
         mask: &'a ClassMask,
+    },
+    /// The boxes of a time are found, though not written yet.
+    Boxes {
+        /// As of masks.
+        done: usize,
+        /// Of so many.
+        total: usize,
+        /// The boxes, the surest first.
+        boxes: &'a [TrackedBox],
     },
     /// The first rank has no more to do and waits for the others.
     Others {

@@ -8,6 +8,8 @@
 //! four, where one rank is three times as slow as the others, and prints the table of docs/groups.md. Every step sleeps, so that
 //! it is scheduling that is measured and not the cores of this machine.
 
+#![allow(clippy::print_stdout)] // the table of a measurement
+
 #[path = "../tests/common/mod.rs"]
 mod common;
 

@@ -6,7 +6,7 @@
 
 use squall_jobs::comm::launch::Launch;
 use squall_jobs::comm::mpi::{Mpi, MpiAllReduce, PANIC_CODE, STALL_CODE, abort_on_panic};
-use squall_jobs::comm::{AllReduce, CommError, Communicator};
+use squall_jobs::comm::{AllReduce, Arrival, CommError, Communicator};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -133,6 +133,36 @@ fn messages_of_every_length_arrive_whole() {
             mpi.receive(0, &mut text).expect("receives");
             assert_eq!(&text, b"one way");
         }
+        mpi.barrier().expect("all come");
+    });
+}
+
+/// A message is heard of before it is received, whole or not, and the preferred rank first.
+#[test]
+fn a_rank_waits_for_any_of_several() {
+    on_ranks("a_rank_waits_for_any_of_several", 3, |mut mpi| {
+        let length = 3 * 60 * 1024 + 5;
+        if mpi.rank() > 0 {
+            mpi.send(0, &message(mpi.rank(), length)).expect("sends");
+            assert_eq!(mpi.offer(0, &[1]), Ok(true));
+            mpi.barrier().expect("all come");
+            return;
+        }
+        let long = Duration::from_secs(60);
+        for peer in [1, 2] {
+            assert_eq!(mpi.wait_any(&[peer], long), Ok(Arrival::Message(peer)));
+        }
+        for peer in [2, 1] {
+            let order = [peer, 3 - peer];
+            assert_eq!(mpi.wait_any(&order, long), Ok(Arrival::Message(peer)));
+            let mut received = vec![0; length];
+            mpi.receive(peer, &mut received).expect("receives");
+            assert!(received == message(peer, length));
+            mpi.receive(peer, &mut [0]).expect("receives");
+            let none = mpi.wait_any(&[peer], Duration::from_millis(5));
+            assert_eq!(none, Ok(Arrival::Nothing));
+        }
+        assert!(mpi.wait_any(&[3], long).is_err());
         mpi.barrier().expect("all come");
     });
 }

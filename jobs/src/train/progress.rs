@@ -90,7 +90,7 @@ pub struct TrainReport {
     pub seconds: f64,
     /// Ranks that trained together.
     pub ranks: usize,
-    /// Where the time of this rank went in this part.
+    /// Where the time of this rank went in this part; of a server of parameters, the mean over the ranks that compute.
     pub spent: Spent,
     /// How fast all ranks together were in this part, and how evenly they worked.
     pub balance: Balance,

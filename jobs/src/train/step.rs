@@ -312,7 +312,11 @@ impl Learner {
                 }
             };
             self.loss_scale.record(answer.is_ok());
-            team.trace.note(Work::Update, began);
+            let work = match team.link {
+                None => Work::Update,
+                Some(_) => Work::Exchange,
+            };
+            team.trace.note(work, began);
             match answer {
                 Ok(norm) => {
                     (result.gradient_norm, result.skipped) = (norm, false);

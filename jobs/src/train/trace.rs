@@ -20,7 +20,7 @@ pub struct Spent {
     pub forward: f64,
     /// Backward pass.
     pub backward: f64,
-    /// Waiting for gradients of other ranks after the backward pass: communication that nothing hid.
+    /// Waiting for gradients of other ranks, and for servers of parameters, after the backward pass: communication that nothing hid.
     pub exchange: f64,
     /// Waiting for batch statistics of other ranks, in the midst of either pass.
     pub statistics: f64,
@@ -31,6 +31,19 @@ pub struct Spent {
 }
 
 impl Spent {
+    /// Mean of each over ranks.
+    pub(super) fn mean(ranks: &[Self]) -> Self {
+        let mut mean = Self::default();
+        let share = 1.0 / ranks.len().max(1) as f64;
+        for rank in ranks {
+            let sums: &mut [f64] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut mean));
+            let values: &[f64] = bytemuck::cast_slice(std::slice::from_ref(rank));
+            let pairs = sums.iter_mut().zip(values);
+            pairs.for_each(|(sum, value)| *sum += share * value);
+        }
+        mean
+    }
+
     /// Seconds of computing: what a rank does whether or not there are others.
     pub fn computing(&self) -> f64 {
         self.forward + self.backward + self.update

@@ -1,17 +1,15 @@
 //! The first server: besides its part it gives out steps, writes the run's files, and ends the run.
 
-use super::Ending;
 use super::ledger::Ledger;
-use super::link::{json, parsed, take_bytes};
+use super::link::{parsed, take_bytes};
 use super::message::{Orders, Reply, Request, errand, raw, take};
 use super::server::{Heard, STALENESS, Server};
 use super::staleness::StalenessSummary;
-use crate::error::{JobError, Result};
+use crate::error::Result;
 use crate::recipe::Order;
 use crate::train::evaluate::Scores;
 use crate::train::step::StepResult;
-use crate::train::trace::Balance;
-use crate::train::{Outcome, Spent, TrainEvent, TrainReport};
+use crate::train::{Spent, TrainEvent, TrainReport};
 use squall_model::ModelFile;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,25 +20,25 @@ const AHEAD: usize = 2;
 
 /// The first server at work.
 pub(super) struct First<'a, 'b> {
-    server: Server<'a>,
-    ledger: Ledger,
+    pub(super) server: Server<'a>,
+    pub(super) ledger: Ledger,
     progress: &'b mut dyn FnMut(&TrainEvent),
-    start: Instant,
+    pub(super) start: Instant,
     saved_at: Instant,
     /// When the step before was done.
     stepped_at: Instant,
     /// Done by earlier parts of the run.
-    done_before: u64,
-    /// The group that scores the network just now, as it was after so many steps.
-    validating: Option<(usize, u64)>,
+    pub(super) done_before: u64,
+    /// The groups that score the network just now, as it was after so many steps.
+    pub(super) validating: Vec<(usize, u64)>,
     /// Groups that wait for an answer because there is no step for them, but may be one if another group is lost; with
     /// whether they are to get parameters.
     parked: Vec<(usize, bool)>,
-    last_loss: Option<f64>,
-    spent: Vec<Spent>,
-    missing_values: u64,
+    pub(super) last_loss: Option<f64>,
+    pub(super) spent: Vec<Spent>,
+    pub(super) missing_values: u64,
     /// Of all servers, as far as they have told.
-    staleness: StalenessSummary,
+    pub(super) staleness: StalenessSummary,
 }
 
 impl<'a, 'b> First<'a, 'b> {
@@ -60,7 +58,7 @@ impl<'a, 'b> First<'a, 'b> {
             saved_at: now,
             stepped_at: now,
             done_before: done,
-            validating: None,
+            validating: Vec::new(),
             parked: Vec::new(),
             last_loss: None,
             spent: Vec::new(),
@@ -82,7 +80,7 @@ impl<'a, 'b> First<'a, 'b> {
             let validate = due && group == 0 && self.server.run.evaluator.is_some();
             let orders = Orders::steps(steps).validating(validate);
             if validate {
-                self.validating = Some((group, self.ledger.done()));
+                self.validating.push((group, self.ledger.done()));
             }
             // Everybody has the running statistics of the start.
             let reply = Reply {
@@ -196,7 +194,7 @@ impl<'a, 'b> First<'a, 'b> {
             && run.evaluator.is_some();
         let save = step.is_multiple_of(run.checkpoint_every) && !self.ledger.is_complete();
         if due {
-            self.validating = Some((group, step));
+            self.validating.push((group, step));
         }
         let next = self.ledger.issue(group);
         let by_arrival = run.recipe.distributed.order == Order::Arrival;
@@ -255,15 +253,18 @@ impl<'a, 'b> First<'a, 'b> {
     fn lost(&mut self, group: usize) {
         self.ledger.give_back(group);
         self.parked.retain(|(parked, _)| *parked != group);
-        if self.validating.is_some_and(|(who, _)| who == group) {
-            self.validating = None;
-            self.server.run.validation_due = true;
-        }
+        self.server.run.validation_due |= self.stops_validating(group).is_some();
+    }
+
+    /// After how many steps a group was to score the network, if it was; now it is not.
+    fn stops_validating(&mut self, group: usize) -> Option<u64> {
+        let at = self.validating.iter().position(|(who, _)| *who == group)?;
+        Some(self.validating.swap_remove(at).1)
     }
 
     /// Nothing has come for a moment, or for long: then whoever is still expected is gone, unless it scores the network.
     fn silence(&mut self) {
-        if self.server.heard.elapsed() <= self.server.limit || self.validating.is_some() {
+        if self.server.heard.elapsed() <= self.server.limit || !self.validating.is_empty() {
             return;
         }
         if !self.server.gives_up() {
@@ -278,8 +279,9 @@ impl<'a, 'b> First<'a, 'b> {
     }
 
     /// Takes up what a validation found.
-    fn scores(&mut self, group: usize, request: &Request) -> Result<()> {
-        let step = (self.validating.take()).map_or(self.ledger.done(), |(_, step)| step);
+    pub(super) fn scores(&mut self, group: usize, request: &Request) -> Result<()> {
+        let step = self.stops_validating(group);
+        let step = step.unwrap_or(self.ledger.done());
         if request.stop != 0 {
             self.ledger.close();
         }
@@ -314,7 +316,7 @@ impl<'a, 'b> First<'a, 'b> {
     }
 
     /// Brings what all servers hold into this rank's learner: the state after the same steps on all of them.
-    fn collect(&mut self) -> Result<()> {
+    pub(super) fn collect(&mut self) -> Result<()> {
         let server = &mut self.server;
         let counts: Vec<u64> = (server.steps_of.iter().enumerate())
             .map(|(group, &steps)| {
@@ -347,6 +349,9 @@ impl<'a, 'b> First<'a, 'b> {
             let values = (vec![buffer.values.len()], buffer.values.clone());
             file.tensors.insert(buffer.name.clone(), values);
         }
+        if let Some(recorder) = &mut server.run.recorder {
+            recorder.staleness(learner.progress.step, &self.staleness)?;
+        }
         let path = Path::new("the servers' parts");
         let parameters = learner.network.parameters_mut();
         parameters.load(path, |name| file.tensor(name))?;
@@ -360,149 +365,26 @@ impl<'a, 'b> First<'a, 'b> {
         self.write()
     }
 
-    fn write(&mut self) -> Result<()> {
+    pub(super) fn write(&mut self) -> Result<()> {
         let run = &mut self.server.run;
         run.pending = self.ledger.pending();
         let due = run.validation_due;
-        run.validation_due |= self.validating.is_some();
-        if let Some(recorder) = &mut run.recorder {
-            recorder.staleness(run.learner.progress.step, &self.staleness)?;
-        }
+        run.validation_due |= !self.validating.is_empty();
         let saved = run.save(self.progress);
         run.validation_due = due;
         self.saved_at = Instant::now();
         saved
     }
-
-    /// All groups have left or are lost: the last state, its scores, and goodbye.
-    fn conclude(mut self, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
-        self.collect()?;
-        let finished = self.ledger.is_complete();
-        let scored = finished && self.server.run.evaluator.is_some();
-        if finished && !scored {
-            self.server.run.write_last_as_best()?;
-        }
-        self.server.run.validation_due |= scored;
-        // Before anything else can go wrong.
-        self.write()?;
-        let ending = self.ending(finished)?;
-        let mut groups = self.server.turns.left();
-        let judge = (scored && !groups.is_empty()).then(|| groups.remove(0));
-        for group in groups {
-            self.dismiss(group, &ending, false)?;
-        }
-        if let Some(group) = judge {
-            self.dismiss(group, &ending, true)?;
-            self.server.run.validation_due = false;
-            self.wait_for_scores(group)?;
-            if !self.server.run.validation_due {
-                self.write()?;
-            }
-        }
-        let ending = self.ending(finished && !self.server.run.validation_due)?;
-        let text = json(&ending)?;
-        for other in 1..self.server.layout.servers {
-            send_errand(&mut self.server, other, errand::END, &text)?;
-        }
-        if !finished && !self.ledger.is_closed() && !stop.load(Ordering::Relaxed) {
-            // No group is left to do the rest; the next call does.
-            tracing::error!("all groups are lost after {} steps", self.ledger.done());
-            return Err(JobError::Elsewhere);
-        }
-        Ok(ending.report(folder, self.start, self.last_loss, self.missing_values))
-    }
-
-    /// Says goodbye to a group; with the parameters if it is to score them.
-    fn dismiss(&mut self, group: usize, ending: &Ending, validate: bool) -> Result<()> {
-        let (leader, text) = (self.server.leader(group), json(ending)?);
-        let reply = Reply {
-            version: 0,
-            orders: Orders::steps([]).validating(validate),
-            bytes: text.len() as u64,
-        };
-        let mut values = Vec::new();
-        if validate {
-            let parameters = self.server.run.learner.network.parameters_mut();
-            parameters.update_all(|all| values.extend_from_slice(all))?;
-        }
-        let running = self.server.running_statistics();
-        let comm = &mut self.server.between;
-        let mut there = comm.offer(leader, raw(&reply))? && comm.offer(leader, &text)?;
-        if there && validate {
-            there = comm.offer(leader, bytemuck::cast_slice(&values))?
-                && comm.offer(leader, bytemuck::cast_slice(&running))?;
-        }
-        if !there {
-            tracing::warn!("group {group} went before the run was over");
-        }
-        Ok(())
-    }
-
-    fn wait_for_scores(&mut self, group: usize) -> Result<()> {
-        let leader = self.server.leader(group);
-        let mut request = Request::of(0, 0);
-        let bytes = bytemuck::bytes_of_mut(&mut request);
-        // However long it takes; one that dies is noticed.
-        let limit = std::time::Duration::MAX;
-        if take(&mut *self.server.between, leader, bytes, limit)? {
-            self.scores(group, &request)
-        } else {
-            self.server.run.validation_due = true;
-            Ok(())
-        }
-    }
-
-    fn ending(&self, finished: bool) -> Result<Ending> {
-        let run = &self.server.run;
-        let [rows, columns, _] = run.store.shape();
-        let flops = run.learner.network.summary(rows, columns)?.training_flops;
-        let layout = self.server.layout;
-        let steps = self.ledger.done() - self.done_before;
-        let samples = steps * (run.local_batch * layout.ranks_per_group) as u64;
-        Ok(Ending {
-            outcome: finished,
-            steps: self.ledger.done(),
-            skipped_steps: run.learner.progress.skipped,
-            best: run.best.clone(),
-            balance: Balance::of(&self.spent, samples as f64, flops as f64),
-            ranks: layout.servers + layout.groups * layout.ranks_per_group,
-            staleness: self.staleness.clone(),
-        })
-    }
 }
 
-fn send_errand(server: &mut Server<'_>, other: usize, errand: u64, bytes: &[u8]) -> Result<()> {
+pub(super) fn send_errand(
+    server: &mut Server<'_>,
+    other: usize,
+    errand: u64,
+    bytes: &[u8],
+) -> Result<()> {
     let head = [errand, bytes.len() as u64];
     server.between.send(other, bytemuck::cast_slice(&head))?;
     server.between.send(other, bytes)?;
     Ok(())
-}
-
-impl Ending {
-    /// What a server reports.
-    pub(super) fn report(
-        self,
-        folder: &Path,
-        start: Instant,
-        last_loss: Option<f64>,
-        missing_values: u64,
-    ) -> TrainReport {
-        TrainReport {
-            outcome: match self.outcome {
-                true => Outcome::Finished,
-                false => Outcome::Interrupted,
-            },
-            steps: self.steps,
-            skipped_steps: self.skipped_steps,
-            best: self.best,
-            last_loss,
-            seconds: start.elapsed().as_secs_f64(),
-            ranks: self.ranks,
-            spent: Spent::default(),
-            balance: self.balance,
-            missing_values,
-            staleness: Some(self.staleness),
-            model: folder.join("best.safetensors"),
-        }
-    }
 }

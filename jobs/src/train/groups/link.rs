@@ -1,8 +1,9 @@
 //! A group's end of the way to the servers: gradients go, parameters come.
 
+use super::LOOK;
+use super::ending::Ending;
 use super::message::{Orders, Reply, Request, kind, raw, take};
 use super::plan;
-use super::{Ending, LOOK};
 use crate::comm::collectives::tree;
 use crate::comm::{Arrival, CommError, Communicator};
 use crate::error::{JobError, Result};
@@ -197,11 +198,12 @@ impl Link {
         Ok(())
     }
 
-    /// Says goodbye with the seconds of the group's ranks, and waits for the end of the run: how it ended, and whether the network,
+    /// Says goodbye with the seconds of the group's ranks and the missing values that they met, and waits for the end of the run: how it ended, and whether the network,
     /// whose parameters are then the last ones, is to be validated. All ranks of the group call it.
     pub(super) fn leave(
         &mut self,
         spent: &[u8],
+        missing_values: u64,
         parameters: &mut Parameters,
     ) -> Result<(Ending, bool)> {
         let mut text = Vec::new();
@@ -209,7 +211,7 @@ impl Link {
             let request = Request {
                 bytes: spent.len() as u64,
                 stop: u64::from(self.exchange.stop),
-                ..Request::of(kind::LEAVE, 0)
+                ..Request::of(kind::LEAVE, missing_values)
             };
             for server in 0..self.slices.len() {
                 servers.send(server, raw(&request))?;

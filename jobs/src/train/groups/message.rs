@@ -15,7 +15,7 @@ pub(super) mod kind {
     pub const UPDATE: u64 = 1;
     /// A step had no gradient that is a number.
     pub const SKIP: u64 = 2;
-    /// Goodbye; to the first server with the seconds of the group's ranks.
+    /// Goodbye; to the first server with the seconds of the group's ranks. Its `step` is how many missing values they met.
     pub const LEAVE: u64 = 3;
     /// To the first server: the scores that it asked for as JSON, with all parameters and running statistics if there are any.
     pub const SCORES: u64 = 4;

@@ -16,6 +16,7 @@
 //! Gradients leave after the backward pass, not during it. Checkpoints are written by the first server, for which groups wait. Where
 //! the loss is scaled dynamically, every group scales its own, and scales begin anew when a run goes on.
 
+mod ending;
 mod first;
 mod ledger;
 mod link;
@@ -32,15 +33,15 @@ pub(super) use link::{Contribution, Link};
 pub use staleness::StalenessSummary;
 
 use super::prepare::{Ready, Share};
-use super::{Balance, Best, Run, Team, TrainEvent, TrainReport};
+use super::{Run, Team, TrainEvent, TrainReport};
 use crate::comm::{CommError, Communicator};
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
+use ending::Ending;
 use first::First;
 use part::Part;
 use plan::{Layout, Role};
-use serde::{Deserialize, Serialize};
 use server::Server;
 use squall_data::Store;
 use std::path::Path;
@@ -58,19 +59,6 @@ pub(super) struct Job<'a> {
     pub store: &'a Arc<Store>,
     pub folder: &'a Path,
     pub stop: &'a AtomicBool,
-}
-
-/// How a run ended, as all ranks are told.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Ending {
-    /// All steps are done.
-    outcome: bool,
-    steps: u64,
-    skipped_steps: u64,
-    best: Option<Best>,
-    balance: Balance,
-    ranks: usize,
-    staleness: StalenessSummary,
 }
 
 /// Trains as one of the ranks of `world`, which all call it.

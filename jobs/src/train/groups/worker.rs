@@ -57,15 +57,17 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
     }
     let spent = run.team.trace.spent;
     let all = run.team.gather(bytemuck::bytes_of(&spent))?;
-    let missing_values = loader.missing_values();
+    let mut missing = [loader.missing_values()];
+    run.team.sum_counts(&mut missing)?;
     let parameters = run.learner.network.parameters_mut();
-    let (ending, validate) = run.team.link()?.leave(&all, parameters)?;
+    let link = run.team.link()?;
+    let (ending, validate) = link.leave(&all, missing[0], parameters)?;
     if validate {
         run.validate_for_servers(stop)?;
     }
     Ok(TrainReport {
         spent,
-        ..ending.report(folder, start, last_loss, missing_values)
+        ..ending.report(folder, start, last_loss, missing[0])
     })
 }
 

@@ -1,0 +1,158 @@
+//! How a run ends: the last state, its scores, and goodbye to everybody.
+
+use super::first::{First, send_errand};
+use super::link::json;
+use super::message::{Orders, Reply, Request, errand, raw, take};
+use super::staleness::StalenessSummary;
+use crate::error::{JobError, Result};
+use crate::train::{Balance, Best, Outcome, Spent, TrainReport};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How a run ended, as all ranks are told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Ending {
+    /// All steps are done.
+    outcome: bool,
+    steps: u64,
+    skipped_steps: u64,
+    best: Option<Best>,
+    balance: Balance,
+    ranks: usize,
+    staleness: StalenessSummary,
+}
+
+impl Ending {
+    /// What a server reports.
+    pub(super) fn report(
+        self,
+        folder: &Path,
+        start: Instant,
+        last_loss: Option<f64>,
+        missing_values: u64,
+    ) -> TrainReport {
+        TrainReport {
+            outcome: match self.outcome {
+                true => Outcome::Finished,
+                false => Outcome::Interrupted,
+            },
+            steps: self.steps,
+            skipped_steps: self.skipped_steps,
+            best: self.best,
+            last_loss,
+            seconds: start.elapsed().as_secs_f64(),
+            ranks: self.ranks,
+            spent: Spent::default(),
+            balance: self.balance,
+            missing_values,
+            staleness: Some(self.staleness),
+            model: folder.join("best.safetensors"),
+        }
+    }
+}
+
+impl First<'_, '_> {
+    /// All groups have left or are lost: the last state, its scores, and goodbye.
+    pub(super) fn conclude(mut self, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
+        self.collect()?;
+        let finished = self.ledger.is_complete();
+        let judged = self.server.run.evaluator.is_some();
+        let scored = finished && judged && self.ledger.done() > self.done_before;
+        if finished && !judged {
+            self.server.run.write_last_as_best()?;
+        }
+        self.server.run.validation_due |= scored;
+        // Before anything else can go wrong.
+        self.write()?;
+        let ending = self.ending(finished)?;
+        let mut groups = self.server.turns.left();
+        let judge = (scored && !groups.is_empty()).then(|| groups.remove(0));
+        for group in groups {
+            self.dismiss(group, &ending, false)?;
+        }
+        if let Some(group) = judge {
+            self.dismiss(group, &ending, true)?;
+            self.server.run.validation_due = false;
+            self.wait_for_scores(group)?;
+            if !self.server.run.validation_due {
+                self.write()?;
+            }
+        }
+        let ending = self.ending(finished && !self.server.run.validation_due)?;
+        let text = json(&ending)?;
+        for other in 1..self.server.layout.servers {
+            send_errand(&mut self.server, other, errand::END, &text)?;
+        }
+        if !finished && !self.ledger.is_closed() && !stop.load(Ordering::Relaxed) {
+            // The next call does the rest.
+            let (done, total) = (self.ledger.done(), self.server.run.total_steps);
+            tracing::error!("no group is left after {done} of {total} steps");
+            return Err(JobError::Elsewhere);
+        }
+        let report = ending.report(folder, self.start, self.last_loss, self.missing_values);
+        Ok(TrainReport {
+            spent: Spent::mean(&self.spent),
+            ..report
+        })
+    }
+
+    /// Says goodbye to a group; with the parameters if it is to score them.
+    fn dismiss(&mut self, group: usize, ending: &Ending, validate: bool) -> Result<()> {
+        let (leader, text) = (self.server.leader(group), json(ending)?);
+        let reply = Reply {
+            version: 0,
+            orders: Orders::steps([]).validating(validate),
+            bytes: text.len() as u64,
+        };
+        let mut values = Vec::new();
+        if validate {
+            let parameters = self.server.run.learner.network.parameters_mut();
+            parameters.update_all(|all| values.extend_from_slice(all))?;
+        }
+        let running = self.server.running_statistics();
+        let comm = &mut self.server.between;
+        let mut there = comm.offer(leader, raw(&reply))? && comm.offer(leader, &text)?;
+        if there && validate {
+            there = comm.offer(leader, bytemuck::cast_slice(&values))?
+                && comm.offer(leader, bytemuck::cast_slice(&running))?;
+        }
+        if !there {
+            tracing::warn!("group {group} went before the run was over");
+        }
+        Ok(())
+    }
+
+    fn wait_for_scores(&mut self, group: usize) -> Result<()> {
+        let leader = self.server.leader(group);
+        let mut request = Request::of(0, 0);
+        let bytes = bytemuck::bytes_of_mut(&mut request);
+        // However long it takes; one that dies is noticed.
+        let limit = Duration::MAX;
+        if take(&mut *self.server.between, leader, bytes, limit)? {
+            self.scores(group, &request)
+        } else {
+            self.server.run.validation_due = true;
+            Ok(())
+        }
+    }
+
+    fn ending(&self, finished: bool) -> Result<Ending> {
+        let run = &self.server.run;
+        let [rows, columns, _] = run.store.shape();
+        let flops = run.learner.network.summary(rows, columns)?.training_flops;
+        let layout = self.server.layout;
+        let steps = self.ledger.done() - self.done_before;
+        let samples = steps * (run.local_batch * layout.ranks_per_group) as u64;
+        Ok(Ending {
+            outcome: finished,
+            steps: self.ledger.done(),
+            skipped_steps: run.learner.progress.skipped,
+            best: run.best.clone(),
+            balance: Balance::of(&self.spent, samples as f64, flops as f64),
+            ranks: layout.servers + layout.groups * layout.ranks_per_group,
+            staleness: self.staleness.clone(),
+        })
+    }
+}

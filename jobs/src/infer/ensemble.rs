@@ -5,7 +5,7 @@ use super::input::Fields;
 use super::output::Found;
 use super::views::{Opinion, most_probable, turned};
 use crate::error::{JobError, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, Task};
 use candle_core::{Device, Tensor};
 use squall_data::loader::Augmentation;
 use squall_data::store::View;
@@ -133,6 +133,15 @@ impl<'m> Ensemble<'m> {
     pub fn check(&self, grid: &LatLonGrid, available: &[Variable]) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for model in &self.models {
+            if model.contract().task() == Task::Detect {
+                return Err(JobError::Contract {
+                    model: model.path().to_path_buf(),
+                    reasons: vec![format!(
+                        "{} finds boxes; inference writes masks",
+                        model.contract().network.name.as_str()
+                    )],
+                });
+            }
             notes.extend(model.notes().iter().cloned());
             notes.extend(model.check(grid, available)?);
         }

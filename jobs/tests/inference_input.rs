@@ -13,7 +13,9 @@ use squall_jobs::comm::Solo;
 use squall_jobs::infer::{
     Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model, Strips, infer,
 };
-use squall_jobs::{InferEvent, JobError, train};
+use squall_jobs::recipe::Task;
+use squall_jobs::{Contract, InferEvent, JobError, Recipe, train};
+use squall_model::{Backend, ModelFile, Network, NetworkConfig};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -212,6 +214,46 @@ fn members_that_cannot_be_are_refused() {
     .unwrap_err();
     assert!(matches!(error, JobError::Resume { .. }), "{error}");
     assert!(error.to_string().contains("model_hashes was"), "{error}");
+}
+
+#[test]
+fn a_detector_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, files) = prepared(folder.path());
+    let archive = Archive::open(&files).unwrap();
+    let config = NetworkConfig {
+        channels_in: CHANNELS.len(),
+        width: 0.05,
+        ..NetworkConfig::of("detector-2d-half".parse().unwrap())
+    };
+    let detecting = Recipe {
+        task: Task::Detect,
+        network: config.clone(),
+        ..recipe(&[])
+    };
+    let normalisation = &model.contract().normalisation;
+    let contract = Contract::new(&detecting, &config, normalisation, &grid(), "none");
+    let network = Network::build(&config, Backend::best(), 0).unwrap();
+    let mut file = ModelFile {
+        tensors: network.parameters().to_named().unwrap(),
+        ..ModelFile::default()
+    };
+    contract.put(&mut file).unwrap();
+    let path = folder.path().join("detector.safetensors");
+    file.write(&path).unwrap();
+    let detector = Model::load(&path, None).unwrap();
+    let (out, options) = (folder.path().join("out"), InferOptions::default());
+    let result = run(
+        Input::archive(&archive),
+        Ensemble::of(&detector),
+        (&out, &options),
+    );
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("detector-2d-half finds boxes"), "{error}");
+    assert!(!out.exists());
+    // Nor is there a mean of boxes and masks.
+    let error = Ensemble::new(vec![&model, &detector], &[], false).unwrap_err();
+    assert!(error.to_string().contains("have no mean"), "{error}");
 }
 
 #[test]

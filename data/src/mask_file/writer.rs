@@ -236,7 +236,7 @@ fn create(
         let words = class.name().replace('_', " ");
         if options.probabilities {
             let name = event_variable(class, "probability");
-            let long_name = format!("probability that the cell belongs to a {words}");
+            let long_name = format!("probability of {words}");
             add_packed(&mut file, grid, (&name, &long_name), CERTAIN)?;
         }
         if options.spread {

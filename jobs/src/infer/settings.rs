@@ -167,10 +167,10 @@ pub(super) fn about(
                 (roll, true) => format!("mirrored and rolled by {roll} columns"),
             })
             .collect();
-        let (models, views) = (ensemble.models().len(), views.join("; "));
+        let (members, views) = (ensemble.members(), views.join("; "));
         add(
             "squall_ensemble",
-            format!("mean of {models} models, each with the field {views}"),
+            format!("mean of {members} members: each model with the field {views}"),
         );
     }
     for (number, model) in ensemble.models().iter().enumerate() {

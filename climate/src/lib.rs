@@ -11,6 +11,7 @@ pub mod label;
 pub mod map;
 pub mod report;
 pub mod statistics;
+pub mod stream;
 pub mod table;
 pub mod track;
 

@@ -4,20 +4,28 @@
 //! 0.001 m/s); what is not known is blank. Columns are found by name, in any order; unknown ones are passed over.
 
 pub(crate) mod lines;
+mod read;
+mod rows;
+mod spill;
 
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
-use crate::statistics::{Basin, Category};
-use crate::track::{Fate, Origin, Track};
-use lines::Table;
+use crate::track::Track;
+use squall_data::DataError;
 use squall_data::atomic::Pending;
-use squall_data::{Calendar, Class, DataError};
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+pub use read::{EventReader, TrackReader, read_events, read_tracks};
+pub use spill::{Sorted, Spill};
 
 /// Header of `events.csv` and `objects.csv`.
-pub const EVENT_COLUMNS: [&str; 18] = [
+///
+/// What follows `mean_probability` came later and may be absent in tables of other programs. `hours`: the time that a row
+/// stands for; `touches_edge`: 1 where a regional domain cuts the event; `ar_scale`: 0 to 5, rivers only; the rest as in
+/// [`crate::events::EventDetails`].
+pub const EVENT_COLUMNS: [&str; 26] = [
     "class",
     "time",
     "lon_deg",
@@ -36,10 +44,21 @@ pub const EVENT_COLUMNS: [&str; 18] = [
     "max_tmq_kg_m2",
     "mean_prect_m_s",
     "mean_probability",
+    "hours",
+    "touches_edge",
+    "max_ivt_proxy_kg_m_s",
+    "ar_scale",
+    "precipitation_km3",
+    "land_share",
+    "land_lon_deg",
+    "land_lat_deg",
 ];
 
 /// Header of `tracks.csv`.
-pub const TRACK_COLUMNS: [&str; 22] = [
+///
+/// What follows `basin` came later and may be absent in tables of other programs; see [`crate::track::TrackDetails`] and
+/// [`crate::track::Landfall`]. `split_tracks` and `merged_tracks` are identities with blanks between them.
+pub const TRACK_COLUMNS: [&str; 39] = [
     "track_id",
     "class",
     "start_time",
@@ -62,6 +81,23 @@ pub const TRACK_COLUMNS: [&str; 22] = [
     "max_tmq_kg_m2",
     "category",
     "basin",
+    "parent_track",
+    "merged_into",
+    "split_tracks",
+    "merged_tracks",
+    "max_speed_m_s",
+    "ace_1e4_kt2",
+    "pdi_m3_s2",
+    "max_ivt_proxy_kg_m_s",
+    "ar_scale",
+    "precipitation_km3",
+    "landfalls",
+    "landfall_time",
+    "landfall_lon_deg",
+    "landfall_lat_deg",
+    "landfall_wind_m_s",
+    "landfall_psl_pa",
+    "touches_edge",
 ];
 
 /// Writes a table row by row; it takes its name when it is whole.
@@ -88,10 +124,6 @@ impl<T: Row> TableWriter<T> {
     /// # Errors
     /// [`ClimateError::Data`] if the file cannot be created.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
-        Self::with_header(path, T::columns())
-    }
-
-    fn with_header<S: AsRef<[u8]>>(path: impl Into<PathBuf>, header: Vec<S>) -> Result<Self> {
         let pending = Pending::new(path)?;
         let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
         let mut writer = Self {
@@ -99,7 +131,7 @@ impl<T: Row> TableWriter<T> {
             pending,
             rows: std::marker::PhantomData,
         };
-        writer.record(header)?;
+        writer.record(T::columns())?;
         Ok(writer)
     }
 
@@ -154,218 +186,13 @@ fn write_rows<T: Row>(path: impl Into<PathBuf>, rows: &[T]) -> Result<()> {
     writer.finish()
 }
 
-/// Reads `events.csv` or `objects.csv`; only class, time and position are required. An unknown area or shape is NaN, an
-/// unknown box is the centre.
-///
-/// # Errors
-/// [`ClimateError::Table`] if the file is not a table or lacks a column, [`ClimateError::TableCell`] with line and column
-/// if a cell cannot be understood, [`ClimateError::Data`] if it cannot be opened.
-pub fn read_events(path: impl AsRef<Path>, calendar: Calendar) -> Result<Vec<Event>> {
-    let required = &EVENT_COLUMNS[..4];
-    let mut table = Table::open(path.as_ref(), required)?;
-    let mut events = Vec::new();
-    while let Some(line) = table.next()? {
-        let (lon_deg, lat_deg) = line.position("lon_deg", "lat_deg")?;
-        let or = |value: Option<f64>, other: f64| value.unwrap_or(other);
-        events.push(Event {
-            class: line.class()?,
-            time: line.time("time", calendar)?,
-            track_id: line.whole("track_id")?,
-            lon_deg,
-            lat_deg,
-            area_km2: or(line.number("area_km2")?, f64::NAN),
-            west_deg: or(line.number("west_deg")?, lon_deg),
-            south_deg: or(line.number("south_deg")?, lat_deg),
-            east_deg: or(line.number("east_deg")?, lon_deg),
-            north_deg: or(line.number("north_deg")?, lat_deg),
-            length_km: or(line.number("length_km")?, f64::NAN),
-            width_km: or(line.number("width_km")?, f64::NAN),
-            orientation_deg: or(line.number("orientation_deg")?, f64::NAN),
-            min_psl_pa: line.number("min_psl_pa")?,
-            max_wind_m_s: line.number("max_wind_m_s")?,
-            max_tmq_kg_m2: line.number("max_tmq_kg_m2")?,
-            mean_prect_m_s: line.number("mean_prect_m_s")?,
-            mean_probability: line.number("mean_probability")?,
-        });
-    }
-    Ok(events)
-}
-
-/// Reads `tracks.csv`; identity, class, times and genesis are required. What follows from other columns (duration, speed,
-/// category, basin) is not read.
-///
-/// # Errors
-/// As [`read_events`].
-pub fn read_tracks(path: impl AsRef<Path>, calendar: Calendar) -> Result<Vec<Track>> {
-    let required = [
-        "track_id",
-        "class",
-        "start_time",
-        "end_time",
-        "genesis_lon_deg",
-        "genesis_lat_deg",
-    ];
-    let mut table = Table::open(path.as_ref(), &required)?;
-    let mut tracks = Vec::new();
-    while let Some(line) = table.next()? {
-        let (genesis_lon_deg, genesis_lat_deg) =
-            line.position("genesis_lon_deg", "genesis_lat_deg")?;
-        let (start, end) = (
-            line.time("start_time", calendar)?,
-            line.time("end_time", calendar)?,
-        );
-        if end.seconds_since(start) < 0 {
-            return Err(line.bad("end_time", "a time not before start_time"));
-        }
-        let track_id = line.whole("track_id")?;
-        tracks.push(Track {
-            track_id: track_id.ok_or_else(|| line.bad("track_id", "a whole number"))?,
-            class: line.class()?,
-            start,
-            end,
-            points: line.whole("points")?.unwrap_or(0) as usize,
-            origin: line
-                .word("origin", &Origin::ALL, Origin::name)?
-                .unwrap_or(Origin::Genesis),
-            fate: line
-                .word("fate", &Fate::ALL, Fate::name)?
-                .unwrap_or(Fate::Lysis),
-            related_track: line.whole("related_track")?,
-            genesis_lon_deg,
-            genesis_lat_deg,
-            end_lon_deg: line.number("end_lon_deg")?.unwrap_or(genesis_lon_deg),
-            end_lat_deg: line.number("end_lat_deg")?.unwrap_or(genesis_lat_deg),
-            distance_km: line.number("distance_km")?.unwrap_or(f64::NAN),
-            max_area_km2: line.number("max_area_km2")?.unwrap_or(f64::NAN),
-            mean_area_km2: line.number("mean_area_km2")?.unwrap_or(f64::NAN),
-            min_psl_pa: line.number("min_psl_pa")?,
-            max_wind_m_s: line.number("max_wind_m_s")?,
-            max_tmq_kg_m2: line.number("max_tmq_kg_m2")?,
-        });
-    }
-    Ok(tracks)
-}
-
-/// Blanks the `track_id` of the rows of `events.csv` whose track is not to be kept, row by row: the second phase after
-/// tracking, which is when it is known which tracks were too short. Returns the number of rows changed.
-///
-/// # Errors
-/// As [`read_events`], and [`ClimateError::Data`] if writing fails; the file is then as it was.
-pub fn keep_track_ids(path: impl AsRef<Path>, keep: impl Fn(u64) -> bool) -> Result<usize> {
-    let path = path.as_ref();
-    let mut table = Table::open(path, &["track_id"])?;
-    let column = table.column("track_id").unwrap_or_default();
-    // The header as found, which may be another one than ours.
-    let mut writer = TableWriter::<Event>::with_header(path, table.header())?;
-    let mut changed = 0;
-    while let Some(line) = table.next()? {
-        let mut cells = line.texts();
-        if line.whole("track_id")?.is_some_and(|id| !keep(id)) {
-            cells[column].clear();
-            changed += 1;
-        }
-        writer.record(cells)?;
-    }
-    writer.finish()?;
-    Ok(changed)
-}
-
-impl Row for Event {
-    fn columns() -> Vec<&'static str> {
-        EVENT_COLUMNS.to_vec()
-    }
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.class.name().into(),
-            self.time.to_string(),
-            longitude(self.lon_deg),
-            fixed(self.lat_deg, 4),
-            fixed(self.area_km2, 1),
-            self.track_id.map_or_else(String::new, |id| id.to_string()),
-            longitude(self.west_deg),
-            fixed(self.south_deg, 4),
-            longitude(self.east_deg),
-            fixed(self.north_deg, 4),
-            fixed(self.length_km, 1),
-            fixed(self.width_km, 1),
-            fixed(self.orientation_deg, 2),
-            optional(self.min_psl_pa, 1),
-            optional(self.max_wind_m_s, 3),
-            optional(self.max_tmq_kg_m2, 3),
-            self.mean_prect_m_s
-                .filter(|v| v.is_finite())
-                .map_or_else(String::new, |v| format!("{v:.5e}")),
-            optional(self.mean_probability, 5),
-        ]
-    }
-}
-
-impl Row for Track {
-    fn columns() -> Vec<&'static str> {
-        TRACK_COLUMNS.to_vec()
-    }
-
-    fn cells(&self) -> Vec<String> {
-        let category = (self.class == Class::TropicalCyclone)
-            .then_some(self.max_wind_m_s)
-            .flatten()
-            .and_then(Category::saffir_simpson);
-        vec![
-            self.track_id.to_string(),
-            self.class.name().into(),
-            self.start.to_string(),
-            self.end.to_string(),
-            fixed(self.duration_hours(), 2),
-            self.points.to_string(),
-            self.origin.name().into(),
-            self.fate.name().into(),
-            self.related_track
-                .map_or_else(String::new, |id| id.to_string()),
-            longitude(self.genesis_lon_deg),
-            fixed(self.genesis_lat_deg, 4),
-            longitude(self.end_lon_deg),
-            fixed(self.end_lat_deg, 4),
-            fixed(self.distance_km, 1),
-            optional(self.mean_speed_m_s(), 3),
-            fixed(self.max_area_km2, 1),
-            fixed(self.mean_area_km2, 1),
-            optional(self.min_psl_pa, 1),
-            optional(self.max_wind_m_s, 3),
-            optional(self.max_tmq_kg_m2, 3),
-            category.map_or("", Category::name).into(),
-            Basin::of(self.genesis_lat_deg, self.genesis_lon_deg)
-                .code()
-                .into(),
-        ]
-    }
-}
-
-fn fixed(value: f64, decimals: usize) -> String {
-    if value.is_finite() {
-        format!("{value:.decimals$}")
-    } else {
-        String::new()
-    }
-}
-
-fn optional(value: Option<f64>, decimals: usize) -> String {
-    value.map_or_else(String::new, |v| fixed(v, decimals))
-}
-
-/// A longitude of [0, 360) must not be rounded to 360.
-fn longitude(value: f64) -> String {
-    match fixed(value, 4) {
-        text if text == "360.0000" => "0.0000".into(),
-        text => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::EventDetails;
+    use crate::track::{Fate, Landfall, Origin, TrackDetails};
     use proptest::prelude::*;
-    use squall_data::Time;
+    use squall_data::{Calendar, Class, Time};
     use std::fs;
 
     fn time(hours: i64) -> Time {
@@ -402,6 +229,16 @@ mod tests {
                 max_tmq_kg_m2: f[2],
                 mean_prect_m_s: f[3].map(|v| v * 1e-9),
                 mean_probability: f[4].map(|v| v / 1000.0),
+                details: EventDetails {
+                    hours: f[0].map(|_| 3.0),
+                    touches_edge: f[1].map(|v| v > 500.0),
+                    max_ivt_proxy_kg_m_s: f[2],
+                    river_scale: f[2].map(|v| (v / 200.0) as u8),
+                    precipitation_km3: f[3],
+                    land_share: f[4].map(|v| v / 1000.0),
+                    land_lon_deg: f[4].map(|_| lon),
+                    land_lat_deg: f[4].map(|_| lat),
+                },
             })
     }
 
@@ -429,6 +266,11 @@ mod tests {
                 prop_assert!(near(a.max_tmq_kg_m2, b.max_tmq_kg_m2, 6e-4));
                 prop_assert!(near(a.mean_prect_m_s, b.mean_prect_m_s, 1e-11));
                 prop_assert!(near(a.mean_probability, b.mean_probability, 6e-6));
+                let (a, b) = (a.details, b.details);
+                prop_assert_eq!((a.hours, a.touches_edge, a.river_scale), (b.hours, b.touches_edge, b.river_scale));
+                prop_assert!(near(a.max_ivt_proxy_kg_m_s, b.max_ivt_proxy_kg_m_s, 0.06));
+                prop_assert!(near(a.precipitation_km3, b.precipitation_km3, 6e-7) && near(a.land_share, b.land_share, 6e-6));
+                prop_assert!(near(a.land_lat_deg, b.land_lat_deg, 1e-4));
             }
             // What was read is written as it stood.
             let again = folder.path().join("again.csv");
@@ -457,6 +299,24 @@ mod tests {
             min_psl_pa: Some(96_000.0),
             max_wind_m_s: Some(45.0),
             max_tmq_kg_m2: None,
+            details: TrackDetails {
+                merged_into: Some(3),
+                split_tracks: vec![8, 11],
+                max_speed_m_s: Some(21.25),
+                ace_1e4_kt2: Some(5.5),
+                pdi_m3_s2: Some(1.25e10),
+                precipitation_km3: Some(42.0),
+                landfalls: Some(1),
+                landfall: Some(Landfall {
+                    time: time(45),
+                    lon_deg: 340.5,
+                    lat_deg: 19.75,
+                    max_wind_m_s: Some(44.0),
+                    min_psl_pa: Some(96_250.0),
+                }),
+                touches_edge: Some(false),
+                ..TrackDetails::default()
+            },
         }
     }
 
@@ -470,7 +330,8 @@ mod tests {
         assert_eq!(
             row,
             "7,tropical_cyclone,1996-02-28T21:00:00,1996-03-02T21:00:00,48.00,17,genesis,merge,3,0.0000,12.5000,340.2500,\
-             20.0000,2304.0,13.333,500000.0,400000.0,96000.0,45.000,,2,NA"
+             20.0000,2304.0,13.333,500000.0,400000.0,96000.0,45.000,,2,NA,,3,8 11,,21.250,5.5000,1.25000e10,,,42.000000,1,\
+             1996-03-02T18:00:00,340.5000,19.7500,44.000,96250.0,0"
         );
         let back = read_tracks(&path, Calendar::NoLeap).unwrap();
         let expected = Track {
@@ -478,6 +339,15 @@ mod tests {
             ..track()
         };
         assert_eq!(back, [expected]);
+        // Tables of before, without the later columns.
+        let short: String = text
+            .lines()
+            .map(|line| line.split(',').take(22).collect::<Vec<_>>().join(",") + "\n")
+            .collect();
+        fs::write(&path, short).unwrap();
+        let back = read_tracks(&path, Calendar::NoLeap).unwrap();
+        assert_eq!(back[0].details, TrackDetails::default());
+        assert_eq!(back[0].max_wind_m_s, Some(45.0));
     }
 
     #[test]
@@ -528,15 +398,5 @@ mod tests {
                 assert!(message.contains(part), "{message} lacks {part}");
             }
         }
-    }
-
-    #[test]
-    fn ids_of_short_tracks_are_blanked() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("events.csv");
-        fs::write(&path, "class,track_id,extra\na,1,x\nb,2,y\nc,,z\n").unwrap();
-        assert_eq!(keep_track_ids(&path, |id| id == 2).unwrap(), 1);
-        let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "class,track_id,extra\na,,x\nb,2,y\nc,,z\n");
     }
 }

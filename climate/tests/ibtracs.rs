@@ -98,6 +98,7 @@ fn tracks(rows: &[std::collections::HashMap<String, String>]) -> (Vec<Track>, Ve
                     min_psl_pa: None,
                     max_wind_m_s: wind,
                     max_tmq_kg_m2: None,
+                    details: Default::default(),
                 };
                 told.push((row["basin"].clone(), time));
                 tracks.push((row["track_id"].clone(), track));

@@ -35,6 +35,7 @@ fn event(class: Class, step: i64, lat_deg: f64, lon_deg: f64) -> Event {
         max_tmq_kg_m2: None,
         mean_prect_m_s: None,
         mean_probability: None,
+        details: Default::default(),
     }
 }
 

@@ -135,6 +135,9 @@ impl Demo {
                 out: at(out),
                 min_cyclone_km2: options.min_tropical_cyclone_km2,
                 min_river_km2: options.min_atmospheric_river_km2,
+                format: Vec::new(),
+                object_id: false,
+                save_every: 30.0,
                 skip_bad: false,
                 json: false,
             }

@@ -8,7 +8,7 @@ mod vorticity;
 
 pub use moisture::{
     STANDARD_GRAVITY, damped_precipitable_water, integrated_vapour_transport, transport_components,
-    tropical_damping,
+    tropical_damping, vapour_transport_proxy,
 };
 pub use thermal::{thickness, upper_mean_temperature, wind_speed};
 pub use vorticity::relative_vorticity;

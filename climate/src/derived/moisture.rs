@@ -110,6 +110,22 @@ pub fn transport_components(
     Ok([east, north])
 }
 
+/// Stand-in for the integrated vapour transport where only one level of wind is known: precipitable water times the wind at
+/// 850 hPa, kg m-1 s-1.
+///
+/// The wind at 850 hPa stands for the mean wind weighted by moisture, most of which lies below 700 hPa. The same in one cell
+/// as [`crate::detect::VapourTransport::proxy`] for a field; `climate/tests/impact.rs` compares it with the integral over
+/// levels of a GFS analysis.
+///
+/// # Example
+/// ```
+/// // 40 kg m-2 carried at 20 m/s.
+/// assert_eq!(squall_climate::derived::vapour_transport_proxy(40.0, 12.0, 16.0), 800.0);
+/// ```
+pub fn vapour_transport_proxy(tmq_kg_m2: f64, u850_m_s: f64, v850_m_s: f64) -> f64 {
+    tmq_kg_m2 * u850_m_s.hypot(v850_m_s)
+}
+
 /// Both parts of one column; NaN where fewer than two levels are known.
 fn column_transport(flux: impl Iterator<Item = (f64, f64, f64)>) -> (f64, f64) {
     let (mut east, mut north, mut layers) = (0.0, 0.0, 0);

@@ -1,9 +1,11 @@
 //! From a class mask, and fields if there are any, to events.
 
+use crate::derived::vapour_transport_proxy;
 use crate::error::{ClimateError, Result};
-use crate::events::Event;
 use crate::events::components::{Region, regions};
 use crate::events::shape::{bounding_box_deg, measure};
+use crate::events::{Event, EventDetails};
+use crate::map::LandMask;
 use ndarray::ArrayView2;
 use squall_data::snapshot::shape_text;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Variable};
@@ -53,6 +55,8 @@ pub struct EventFields<'a> {
     pub snapshot: Option<&'a Snapshot>,
     /// Probability of a class, `(lat, lon)`.
     pub probabilities: Vec<(Class, ArrayView2<'a, f32>)>,
+    /// Where land is, for landfall.
+    pub land: Option<&'a LandMask>,
 }
 
 impl<'a> EventFields<'a> {
@@ -60,11 +64,21 @@ impl<'a> EventFields<'a> {
     pub fn of(snapshot: &'a Snapshot) -> Self {
         Self {
             snapshot: Some(snapshot),
-            probabilities: Vec::new(),
+            ..Self::default()
         }
     }
 
-    fn plane(&self, variable: Variable) -> Option<ArrayView2<'a, f32>> {
+    /// Vapour transport by [`vapour_transport_proxy`] of every cell, where TMQ, U850 and V850 are known.
+    pub fn vapour_transport(&self) -> Option<impl Fn((usize, usize)) -> f64 + use<'a>> {
+        let tmq = self.plane(Variable::Tmq)?;
+        let (u, v) = (self.plane(Variable::U850)?, self.plane(Variable::V850)?);
+        Some(move |cell| {
+            let at = |plane: &ArrayView2<'_, f32>| f64::from(plane[cell]);
+            vapour_transport_proxy(at(&tmq), at(&u), at(&v))
+        })
+    }
+
+    pub(super) fn plane(&self, variable: Variable) -> Option<ArrayView2<'a, f32>> {
         self.snapshot.and_then(|s| s.field(variable))
     }
 
@@ -72,7 +86,8 @@ impl<'a> EventFields<'a> {
         let (rows, columns) = grid.shape();
         let planes = self.probabilities.iter().map(|(_, plane)| plane.dim());
         let fields = self.snapshot.map(|s| (s.fields.dim().1, s.fields.dim().2));
-        for found in planes.chain(fields) {
+        let land = self.land.map(LandMask::dim);
+        for found in planes.chain(fields).chain(land) {
             if found != (rows, columns) {
                 return Err(ClimateError::Mismatch {
                     what: "fields and mask".into(),
@@ -134,6 +149,8 @@ pub fn extract(
     }
     for (_, detected) in &mut found {
         move_to_pressure_minimum(detected, grid, fields);
+        let details = EventDetails::of(detected, grid, &areas, fields);
+        detected.event.details = details;
     }
     found.sort_by(|(a, x), (b, y)| {
         let class = x.event.class.cmp(&y.event.class);
@@ -200,6 +217,7 @@ fn describe(
         max_tmq_kg_m2: extreme(fields.plane(Variable::Tmq), f64::max),
         mean_prect_m_s: mean(fields.plane(Variable::Prect)),
         mean_probability: mean(probability.map(|(_, plane)| plane.view())),
+        details: EventDetails::default(),
     }
 }
 

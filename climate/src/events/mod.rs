@@ -2,20 +2,25 @@
 
 mod bounding_box;
 pub mod components;
+mod details;
 pub mod extract;
 pub mod shape;
 
 pub use components::{Region, Run, label_plane, regions};
+pub use details::EventDetails;
 pub use extract::{DetectedEvent, EventFields, ExtractOptions, extract};
 
+use crate::track::time_text;
+use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
 
 /// One connected area of one class at one time, with what the fields say inside it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Tropical cyclone or atmospheric river.
     pub class: Class,
     /// When.
+    #[serde(with = "time_text")]
     pub time: Time,
     /// The track it belongs to, once tracked.
     pub track_id: Option<u64>,
@@ -49,4 +54,6 @@ pub struct Event {
     pub mean_prect_m_s: Option<f64>,
     /// Mean class probability inside, where the mask came with probabilities.
     pub mean_probability: Option<f64>,
+    /// Impact, and what the series adds.
+    pub details: EventDetails,
 }

@@ -133,6 +133,7 @@ impl<'a> Fields<'a> {
             max_tmq_kg_m2: over(self.tmq, f64::max),
             mean_prect_m_s,
             mean_probability: None,
+            details: Default::default(),
         }
     }
 }
@@ -158,5 +159,6 @@ fn point(snapshot: &Snapshot, storm: &CycloneCandidate) -> Event {
         max_tmq_kg_m2: None,
         mean_prect_m_s: None,
         mean_probability: None,
+        details: Default::default(),
     }
 }

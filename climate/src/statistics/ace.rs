@@ -1,4 +1,4 @@
-//! Accumulated cyclone energy.
+//! Accumulated cyclone energy and power dissipation.
 
 use crate::statistics::category::KNOT_M_S;
 
@@ -28,4 +28,19 @@ pub fn ace_of_point(wind_m_s: f64, hours: f64) -> f64 {
     } else {
         0.0
     }
+}
+
+/// Power dissipation of one point of a cyclone's track, m³ s-2: the cube of the wind times the time that the point stands
+/// for. The index of a track is the sum over its points.
+///
+/// # Source
+/// Emanuel 2005, "Increasing destructiveness of tropical cyclones over the past 30 years", Nature 436, equation 2.
+///
+/// # Example
+/// ```
+/// // Six hours of 50 m/s.
+/// assert_eq!(squall_climate::statistics::power_dissipation_of_point(50.0, 6.0), 2.7e9);
+/// ```
+pub fn power_dissipation_of_point(wind_m_s: f64, hours: f64) -> f64 {
+    wind_m_s.powi(3) * hours * 3600.0
 }

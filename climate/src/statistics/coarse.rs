@@ -98,13 +98,22 @@ impl CoarseOccurrence {
     /// [`ClimateError::Mismatch`] if it is of another shape.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.check((other.rows, other.columns))?;
-        for more in &other.months {
-            let month = self.month_of(more.year, more.month);
-            for (mine, theirs) in month.marked.iter_mut().zip(&more.marked) {
-                mine.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
-            }
-        }
+        other.months.iter().for_each(|more| self.put_back(more));
         Ok(())
+    }
+
+    /// Takes the months out that lie before one.
+    pub(super) fn take_before(&mut self, year: i64, month: i64) -> Vec<CoarseMonth> {
+        let past = (self.months).partition_point(|m| (m.year, m.month) < (year, month));
+        self.months.drain(..past).collect()
+    }
+
+    /// Adds a part of a month.
+    pub(super) fn put_back(&mut self, more: &CoarseMonth) {
+        let month = self.month_of(more.year, more.month);
+        for (mine, theirs) in month.marked.iter_mut().zip(&more.marked) {
+            mine.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
+        }
     }
 
     /// Grid cells in each coarse cell.

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::events::Event;
+use crate::statistics::coarse::CoarseMonth;
 use crate::statistics::{Basin, Category, CoarseOccurrence, Histogram, Occurrence, ace_of_point};
 use crate::track::Track;
 use serde::{Deserialize, Serialize};
@@ -25,22 +26,56 @@ pub struct MonthCounts {
     pub objects: [[u64; BASINS]; 2],
     /// Accumulated cyclone energy, 10⁴ kt², where winds are known.
     pub ace: [f64; BASINS],
+    /// Tracks whose first landfall was in this month and basin, where land is known.
+    #[serde(default)]
+    pub landfalls: [[u64; BASINS]; 2],
+    /// Liquid water that fell inside of events, km³, where precipitation is known.
+    #[serde(default)]
+    pub precipitation_km3: [[f64; BASINS]; 2],
+    /// All liquid water that fell on the grid, km³.
+    #[serde(default)]
+    pub all_precipitation_km3: f64,
 }
 
-/// The sums of a year.
-#[derive(Debug, Clone, PartialEq)]
-pub struct YearCounts {
-    /// Year of the data's calendar (January to December on both hemispheres).
-    pub year: i64,
-    /// Number of analysed times.
-    pub times: u64,
-    /// As in [`MonthCounts`].
-    pub tracks: [[u64; BASINS]; 2],
-    /// As in [`MonthCounts`].
-    pub objects: [[u64; BASINS]; 2],
-    /// As in [`MonthCounts`].
-    pub ace: [f64; BASINS],
+impl MonthCounts {
+    fn new(year: i64, month: i64) -> Self {
+        Self {
+            year,
+            month,
+            times: 0,
+            tracks: Default::default(),
+            objects: Default::default(),
+            ace: [0.0; BASINS],
+            landfalls: Default::default(),
+            precipitation_km3: Default::default(),
+            all_precipitation_km3: 0.0,
+        }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.times += more.times;
+        self.all_precipitation_km3 += more.all_precipitation_km3;
+        for basin in 0..BASINS {
+            for class in 0..2 {
+                self.tracks[class][basin] += more.tracks[class][basin];
+                self.objects[class][basin] += more.objects[class][basin];
+                self.landfalls[class][basin] += more.landfalls[class][basin];
+                self.precipitation_km3[class][basin] += more.precipitation_km3[class][basin];
+            }
+            self.ace[basin] += more.ace[basin];
+        }
+    }
 }
+
+/// A part of a past month, of one kind or the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PastMonth {
+    counts: Option<MonthCounts>,
+    coarse: Option<CoarseMonth>,
+}
+
+/// The sums of a year (January to December on both hemispheres); `month` is 0.
+pub type YearCounts = MonthCounts;
 
 /// Histograms of one class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -142,9 +177,17 @@ impl Statistics {
             if let (Class::TropicalCyclone, Some(wind)) = (event.class, event.max_wind_m_s) {
                 month.ace[basin] += ace_of_point(wind, hours);
             }
+            if let Some(water_km3) = event.details.precipitation_km3 {
+                month.precipitation_km3[class][basin] += water_km3;
+            }
             self.histograms[class].area_km2.add(event.area_km2);
         }
         Ok(())
+    }
+
+    /// Counts the liquid water that fell on the whole grid at one time, km³: what the share of events is a share of.
+    pub fn add_precipitation(&mut self, time: Time, all_km3: f64) {
+        self.month(time).all_precipitation_km3 += all_km3;
     }
 
     /// Counts a finished track, in the month and basin of its genesis.
@@ -154,6 +197,10 @@ impl Statistics {
         };
         let basin = Basin::of(track.genesis_lat_deg, track.genesis_lon_deg) as usize;
         self.month(track.start).tracks[class][basin] += 1;
+        if let Some(landfall) = &track.details.landfall {
+            let basin = Basin::of(landfall.lat_deg, landfall.lon_deg) as usize;
+            self.month(landfall.time).landfalls[class][basin] += 1;
+        }
         let histograms = &mut self.histograms[class];
         histograms.lifetime_hours.add(track.duration_hours());
         histograms.distance_km.add(track.distance_km);
@@ -170,6 +217,36 @@ impl Statistics {
         }
     }
 
+    /// Takes the months out that lie before that of a time, so that a century's are not kept in memory. What is counted for
+    /// them later is a further part of the same month; [`Self::put_back`] adds the parts up.
+    pub fn take_months_before(&mut self, time: Time) -> Vec<PastMonth> {
+        let (year, month, _) = time.date();
+        let past = self
+            .months
+            .partition_point(|m| (m.year, m.month) < (year, month));
+        let counts = self.months.drain(..past).map(|counts| PastMonth {
+            counts: Some(counts),
+            coarse: None,
+        });
+        let mut parts: Vec<PastMonth> = counts.collect();
+        let coarse = self.coarse.take_before(year, month).into_iter();
+        parts.extend(coarse.map(|coarse| PastMonth {
+            counts: None,
+            coarse: Some(coarse),
+        }));
+        parts
+    }
+
+    /// Adds a part of a month that [`Self::take_months_before`] gave.
+    pub fn put_back(&mut self, part: &PastMonth) {
+        if let Some(counts) = &part.counts {
+            self.month_of(counts.year, counts.month).add(counts);
+        }
+        if let Some(coarse) = &part.coarse {
+            self.coarse.put_back(coarse);
+        }
+    }
+
     /// Adds what another part of the same run counted.
     ///
     /// # Errors
@@ -178,19 +255,7 @@ impl Statistics {
         self.occurrence.merge(&other.occurrence)?;
         self.coarse.merge(&other.coarse)?;
         for more in &other.months {
-            let month = self.month_of(more.year, more.month);
-            month.times += more.times;
-            for class in 0..2 {
-                for basin in 0..BASINS {
-                    month.tracks[class][basin] += more.tracks[class][basin];
-                    month.objects[class][basin] += more.objects[class][basin];
-                }
-            }
-            month
-                .ace
-                .iter_mut()
-                .zip(more.ace)
-                .for_each(|(a, b)| *a += b);
+            self.month_of(more.year, more.month).add(more);
         }
         for (mine, theirs) in self.histograms.iter_mut().zip(&other.histograms) {
             for (a, (_, _, b)) in mine.all_mut().into_iter().zip(theirs.all()) {
@@ -228,24 +293,10 @@ impl Statistics {
         let mut years: Vec<YearCounts> = Vec::new();
         for month in &self.months {
             if years.last().is_none_or(|year| year.year != month.year) {
-                years.push(YearCounts {
-                    year: month.year,
-                    times: 0,
-                    tracks: Default::default(),
-                    objects: Default::default(),
-                    ace: [0.0; BASINS],
-                });
+                years.push(YearCounts::new(month.year, 0));
             }
-            let Some(year) = years.last_mut() else {
-                continue;
-            };
-            year.times += month.times;
-            for basin in 0..BASINS {
-                for class in 0..2 {
-                    year.tracks[class][basin] += month.tracks[class][basin];
-                    year.objects[class][basin] += month.objects[class][basin];
-                }
-                year.ace[basin] += month.ace[basin];
+            if let Some(year) = years.last_mut() {
+                year.add(month);
             }
         }
         years
@@ -286,15 +337,7 @@ impl Statistics {
             .months
             .binary_search_by_key(&key, |m| (m.year, m.month));
         let index = found.unwrap_or_else(|index| {
-            let empty = MonthCounts {
-                year,
-                month,
-                times: 0,
-                tracks: Default::default(),
-                objects: Default::default(),
-                ace: [0.0; BASINS],
-            };
-            self.months.insert(index, empty);
+            self.months.insert(index, MonthCounts::new(year, month));
             index
         });
         &mut self.months[index]

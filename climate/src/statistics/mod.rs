@@ -11,13 +11,15 @@ mod counts;
 pub mod histogram;
 mod netcdf_file;
 pub mod occurrence;
+mod river_scale;
 mod tables;
 
-pub use ace::ace_of_point;
+pub use ace::{ace_of_point, power_dissipation_of_point};
 pub use basin::Basin;
 pub use category::Category;
 pub use coarse::CoarseOccurrence;
-pub use counts::{ClassHistograms, MonthCounts, Statistics, YearCounts};
+pub use counts::{ClassHistograms, MonthCounts, PastMonth, Statistics, YearCounts};
 pub use histogram::Histogram;
 pub use occurrence::Occurrence;
+pub use river_scale::{RIVER_SCALE_MIN_IVT_KG_M_S, river_scale};
 pub(crate) use tables::write_rows;

@@ -12,9 +12,11 @@ impl Statistics {
     /// Writes frequency maps and monthly counts as CF netCDF.
     ///
     /// Variables: `frequency(class, lat, lon)`; `times(month)`, `tracks(month, class, basin)`,
-    /// `objects(month, class, basin)`, `ace(month, basin)` with `year(month)` and `month_of_year(month)`. Classes and
-    /// basins are named in `flag_meanings`. For changes of frequency `marked_cells(month, class, coarse_lat, coarse_lon)`:
-    /// grid cells of the class in cells of 5 degrees, over all times of the month; of `grid_cells(coarse_lat, coarse_lon)`.
+    /// `objects(month, class, basin)`, `ace(month, basin)`, `landfalls(month, class, basin)`,
+    /// `precipitation(month, class, basin)` and `all_precipitation(month)` with `year(month)` and `month_of_year(month)`.
+    /// Classes and basins are named in `flag_meanings`. For changes of frequency `marked_cells(month, class, coarse_lat,
+    /// coarse_lon)`: grid cells of the class in cells of 5 degrees, over all times of the month; of
+    /// `grid_cells(coarse_lat, coarse_lon)`.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
@@ -107,7 +109,7 @@ impl Statistics {
         let by_class = |counts: &[[u64; Basin::ALL.len()]; 2]| -> Vec<f64> {
             counts.iter().flatten().map(|&n| n as f64).collect()
         };
-        let tables: [(&str, &str, &[&str], Vec<f64>); 6] = [
+        let tables: [(&str, &str, &[&str], Vec<f64>); 9] = [
             (
                 "year",
                 "year",
@@ -144,11 +146,34 @@ impl Statistics {
                 &["month", "basin"],
                 whole(&|m| months[m].ace.to_vec()),
             ),
+            (
+                "landfalls",
+                "tracks whose first landfall was in the month and basin",
+                &["month", "class", "basin"],
+                whole(&|m| by_class(&months[m].landfalls)),
+            ),
+            (
+                "precipitation",
+                "liquid water that fell inside of events",
+                &["month", "class", "basin"],
+                whole(&|m| months[m].precipitation_km3.concat()),
+            ),
+            (
+                "all_precipitation",
+                "liquid water that fell on the grid",
+                &["month"],
+                whole(&|m| vec![months[m].all_precipitation_km3]),
+            ),
         ];
         for (name, long_name, dimensions, values) in tables {
             let mut variable = file.add_variable::<f64>(name, dimensions)?;
             variable.put_attribute("long_name", long_name)?;
-            variable.put_attribute("units", if name == "ace" { "1e4 knot2" } else { "1" })?;
+            let units = match name {
+                "ace" => "1e4 knot2",
+                "precipitation" | "all_precipitation" => "km3",
+                _ => "1",
+            };
+            variable.put_attribute("units", units)?;
             if !values.is_empty() {
                 variable.put_values(&values, ..)?;
             }

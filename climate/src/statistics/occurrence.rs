@@ -41,9 +41,11 @@ impl Occurrence {
     /// [`ClimateError::Mismatch`] if it is of another shape.
     pub fn add(&mut self, mask: &ClassMask) -> Result<()> {
         self.check(mask.codes.dim())?;
+        // A slice, so that the loop runs with vectors.
+        let codes = mask.codes.as_standard_layout();
         for (counts, class) in self.counts.iter_mut().zip(Class::EVENTS) {
             let code = class.code();
-            for (count, &cell) in counts.iter_mut().zip(&mask.codes) {
+            for (count, &cell) in counts.iter_mut().zip(codes.as_slice().unwrap_or(&[])) {
                 *count += u32::from(cell == code);
             }
         }

@@ -1,14 +1,16 @@
 //! Statistics as CSV.
 
 use crate::error::{ClimateError, Result};
-use crate::statistics::{Basin, Category, Statistics};
+use crate::statistics::{Basin, Category, MonthCounts, Statistics};
 use squall_data::{Class, DataError, atomic};
 use std::path::Path;
 
 impl Statistics {
     /// Writes `monthly.csv`, `yearly.csv`, `seasonal_cycle.csv`, `histograms.csv` and `categories.csv` into a folder.
     ///
-    /// - `monthly.csv`: year, month, class, basin, times, tracks (begun), objects, ace_1e4_kt2 (cyclones only)
+    /// - `monthly.csv`: year, month, class, basin, times, tracks (begun), objects, ace_1e4_kt2 (cyclones only), landfalls
+    ///   (tracks by the place of their first), precipitation_km3 (inside of the class's events) and precipitation_share (the
+    ///   same as a share of all that fell on the grid); the last two are blank without precipitation
     /// - `yearly.csv`: the same by year
     /// - `seasonal_cycle.csv`: class, basin, month, mean number of tracks begun
     /// - `histograms.csv`: class, quantity, unit, from, to, count; the open bins have a blank edge
@@ -27,12 +29,12 @@ impl Statistics {
     }
 
     fn monthly_rows(&self) -> Vec<Vec<String>> {
-        let header = "year,month,class,basin,times,tracks,objects,ace_1e4_kt2";
+        let header = "year,month,class,basin,times,tracks,objects,ace_1e4_kt2,landfalls,precipitation_km3,precipitation_share";
         let mut rows = vec![header.split(',').map(String::from).collect()];
         for m in self.months() {
             for (c, class, basin) in combinations() {
                 let b = basin as usize;
-                rows.push(vec![
+                let mut row = vec![
                     m.year.to_string(),
                     m.month.to_string(),
                     class.name().into(),
@@ -41,19 +43,21 @@ impl Statistics {
                     m.tracks[c][b].to_string(),
                     m.objects[c][b].to_string(),
                     energy(class, m.ace[b]),
-                ]);
+                ];
+                row.extend(impact(m, c, b));
+                rows.push(row);
             }
         }
         rows
     }
 
     fn yearly_rows(&self) -> Vec<Vec<String>> {
-        let header = "year,class,basin,times,tracks,objects,ace_1e4_kt2";
+        let header = "year,class,basin,times,tracks,objects,ace_1e4_kt2,landfalls,precipitation_km3,precipitation_share";
         let mut rows = vec![header.split(',').map(String::from).collect()];
         for y in self.years() {
             for (c, class, basin) in combinations() {
                 let b = basin as usize;
-                rows.push(vec![
+                let mut row = vec![
                     y.year.to_string(),
                     class.name().into(),
                     basin.code().into(),
@@ -61,7 +65,9 @@ impl Statistics {
                     y.tracks[c][b].to_string(),
                     y.objects[c][b].to_string(),
                     energy(class, y.ace[b]),
-                ]);
+                ];
+                row.extend(impact(&y, c, b));
+                rows.push(row);
             }
         }
         rows
@@ -139,6 +145,18 @@ fn combinations() -> impl Iterator<Item = (usize, Class, Basin)> {
                 .into_iter()
                 .map(move |basin| (index, class, basin))
         })
+}
+
+/// Landfalls, water and its share.
+fn impact(counts: &MonthCounts, class: usize, basin: usize) -> [String; 3] {
+    let water_km3 = counts.precipitation_km3[class][basin];
+    let all_km3 = counts.all_precipitation_km3;
+    let known = |text: String| if all_km3 > 0.0 { text } else { String::new() };
+    [
+        counts.landfalls[class][basin].to_string(),
+        known(format!("{water_km3:.3}")),
+        known(format!("{:.6}", water_km3 / all_km3)),
+    ]
 }
 
 fn energy(class: Class, ace: f64) -> String {

@@ -53,12 +53,12 @@ impl Table {
     }
 
     /// Names of the columns.
-    pub fn header(&self) -> Vec<&str> {
+    fn header(&self) -> Vec<&str> {
         self.header.iter().collect()
     }
 
     /// Place of a column.
-    pub fn column(&self, name: &str) -> Option<usize> {
+    fn column(&self, name: &str) -> Option<usize> {
         self.header.iter().position(|column| column == name)
     }
 
@@ -96,9 +96,9 @@ pub(crate) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// All cells.
-    pub fn texts(&self) -> Vec<String> {
-        self.table.cells.iter().map(str::to_string).collect()
+    /// Whether a cell is blank or its column absent.
+    pub fn is_blank(&self, column: &str) -> bool {
+        self.text(column).is_empty()
     }
 
     /// The text of a cell; empty if there is no such column.
@@ -140,6 +140,32 @@ impl Line<'_> {
         value
             .map(Some)
             .map_err(|_| self.bad(column, "a whole number that is not negative"))
+    }
+
+    /// 0 or 1; `None` if blank.
+    pub fn flag(&self, column: &str) -> Result<Option<bool>> {
+        match self.text(column) {
+            "" => Ok(None),
+            "0" => Ok(Some(false)),
+            "1" => Ok(Some(true)),
+            _ => Err(self.bad(column, "0 or 1")),
+        }
+    }
+
+    /// A rank from 0 to 5; `None` if blank.
+    pub fn rank(&self, column: &str) -> Result<Option<u8>> {
+        match self.whole(column)? {
+            None => Ok(None),
+            Some(rank @ 0..=5) => Ok(Some(rank as u8)),
+            Some(_) => Err(self.bad(column, "a rank from 0 to 5")),
+        }
+    }
+
+    /// Identities with blanks between them.
+    pub fn list(&self, column: &str) -> Result<Vec<u64>> {
+        let parts = self.text(column).split_whitespace().map(str::parse);
+        let ids: std::result::Result<_, _> = parts.collect();
+        ids.map_err(|_| self.bad(column, "identities of tracks with blanks between them"))
     }
 
     /// Longitude, brought to [0, 360), and latitude.

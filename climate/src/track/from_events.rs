@@ -1,6 +1,7 @@
 //! Tracks of events that already know theirs.
 
 use crate::events::Event;
+use crate::track::details::Shore;
 use crate::track::{Fate, Origin, Track};
 use std::collections::BTreeMap;
 
@@ -22,22 +23,25 @@ pub fn from_events(events: &[Event]) -> Vec<Track> {
     };
     listed.sort_by_key(|event| event.time.seconds_since(zero));
     let (first, last) = (listed[0].time, listed[listed.len() - 1].time);
-    let mut tracks: BTreeMap<u64, Track> = BTreeMap::new();
+    let mut tracks: BTreeMap<u64, (Track, Shore)> = BTreeMap::new();
     for event in listed {
         let Some(id) = event.track_id else { continue };
         match tracks.get_mut(&id) {
-            Some(track) => track.go_on(event),
+            Some((track, shore)) => track.go_on(event, shore),
             None => {
                 let origin = if event.time == first {
                     Origin::StartOfData
                 } else {
                     Origin::Genesis
                 };
-                tracks.insert(id, Track::begin(id, event, origin, None));
+                tracks.insert(
+                    id,
+                    (Track::begin(id, event, origin, None), Shore::of(event)),
+                );
             }
         }
     }
-    let mut tracks: Vec<Track> = tracks.into_values().collect();
+    let mut tracks: Vec<Track> = tracks.into_values().map(|(track, _)| track).collect();
     for track in &mut tracks {
         if track.end != last {
             track.fate = Fate::Lysis;

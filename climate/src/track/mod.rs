@@ -4,17 +4,21 @@
 //! as they end; it remembers only what is still alive.
 
 mod assign;
+mod details;
+pub mod formats;
 mod from_events;
 pub mod options;
 pub mod readers;
 pub mod time_text;
 mod tracker;
 
+pub use details::{Landfall, MOST_RELATIVES, TrackDetails};
 pub use from_events::from_events;
 pub use options::{Linking, TrackerOptions};
 pub use tracker::{Step, Tracker};
 
 use crate::events::Event;
+use details::Shore;
 use serde::{Deserialize, Serialize};
 use squall_data::grid::distance_km;
 use squall_data::{Class, Time};
@@ -84,6 +88,8 @@ pub struct Track {
     pub max_wind_m_s: Option<f64>,
     /// Highest precipitable water, kg m-2.
     pub max_tmq_kg_m2: Option<f64>,
+    /// Relatives, impact, landfall.
+    pub details: TrackDetails,
 }
 
 impl Track {
@@ -108,17 +114,22 @@ impl Track {
             min_psl_pa: event.min_psl_pa,
             max_wind_m_s: event.max_wind_m_s,
             max_tmq_kg_m2: event.max_tmq_kg_m2,
+            details: TrackDetails::begin(event, parent),
         }
     }
 
-    /// Adds the next event.
-    fn go_on(&mut self, event: &Event) {
-        self.distance_km += distance_km(
+    /// Adds the next event; `shore` is what [`Shore::of`] the one before was.
+    fn go_on(&mut self, event: &Event, shore: &mut Shore) {
+        let step_km = distance_km(
             self.end_lat_deg,
             self.end_lon_deg,
             event.lat_deg,
             event.lon_deg,
         );
+        self.distance_km += step_km;
+        let step_seconds = event.time.seconds_since(self.end) as f64;
+        self.details.go_on(event, step_km * 1000.0 / step_seconds);
+        self.details.landfall(event, shore);
         self.end = event.time;
         self.end_lat_deg = event.lat_deg;
         self.end_lon_deg = event.lon_deg;

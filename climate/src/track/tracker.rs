@@ -4,6 +4,7 @@ use crate::error::{ClimateError, Result};
 use crate::events::shape::TangentPlane;
 use crate::events::{DetectedEvent, Region};
 use crate::track::assign::{Pair, assign};
+use crate::track::details::Shore;
 use crate::track::options::{Linking, TrackerOptions};
 use crate::track::{Fate, Origin, Track, time_text};
 use serde::{Deserialize, Serialize};
@@ -36,8 +37,8 @@ pub struct Step {
 ///
 /// Identities are dealt at genesis, ascending with time, class, longitude and latitude, so that the rows of `events.csv`
 /// can be written at once; the row of `tracks.csv` follows when the track ends. Tracks under the shortest duration get
-/// no row: their identities come in [`Step::discarded`] (their rows in `events.csv` can be blanked afterwards with
-/// [`crate::table::keep_track_ids`]).
+/// no row: their identities come in [`Step::discarded`]. Who holds rows back while their track is [`Tracker::undecided`]
+/// ([`crate::stream::Ledger`] does) writes them once and for all.
 ///
 /// The state depends on the sequence of times alone, never on files, and can be saved between any two times (serde;
 /// with serde_json bit for bit).
@@ -61,6 +62,8 @@ struct OpenTrack {
     before: Option<(f64, f64, f64)>,
     /// Its cells at its last point.
     region: Region,
+    /// Whether its last point was over land.
+    shore: Shore,
 }
 
 impl Tracker {
@@ -98,6 +101,19 @@ impl Tracker {
     /// Number of tracks in memory.
     pub fn open_tracks(&self) -> usize {
         self.open.len()
+    }
+
+    /// The living tracks of which it is not known yet whether they will be listed, because they are shorter than the shortest
+    /// duration. It is known at the latest one shortest duration and one gap after a track began.
+    pub fn undecided(&self) -> impl Iterator<Item = u64> + '_ {
+        let open = self.open.iter().map(|open| &open.track);
+        open.filter(|track| !self.is_long_enough(track))
+            .map(|track| track.track_id)
+    }
+
+    fn is_long_enough(&self, track: &Track) -> bool {
+        track.origin == Origin::StartOfData
+            || track.duration_hours() >= self.options.of(track.class).min_duration_hours
     }
 
     /// Takes the events of the next time, writes their `track_id`, and returns what ended.
@@ -242,7 +258,11 @@ impl Tracker {
                     && link.share >= linking.min_overlap
                     && assigned[link.track].is_some()
             }))
-            .map(|link| tracks[link.track].track.track_id);
+            .map(|link| &mut tracks[link.track].track);
+            let parent = parent.map(|parent| {
+                parent.details.split_off(self.next_id);
+                parent.track_id
+            });
             let origin = match parent {
                 Some(_) => Origin::Split,
                 None if hole => Origin::StartOfData,
@@ -254,7 +274,7 @@ impl Tracker {
             self.next_id += 1;
         }
         // Ends by merging need the identities of the tracks that go on: find them before anything moves.
-        let merges: Vec<Option<u64>> = (0..tracks.len())
+        let merges: Vec<Option<usize>> = (0..tracks.len())
             .map(|track| {
                 if assigned[track].is_some() {
                     return None;
@@ -264,9 +284,15 @@ impl Tracker {
                         && link.share >= linking.min_overlap
                         && owner[link.event].is_some()
                 }))?;
-                owner[link.event].map(|other| tracks[other].track.track_id)
+                owner[link.event]
             })
             .collect();
+        let ids: Vec<u64> = tracks.iter().map(|open| open.track.track_id).collect();
+        for (track, other) in merges.iter().enumerate() {
+            if let Some(other) = *other {
+                tracks[other].track.details.take_in(ids[track]);
+            }
+        }
         for (track, event) in assigned.iter().enumerate() {
             if let Some(event) = *event {
                 let detected = &mut events[order[event]];
@@ -277,7 +303,7 @@ impl Tracker {
         for (index, open) in tracks.into_iter().enumerate() {
             let silent_hours = hours(open.track.end, time);
             match merges[index] {
-                Some(other) => self.close(open, Fate::Merge, Some(other), step),
+                Some(other) => self.close(open, Fate::Merge, Some(ids[other]), step),
                 None if assigned[index].is_none() && silent_hours >= linking.max_gap_hours => {
                     self.close(open, Fate::Lysis, None, step);
                 }
@@ -336,9 +362,10 @@ impl Tracker {
     fn close(&mut self, mut open: OpenTrack, fate: Fate, other: Option<u64>, step: &mut Step) {
         open.track.fate = fate;
         open.track.related_track = other.or(open.track.related_track);
-        let minimum = self.options.of(open.track.class).min_duration_hours;
-        let cut = open.track.origin == Origin::StartOfData || fate == Fate::EndOfData;
-        if cut || open.track.duration_hours() >= minimum {
+        if let Fate::Merge = fate {
+            open.track.details.merged_into = other;
+        }
+        if fate == Fate::EndOfData || self.is_long_enough(&open.track) {
             step.finished.push(open.track);
         } else {
             step.discarded.push(open.track.track_id);
@@ -376,6 +403,7 @@ impl OpenTrack {
             track,
             before: None,
             region: detected.region.clone(),
+            shore: Shore::of(event),
         }
     }
 
@@ -387,7 +415,7 @@ impl OpenTrack {
             track.end_lat_deg,
             track.end_lon_deg,
         ));
-        track.go_on(event);
+        track.go_on(event, &mut self.shore);
         self.region.clone_from(&detected.region);
     }
 

@@ -249,6 +249,7 @@ impl World {
             }),
             mean_prect_m_s: None,
             mean_probability: None,
+            details: Default::default(),
         })
     }
 }
@@ -286,6 +287,7 @@ fn track(storm: &Storm, events: &[Event], end: Time, start: Time) -> Track {
         min_psl_pa: events.iter().filter_map(|e| e.min_psl_pa).reduce(f64::min),
         max_wind_m_s: best(|e| e.max_wind_m_s),
         max_tmq_kg_m2: best(|e| e.max_tmq_kg_m2),
+        details: Default::default(),
     }
 }
 

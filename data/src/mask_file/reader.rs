@@ -10,7 +10,7 @@ use crate::snapshot::shape_text;
 use crate::{Calendar, Class, ClassMask, LatLonGrid, Time};
 use ndarray::Array2;
 use netcdf::Extent;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How a tool writes masks.
@@ -181,6 +181,11 @@ impl MaskArchive {
     /// The grid of every mask.
     pub fn grid(&self) -> &Arc<LatLonGrid> {
         &self.grid
+    }
+
+    /// The files, in the order in which the input named them.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|file| file.path.as_path())
     }
 
     /// What made the masks, as the first file says (CF `source`); empty if it does not.

@@ -133,6 +133,7 @@ impl TrackTable {
                 max_tmq_kg_m2: None,
                 mean_prect_m_s: None,
                 mean_probability: None,
+                details: Default::default(),
             };
             track.points.iter().map(event).collect()
         };

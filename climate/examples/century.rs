@@ -1,0 +1,218 @@
+//! Follows made-up storms for a century without files, to see rate and memory: `century [ROWS COLUMNS YEARS STEP_HOURS [DIR]]`.
+//! With a folder the tables stay there, with tracks in all formats.
+//!
+//! Prints for every tenth of the run the steps per second and the resident memory, and in the end how the time divides
+//! between finding, following and writing. The masks of a year are drawn once, as runs of cells that drift on with the
+//! year's number, so that drawing costs little.
+
+use ndarray::Array2;
+use squall_climate::events::{EventFields, ExtractOptions, extract};
+use squall_climate::stream::{EventStream, Moment, RunFolder};
+use squall_climate::track::TrackerOptions;
+use squall_climate::track::formats::{Format, Setting, export};
+use squall_data::grid::distance_km;
+use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
+use std::error::Error;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// A storm of a year: class, latitude, longitude at birth, radius in km, degrees east and north a day, birth and life in days.
+type Storm = (u8, f64, f64, f64, f64, f64, f64, f64);
+
+/// About 80 cyclones and 1,500 rivers a year, spread evenly by a golden ratio.
+fn storms() -> Vec<Storm> {
+    let spread = |k: usize, seed: f64| (k as f64 * 0.618_033_988_75 + seed).fract();
+    let cyclones = (0..80).map(|k| {
+        let sign = if k % 3 == 0 { -1.0 } else { 1.0 };
+        let (lat, lon) = (sign * (8.0 + 10.0 * spread(k, 0.1)), 360.0 * spread(k, 0.7));
+        let life = 4.0 + 12.0 * spread(k, 0.3);
+        let birth = 350.0 * k as f64 / 80.0;
+        (
+            1,
+            lat,
+            lon,
+            250.0 + 200.0 * spread(k, 0.5),
+            -4.0,
+            sign,
+            birth,
+            life,
+        )
+    });
+    let rivers = (0..1500).map(|k| {
+        let sign = if k % 2 == 0 { -1.0 } else { 1.0 };
+        let (lat, lon) = (
+            sign * (25.0 + 25.0 * spread(k, 0.2)),
+            360.0 * spread(k, 0.9),
+        );
+        let life = 0.5 + 4.0 * spread(k, 0.4);
+        let birth = 360.0 * k as f64 / 1500.0;
+        (
+            2,
+            lat,
+            lon,
+            350.0 + 500.0 * spread(k, 0.6),
+            12.0,
+            2.0 * sign,
+            birth,
+            life,
+        )
+    });
+    cyclones.chain(rivers).collect()
+}
+
+/// Draws the storms that are alive at a day of the year; `year` turns the globe a little.
+fn draw(grid: &LatLonGrid, storms: &[Storm], day: f64, year: f64, codes: &mut Array2<u8>) {
+    codes.fill(0);
+    for &(class, lat, lon, radius_km, east, north, birth, life) in storms {
+        let age = day - birth;
+        if !(0.0..life).contains(&age) {
+            continue;
+        }
+        let (lat, lon) = (
+            lat + north * age,
+            (lon + east * age + 37.0 * year).rem_euclid(360.0),
+        );
+        let reach_deg = radius_km / 111.0;
+        let south = grid.lat_deg().partition_point(|&v| v < lat - reach_deg);
+        let north = grid.lat_deg().partition_point(|&v| v <= lat + reach_deg);
+        for j in south..north {
+            let row = grid.lat_deg()[j];
+            let reach = reach_deg / row.to_radians().cos().max(0.05);
+            let first = ((lon - reach) / grid.lon_spacing_deg()).floor() as isize;
+            let cells = (2.0 * reach / grid.lon_spacing_deg()).ceil() as isize + 2;
+            for i in first..first + cells {
+                let column = i.rem_euclid(grid.shape().1 as isize) as usize;
+                if distance_km(lat, lon, row, grid.lon_deg()[column]) < radius_km {
+                    codes[[j, column]] = class;
+                }
+            }
+        }
+    }
+}
+
+/// Resident and largest resident memory, kB; 0 where the system does not say.
+fn memory_kb() -> [u64; 2] {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ["VmRSS:", "VmHWM:"].map(|name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.and_then(|number| number.parse().ok()).unwrap_or(0)
+    })
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |k: usize, other: usize| arguments.get(k).map_or(Ok(other), |text| text.parse());
+    // A few years of a coarse grid unless asked for more.
+    let (rows, columns) = (number(0, 48)?, number(1, 72)?);
+    let (years, step_hours) = (number(2, 2)?, number(3, 6)?);
+    let scratch = std::env::temp_dir().join(format!("century-{}", std::process::id()));
+    let out = arguments.get(4).map_or(scratch.clone(), Into::into);
+    let grid = LatLonGrid::global(rows, columns)?;
+    let storms = storms();
+    let per_year = 365 * 24 / step_hours;
+    let steps = years * per_year;
+    let begin = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0)?;
+    let new = EventStream::new(&grid, TrackerOptions::default())?;
+    let (mut folder, mut stream, _) = RunFolder::open(&out, "century", new)?;
+    let options = ExtractOptions::default();
+    let mut codes = Array2::zeros(grid.shape());
+    let [mut drawing, mut finding, mut following, mut writing] = [Duration::ZERO; 4];
+    let mut print = std::io::stdout().lock();
+    let mut tenth = Instant::now();
+    let mut measured = Vec::new();
+    for step in 0..steps {
+        let clock = Instant::now();
+        let day = (step % per_year) as f64 * step_hours as f64 / 24.0;
+        draw(&grid, &storms, day, (step / per_year) as f64, &mut codes);
+        let mask = ClassMask::new(begin.add_seconds((3600 * step_hours * step) as i64), codes)?;
+        drawing += clock.elapsed();
+        let clock = Instant::now();
+        let fields = EventFields::default();
+        let found = extract(&mask, &grid, &fields, &options)?;
+        finding += clock.elapsed();
+        let clock = Instant::now();
+        let moment = Moment {
+            mask: &mask,
+            hours: step_hours as f64,
+            fields: &fields,
+        };
+        let decided = stream.add(&moment, found)?;
+        following += clock.elapsed();
+        let clock = Instant::now();
+        folder.write(&decided)?;
+        if step % (steps / 50).max(1) == 0 {
+            folder.save(&stream, step + 1)?;
+        }
+        writing += clock.elapsed();
+        codes = mask.codes;
+        if (step + 1) % (steps / 10).max(1) == 0 {
+            let rate = (steps / 10) as f64 / tenth.elapsed().as_secs_f64();
+            let [now, most] = memory_kb();
+            measured.push(most);
+            writeln!(
+                print,
+                "{:3} of 10: {rate:8.0} steps/s, resident {now} kB, most {most} kB, waiting rows {}",
+                measured.len(),
+                stream.waiting_rows()
+            )?;
+            tenth = Instant::now();
+        }
+    }
+    let clock = Instant::now();
+    let finished = folder.finish(stream)?;
+    let [_, most] = memory_kb();
+    writeln!(
+        print,
+        "{:?}\nend in {:.1} s, most {most} kB",
+        finished.counts,
+        clock.elapsed().as_secs_f64()
+    )?;
+    for (what, time) in [
+        ("drawing", drawing),
+        ("finding events", finding),
+        ("following and counting", following),
+        ("writing", writing),
+    ] {
+        let seconds = time.as_secs_f64();
+        writeln!(
+            print,
+            "{what}: {seconds:.2} s, {:.0} steps/s",
+            steps as f64 / seconds
+        )?;
+    }
+    assert!(
+        finished.counts.cyclone_tracks >= 70 * years,
+        "storms were lost"
+    );
+    if let (Some(&first), Some(&last)) = (measured.first(), measured.last()) {
+        // What the allocator keeps moves by some pages.
+        assert!(
+            last as f64 <= 1.02 * first as f64 + 256.0,
+            "memory grew from {first} to {last} kB"
+        );
+    }
+    if out == scratch {
+        std::fs::remove_dir_all(&out)?;
+        return Ok(());
+    }
+    let clock = Instant::now();
+    let times: Vec<Time> = (0..steps)
+        .map(|step| begin.add_seconds((3600 * step_hours * step) as i64))
+        .collect();
+    let setting = Setting {
+        grid: &grid,
+        times: &times,
+        calendar: Calendar::NoLeap,
+        source: "made-up storms",
+    };
+    let files = export(&out, &Format::ALL, &setting)?;
+    let [_, most] = memory_kb();
+    writeln!(
+        print,
+        "{} files in {:.1} s, most {most} kB",
+        files.len(),
+        clock.elapsed().as_secs_f64()
+    )?;
+    Ok(())
+}

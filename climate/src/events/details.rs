@@ -1,0 +1,93 @@
+//! What is known of an event beyond its shape and extremes: impact, and what a series adds.
+
+use crate::events::components::Region;
+use crate::events::extract::{DetectedEvent, EventFields};
+use serde::{Deserialize, Serialize};
+use squall_data::grid::distance_km;
+use squall_data::{Class, LatLonGrid, Variable};
+
+/// Impact of one event at one time. What is not known is blank.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct EventDetails {
+    /// Time that this point stands for, hours: the step of the data.
+    pub hours: Option<f64>,
+    /// Whether it reaches the edge of a regional domain, so that its area and its centre are those of a part.
+    pub touches_edge: Option<bool>,
+    /// Highest vapour transport inside, kg m-1 s-1, by [`crate::derived::vapour_transport_proxy`].
+    pub max_ivt_proxy_kg_m_s: Option<f64>,
+    /// Rivers: highest rank, 0 to 5, reached so far at any place under it ([`crate::statistics::river_scale`]).
+    pub river_scale: Option<u8>,
+    /// Liquid water that fell inside during [`Self::hours`], km³.
+    pub precipitation_km3: Option<f64>,
+    /// Share of the area that is over land, 0 to 1.
+    pub land_share: Option<f64>,
+    /// Longitude of the place on land where it counts: a cyclone's centre if that is over land; for a river the land
+    /// cell of highest transport (without it of most moisture, without it the nearest to the centre).
+    pub land_lon_deg: Option<f64>,
+    /// Latitude of that place.
+    pub land_lat_deg: Option<f64>,
+}
+
+impl EventDetails {
+    /// What the fields and the land of one time say of an event's impact.
+    pub(super) fn of(
+        detected: &DetectedEvent,
+        grid: &LatLonGrid,
+        areas: &[f64],
+        fields: &EventFields<'_>,
+    ) -> Self {
+        let DetectedEvent { event, region } = detected;
+        let transport = fields.vapour_transport();
+        let max_ivt_proxy_kg_m_s = transport.as_ref().and_then(|transport| {
+            let values = region.indices().map(transport);
+            values.filter(|v| v.is_finite()).reduce(f64::max)
+        });
+        let mut details = EventDetails {
+            touches_edge: Some(touches_edge(region, grid)),
+            max_ivt_proxy_kg_m_s,
+            ..EventDetails::default()
+        };
+        let Some(land) = fields.land else {
+            return details;
+        };
+        let on_land = || region.indices().filter(|&cell| land.is_land(cell));
+        let land_km2: f64 = on_land().map(|(j, _)| areas[j]).sum();
+        details.land_share = Some((land_km2 / region.area_km2(areas).max(1e-9)).min(1.0));
+        let place = if event.class == Class::TropicalCyclone {
+            land.is_land(grid.nearest(event.lat_deg, event.lon_deg))
+                .then_some((event.lat_deg, event.lon_deg))
+        } else {
+            let at = |(j, i): (usize, usize)| (grid.lat_deg()[j], grid.lon_deg()[i]);
+            let tmq = fields.plane(Variable::Tmq);
+            let worth = |cell: (usize, usize)| {
+                let moist = || tmq.as_ref().map(|plane| f64::from(plane[cell]));
+                let known = transport.as_ref().map(|t| t(cell)).or_else(moist);
+                known.filter(|v| v.is_finite()).unwrap_or_else(|| {
+                    let (lat, lon) = at(cell);
+                    -distance_km(event.lat_deg, event.lon_deg, lat, lon)
+                })
+            };
+            // The first of equals, so that the order of cells decides and nothing else.
+            on_land()
+                .map(|cell| (worth(cell), cell))
+                .reduce(|a, b| if b.0 > a.0 { b } else { a })
+                .map(|(_, cell)| at(cell))
+        };
+        (details.land_lat_deg, details.land_lon_deg) = place.unzip();
+        details
+    }
+}
+
+/// Whether a region reaches an edge of the domain that is neither the seam of a periodic grid nor a pole.
+fn touches_edge(region: &Region, grid: &LatLonGrid) -> bool {
+    let (rows, columns) = grid.shape();
+    let bounds = grid.lat_bounds_deg();
+    // The last row of a Gaussian grid ends a little short of the pole.
+    let open = |bound_deg: f64| 90.0 - bound_deg.abs() > grid.lat_spacing_deg();
+    let (south, north) = (open(bounds[0]), open(bounds[rows]));
+    region.runs.iter().any(|run| {
+        (south && run.row == 0)
+            || (north && run.row as usize + 1 == rows)
+            || (!grid.is_periodic() && (run.first == 0 || run.end as usize == columns))
+    })
+}

@@ -1,0 +1,153 @@
+//! Land and sea of a grid.
+
+use crate::error::{ClimateError, Result};
+use crate::map::Coastline;
+use ndarray::{Array2, ArrayView2};
+use squall_data::LatLonGrid;
+use squall_data::snapshot::shape_text;
+
+/// Which cells of a grid are land: those whose centre is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LandMask {
+    land: Array2<bool>,
+}
+
+impl LandMask {
+    /// The land of the embedded Natural Earth outlines at 1:110 million.
+    ///
+    /// Their points lie about 80 km apart and islands below some 10,000 km² are not in them (Hawaii's Big Island is, Guam is
+    /// not): good for landfall on continents and large islands at grids of a quarter of a degree and coarser. The Caspian
+    /// sea is water. Cells of lakes are land otherwise.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_climate::map::LandMask;
+    /// let grid = squall_data::LatLonGrid::global(181, 360).unwrap();
+    /// let land = LandMask::natural_earth(&grid);
+    /// assert!(land.is_land(grid.nearest(40.0, 260.0))); // Kansas
+    /// assert!(!land.is_land(grid.nearest(25.0, 270.0))); // the Gulf of Mexico
+    /// ```
+    pub fn natural_earth(grid: &LatLonGrid) -> Self {
+        Self::of(Coastline::natural_earth(), grid)
+    }
+
+    /// The land inside of outlines: cells whose centre lies in an odd number of rings.
+    pub fn of(coastline: &Coastline, grid: &LatLonGrid) -> Self {
+        let mut land = Array2::from_elem(grid.shape(), false);
+        // Columns by longitude of [-180, 180), which is how outlines are kept.
+        let signed = |lon: f64| (lon + 180.0).rem_euclid(360.0) - 180.0;
+        let mut columns: Vec<(f64, usize)> = grid
+            .lon_deg()
+            .iter()
+            .enumerate()
+            .map(|(i, &lon)| (signed(lon), i))
+            .collect();
+        columns.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (mut row, &lat) in land.rows_mut().into_iter().zip(grid.lat_deg()) {
+            let crossings = crossings(coastline, lat);
+            for pair in crossings.chunks_exact(2) {
+                let first = columns.partition_point(|&(lon, _)| lon < pair[0]);
+                for &(lon, i) in &columns[first..] {
+                    if lon >= pair[1] {
+                        break;
+                    }
+                    row[i] = true;
+                }
+            }
+        }
+        Self { land }
+    }
+
+    /// The land of a field of fractions such as `LANDFRAC`: cells of one half and more. Missing values are sea.
+    ///
+    /// # Errors
+    /// [`ClimateError::Mismatch`] if it is not of the grid's shape.
+    pub fn from_fraction(grid: &LatLonGrid, fraction: ArrayView2<'_, f32>) -> Result<Self> {
+        let (rows, columns) = grid.shape();
+        if fraction.dim() != (rows, columns) {
+            return Err(ClimateError::Mismatch {
+                what: "land fraction and grid".into(),
+                expected: shape_text(&[rows, columns]),
+                found: shape_text(fraction.shape()),
+            });
+        }
+        let land = fraction.mapv(|share| share >= 0.5);
+        Ok(Self { land })
+    }
+
+    /// Whether a cell (row, column) is land.
+    pub fn is_land(&self, cell: (usize, usize)) -> bool {
+        self.land[cell]
+    }
+
+    /// Rows and columns.
+    pub fn dim(&self) -> (usize, usize) {
+        self.land.dim()
+    }
+}
+
+/// Longitudes at which the rings cross a latitude, ascending; an even number, as rings are closed.
+fn crossings(coastline: &Coastline, lat_deg: f64) -> Vec<f64> {
+    let mut found: Vec<f64> = Vec::new();
+    for ring in coastline.rings() {
+        for edge in ring.windows(2) {
+            let ([x1, y1], [x2, y2]) = (edge[0], edge[1]);
+            // Half open, so that a vertex on the line counts once.
+            if (y1 <= lat_deg) != (y2 <= lat_deg) {
+                found.push(x1 + (lat_deg - y1) / (y2 - y1) * (x2 - x1));
+            }
+        }
+    }
+    found.sort_by(f64::total_cmp);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_places_and_the_share_of_the_globe() {
+        let grid = LatLonGrid::global(181, 360).unwrap();
+        let land = LandMask::natural_earth(&grid);
+        for (lat, lon, expected) in [
+            (0.0, 25.0, true),     // Congo
+            (66.0, 180.0, true),   // Chukotka, on the date line
+            (-25.0, 134.0, true),  // Australia
+            (-90.0, 0.0, true),    // the South Pole
+            (-85.0, 180.0, true),  // Antarctica on the date line
+            (42.0, 51.0, false),   // the Caspian sea
+            (90.0, 0.0, false),    // the North Pole
+            (0.0, 0.0, false),     // the Gulf of Guinea
+            (-40.0, 180.0, false), // east of New Zealand
+        ] {
+            assert_eq!(
+                land.is_land(grid.nearest(lat, lon)),
+                expected,
+                "{lat} {lon}"
+            );
+        }
+        let areas = grid.row_areas_km2();
+        let cells = land.land.indexed_iter().filter(|(_, land)| **land);
+        let km2: f64 = cells.map(|((j, _), _)| areas[j]).sum();
+        // The Earth's land is 149 million km², with Antarctica's ice shelves some 1.5 more.
+        assert!((km2 / 149e6 - 1.0).abs() < 0.03, "{km2} km²");
+    }
+
+    #[test]
+    fn fractions_from_one_half_are_land_and_shapes_are_checked() {
+        let grid = LatLonGrid::global(4, 4).unwrap();
+        let mut fraction = Array2::from_elem((4, 4), 0.0f32);
+        (fraction[[1, 2]], fraction[[2, 2]]) = (0.5, f32::NAN);
+        let land = LandMask::from_fraction(&grid, fraction.view()).unwrap();
+        assert!(land.is_land((1, 2)) && !land.is_land((2, 2)));
+        let wrong = Array2::zeros((3, 4));
+        let message = LandMask::from_fraction(&grid, wrong.view())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("(4, 4)") && message.contains("(3, 4)"),
+            "{message}"
+        );
+    }
+}

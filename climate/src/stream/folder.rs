@@ -1,0 +1,251 @@
+//! Where a run writes, and where it goes on after a kill.
+
+use crate::error::{ClimateError, Result};
+use crate::events::Event;
+use crate::statistics::{PastMonth, Statistics};
+use crate::stream::{Decided, EventCounts, EventStream};
+use crate::table::{Row, Spill, TableWriter};
+use crate::track::Track;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use squall_data::{DataError, atomic};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// Tracks held in memory while they are sorted: some two megabytes.
+const MOST_HELD: usize = 2048;
+
+/// The folder of a run: `events.csv` and `tracks.csv` appear in it whole when the run has ended; until then their parts and
+/// the run's state lie in `.events.partial`.
+///
+/// [`RunFolder::save`] fixes a state from which [`RunFolder::open`] goes on: rows written after it are cut off and computed
+/// again, so that the tables are those of a run that nothing interrupted. A run of other inputs or options (another
+/// fingerprint) begins anew.
+pub struct RunFolder {
+    out: PathBuf,
+    partial: PathBuf,
+    fingerprint: String,
+    events: csv::Writer<BufWriter<File>>,
+    tracks: BufWriter<File>,
+    months: BufWriter<File>,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its statistics.
+    pub statistics: Statistics,
+    /// Its counts.
+    pub counts: EventCounts,
+}
+
+/// The state on disk; `S` is an [`EventStream`], borrowed where it is written.
+#[derive(Serialize, Deserialize)]
+struct Saved<S> {
+    fingerprint: String,
+    next: usize,
+    events_bytes: u64,
+    tracks_bytes: u64,
+    months_bytes: u64,
+    stream: S,
+}
+
+impl RunFolder {
+    /// Opens the folder of a run; gives the state to go on from and the index of the next time (0 of a new run).
+    ///
+    /// `fingerprint` must differ for whatever would change the result: inputs, their times, options.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if the folder cannot be written.
+    pub fn open(
+        out: impl AsRef<Path>,
+        fingerprint: &str,
+        new: EventStream,
+    ) -> Result<(Self, EventStream, usize)> {
+        let out = out.as_ref().to_path_buf();
+        let partial = out.join(".events.partial");
+        fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
+        let saved = read_state(&partial).filter(|saved| {
+            let at_least = |name: &str, bytes: u64| {
+                fs::metadata(partial.join(name)).is_ok_and(|meta| meta.len() >= bytes)
+            };
+            saved.fingerprint == fingerprint
+                && at_least(EVENTS, saved.events_bytes)
+                && at_least(TRACKS, saved.tracks_bytes)
+                && at_least(MONTHS, saved.months_bytes)
+        });
+        let (stream, next, lengths) = match saved {
+            Some(saved) => (
+                saved.stream,
+                saved.next,
+                [saved.events_bytes, saved.tracks_bytes, saved.months_bytes],
+            ),
+            None => (new, 0, [0; 3]),
+        };
+        let open = |name: &str, bytes| {
+            Ok::<_, ClimateError>(BufWriter::new(cut(&partial.join(name), bytes)?))
+        };
+        let (events, tracks) = (open(EVENTS, lengths[0])?, open(TRACKS, lengths[1])?);
+        let months = open(MONTHS, lengths[2])?;
+        let mut folder = Self {
+            out,
+            partial,
+            fingerprint: fingerprint.into(),
+            events: csv::Writer::from_writer(events),
+            tracks,
+            months,
+        };
+        if lengths[0] == 0 {
+            folder.record(Event::columns())?;
+        }
+        Ok((folder, stream, next))
+    }
+
+    /// Writes rows.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if writing fails.
+    pub fn write(&mut self, decided: &Decided) -> Result<()> {
+        for event in &decided.events {
+            self.record(event.cells())?;
+        }
+        for track in &decided.tracks {
+            line(&mut self.tracks, track)
+                .map_err(DataError::io("write", self.partial.join(TRACKS)))?;
+        }
+        for month in &decided.months {
+            line(&mut self.months, month)
+                .map_err(DataError::io("write", self.partial.join(MONTHS)))?;
+        }
+        Ok(())
+    }
+
+    /// Fixes the state: `next` is the index of the time that follows.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if writing fails.
+    pub fn save(&mut self, stream: &EventStream, next: usize) -> Result<()> {
+        let [events_bytes, tracks_bytes, months_bytes] = self.flush()?;
+        let saved = Saved {
+            fingerprint: self.fingerprint.clone(),
+            next,
+            events_bytes,
+            tracks_bytes,
+            months_bytes,
+            stream,
+        };
+        let path = self.partial.join(STATE);
+        let text = serde_json::to_vec(&saved)
+            .map_err(|error| DataError::io("write", &path)(error.into()))?;
+        Ok(atomic::write(path, &text)?)
+    }
+
+    /// Ends the run: both tables, sorted tracks, statistics by month, year and basin as CSV.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if writing fails.
+    pub fn finish(mut self, stream: EventStream) -> Result<Finished> {
+        let (decided, mut statistics, counts) = stream.finish();
+        self.write(&decided)?;
+        self.flush()?;
+        self.sort_tracks()?;
+        self.each_line(MONTHS, |part: PastMonth| {
+            statistics.put_back(&part);
+            Ok(())
+        })?;
+        statistics.write_csv(&self.out)?;
+        // Last, because its part is what a run goes on from.
+        let table = self.out.join("events.csv");
+        fs::rename(self.partial.join(EVENTS), &table)
+            .map_err(DataError::io("rename to", &table))?;
+        if let Ok(folder) = File::open(&self.out) {
+            let _ = folder.sync_all();
+        }
+        fs::remove_dir_all(&self.partial).map_err(DataError::io("remove", &self.partial))?;
+        Ok(Finished { statistics, counts })
+    }
+
+    /// Calls `each` for every line of a part.
+    fn each_line<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        mut each: impl FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let path = self.partial.join(name);
+        let failed =
+            |error: std::io::Error| ClimateError::Data(DataError::io("read", &path)(error));
+        for line in BufReader::new(File::open(&path).map_err(failed)?).lines() {
+            let row = serde_json::from_str(&line.map_err(failed)?);
+            each(row.map_err(|error| failed(error.into()))?)?;
+        }
+        Ok(())
+    }
+
+    fn sort_tracks(&self) -> Result<()> {
+        let mut spill = Spill::<Track>::new(self.partial.join("sorting"), MOST_HELD);
+        self.each_line(TRACKS, |track: Track| spill.push(track.track_id, 0, track))?;
+        let mut table = TableWriter::create(self.out.join("tracks.csv"))?;
+        for track in spill.sorted()? {
+            table.write(&track?)?;
+        }
+        table.finish()
+    }
+
+    fn record<S: AsRef<[u8]>>(&mut self, cells: Vec<S>) -> Result<()> {
+        self.events.write_record(cells).map_err(|error| {
+            let path = self.partial.join(EVENTS);
+            ClimateError::Data(DataError::io("write", path)(error.into()))
+        })
+    }
+
+    /// Brings all rows to the disk and says how long the files are.
+    fn flush(&mut self) -> Result<[u64; 3]> {
+        let written = self.events.flush();
+        written.map_err(DataError::io("write", self.partial.join(EVENTS)))?;
+        let length = |name: &str, file: &File| {
+            let length = file.sync_all().and_then(|()| Ok(file.metadata()?.len()));
+            length.map_err(DataError::io("write", self.partial.join(name)))
+        };
+        for (name, file) in [(TRACKS, &mut self.tracks), (MONTHS, &mut self.months)] {
+            let written = file.flush();
+            written.map_err(DataError::io("write", self.partial.join(name)))?;
+        }
+        Ok([
+            length(EVENTS, self.events.get_ref().get_ref())?,
+            length(TRACKS, self.tracks.get_ref())?,
+            length(MONTHS, self.months.get_ref())?,
+        ])
+    }
+}
+
+/// Writes a line of JSON.
+fn line<T: Serialize>(file: &mut BufWriter<File>, row: &T) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *file, row)?;
+    file.write_all(b"\n")
+}
+
+const EVENTS: &str = "events.csv";
+const TRACKS: &str = "tracks.jsonl";
+const MONTHS: &str = "months.jsonl";
+const STATE: &str = "state.json";
+
+/// The last state; none if it cannot be understood (of another version), which is no error: the run begins anew.
+fn read_state(partial: &Path) -> Option<Saved<EventStream>> {
+    serde_json::from_slice(&fs::read(partial.join(STATE)).ok()?).ok()
+}
+
+/// A file of some bytes, to be written on; created if it is not there.
+fn cut(path: &Path, bytes: u64) -> Result<File> {
+    let open = || {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::End(0))?;
+        Ok(file)
+    };
+    Ok(open().map_err(DataError::io("open", path))?)
+}

@@ -1,0 +1,223 @@
+//! From the events of one time after the other to tables of a century, in memory for the living only.
+//!
+//! [`EventStream`] is the state between two times: the tracker, the rows that wait for a decision, the statistics. It is
+//! fed with the events of a mask ([`crate::events::extract`], a function of that time alone, which may therefore run
+//! anywhere and in any order) and gives rows back as soon as they are final. [`RunFolder`] writes them, keeps the state
+//! beside them, and goes on after a kill.
+//!
+//! The sequence of times alone decides: how they lie in files, in how many portions they were computed and how often the
+//! run was interrupted changes no byte.
+
+mod folder;
+mod ledger;
+mod river_places;
+
+pub use folder::{Finished, RunFolder};
+pub use ledger::Ledger;
+pub use river_places::RiverPlaces;
+
+use crate::error::Result;
+use crate::events::{DetectedEvent, Event, EventFields};
+use crate::statistics::{PastMonth, Statistics};
+use crate::track::{Track, Tracker, TrackerOptions};
+use serde::{Deserialize, Serialize};
+use squall_data::{Class, ClassMask, LatLonGrid, Time, Variable};
+
+/// What a run has seen so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventCounts {
+    /// Times read.
+    pub times: usize,
+    /// Cyclones over all times.
+    pub cyclones: usize,
+    /// Rivers over all times.
+    pub rivers: usize,
+    /// Tracks of cyclones.
+    pub cyclone_tracks: usize,
+    /// Tracks of rivers.
+    pub river_tracks: usize,
+}
+
+/// One time of a run.
+pub struct Moment<'a> {
+    /// The mask.
+    pub mask: &'a ClassMask,
+    /// Time that it stands for, hours ([`hours_of`]).
+    pub hours: f64,
+    /// What else is known.
+    pub fields: &'a EventFields<'a>,
+}
+
+/// Rows that are final.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decided {
+    /// Events, in order of time as they were found; those of tracks too short to be listed have no identity.
+    pub events: Vec<Event>,
+    /// Tracks, in the order in which their end became known.
+    pub tracks: Vec<Track>,
+    /// Parts of past months' counts, which the statistics in memory no longer hold ([`Statistics::put_back`]).
+    pub months: Vec<PastMonth>,
+}
+
+/// The state of a run between two times; as large as what is alive, whatever has passed.
+///
+/// # Example
+/// ```
+/// use squall_climate::events::{EventFields, ExtractOptions, extract};
+/// use squall_climate::stream::{EventStream, Moment};
+/// use squall_climate::track::TrackerOptions;
+/// use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
+/// let grid = LatLonGrid::global(19, 36).unwrap();
+/// let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+/// let mask = ClassMask::new(time, ndarray::Array2::zeros((19, 36))).unwrap();
+/// let mut stream = EventStream::new(&grid, TrackerOptions::default()).unwrap();
+/// let fields = EventFields::default();
+/// let found = extract(&mask, &grid, &fields, &ExtractOptions::default()).unwrap();
+/// let moment = Moment { mask: &mask, hours: 3.0, fields: &fields };
+/// assert!(stream.add(&moment, found).unwrap().events.is_empty());
+/// assert_eq!(stream.counts().times, 1);
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventStream {
+    tracker: Tracker,
+    ledger: Ledger,
+    statistics: Statistics,
+    places: RiverPlaces,
+    row_areas_km2: Vec<f64>,
+    counts: EventCounts,
+}
+
+impl EventStream {
+    /// A run that has seen nothing.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Invalid`] if an option means nothing.
+    pub fn new(grid: &LatLonGrid, options: TrackerOptions) -> Result<Self> {
+        Ok(Self {
+            tracker: Tracker::new(grid, options)?,
+            ledger: Ledger::default(),
+            statistics: Statistics::new(grid),
+            places: RiverPlaces::new(grid),
+            row_areas_km2: grid.row_areas_km2(),
+            counts: EventCounts::default(),
+        })
+    }
+
+    /// Takes the events of the next time.
+    ///
+    /// # Errors
+    /// As [`Tracker::push`], and [`crate::ClimateError::Mismatch`] if the mask is of another grid.
+    pub fn add(&mut self, moment: &Moment<'_>, mut found: Vec<DetectedEvent>) -> Result<Decided> {
+        let time = moment.mask.time;
+        let transport = moment.fields.vapour_transport();
+        let last = self.tracker.last_time();
+        let most = self.tracker.options().max_step_hours;
+        let goes_on = last.is_some_and(|last| time.seconds_since(last) as f64 <= most * 3600.0);
+        for detected in &mut found {
+            let details = &mut detected.event.details;
+            details.hours = Some(moment.hours);
+            let rain = detected.event.mean_prect_m_s;
+            details.precipitation_km3 =
+                rain.map(|rain| water_km3(rain * detected.event.area_km2, moment.hours));
+        }
+        let step = self.tracker.push(time, &mut found)?;
+        match transport {
+            Some(transport) => self
+                .places
+                .add(&mut found, moment.hours, goes_on, transport),
+            None => self.places.forget(),
+        }
+        let events: Vec<Event> = found.into_iter().map(|one| one.event).collect();
+        self.statistics
+            .add_time(moment.mask, moment.hours, &events)?;
+        self.add_precipitation(moment);
+        self.counts.times += 1;
+        for event in &events {
+            match event.class {
+                Class::TropicalCyclone => self.counts.cyclones += 1,
+                Class::AtmosphericRiver | Class::Background => self.counts.rivers += 1,
+            }
+        }
+        let events = self.ledger.add(events, &self.tracker, &step.discarded);
+        let mut decided = self.decided(events, step.finished);
+        if last.is_some_and(|last| (last.year(), last.month()) != (time.year(), time.month())) {
+            decided.months = self.statistics.take_months_before(time);
+        }
+        Ok(decided)
+    }
+
+    /// Ends the run: the last rows, its statistics without the months given out before, and its counts.
+    pub fn finish(mut self) -> (Decided, Statistics, EventCounts) {
+        let step = self.tracker.clone().finish();
+        let events = std::mem::take(&mut self.ledger).finish(&step.discarded);
+        let decided = self.decided(events, step.finished);
+        (decided, self.statistics, self.counts)
+    }
+
+    /// What was seen so far.
+    pub fn counts(&self) -> EventCounts {
+        self.counts
+    }
+
+    /// Number of rows that wait for a decision.
+    pub fn waiting_rows(&self) -> usize {
+        self.ledger.len()
+    }
+
+    fn decided(&mut self, events: Vec<Event>, tracks: Vec<Track>) -> Decided {
+        for track in &tracks {
+            self.statistics.add_track(track);
+            match track.class {
+                Class::TropicalCyclone => self.counts.cyclone_tracks += 1,
+                Class::AtmosphericRiver | Class::Background => self.counts.river_tracks += 1,
+            }
+        }
+        Decided {
+            events,
+            tracks,
+            months: Vec::new(),
+        }
+    }
+
+    fn add_precipitation(&mut self, moment: &Moment<'_>) {
+        let snapshot = moment.fields.snapshot;
+        let Some(rain) = snapshot.and_then(|s| s.field(Variable::Prect)) else {
+            return;
+        };
+        let rows = rain.rows().into_iter().zip(&self.row_areas_km2);
+        let sum: f64 = rows
+            .map(|(row, area)| {
+                let known = row.iter().filter(|v| v.is_finite());
+                area * known.map(|&v| f64::from(v)).sum::<f64>()
+            })
+            .sum();
+        let all_km3 = water_km3(sum, moment.hours);
+        self.statistics.add_precipitation(moment.mask.time, all_km3);
+    }
+}
+
+/// Volume of rain given in m/s times km², that fell for some hours: km³.
+fn water_km3(rain_m_s_km2: f64, hours: f64) -> f64 {
+    rain_m_s_km2 * 1e-3 * hours * 3600.0
+}
+
+/// Hours that each time of an axis stands for: the shorter of the steps to the next and from the one before, so that a hole
+/// in the data is not a time that a storm lasted; a day at most, six hours where there is one time only.
+///
+/// # Example
+/// ```
+/// use squall_data::{Calendar, Time};
+/// let at = |h| Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap().add_seconds(3600 * h);
+/// let times = [at(0), at(3), at(6), at(150)];
+/// let hours = [0, 1, 2, 3].map(|k| squall_climate::stream::hours_of(&times, k));
+/// assert_eq!(hours, [3.0, 3.0, 3.0, 24.0]);
+/// ```
+pub fn hours_of(times: &[Time], index: usize) -> f64 {
+    let step = |from: Option<usize>| {
+        let (a, b) = (times.get(from?)?, times.get(from? + 1)?);
+        Some(b.seconds_since(*a) as f64 / 3600.0)
+    };
+    let steps = [step(index.checked_sub(1)), step(Some(index))];
+    let shorter = steps.into_iter().flatten().reduce(f64::min);
+    shorter.map_or(6.0, |hours| hours.min(24.0))
+}

@@ -1,0 +1,120 @@
+//! How long and how strongly a river has been over each cell.
+
+use crate::events::DetectedEvent;
+use crate::statistics::{RIVER_SCALE_MIN_IVT_KG_M_S, river_scale};
+use serde::{Deserialize, Serialize};
+use squall_data::{Class, LatLonGrid};
+
+/// For every cell under a river: the time for which its transport has been 250 kg m-1 s-1 or more without a break, and the
+/// highest. Three numbers for each cell, whatever the length of the run; saved are only the cells that count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Saved", into = "Saved")]
+pub struct RiverPlaces {
+    columns: usize,
+    hours: Vec<f32>,
+    max_ivt: Vec<f32>,
+    /// The cells that count, ascending.
+    active: Vec<u32>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Saved {
+    cells: usize,
+    columns: usize,
+    /// Cell, hours, highest transport.
+    active: Vec<(u32, f32, f32)>,
+}
+
+impl RiverPlaces {
+    /// No river anywhere.
+    pub fn new(grid: &LatLonGrid) -> Self {
+        let (rows, columns) = grid.shape();
+        Self {
+            columns,
+            hours: vec![0.0; rows * columns],
+            max_ivt: vec![0.0; rows * columns],
+            active: Vec::new(),
+        }
+    }
+
+    /// Adds a time that stands for some hours and writes the rank of every river. `goes_on` says that the time before was
+    /// one step ago; if not, every stay begins anew.
+    pub fn add(
+        &mut self,
+        found: &mut [DetectedEvent],
+        hours: f64,
+        goes_on: bool,
+        transport: impl Fn((usize, usize)) -> f64,
+    ) {
+        if !goes_on {
+            self.forget();
+        }
+        let mut next: Vec<(u32, f32, f32)> = Vec::new();
+        for DetectedEvent { event, region } in found {
+            if event.class != Class::AtmosphericRiver {
+                continue;
+            }
+            for (j, i) in region.indices() {
+                let ivt = transport((j, i));
+                if ivt.is_nan() || ivt < RIVER_SCALE_MIN_IVT_KG_M_S {
+                    continue;
+                }
+                let cell = j * self.columns + i;
+                let stay = self.hours[cell] + hours as f32;
+                let most = self.max_ivt[cell].max(ivt as f32);
+                let rank = river_scale(f64::from(most), f64::from(stay));
+                event.details.river_scale = event.details.river_scale.max(rank);
+                next.push((cell as u32, stay, most));
+            }
+        }
+        self.forget();
+        next.sort_unstable_by_key(|&(cell, _, _)| cell);
+        self.remember(&next);
+    }
+
+    /// Forgets all stays.
+    pub fn forget(&mut self) {
+        for cell in self.active.drain(..) {
+            (self.hours[cell as usize], self.max_ivt[cell as usize]) = (0.0, 0.0);
+        }
+    }
+
+    fn remember(&mut self, active: &[(u32, f32, f32)]) {
+        for &(cell, hours, max_ivt) in active {
+            if let (Some(h), Some(m)) = (
+                self.hours.get_mut(cell as usize),
+                self.max_ivt.get_mut(cell as usize),
+            ) {
+                (*h, *m) = (hours, max_ivt);
+                self.active.push(cell);
+            }
+        }
+    }
+}
+
+impl From<RiverPlaces> for Saved {
+    fn from(places: RiverPlaces) -> Self {
+        let of = |&cell: &u32| {
+            let at = cell as usize;
+            (cell, places.hours[at], places.max_ivt[at])
+        };
+        Self {
+            cells: places.hours.len(),
+            columns: places.columns,
+            active: places.active.iter().map(of).collect(),
+        }
+    }
+}
+
+impl From<Saved> for RiverPlaces {
+    fn from(saved: Saved) -> Self {
+        let mut places = Self {
+            columns: saved.columns,
+            hours: vec![0.0; saved.cells],
+            max_ivt: vec![0.0; saved.cells],
+            active: Vec::new(),
+        };
+        places.remember(&saved.active);
+        places
+    }
+}

@@ -1,0 +1,192 @@
+//! Tables back to events and tracks, row by row.
+
+use super::EVENT_COLUMNS;
+use super::lines::{Line, Table};
+use crate::error::Result;
+use crate::events::{Event, EventDetails};
+use crate::track::{Fate, Landfall, Origin, Track, TrackDetails};
+use squall_data::Calendar;
+use std::path::Path;
+
+/// The rows of `events.csv` or `objects.csv`, one after the other, so that a table of a century needs no memory.
+pub struct EventReader {
+    table: Table,
+    calendar: Calendar,
+}
+
+impl EventReader {
+    /// Opens a table; only class, time and position are required. An unknown area or shape is NaN, an unknown box is the
+    /// centre.
+    ///
+    /// # Errors
+    /// As [`read_events`].
+    pub fn open(path: impl AsRef<Path>, calendar: Calendar) -> Result<Self> {
+        let table = Table::open(path.as_ref(), &EVENT_COLUMNS[..4])?;
+        Ok(Self { table, calendar })
+    }
+}
+
+impl Iterator for EventReader {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.table.next().transpose()?;
+        Some(line.and_then(|line| event(&line, self.calendar)))
+    }
+}
+
+/// The rows of `tracks.csv`, one after the other.
+pub struct TrackReader {
+    table: Table,
+    calendar: Calendar,
+}
+
+impl TrackReader {
+    /// Opens a table; identity, class, times and genesis are required. What follows from other columns (duration, speed,
+    /// category, basin) is not read.
+    ///
+    /// # Errors
+    /// As [`read_events`].
+    pub fn open(path: impl AsRef<Path>, calendar: Calendar) -> Result<Self> {
+        let required = [
+            "track_id",
+            "class",
+            "start_time",
+            "end_time",
+            "genesis_lon_deg",
+            "genesis_lat_deg",
+        ];
+        let table = Table::open(path.as_ref(), &required)?;
+        Ok(Self { table, calendar })
+    }
+}
+
+impl Iterator for TrackReader {
+    type Item = Result<Track>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.table.next().transpose()?;
+        Some(line.and_then(|line| track(&line, self.calendar)))
+    }
+}
+
+/// Reads `events.csv` or `objects.csv` as [`EventReader`] does, all at once.
+///
+/// # Errors
+/// [`crate::ClimateError::Table`] if the file is not a table or lacks a column, [`crate::ClimateError::TableCell`] with line
+/// and column if a cell cannot be understood, [`crate::ClimateError::Data`] if it cannot be opened.
+pub fn read_events(path: impl AsRef<Path>, calendar: Calendar) -> Result<Vec<Event>> {
+    EventReader::open(path, calendar)?.collect()
+}
+
+/// Reads `tracks.csv` as [`TrackReader`] does, all at once.
+///
+/// # Errors
+/// As [`read_events`].
+pub fn read_tracks(path: impl AsRef<Path>, calendar: Calendar) -> Result<Vec<Track>> {
+    TrackReader::open(path, calendar)?.collect()
+}
+
+fn event(line: &Line<'_>, calendar: Calendar) -> Result<Event> {
+    let (lon_deg, lat_deg) = line.position("lon_deg", "lat_deg")?;
+    let or = |value: Option<f64>, other: f64| value.unwrap_or(other);
+    Ok(Event {
+        class: line.class()?,
+        time: line.time("time", calendar)?,
+        track_id: line.whole("track_id")?,
+        lon_deg,
+        lat_deg,
+        area_km2: or(line.number("area_km2")?, f64::NAN),
+        west_deg: or(line.number("west_deg")?, lon_deg),
+        south_deg: or(line.number("south_deg")?, lat_deg),
+        east_deg: or(line.number("east_deg")?, lon_deg),
+        north_deg: or(line.number("north_deg")?, lat_deg),
+        length_km: or(line.number("length_km")?, f64::NAN),
+        width_km: or(line.number("width_km")?, f64::NAN),
+        orientation_deg: or(line.number("orientation_deg")?, f64::NAN),
+        min_psl_pa: line.number("min_psl_pa")?,
+        max_wind_m_s: line.number("max_wind_m_s")?,
+        max_tmq_kg_m2: line.number("max_tmq_kg_m2")?,
+        mean_prect_m_s: line.number("mean_prect_m_s")?,
+        mean_probability: line.number("mean_probability")?,
+        details: EventDetails {
+            hours: line.number("hours")?,
+            touches_edge: line.flag("touches_edge")?,
+            max_ivt_proxy_kg_m_s: line.number("max_ivt_proxy_kg_m_s")?,
+            river_scale: line.rank("ar_scale")?,
+            precipitation_km3: line.number("precipitation_km3")?,
+            land_share: line.number("land_share")?,
+            land_lon_deg: line.number("land_lon_deg")?,
+            land_lat_deg: line.number("land_lat_deg")?,
+        },
+    })
+}
+
+fn track(line: &Line<'_>, calendar: Calendar) -> Result<Track> {
+    let (genesis_lon_deg, genesis_lat_deg) = line.position("genesis_lon_deg", "genesis_lat_deg")?;
+    let (start, end) = (
+        line.time("start_time", calendar)?,
+        line.time("end_time", calendar)?,
+    );
+    if end.seconds_since(start) < 0 {
+        return Err(line.bad("end_time", "a time not before start_time"));
+    }
+    let track_id = line.whole("track_id")?;
+    Ok(Track {
+        track_id: track_id.ok_or_else(|| line.bad("track_id", "a whole number"))?,
+        class: line.class()?,
+        start,
+        end,
+        points: line.whole("points")?.unwrap_or(0) as usize,
+        origin: line
+            .word("origin", &Origin::ALL, Origin::name)?
+            .unwrap_or(Origin::Genesis),
+        fate: line
+            .word("fate", &Fate::ALL, Fate::name)?
+            .unwrap_or(Fate::Lysis),
+        related_track: line.whole("related_track")?,
+        genesis_lon_deg,
+        genesis_lat_deg,
+        end_lon_deg: line.number("end_lon_deg")?.unwrap_or(genesis_lon_deg),
+        end_lat_deg: line.number("end_lat_deg")?.unwrap_or(genesis_lat_deg),
+        distance_km: line.number("distance_km")?.unwrap_or(f64::NAN),
+        max_area_km2: line.number("max_area_km2")?.unwrap_or(f64::NAN),
+        mean_area_km2: line.number("mean_area_km2")?.unwrap_or(f64::NAN),
+        min_psl_pa: line.number("min_psl_pa")?,
+        max_wind_m_s: line.number("max_wind_m_s")?,
+        max_tmq_kg_m2: line.number("max_tmq_kg_m2")?,
+        details: details(line, calendar)?,
+    })
+}
+
+fn details(line: &Line<'_>, calendar: Calendar) -> Result<TrackDetails> {
+    let landfall = if line.is_blank("landfall_time") {
+        None
+    } else {
+        let (lon_deg, lat_deg) = line.position("landfall_lon_deg", "landfall_lat_deg")?;
+        Some(Landfall {
+            time: line.time("landfall_time", calendar)?,
+            lon_deg,
+            lat_deg,
+            max_wind_m_s: line.number("landfall_wind_m_s")?,
+            min_psl_pa: line.number("landfall_psl_pa")?,
+        })
+    };
+    Ok(TrackDetails {
+        parent_track: line.whole("parent_track")?,
+        merged_into: line.whole("merged_into")?,
+        split_tracks: line.list("split_tracks")?,
+        merged_tracks: line.list("merged_tracks")?,
+        max_speed_m_s: line.number("max_speed_m_s")?,
+        ace_1e4_kt2: line.number("ace_1e4_kt2")?,
+        pdi_m3_s2: line.number("pdi_m3_s2")?,
+        max_ivt_proxy_kg_m_s: line.number("max_ivt_proxy_kg_m_s")?,
+        river_scale: line.rank("ar_scale")?,
+        precipitation_km3: line.number("precipitation_km3")?,
+        landfalls: line
+            .whole("landfalls")?
+            .map(|n| n.min(u64::from(u32::MAX)) as u32),
+        landfall,
+        touches_edge: line.flag("touches_edge")?,
+    })
+}

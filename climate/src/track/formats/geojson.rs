@@ -1,0 +1,158 @@
+//! Tracks as lines and events as points, for geographic information systems.
+//!
+//! Properties are the columns of the tables. A line that crosses the antimeridian is cut there (RFC 7946, section 3.1.9); a
+//! track of one point is a point.
+
+use super::{TextFile, TrackSink, signed_longitude};
+use crate::error::Result;
+use crate::events::Event;
+use crate::table::{EventReader, Row};
+use crate::track::Track;
+use serde_json::{Map, Value, json};
+use squall_data::Calendar;
+use std::path::{Path, PathBuf};
+
+/// `tracks.geojson`.
+pub(super) struct Lines(Collection);
+
+impl Lines {
+    pub fn new(path: &Path) -> Result<Self> {
+        Ok(Self(Collection::new(path)?))
+    }
+}
+
+impl TrackSink for Lines {
+    fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
+        let points: Vec<[f64; 2]> = points.iter().map(|p| [p.lon_deg, p.lat_deg]).collect();
+        self.0.add(track, geometry(&points))
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.0.finish()
+    }
+}
+
+/// Writes `events.geojson`: all rows of `events.csv`, also those without a track.
+pub(super) fn write_events(folder: &Path, calendar: Calendar) -> Result<PathBuf> {
+    let path = folder.join("events.geojson");
+    let mut file = Collection::new(&path)?;
+    for event in EventReader::open(folder.join("events.csv"), calendar)? {
+        let event = event?;
+        let place = geometry(&[[event.lon_deg, event.lat_deg]]);
+        file.add(&event, place)?;
+    }
+    file.finish()?;
+    Ok(path)
+}
+
+struct Collection {
+    file: TextFile,
+    features: usize,
+}
+
+impl Collection {
+    fn new(path: &Path) -> Result<Self> {
+        let mut file = TextFile::create(path)?;
+        file.write("{\"type\":\"FeatureCollection\",\"features\":[")?;
+        Ok(Self { file, features: 0 })
+    }
+
+    fn add<T: Row>(&mut self, row: &T, geometry: Value) -> Result<()> {
+        let cells = T::columns().into_iter().zip(row.cells());
+        let properties: Map<String, Value> = cells
+            .map(|(name, text)| (name.to_string(), value(text)))
+            .collect();
+        let feature = json!({"type": "Feature", "geometry": geometry, "properties": properties});
+        let comma = if self.features > 0 { "," } else { "" };
+        self.features += 1;
+        self.file.write(&format!("{comma}\n{feature}"))
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.file.write("\n]}\n")?;
+        self.file.finish()
+    }
+}
+
+/// A cell as JSON: nothing, a number or a text.
+fn value(text: String) -> Value {
+    if text.is_empty() {
+        return Value::Null;
+    }
+    if let Ok(whole) = text.parse::<i64>() {
+        return whole.into();
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => number.into(),
+        _ => Value::String(text),
+    }
+}
+
+/// Point, line or line in parts of places given as longitude and latitude.
+fn geometry(points: &[[f64; 2]]) -> Value {
+    let rounded = |[lon, lat]: [f64; 2]| {
+        let cut = |v: f64| (v * 1e4).round() / 1e4;
+        [cut(lon), cut(lat)]
+    };
+    if let [one] = points {
+        let place = rounded([signed_longitude(one[0]), one[1]]);
+        return json!({"type": "Point", "coordinates": place});
+    }
+    let mut parts: Vec<Vec<[f64; 2]>> = vec![Vec::new()];
+    let mut last: Option<[f64; 2]> = None;
+    for &[lon, lat] in points {
+        let here = [signed_longitude(lon), lat];
+        if let Some([before, lat_before]) = last
+            && (here[0] - before).abs() > 180.0
+        {
+            // Eastward past 180 if it jumps to the west, and the other way round.
+            let edge = if here[0] < before { 180.0 } else { -180.0 };
+            let (to_edge, beyond) = (edge - before, here[0] + edge);
+            let share = to_edge / (to_edge + beyond);
+            let share = if share.is_finite() { share } else { 0.0 };
+            let lat_edge = lat_before + share * (lat - lat_before);
+            add(&mut parts, rounded([edge, lat_edge]));
+            parts.push(vec![rounded([-edge, lat_edge])]);
+        }
+        add(&mut parts, rounded(here));
+        last = Some(here);
+    }
+    // A part of one place, on the edge itself, is no line.
+    parts.retain(|part| part.len() > 1);
+    match <[_; 1]>::try_from(parts) {
+        Ok([line]) => json!({"type": "LineString", "coordinates": line}),
+        Err(parts) => json!({"type": "MultiLineString", "coordinates": parts}),
+    }
+}
+
+fn add(parts: &mut [Vec<[f64; 2]>], place: [f64; 2]) {
+    if let Some(part) = parts.last_mut() {
+        part.push(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_at_the_antimeridian() {
+        let line = geometry(&[[178.0, 10.0], [182.0, 14.0], [179.0, 20.0]]);
+        // Half way over the first edge, at two of three degrees over the second.
+        let expected = json!({"type": "MultiLineString", "coordinates": [
+            [[178.0, 10.0], [180.0, 12.0]],
+            [[-180.0, 12.0], [-178.0, 14.0], [-180.0, 18.0]],
+            [[180.0, 18.0], [179.0, 20.0]],
+        ]});
+        assert_eq!(line, expected);
+        let greenwich = geometry(&[[359.0, 0.0], [1.0, 0.0]]);
+        assert_eq!(
+            greenwich,
+            json!({"type": "LineString", "coordinates": [[-1.0, 0.0], [1.0, 0.0]]})
+        );
+        assert_eq!(
+            geometry(&[[200.0, -5.0]]),
+            json!({"type": "Point", "coordinates": [-160.0, -5.0]})
+        );
+    }
+}

@@ -1,0 +1,194 @@
+//! Tracks as netCDF with the dimensions, names and units of IBTrACS.
+//!
+//! `lat`, `lon` (in [-180, 180)), `time` (days since 1858-11-17 of the calendar of the data), `iso_time`, `basin`, `usa_wind`
+//! (knots), `usa_pres` (mb) and `usa_sshs` (-1 depression, 0 storm, 1 to 5) by `storm` and `date_time`; `sid`, `season`
+//! and `numobs` by `storm`. The wind is that of the model's lowest level and time step, not a one-minute mean at 10 m. Texts
+//! are netCDF strings where IBTrACS has arrays of characters.
+//!
+//! # Source
+//! Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; column documentation of IBTrACS v04r00.
+
+use super::{Setting, TrackSink, signed_longitude};
+use crate::error::Result;
+use crate::events::Event;
+use crate::statistics::category::KNOT_M_S;
+use crate::statistics::{Basin, Category};
+use crate::track::Track;
+use netcdf::FileMut;
+use squall_data::archive::on_library_thread;
+use squall_data::atomic::Pending;
+use squall_data::{Calendar, DataError, Time};
+use std::path::{Path, PathBuf};
+
+type Written<T> = std::result::Result<T, netcdf::Error>;
+
+/// What stands where nothing is known, as in IBTrACS.
+const MISSING: f32 = -9999.0;
+
+pub(super) struct Storms {
+    path: PathBuf,
+    pending: Pending,
+    file: FileMut,
+    origin: Time,
+    storms: usize,
+}
+
+impl Storms {
+    /// `most_points` is the length of `date_time`.
+    pub fn new(path: &Path, setting: Setting<'_>, most_points: usize) -> Result<Self> {
+        let pending = Pending::new(path)?;
+        let file = on_library_thread(|| create(pending.path(), setting, most_points))
+            .map_err(|error| refused(path, &error))?;
+        Ok(Self {
+            path: path.into(),
+            pending,
+            file,
+            origin: origin(setting.calendar)?,
+            storms: 0,
+        })
+    }
+}
+
+fn origin(calendar: Calendar) -> Result<Time> {
+    Ok(Time::new(calendar, 1858, 11, 17, 0, 0, 0)?)
+}
+
+fn refused(path: &Path, error: &netcdf::Error) -> DataError {
+    DataError::Io {
+        action: "write",
+        path: path.into(),
+        source: std::io::Error::other(error.to_string()),
+    }
+}
+
+/// Name, long name, unit of the numbers at each point.
+const POINTS: [(&str, &str, &str); 4] = [
+    ("lat", "latitude", "degrees_north"),
+    ("lon", "longitude", "degrees_east"),
+    ("usa_wind", "Highest wind of the lowest model level", "kts"),
+    ("usa_pres", "Lowest sea-level pressure", "mb"),
+];
+
+fn create(path: &Path, setting: Setting<'_>, most_points: usize) -> Written<FileMut> {
+    let mut file = netcdf::create(path)?;
+    file.add_attribute("Conventions", "CF-1.8")?;
+    file.add_attribute("title", "Tracks in the layout of IBTrACS")?;
+    file.add_attribute("source", setting.source)?;
+    file.add_unlimited_dimension("storm")?;
+    // A dimension of length 0 would be unlimited.
+    file.add_dimension("date_time", most_points.max(1))?;
+    file.add_string_variable("sid", &["storm"])?
+        .put_attribute("long_name", "Storm identifier: track_id of tracks.csv")?;
+    let mut season = file.add_variable::<i32>("season", &["storm"])?;
+    season.put_attribute("long_name", "Year of genesis")?;
+    season.put_attribute("units", "Year")?;
+    let mut count = file.add_variable::<i32>("numobs", &["storm"])?;
+    count.put_attribute("long_name", "Number of points")?;
+    count.put_attribute("units", "1")?;
+    let at = ["storm", "date_time"];
+    let mut time = file.add_variable::<f64>("time", &at)?;
+    time.set_fill_value(f64::from(MISSING))?;
+    time.put_attribute("standard_name", "time")?;
+    time.put_attribute("units", "days since 1858-11-17")?;
+    time.put_attribute("calendar", setting.calendar.cf_name())?;
+    file.add_string_variable("iso_time", &at)?
+        .put_attribute("long_name", "Date and time of the calendar of `time`")?;
+    file.add_string_variable("basin", &at)?
+        .put_attribute("long_name", "Basin of the point")?;
+    for (name, long_name, units) in POINTS {
+        let mut variable = file.add_variable::<f32>(name, &at)?;
+        variable.set_fill_value(MISSING)?;
+        variable.put_attribute("long_name", long_name)?;
+        variable.put_attribute("units", units)?;
+    }
+    let mut category = file.add_variable::<i16>("usa_sshs", &at)?;
+    category.set_fill_value(-15i16)?;
+    category.put_attribute("units", "1")?;
+    category.put_attribute(
+        "long_name",
+        "Saffir-Simpson category, -1 below storm strength",
+    )?;
+    Ok(file)
+}
+
+impl TrackSink for Storms {
+    fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
+        let storm = self.storms;
+        let (origin, file) = (self.origin, &mut self.file);
+        on_library_thread(|| put(file, storm, track, points, origin))
+            .map_err(|error| refused(&self.path, &error))?;
+        self.storms += 1;
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let Self { pending, file, .. } = *self;
+        on_library_thread(|| drop(file));
+        Ok(pending.commit()?)
+    }
+}
+
+fn put(
+    file: &mut FileMut,
+    storm: usize,
+    track: &Track,
+    points: &[Event],
+    origin: Time,
+) -> Written<()> {
+    let absent = |name: &str| netcdf::Error::from(format!("variable `{name}` has gone"));
+    let count = points.len();
+    let mut strings = file.variable_mut("sid").ok_or_else(|| absent("sid"))?;
+    strings.put_string(&track.track_id.to_string(), [storm])?;
+    for (name, value) in [
+        ("season", track.start.year() as i32),
+        ("numobs", count as i32),
+    ] {
+        let mut variable = file.variable_mut(name).ok_or_else(|| absent(name))?;
+        variable.put_value(value, [storm])?;
+    }
+    let days: Vec<f64> = points.iter().map(|p| p.time.days_since(origin)).collect();
+    let mut time = file.variable_mut("time").ok_or_else(|| absent("time"))?;
+    time.put_values(&days, (storm, 0..count))?;
+    for (name, _, _) in POINTS {
+        let values: Vec<f32> = points
+            .iter()
+            .map(|point| match name {
+                "lat" => point.lat_deg as f32,
+                "lon" => signed_longitude(point.lon_deg) as f32,
+                "usa_wind" => point
+                    .max_wind_m_s
+                    .map_or(MISSING, |w| (w / KNOT_M_S) as f32),
+                _ => point.min_psl_pa.map_or(MISSING, |p| (p / 100.0) as f32),
+            })
+            .collect();
+        let mut variable = file.variable_mut(name).ok_or_else(|| absent(name))?;
+        variable.put_values(&values, (storm, 0..count))?;
+    }
+    let category = |point: &Event| {
+        let category = point.max_wind_m_s.and_then(Category::saffir_simpson);
+        category.map_or(-15, |category| category as i16 - 1)
+    };
+    let categories: Vec<i16> = points.iter().map(category).collect();
+    let mut variable = file
+        .variable_mut("usa_sshs")
+        .ok_or_else(|| absent("usa_sshs"))?;
+    variable.put_values(&categories, (storm, 0..count))?;
+    for (name, text) in [
+        ("iso_time", iso_time as fn(&Event) -> String),
+        ("basin", basin),
+    ] {
+        let mut variable = file.variable_mut(name).ok_or_else(|| absent(name))?;
+        for (k, point) in points.iter().enumerate() {
+            variable.put_string(&text(point), [storm, k])?;
+        }
+    }
+    Ok(())
+}
+
+fn iso_time(point: &Event) -> String {
+    point.time.to_string().replace('T', " ")
+}
+
+fn basin(point: &Event) -> String {
+    Basin::of(point.lat_deg, point.lon_deg).code().into()
+}

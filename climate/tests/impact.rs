@@ -1,0 +1,268 @@
+//! Impact of events on hand-made weather whose right answer is known, and the vapour transport against a real analysis.
+
+use ndarray::{Array2, Array3};
+use squall_climate::Track;
+use squall_climate::derived::{integrated_vapour_transport, vapour_transport_proxy};
+use squall_climate::events::{EventFields, ExtractOptions, extract};
+use squall_climate::map::LandMask;
+use squall_climate::statistics::{Statistics, ace_of_point};
+use squall_climate::stream::{Decided, EventStream, Moment};
+use squall_climate::track::TrackerOptions;
+use squall_data::grid::{EARTH_RADIUS_KM, distance_km};
+use squall_data::{
+    Archive, Calendar, Class, ClassMask, LatLonGrid, Snapshot, Time, Variable, testdata,
+};
+use std::sync::Arc;
+
+fn at(step: usize) -> Time {
+    Time::new(Calendar::NoLeap, 2001, 9, 1, 0, 0, 0)
+        .unwrap()
+        .add_seconds(21_600 * step as i64)
+}
+
+const FIELDS: [Variable; 7] = [
+    Variable::Tmq,
+    Variable::Ubot,
+    Variable::Vbot,
+    Variable::U850,
+    Variable::V850,
+    Variable::Psl,
+    Variable::Prect,
+];
+
+/// Follows one object of a class along places (latitude, longitude); wind and moisture are those of each step.
+struct World {
+    grid: Arc<LatLonGrid>,
+    class: Class,
+    path: Vec<(f64, f64)>,
+    wind_m_s: Vec<f32>,
+    tmq: f32,
+    radius_km: f64,
+}
+
+impl World {
+    fn step(&self, step: usize) -> (ClassMask, Snapshot) {
+        let (lat, lon) = self.path[step];
+        let grid = &self.grid;
+        let far = |j: usize, i: usize| distance_km(lat, lon, grid.lat_deg()[j], grid.lon_deg()[i]);
+        let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+            self.class.code() * u8::from(far(j, i) < self.radius_km)
+        });
+        let (rows, columns) = grid.shape();
+        let wind = self.wind_m_s[step];
+        let fields = Array3::from_shape_fn((7, rows, columns), |(k, j, i)| match FIELDS[k] {
+            Variable::Tmq => self.tmq,
+            Variable::Ubot | Variable::U850 => 0.6 * wind,
+            Variable::Vbot | Variable::V850 => 0.8 * wind,
+            Variable::Psl => 100_000.0 + far(j, i) as f32,
+            _ => 1e-7,
+        });
+        let snapshot = Snapshot {
+            time: at(step),
+            grid: self.grid.clone(),
+            variables: FIELDS.to_vec(),
+            fields,
+            source: ("world".into(), step),
+        };
+        (ClassMask::new(at(step), codes).unwrap(), snapshot)
+    }
+
+    fn run(&self) -> (Decided, Statistics) {
+        let land = LandMask::natural_earth(&self.grid);
+        let mut stream = EventStream::new(&self.grid, TrackerOptions::default()).unwrap();
+        let mut all = Decided::default();
+        for step in 0..self.path.len() {
+            let (mask, snapshot) = self.step(step);
+            let fields = EventFields {
+                land: Some(&land),
+                ..EventFields::of(&snapshot)
+            };
+            let found = extract(&mask, &self.grid, &fields, &ExtractOptions::default()).unwrap();
+            let moment = Moment {
+                mask: &mask,
+                hours: 6.0,
+                fields: &fields,
+            };
+            let decided = stream.add(&moment, found).unwrap();
+            all.events.extend(decided.events);
+            all.tracks.extend(decided.tracks);
+        }
+        let (last, statistics, _) = stream.finish();
+        all.events.extend(last.events);
+        all.tracks.extend(last.tracks);
+        (all, statistics)
+    }
+}
+
+fn only(decided: &Decided) -> &Track {
+    assert_eq!(decided.tracks.len(), 1);
+    &decided.tracks[0]
+}
+
+#[test]
+fn a_hurricane_lands_on_the_gulf_coast_once_with_its_energy() {
+    // North over the Gulf of Mexico by half a degree a step; the coast of Louisiana is near 29.3N at 268.5E.
+    let path: Vec<(f64, f64)> = (0..20)
+        .map(|k| (24.0 + 0.5 * f64::from(k), 268.5))
+        .collect();
+    let wind: Vec<f32> = (0..20)
+        .map(|k| if k < 10 { 40.0 + k as f32 } else { 20.0 })
+        .collect();
+    let world = World {
+        grid: Arc::new(LatLonGrid::global(361, 720).unwrap()),
+        class: Class::TropicalCyclone,
+        path: path.clone(),
+        wind_m_s: wind.clone(),
+        tmq: 60.0,
+        radius_km: 300.0,
+    };
+    let (decided, statistics) = world.run();
+    let track = only(&decided);
+    let details = &track.details;
+    assert_eq!(details.landfalls, Some(1));
+    let landfall = details.landfall.as_ref().unwrap();
+    assert!((28.9..30.6).contains(&landfall.lat_deg), "{landfall:?}");
+    assert!((landfall.lon_deg - 268.5).abs() < 0.3, "{landfall:?}");
+    // The stronger of the points before and at the coast.
+    let step = (landfall.time.seconds_since(at(0)) / 21_600) as usize;
+    let expected = f64::from(wind[step].max(wind[step - 1]));
+    assert!(
+        (landfall.max_wind_m_s.unwrap() - expected).abs() < 1e-4,
+        "{landfall:?}"
+    );
+    assert!(decided.events[step - 1].details.land_lat_deg.is_none());
+    // Energy by hand: every point stands for six hours.
+    let ace: f64 = wind.iter().map(|&w| ace_of_point(f64::from(w), 6.0)).sum();
+    assert!((details.ace_1e4_kt2.unwrap() / ace - 1.0).abs() < 1e-5);
+    let pdi: f64 = wind.iter().map(|&w| f64::from(w).powi(3) * 21_600.0).sum();
+    assert!((details.pdi_m3_s2.unwrap() / pdi - 1.0).abs() < 1e-5);
+    // Half a degree of latitude in six hours.
+    let speed = EARTH_RADIUS_KM * 1000.0 * 0.5f64.to_radians() / 21_600.0;
+    assert!(
+        (details.max_speed_m_s.unwrap() / speed - 1.0).abs() < 0.15,
+        "{details:?}"
+    );
+    assert!((track.mean_speed_m_s().unwrap() / speed - 1.0).abs() < 0.05);
+    // Rain of 1e-7 m/s on everything: the cyclone's share is its share of the Earth.
+    let month = &statistics.months()[0];
+    let share = month.precipitation_km3[0].iter().sum::<f64>() / month.all_precipitation_km3;
+    let cap = std::f64::consts::PI * 300f64.powi(2);
+    let sphere = 4.0 * std::f64::consts::PI * EARTH_RADIUS_KM.powi(2);
+    assert!((share / (cap / sphere) - 1.0).abs() < 0.03, "{share}");
+    let area: f64 = decided.events.iter().map(|e| e.area_km2).sum();
+    let water_km3 = area * 1e6 * 1e-7 * 21_600.0 / 1e9;
+    assert!((details.precipitation_km3.unwrap() / water_km3 - 1.0).abs() < 1e-5);
+    assert_eq!(month.landfalls[0].iter().sum::<u64>(), 1);
+}
+
+#[test]
+fn a_storm_that_begins_on_land_or_stays_at_sea_makes_no_landfall() {
+    let still = |lat: f64, lon: f64| World {
+        grid: Arc::new(LatLonGrid::global(181, 360).unwrap()),
+        class: Class::TropicalCyclone,
+        path: vec![(lat, lon); 10],
+        wind_m_s: vec![30.0; 10],
+        tmq: 50.0,
+        radius_km: 300.0,
+    };
+    for (lat, lon) in [(35.0, 265.0), (15.0, 200.0)] {
+        let (decided, _) = still(lat, lon).run();
+        let details = &only(&decided).details;
+        assert_eq!(
+            (details.landfalls, details.landfall),
+            (Some(0), None),
+            "{lat} {lon}"
+        );
+    }
+}
+
+#[test]
+fn a_river_at_a_place_is_ranked_by_transport_and_stay() {
+    // Transport of 30 kg m-2 times 20 m/s: 600, rank 2; below a day 1, from two days 3.
+    let world = |steps: usize, drift_deg: f64| World {
+        grid: Arc::new(LatLonGrid::global(91, 180).unwrap()),
+        class: Class::AtmosphericRiver,
+        path: (0..steps)
+            .map(|k| (40.0, 180.0 + drift_deg * k as f64))
+            .collect(),
+        wind_m_s: vec![20.0; steps],
+        tmq: 30.0,
+        radius_km: 800.0,
+    };
+    let (decided, _) = world(10, 0.0).run();
+    let ranks: Vec<_> = decided
+        .events
+        .iter()
+        .map(|e| e.details.river_scale)
+        .collect();
+    let expected = [1, 1, 1, 2, 2, 2, 2, 3, 3, 3].map(Some);
+    assert_eq!(ranks, expected);
+    let track = only(&decided);
+    assert_eq!(track.details.river_scale, Some(3));
+    assert!((track.details.max_ivt_proxy_kg_m_s.unwrap() - 600.0).abs() < 0.1);
+    // One that passes every place within 24 h stays at 1, however long it lives: 10 degrees (850 km) a step.
+    let (decided, _) = world(10, 10.0).run();
+    assert_eq!(only(&decided).details.river_scale, Some(1));
+}
+
+#[test]
+fn the_transport_proxy_is_close_to_the_integral_of_a_real_analysis() {
+    let Some(path) = testdata::real("gfs-2p5deg-20111011/gfs_2p5deg_20111011T00.nc") else {
+        return;
+    };
+    let archive = Archive::open(path.to_str().unwrap()).unwrap();
+    let fields = [Variable::Tmq, Variable::U850, Variable::V850];
+    let snapshot = archive.read(0, &fields).unwrap();
+    let grid = snapshot.grid.clone();
+    let file = netcdf::open(&path).unwrap();
+    let levels = |name: &str| -> Array3<f32> {
+        let variable = file.variable(name).unwrap();
+        let values = variable.get::<f32, _>(..).unwrap();
+        let shape: Vec<usize> = values.shape().to_vec();
+        let [.., levels, rows, columns] = shape[..] else {
+            panic!("{shape:?}")
+        };
+        let mut plane = values.to_shape((levels, rows, columns)).unwrap().to_owned();
+        plane.invert_axis(ndarray::Axis(1)); // latitude descends in the file
+        plane.mapv_inplace(|v| if v.abs() > 1e10 { f32::NAN } else { v });
+        plane
+    };
+    let name = ["lev", "level", "plev", "lev_p"]
+        .into_iter()
+        .find(|n| file.variable(n).is_some());
+    let variable = file.variable(name.expect("a pressure axis")).unwrap();
+    let axis: Vec<f64> = variable.get_values(..).unwrap();
+    let unit = if axis.iter().any(|&p| p > 5000.0) {
+        1.0
+    } else {
+        100.0
+    };
+    let pressure: Vec<f64> = axis.iter().map(|p| p * unit).collect();
+    let truth = integrated_vapour_transport(&pressure, &levels("Q"), &levels("U"), &levels("V"));
+    let truth = truth.unwrap();
+    let proxy = Array2::from_shape_fn(grid.shape(), |cell| {
+        let of = |v| f64::from(snapshot.field(v).unwrap()[cell]);
+        vapour_transport_proxy(of(Variable::Tmq), of(Variable::U850), of(Variable::V850))
+    });
+    // Where rivers are looked for: poleward of 20 degrees, transport of 250 and more.
+    let (mut n, mut a, mut b, mut aa, mut bb, mut ab) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    for ((j, i), &truth) in truth.indexed_iter() {
+        let (x, y) = (f64::from(truth), proxy[[j, i]]);
+        if grid.lat_deg()[j].abs() < 20.0 || !x.is_finite() || !y.is_finite() || x < 250.0 {
+            continue;
+        }
+        n += 1.0;
+        (a, b, aa, bb, ab) = (a + x, b + y, aa + x * x, bb + y * y, ab + x * y);
+    }
+    let ratio = b / a;
+    let correlation = (ab - a * b / n) / ((aa - a * a / n) * (bb - b * b / n)).sqrt();
+    assert!(n > 200.0, "{n} cells");
+    assert!(
+        (0.8..1.25).contains(&ratio),
+        "ratio {ratio}, correlation {correlation}, {n} cells"
+    );
+    assert!(
+        correlation > 0.8,
+        "ratio {ratio}, correlation {correlation}, {n} cells"
+    );
+}

@@ -1,0 +1,391 @@
+//! Tracks in other tools' formats: what is written says what the tables say.
+
+use ndarray::Array2;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use squall_climate::events::{EventFields, ExtractOptions, extract};
+use squall_climate::stream::{EventStream, Moment, RunFolder};
+use squall_climate::table::{read_events, read_tracks};
+use squall_climate::track::TrackerOptions;
+use squall_climate::track::formats::{Format, Setting, export};
+use squall_climate::track::readers::{self, ReadOptions};
+use squall_data::grid::distance_km;
+use squall_data::{Calendar, Class, ClassMask, LatLonGrid, Time, testdata};
+use std::fs::{self, File};
+use std::path::Path;
+
+fn time(step: usize) -> Time {
+    Time::new(Calendar::NoLeap, 1998, 2, 28, 0, 0, 0)
+        .unwrap()
+        .add_seconds(21_600 * step as i64)
+}
+
+const STEPS: usize = 12;
+
+fn times() -> Vec<Time> {
+    (0..STEPS).map(time).collect()
+}
+
+/// A folder with the tables of a cyclone over the antimeridian, a river, and a short cyclone without a track.
+fn tables(out: &Path) -> LatLonGrid {
+    let grid = LatLonGrid::global(91, 180).unwrap();
+    let stream = EventStream::new(&grid, TrackerOptions::default()).unwrap();
+    let (mut folder, mut stream, _) = RunFolder::open(out, "formats", stream).unwrap();
+    for step in 0..STEPS {
+        let drift = step as f64;
+        let mut discs = vec![
+            (1u8, 15.0, 176.0 + drift, 400.0),
+            (2, -40.0, 20.0 + 2.0 * drift, 900.0),
+        ];
+        if (4..7).contains(&step) {
+            discs.push((1, -12.0, 60.0, 400.0));
+        }
+        let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+            let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
+            let inside = |d: &&(u8, f64, f64, f64)| distance_km(d.1, d.2, lat, lon) < d.3;
+            discs.iter().find(inside).map_or(0, |d| d.0)
+        });
+        let mask = ClassMask::new(time(step), codes).unwrap();
+        let fields = EventFields::default();
+        let mut found = extract(&mask, &grid, &fields, &ExtractOptions::default()).unwrap();
+        for one in found
+            .iter_mut()
+            .filter(|o| o.event.class == Class::TropicalCyclone)
+        {
+            one.event.max_wind_m_s = Some(30.0 + drift);
+            one.event.min_psl_pa = Some(98_000.0 - 50.0 * drift);
+        }
+        let moment = Moment {
+            mask: &mask,
+            hours: 6.0,
+            fields: &fields,
+        };
+        folder.write(&stream.add(&moment, found).unwrap()).unwrap();
+    }
+    folder.finish(stream).unwrap();
+    grid
+}
+
+fn exported(out: &Path, formats: &[Format]) -> Vec<String> {
+    let grid = tables(out);
+    let times = times();
+    let setting = Setting {
+        grid: &grid,
+        times: &times,
+        calendar: Calendar::NoLeap,
+        source: "a test",
+    };
+    let files = export(out, formats, &setting).unwrap();
+    files
+        .iter()
+        .map(|file| file.file_name().unwrap().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn every_format_has_its_files_and_leaves_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = exported(folder.path(), &Format::ALL);
+    assert_eq!(
+        files,
+        [
+            "events.geojson",
+            "events.parquet",
+            "tracks.atmospheric_river.gfdl.txt",
+            "tracks.atmospheric_river.ibtracs.nc",
+            "tracks.atmospheric_river.stitchnodes.csv",
+            "tracks.atmospheric_river.teca.csv",
+            "tracks.geojson",
+            "tracks.parquet",
+            "tracks.tropical_cyclone.gfdl.txt",
+            "tracks.tropical_cyclone.ibtracs.nc",
+            "tracks.tropical_cyclone.stitchnodes.csv",
+            "tracks.tropical_cyclone.teca.csv",
+        ]
+    );
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+        assert!(!name.starts_with('.'), "{name} was left");
+    }
+}
+
+#[test]
+fn our_own_readers_give_the_points_back() {
+    let folder = tempfile::tempdir().unwrap();
+    exported(folder.path(), &Format::ALL);
+    let events = read_events(folder.path().join("events.csv"), Calendar::NoLeap).unwrap();
+    for name in ["gfdl.txt", "stitchnodes.csv", "teca.csv", "ibtracs.nc"] {
+        for (class, id) in [(Class::TropicalCyclone, 1), (Class::AtmosphericRiver, 2)] {
+            let path = folder
+                .path()
+                .join(format!("tracks.{}.{name}", class.name()));
+            let options = ReadOptions {
+                calendar: Calendar::NoLeap,
+                columns: ["lon", "lat", "slp", "wind"].map(String::from).to_vec(),
+            };
+            let table = readers::read(&path, &options).unwrap();
+            assert_eq!(table.tracks.len(), 1, "{name}");
+            let points = &table.tracks[0].points;
+            let expected: Vec<_> = events.iter().filter(|e| e.track_id == Some(id)).collect();
+            assert_eq!(points.len(), expected.len(), "{name}");
+            for (point, event) in points.iter().zip(expected) {
+                assert_eq!(point.time.to_string(), event.time.to_string(), "{name}");
+                let miss = distance_km(point.lat_deg, point.lon_deg, event.lat_deg, event.lon_deg);
+                assert!(miss < 0.02, "{name}: {miss} km");
+                let near = |a: Option<f64>, b: Option<f64>| match (a, b) {
+                    (Some(a), Some(b)) => (a / b - 1.0).abs() < 1e-6,
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                assert!(
+                    near(point.max_wind_m_s, event.max_wind_m_s),
+                    "{name}: {point:?}"
+                );
+                assert!(
+                    near(point.min_psl_pa, event.min_psl_pa),
+                    "{name}: {point:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn stitch_nodes_text_and_csv_are_in_its_form() {
+    let folder = tempfile::tempdir().unwrap();
+    exported(folder.path(), &[Format::Gfdl, Format::StitchNodesCsv]);
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let text = read("tracks.tropical_cyclone.gfdl.txt");
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split('\t').collect())
+        .collect();
+    assert_eq!(
+        lines.len(),
+        1 + STEPS,
+        "one track: the short one is not listed"
+    );
+    assert_eq!(lines[0], ["start", "12", "1998", "2", "28", "0"]);
+    // An empty cell before i, as the tab at the start of a line makes it.
+    assert_eq!((lines[1].len(), lines[1][0]), (11, ""));
+    let events = read_events(folder.path().join("events.csv"), Calendar::NoLeap).unwrap();
+    let first = events.iter().find(|e| e.track_id == Some(1)).unwrap();
+    assert!((lines[1][3].parse::<f64>().unwrap() - first.lon_deg).abs() < 1e-4);
+    assert_eq!(
+        lines[1][5..],
+        ["9.800000e+04", "3.000000e+01", "1998", "2", "28", "0"]
+    );
+    assert_eq!(
+        lines[5][7..],
+        ["1998", "3", "1", "0"],
+        "noleap has no 29 February 1998 either"
+    );
+    let i: usize = lines[1][1].parse().unwrap();
+    assert!((2.0 * i as f64 - first.lon_deg).abs() <= 1.0);
+    let csv = read("tracks.tropical_cyclone.stitchnodes.csv");
+    assert!(csv.starts_with(
+        "track_id, year, month, day, hour, i, j, lon, lat, slp, wind\n1, 1998, 2, 28, 0, "
+    ));
+    // The columns of a real file, up to those of --in_fmt.
+    if let Some(real) = testdata::real("track-formats/sample.csv") {
+        let real = fs::read_to_string(real).unwrap();
+        let columns = |text: &str| -> Vec<String> {
+            let header = text.lines().next().unwrap();
+            header
+                .split(',')
+                .take(9)
+                .map(|name| name.trim().into())
+                .collect()
+        };
+        assert_eq!(columns(&csv), columns(&real));
+    }
+    if let Some(real) = testdata::real("track-formats/TempestExtremes-sample.txt") {
+        let real = fs::read_to_string(real).unwrap();
+        for (ours, theirs) in text.lines().zip(real.lines()).take(3) {
+            assert_eq!(ours.split('\t').count(), theirs.split('\t').count());
+        }
+    }
+}
+
+#[test]
+fn teca_has_its_columns_and_days() {
+    let folder = tempfile::tempdir().unwrap();
+    exported(folder.path(), &[Format::Teca]);
+    let path = folder.path().join("tracks.tropical_cyclone.teca.csv");
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("# calendar = \"noleap\""));
+    assert_eq!(
+        lines.next(),
+        Some("# time_units = \"days since 1998-02-28 00:00:00\"")
+    );
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .starts_with("\"track_id\", \"storm_id\", \"step\", \"time\", \"lon\"")
+    );
+    let rows: Vec<Vec<f64>> = lines
+        .map(|line| line.split(", ").map(|cell| cell.parse().unwrap()).collect())
+        .collect();
+    assert_eq!((rows.len(), rows[0].len()), (STEPS, 22));
+    // track, point, step, time; eleven steps of six hours; windy from the first on.
+    assert_eq!(rows[3][..4], [1.0, 3.0, 3.0, 0.75]);
+    assert_eq!(rows[3][6..8], [2.75, 2.75]);
+    assert_eq!(rows[3][16..], [1998.0, 2.0, 28.0, 18.0, 0.0, 0.0]);
+}
+
+#[test]
+fn ibtracs_has_its_dimensions_names_and_units() {
+    let folder = tempfile::tempdir().unwrap();
+    exported(folder.path(), &[Format::Ibtracs]);
+    let file = netcdf::open(folder.path().join("tracks.tropical_cyclone.ibtracs.nc")).unwrap();
+    let length = |name: &str| file.dimension(name).unwrap().len();
+    assert_eq!((length("storm"), length("date_time")), (1, STEPS));
+    let values = |name: &str| -> Vec<f64> { file.variable(name).unwrap().get_values(..).unwrap() };
+    assert!(
+        values("lon")
+            .iter()
+            .all(|lon| (-180.0..180.0).contains(lon))
+    );
+    assert!(values("lon")[11] < 0.0 && values("lon")[0] > 170.0);
+    assert!((values("usa_wind")[0] - 30.0 * 3600.0 / 1852.0).abs() < 1e-3);
+    assert!((values("usa_pres")[2] - 979.0).abs() < 1e-3);
+    assert_eq!(values("usa_sshs")[0], 0.0);
+    assert_eq!((values("numobs")[0], values("season")[0]), (12.0, 1998.0));
+    let days = values("time");
+    assert!((days[4] - days[0] - 1.0).abs() < 1e-9);
+    let time = file.variable("time").unwrap();
+    let text = |name: &str| -> String {
+        time.attribute(name)
+            .unwrap()
+            .value()
+            .unwrap()
+            .try_into()
+            .unwrap()
+    };
+    assert_eq!(text("calendar"), "noleap");
+    let first = Time::from_cf(days[0], &text("units"), Calendar::NoLeap).unwrap();
+    assert_eq!(first.to_string(), "1998-02-28T00:00:00");
+    let iso = file
+        .variable("iso_time")
+        .unwrap()
+        .get_string([0, 1])
+        .unwrap();
+    assert_eq!(iso, "1998-02-28 06:00:00");
+    // The real file has all of these.
+    if let Some(real) = testdata::real("track-formats/IBTrACS.last3years.v04r00_2_storms.nc") {
+        let real = netcdf::open(real).unwrap();
+        for variable in file.variables() {
+            let theirs = real.variable(&variable.name());
+            let theirs = theirs.unwrap_or_else(|| panic!("{} is not IBTrACS", variable.name()));
+            let units = |v: &netcdf::Variable<'_>| -> Option<String> {
+                v.attribute("units")?.value().ok()?.try_into().ok()
+            };
+            assert_eq!(units(&variable), units(&theirs), "{}", variable.name());
+        }
+    }
+}
+
+#[test]
+fn geojson_has_a_line_in_two_parts_and_a_point_for_each_event() {
+    let folder = tempfile::tempdir().unwrap();
+    exported(folder.path(), &[Format::GeoJson]);
+    let read = |name: &str| -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(folder.path().join(name)).unwrap()).unwrap()
+    };
+    let tracks = read("tracks.geojson");
+    let features = tracks["features"].as_array().unwrap();
+    assert_eq!(features.len(), 2);
+    let cyclone = features
+        .iter()
+        .find(|f| f["properties"]["class"] == "tropical_cyclone")
+        .unwrap();
+    assert_eq!(cyclone["geometry"]["type"], "MultiLineString");
+    assert_eq!(
+        cyclone["geometry"]["coordinates"].as_array().unwrap().len(),
+        2
+    );
+    assert_eq!(cyclone["properties"]["points"], 12);
+    let events = read("events.geojson");
+    let table = read_events(folder.path().join("events.csv"), Calendar::NoLeap).unwrap();
+    assert_eq!(events["features"].as_array().unwrap().len(), table.len());
+    assert_eq!(table.iter().filter(|e| e.track_id.is_none()).count(), 3);
+}
+
+#[test]
+fn parquet_has_the_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    exported(folder.path(), &[Format::Parquet]);
+    let open = |name: &str| {
+        SerializedFileReader::new(File::open(folder.path().join(name)).unwrap()).unwrap()
+    };
+    let tracks = read_tracks(folder.path().join("tracks.csv"), Calendar::NoLeap).unwrap();
+    let file = open("tracks.parquet");
+    let schema = file.metadata().file_metadata().schema_descr();
+    assert_eq!(
+        schema.num_columns(),
+        squall_climate::table::TRACK_COLUMNS.len()
+    );
+    let rows: Vec<_> = file
+        .get_row_iter(None)
+        .unwrap()
+        .map(|row| row.unwrap())
+        .collect();
+    assert_eq!(rows.len(), tracks.len());
+    for (row, track) in rows.iter().zip(&tracks) {
+        assert_eq!(row.get_long(0).unwrap(), track.track_id as i64);
+        assert_eq!(row.get_string(1).unwrap(), track.class.name());
+        assert_eq!(row.get_string(2).unwrap(), &track.start.to_string());
+        assert_eq!(row.get_double(13).unwrap(), track.distance_km);
+        assert!(row.get_long(8).is_err(), "no related track: null");
+    }
+    let events = open("events.parquet");
+    let count = events.metadata().file_metadata().num_rows();
+    assert_eq!(count, 2 * STEPS as i64 + 3);
+    let metadata = events
+        .metadata()
+        .file_metadata()
+        .key_value_metadata()
+        .unwrap();
+    assert_eq!(metadata[0].value.as_deref(), Some("noleap"));
+}
+
+#[test]
+fn what_a_format_cannot_say_and_tables_that_do_not_agree_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let grid = tables(folder.path());
+    let setting = Setting {
+        grid: &grid,
+        times: &[],
+        calendar: Calendar::NoLeap,
+        source: "",
+    };
+    let path = folder.path().join("events.csv");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("T06:00:00", "T06:30:00")).unwrap();
+    let message = export(folder.path(), &[Format::Gfdl], &setting)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains("full hours") && message.contains("T06:30:00"),
+        "{message}"
+    );
+    let short: String = text
+        .lines()
+        .take(9)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    fs::write(&path, short).unwrap();
+    let message = export(folder.path(), &[Format::Teca], &setting)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains("track 1") && message.contains("expected 12, found"),
+        "{message}"
+    );
+    let message = Format::from_name("shapefile").unwrap_err().to_string();
+    assert!(
+        message.contains("shapefile") && message.contains("geojson"),
+        "{message}"
+    );
+}

@@ -33,6 +33,7 @@ pub use quantity::{About, Kind, Quantity};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;
+pub(crate) use words::trimmed;
 pub use words::{months as words_of_months, statement};
 
 use crate::error::{ClimateError, Result};

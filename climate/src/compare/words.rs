@@ -334,7 +334,7 @@ fn signed_value(number: f64) -> String {
 }
 
 /// A number without zeros at its end.
-fn trimmed(number: f64) -> String {
+pub(crate) fn trimmed(number: f64) -> String {
     let text = format!("{number:.2}");
     text.trim_end_matches('0').trim_end_matches('.').into()
 }

@@ -1,6 +1,6 @@
 //! Intervals as dots and whiskers, and return levels.
 
-use crate::compare::{ChangeRow, Comparison, Fit, Group, RETURN_YEARS, ReturnLevels};
+use crate::compare::{ChangeRow, Comparison, Fit, Group, RETURN_YEARS, ReturnLevels, trimmed};
 use crate::report::class_css;
 use crate::report::figures::{capital, figure};
 use crate::report::html::escape;
@@ -143,7 +143,7 @@ pub(crate) fn extremes(comparison: &Comparison) -> Option<Section> {
         heading: "Extremes and how often they return",
         lead: format!(
             "Dots are the extreme of each year at its place among the years; lines the fitted distributions, areas their {} % bands. Beyond twice the length of a run a band is a guess about the shape of the tail.",
-            significant(100.0 * comparison.draws.confidence, 3)
+            trimmed(100.0 * comparison.draws.confidence)
         ),
         html,
     })

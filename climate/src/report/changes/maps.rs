@@ -1,13 +1,12 @@
 //! Maps of change: colours for the difference, dots where it is significant.
 
-use crate::compare::{Comparison, MapChange, MapQuantity};
+use crate::compare::{Comparison, MapChange, MapQuantity, trimmed};
 use crate::error::Result;
 use crate::map::colour::{change_colour, hex};
 use crate::map::image::{data_url, indexed_png};
 use crate::report::figures::capital;
 use crate::report::html::escape;
 use crate::report::maps::Panel;
-use crate::report::numbers::significant;
 use crate::report::page::Section;
 use crate::report::ticks::nice_ticks;
 use crate::report::viewer::bar_labels;
@@ -29,7 +28,7 @@ pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
     {
         html += &figure(map, comparison)?;
     }
-    let rate = significant(100.0 * (1.0 - comparison.draws.confidence), 2);
+    let rate = trimmed(100.0 * (1.0 - comparison.draws.confidence));
     Ok((!html.is_empty()).then(|| Section {
         id: "where",
         nav: "Where",
@@ -125,7 +124,7 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
         "river"
     };
     Ok(format!(
-        "<figure class=\"chart n1 {class}\"><figcaption>{}</figcaption>\n{}<div class=\"bar\" role=\"img\" aria-label=\"Colours from minus {top} to {top}{unit}\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div>{}</div><p>difference,{unit}</p></div><p class=\"note\">{}</p></figure>\n",
+        "<figure class=\"chart {class}\"><figcaption>{}</figcaption>\n{}<div class=\"bar\" role=\"img\" aria-label=\"Colours from minus {top} to {top}{unit}\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div>{}</div><p>difference,{unit}</p></div><p class=\"note\">{}</p></figure>\n",
         escape(&capital(subject)),
         panel.svg(&inner, &description),
         bar_labels(-top, top, ""),

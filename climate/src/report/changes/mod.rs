@@ -3,7 +3,7 @@
 mod figures;
 mod maps;
 
-use crate::compare::{ChangeRow, Comparison, Group, SideSummary, statement};
+use crate::compare::{ChangeRow, Comparison, Group, SideSummary, statement, trimmed};
 use crate::error::Result;
 use crate::report::html::{Table, escape};
 use crate::report::numbers::{counted, grouped, significant};
@@ -65,7 +65,7 @@ fn header(comparison: &Comparison, title: &str) -> String {
         format!("{} resamples", grouped(comparison.draws.draws as f64, 0)),
         format!(
             "{} % intervals",
-            significant(100.0 * comparison.draws.confidence, 3)
+            trimmed(100.0 * comparison.draws.confidence)
         ),
     ];
     facts.extend(
@@ -192,7 +192,7 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
             "Dots are the change in percent from {} to {}, lines its {} % interval; an arrow goes on beyond the axis. Pressure and latitude are in the table below: percent of them mean nothing.",
             comparison.a.label,
             comparison.b.label,
-            significant(100.0 * comparison.draws.confidence, 3)
+            trimmed(100.0 * comparison.draws.confidence)
         ),
         html,
     })
@@ -279,7 +279,7 @@ fn numbers(comparison: &Comparison) -> Section {
 }
 
 fn method(comparison: &Comparison, command: &str) -> Section {
-    let confidence = significant(100.0 * comparison.draws.confidence, 3);
+    let confidence = trimmed(100.0 * comparison.draws.confidence);
     let draws = grouped(comparison.draws.draws as f64, 0);
     let method = match comparison.draws.method {
         crate::compare::IntervalMethod::Percentile => "percentiles",

@@ -424,8 +424,10 @@ fn twenty_steps_are_those_committed() {
     for backend in Backend::all() {
         for (step, (got, expected)) in curve(backend).iter().zip(&expected).enumerate() {
             let off = (got / expected - 1.0).abs();
+            // As in `golden_curve.rs`: with batch normalisation rounding grows from step to step.
+            let allowed = if step < 8 { 5e-3 } else { 0.1 };
             assert!(
-                off < 5e-3,
+                off < allowed,
                 "{backend:?} step {step}: {got} instead of {expected}"
             );
         }

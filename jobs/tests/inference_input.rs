@@ -6,6 +6,7 @@ use common::fields::{contents, history, masks, prepared};
 use common::{CHANNELS, COLUMNS, ROWS, grid, recipe, sample, store, time};
 use ndarray::Array2;
 use squall_data::archive::Archive;
+use squall_data::boxes::table::read_table;
 use squall_data::mask_file::MaskArchive;
 use squall_data::store::{Split, StoreMeta, StoreWriter};
 use squall_data::{Calendar, Class, DataError, Store};
@@ -113,7 +114,7 @@ fn members_agree_where_they_must_and_differ_elsewhere() {
     let (model, files) = prepared(folder.path());
     let archive = Archive::open(&files).unwrap();
     let stride = model.contract().network.output_stride;
-    assert!(model.contract().network.periodic_longitude && COLUMNS % stride == 0);
+    assert!(model.contract().network.periodic_longitude && COLUMNS.is_multiple_of(stride));
     let options = InferOptions {
         probabilities: true,
         ..InferOptions::default()
@@ -217,13 +218,14 @@ fn members_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_detector_is_refused_before_anything_is_written() {
+fn a_detector_writes_a_table_of_boxes() {
     let folder = tempfile::tempdir().unwrap();
     let (model, files) = prepared(folder.path());
     let archive = Archive::open(&files).unwrap();
     let config = NetworkConfig {
         channels_in: CHANNELS.len(),
         width: 0.05,
+        blocks: vec![2],
         ..NetworkConfig::of("detector-2d-half".parse().unwrap())
     };
     let detecting = Recipe {
@@ -243,14 +245,17 @@ fn a_detector_is_refused_before_anything_is_written() {
     file.write(&path).unwrap();
     let detector = Model::load(&path, None).unwrap();
     let (out, options) = (folder.path().join("out"), InferOptions::default());
-    let result = run(
-        Input::archive(&archive),
-        Ensemble::of(&detector),
-        (&out, &options),
-    );
-    let error = result.unwrap_err().to_string();
-    assert!(error.contains("detector-2d-half finds boxes"), "{error}");
+    let rolled = Ensemble::new(vec![&detector], &[3], false).unwrap();
+    let refused = run(Input::archive(&archive), rolled, (&out, &options));
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("boxes have no mean"), "{error}");
     assert!(!out.exists());
+    let ensemble = Ensemble::of(&detector);
+    run(Input::archive(&archive), ensemble, (&out, &options)).unwrap();
+    let times = archive.times();
+    let table = read_table(&out.join("boxes.csv"), times[0].calendar()).unwrap();
+    let listed: Vec<_> = table.frames().iter().map(|frame| frame.time).collect();
+    assert_eq!(listed, times);
     // Nor is there a mean of boxes and masks.
     let error = Ensemble::new(vec![&model, &detector], &[], false).unwrap_err();
     assert!(error.to_string().contains("have no mean"), "{error}");

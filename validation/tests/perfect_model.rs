@@ -81,7 +81,7 @@ fn experiments() -> Vec<[[Change; 3]; 2]> {
         }
     };
     let threads = thread::available_parallelism().map_or(2, usize::from);
-    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(&work))));
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     found.into_inner().unwrap()
 }
 

@@ -113,17 +113,21 @@ fn the_two_criteria_choose_differently() {
     b.points.truncate(1);
     let track = moved(&a, 2.0);
     let reference = [a, b];
-    let near = match_tracks(&reference, &[track.clone()], &Criterion::NEAR);
+    let near = match_tracks(&reference, std::slice::from_ref(&track), &Criterion::NEAR);
     assert_eq!((near[0].reference, near[0].distances_km.len()), (0, 10));
     // By mean distance b (0 km at one time, a tenth of the points) is nearer than a (222 km).
-    let mean = match_tracks(&reference, &[track.clone()], &Criterion::MEAN_DISTANCE);
+    let mean = match_tracks(
+        &reference,
+        std::slice::from_ref(&track),
+        &Criterion::MEAN_DISTANCE,
+    );
     assert_eq!((mean[0].reference, mean[0].distances_km.len()), (1, 1));
     let strict = Criterion::MeanDistance {
         max_mean_km: 500.0,
         min_share: 0.5,
     };
     assert_eq!(
-        match_tracks(&reference, &[track.clone()], &strict)[0].reference,
+        match_tracks(&reference, std::slice::from_ref(&track), &strict)[0].reference,
         0
     );
     let often = Criterion::Near {
@@ -371,7 +375,7 @@ fn masks_come_to_another_grid_by_nearest_cells() {
         LatLonGrid::global(19, 36).unwrap(),
         LatLonGrid::global(10, 18).unwrap(),
     );
-    let code = |j: usize, i: usize| u8::from(j % 4 == 0 && i % 4 == 0);
+    let code = |j: usize, i: usize| u8::from(j.is_multiple_of(4) && i.is_multiple_of(4));
     let mask = ClassMask::new(
         time(0),
         ndarray::Array2::from_shape_fn((19, 36), |(j, i)| code(j, i)),

@@ -256,12 +256,8 @@ impl Infer {
         };
         let (stop, first) = (interrupt::flag(), comm.rank() == 0);
         let mut tell = |event: &InferEvent<'_>| match event {
-            InferEvent::Skipped(skipped) => {
-                if first {
-                    progress.note(&format!("{skipped:?}"));
-                }
-            }
             _ if !first => {}
+            InferEvent::Skipped(skipped) => progress.note(&format!("{skipped:?}")),
             InferEvent::Started(plan) => {
                 plan.notes.iter().for_each(|note| tracing::warn!("{note}"));
                 announce(plan);

@@ -112,7 +112,7 @@ impl Detector {
             (_, Survey::Deepcam(tracks)) => Conclusion::Cyclones(tracks.finish()),
             (_, Survey::Tempest(tracks)) => Conclusion::Nodes(tracks.finish()),
             (Self::Percentile(detector), Survey::Percentile(climatology)) => {
-                Conclusion::Usual(climatology.thresholds(detector.thresholds())?)
+                Conclusion::Usual(Box::new(climatology.thresholds(detector.thresholds())?))
             }
             _ => Conclusion::Nothing,
         })
@@ -161,7 +161,7 @@ enum Conclusion {
     Nothing,
     Cyclones(AcceptedCyclones),
     Nodes(AcceptedNodes),
-    Usual(MonthlyThresholds),
+    Usual(Box<MonthlyThresholds>),
 }
 
 impl Survey {

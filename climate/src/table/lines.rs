@@ -58,7 +58,7 @@ impl Table {
     }
 
     /// Place of a column.
-    fn column(&self, name: &str) -> Option<usize> {
+    pub(crate) fn column(&self, name: &str) -> Option<usize> {
         self.header.iter().position(|column| column == name)
     }
 

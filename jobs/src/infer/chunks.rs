@@ -110,7 +110,7 @@ pub(super) fn gaps(times: &[Time]) -> Option<(usize, Time)> {
     steps().for_each(|step| *counts.entry(step).or_default() += 1);
     let (&usual, &count) = counts.iter().max_by_key(|(_, count)| **count)?;
     // Monthly and yearly axes have steps of several lengths.
-    if 2 * count <= times.len() - 1 {
+    if 2 * count < times.len() {
         return None;
     }
     let larger = steps().filter(|step| *step > usual).count();

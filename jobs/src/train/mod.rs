@@ -153,7 +153,7 @@ impl Run<'_> {
         self.team.begin_trace(self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;
-        let plans = self.samples.from_step(done).take(left);
+        let plans = self.samples.starting_at(done).take(left);
         let mut loader = Loader::new(self.store, plans, &self.loader)?;
         let mut saved_at = Instant::now();
         let mut last_loss = None;

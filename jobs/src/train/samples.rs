@@ -77,7 +77,7 @@ impl Samples {
     }
 
     /// This rank's batches from a step on, without end.
-    pub(super) fn from_step(&self, step: u64) -> Box<dyn Iterator<Item = BatchPlan> + Send> {
+    pub(super) fn starting_at(&self, step: u64) -> Box<dyn Iterator<Item = BatchPlan> + Send> {
         let main = self.main.endless(self.main.cursor(step));
         let Some(beside) = &self.beside else {
             return Box::new(main);
@@ -113,12 +113,12 @@ mod tests {
             main: sampler((0..4).collect(), 1),
             beside: Some(sampler((100..111).collect(), 2)),
         };
-        let from_start: Vec<BatchPlan> = samples.from_step(0).take(20).collect();
+        let from_start: Vec<BatchPlan> = samples.starting_at(0).take(20).collect();
         for (step, plan) in from_start.iter().enumerate() {
             assert!(plan.ids[0] < 100 && plan.ids[1..].iter().all(|&id| id >= 100));
             assert_eq!(plan.at, samples.cursor(step as u64));
         }
-        let resumed: Vec<BatchPlan> = samples.from_step(7).take(13).collect();
+        let resumed: Vec<BatchPlan> = samples.starting_at(7).take(13).collect();
         assert_eq!(resumed[..], from_start[7..]);
         assert_eq!((samples.count(), samples.steps_per_epoch()), (15, 4));
     }

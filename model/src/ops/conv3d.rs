@@ -336,7 +336,9 @@ fn runs(
         .filter(|&at| spec.frame(at, tap, t).is_some())
         .collect();
     let of_one: Vec<std::ops::Range<usize>> = match (read.first(), read.last()) {
-        (Some(&first), Some(&last)) if spec.stride_t == 1 => vec![first..last + 1],
+        (Some(&first), Some(&last)) if spec.stride_t == 1 => {
+            std::iter::once(first..last + 1).collect()
+        }
         _ => read.iter().map(|&at| at..at + 1).collect(),
     };
     let of_sample = |sample| of_one.iter().map(move |run| (sample, run.clone()));

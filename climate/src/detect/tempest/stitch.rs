@@ -119,8 +119,7 @@ impl Stitcher {
                 self.begun - 1
             });
             for &track in tracks
-                .first()
-                .is_none()
+                .is_empty()
                 .then_some(&owner)
                 .into_iter()
                 .chain(&tracks)

@@ -114,7 +114,7 @@ fn said(rows: &[&ChangeRow], comparison: &Comparison) -> String {
 fn summary(comparison: &Comparison) -> Section {
     let mut html = String::new();
     for class in Class::EVENTS {
-        let _ = write!(html, "<h3>{}s</h3>\n", capital(class_word(class)));
+        let _ = writeln!(html, "<h3>{}s</h3>", capital(class_word(class)));
         html += &said(
             &rows_of(comparison, class, |group| group == Group::All),
             comparison,

@@ -175,7 +175,7 @@ impl Link {
         let Some(servers) = &mut self.servers else {
             return Ok(());
         };
-        let text = scores.map(|scores| json(scores)).transpose()?;
+        let text = scores.map(json).transpose()?;
         let text = text.unwrap_or_default();
         let request = Request {
             bytes: text.len() as u64,

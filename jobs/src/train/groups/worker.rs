@@ -74,7 +74,7 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
 impl Run<'_> {
     /// Tells the loader of the batch of a step.
     fn announce(&self, step: u64, feed: &Sender<BatchPlan>) {
-        let mut plans = self.samples.from_step(step);
+        let mut plans = self.samples.starting_at(step);
         // A loader that has ended says so when it is asked.
         let _ = plans.next().map(|plan| feed.send(plan));
     }

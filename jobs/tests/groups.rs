@@ -56,10 +56,14 @@ fn metrics(folder: &Path) -> Vec<Metric> {
     read_metrics(&folder.join("metrics.jsonl")).unwrap()
 }
 
-/// What synchronous training writes as well.
-fn common_metrics(folder: &Path) -> Vec<Metric> {
-    let common = |m: &Metric| matches!(m, Metric::Step { .. } | Metric::Validation { .. });
-    metrics(folder).into_iter().filter(common).collect()
+/// What synchronous training writes as well: every step, and when the network was scored and was the best.
+fn common_metrics(folder: &Path) -> Vec<(Option<Metric>, u64, bool)> {
+    let common = |metric: Metric| match metric {
+        Metric::Validation { step, best, .. } => Some((None, step, best)),
+        Metric::Step { step, .. } => Some((Some(metric), step, false)),
+        _ => None,
+    };
+    metrics(folder).into_iter().filter_map(common).collect()
 }
 
 /// How many updates of each group, and how stale they were.
@@ -190,8 +194,8 @@ fn a_slow_group_does_fewer_steps_and_all_are_done_once() {
     assert!(staleness.max >= oldest && staleness.mean > 0.5);
     let steps: Vec<u64> = common_metrics(&out)
         .iter()
-        .filter(|m| matches!(m, Metric::Step { .. }))
-        .map(Metric::step)
+        .filter(|(step, ..)| step.is_some())
+        .map(|(_, step, _)| *step)
         .collect();
     assert_eq!(steps, (1..=60).collect::<Vec<u64>>());
     let validations = common_metrics(&out).len() - 60;

@@ -43,10 +43,11 @@ pub(super) fn assign(
         let (dx, dy) = (x / size - column as f32, y / size - row as f32);
         let (area, off) = (width * height, (dx - 0.5).powi(2) + (dy - 0.5).powi(2));
         let cell = &mut cells[row * columns + column];
-        if let Some((other_area, other_off, _)) = cell {
-            if area < *other_area || area == *other_area && off >= *other_off {
-                continue;
-            }
+        let stays = |&(other_area, other_off, _): &(f32, f32, CellTarget)| {
+            area < other_area || area == other_area && off >= other_off
+        };
+        if cell.as_ref().is_some_and(stays) {
+            continue;
         }
         let code = [dx, dy, (width / size).log2(), (height / size).log2()];
         let class = target.class;

@@ -335,10 +335,13 @@ fn runs(
     let read: Vec<usize> = (0..u)
         .filter(|&at| spec.frame(at, tap, t).is_some())
         .collect();
-    let of_one: Vec<std::ops::Range<usize>> = match (read.first(), read.last()) {
-        (Some(&first), Some(&last)) if spec.stride_t == 1 => vec![first..last + 1],
-        _ => read.iter().map(|&at| at..at + 1).collect(),
-    };
+    let mut of_one: Vec<std::ops::Range<usize>> = Vec::new();
+    for at in read {
+        match of_one.last_mut() {
+            Some(run) if spec.stride_t == 1 => run.end = at + 1,
+            _ => of_one.push(at..at + 1),
+        }
+    }
     let of_sample = |sample| of_one.iter().map(move |run| (sample, run.clone()));
     (0..b).flat_map(of_sample).collect()
 }

@@ -103,10 +103,10 @@ fn gradients_are_those_of_finite_differences() {
                 judged(&moved, &labels()).total
             };
             let mut touched = 0;
-            for at in half..values.len() {
+            for (at, &gradient) in gradient.iter().enumerate().skip(half) {
                 let step = 1e-3;
                 let numeric = (moved(at, step) - moved(at, -step)) / (2.0 * f64::from(step));
-                let analytic = f64::from(gradient[at]) / 4.0;
+                let analytic = f64::from(gradient) / 4.0;
                 touched += usize::from(analytic != 0.0);
                 assert!(
                     (numeric - analytic).abs() < 2e-3 * (1.0 + analytic.abs()),

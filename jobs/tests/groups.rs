@@ -147,7 +147,7 @@ fn in_turns_every_run_gives_the_same_bits() {
         assert_eq!((report.outcome, report.steps), (Outcome::Finished, 25));
         let staleness = report.staleness.unwrap();
         // Of both servers; the first update of all has seen no other.
-        assert_eq!(staleness.histogram, [2, 48]);
+        assert_eq!(staleness.histogram, [2, 48], "{:?}", updates(&out));
         let groups: Vec<usize> = updates(&out).iter().map(|u| u.0).collect();
         assert!(
             groups.iter().enumerate().all(|(at, &g)| g == at % 2),

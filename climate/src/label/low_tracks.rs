@@ -23,7 +23,7 @@ const RANGE_HOURS: f64 = 6.0;
 
 /// Joins lows to tracks, time by time.
 ///
-/// Each track, oldest first, takes the nearest low within its range; what no track takes begins one. A track that took none for
+/// Each track, those without a gap and then the oldest first, takes the nearest low within its range; what no track takes begins one. A track that took none for
 /// longer than the gap ends. Where the series is shorter than the shortest life, all lows stand, without a track.
 ///
 /// # Source
@@ -82,6 +82,13 @@ impl LowTracks {
         let first = self.span.map_or(time, |(first, _)| first);
         self.span = Some((first, time));
         let mut free = vec![true; lows.len()];
+        // Who was there a moment ago comes before who has been missed, and then reaches far.
+        (self.active).sort_by_key(|track| {
+            (
+                std::cmp::Reverse(track.points.last().map(|p| p.0)),
+                track.order,
+            )
+        });
         for mut track in std::mem::take(&mut self.active) {
             let elapsed = hours(track.last, time);
             let next = (elapsed <= self.rules.max_gap_hours.max(RANGE_HOURS) + 1e-9)

@@ -120,13 +120,14 @@ impl EventStream {
             details.precipitation_km3 =
                 rain.map(|rain| water_km3(rain * detected.event.area_km2, moment.hours));
         }
-        let step = self.tracker.push(time, &mut found)?;
         match transport {
             Some(transport) => self
                 .places
                 .add(&mut found, moment.hours, goes_on, transport),
             None => self.places.forget(),
         }
+        // Tracks take the rank of their rivers from them.
+        let step = self.tracker.push(time, &mut found)?;
         let events: Vec<Event> = found.into_iter().map(|one| one.event).collect();
         self.statistics
             .add_time(moment.mask, moment.hours, &events)?;

@@ -138,15 +138,6 @@ impl<'m> Ensemble<'m> {
     pub fn check(&self, grid: &LatLonGrid, available: &[Variable]) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for model in &self.models {
-            if model.contract().task() == Task::Detect {
-                return Err(JobError::Contract {
-                    model: model.path().to_path_buf(),
-                    reasons: vec![format!(
-                        "{} finds boxes; inference writes masks",
-                        model.contract().network.name.as_str()
-                    )],
-                });
-            }
             notes.extend(model.notes().iter().cloned());
             notes.extend(model.check(grid, available)?);
         }

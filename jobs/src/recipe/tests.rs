@@ -65,6 +65,8 @@ fn the_recipes_of_this_repository_are_valid() {
             "cgnet",
             "deepcam",
             "deeplabv3plus-published",
+            "detect",
+            "detect-dense",
             "full",
             "small",
             "tiramisu"

@@ -153,10 +153,26 @@ fn in_turns_every_run_gives_the_same_bits() {
             groups.iter().enumerate().all(|(at, &g)| g == at % 2),
             "{groups:?}"
         );
-        let text = std::fs::read(out.join("metrics.jsonl")).unwrap();
+        // How far another server had come when a checkpoint was taken is not fixed (`docs/groups.md`).
+        let text = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+        let lines = text
+            .lines()
+            .filter(|line| !line.contains("\"staleness\",\"step\""));
+        let text = lines.collect::<Vec<_>>().join("\n").into_bytes();
         let now = (tensors(&out, "checkpoint.safetensors"), text);
         let (weights, text) = found.get_or_insert_with(|| now.clone());
-        assert!(*weights == now.0 && *text == now.1, "run {seed} differs");
+        let lines = String::from_utf8_lossy(text);
+        for (was, is) in lines.lines().zip(String::from_utf8_lossy(&now.1).lines()) {
+            assert_eq!(was, is, "run {seed} writes something else");
+        }
+        let differs: Vec<_> = (weights.iter().zip(&now.0))
+            .filter(|(was, is)| was != is)
+            .map(|((name, _), _)| name)
+            .collect();
+        assert!(
+            differs.is_empty() && text.len() == now.1.len(),
+            "run {seed}: {differs:?}"
+        );
     }
 }
 
@@ -222,7 +238,7 @@ fn a_lost_group_does_not_stop_the_others() {
         ]);
         let out = folder.path().join(order);
         // The second rank of the second group dies in the midst of the run; its leader then cannot go on either.
-        let dying = Ranks::nodes(&[8]).fault(5, 300, Fault::Dies).start();
+        let dying = Ranks::nodes(&[8]).fault(5, 100, Fault::Dies).start();
         let reports = train_on(dying, &recipe, &store, &out, AT_ONCE);
         for (rank, report) in reports.iter().enumerate() {
             match rank {

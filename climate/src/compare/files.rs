@@ -34,7 +34,7 @@ impl Comparison {
     /// - `return_levels.csv`: quantity, class, unit, return_years, a, a_low, a_high, b, b_low, b_high, difference, low, high
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if writing fails; files already written stay.
+    /// [`crate::ClimateError::Data`] if writing fails; files already written stay.
     pub fn write(&self, folder: impl AsRef<Path>) -> Result<()> {
         let folder = folder.as_ref();
         write_rows(&folder.join("changes.csv"), &self.change_rows())?;

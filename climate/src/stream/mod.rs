@@ -1,7 +1,7 @@
 //! From the events of one time after the other to tables of a century, in memory for the living only.
 //!
 //! [`EventStream`] is the state between two times: the tracker, the rows that wait for a decision, the statistics. It is
-//! fed with the events of a mask ([`crate::events::extract`], a function of that time alone, which may therefore run
+//! fed with the events of a mask ([`crate::events::extract()`], a function of that time alone, which may therefore run
 //! anywhere and in any order) and gives rows back as soon as they are final. [`RunFolder`] writes them, keeps the state
 //! beside them, and goes on after a kill.
 //!

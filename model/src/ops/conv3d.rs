@@ -9,9 +9,11 @@
 
 #[cfg(feature = "onednn")]
 use super::Fuse;
+#[cfg(feature = "onednn")]
+use super::Weights;
 use super::conv_spec::{ConvSpec, source};
 use super::host::{Host, expect, tensor};
-use super::{Backend, Weights, reference};
+use super::{Backend, reference};
 use crate::error::{ModelError, Result};
 use crate::profile;
 use candle_core::Tensor;
@@ -117,11 +119,13 @@ fn bthwc(op: &'static str, what: &'static str, clip: &Tensor) -> Result<[usize; 
 }
 
 /// Frames one after the other: the same memory.
+#[cfg(feature = "onednn")]
 fn frames(clip: &Tensor, [b, t, h, w, c]: [usize; 5]) -> Result<Tensor> {
     Ok(clip.contiguous()?.reshape((b * t, h, w, c))?)
 }
 
 /// The weights of every tap in time: the same memory.
+#[cfg(feature = "onednn")]
 fn taps(weights: &Tensor) -> Result<Vec<Tensor>> {
     let weights = weights.contiguous()?;
     let kt = weights.dim(0)?;

@@ -223,7 +223,7 @@ mod tests {
         };
         assert!(!closed(&trough), "a trough to the west over the seam");
         let hole = |j: usize, i: usize| {
-            if i < 2 || i > 340 {
+            if !(2..=340).contains(&i) {
                 f32::NAN
             } else {
                 field[j * 360 + i]

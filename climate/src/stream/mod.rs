@@ -208,7 +208,7 @@ fn water_km3(rain_m_s_km2: f64, hours: f64) -> f64 {
 /// # Example
 /// ```
 /// use squall_data::{Calendar, Time};
-/// let at = |h| Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap().add_seconds(3600 * h);
+/// let at = |h: i64| Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap().add_seconds(3600 * h);
 /// let times = [at(0), at(3), at(6), at(150)];
 /// let hours = [0, 1, 2, 3].map(|k| squall_climate::stream::hours_of(&times, k));
 /// assert_eq!(hours, [3.0, 3.0, 3.0, 24.0]);

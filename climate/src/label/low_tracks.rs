@@ -95,7 +95,7 @@ impl LowTracks {
                 .then(|| nearest(&track, lows, &free, self.reach_km(elapsed)));
             match next {
                 None => self.close(track),
-                // Missed for now.
+                // Nothing within its reach: the gap goes on.
                 Some(None) => self.active.push(track),
                 Some(Some(k)) => {
                     free[k] = false;

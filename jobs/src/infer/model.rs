@@ -2,7 +2,7 @@
 
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, Task};
 use crate::train::evaluate::in_pixels;
 use candle_core::{DType, Device, Tensor};
 use ndarray::{Array2, Array4};
@@ -24,6 +24,8 @@ pub struct Model {
     network: Network,
     hash: String,
     storage: Storage,
+    /// Which boxes are kept, as the recipe says; of a detector.
+    suppression: Suppression,
     /// One sentence for everything about it that may surprise.
     notes: Vec<String>,
 }
@@ -48,6 +50,10 @@ impl Model {
         drop(bytes);
         let file = ModelFile::read(path)?;
         let contract = Contract::of(&file, path)?;
+        let suppression = match contract.task() {
+            Task::Detect => Recipe::parse(&contract.recipe, &[])?.detection.suppression,
+            Task::Segment => Suppression::default(),
+        };
         let backend = Backend::best();
         let policy = PrecisionPolicy {
             keep_f32: contract.keep_f32.clone(),
@@ -65,6 +71,7 @@ impl Model {
             network,
             hash,
             storage,
+            suppression,
             notes: note.map(str::to_string).into_iter().collect(),
         })
     }
@@ -130,10 +137,7 @@ impl Model {
     /// # Errors
     /// [`JobError::Model`] if the network finds no boxes, or the shape does not fit it.
     pub fn find_boxes(&self, x: &Tensor, grid: &LatLonGrid) -> Result<Vec<Vec<GeoBox>>> {
-        let suppression = match Recipe::parse(&self.contract.recipe, &[]) {
-            Ok(recipe) => recipe.detection.suppression,
-            Err(_) => Suppression::default(),
-        };
+        let suppression = self.suppression;
         let least = suppression.min_confidence;
         let found = self.network.find_boxes(x, &self.storage, least)?;
         let geo = |found: &ScoredBox| Some(in_pixels(found)?.to_degrees(grid));

@@ -4,10 +4,13 @@ use super::Prediction;
 use super::log::FinishedFile;
 use crate::error::{JobError, Result};
 use ndarray::{Array3, Axis};
+use squall_data::atomic::Pending;
 use squall_data::boxes::BoxSink;
 use squall_data::boxes::table::BoxTableWriter;
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
 use squall_data::{ClassMask, GeoBox, LatLonGrid, Time, TrackedBox};
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 /// What was found at one time.
@@ -110,16 +113,27 @@ impl OutputFile {
     }
 }
 
-/// Puts the tables of all files into one, `boxes.csv`, in order of time.
+/// Puts the tables of all files into one, `boxes.csv`, in order of time: line by line, whatever their length.
 pub(super) fn join_tables(folder: &Path, files: &[&FinishedFile]) -> Result<()> {
-    let mut all = String::new();
+    let pending = Pending::new(folder.join("boxes.csv"))?;
+    let to = pending.path().to_path_buf();
+    let mut all = BufWriter::new(File::create(&to).map_err(JobError::io("create", &to))?);
+    let mut has_header = false;
     for file in files.iter().filter(|file| file.masks > 0) {
         let path = folder.join(&file.file);
-        let text = std::fs::read_to_string(&path).map_err(JobError::io("read", &path))?;
+        let part = File::open(&path).map_err(JobError::io("read", &path))?;
+        let mut part = BufReader::new(part);
         // Every table begins with the same line.
-        let rows = text.find('\n').map_or(0, |end| end + 1);
-        all.push_str(if all.is_empty() { &text } else { &text[rows..] });
+        let mut header = String::new();
+        part.read_line(&mut header)
+            .map_err(JobError::io("read", &path))?;
+        if !std::mem::replace(&mut has_header, true) {
+            all.write_all(header.as_bytes())
+                .map_err(JobError::io("write", &to))?;
+        }
+        std::io::copy(&mut part, &mut all).map_err(JobError::io("write", &to))?;
     }
-    squall_data::atomic::write(folder.join("boxes.csv"), all.as_bytes())?;
-    Ok(())
+    all.flush().map_err(JobError::io("write", &to))?;
+    drop(all);
+    Ok(pending.commit()?)
 }

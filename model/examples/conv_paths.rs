@@ -11,14 +11,8 @@ use squall_model::{Backend, memory};
 
 /// Seconds that all threads of this process have run for.
 fn cpu_seconds() -> f64 {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
-        return 0.0;
-    };
-    let nanoseconds = tasks.flatten().filter_map(|task| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<f64>().ok()
-    });
-    nanoseconds.sum::<f64>() * 1e-9
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -55,7 +55,7 @@ fn prepared(config: &NetworkConfig, grid: (usize, usize)) -> Result<Network, Fai
     let x = sample::fields(config.channels_in, grid, 2)?;
     let mut pass = Pass::train(calibrated.backend(), DType::F32, 1);
     calibrated.forward(&x, &mut pass)?;
-    calibrated.update_running_statistics(&mut pass);
+    calibrated.update_running_statistics(&mut pass).unwrap();
     let mut network = Network::build(config, Backend::best(), 1)?;
     let named = calibrated.parameters().to_named()?;
     load(&mut network, |name, values| {

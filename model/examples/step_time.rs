@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let logits = network.forward(&x, &mut pass)?;
         let forward = start.elapsed();
         let loss = backend.softmax_cross_entropy(&logits, &labels, &weights, 1.0)?;
-        network.update_running_statistics(&mut pass);
+        network.update_running_statistics(&mut pass).unwrap();
         gradients.clear();
         network.backward(&loss.gradient, pass, &mut gradients)?;
         let backward = start.elapsed();

@@ -154,6 +154,9 @@ pub enum ModelError {
     /// candle refused.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
+    /// The GPU, or the libraries for it, refused.
+    #[error(transparent)]
+    Gpu(#[from] crate::gpu::GpuError),
     /// oneDNN refused.
     #[error("oneDNN: {op}: status {status} ({detail})")]
     OneDnn {

@@ -1,9 +1,13 @@
 //! The flat buffer that the gradients of all parameters land in.
 
 use crate::error::ModelError;
+#[cfg(feature = "cuda")]
+use crate::error::Result;
+use crate::ops::Landing;
 use crate::parameters::{Parameter, Parameters};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -15,7 +19,13 @@ pub type Listener = Box<dyn FnMut(usize, &[f32]) + Send>;
 pub struct Gradients {
     values: Vec<f32>,
     watch: Option<Watch>,
+    /// The buffer on the GPU; that in host memory is then not used.
+    #[cfg(feature = "cuda")]
+    on_gpu: Option<on_gpu::Buffer>,
 }
+
+#[cfg(feature = "cuda")]
+mod on_gpu;
 
 /// Which buckets a backward pass has completed.
 struct Watch {
@@ -44,7 +54,7 @@ impl Watch {
     }
 
     /// What was being written is written.
-    fn settle(&mut self, values: &[f32]) {
+    fn settle(&mut self, values: &Values<'_>) {
         for range in self.writing.drain(..) {
             let holds = |bucket: &Range<usize>| bucket.contains(&range.start);
             if let Some(bucket) = self.buckets.iter().position(holds) {
@@ -56,35 +66,84 @@ impl Watch {
         }
     }
 
-    fn announce(&mut self, values: &[f32]) {
+    fn announce(&mut self, values: &Values<'_>) {
         let bucket = self.buckets[self.next].clone();
-        (self.listener)(self.next, &values[bucket]);
+        (self.listener)(self.next, &values.part(bucket));
         self.next += 1;
     }
 }
 
-/// The values; nobody listens to the copy.
+/// Where the values are.
+enum Values<'a> {
+    Host(&'a [f32]),
+    #[cfg(feature = "cuda")]
+    Gpu(&'a on_gpu::Buffer),
+}
+
+impl Values<'_> {
+    fn part(&self, range: Range<usize>) -> Cow<'_, [f32]> {
+        match self {
+            Self::Host(values) => Cow::Borrowed(&values[range]),
+            #[cfg(feature = "cuda")]
+            Self::Gpu(buffer) => Cow::Owned(buffer.part(range)),
+        }
+    }
+}
+
+/// The values, in host memory; nobody listens to the copy.
 impl Clone for Gradients {
     fn clone(&self) -> Self {
         Self {
-            values: self.values.clone(),
+            values: self.as_slice().to_vec(),
             watch: None,
+            #[cfg(feature = "cuda")]
+            on_gpu: None,
         }
     }
 }
 
 impl Gradients {
-    /// Zeros for every parameter.
+    /// Zeros for every parameter, where the parameters lie.
     pub fn new(parameters: &Parameters) -> Self {
+        let count = parameters.count();
         Self {
-            values: vec![0.0; parameters.count()],
+            values: vec![0.0; if parameters.is_on_gpu() { 0 } else { count }],
             watch: None,
+            #[cfg(feature = "cuda")]
+            on_gpu: (parameters.is_on_gpu()).then(|| on_gpu::Buffer::new(count)),
+        }
+    }
+
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        #[cfg(feature = "cuda")]
+        if let Some(buffer) = &self.on_gpu {
+            return buffer.len();
+        }
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All values on the GPU, copied there if they are not.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn on_gpu(&self) -> Result<candle_core::Tensor> {
+        match &self.on_gpu {
+            Some(buffer) => buffer.tensor(),
+            None => crate::ops::cuda::give(&self.values),
         }
     }
 
     /// Back to zero, keeping the memory.
     pub fn clear(&mut self) {
         self.values.fill(0.0);
+        #[cfg(feature = "cuda")]
+        if let Some(buffer) = &mut self.on_gpu {
+            buffer.clear();
+        }
         if let Some(watch) = &mut self.watch {
             watch.start();
         }
@@ -106,43 +165,70 @@ impl Gradients {
 
     /// The backward pass is over: what it did not reach is complete as it is.
     pub(crate) fn complete(&mut self) {
-        if let Some(watch) = &mut self.watch {
-            watch.settle(&self.values);
+        if let Some(mut watch) = self.watch.take() {
+            let values = self.place();
+            watch.settle(&values);
             while watch.next < watch.buckets.len() {
-                watch.announce(&self.values);
+                watch.announce(&values);
             }
+            self.watch = Some(watch);
         }
     }
 
     fn hand_out(&mut self, ranges: [&Range<usize>; 2]) {
-        if let Some(watch) = &mut self.watch {
-            watch.settle(&self.values);
+        if let Some(mut watch) = self.watch.take() {
+            watch.settle(&self.place());
             let some = ranges.into_iter().filter(|range| !range.is_empty());
             watch.writing.extend(some.cloned());
+            self.watch = Some(watch);
         }
     }
 
-    /// All values, parameters in forward order.
+    fn place(&self) -> Values<'_> {
+        #[cfg(feature = "cuda")]
+        if let Some(buffer) = &self.on_gpu {
+            return Values::Gpu(buffer);
+        }
+        Values::Host(&self.values)
+    }
+
+    /// All values, parameters in forward order; of gradients on the GPU a copy of them.
     pub fn as_slice(&self) -> &[f32] {
+        #[cfg(feature = "cuda")]
+        if let Some(buffer) = &self.on_gpu {
+            return buffer.host();
+        }
         &self.values
     }
 
-    /// All values, parameters in forward order.
+    /// All values, parameters in forward order; gradients on the GPU take what is written.
     pub fn as_mut_slice(&mut self) -> &mut [f32] {
+        #[cfg(feature = "cuda")]
+        if let Some(buffer) = &mut self.on_gpu {
+            return buffer.host_mut();
+        }
         &mut self.values
     }
 
     /// The place of one parameter.
-    pub(crate) fn of(&mut self, range: Range<usize>) -> &mut [f32] {
+    pub(crate) fn of(&mut self, range: Range<usize>) -> Landing<'_> {
         self.hand_out([&range, &(0..0)]);
-        &mut self.values[range]
+        self.landing(range)
+    }
+
+    fn landing(&mut self, range: Range<usize>) -> Landing<'_> {
+        #[cfg(feature = "cuda")]
+        if let Some(buffer) = &mut self.on_gpu {
+            return buffer.landing(range);
+        }
+        Landing::Host(&mut self.values[range])
     }
 
     /// The place of a parameter that more will be added to: a kernel that a layer shares with an earlier one. Its bucket stays
     /// open until [`Self::of`] or [`Self::of_two`] gives it for the last time.
-    pub(crate) fn of_shared(&mut self, range: Range<usize>) -> &mut [f32] {
+    pub(crate) fn of_shared(&mut self, range: Range<usize>) -> Landing<'_> {
         self.hand_out([&(0..0), &(0..0)]);
-        &mut self.values[range]
+        self.landing(range)
     }
 
     /// The places of two parameters, the first of which comes first.
@@ -150,10 +236,15 @@ impl Gradients {
         &mut self,
         first: Range<usize>,
         second: Range<usize>,
-    ) -> (&mut [f32], &mut [f32]) {
+    ) -> (Landing<'_>, Landing<'_>) {
         self.hand_out([&first, &second]);
+        #[cfg(feature = "cuda")]
+        if let Some(buffer) = &mut self.on_gpu {
+            return buffer.landings(first, second);
+        }
         let (head, tail) = self.values.split_at_mut(second.start);
-        (&mut head[first], &mut tail[..second.end - second.start])
+        let second = &mut tail[..second.end - second.start];
+        (Landing::Host(&mut head[first]), Landing::Host(second))
     }
 
     /// Consecutive ranges of at least `values` values each (the last may be shorter), in the order in which the backward
@@ -175,7 +266,7 @@ impl Gradients {
 
     /// Whether no value is infinite or NaN.
     pub fn is_finite(&self) -> bool {
-        self.values.iter().all(|g| g.is_finite())
+        self.as_slice().iter().all(|g| g.is_finite())
     }
 
     /// Parameter, place in it and value of the first that is infinite or no number.
@@ -183,9 +274,10 @@ impl Gradients {
         &self,
         parameters: &'a Parameters,
     ) -> Option<(&'a Parameter, usize, f32)> {
-        let at = self.values.iter().position(|g| !g.is_finite())?;
+        let values = self.as_slice();
+        let at = values.iter().position(|g| !g.is_finite())?;
         let owner = parameters.iter().find(|p| p.range.contains(&at))?;
-        Some((owner, at - owner.range.start, self.values[at]))
+        Some((owner, at - owner.range.start, values[at]))
     }
 
     /// The error that names the first value that is no number, of the update of this step.
@@ -201,7 +293,8 @@ impl Gradients {
 
     /// The parameters whose whole gradient is exactly zero: a backward pass did not reach them.
     pub fn all_zero<'a>(&self, parameters: &'a Parameters) -> Vec<&'a Parameter> {
-        let zero = |p: &&Parameter| self.values[p.range.clone()].iter().all(|&g| g == 0.0);
+        let values = self.as_slice();
+        let zero = |p: &&Parameter| values[p.range.clone()].iter().all(|&g| g == 0.0);
         parameters.iter().filter(zero).collect()
     }
 
@@ -209,7 +302,7 @@ impl Gradients {
     ///
     /// It is finite exactly if every value is: squares of f32 cannot overflow a sum in f64.
     pub fn norm(&self) -> f64 {
-        let chunks = self.values.par_chunks(1 << 14);
+        let chunks = self.as_slice().par_chunks(1 << 14);
         let parts: Vec<f64> = chunks
             .map(|chunk| Arch::new().dispatch(Squares(chunk)))
             .collect();
@@ -218,7 +311,7 @@ impl Gradients {
 
     /// Multiplies every value.
     pub fn scale(&mut self, factor: f32) {
-        self.values.iter_mut().for_each(|g| *g *= factor);
+        self.as_mut_slice().iter_mut().for_each(|g| *g *= factor);
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod detection;
 pub mod error;
 pub mod exchange;
+pub mod gpu;
 pub mod gradients;
 mod layers;
 pub mod memory;
@@ -19,6 +20,7 @@ pub mod summary;
 mod trace;
 
 pub use error::ModelError;
+pub use gpu::{DeviceChoice, GpuError};
 pub use model_file::ModelFile;
 pub use networks::{Network, NetworkConfig, Prediction};
 pub use ops::Backend;

@@ -4,7 +4,7 @@ pub use crate::gradients::Gradients;
 pub(crate) use crate::gradients::squares;
 
 use crate::error::{ModelError, Result};
-use crate::ops::Weights;
+use crate::ops::{Backend, Channels, Weights};
 use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -64,6 +64,18 @@ impl Parameter {
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
     }
+
+    /// Its values, wherever they lie.
+    ///
+    /// # Errors
+    /// [`ModelError::Candle`] or [`ModelError::Gpu`] if they cannot be read.
+    pub fn values(&self) -> Result<Vec<f32>> {
+        #[cfg(feature = "cuda")]
+        if self.tensor.device().is_cuda() {
+            return crate::ops::cuda::read(&self.tensor);
+        }
+        Ok(self.tensor.flatten_all()?.to_vec1()?)
+    }
 }
 
 /// A running statistic: saved with the model, not trained.
@@ -84,6 +96,8 @@ pub struct Parameters {
     total: usize,
     /// One tensor of all values that the entries are views of; none before the first update of everything at once.
     flat: Option<Tensor>,
+    /// Values lie on the GPU, in one buffer.
+    on_gpu: bool,
     /// Another number after every change of a value; no two sets of parameters share one.
     version: u64,
     /// Weights of inference as its loops want them; empty after every change.
@@ -105,6 +119,7 @@ impl Parameters {
             seed,
             total: 0,
             flat: None,
+            on_gpu: false,
             version: next_version(),
             prepared: Mutex::default(),
         }
@@ -203,7 +218,30 @@ impl Parameters {
 
     /// A parameter's values.
     pub(crate) fn values(&self, id: ParameterId) -> Result<Vec<f32>> {
-        Ok(self.get(id).flatten_all()?.to_vec1()?)
+        self.entries[id.0].values()
+    }
+
+    /// A parameter's values, one for each channel, where they lie.
+    pub(crate) fn channels(&self, id: ParameterId) -> Result<Channels<'static>> {
+        #[cfg(feature = "cuda")]
+        if self.on_gpu {
+            return Ok(Channels::Gpu(self.get(id).flatten_all()?));
+        }
+        Ok(self.values(id)?.into())
+    }
+
+    /// Whether values lie on the GPU.
+    pub(crate) fn is_on_gpu(&self) -> bool {
+        self.on_gpu
+    }
+
+    /// Moves all values to where a backend computes.
+    pub(crate) fn settle(&mut self, backend: Backend) -> Result<()> {
+        if backend.is_gpu() && !self.on_gpu {
+            self.on_gpu = true;
+            self.flat = Some(self.join()?);
+        }
+        Ok(())
     }
 
     pub(crate) fn range(&self, id: ParameterId) -> Range<usize> {
@@ -246,6 +284,15 @@ impl Parameters {
     pub fn update(&mut self, mut change: impl FnMut(&Parameter, &mut [f32])) -> Result<()> {
         self.changes();
         self.version = next_version();
+        #[cfg(feature = "cuda")]
+        if self.on_gpu {
+            for entry in &self.entries {
+                let mut values = entry.values()?;
+                change(entry, &mut values);
+                crate::ops::cuda::write(&entry.tensor, &values)?;
+            }
+            return Ok(());
+        }
         for entry in &self.entries {
             let op = Change(std::cell::RefCell::new(|values: &mut [f32]| {
                 change(entry, values)
@@ -269,6 +316,14 @@ impl Parameters {
             Some(flat) => flat,
             None => self.join()?,
         };
+        #[cfg(feature = "cuda")]
+        if self.on_gpu {
+            let mut values: Vec<f32> = crate::ops::cuda::read(&flat)?;
+            let answer = change(&mut values);
+            crate::ops::cuda::write(&flat, &values)?;
+            self.flat = Some(flat);
+            return Ok(answer);
+        }
         let (mut change, mut answer) = (Some(change), None);
         flat.inplace_op1(&Change(std::cell::RefCell::new(|values: &mut [f32]| {
             answer = change.take().map(|change| change(values));
@@ -281,12 +336,35 @@ impl Parameters {
         })
     }
 
+    /// Gives all values at once, on the GPU, to `change`.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn update_on_gpu<R>(
+        &mut self,
+        change: impl FnOnce(&Tensor) -> Result<R>,
+    ) -> Result<R> {
+        self.changes();
+        self.version = next_version();
+        let flat = match self.flat.take() {
+            Some(flat) => flat,
+            None => self.join()?,
+        };
+        let answer = change(&flat);
+        self.flat = Some(flat);
+        answer
+    }
+
     /// Moves all values into one tensor and makes every parameter a view of it.
     fn join(&mut self) -> Result<Tensor> {
         let mut values = Vec::with_capacity(self.total);
         for entry in &self.entries {
-            values.extend(entry.tensor.flatten_all()?.to_vec1::<f32>()?);
+            values.extend(entry.values()?);
         }
+        #[cfg(feature = "cuda")]
+        let flat = match self.on_gpu {
+            true => crate::ops::cuda::give(&values)?,
+            false => Tensor::from_vec(values, self.total, &Device::Cpu)?,
+        };
+        #[cfg(not(feature = "cuda"))]
         let flat = Tensor::from_vec(values, self.total, &Device::Cpu)?;
         for entry in &mut self.entries {
             let view = flat.narrow(0, entry.range.start, entry.range.len())?;
@@ -301,7 +379,7 @@ impl Parameters {
     /// [`ModelError::Candle`] if a tensor cannot be read.
     pub fn first_not_finite(&self) -> Result<Option<&Parameter>> {
         for entry in &self.entries {
-            let values: Vec<f32> = entry.tensor.flatten_all()?.to_vec1()?;
+            let values = entry.values()?;
             if values.iter().any(|value| !value.is_finite()) {
                 return Ok(Some(entry));
             }
@@ -316,7 +394,7 @@ impl Parameters {
     pub fn to_named(&self) -> Result<NamedTensors> {
         let mut named = NamedTensors::new();
         for entry in &self.entries {
-            let values = entry.tensor.flatten_all()?.to_vec1()?;
+            let values = entry.values()?;
             named.insert(entry.name.clone(), (entry.tensor.dims().to_vec(), values));
         }
         for Buffer { name, values } in &self.buffers {
@@ -334,7 +412,7 @@ impl Parameters {
         let mut part = Self::new(self.seed);
         let lies_there = |p: &Parameter| ranges.iter().any(|r| r.contains(&p.range.start));
         for entry in self.entries.iter().filter(|p| lies_there(p)) {
-            let values = entry.tensor.flatten_all()?.to_vec1()?;
+            let values = entry.values()?;
             part.push(entry.name.clone(), entry.kind, entry.tensor.dims(), values)?;
         }
         Ok(part)
@@ -389,6 +467,9 @@ impl Parameters {
         }
         for buffer in &mut self.buffers {
             buffer.values = fitting(&buffer.name, &[buffer.values.len()])?;
+        }
+        if self.on_gpu {
+            self.flat = Some(self.join()?);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 use crate::error::Result;
 use crate::ops::norm::Together;
 use crate::ops::rows::Rows;
-use crate::ops::{Backend, BatchNormSaved};
+use crate::ops::{Backend, BatchNormSaved, Channels, Marks};
 use crate::parameters::{BufferId, ParameterId};
 use crate::storage::{Recompute, Storage};
 use candle_core::{DType, Tensor, TensorId};
@@ -19,9 +19,9 @@ use std::sync::Arc;
 pub(crate) enum Saved {
     Tensor(Kept),
     Norm(BatchNormSaved),
-    Winners(Vec<u8>),
+    Winners(Marks),
     /// Where a ReLU lets gradients through, one bit a value.
-    Gate(Vec<u8>),
+    Gate(Marks),
     Shape([usize; 4]),
     Key(u64),
 }
@@ -35,7 +35,7 @@ pub(crate) enum Kept {
     /// A normalised tensor, by way of what was normalised.
     Normed(Arc<Normed>),
     /// A parametric ReLU of a normalised tensor, and its slopes.
-    Sloped(Arc<(Kept, Vec<f32>)>),
+    Sloped(Arc<(Kept, Channels<'static>)>),
 }
 
 /// A batch normalisation that can be applied again.
@@ -45,8 +45,8 @@ pub(crate) struct Normed {
     pub x: Kept,
     /// What it was computed in.
     pub dtype: DType,
-    pub scale: Vec<f32>,
-    pub shift: Vec<f32>,
+    pub scale: Channels<'static>,
+    pub shift: Channels<'static>,
     pub relu: bool,
 }
 
@@ -210,9 +210,9 @@ impl Pass {
     }
 
     /// Notes that `y` is a parametric ReLU of `x`, if x is one of the tensors that are not kept.
-    pub(crate) fn follows_by_slope(&mut self, y: &Tensor, x: &Tensor, slope: &[f32]) {
+    pub(crate) fn follows_by_slope(&mut self, y: &Tensor, x: &Tensor, slope: Channels<'static>) {
         if let Some(kept @ Kept::Normed(_)) = self.kept.get(&x.id()) {
-            let sloped = Arc::new((kept.clone(), slope.to_vec()));
+            let sloped = Arc::new((kept.clone(), slope));
             self.kept.insert(y.id(), Kept::Sloped(sloped));
         }
     }
@@ -311,7 +311,7 @@ impl Pass {
         }
     }
 
-    pub(crate) fn pop_winners(&mut self) -> Vec<u8> {
+    pub(crate) fn pop_winners(&mut self) -> Marks {
         match self.pop() {
             Saved::Winners(winners) => winners,
             other => unreachable!("expected winners on the tape, found {other:?}"),
@@ -328,7 +328,7 @@ impl Pass {
     }
 
     /// What [`Self::push_gate`] kept.
-    pub(crate) fn pop_gate(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn pop_gate(&mut self) -> Option<Marks> {
         if !self.keeps_gates() {
             return None;
         }
@@ -375,20 +375,48 @@ impl Pass {
     }
 
     /// What the batch normalisations of this pass saw; a second call gives nothing.
-    pub fn batch_statistics(&mut self) -> BatchStatistics {
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if it cannot be read.
+    pub fn batch_statistics(&mut self) -> Result<BatchStatistics> {
         let mut statistics = BatchStatistics::default();
-        for (mean, variance, batch) in std::mem::take(&mut self.statistics) {
+        let all = std::mem::take(&mut self.statistics);
+        #[cfg(feature = "cuda")]
+        let mut read = read_moments(&all)?.into_iter();
+        for (mean, variance, batch) in all {
             let unbiased = batch.count as f32 / (batch.count as f32 - 1.0).max(1.0);
             statistics.buffers.extend([mean, variance]);
+            #[cfg(feature = "cuda")]
+            if batch.on_gpu.is_some() {
+                statistics.values.extend(read.next().unwrap_or_default());
+                let variances = read.next().unwrap_or_default();
+                statistics
+                    .values
+                    .extend(variances.iter().map(|v| unbiased * v));
+                continue;
+            }
             statistics.values.extend(&batch.mean);
             let variances = batch.variance.iter().map(|v| unbiased * v);
             statistics.values.extend(variances);
         }
-        statistics
+        Ok(statistics)
     }
 
     /// Whether every layer has taken back what it left.
     pub(crate) fn is_spent(&self) -> bool {
         self.tape.is_empty()
     }
+}
+
+/// Means and variances that lie on the GPU, waited for once.
+#[cfg(feature = "cuda")]
+fn read_moments(all: &[(BufferId, BufferId, BatchNormSaved)]) -> Result<Vec<Vec<f32>>> {
+    let mut tensors = Vec::new();
+    for moments in all.iter().filter_map(|(_, _, saved)| saved.on_gpu.as_ref()) {
+        tensors.extend(moments.mean_and_variance()?);
+    }
+    if tensors.is_empty() {
+        return Ok(Vec::new());
+    }
+    crate::ops::cuda::read_all(&tensors.iter().collect::<Vec<_>>())
 }

@@ -13,6 +13,7 @@ fn tensor(values: &[f32], shape: &[usize]) -> Tensor {
 }
 
 fn values(tensor: &Tensor) -> Vec<f32> {
+    let tensor = tensor.to_device(&Device::Cpu).unwrap();
     common::values(&tensor.to_dtype(DType::F32).unwrap())
 }
 
@@ -101,8 +102,14 @@ fn backends_agree() {
             let dy = dy.to_dtype(dtype).unwrap();
             let dx = (backend.conv3d_backward_data(&dy, &w, case.x, &case.spec)).unwrap();
             let (mut dw, mut dbias) = (vec![1.0; w.elem_count()], vec![1.0; case.out]);
-            (backend.conv3d_backward_weights(&x, &dy, &case.spec, &mut dw, Some(&mut dbias)))
-                .unwrap();
+            (backend.conv3d_backward_weights(
+                &x,
+                &dy,
+                &case.spec,
+                &mut dw,
+                Some((&mut dbias).into()),
+            ))
+            .unwrap();
             [values(&y), values(&dx), dw, dbias]
         };
         let expected = run(Backend::Reference, DType::F32);
@@ -133,8 +140,14 @@ fn gradients_are_those_of_finite_differences() {
             let dy = tensor(&r, y.dims());
             let dx = (backend.conv3d_backward_data(&dy, &w, case.x, &case.spec)).unwrap();
             let (mut dw, mut dbias) = (vec![0.0; w.elem_count()], vec![0.0; case.out]);
-            (backend.conv3d_backward_weights(&x, &dy, &case.spec, &mut dw, Some(&mut dbias)))
-                .unwrap();
+            (backend.conv3d_backward_weights(
+                &x,
+                &dy,
+                &case.spec,
+                &mut dw,
+                Some((&mut dbias).into()),
+            ))
+            .unwrap();
             let loss = |y: Tensor| dot(&values(&y), &r);
             let along = |at: &Tensor, gradient: &[f32], loss: &dyn Fn(&Tensor) -> f64| {
                 let direction = draw(7, at.elem_count());

@@ -380,7 +380,7 @@ fn train(
     for _ in 0..steps {
         let (loss, mut pass) = judge(network, batch, &DType::F32.into());
         losses.push(loss.total);
-        network.update_running_statistics(&mut pass);
+        network.update_running_statistics(&mut pass).unwrap();
         gradients.clear();
         (network.backward_detection(loss.gradient, pass, &mut gradients)).unwrap();
         (optimizer.step(network.parameters_mut(), &gradients, rate)).unwrap();

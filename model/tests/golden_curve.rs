@@ -114,7 +114,7 @@ fn curve(golden: Golden, backend: Backend, dtype: DType) -> Vec<f64> {
         let loss = backend
             .segmentation_loss(&logits, &labels, &criterion, scale)
             .unwrap();
-        network.update_running_statistics(&mut pass);
+        network.update_running_statistics(&mut pass).unwrap();
         gradients.clear();
         network
             .backward(&loss.gradient, pass, &mut gradients)

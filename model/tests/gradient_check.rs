@@ -84,7 +84,7 @@ fn convolution() {
                     &dy,
                     &spec,
                     &mut dw,
-                    Some(&mut dbias),
+                    Some((&mut dbias).into()),
                 )
                 .unwrap();
             check("conv dw", &w, &dw, |w| loss(forward(&x, w, &bias)));
@@ -124,7 +124,13 @@ fn transposed_convolution() {
         let (mut dw, mut dbias) = (vec![0.0; w.len()], vec![0.0; 3]);
         let x_tensor = tensor(&x, &[1, 5, 6, 4]);
         backend
-            .conv_transpose2d_backward_weights(&x_tensor, &dy, &spec, &mut dw, Some(&mut dbias))
+            .conv_transpose2d_backward_weights(
+                &x_tensor,
+                &dy,
+                &spec,
+                &mut dw,
+                Some((&mut dbias).into()),
+            )
             .unwrap();
         check("transposed dw", &w, &dw, |w| loss(forward(&x, w, &bias)));
         check("transposed dbias", &bias, &dbias, |bias| {

@@ -181,7 +181,7 @@ fn one_batch_is_learnt_saved_and_found_again() {
             .softmax_cross_entropy(&logits, &labels, &[1.0; 3], 1.0)
             .unwrap();
         losses.push(loss.mean());
-        network.update_running_statistics(&mut pass);
+        network.update_running_statistics(&mut pass).unwrap();
         gradients.clear();
         network
             .backward(&loss.gradient, pass, &mut gradients)

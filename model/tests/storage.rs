@@ -81,7 +81,7 @@ fn learn_scaled(
     let loss = backend
         .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], scale)
         .unwrap();
-    network.update_running_statistics(&mut pass);
+    network.update_running_statistics(&mut pass).unwrap();
     let mut gradients = Gradients::new(network.parameters());
     network
         .backward(&loss.gradient, pass, &mut gradients)

@@ -76,6 +76,8 @@ unsafe extern "C" {
         ldc: i64,
     ) -> c_int;
     pub fn squall_gemm_bf16(
+        a_transposed: c_int,
+        b_column: i64,
         m: i64,
         n: i64,
         k: i64,

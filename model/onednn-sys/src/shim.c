@@ -246,9 +246,11 @@ int squall_gemm(int transposed, int64_t m, int64_t n, int64_t k, const float *a,
     return dnnl_sgemm(transposed ? 'T' : 'N', 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
 }
 
-/* C (m x n, f32) = A^T B + beta C for bf16 A (k x m) and B (k x n), row-major and dense; beta is 0 or 1. */
-int squall_gemm_bf16(int64_t m, int64_t n, int64_t k, void *a, void *b, int beta, float *c) {
-    const dnnl_dims_t a_dims = {m, k}, a_strides = {1, m}, b_dims = {k, n}, c_dims = {m, n};
+/* C (m x n, f32) = A B + beta C for bf16 A and B, dense; beta is 0 or 1. C is row-major; A is too, unless `a_transposed`; so is B, unless its
+   columns lie `b_column` values apart. */
+int squall_gemm_bf16(int a_transposed, int64_t b_column, int64_t m, int64_t n, int64_t k, void *a, void *b, int beta, float *c) {
+    const dnnl_dims_t a_dims = {m, k}, a_strides = {a_transposed ? 1 : k, a_transposed ? m : 1};
+    const dnnl_dims_t b_dims = {k, n}, b_strides = {b_column ? 1 : n, b_column ? b_column : 1}, c_dims = {m, n};
     dnnl_primitive_t product = NULL;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_attr_t attr = NULL;
@@ -257,15 +259,16 @@ int squall_gemm_bf16(int64_t m, int64_t n, int64_t k, void *a, void *b, int beta
     memset(&a_md, 0, sizeof a_md), memset(&b_md, 0, sizeof b_md), memset(&c_md, 0, sizeof c_md);
     const squall_conv_desc sum = {.sum = beta};
     dnnl_status_t status;
-    TRY(describe(&b_md, 2, b_dims, dnnl_bf16, dnnl_ab));
     TRY(describe(&c_md, 2, c_dims, dnnl_f32, dnnl_ab));
     TRY(dnnl_primitive_attr_create(&attr));
     TRY(post_ops(attr, &sum));
 #if V3
     TRY(dnnl_memory_desc_create_with_strides(&a_md, 2, a_dims, dnnl_bf16, a_strides));
+    TRY(dnnl_memory_desc_create_with_strides(&b_md, 2, b_dims, dnnl_bf16, b_strides));
     TRY(dnnl_matmul_primitive_desc_create(&pd, engine(), a_md, b_md, NULL, c_md, attr));
 #else
     TRY(dnnl_memory_desc_init_by_strides(&a_md, 2, a_dims, dnnl_bf16, a_strides));
+    TRY(dnnl_memory_desc_init_by_strides(&b_md, 2, b_dims, dnnl_bf16, b_strides));
     dnnl_matmul_desc_t op;
     TRY(dnnl_matmul_desc_init(&op, &a_md, &b_md, NULL, &c_md));
     TRY(dnnl_primitive_desc_create(&pd, &op, attr, engine(), NULL));

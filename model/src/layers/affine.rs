@@ -8,8 +8,6 @@ use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// y = scale · x + shift per channel.
-///
-/// For few pixels: the sums of its backward pass are plain loops.
 #[derive(Debug)]
 pub(crate) enum Affine {
     /// scale and shift are learnt.
@@ -49,8 +47,8 @@ impl Layer for Affine {
             Self::Half => pass.backend.scale(x, 0.5),
             Self::Trainable { scale, shift, .. } => {
                 let x = pass.push_input(*scale, x)?;
-                let (scale, shift) = (parameters.values(*scale)?, parameters.values(*shift)?);
-                (pass.backend).batch_norm_apply(&x, &scale, &shift, None, false)
+                let (scale, shift) = (parameters.channels(*scale)?, parameters.channels(*shift)?);
+                (pass.backend).batch_norm_apply(&x, scale, shift, None, false)
             }
         }
     }
@@ -67,23 +65,12 @@ impl Layer for Affine {
             Self::Trainable { scale, shift, .. } => (*scale, *shift),
         };
         let dy = pass.gradient(scale, &dy)?;
-        let x = pass.pop_input(scale)?.to_dtype(candle_core::DType::F32)?;
-        let (x, grad): (Vec<f32>, Vec<f32>) = (
-            x.flatten_all()?.to_vec1()?,
-            dy.to_dtype(candle_core::DType::F32)?
-                .flatten_all()?
-                .to_vec1()?,
-        );
+        let x = pass.pop_input(scale)?;
         let (dscale, dshift) = gradients.of_two(parameters.range(scale), parameters.range(shift));
-        let channels = dscale.len();
-        for (x, grad) in x.chunks_exact(channels).zip(grad.chunks_exact(channels)) {
-            for c in 0..channels {
-                dscale[c] += grad[c] * x[c];
-                dshift[c] += grad[c];
-            }
-        }
-        let (factors, zeros) = (parameters.values(scale)?, vec![0.0; channels]);
-        (pass.backend).batch_norm_apply(&dy, &factors, &zeros, None, false)
+        pass.backend.affine_backward(&dy, &x, dscale, dshift)?;
+        let factors = parameters.channels(scale)?;
+        let zeros = vec![0.0; factors.len()];
+        (pass.backend).batch_norm_apply(&dy, factors, zeros, None, false)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {

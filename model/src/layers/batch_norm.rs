@@ -75,8 +75,8 @@ impl BatchNorm {
             return (pass.backend).batch_norm_apply(&x, &scale, &shift, residual, relu);
         }
         let (gamma, beta) = (
-            parameters.values(self.scale)?,
-            parameters.values(self.shift)?,
+            parameters.channels(self.scale)?,
+            parameters.channels(self.shift)?,
         );
         let (x, kept) = pass.push_source(self.scale, x)?;
         let (y, saved) = (pass.backend).batch_norm_forward(
@@ -97,7 +97,7 @@ impl BatchNorm {
             pass.push_gate(&y)?;
         }
         if let (None, Some(kept)) = (residual, kept) {
-            let (scale, shift) = fold(&gamma, &beta, &saved.mean, &saved.inv_std);
+            let [scale, shift] = saved.folded(&gamma, &beta)?;
             let normed = Normed {
                 x: kept,
                 dtype: x.dtype(),
@@ -131,8 +131,8 @@ impl BatchNorm {
             (dy, after.relu) = (pass.backend.masked(&dy, &bits)?, false);
         }
         let (gamma, beta) = (
-            parameters.values(self.scale)?,
-            parameters.values(self.shift)?,
+            parameters.channels(self.scale)?,
+            parameters.channels(self.shift)?,
         );
         let ranges = (parameters.range(self.scale), parameters.range(self.shift));
         let (dgamma, dbeta) = gradients.of_two(ranges.0, ranges.1);

@@ -193,15 +193,6 @@ impl Layer for Conv {
     }
 }
 
-/// The first h rows and w columns.
-fn cut(y: Tensor, (h, w): (usize, usize)) -> Result<Tensor> {
-    let (_, full_h, full_w, _) = y.dims4()?;
-    if (full_h, full_w) == (h, w) {
-        return Ok(y);
-    }
-    Ok(y.narrow(1, 0, h)?.narrow(2, 0, w)?.contiguous()?)
-}
-
 /// What a convolution that computes in `dtype` reads of x where the result is stored as `after`.
 fn input(pass: &Pass, x: &Tensor, dtype: DType, after: DType) -> Result<Tensor> {
     let x = pass.backend.convert(x, dtype)?;
@@ -263,13 +254,11 @@ impl Upsample {
                 biased(Weights::transposed(weight), parameters, self.bias)
             })?;
             let y = (pass.backend).conv_transpose2d_with(x, &weights, &self.spec, false)?;
-            return cut(y, (h, w));
+            return pass.backend.cut(&y, (h, w));
         }
         let bias = self.bias.map(|bias| parameters.get(bias));
-        cut(
-            pass.backend.conv_transpose2d(x, weight, bias, &self.spec)?,
-            (h, w),
-        )
+        let y = (pass.backend).conv_transpose2d(x, weight, bias, &self.spec)?;
+        pass.backend.cut(&y, (h, w))
     }
 
     /// What it computes in.
@@ -301,7 +290,7 @@ impl Upsample {
             Ok(weights.scaled(scale).biased(shift))
         })?;
         let y = (pass.backend).conv_transpose2d_with(&x, &weights, &self.spec, true)?;
-        pass.backend.convert(&cut(y, size)?, after)
+        (pass.backend).convert(&pass.backend.cut(&y, size)?, after)
     }
 
     pub(crate) fn backward(
@@ -315,13 +304,7 @@ impl Upsample {
         let dy = pass.gradient(self.weight, &dy)?;
         let (_, h, w, _) = x.dims4()?;
         let (full_h, full_w) = self.spec.output_size((h, w));
-        let (_, dy_h, dy_w, _) = dy.dims4()?;
-        let dy = if (full_h, full_w) == (dy_h, dy_w) {
-            dy
-        } else {
-            let rows = dy.pad_with_zeros(1, 0, full_h - dy_h)?;
-            rows.pad_with_zeros(2, 0, full_w - dy_w)?.contiguous()?
-        };
+        let dy = pass.backend.fill_up(&dy, (full_h, full_w))?;
         let weight = parameters.range(self.weight);
         let (dw, dbias) = match self.bias {
             Some(bias) => {

@@ -62,7 +62,7 @@ impl NormPrelu {
         x: &Tensor,
     ) -> Result<Tensor> {
         let x = pass.backend.convert(x, pass.dtype_of(self.slope))?;
-        pass.backend.prelu(&x, &parameters.values(self.slope)?)
+        pass.backend.prelu(&x, parameters.channels(self.slope)?)
     }
 }
 
@@ -71,7 +71,7 @@ impl Layer for NormPrelu {
         let x = self.norm.forward(parameters, pass, x, None, false)?;
         let x = pass.push_input(self.slope, &x)?;
         let y = self.activate(parameters, pass, &x)?;
-        pass.follows_by_slope(&y, &x, &parameters.values(self.slope)?);
+        pass.follows_by_slope(&y, &x, parameters.channels(self.slope)?);
         Ok(y)
     }
 
@@ -82,11 +82,11 @@ impl Layer for NormPrelu {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let slope = parameters.values(self.slope)?;
+        let slope = parameters.channels(self.slope)?;
         let dslope = gradients.of(parameters.range(self.slope));
         let x = pass.pop_input(self.slope)?;
         let dy = pass.gradient(self.slope, &dy)?;
-        let dy = pass.backend.prelu_backward(&dy, &x, &slope, dslope)?;
+        let dy = pass.backend.prelu_backward(&dy, &x, slope, dslope)?;
         drop(x);
         Ok((self
             .norm

@@ -6,7 +6,7 @@
 use super::Layer;
 use super::resize::shape_of;
 use crate::error::{ModelError, Result};
-use crate::ops::{Backend, Conv3dSpec, Fuse, Weights};
+use crate::ops::{Backend, Conv3dSpec, Fuse, Landing, Weights};
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Convolution, Flow, Trace};
@@ -107,8 +107,8 @@ impl TimedConv {
         &self,
         backend: Backend,
         (x, dy): (&Tensor, &Tensor),
-        dw: &mut [f32],
-        dbias: Option<&mut [f32]>,
+        dw: Landing<'_>,
+        dbias: Option<Landing<'_>>,
     ) -> Result<()> {
         if self.is_flat() {
             return backend.conv2d_backward_weights(x, dy, &self.spec.plane, dw, dbias);

@@ -328,6 +328,14 @@ impl NetworkConfig {
         }
     }
 
+    /// Of how many frames a network has one answer, the first of them: over time every second frame, else each.
+    pub fn frames_per_answer(&self) -> usize {
+        match self.name {
+            NetworkName::Detector3d => 2,
+            _ => 1,
+        }
+    }
+
     /// Channels of an encoder layer that the paper gives `channels`.
     pub(crate) fn encoder_channels(&self, channels: usize) -> usize {
         scaled(channels, self.width)

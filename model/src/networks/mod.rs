@@ -26,7 +26,7 @@ use crate::storage::Storage;
 use crate::summary::Summary;
 use crate::trace::Trace;
 use architecture::Architecture;
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 use std::num::NonZeroUsize;
 
 /// What a network says about every pixel of a batch.
@@ -79,6 +79,7 @@ impl Network {
         config.check()?;
         let mut parameters = Parameters::new(seed);
         let layers = architecture::build(&mut parameters, config)?;
+        parameters.settle(backend)?;
         Ok(Self {
             config: config.clone(),
             backend,
@@ -113,7 +114,7 @@ impl Network {
     /// [`crate::ModelError::Shape`] if x does not fit.
     pub fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
         let logits = (self.layers).forward(&self.parameters, pass, &self.inputs(x)?)?;
-        Ok(logits.to_dtype(DType::F32)?)
+        self.backend.convert(&logits, DType::F32)
     }
 
     /// x with the channels that the network adds to it.
@@ -144,8 +145,12 @@ impl Network {
     }
 
     /// Moves the running statistics of batch normalisation towards those of a training pass.
-    pub fn update_running_statistics(&mut self, pass: &mut Pass) {
-        self.blend_statistics(&pass.batch_statistics());
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if they cannot be read.
+    pub fn update_running_statistics(&mut self, pass: &mut Pass) -> Result<()> {
+        self.blend_statistics(&pass.batch_statistics()?);
+        Ok(())
     }
 
     /// Batch statistics of this network again from their values; none where there are none.
@@ -236,7 +241,7 @@ impl Network {
         Ok(Prediction {
             classes: self.backend.argmax(&logits)?,
             probabilities: probabilities
-                .then(|| self.backend.softmax(&logits))
+                .then(|| self.backend.to_host(&self.backend.softmax(&logits)?))
                 .transpose()?,
         })
     }
@@ -268,6 +273,6 @@ fn latitude_channels(x: &Tensor) -> Result<Tensor> {
         let position = 2.0 * (row as f32 + 0.5) / h as f32 - 1.0;
         (0..w).for_each(|_| values.extend([position, position * position]));
     }
-    let channels = Tensor::from_vec(values, (b, h, w, 2), x.device())?;
+    let channels = Tensor::from_vec(values, (b, h, w, 2), &Device::Cpu)?;
     Ok(channels.to_dtype(x.dtype())?)
 }

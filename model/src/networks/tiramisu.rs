@@ -219,7 +219,9 @@ impl Layer for Dense {
             dy
         } else {
             let (b, h, w, _) = dy.dims4()?;
-            let nothing = Tensor::zeros((b, h, w, self.channels_in), dy.dtype(), dy.device())?;
+            let nothing = pass
+                .backend
+                .zeros([b, h, w, self.channels_in], dy.dtype())?;
             pass.backend.concat(&[&nothing, &dy])?
         };
         for (index, step) in self.steps.iter().enumerate().rev() {

@@ -1,8 +1,8 @@
 //! Average pooling: the mean of every window over the cells that lie in the field.
 
-use super::Backend;
 use super::conv_spec::{PoolSpec, source};
 use super::host::{Host, bhwc, expect, tensor};
+use super::{Backend, on_gpu};
 use crate::error::Result;
 use candle_core::Tensor;
 #[cfg(feature = "onednn")]
@@ -17,12 +17,15 @@ impl Backend {
     /// [`crate::ModelError::Shape`] if x is not BHWC.
     pub fn avg_pool(self, x: &Tensor, spec: &PoolSpec) -> Result<Tensor> {
         let shape = bhwc("avg_pool", "x", x)?;
+        on_gpu!(self, super::cuda::average_pool(x, shape, spec));
         let (out_h, out_w) = spec.output_size((shape[1], shape[2]));
         let values = Host::of("avg_pool", x)?;
         let y = match self {
             Self::Reference => plain(&values, shape, spec),
             #[cfg(feature = "onednn")]
             Self::OneDnn => parallel(&values, shape, spec),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         tensor(y, &[shape[0], out_h, out_w, shape[3]], x.dtype())
     }
@@ -41,11 +44,14 @@ impl Backend {
         let (out_h, out_w) = spec.output_size((x_shape[1], x_shape[2]));
         let expected = [x_shape[0], out_h, out_w, x_shape[3]];
         expect(op, "dy", expected, bhwc(op, "dy", dy)?)?;
+        on_gpu!(self, super::cuda::average_pool_backward(dy, x_shape, spec));
         let grad = Host::of(op, dy)?;
         let dx = match self {
             Self::Reference => plain_backward(&grad, x_shape, spec),
             #[cfg(feature = "onednn")]
             Self::OneDnn => parallel_backward(&grad, x_shape, spec),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         tensor(dx, &x_shape, dy.dtype())
     }

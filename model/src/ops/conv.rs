@@ -20,7 +20,7 @@ use super::way::Way;
 pub use super::way::leave_to_onednn;
 #[cfg(feature = "onednn")]
 use super::winograd::{self, Direction};
-use super::{Backend, Fuse, Weights, reference};
+use super::{Backend, Channels, Fuse, Landing, Weights, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
@@ -63,7 +63,7 @@ impl Backend {
     ) -> Result<Tensor> {
         let mut all = Weights::of(weights);
         if let Some(bias) = bias {
-            all = all.biased(Host::of("conv2d", bias)?.to_vec());
+            all = all.biased(self.channels_of("conv2d", bias)?);
         }
         self.conv2d_with(x, &all, spec, fuse)
     }
@@ -105,7 +105,7 @@ impl Backend {
         };
         let spec = &rows.map_or(*spec, |rows| rows.spec(spec));
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
-        if let Some(bias) = weights.bias() {
+        if let Some(bias) = weights.channels() {
             expect(op, "bias", y_shape[3], bias.len())?;
         }
         if let Some(residual) = fuse.residual() {
@@ -117,6 +117,10 @@ impl Backend {
             let dims = (x.dims(), weights.dims());
             format!("conv2d {:?} {:?} {} {way:?}", dims.0, dims.1, spec.brief())
         });
+        on_gpu!(
+            self,
+            super::cuda::forward(x, weights, spec, (x_shape, y_shape), fuse)
+        );
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
             let shapes = (x_shape, y_shape);
@@ -185,7 +189,7 @@ impl Backend {
         let op = "conv2d_backward_data";
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         expect(op, "dy", &y_shape[..], dy.dims())?;
-        if let Some(bias) = weights.bias() {
+        if let Some(bias) = weights.channels() {
             expect(op, "bias", x_shape[3], bias.len())?;
         }
         #[cfg(feature = "onednn")]
@@ -207,6 +211,10 @@ impl Backend {
                 spec.brief()
             )
         });
+        on_gpu!(
+            self,
+            super::cuda::transposed(dy, weights, spec, (x_shape, y_shape), relu)
+        );
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn && way != Way::OneDnn {
             let shapes = (x_shape, y_shape);
@@ -240,26 +248,30 @@ impl Backend {
                 let dx = onednn::backward_data(&pass, &Typed::<V>::of(op, dy)?, kernels)?;
                 tensor(dx, &x_shape, dy.dtype())?
             }),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         if weights.bias().is_none() && !relu {
             return Ok(dx);
         }
         let (one, zero) = (vec![1.0; x_shape[3]], vec![0.0; x_shape[3]]);
-        self.batch_norm_apply(&dx, &one, weights.bias().unwrap_or(&zero), None, relu)
+        let bias = weights.bias().unwrap_or(&zero);
+        self.batch_norm_apply(&dx, &one, bias, None, relu)
     }
 
     /// Adds the gradients of [`Self::conv2d`] with respect to the weights and the bias.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
-    pub fn conv2d_backward_weights(
+    pub fn conv2d_backward_weights<'d>(
         self,
         x: &Tensor,
         dy: &Tensor,
         spec: &ConvSpec,
-        dw: &mut [f32],
-        dbias: Option<&mut [f32]>,
+        dw: impl Into<Landing<'d>>,
+        dbias: Option<Landing<'_>>,
     ) -> Result<()> {
+        let dw = dw.into();
         let _span = profile::span(|| {
             format!(
                 "conv2d backward weights {:?} {:?} {}",
@@ -274,10 +286,19 @@ impl Backend {
         let weights = [y_shape[3], inner, spec.kernel.0, spec.kernel.1];
         expect(op, "dy", spec.output_shape(op, x_shape, &weights)?, y_shape)?;
         expect(op, "dw", weights.iter().product(), dw.len())?;
-        if let Some(dbias) = dbias {
+        if let Some(dbias) = &dbias {
             expect(op, "dbias", y_shape[3], dbias.len())?;
+        }
+        #[cfg(any(feature = "onednn", feature = "cuda"))]
+        let shapes = (x_shape, y_shape);
+        on_gpu!(
+            self,
+            super::cuda::backward_weights(x, dy, spec, shapes, dw, dbias)
+        );
+        if let Some(dbias) = dbias {
             self.add_channel_sums(op, dy, dbias)?;
         }
+        let dw = dw.host()?;
         match self {
             Self::Reference => {
                 let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
@@ -286,7 +307,6 @@ impl Backend {
             }
             #[cfg(feature = "onednn")]
             Self::OneDnn => {
-                let shapes = (x_shape, y_shape);
                 let way = Way::of(self, x.dtype(), spec, shapes, Direction::BackwardWeights);
                 by_dtype!(way.dtype(x.dtype()), V => {
                     let (values, grad) = (Typed::<V>::of(op, x)?, Typed::<V>::of(op, dy)?);
@@ -305,6 +325,8 @@ impl Backend {
                     Ok(())
                 })
             }
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         }
     }
 
@@ -323,7 +345,7 @@ impl Backend {
     ) -> Result<Tensor> {
         let mut all = Weights::transposed(weights);
         if let Some(bias) = bias {
-            all = all.biased(Host::of("conv_transpose2d", bias)?.to_vec());
+            all = all.biased(self.channels_of("conv_transpose2d", bias)?);
         }
         self.conv_transpose2d_with(x, &all, spec, false)
     }
@@ -362,13 +384,13 @@ impl Backend {
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
-    pub fn conv_transpose2d_backward_weights(
+    pub fn conv_transpose2d_backward_weights<'d>(
         self,
         x: &Tensor,
         dy: &Tensor,
         spec: &ConvTransposeSpec,
-        dw: &mut [f32],
-        dbias: Option<&mut [f32]>,
+        dw: impl Into<Landing<'d>>,
+        dbias: Option<Landing<'_>>,
     ) -> Result<()> {
         // The convolution that this transposes maps dy to x.
         self.conv2d_backward_weights(dy, x, &spec.conv, dw, None)?;
@@ -384,13 +406,25 @@ impl Backend {
         Ok(())
     }
 
+    /// A parameter's values, one for each channel.
+    pub(super) fn channels_of(
+        self,
+        op: &'static str,
+        values: &Tensor,
+    ) -> Result<Channels<'static>> {
+        on_gpu!(self, super::cuda::channels_of(values));
+        Ok(Host::of(op, values)?.to_vec().into())
+    }
+
     /// Adds the sum over pixels of every channel.
     pub(super) fn add_channel_sums(
         self,
         op: &'static str,
         dy: &Tensor,
-        sums: &mut [f32],
+        sums: Landing<'_>,
     ) -> Result<()> {
+        on_gpu!(self, super::cuda::add_channel_sums(dy, sums));
+        let sums = sums.host()?;
         let channels = sums.len();
         let (mean, _) = match self {
             Self::Reference => reference::norm::moments(&Host::of(op, dy)?, channels),
@@ -398,6 +432,8 @@ impl Backend {
             Self::OneDnn => by_dtype!(dy.dtype(), V => {
                 super::fast::norm::moments(&Typed::<V>::of(op, dy)?, channels)
             }),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         let count = (dy.elem_count() / channels) as f64;
         sums.iter_mut()

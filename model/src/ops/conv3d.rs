@@ -7,13 +7,13 @@
 //! The fast backend adds up such convolutions frame by frame. Frames are views of the clip, sums are added as they are
 //! written, and what a kernel is turned into for speed is made once for all frames.
 
-#[cfg(feature = "onednn")]
+#[cfg(any(feature = "onednn", feature = "cuda"))]
 use super::Fuse;
-#[cfg(feature = "onednn")]
+#[cfg(any(feature = "onednn", feature = "cuda"))]
 use super::Weights;
 use super::conv_spec::{ConvSpec, source};
 use super::host::{Host, expect, tensor};
-use super::{Backend, reference};
+use super::{Backend, Landing, reference};
 use crate::error::{ModelError, Result};
 use crate::profile;
 use candle_core::Tensor;
@@ -119,13 +119,13 @@ fn bthwc(op: &'static str, what: &'static str, clip: &Tensor) -> Result<[usize; 
 }
 
 /// Frames one after the other: the same memory.
-#[cfg(feature = "onednn")]
+#[cfg(any(feature = "onednn", feature = "cuda"))]
 fn frames(clip: &Tensor, [b, t, h, w, c]: [usize; 5]) -> Result<Tensor> {
     Ok(clip.contiguous()?.reshape((b * t, h, w, c))?)
 }
 
 /// The weights of every tap in time: the same memory.
-#[cfg(feature = "onednn")]
+#[cfg(any(feature = "onednn", feature = "cuda"))]
 fn taps(weights: &Tensor) -> Result<Vec<Tensor>> {
     let weights = weights.contiguous()?;
     let kt = weights.dim(0)?;
@@ -151,36 +151,37 @@ impl Backend {
         let x_shape = bthwc(op, "x", x)?;
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         let _span = profile::span(|| format!("conv3d {x_shape:?} {:?}", weights.dims()));
-        let bias = bias.map(|bias| Host::of(op, bias)).transpose()?;
-        if let Some(bias) = &bias {
-            expect(op, "bias", y_shape[4], bias.len())?;
+        if let Some(bias) = bias {
+            expect(op, "bias", y_shape[4], bias.elem_count())?;
         }
         match self {
             Self::Reference => {
                 let (values, w) = (Host::of(op, x)?, Host::of(op, weights)?);
+                let bias = bias.map(|bias| Host::of(op, bias)).transpose()?;
                 let shapes = (x_shape, y_shape);
                 let y = reference::conv3d::forward(&values, &w, bias.as_deref(), shapes, spec);
                 tensor(y, &y_shape, x.dtype())
             }
-            #[cfg(feature = "onednn")]
-            Self::OneDnn => {
+            #[cfg(any(feature = "onednn", feature = "cuda"))]
+            _ => {
                 let all = frames(x, x_shape)?;
                 let mut kernels: Vec<Weights> = taps(weights)?.iter().map(Weights::of).collect();
                 if let Some(bias) = bias {
-                    let first = kernels.remove(spec.padding_t).biased(bias.to_vec());
+                    let bias = self.channels_of(op, bias)?;
+                    let first = kernels.remove(spec.padding_t).biased(bias);
                     kernels.insert(spec.padding_t, first);
                 }
                 let mut outputs = Vec::with_capacity(y_shape[0] * y_shape[1]);
                 for (sample, at) in pairs(y_shape) {
                     outputs.push(self.frame_of(&all, x_shape[1], (sample, at), &kernels, spec)?);
                 }
-                Ok(Tensor::cat(&outputs, 0)?.reshape(&y_shape)?)
+                Ok(self.stack(&outputs)?.reshape(&y_shape)?)
             }
         }
     }
 
     /// Frame `at` of the output for a sample.
-    #[cfg(feature = "onednn")]
+    #[cfg(any(feature = "onednn", feature = "cuda"))]
     fn frame_of(
         self,
         all: &Tensor,
@@ -230,8 +231,8 @@ impl Backend {
                 let dx = reference::conv3d::backward_data(&grad, &w, shapes, spec);
                 tensor(dx, &x_shape, dy.dtype())
             }
-            #[cfg(feature = "onednn")]
-            Self::OneDnn => {
+            #[cfg(any(feature = "onednn", feature = "cuda"))]
+            _ => {
                 let [_, t, h, w, c] = x_shape;
                 let all = frames(dy, y_shape)?;
                 let kernels: Vec<Weights> =
@@ -251,10 +252,10 @@ impl Backend {
                     }
                     outputs.push(match dx {
                         Some(dx) => dx,
-                        None => Tensor::zeros((1, h, w, c), dy.dtype(), dy.device())?,
+                        None => self.zeros([1, h, w, c], dy.dtype())?,
                     });
                 }
-                Ok(Tensor::cat(&outputs, 0)?.reshape(&x_shape)?)
+                Ok(self.stack(&outputs)?.reshape(&x_shape)?)
             }
         }
     }
@@ -263,14 +264,15 @@ impl Backend {
     ///
     /// # Errors
     /// [`ModelError::Shape`] naming what differs.
-    pub fn conv3d_backward_weights(
+    pub fn conv3d_backward_weights<'d>(
         self,
         x: &Tensor,
         dy: &Tensor,
         spec: &Conv3dSpec,
-        dw: &mut [f32],
-        dbias: Option<&mut [f32]>,
+        dw: impl Into<Landing<'d>>,
+        dbias: Option<Landing<'_>>,
     ) -> Result<()> {
+        let dw = dw.into();
         let op = "conv3d_backward_weights";
         let (x_shape, y_shape) = (bthwc(op, "x", x)?, bthwc(op, "dy", dy)?);
         let _span = profile::span(|| format!("{op} {x_shape:?} {y_shape:?}"));
@@ -287,21 +289,20 @@ impl Backend {
             Self::Reference => {
                 let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
                 let shapes = (x_shape, y_shape);
-                reference::conv3d::backward_weights(&values, &grad, shapes, spec, dw);
+                reference::conv3d::backward_weights(&values, &grad, shapes, spec, dw.host()?);
             }
-            #[cfg(feature = "onednn")]
-            Self::OneDnn => {
+            #[cfg(any(feature = "onednn", feature = "cuda"))]
+            _ => {
                 let (t, u) = (x_shape[1], y_shape[1]);
                 let (x, dy) = (frames(x, x_shape)?, frames(dy, y_shape)?);
-                let of_tap = dw.len() / spec.kernel_t;
-                for (tap, dw) in dw.chunks_exact_mut(of_tap).enumerate() {
+                for (tap, mut dw) in dw.pieces(spec.kernel_t)?.into_iter().enumerate() {
                     for (sample, run) in runs(spec, tap, (x_shape[0], t, u)) {
                         let Some(first) = spec.frame(run.start, tap, t) else {
                             unreachable!("runs are of frames that are read")
                         };
                         let x = x.narrow(0, sample * t + first, run.len())?;
                         let dy = dy.narrow(0, sample * u + run.start, run.len())?;
-                        self.conv2d_backward_weights(&x, &dy, &spec.plane, dw, None)?;
+                        self.conv2d_backward_weights(&x, &dy, &spec.plane, dw.again(), None)?;
                     }
                 }
             }
@@ -311,13 +312,13 @@ impl Backend {
 }
 
 /// Sample and frame of a clip, frame by frame.
-#[cfg(feature = "onednn")]
+#[cfg(any(feature = "onednn", feature = "cuda"))]
 fn pairs([b, t, ..]: [usize; 5]) -> impl Iterator<Item = (usize, usize)> {
     (0..b).flat_map(move |sample| (0..t).map(move |at| (sample, at)))
 }
 
 /// The output frames that read input frame `at`, each with the tap that does.
-#[cfg(feature = "onednn")]
+#[cfg(any(feature = "onednn", feature = "cuda"))]
 fn readers(
     spec: &Conv3dSpec,
     at: usize,
@@ -330,7 +331,7 @@ fn readers(
 }
 
 /// Of each sample the runs of output frames whose tap reads frames that follow each other.
-#[cfg(feature = "onednn")]
+#[cfg(any(feature = "onednn", feature = "cuda"))]
 fn runs(
     spec: &Conv3dSpec,
     tap: usize,

@@ -13,7 +13,7 @@ use super::Fuse;
 #[cfg(feature = "onednn")]
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, ConvSpec, reference};
+use super::{Backend, ConvSpec, Landing, on_gpu, reference};
 use crate::error::Result;
 use candle_core::Tensor;
 
@@ -34,6 +34,10 @@ impl Backend {
         expect(op, "groups", x_shape[3], spec.groups)?;
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         expect(op, "outputs", x_shape[3], y_shape[3])?;
+        on_gpu!(
+            self,
+            super::cuda::depthwise(x, weights, spec, (x_shape, y_shape))
+        );
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn && is_fast_in_onednn(spec, false) {
             return self.conv2d(x, weights, None, spec, Fuse::None);
@@ -43,6 +47,8 @@ impl Backend {
             Self::Reference => reference::conv::forward(&values, x_shape, &w, None, y_shape, spec),
             #[cfg(feature = "onednn")]
             Self::OneDnn => fast::depthwise::forward(&values, x_shape, &w, y_shape, spec),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         tensor(y, &y_shape, x.dtype())
     }
@@ -62,6 +68,10 @@ impl Backend {
         expect(op, "groups", x_shape[3], spec.groups)?;
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         expect(op, "dy", &y_shape[..], dy.dims())?;
+        on_gpu!(
+            self,
+            super::cuda::depthwise_backward_data(dy, weights, spec, (x_shape, y_shape))
+        );
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn && is_fast_in_onednn(spec, true) {
             return self.conv2d_backward_data(dy, weights, x_shape, spec);
@@ -71,6 +81,8 @@ impl Backend {
             Self::Reference => reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec),
             #[cfg(feature = "onednn")]
             Self::OneDnn => fast::depthwise::backward_data(&grad, y_shape, &w, x_shape, spec),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         tensor(dx, &x_shape, dy.dtype())
     }
@@ -79,19 +91,25 @@ impl Backend {
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
-    pub fn depthwise_conv2d_backward_weights(
+    pub fn depthwise_conv2d_backward_weights<'d>(
         self,
         x: &Tensor,
         dy: &Tensor,
         spec: &ConvSpec,
-        dw: &mut [f32],
+        dw: impl Into<Landing<'d>>,
     ) -> Result<()> {
+        let dw = dw.into();
         let op = "depthwise_conv2d_backward_weights";
         let (x_shape, y_shape) = (bhwc(op, "x", x)?, bhwc(op, "dy", dy)?);
         let weights = [x_shape[3], 1, spec.kernel.0, spec.kernel.1];
         expect(op, "groups", x_shape[3], spec.groups)?;
         expect(op, "dy", spec.output_shape(op, x_shape, &weights)?, y_shape)?;
         expect(op, "dw", weights.iter().product(), dw.len())?;
+        on_gpu!(
+            self,
+            super::cuda::depthwise_backward_weights(x, dy, spec, (x_shape, y_shape), dw)
+        );
+        let dw = dw.host()?;
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn && is_fast_in_onednn(spec, true) {
             return self.conv2d_backward_weights(x, dy, spec, dw, None);
@@ -105,6 +123,8 @@ impl Backend {
             Self::OneDnn => {
                 fast::depthwise::backward_weights(&values, x_shape, &grad, y_shape, spec, dw)
             }
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         }
         Ok(())
     }

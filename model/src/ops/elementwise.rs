@@ -1,9 +1,9 @@
 //! Operations of one value at a time, and of channels: the same loops for every backend.
 
-use super::Backend;
 use super::fast::CHUNK;
 use super::host::{Typed, bhwc, expect, tensor};
 use super::value::{Value, by_dtype};
+use super::{Backend, Marks, on_gpu};
 use crate::error::Result;
 use crate::profile;
 use candle_core::{DType, Tensor};
@@ -59,6 +59,7 @@ impl Backend {
     /// [`crate::ModelError::DType`] for integers.
     pub fn relu(self, x: &Tensor) -> Result<Tensor> {
         let _span = profile::span(|| format!("relu {:?}", x.dims()));
+        on_gpu!(self, super::cuda::relu(x));
         by_dtype!(x.dtype(), V => {
             let values = Typed::<V>::of("relu", x)?;
             tensor(map(&values, rectified), x.dims(), x.dtype())
@@ -72,6 +73,7 @@ impl Backend {
     pub fn relu_backward(self, dy: &Tensor, y: &Tensor) -> Result<Tensor> {
         let _span = profile::span(|| format!("relu backward {:?}", dy.dims()));
         expect("relu_backward", "y", dy.dims(), y.dims())?;
+        on_gpu!(self, super::cuda::relu_backward(dy, y));
         let op = "relu_backward";
         by_dtype!(dy.dtype(), V => {
             let (grad, value) = (Typed::<V>::of(op, dy)?, Typed::<V>::of(op, y)?);
@@ -84,7 +86,8 @@ impl Backend {
     ///
     /// # Errors
     /// [`crate::ModelError::DType`] for integers.
-    pub fn positive(self, y: &Tensor) -> Result<Vec<u8>> {
+    pub fn positive(self, y: &Tensor) -> Result<Marks> {
+        on_gpu!(self, super::cuda::positive(y));
         by_dtype!(y.dtype(), V => {
             let values = Typed::<V>::of("positive", y)?;
             let mut bits = vec![0; values.len().div_ceil(8)];
@@ -96,7 +99,7 @@ impl Backend {
                         *byte = eight.iter().enumerate().map(bit).sum();
                     }
                 });
-            Ok(bits)
+            Ok(bits.into())
         })
     }
 
@@ -104,9 +107,11 @@ impl Backend {
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] if there are more or fewer bits than values.
-    pub fn masked(self, dy: &Tensor, bits: &[u8]) -> Result<Tensor> {
+    pub fn masked(self, dy: &Tensor, bits: &Marks) -> Result<Tensor> {
         let _span = profile::span(|| format!("masked {:?}", dy.dims()));
         expect("masked", "bits", dy.elem_count().div_ceil(8), bits.len())?;
+        on_gpu!(self, super::cuda::masked(dy, bits));
+        let bits = bits.host()?;
         by_dtype!(dy.dtype(), V => {
             let mut values = Typed::<V>::of("masked", dy)?.into_values();
             values
@@ -131,6 +136,7 @@ impl Backend {
         let _span = profile::span(|| format!("add {:?}", a.dims()));
         expect("add", "b", a.dims(), b.dims())?;
         let dtype = widest(&[a, b]);
+        on_gpu!(self, super::cuda::add(a, b, dtype));
         by_dtype!(dtype, V => {
             let (left, right) = (Typed::<V>::of("add", a)?, Typed::<V>::of("add", b)?);
             tensor(zip(&left, &right, |a, b| a + b), a.dims(), dtype)
@@ -146,6 +152,7 @@ impl Backend {
             return Ok(x.clone());
         }
         let _span = profile::span(|| format!("convert {:?} {:?}", x.dims(), dtype));
+        on_gpu!(self, super::cuda::convert(x, dtype));
         by_dtype!(dtype, V => {
             tensor(Typed::<V>::of("convert", x)?.into_values(), x.dims(), dtype)
         })
@@ -157,6 +164,7 @@ impl Backend {
     /// [`crate::ModelError::DType`] for integers.
     pub fn scale(self, x: &Tensor, factor: f32) -> Result<Tensor> {
         let _span = profile::span(|| format!("scale {:?}", x.dims()));
+        on_gpu!(self, super::cuda::scale(x, factor));
         by_dtype!(x.dtype(), V => {
             let values = Typed::<V>::of("scale", x)?;
             tensor(map(&values, |x| x * factor), x.dims(), x.dtype())
@@ -178,6 +186,7 @@ impl Backend {
             });
         }
         let (threshold, keep) = ((f64::from(rate) * 2f64.powi(64)) as u64, 1.0 / (1.0 - rate));
+        on_gpu!(self, super::cuda::dropout(x, key, threshold, keep));
         by_dtype!(x.dtype(), V => {
             let values = Typed::<V>::of("dropout", x)?;
             let mut y = vec![V::default(); values.len()];
@@ -216,6 +225,7 @@ impl Backend {
         })?;
         let channels: usize = shapes.iter().map(|shape| shape[3]).sum();
         let dtype = widest(parts);
+        on_gpu!(self, super::cuda::concat(parts, [b, h, w, channels], dtype));
         by_dtype!(dtype, V => {
             let values = parts
                 .iter()
@@ -240,6 +250,79 @@ impl Backend {
         })
     }
 
+    /// Fields one after the other along the first axis.
+    ///
+    /// # Shapes
+    /// `(bᵢ, h, w, c)` each → `(Σ bᵢ, h, w, c)`
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if extents differ.
+    pub fn stack(self, parts: &[Tensor]) -> Result<Tensor> {
+        let shapes = parts.iter().map(|part| bhwc("stack", "part", part));
+        let shapes = shapes.collect::<Result<Vec<_>>>()?;
+        let [_, h, w, c] = shapes.first().copied().unwrap_or_default();
+        shapes.iter().try_for_each(|&[_, ph, pw, pc]| {
+            expect("stack", "(h, w, c)", (h, w, c), (ph, pw, pc))
+        })?;
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            let all: Vec<&Tensor> = parts.iter().collect();
+            let shape = [shapes.iter().map(|shape| shape[0]).sum(), h, w, c];
+            return super::cuda::rows(&all, &shape, 1, widest(&all));
+        }
+        Ok(Tensor::cat(parts, 0)?)
+    }
+
+    /// A field of zeros.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Candle`] if there is no memory for it.
+    pub fn zeros(self, shape: [usize; 4], dtype: DType) -> Result<Tensor> {
+        on_gpu!(self, super::cuda::zeros(&shape, dtype));
+        Ok(Tensor::zeros(&shape, dtype, &candle_core::Device::Cpu)?)
+    }
+
+    /// The first h rows and w columns of a field.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if it has fewer.
+    pub fn cut(self, x: &Tensor, (h, w): (usize, usize)) -> Result<Tensor> {
+        let [b, full_h, full_w, c] = bhwc("cut", "x", x)?;
+        if (full_h, full_w) == (h, w) {
+            return Ok(x.clone());
+        }
+        expect("cut", "h and w within", true, h <= full_h && w <= full_w)?;
+        on_gpu!(self, {
+            let sides = [0, full_h - h, 0, full_w - w];
+            super::cuda::without_edges(x, [b, h, w, c], sides)
+        });
+        let _ = (b, c);
+        Ok(x.narrow(1, 0, h)?.narrow(2, 0, w)?.contiguous()?)
+    }
+
+    /// A field with rows and columns of zeros below and to the right, up to these extents.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] if it has more.
+    pub fn fill_up(self, x: &Tensor, (h, w): (usize, usize)) -> Result<Tensor> {
+        let shape @ [_, from_h, from_w, _] = bhwc("fill_up", "x", x)?;
+        if (from_h, from_w) == (h, w) {
+            return Ok(x.clone());
+        }
+        expect(
+            "fill_up",
+            "h and w at least",
+            true,
+            h >= from_h && w >= from_w,
+        )?;
+        on_gpu!(
+            self,
+            super::cuda::with_zeros(x, shape, [0, h - from_h, 0, w - from_w])
+        );
+        let _ = shape;
+        let rows = x.pad_with_zeros(1, 0, h - from_h)?;
+        Ok(rows.pad_with_zeros(2, 0, w - from_w)?.contiguous()?)
+    }
+
     /// The inverse of [`Self::concat`]: tensors of the given channel counts.
     ///
     /// # Errors
@@ -248,6 +331,7 @@ impl Backend {
         let _span = profile::span(|| format!("split {:?}", x.dims()));
         let [b, h, w, channels] = bhwc("split", "x", x)?;
         expect("split", "channels", channels, counts.iter().sum())?;
+        on_gpu!(self, super::cuda::split(x, [b, h, w, channels], counts));
         by_dtype!(x.dtype(), V => {
             let values = Typed::<V>::of("split", x)?;
             let mut first = 0;

@@ -2,10 +2,10 @@
 //!
 //! y = x σ(z), σ(z) = 1 / (1 + exp(−z)); dx = dy σ(z), dz = σ(z) (1 − σ(z)) Σ dy x over the pixels of a sample.
 
-use super::Backend;
 #[cfg(feature = "onednn")]
 use super::fast::CHUNK;
 use super::host::{Host, bhwc, expect, tensor};
+use super::{Backend, on_gpu};
 use crate::error::Result;
 use candle_core::Tensor;
 #[cfg(feature = "onednn")]
@@ -25,6 +25,7 @@ impl Backend {
     pub fn gate(self, x: &Tensor, z: &Tensor) -> Result<Tensor> {
         let shape @ [b, _, _, c] = bhwc("gate", "x", x)?;
         expect("gate", "z", &[b, 1, 1, c][..], z.dims())?;
+        on_gpu!(self, super::cuda::gate(x, z, shape));
         let factors = sigmoid(&Host::of("gate", z)?);
         let y = self.times(&Host::of("gate", x)?, shape, &factors);
         tensor(y, &shape, x.dtype())
@@ -39,6 +40,7 @@ impl Backend {
         let shape @ [b, h, w, c] = bhwc(op, "x", x)?;
         expect(op, "dy", x.dims(), dy.dims())?;
         expect(op, "z", &[b, 1, 1, c][..], z.dims())?;
+        on_gpu!(self, super::cuda::gate_backward(dy, x, z, shape));
         let factors = sigmoid(&Host::of(op, z)?);
         let (grad, values) = (Host::of(op, dy)?, Host::of(op, x)?);
         let mut dz = Vec::with_capacity(b * c);
@@ -48,6 +50,8 @@ impl Backend {
                 Self::Reference => plain_sums(dy, x, c),
                 #[cfg(feature = "onednn")]
                 Self::OneDnn => parallel_sums(dy, x, c),
+                #[cfg(feature = "cuda")]
+                Self::Cuda => unreachable!("given above"),
             };
             let slope = |f: &f32| f64::from(f * (1.0 - f));
             dz.extend(
@@ -85,6 +89,8 @@ impl Backend {
                 });
                 y
             }
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         }
     }
 }

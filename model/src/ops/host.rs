@@ -30,6 +30,12 @@ impl<'a, V: Value> Typed<'a, V> {
             let got = tensor.dtype();
             return Err(ModelError::DType { op, got });
         }
+        #[cfg(feature = "cuda")]
+        if tensor.device().is_cuda() {
+            let host = super::cuda::to_host(tensor)?;
+            let copy = Typed::<V>::of(op, &host)?.to_vec();
+            return Ok(Self::Owned(copy));
+        }
         let (storage, layout) = tensor.storage_and_layout();
         let Some((start, end)) = layout.contiguous_offsets() else {
             drop(storage);

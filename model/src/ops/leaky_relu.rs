@@ -6,10 +6,10 @@
 //! # Source
 //! Maas et al. 2013, "Rectifier nonlinearities improve neural network acoustic models".
 
-use super::Backend;
 use super::elementwise::{map, zip};
 use super::host::{Typed, expect, tensor};
 use super::value::by_dtype;
+use super::{Backend, on_gpu};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
@@ -21,6 +21,7 @@ impl Backend {
     /// [`crate::ModelError::DType`] for integers.
     pub fn leaky_relu(self, x: &Tensor, slope: f32) -> Result<Tensor> {
         let _span = profile::span(|| format!("leaky relu {:?}", x.dims()));
+        on_gpu!(self, super::cuda::leaky_relu(x, slope));
         by_dtype!(x.dtype(), V => {
             let values = Typed::<V>::of("leaky_relu", x)?;
             let y = map(&values, |x| if x > 0.0 { x } else { slope * x });
@@ -36,6 +37,7 @@ impl Backend {
         let _span = profile::span(|| format!("leaky relu backward {:?}", dy.dims()));
         let op = "leaky_relu_backward";
         expect(op, "y", dy.dims(), y.dims())?;
+        on_gpu!(self, super::cuda::leaky_relu_backward(dy, y, slope));
         by_dtype!(dy.dtype(), V => {
             let (grad, value) = (Typed::<V>::of(op, dy)?, Typed::<V>::of(op, y)?);
             let dx = zip(&grad, &value, |g, y| if y > 0.0 { g } else { slope * g });

@@ -3,7 +3,7 @@
 #[cfg(feature = "onednn")]
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, reference};
+use super::{Backend, on_gpu, reference};
 use crate::error::{ModelError, Result};
 use crate::profile;
 use candle_core::{DType, Tensor};
@@ -227,7 +227,6 @@ impl Backend {
         expect(op, "class weights", shape[3], criterion.class_weights.len())?;
         expect(op, "labels", shape[0] * shape[1] * shape[2], labels.len())?;
         let counts = counted(op, labels, shape)?;
-        let values = Host::of(op, logits)?;
         let divisor = divisor.unwrap_or_else(|| criterion.divisor(&counts));
         let rule = PixelRule {
             class_weights: &criterion.class_weights,
@@ -238,10 +237,23 @@ impl Backend {
                 0.0
             },
         };
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            let (weighted_sum, gradient) = super::cuda::segmentation(logits, labels, &rule)?;
+            return Ok(Loss {
+                weighted_sum,
+                weight_sum: criterion.weight_sum(&counts),
+                divisor,
+                gradient,
+            });
+        }
+        let values = Host::of(op, logits)?;
         let (weighted_sum, gradient) = match self {
             Self::Reference => reference::loss::segmentation(&values, labels, &rule),
             #[cfg(feature = "onednn")]
             Self::OneDnn => fast::loss::segmentation(&values, labels, &rule),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         Ok(Loss {
             weighted_sum,
@@ -257,11 +269,14 @@ impl Backend {
     /// [`ModelError::Shape`] if logits are not BHWK.
     pub fn softmax(self, logits: &Tensor) -> Result<Tensor> {
         let shape = bhwc("softmax", "logits", logits)?;
+        on_gpu!(self, super::cuda::softmax(logits));
         let values = Host::of("softmax", logits)?;
         let probabilities = match self {
             Self::Reference => reference::loss::softmax(&values, shape[3]),
             #[cfg(feature = "onednn")]
             Self::OneDnn => fast::loss::softmax(&values, shape[3]),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         tensor(probabilities, &shape, DType::F32)
     }
@@ -272,6 +287,7 @@ impl Backend {
     /// [`ModelError::Shape`] if logits are not BHWK.
     pub fn argmax(self, logits: &Tensor) -> Result<Vec<u8>> {
         let shape = bhwc("argmax", "logits", logits)?;
+        on_gpu!(self, super::cuda::argmax(logits));
         let values = Host::of("argmax", logits)?;
         let best = |pixel: &[f32]| {
             let start = (0, pixel[0]);

@@ -13,6 +13,8 @@ mod avg_pool;
 pub mod conv;
 pub mod conv3d;
 pub mod conv_spec;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod depthwise;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod direct;
@@ -35,6 +37,7 @@ mod prelu;
 mod rate;
 mod reference;
 pub(crate) mod resample;
+pub mod resident;
 pub(crate) mod rows;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod scratch;
@@ -53,6 +56,7 @@ pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};
 pub use conv3d::Conv3dSpec;
 pub use fuse::Fuse;
 pub use norm::BatchNormSaved;
+pub use resident::{Channels, Landing, Marks};
 pub use weights::Weights;
 
 use candle_core::DType;
@@ -65,24 +69,98 @@ pub enum Backend {
     /// oneDNN for convolutions, own parallel loops for what memory limits.
     #[cfg(feature = "onednn")]
     OneDnn,
+    /// The GPU of this process: own kernels, cuDNN for convolutions. Tensors in host memory are copied to it.
+    #[cfg(feature = "cuda")]
+    Cuda,
 }
 
+/// Gives what an operation on the GPU gives, if the backend is the GPU's.
+macro_rules! on_gpu {
+    ($backend:expr, $given:expr) => {
+        #[cfg(feature = "cuda")]
+        if $backend == $crate::ops::Backend::Cuda {
+            return $given;
+        }
+    };
+}
+pub(crate) use on_gpu;
+
 impl Backend {
-    /// The fastest backend of this build.
+    /// The GPU if one was chosen ([`crate::DeviceChoice::open`]), else the fastest of the CPU's.
     pub fn best() -> Self {
+        #[cfg(feature = "cuda")]
+        if cuda::is_chosen() {
+            return Self::Cuda;
+        }
+        Self::best_of_cpu()
+    }
+
+    /// The fastest that needs no GPU.
+    pub fn best_of_cpu() -> Self {
         #[cfg(feature = "onednn")]
         return Self::OneDnn;
         #[cfg(not(feature = "onednn"))]
         Self::Reference
     }
 
-    /// Every backend of this build.
+    /// Every backend of this build that runs here.
     pub fn all() -> Vec<Self> {
         let mut all = vec![Self::Reference];
-        if Self::best() != Self::Reference {
-            all.push(Self::best());
+        if Self::best_of_cpu() != Self::Reference {
+            all.push(Self::best_of_cpu());
+        }
+        #[cfg(feature = "cuda")]
+        if cuda::is_there() {
+            all.push(Self::Cuda);
         }
         all
+    }
+
+    /// Bytes that are free where tensors lie, if that is a GPU.
+    pub fn free_memory(self) -> Option<u64> {
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            return cuda::free_memory();
+        }
+        None
+    }
+
+    /// Waits until everything that was begun is computed.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] of what went wrong since the last time.
+    pub fn wait(self) -> crate::error::Result<()> {
+        on_gpu!(self, cuda::wait());
+        Ok(())
+    }
+
+    /// The tensor where this backend computes.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if there is no room for it.
+    pub fn bring(self, tensor: &candle_core::Tensor) -> crate::error::Result<candle_core::Tensor> {
+        on_gpu!(self, cuda::bring(tensor));
+        Ok(tensor.clone())
+    }
+
+    /// The tensor in host memory.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if it cannot be read.
+    pub fn to_host(
+        self,
+        tensor: &candle_core::Tensor,
+    ) -> crate::error::Result<candle_core::Tensor> {
+        on_gpu!(self, cuda::to_host(tensor));
+        Ok(tensor.clone())
+    }
+
+    /// Whether tensors of this backend lie on a GPU.
+    pub fn is_gpu(self) -> bool {
+        #[cfg(feature = "cuda")]
+        return self == Self::Cuda;
+        #[cfg(not(feature = "cuda"))]
+        false
     }
 
     /// One line for logs and `--version`: library, version, instruction set, threads.
@@ -91,6 +169,8 @@ impl Backend {
             Self::Reference => "reference operations".to_string(),
             #[cfg(feature = "onednn")]
             Self::OneDnn => onednn::describe(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => cuda::describe(),
         }
     }
 
@@ -100,6 +180,10 @@ impl Backend {
             (_, DType::F32) => true,
             #[cfg(feature = "onednn")]
             (Self::OneDnn, DType::BF16) => onednn::computes_bf16(),
+            #[cfg(feature = "cuda")]
+            (Self::Cuda, DType::BF16) => cuda::computes_bf16(),
+            #[cfg(feature = "cuda")]
+            (Self::Cuda, DType::F16) => true,
             _ => false,
         }
     }

@@ -7,7 +7,7 @@ use super::host::Typed;
 use super::host::{Host, bhwc, expect, tensor};
 #[cfg(feature = "onednn")]
 use super::value::by_dtype;
-use super::{Backend, reference};
+use super::{Backend, Channels, Landing, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
@@ -23,6 +23,9 @@ pub struct BatchNormSaved {
     pub variance: Vec<f32>,
     /// Pixels that the statistics are over.
     pub count: usize,
+    /// The same on the GPU; the vectors are then empty until [`Self::host`].
+    #[cfg(feature = "cuda")]
+    pub(crate) on_gpu: Option<super::cuda::Moments>,
 }
 
 /// Passes of several ranks that normalise together, as if their samples were one batch.
@@ -44,7 +47,52 @@ impl BatchNormSaved {
             inv_std: variance.iter().map(inv_std).collect(),
             variance: variance.iter().map(|&v| v as f32).collect(),
             count,
+            #[cfg(feature = "cuda")]
+            on_gpu: None,
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_gpu((moments, count): (super::cuda::Moments, usize)) -> Self {
+        Self {
+            on_gpu: Some(moments),
+            ..Self::of(&[], &[], count, 0.0)
+        }
+    }
+
+    /// The same with its vectors in host memory.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if they cannot be read.
+    pub fn host(self) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        if let Some(moments) = &self.on_gpu {
+            let [mean, inv_std, variance] = moments.read()?;
+            return Ok(Self {
+                mean,
+                inv_std,
+                variance,
+                ..self
+            });
+        }
+        Ok(self)
+    }
+
+    /// Normalisation, γ and β as a factor and a shift per channel.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if γ or β cannot be read.
+    pub(crate) fn folded(
+        &self,
+        gamma: &Channels<'_>,
+        beta: &Channels<'_>,
+    ) -> Result<[Channels<'static>; 2]> {
+        #[cfg(feature = "cuda")]
+        if let Some(moments) = &self.on_gpu {
+            return moments.folded();
+        }
+        let (scale, shift) = fold(&gamma.host()?, &beta.host()?, &self.mean, &self.inv_std);
+        Ok([scale.into(), shift.into()])
     }
 }
 
@@ -70,6 +118,10 @@ impl Backend {
     ) -> Result<BatchNormSaved> {
         let _span = profile::span(|| format!("batch norm statistics {:?}", x.dims()));
         let [b, h, w, c] = bhwc("batch_norm", "x", x)?;
+        on_gpu!(self, {
+            let moments = super::cuda::statistics(x, c, eps, None, together)?;
+            BatchNormSaved::on_gpu(moments).host()
+        });
         let op = "batch_norm";
         let (mean, variance) = match self {
             Self::Reference => reference::norm::moments(&Host::of(op, x)?, c),
@@ -77,6 +129,8 @@ impl Backend {
             Self::OneDnn => {
                 by_dtype!(x.dtype(), V => fast::norm::moments(&Typed::<V>::of(op, x)?, c))
             }
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         let mut count = b * h * w;
         let (mut mean, mut variance) = (mean, variance);
@@ -92,14 +146,15 @@ impl Backend {
     /// x and residual `(b, h, w, c)`, scale and shift `c`.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
-    pub fn batch_norm_apply(
+    pub fn batch_norm_apply<'c, 'd>(
         self,
         x: &Tensor,
-        scale: &[f32],
-        shift: &[f32],
+        scale: impl Into<Channels<'c>>,
+        shift: impl Into<Channels<'d>>,
         residual: Option<&Tensor>,
         relu: bool,
     ) -> Result<Tensor> {
+        let (scale, shift) = (scale.into(), shift.into());
         let _span = profile::span(|| format!("batch norm apply {:?}", x.dims()));
         let shape = bhwc("batch_norm_apply", "x", x)?;
         expect(
@@ -112,6 +167,8 @@ impl Backend {
             expect("batch_norm_apply", "residual", x.dims(), residual.dims())?;
         }
         let op = "batch_norm_apply";
+        on_gpu!(self, super::cuda::apply(x, &scale, &shift, residual, relu));
+        let (scale, shift) = (&*scale.host()?, &*shift.host()?);
         match self {
             Self::Reference => {
                 let values = Host::of(op, x)?;
@@ -126,6 +183,8 @@ impl Backend {
                 let y = fast::norm::apply(&values, scale, shift, residual.as_deref(), relu);
                 tensor(y, &shape, x.dtype())
             }),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         }
     }
 
@@ -134,21 +193,40 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     #[allow(clippy::too_many_arguments)] // operands of one fused operation
-    pub fn batch_norm_forward(
+    pub fn batch_norm_forward<'c, 'd>(
         self,
         x: &Tensor,
-        gamma: &[f32],
-        beta: &[f32],
+        gamma: impl Into<Channels<'c>>,
+        beta: impl Into<Channels<'d>>,
         eps: f32,
         residual: Option<&Tensor>,
         relu: bool,
         together: Option<&dyn Together>,
     ) -> Result<(Tensor, BatchNormSaved)> {
         let _span = profile::span(|| format!("batch norm forward {:?}", x.dims()));
+        let (gamma, beta) = (gamma.into(), beta.into());
+        let channels = bhwc("batch_norm_forward", "x", x)?[3];
+        expect(
+            "batch_norm_forward",
+            "gamma and beta",
+            (channels, channels),
+            (gamma.len(), beta.len()),
+        )?;
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            let affine = Some((&gamma, &beta));
+            let moments = super::cuda::statistics(x, channels, eps, affine, together)?;
+            let saved = BatchNormSaved::on_gpu(moments);
+            let [scale, shift] = saved.folded(&gamma, &beta)?;
+            return Ok((
+                self.batch_norm_apply(x, scale, shift, residual, relu)?,
+                saved,
+            ));
+        }
         let saved = self.batch_norm_statistics(x, eps, together)?;
-        let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
+        let [scale, shift] = saved.folded(&gamma, &beta)?;
         Ok((
-            self.batch_norm_apply(x, &scale, &shift, residual, relu)?,
+            self.batch_norm_apply(x, scale, shift, residual, relu)?,
             saved,
         ))
     }
@@ -163,18 +241,20 @@ impl Backend {
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     #[allow(clippy::too_many_arguments)] // the equation has as many terms
-    pub fn batch_norm_backward(
+    pub fn batch_norm_backward<'c, 'd, 'e, 'f>(
         self,
         dy: &Tensor,
         x: &Tensor,
         y: Option<&Tensor>,
-        (gamma, beta): (&[f32], &[f32]),
+        (gamma, beta): (impl Into<Channels<'c>>, impl Into<Channels<'d>>),
         saved: &BatchNormSaved,
         after: After,
         together: Option<&dyn Together>,
-        dgamma: &mut [f32],
-        dbeta: &mut [f32],
+        dgamma: impl Into<Landing<'e>>,
+        dbeta: impl Into<Landing<'f>>,
     ) -> Result<(Tensor, Option<Tensor>)> {
+        let (gamma, beta) = (gamma.into(), beta.into());
+        let (dgamma, dbeta) = (dgamma.into(), dbeta.into());
         let _span = profile::span(|| format!("batch norm backward {:?}", x.dims()));
         let op = "batch_norm_backward";
         let shape = bhwc(op, "x", x)?;
@@ -185,6 +265,27 @@ impl Backend {
             (shape[3], shape[3]),
             (gamma.len(), beta.len()),
         )?;
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            let needs = after.residual && after.relu && y.is_none();
+            expect(op, "y, which a residual needs,", false, needs)?;
+            let moments = match &saved.on_gpu {
+                Some(moments) => moments,
+                None => &super::cuda::Moments::of(saved, &gamma.host()?, &beta.host()?)?,
+            };
+            let operands = super::cuda::Operands {
+                dy,
+                x,
+                y: y.filter(|_| after.residual),
+                gamma: &gamma,
+                saved: moments,
+                count: saved.count,
+                after,
+            };
+            return super::cuda::norm_backward(&operands, together, dgamma, dbeta);
+        }
+        let (gamma, beta) = (&*gamma.host()?, &*beta.host()?);
+        let (dgamma, dbeta) = (dgamma.host()?, dbeta.host()?);
         let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
         // Only a residual needs the masked gradient as a tensor of its own; plain loops take the same way always.
         let split = after.relu && (after.residual || self == Self::Reference);
@@ -238,8 +339,46 @@ impl Backend {
                 let [a, b, c] = sums(fast::norm::backward_sums(operands, &saved.mean, &saved.inv_std))?;
                 tensor(fast::norm::backward_apply(operands, &a, &b, &c), &shape, x.dtype())?
             }),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         Ok((dx, after.residual.then_some(masked)))
+    }
+}
+
+impl Backend {
+    /// Adds the gradients of a factor and a shift per channel: Σ dy x and Σ dy.
+    ///
+    /// For few pixels: on the CPU the sums are plain loops.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn affine_backward<'d, 'e>(
+        self,
+        dy: &Tensor,
+        x: &Tensor,
+        dscale: impl Into<Landing<'d>>,
+        dshift: impl Into<Landing<'e>>,
+    ) -> Result<()> {
+        let (op, dscale, dshift) = ("affine_backward", dscale.into(), dshift.into());
+        let channels = bhwc(op, "x", x)?[3];
+        expect(op, "dy", x.dims(), dy.dims())?;
+        expect(
+            op,
+            "gradients",
+            (channels, channels),
+            (dscale.len(), dshift.len()),
+        )?;
+        on_gpu!(self, super::cuda::affine_backward(dy, x, dscale, dshift));
+        let (dscale, dshift) = (dscale.host()?, dshift.host()?);
+        let (x, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
+        for (x, grad) in x.chunks_exact(channels).zip(grad.chunks_exact(channels)) {
+            for c in 0..channels {
+                dscale[c] += grad[c] * x[c];
+                dshift[c] += grad[c];
+            }
+        }
+        Ok(())
     }
 }
 

@@ -5,10 +5,10 @@
 //! # Source
 //! He et al. 2015 (arXiv:1502.01852); at exactly 0 as PyTorch's.
 
-use super::Backend;
 #[cfg(feature = "onednn")]
 use super::fast::CHUNK;
 use super::host::{Host, bhwc, expect, tensor};
+use super::{Backend, Channels, Landing, on_gpu};
 use crate::error::Result;
 use candle_core::Tensor;
 #[cfg(feature = "onednn")]
@@ -21,9 +21,12 @@ impl Backend {
     /// x `(b, h, w, c)`, slope `c`
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
-    pub fn prelu(self, x: &Tensor, slope: &[f32]) -> Result<Tensor> {
+    pub fn prelu<'c>(self, x: &Tensor, slope: impl Into<Channels<'c>>) -> Result<Tensor> {
+        let slope = slope.into();
         let shape = bhwc("prelu", "x", x)?;
         expect("prelu", "slope", shape[3], slope.len())?;
+        on_gpu!(self, super::cuda::prelu(x, &slope));
+        let slope = &*slope.host()?;
         let values = Host::of("prelu", x)?;
         let y = match self {
             Self::Reference => plain(&values, slope),
@@ -35,6 +38,8 @@ impl Backend {
                     .for_each(|(y, x)| forward(y, x, slope));
                 y
             }
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         tensor(y, &shape, x.dtype())
     }
@@ -43,14 +48,15 @@ impl Backend {
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
-    pub fn prelu_backward(
+    pub fn prelu_backward<'c, 'd>(
         self,
         dy: &Tensor,
         x: &Tensor,
-        slope: &[f32],
-        dslope: &mut [f32],
+        slope: impl Into<Channels<'c>>,
+        dslope: impl Into<Landing<'d>>,
     ) -> Result<Tensor> {
         let op = "prelu_backward";
+        let (slope, dslope) = (slope.into(), dslope.into());
         let shape = bhwc(op, "x", x)?;
         expect(op, "dy", x.dims(), dy.dims())?;
         expect(
@@ -59,11 +65,15 @@ impl Backend {
             (shape[3], shape[3]),
             (slope.len(), dslope.len()),
         )?;
+        on_gpu!(self, super::cuda::prelu_backward(dy, x, &slope, dslope));
+        let (slope, dslope) = (&*slope.host()?, dslope.host()?);
         let (grad, values) = (Host::of(op, dy)?, Host::of(op, x)?);
         let (dx, sums) = match self {
             Self::Reference => plain_backward(&grad, &values, slope),
             #[cfg(feature = "onednn")]
             Self::OneDnn => parallel_backward(&grad, &values, slope),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         dslope
             .iter_mut()

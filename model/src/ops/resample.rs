@@ -4,7 +4,7 @@ use super::conv_spec::PoolSpec;
 #[cfg(feature = "onednn")]
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, reference};
+use super::{Backend, Marks, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
@@ -73,19 +73,22 @@ impl Backend {
     /// x `(b, h, w, c)` → y `(b, p, q, c)`, winners as many as y.
     /// # Errors
     /// [`crate::ModelError::Shape`] if x is not BHWC.
-    pub fn max_pool(self, x: &Tensor, spec: &PoolSpec) -> Result<(Tensor, Vec<u8>)> {
+    pub fn max_pool(self, x: &Tensor, spec: &PoolSpec) -> Result<(Tensor, Marks)> {
         let _span = profile::span(|| format!("max pool {:?}", x.dims()));
         let shape = bhwc("max_pool", "x", x)?;
+        on_gpu!(self, super::cuda::max_pool(x, shape, spec));
         let (out_h, out_w) = spec.output_size((shape[1], shape[2]));
         let values = Host::of("max_pool", x)?;
         let (y, winner) = match self {
             Self::Reference => reference::resample::max_pool(&values, shape, spec),
             #[cfg(feature = "onednn")]
             Self::OneDnn => fast::resample::max_pool(&values, shape, spec),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         Ok((
             tensor(y, &[shape[0], out_h, out_w, shape[3]], x.dtype())?,
-            winner,
+            winner.into(),
         ))
     }
 
@@ -96,7 +99,7 @@ impl Backend {
     pub fn max_pool_backward(
         self,
         dy: &Tensor,
-        winner: &[u8],
+        winner: &Marks,
         x_shape: [usize; 4],
         spec: &PoolSpec,
     ) -> Result<Tensor> {
@@ -108,14 +111,21 @@ impl Backend {
             [x_shape[0], out_h, out_w, x_shape[3]],
             bhwc("max_pool_backward", "dy", dy)?,
         )?;
-        let values = Host::of("max_pool_backward", dy)?;
-        expect("max_pool_backward", "winners", values.len(), winner.len())?;
+        let values = dy.elem_count();
+        expect("max_pool_backward", "winners", values, winner.len())?;
+        on_gpu!(
+            self,
+            super::cuda::max_pool_backward(dy, winner, x_shape, spec)
+        );
+        let (values, winner) = (Host::of("max_pool_backward", dy)?, &*winner.host()?);
         let dx = match self {
             Self::Reference => {
                 reference::resample::max_pool_backward(&values, winner, x_shape, spec)
             }
             #[cfg(feature = "onednn")]
             Self::OneDnn => fast::resample::max_pool_backward(&values, winner, x_shape, spec),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         tensor(dx, &x_shape, dy.dtype())
     }
@@ -129,6 +139,7 @@ impl Backend {
     pub fn global_average_pool(self, x: &Tensor) -> Result<Tensor> {
         let _span = profile::span(|| format!("global average pool {:?}", x.dims()));
         let [b, h, w, c] = bhwc("global_average_pool", "x", x)?;
+        on_gpu!(self, super::cuda::global_average(x, [b, h, w, c]));
         let values = Host::of("global_average_pool", x)?;
         let mut means: Vec<f32> = Vec::with_capacity(b * c);
         for sample in values.chunks_exact(h * w * c) {
@@ -136,6 +147,8 @@ impl Backend {
                 Self::Reference => reference::norm::moments(sample, c),
                 #[cfg(feature = "onednn")]
                 Self::OneDnn => fast::norm::moments(sample, c),
+                #[cfg(feature = "cuda")]
+                Self::Cuda => unreachable!("given above"),
             };
             means.extend(mean.iter().map(|&m| m as f32));
         }
@@ -155,6 +168,7 @@ impl Backend {
             [b, 1, 1, c],
             bhwc("global_average_pool_backward", "dy", dy)?,
         )?;
+        on_gpu!(self, super::cuda::global_average_backward(dy, x_shape));
         let values = Host::of("global_average_pool_backward", dy)?;
         let share = 1.0 / (h * w) as f32;
         let mut dx = Vec::with_capacity(b * h * w * c);
@@ -193,6 +207,7 @@ impl Backend {
     ) -> Result<Tensor> {
         let _span = profile::span(|| format!("resize {:?}", x.dims()));
         let shape = bhwc("resize_bilinear", "x", x)?;
+        on_gpu!(self, super::cuda::resize(x, shape, (h, w), rows, periodic));
         let (rows, columns) = (
             Axis::new(shape[1], h, false).part(rows),
             Axis::new(shape[2], w, periodic),
@@ -202,6 +217,8 @@ impl Backend {
             Self::Reference => reference::resample::resize(&values, shape, &rows, &columns),
             #[cfg(feature = "onednn")]
             Self::OneDnn => fast::resample::resize(&values, shape, &rows, &columns),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         tensor(y, &[shape[0], rows.len(), w, shape[3]], x.dtype())
     }
@@ -224,6 +241,10 @@ impl Backend {
             (x_shape[0], x_shape[3]),
             (b, c),
         )?;
+        on_gpu!(
+            self,
+            super::cuda::resize_backward(dy, x_shape, (h, w), periodic)
+        );
         let (rows, columns) = (
             Axis::new(x_shape[1], h, false),
             Axis::new(x_shape[2], w, periodic),
@@ -235,6 +256,8 @@ impl Backend {
             }
             #[cfg(feature = "onednn")]
             Self::OneDnn => fast::resample::resize_backward(&values, x_shape, &rows, &columns),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("given above"),
         };
         tensor(dx, &x_shape, dy.dtype())
     }

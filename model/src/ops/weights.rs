@@ -9,7 +9,7 @@ use super::onednn::{Packings, Source};
 use super::way::Way;
 #[cfg(feature = "onednn")]
 use super::winograd::{Direction, Kernels};
-use super::{Backend, ConvSpec};
+use super::{Backend, Channels, ConvSpec};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ pub struct Weights {
     values: Tensor,
     transposed: bool,
     scale: Option<Vec<f32>>,
-    bias: Option<Vec<f32>>,
+    bias: Option<Channels<'static>>,
     scaled: OnceLock<Tensor>,
     #[cfg(feature = "onednn")]
     kernels: OnceLock<Kernels>,
@@ -32,6 +32,9 @@ pub struct Weights {
     /// What oneDNN made of them; none of weights that are used once.
     #[cfg(feature = "onednn")]
     packings: Option<Packings>,
+    /// As the GPU wants them, by the type of activations.
+    #[cfg(feature = "cuda")]
+    on_gpu: std::sync::Mutex<Vec<Tensor>>,
 }
 
 impl Weights {
@@ -49,6 +52,8 @@ impl Weights {
             panels: OnceLock::new(),
             #[cfg(feature = "onednn")]
             packings: None,
+            #[cfg(feature = "cuda")]
+            on_gpu: Default::default(),
         }
     }
 
@@ -71,9 +76,9 @@ impl Weights {
 
     /// With a bias for every output.
     #[must_use]
-    pub fn biased(self, bias: Vec<f32>) -> Self {
+    pub fn biased(self, bias: impl Into<Channels<'static>>) -> Self {
         Self {
-            bias: Some(bias),
+            bias: Some(bias.into()),
             ..self
         }
     }
@@ -93,8 +98,37 @@ impl Weights {
         self.values.dims()
     }
 
+    /// The bias, of operations on the CPU.
     pub(crate) fn bias(&self) -> Option<&[f32]> {
-        self.bias.as_deref()
+        match &self.bias {
+            Some(Channels::Host(bias)) => Some(bias),
+            _ => None,
+        }
+    }
+
+    /// The bias, wherever it lies.
+    pub(crate) fn channels(&self) -> Option<&Channels<'static>> {
+        self.bias.as_ref()
+    }
+
+    /// As the GPU wants them for activations of `dtype`: what `prepare` makes of values, factors and whether they are of a
+    /// transposed convolution, the first time.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn on_gpu(
+        &self,
+        dtype: DType,
+        prepare: impl FnOnce(&Tensor, Option<&[f32]>, bool) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let mut known = self
+            .on_gpu
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(prepared) = known.iter().find(|prepared| prepared.dtype() == dtype) {
+            return Ok(prepared.clone());
+        }
+        let prepared = prepare(&self.values, self.scale.as_deref(), self.transposed)?;
+        known.push(prepared.clone());
+        Ok(prepared)
     }
 
     /// The kernels with the factor folded in.
@@ -203,6 +237,9 @@ impl Backend {
                 // With the factor folded in, and packed.
                 Way::OneDnn => 2,
             },
+            // In the type of activations.
+            #[cfg(feature = "cuda")]
+            Self::Cuda => 1,
         };
         #[cfg(not(feature = "onednn"))]
         let _ = dtype;

@@ -3,8 +3,8 @@
 //! Only for weights that were trained so. On a globe it is wrong in latitude, and [`super::ConvSpec`] wraps longitude
 //! without a copy of its own.
 
-use super::Backend;
 use super::host::{Host, bhwc, expect, tensor};
+use super::{Backend, on_gpu};
 use crate::error::Result;
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -24,6 +24,7 @@ impl Backend {
     pub fn wrap(self, x: &Tensor, margin: usize) -> Result<Tensor> {
         let [b, h, w, c] = bhwc("wrap", "x", x)?;
         let (tall, wide) = (h + 2 * margin, w + 2 * margin);
+        on_gpu!(self, super::cuda::wrap(x, [b, h, w, c], margin));
         let host = Host::of("wrap", x)?;
         let values: &[f32] = &host;
         let mut y = vec![0.0; b * tall * wide * c];
@@ -45,6 +46,7 @@ impl Backend {
         let ([b, h, w, c], op) = (x_shape, "wrap_backward");
         let (tall, wide) = (h + 2 * margin, w + 2 * margin);
         expect(op, "dy", [b, tall, wide, c], bhwc(op, "dy", dy)?)?;
+        on_gpu!(self, super::cuda::wrap_backward(dy, x_shape, margin));
         let host = Host::of(op, dy)?;
         let grad: &[f32] = &host;
         let mut dx = vec![0.0; b * h * w * c];

@@ -2,6 +2,7 @@
 
 use super::Larc;
 use crate::error::{ModelError, Result};
+use crate::parameters::Kind;
 use serde::{Deserialize, Serialize};
 
 /// Which rule.
@@ -100,6 +101,24 @@ impl OptimizerConfig {
     pub fn clipped(&self, scale: f32, norm: f64) -> f32 {
         let clip = self.clip_norm.filter(|&limit| norm > limit);
         scale * clip.map_or(1.0, |limit| (limit / norm) as f32)
+    }
+
+    /// 1 / (1 − β₁ᵗ) and 1 / (1 − β₂ᵗ) of step t, or ones without bias correction.
+    pub(crate) fn unbias(&self, step: u64) -> (f32, f32) {
+        let unbias = |beta: f32| match self.bias_correction {
+            true => (1.0 / (1.0 - f64::from(beta).powf(step as f64))) as f32,
+            false => 1.0,
+        };
+        (unbias(self.beta1), unbias(self.beta2))
+    }
+
+    /// The weight decay of a parameter of this kind.
+    pub(crate) fn decay_of(&self, kind: Kind) -> f32 {
+        if self.decay_all || kind == Kind::Weight {
+            self.weight_decay
+        } else {
+            0.0
+        }
     }
 
     /// Refuses what makes no sense.

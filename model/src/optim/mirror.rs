@@ -53,17 +53,29 @@ impl Mirror {
         self.step = step;
     }
 
-    /// All of it.
-    pub(super) fn whole(&mut self) -> Stripe<'_> {
-        let key = match self.rounding {
+    /// The key of random bits, if there are any.
+    fn key(&self) -> Option<u64> {
+        match self.rounding {
             Rounding::Nearest => None,
             Rounding::Stochastic { seed } => Some(mix(seed ^ mix(self.step))),
-        };
+        }
+    }
+
+    /// All of it.
+    pub(super) fn whole(&mut self) -> Stripe<'_> {
+        let key = self.key();
         Stripe {
             start: 0,
             values: &mut self.values,
             key,
         }
+    }
+
+    /// All of it, for an optimiser on the GPU.
+    #[cfg(feature = "cuda")]
+    pub(super) fn on_gpu(&mut self) -> (crate::ops::cuda::optimizer::Copies, &mut [bf16]) {
+        let copies = crate::ops::cuda::optimizer::Copies { key: self.key() };
+        (copies, &mut self.values)
     }
 }
 

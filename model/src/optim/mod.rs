@@ -21,10 +21,11 @@ pub use schedule::Schedule;
 
 use crate::error::{ModelError, Result};
 use crate::model_file::ModelFile;
-use crate::parameters::{Gradients, Kind, Parameters};
+use crate::parameters::{Gradients, Parameters};
 use adam::Adam;
 use lamb::Lamb;
 use sgd::Sgd;
+use std::borrow::Cow;
 use std::path::Path;
 use sweep::{Memory, Order, Place, per_parameter, squares_of, sweep};
 
@@ -69,7 +70,13 @@ pub struct Optimizer {
     direction: Vec<f32>,
     /// Σ w² of each parameter as LARC's last step left them, and the parameters' version since.
     weights: Option<(u64, Vec<f64>)>,
+    /// The moments on the GPU; those above are then empty.
+    #[cfg(feature = "cuda")]
+    on_gpu: Option<crate::ops::cuda::optimizer::State>,
 }
+
+/// The name of a moment in checkpoints, and its values.
+pub type Moments<'a> = (&'static str, Cow<'a, [f32]>);
 
 impl Optimizer {
     /// An optimiser at rest.
@@ -78,11 +85,27 @@ impl Optimizer {
     /// [`ModelError::Config`] naming the key that makes no sense.
     pub fn new(config: &OptimizerConfig, parameters: &Parameters) -> Result<Self> {
         config.check()?;
-        let count = parameters.count();
-        let second = if config.rule == Rule::Sgd { 0 } else { count };
         let places = Place::all(parameters);
+        #[cfg(feature = "cuda")]
+        let on_gpu = match parameters.is_on_gpu() {
+            false => None,
+            true => {
+                let ranges: Vec<_> = places.iter().map(|place| place.range.clone()).collect();
+                let decay: Vec<f32> =
+                    (places.iter().map(|place| config.decay_of(place.kind))).collect();
+                Some(crate::ops::cuda::optimizer::State::new(
+                    config, &ranges, &decay,
+                )?)
+            }
+        };
+        let count = if parameters.is_on_gpu() {
+            0
+        } else {
+            parameters.count()
+        };
+        let second = if config.rule == Rule::Sgd { 0 } else { count };
         let direction = match config.rule {
-            Rule::Lamb => lamb::direction_len(&places),
+            Rule::Lamb if !parameters.is_on_gpu() => lamb::direction_len(&places),
             _ => 0,
         };
         Ok(Self {
@@ -93,7 +116,14 @@ impl Optimizer {
             second: vec![0.0; second],
             direction: vec![0.0; direction],
             weights: None,
+            #[cfg(feature = "cuda")]
+            on_gpu,
         })
+    }
+
+    /// Values that it has a moment for.
+    fn count(&self) -> usize {
+        self.places.last().map_or(0, |place| place.range.end)
     }
 
     /// Changes the parameters along the gradients with learning rate `rate`; gives the gradient's norm before clipping.
@@ -128,14 +158,23 @@ impl Optimizer {
             gradient_scale,
             mut mirror,
         } = update;
-        let expected = self.first.len();
+        let expected = self.count();
         let copies = mirror.as_ref().map_or(expected, |m| m.as_slice().len());
         for (what, got) in [
             ("parameters", parameters.count()),
-            ("gradients", gradients.as_slice().len()),
+            ("gradients", gradients.len()),
             ("mirror", copies),
         ] {
             crate::ops::host::expect("optimizer", what, expected, got)?;
+        }
+        #[cfg(feature = "cuda")]
+        if self.on_gpu.is_some() {
+            let update = Update {
+                rate,
+                gradient_scale,
+                mirror,
+            };
+            return self.update_on_gpu(parameters, gradients, update);
         }
         // LARC's norms of each tensor give that of the whole gradient too: one pass less.
         let sums = match self.config.larc {
@@ -187,6 +226,38 @@ impl Optimizer {
         Ok(norm)
     }
 
+    #[cfg(feature = "cuda")]
+    fn update_on_gpu(
+        &mut self,
+        parameters: &mut Parameters,
+        gradients: &Gradients,
+        update: Update<'_>,
+    ) -> Result<f64> {
+        let Some(state) = &mut self.on_gpu else {
+            unreachable!("asked of an optimiser on the GPU")
+        };
+        let number = self.step + 1;
+        let step = crate::ops::cuda::optimizer::Step {
+            number,
+            rate: update.rate,
+            gradient_scale: update.gradient_scale,
+            version: parameters.version(),
+        };
+        let mirror = update.mirror.map(|mirror| {
+            mirror.begin(number);
+            mirror.on_gpu()
+        });
+        let gradient = gradients.on_gpu()?;
+        let norm = parameters
+            .update_on_gpu(|values| state.step(&self.config, (values, &gradient), step, mirror))?;
+        state.settle(parameters.version());
+        if !norm.is_finite() {
+            return Err(gradients.not_finite(parameters, number));
+        }
+        self.step = number;
+        Ok(norm)
+    }
+
     /// Writes the copies as a step would, without one: before the first step and after loading.
     ///
     /// # Errors
@@ -195,20 +266,47 @@ impl Optimizer {
         let (expected, got) = (parameters.count(), mirror.as_slice().len());
         crate::ops::host::expect("optimizer", "mirror", expected, got)?;
         mirror.begin(self.step);
+        #[cfg(feature = "cuda")]
+        if self.on_gpu.is_some() {
+            let (copies, to) = mirror.on_gpu();
+            return parameters
+                .update_on_gpu(|values| crate::ops::cuda::optimizer::fill(values, copies, to));
+        }
         parameters.update_all(|values| mirror.round(values))
     }
 
     /// The moments, in the order of [`crate::parameters::Parameter::range`]; the second is empty for SGD.
-    pub fn state(&self) -> [(&'static str, &[f32]); 2] {
-        [
-            ("optimizer.first", &self.first),
-            ("optimizer.second", &self.second),
-        ]
+    ///
+    /// # Errors
+    /// [`ModelError::Gpu`] if they cannot be read.
+    pub fn state(&self) -> Result<[Moments<'_>; 2]> {
+        let names = ["optimizer.first", "optimizer.second"];
+        #[cfg(feature = "cuda")]
+        if let Some(state) = &self.on_gpu {
+            let [first, second] = state.read()?;
+            return Ok([
+                (names[0], Cow::Owned(first)),
+                (names[1], Cow::Owned(second)),
+            ]);
+        }
+        Ok([
+            (names[0], Cow::Borrowed(&self.first)),
+            (names[1], Cow::Borrowed(&self.second)),
+        ])
+    }
+
+    /// How many values [`Self::state`] has.
+    pub fn state_len(&self) -> usize {
+        let moments = if self.config.rule == Rule::Sgd { 1 } else { 2 };
+        moments * self.count()
     }
 
     /// Puts the whole state into a model file, beside the parameters: a tensor of each moment for each of them.
-    pub fn save_into(&self, file: &mut ModelFile) {
-        for (prefix, (_, values)) in MOMENTS.iter().zip(self.state()) {
+    ///
+    /// # Errors
+    /// As [`Self::state`].
+    pub fn save_into(&self, file: &mut ModelFile) -> Result<()> {
+        for (prefix, (_, values)) in MOMENTS.iter().zip(self.state()?) {
             for place in self.places.iter().filter(|_| !values.is_empty()) {
                 let values = values[place.range.clone()].to_vec();
                 let name = format!("{prefix}{}", place.name);
@@ -217,6 +315,7 @@ impl Optimizer {
         }
         let steps = self.step.to_string();
         file.facts.insert(STEPS.to_string(), steps);
+        Ok(())
     }
 
     /// Takes up the state that [`Self::save_into`] put into `file`, which was read from `path`.
@@ -233,7 +332,8 @@ impl Optimizer {
         let steps = (steps.parse()).map_err(|_| bad(format!("`{STEPS}` is `{steps}`")))?;
         let [first, second] = MOMENTS;
         let has_second = file.tensors.keys().any(|name| name.starts_with(second));
-        if has_second == self.second.is_empty() {
+        let wants_second = self.config.rule != Rule::Sgd;
+        if has_second != wants_second {
             let of = |second| if second { "Adam or LAMB" } else { "SGD" };
             return Err(bad(format!(
                 "it holds the optimiser's state of {}, this run's rule is {}",
@@ -241,7 +341,8 @@ impl Optimizer {
                 of(!has_second)
             )));
         }
-        let (mut new_first, mut new_second) = (self.first.clone(), self.second.clone());
+        let mut new_first = vec![0.0; self.count()];
+        let mut new_second = vec![0.0; if wants_second { self.count() } else { 0 }];
         for (prefix, values) in [(first, &mut new_first), (second, &mut new_second)] {
             let places = if values.is_empty() {
                 &[]
@@ -269,6 +370,12 @@ impl Optimizer {
                     Some((_, saved)) => values[place.range.clone()].copy_from_slice(saved),
                 }
             }
+        }
+        #[cfg(feature = "cuda")]
+        if let Some(state) = &mut self.on_gpu {
+            state.write(&new_first, &new_second)?;
+            self.step = steps;
+            return Ok(());
         }
         (self.step, self.first, self.second) = (steps, new_first, new_second);
         Ok(())
@@ -305,21 +412,11 @@ fn apply(
     (rate, factor): (f32, Vec<f32>),
 ) -> Option<Vec<f64>> {
     let norms = config.larc.is_some();
-    let decays = |place: &Place| config.decay_all || place.kind == Kind::Weight;
-    let decay = (places.iter())
-        .map(|place| {
-            if decays(place) {
-                config.weight_decay
-            } else {
-                0.0
-            }
-        })
+    let decay = places
+        .iter()
+        .map(|place| config.decay_of(place.kind))
         .collect();
-    let unbias = |beta: f32| match config.bias_correction {
-        true => (1.0 / (1.0 - f64::from(beta).powf(step as f64))) as f32,
-        false => 1.0,
-    };
-    let unbias = (unbias(config.beta1), unbias(config.beta2));
+    let unbias = config.unbias(step);
     let (beta1, beta2, epsilon) = (config.beta1, config.beta2, config.epsilon);
     let sums = match config.rule {
         Rule::Sgd => {

@@ -3,7 +3,7 @@
 mod reference;
 
 use super::*;
-use crate::parameters::ParameterId;
+use crate::parameters::{Kind, ParameterId};
 use approx::assert_relative_eq;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
@@ -138,7 +138,7 @@ fn kept_norms_are_those_of_the_values() {
             for t in 0..4 {
                 if fresh {
                     let mut file = ModelFile::default();
-                    optimizer.save_into(&mut file);
+                    optimizer.save_into(&mut file).unwrap();
                     optimizer = Optimizer::new(&config, &parameters).unwrap();
                     optimizer.load_from(path, &file).unwrap();
                 }
@@ -350,7 +350,7 @@ fn what_is_no_number_stops_before_anything_changes() {
     optimizer.step(&mut parameters, &fine, 0.1).unwrap();
     let (before, state) = (
         values(&mut parameters),
-        optimizer.state().map(|(_, s)| s.to_vec()),
+        optimizer.state().unwrap().map(|(_, s)| s.to_vec()),
     );
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut broken = gradients(&parameters, 2);
@@ -366,7 +366,7 @@ fn what_is_no_number_stops_before_anything_changes() {
         );
     }
     assert_eq!(values(&mut parameters), before);
-    assert_eq!(optimizer.state().map(|(_, s)| s.to_vec()), state);
+    assert_eq!(optimizer.state().unwrap().map(|(_, s)| s.to_vec()), state);
     assert_eq!(optimizer.steps(), 1);
     // Gradients of another network are refused, not cut off.
     let other = Gradients::new(&network(&[5, 7], 1));
@@ -392,7 +392,8 @@ fn a_state_that_does_not_fit_is_named() {
         let mut file = ModelFile::default();
         Optimizer::new(&config, &parameters)
             .unwrap()
-            .save_into(&mut file);
+            .save_into(&mut file)
+            .unwrap();
         file
     };
     let parameters = network(&[5, 7, 3], 1);

@@ -16,36 +16,40 @@ pub struct Panels {
 impl Panels {
     /// Of weights `(outputs, inputs, taps)`.
     pub fn forward(weights: &[f32], (outputs, inputs, taps): (usize, usize, usize)) -> Self {
-        Self::new(outputs, inputs, taps, |output, input| {
-            &weights[(output * inputs + input) * taps..][..taps]
-        })
+        Self::new(weights, (outputs, inputs, taps), (inputs * taps, taps))
     }
 
     /// Of the gradient of the input: outputs and inputs change sides.
     pub fn backward(weights: &[f32], (outputs, inputs, taps): (usize, usize, usize)) -> Self {
-        Self::new(inputs, outputs, taps, |output, input| {
-            &weights[(input * inputs + output) * taps..][..taps]
-        })
+        Self::new(weights, (inputs, outputs, taps), (taps, inputs * taps))
     }
 
-    fn new<'a>(
-        outputs: usize,
-        inputs: usize,
-        taps: usize,
-        kernel: impl Fn(usize, usize) -> &'a [f32] + Sync,
+    /// Of weights that lie so far apart from output to output and from input to input.
+    ///
+    /// Panels are written row by row, each once: the kernels of a row's outputs at one input stay in the cache while their taps
+    /// are dealt out.
+    fn new(
+        weights: &[f32],
+        (outputs, inputs, taps): (usize, usize, usize),
+        (output_step, input_step): (usize, usize),
     ) -> Self {
         let block = block();
-        let panel = taps * inputs * block.columns;
-        let mut values = vec![0.0; outputs.div_ceil(block.columns) * panel];
+        let columns = block.columns;
+        let panel = taps * inputs * columns;
+        let mut values = vec![0.0; outputs.div_ceil(columns) * panel];
         values
             .par_chunks_mut(panel)
             .enumerate()
             .for_each(|(index, values)| {
-                let first = index * block.columns;
-                for lane in 0..block.columns.min(outputs - first) {
-                    for input in 0..inputs {
-                        for (tap, &weight) in kernel(first + lane, input).iter().enumerate() {
-                            values[(tap * inputs + input) * block.columns + lane] = weight;
+                let first = index * columns;
+                let lanes = columns.min(outputs - first);
+                for input in 0..inputs {
+                    let start = first * output_step + input * input_step;
+                    for tap in 0..taps {
+                        let row = &mut values[(tap * inputs + input) * columns..][..lanes];
+                        let kernels = &weights[start + tap..];
+                        for (lane, value) in row.iter_mut().enumerate() {
+                            *value = kernels[lane * output_step];
                         }
                     }
                 }

@@ -79,14 +79,16 @@ pub fn add_gradient<V: Value>(
         .enumerate()
         .for_each(|(group, dw)| {
             let first = group * PADDING;
-            for (piece, &(tap, from)) in pieces.iter().enumerate() {
-                debug_assert_eq!(piece, tap * parts + from / CHANNELS);
-                let sums = &sums[piece * depth * width..];
-                for channel in 0..CHANNELS.min(inputs - from) {
-                    let line = &sums[channel * width + first..];
+            // Channel by channel, so that the kernels of an input stay in the cache while their taps come in.
+            for input in 0..inputs {
+                let (part, channel) = (input / CHANNELS, input % CHANNELS);
+                for tap in 0..taps.len() {
+                    debug_assert_eq!(pieces[tap * parts + part], (tap, part * CHANNELS));
+                    let piece = (tap * parts + part) * depth * width;
+                    let line = &sums[piece + channel * width + first..];
                     let outputs = dw.chunks_exact_mut(inputs * taps.len());
                     for (dw, sum) in outputs.zip(line) {
-                        dw[(from + channel) * taps.len() + tap] += sum;
+                        dw[input * taps.len() + tap] += sum;
                     }
                 }
             }

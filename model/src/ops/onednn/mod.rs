@@ -12,9 +12,11 @@ mod packing;
 mod plain;
 mod seam;
 mod strips;
+mod tapped;
 mod taps;
 #[cfg(test)]
 mod tests;
+mod trimmed;
 mod turned;
 
 pub use packing::{Packings, Source};
@@ -24,13 +26,16 @@ use super::finish::Finish;
 use super::value::Value;
 use crate::error::{ModelError, Result};
 use candle_core::DType;
+use half::bf16;
 use packing::Packed;
+use rayon::prelude::*;
 use seam::Seam;
 use squall_onednn_sys as sys;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 use std::sync::LazyLock;
+use trimmed::Trimmed;
 
 /// A primitive of the shim, destroyed with its owner.
 struct Primitive(*mut sys::Conv);
@@ -227,15 +232,29 @@ fn unwrap_columns<V: Value>(wide: &[V], shape: [usize; 4], extra: usize) -> Vec<
     x
 }
 
-/// Whether the processor multiplies bf16 in vectors. Where it does not, oneDNN's bf16 is slower than its f32, or missing.
+/// Instructions by which oneDNN multiplies bf16, in the bits that it gives them.
+const AVX512_CORE_BF16: u32 = 0xe7;
+const AVX512_CORE_AMX: u32 = 0x2e7;
+
+fn has(instructions: u32) -> bool {
+    // SAFETY: only reads what the library knows of the processor.
+    static ISA: LazyLock<u32> = LazyLock::new(|| unsafe { sys::squall_dnnl_isa() });
+    *ISA & instructions == instructions
+}
+
+/// Whether the processor multiplies bf16. Where it does not, oneDNN's bf16 is slower than its f32, or missing.
 pub fn computes_bf16() -> bool {
-    const AVX512_CORE_BF16: u32 = 0xe7;
-    static ANSWER: LazyLock<bool> = LazyLock::new(|| {
-        // SAFETY: only reads what the library knows of the processor.
-        let isa = unsafe { sys::squall_dnnl_isa() };
-        isa & AVX512_CORE_BF16 == AVX512_CORE_BF16
-    });
-    *ANSWER
+    has(AVX512_CORE_BF16)
+}
+
+/// Whether it multiplies tiles of bf16, many times as fast as vectors of f32.
+pub fn multiplies_tiles() -> bool {
+    has(AVX512_CORE_AMX)
+}
+
+/// Whether activations so stored are multiplied in tiles.
+fn in_tiles<V: Value>() -> bool {
+    V::DTYPE == DType::BF16 && multiplies_tiles()
 }
 
 /// Where a primitive reads its kernels.
@@ -253,6 +272,27 @@ pub fn forward<V: Value>(
     if plain::is_needed(pass) {
         return Ok(plain::forward(pass, x, weights, finish));
     }
+    if tapped::is_faster(pass, in_tiles::<V>()) {
+        return tapped::forward(pass, x, weights, finish);
+    }
+    if let Some((trimmed, spec)) = Trimmed::of(pass) {
+        let pass = pass.with(&spec);
+        let kernels = weights.trimmed(&trimmed);
+        let weights = Source {
+            plain: &kernels,
+            ..weights
+        };
+        return forward_open_or_wrapped(&pass, x, weights, finish);
+    }
+    forward_open_or_wrapped(pass, x, weights, finish)
+}
+
+fn forward_open_or_wrapped<V: Value>(
+    pass: &Pass<'_>,
+    x: &[V],
+    weights: Source<'_>,
+    finish: Finish<'_, V>,
+) -> Result<Vec<V>> {
     let Some(seam) = Seam::of(pass) else {
         return forward_whole(pass, x, weights, finish);
     };
@@ -376,10 +416,11 @@ pub fn backward_weights<V: Value>(
         plain::backward_weights(pass, x, dy, dw);
         return Ok(());
     }
-    if taps::are_faster(pass) {
+    let tiles = in_tiles::<V>();
+    if taps::are_faster(pass, tiles) {
         return taps::backward_weights(pass, x, dy, dw);
     }
-    if let Some(strips) = strips::Strips::of(pass, size_of::<V>()) {
+    if let Some(strips) = strips::Strips::of(pass, size_of::<V>(), tiles) {
         let (x, dy) = (strips.inputs(x), strips.outputs(dy));
         let (x_shape, y_shape, spec) = strips.geometry();
         let pass = Pass {
@@ -425,8 +466,8 @@ fn backward_weights_whole<V: Value>(
         run("conv2d_backward_weights", desc, &operands)?;
         fresh.set_len(dw.len());
     }
-    dw.iter_mut()
-        .zip(fresh)
+    (dw.par_iter_mut().zip(fresh))
+        .with_min_len(1 << 14)
         .for_each(|(dw, g): (&mut f32, f32)| *dw += g);
     Ok(())
 }
@@ -453,7 +494,7 @@ fn gemm_transposed<V: Value>(
     // overlap because `c` is borrowed mutably.
     let status = unsafe {
         if V::DTYPE == DType::BF16 {
-            sys::squall_gemm_bf16(m, n, k, a, b, add.into(), c)
+            sys::squall_gemm_bf16(1, 0, m, n, k, a, b, add.into(), c)
         } else {
             let (a, b) = (a as *const f32, b as *const f32);
             sys::squall_gemm(1, m, n, k, a, m, b, n, f32::from(u8::from(add)), c, n)
@@ -470,14 +511,46 @@ fn gemm_transposed<V: Value>(
     }
 }
 
+/// C (m × n) (+)= A B with A (m × k) and C row-major and dense, B (k × n) by columns that lie `column` apart; activations stored in
+/// bf16.
+fn gemm_of_bf16<V: Value>(
+    (m, n, k): (usize, usize, usize),
+    a: &[V],
+    (b, column): (&[bf16], usize),
+    add: bool,
+    c: &mut [f32],
+) -> Result<()> {
+    assert_eq!(V::DTYPE, DType::BF16, "values of another type as bf16");
+    assert!(
+        a.len() >= m * k && b.len() >= (n - 1) * column + k && c.len() >= m * n,
+        "matrix product over the end of a slice"
+    );
+    let (a, b, c) = (
+        a.as_ptr() as *mut c_void,
+        b.as_ptr() as *mut c_void,
+        c.as_mut_ptr(),
+    );
+    let [m, n, k] = [m as i64, n as i64, k as i64];
+    // SAFETY: the assertions above hold the sizes and the type, A and B are only read; the slices cannot overlap because `c` is
+    // borrowed mutably.
+    let status = unsafe { sys::squall_gemm_bf16(0, column as i64, m, n, k, a, b, add.into(), c) };
+    if status == 0 {
+        return Ok(());
+    }
+    Err(ModelError::OneDnn {
+        op: "gemm",
+        status,
+        detail: format!("{m} x {n} x {k}"),
+    })
+}
+
 /// Library, version and instruction set in words.
 pub fn describe() -> String {
-    // SAFETY: both only read constants of the library.
-    let (version, isa) = unsafe { (sys::squall_dnnl_version(), sys::squall_dnnl_isa()) };
-    let has = |bits: u32| isa & bits == bits;
-    let isa = if has(0x2e7) {
+    // SAFETY: only reads a constant of the library.
+    let version = unsafe { sys::squall_dnnl_version() };
+    let isa = if multiplies_tiles() {
         "AMX"
-    } else if has(0xe7) {
+    } else if computes_bf16() {
         "AVX-512 with bf16"
     } else if has(0x27) {
         "AVX-512"

@@ -1,7 +1,9 @@
 //! Kernels as oneDNN's primitives want them, kept from call to call.
 
-use super::{error, sys, with_primitive};
+use super::taps::Tap;
+use super::{Trimmed, error, sys, with_primitive};
 use crate::error::Result;
+use half::bf16;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +15,12 @@ struct Line(#[allow(dead_code)] [u8; 64]);
 
 /// Packed kernels by what they were packed for: another batch or type of activations may want another order.
 #[derive(Debug, Default)]
-pub struct Packings(Mutex<HashMap<sys::ConvDesc, Arc<Packed>>>);
+pub struct Packings {
+    packed: Mutex<HashMap<sys::ConvDesc, Arc<Packed>>>,
+    trimmed: Mutex<HashMap<Trimmed, Arc<Vec<f32>>>>,
+    /// By the indices of the taps.
+    by_tap: Mutex<HashMap<Vec<usize>, Arc<Vec<bf16>>>>,
+}
 
 /// Kernels in the order that one primitive reads.
 #[derive(Debug)]
@@ -35,10 +42,10 @@ pub struct Source<'a> {
 impl Source<'_> {
     /// Packed for a primitive; none where packing is left to each run.
     pub fn packed(&self, op: &'static str, desc: sys::ConvDesc) -> Result<Option<Arc<Packed>>> {
-        let Some(Packings(known)) = self.packings else {
+        let Some(Packings { packed, .. }) = self.packings else {
             return Ok(None);
         };
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = packed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(packed) = known.get(&desc) {
             return Ok(Some(packed.clone()));
         }
@@ -60,6 +67,29 @@ impl Source<'_> {
         let packed = Arc::new(Packed(lines));
         known.insert(desc, packed.clone());
         Ok(Some(packed))
+    }
+
+    /// What `make` makes of the kernels for products by some of their taps.
+    pub fn by_tap(self, taps: &[Tap], make: impl FnOnce(&[f32]) -> Vec<bf16>) -> Arc<Vec<bf16>> {
+        let made = || Arc::new(make(self.plain));
+        let Some(Packings { by_tap, .. }) = self.packings else {
+            return made();
+        };
+        let mut known = by_tap.lock().unwrap_or_else(PoisonError::into_inner);
+        let indices = taps.iter().map(|tap| tap.index).collect();
+        known.entry(indices).or_insert_with(made).clone()
+    }
+
+    /// The kernels without the taps that read nothing.
+    pub fn trimmed(self, to: &Trimmed) -> Arc<Vec<f32>> {
+        let Some(Packings { trimmed, .. }) = self.packings else {
+            return Arc::new(to.kernels(self));
+        };
+        let mut known = trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let kernels = known.entry(to.clone());
+        kernels
+            .or_insert_with(|| Arc::new(to.kernels(self)))
+            .clone()
     }
 }
 

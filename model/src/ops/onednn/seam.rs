@@ -7,20 +7,15 @@ use super::super::conv::Pass;
 use super::super::conv_spec::ConvSpec;
 use super::super::value::Value;
 
-/// Appends `count` columns of a row that wraps, from column `first` of any sign.
-pub fn columns<V: Value>(
-    row: &[V],
-    channels: usize,
-    first: isize,
-    count: usize,
-    into: &mut Vec<V>,
-) {
+/// Fills a line with columns of a row that wraps, from column `first` of any sign.
+pub fn columns<V: Value>(row: &[V], channels: usize, first: isize, mut line: &mut [V]) {
     let width = row.len() / channels;
-    let (mut at, mut left) = (first.rem_euclid(width as isize) as usize, count);
-    while left > 0 {
-        let run = left.min(width - at);
-        into.extend_from_slice(&row[at * channels..][..run * channels]);
-        (at, left) = (0, left - run);
+    let mut at = first.rem_euclid(width as isize) as usize;
+    while !line.is_empty() {
+        let run = line.len().min((width - at) * channels);
+        let (to, rest) = line.split_at_mut(run);
+        to.copy_from_slice(&row[at * channels..][..run]);
+        (at, line) = (0, rest);
     }
 }
 
@@ -83,10 +78,11 @@ impl Seam {
     /// Both edges of the input, with the columns that wrap.
     pub fn inputs<V: Value>(&self, x: &[V]) -> Vec<V> {
         let [b, h, width, c] = self.x_shape;
-        let mut edges = Vec::with_capacity(2 * b * h * self.reach * c);
+        let mut edges = vec![V::default(); 2 * b * h * self.reach * c];
+        let mut lines = edges.chunks_exact_mut(self.reach * c);
         for start in self.starts {
-            for row in x.chunks_exact(width * c) {
-                columns(row, c, start, self.reach, &mut edges);
+            for (row, line) in x.chunks_exact(width * c).zip(&mut lines) {
+                columns(row, c, start, line);
             }
         }
         edges

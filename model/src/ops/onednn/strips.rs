@@ -9,12 +9,26 @@ use super::seam;
 use crate::ops::conv::Pass;
 use crate::ops::conv_spec::ConvSpec;
 use crate::ops::value::Value;
+use rayon::prelude::*;
 
 /// Columns of a strip's output.
 const COLUMNS: usize = 36;
 
 /// Bytes of a row of input or output from which cutting pays.
 const WIDE: usize = 32 << 10;
+
+/// Columns of a strip's output where tiles of bf16 are multiplied: 5 to 20 % faster than 36.
+const TILED_COLUMNS: usize = 96;
+
+/// Pixels of the longest row whose 3x3 gradient oneDNN 2.6 may compute in tiles. Found by trying: of 230 and more it writes over memory
+/// that is not its own if the rows are 72, 96 or 192, of up to 216 it never did, nor for other kernels or strides.
+const TILED_ROW: usize = 216;
+
+/// Whether oneDNN must not see this pass whole.
+pub fn must_be_cut(pass: &Pass<'_>, tiles: bool) -> bool {
+    let spec = pass.spec;
+    tiles && spec.kernel == (3, 3) && spec.stride == 1 && pass.y_shape[2] > TILED_ROW
+}
 
 /// How to cut one convolution.
 pub struct Strips {
@@ -30,17 +44,23 @@ pub struct Strips {
 }
 
 impl Strips {
-    /// The cut for values of so many bytes, if it pays and comes out even. A function of the geometry alone.
-    pub fn of(pass: &Pass<'_>, bytes: usize) -> Option<Self> {
+    /// The cut for values of so many bytes, multiplied in `tiles` or not, if it pays and comes out even. A function of the geometry
+    /// and the kind of processor.
+    pub fn of(pass: &Pass<'_>, bytes: usize, tiles: bool) -> Option<Self> {
         let (spec, [_, _, width, out]) = (pass.spec, pass.y_shape);
         let row = bytes * width * pass.x_shape[3].max(out);
         let plain = spec.stride == 1 && spec.dilation == 1 && spec.groups == 1;
-        if !plain || spec.kernel.1 == 1 || row < WIDE {
+        let pays = match tiles {
+            true => must_be_cut(pass, tiles),
+            false => row >= WIDE,
+        };
+        if !plain || spec.kernel.1 == 1 || !pays {
             return None;
         }
-        let columns = (COLUMNS / 2..=COLUMNS * 3 / 2)
+        let wanted = if tiles { TILED_COLUMNS } else { COLUMNS };
+        let columns = (wanted / 2..=wanted * 3 / 2)
             .filter(|columns| width % columns == 0)
-            .min_by_key(|columns| columns.abs_diff(COLUMNS))?;
+            .min_by_key(|columns| columns.abs_diff(wanted))?;
         (columns < width).then(|| Self {
             count: width / columns,
             columns,
@@ -68,8 +88,8 @@ impl Strips {
     pub fn inputs<V: Value>(&self, x: &[V]) -> Vec<V> {
         let [batch, height, width, channels] = self.x_shape;
         let reach = self.columns + self.spec.kernel.1 - 1;
-        let mut strips = Vec::with_capacity(batch * self.count * height * reach * channels);
-        for (b, strip) in (0..batch).flat_map(|b| (0..self.count).map(move |s| (b, s))) {
+        let mut strips = vec![V::default(); batch * self.count * height * reach * channels];
+        self.lines(&mut strips, height, |line, (b, strip, h)| {
             let first = (strip * self.columns) as isize - self.padding as isize;
             let (west, east) = match self.periodic {
                 true => (0, 0),
@@ -78,29 +98,37 @@ impl Strips {
                     (first + reach as isize - width as isize).max(0) as usize,
                 ),
             };
-            for row in x[b * height * width * channels..][..height * width * channels]
-                .chunks_exact(width * channels)
-            {
-                strips.resize(strips.len() + west * channels, V::default());
-                let seen = reach - west - east;
-                seam::columns(row, channels, first + west as isize, seen, &mut strips);
-                strips.resize(strips.len() + east * channels, V::default());
-            }
-        }
+            let row = &x[(b * height + h) * width * channels..][..width * channels];
+            let line = &mut line[west * channels..(reach - east) * channels];
+            seam::columns(row, channels, first + west as isize, line);
+        });
         strips
     }
 
     /// The output gradient's strips.
     pub fn outputs<V: Value>(&self, dy: &[V]) -> Vec<V> {
-        let [batch, height, _, channels] = self.y_shape;
+        let [_, height, _, channels] = self.y_shape;
         let length = self.columns * channels;
-        let mut strips = Vec::with_capacity(dy.len());
-        for (b, strip) in (0..batch).flat_map(|b| (0..self.count).map(move |s| (b, s))) {
-            for h in 0..height {
-                let at = ((b * height + h) * self.count + strip) * length;
-                strips.extend_from_slice(&dy[at..][..length]);
-            }
-        }
+        let mut strips = vec![V::default(); dy.len()];
+        self.lines(&mut strips, height, |line, (b, strip, h)| {
+            let at = ((b * height + h) * self.count + strip) * length;
+            line.copy_from_slice(&dy[at..][..length]);
+        });
         strips
+    }
+
+    /// Fills every line of all strips, told the field, the strip and the row that it belongs to.
+    fn lines<V: Value>(
+        &self,
+        strips: &mut [V],
+        height: usize,
+        fill: impl Fn(&mut [V], (usize, usize, usize)) + Sync,
+    ) {
+        let fields = self.x_shape[0] * self.count * height;
+        let lines = strips.par_chunks_exact_mut(strips.len() / fields);
+        lines.enumerate().with_min_len(4).for_each(|(index, line)| {
+            let (strip, h) = (index / height, index % height);
+            fill(line, (strip / self.count, strip % self.count, h));
+        });
     }
 }

@@ -1,20 +1,25 @@
 //! Backward-weights as one matrix product per kernel tap: dW[:, :, r, s] = Σ over pixels that the tap sees of dyᵀ x.
 
-use super::{gemm_transposed, seam};
+use super::{gemm_transposed, seam, strips};
 use crate::error::Result;
 use crate::ops::conv::Pass;
+use crate::ops::scratch;
 use crate::ops::value::Value;
+use rayon::prelude::*;
 use std::borrow::Cow;
+use std::ops::Range;
 
-/// Whether the tap products beat oneDNN's own backward-weights at this geometry.
+/// Whether the tap products beat oneDNN's own backward-weights at this geometry, multiplied in `tiles` or not.
 ///
 /// Measured (see `ARCHITECTURE.md`): 1x1 kernels always; 3x3 kernels once the dilation leaves oneDNN's fast path. A rule of
 /// the geometry, never of a timing, so that results are reproducible. For 1x1 kernels with a stride it is also needed:
-/// oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity.rs` has the case).
-pub fn are_faster(pass: &Pass<'_>) -> bool {
+/// oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity.rs` has the case), and for rows that
+/// it must not see whole and that no strips divide.
+pub fn are_faster(pass: &Pass<'_>, tiles: bool) -> bool {
     let spec = pass.spec;
     let point = spec.kernel == (1, 1) && spec.padding == (0, 0);
-    spec.groups == 1 && (point || spec.stride == 1 && spec.dilation >= 3)
+    let uneven = strips::must_be_cut(pass, tiles) && strips::Strips::of(pass, 2, tiles).is_none();
+    spec.groups == 1 && (point || spec.stride == 1 && spec.dilation >= 3 || uneven)
 }
 
 /// Adds the gradient to `dw`.
@@ -24,51 +29,119 @@ pub fn backward_weights<V: Value>(
     dy: &[V],
     dw: &mut [f32],
 ) -> Result<()> {
-    let ([batch, height, width, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
+    let ([batch, _, _, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
     let spec = pass.spec;
     if spec.kernel == (1, 1) && spec.padding == (0, 0) {
         let read = every_stride(x, pass.x_shape, spec.stride);
         return gemm_transposed((out, channels, batch * out_h * out_w), dy, &read, true, dw);
     }
+    let taps: Vec<Tap> = Tap::all(pass).collect();
+    let pairs = out * channels;
+    let [mut products, rest] = scratch::take(taps.len() * pairs, 0);
     let (mut x_seen, mut dy_seen) = (Vec::new(), Vec::new());
-    let mut product = vec![0.0; out * channels];
-    let area = spec.kernel.0 * spec.kernel.1;
-    for (r, s) in (0..spec.kernel.0).flat_map(|r| (0..spec.kernel.1).map(move |s| (r, s))) {
-        let rows = seen(out_h, r * spec.dilation, spec.padding.0, height);
-        let columns = match spec.periodic {
-            true => 0..out_w,
-            false => seen(out_w, s * spec.dilation, spec.padding.1, width),
-        };
-        if rows.is_empty() || columns.is_empty() {
-            continue;
-        }
-        x_seen.clear();
-        dy_seen.clear();
-        let left = (columns.start + s * spec.dilation) as isize - spec.padding.1 as isize;
-        for (b, p) in (0..batch).flat_map(|b| rows.clone().map(move |p| (b, p))) {
-            let h = p + r * spec.dilation - spec.padding.0;
-            let row = &x[(b * height + h) * width * channels..][..width * channels];
-            seam::columns(row, channels, left, columns.len(), &mut x_seen);
-            dy_seen.extend_from_slice(
-                &dy[((b * out_h + p) * out_w + columns.start) * out..][..columns.len() * out],
-            );
-        }
-        let pixels = batch * rows.len() * columns.len();
-        gemm_transposed(
-            (out, channels, pixels),
-            &dy_seen,
-            &x_seen,
-            false,
-            &mut product,
-        )?;
-        let tap = r * spec.kernel.1 + s;
-        dw[tap..]
-            .iter_mut()
-            .step_by(area)
-            .zip(&product)
-            .for_each(|(dw, g)| *dw += g);
+    for (tap, product) in taps.iter().zip(products.chunks_exact_mut(pairs)) {
+        let x = tap.inputs(pass, x, &mut x_seen);
+        let dy = tap.outputs(pass, dy, &mut dy_seen);
+        let pixels = batch * tap.rows.len() * tap.columns.len();
+        gemm_transposed((out, channels, pixels), dy, x, false, product)?;
     }
+    // The taps of a pair of channels lie side by side in `dw`: one pass over it for all of them.
+    let area = spec.kernel.0 * spec.kernel.1;
+    dw.par_chunks_exact_mut(area)
+        .with_min_len(MERGED)
+        .enumerate()
+        .for_each(|(pair, dw)| {
+            for (tap, product) in taps.iter().zip(products.chunks_exact(pairs)) {
+                dw[tap.index] += product[pair];
+            }
+        });
+    scratch::give_back([products, rest]);
     Ok(())
+}
+
+/// Pairs of channels that a thread merges at least.
+const MERGED: usize = 2048;
+
+/// A tap of a kernel of stride 1 and the outputs for which it reads inside the field.
+pub struct Tap {
+    pub index: usize,
+    pub rows: Range<usize>,
+    pub columns: Range<usize>,
+    /// What it reads of the first of them.
+    first: (usize, isize),
+}
+
+impl Tap {
+    /// Those that read something.
+    pub fn all(pass: &Pass<'_>) -> impl Iterator<Item = Self> {
+        let spec = *pass.spec;
+        let ([_, height, width, _], [_, out_h, out_w, _]) = (pass.x_shape, pass.y_shape);
+        let taps = (0..spec.kernel.0).flat_map(move |r| (0..spec.kernel.1).map(move |s| (r, s)));
+        let tap = move |(r, s): (usize, usize)| {
+            let rows = seen(out_h, r * spec.dilation, spec.padding.0, height);
+            let columns = match spec.periodic {
+                true => 0..out_w,
+                false => seen(out_w, s * spec.dilation, spec.padding.1, width),
+            };
+            let top = (rows.start + r * spec.dilation).saturating_sub(spec.padding.0);
+            let left = (columns.start + s * spec.dilation) as isize - spec.padding.1 as isize;
+            Self {
+                index: r * spec.kernel.1 + s,
+                rows,
+                columns,
+                first: (top, left),
+            }
+        };
+        let reads = |tap: &Self| !tap.rows.is_empty() && !tap.columns.is_empty();
+        taps.map(tap).filter(reads)
+    }
+
+    /// What it reads, a pixel after the other: where that is a piece of the field, the piece.
+    pub fn inputs<'a, V: Value>(
+        &self,
+        pass: &Pass<'_>,
+        x: &'a [V],
+        room: &'a mut Vec<V>,
+    ) -> &'a [V] {
+        let [_, height, width, channels] = pass.x_shape;
+        let (top, left) = self.first;
+        self.pixels((height, width, channels), (top, left), x, room)
+    }
+
+    /// The outputs that it contributes to, likewise.
+    fn outputs<'a, V: Value>(&self, pass: &Pass<'_>, dy: &'a [V], room: &'a mut Vec<V>) -> &'a [V] {
+        let [_, height, width, channels] = pass.y_shape;
+        let first = (self.rows.start, self.columns.start as isize);
+        self.pixels((height, width, channels), first, dy, room)
+    }
+
+    fn pixels<'a, V: Value>(
+        &self,
+        (height, width, channels): (usize, usize, usize),
+        (top, left): (usize, isize),
+        field: &'a [V],
+        room: &'a mut Vec<V>,
+    ) -> &'a [V] {
+        let (rows, row) = (self.rows.len(), width * channels);
+        let batch = field.len() / (height * row);
+        let whole = left == 0 && self.columns.len() == width;
+        if whole && (batch == 1 || rows == height) {
+            return &field[top * row..][..batch * rows * row];
+        }
+        let line = self.columns.len() * channels;
+        room.resize(batch * rows * line, V::default());
+        let lines = room.par_chunks_exact_mut(line).enumerate();
+        lines.with_min_len(4).for_each(|(index, line)| {
+            let (b, h) = (index / rows, top + index % rows);
+            seam::columns(
+                &field[(b * height + h) * row..][..row],
+                channels,
+                left,
+                line,
+            );
+        });
+        room
+    }
 }
 
 /// The pixels that a 1x1 kernel with this stride reads.
@@ -88,7 +161,7 @@ fn every_stride<V: Value>(x: &[V], shape: [usize; 4], stride: usize) -> Cow<'_, 
 }
 
 /// Output positions whose tap at `offset` lies inside the input (stride 1).
-fn seen(outputs: usize, offset: usize, padding: usize, extent: usize) -> std::ops::Range<usize> {
+fn seen(outputs: usize, offset: usize, padding: usize, extent: usize) -> Range<usize> {
     let start = padding.saturating_sub(offset).min(outputs);
     let end = (extent + padding).saturating_sub(offset).min(outputs);
     start..end.max(start)

@@ -9,6 +9,7 @@ use crate::ops::conv::Pass;
 use crate::ops::conv_spec::ConvSpec;
 use crate::ops::value::Value;
 use candle_core::DType;
+use rayon::prelude::*;
 
 /// The convolution from the shape of y to that of x; none where the direct form runs. A function of the geometry alone.
 pub fn turned<V: Value>(pass: &Pass<'_>) -> Option<ConvSpec> {
@@ -37,14 +38,15 @@ pub fn backward_data<V: Value>(
     let (inputs, outputs) = (pass.x_shape[3], pass.y_shape[3]);
     let taps = spec.kernel.0 * spec.kernel.1;
     let mut kernels = vec![0.0; weights.plain.len()];
-    for (input, to) in kernels.chunks_exact_mut(outputs * taps).enumerate() {
+    let of_inputs = kernels.par_chunks_exact_mut(outputs * taps).enumerate();
+    of_inputs.for_each(|(input, to)| {
         for (output, to) in to.chunks_exact_mut(taps).enumerate() {
             let from = &weights.plain[(output * inputs + input) * taps..][..taps];
             to.iter_mut()
                 .zip(from.iter().rev())
                 .for_each(|(to, from)| *to = *from);
         }
-    }
+    });
     let turned = Pass {
         x_shape: pass.y_shape,
         y_shape: pass.x_shape,

@@ -1,0 +1,248 @@
+//! Which device computes, and what can be wrong with a GPU.
+
+#[cfg(feature = "cuda")]
+use crate::error::ModelError;
+use crate::error::Result;
+use crate::ops::Backend;
+use std::fmt;
+use std::str::FromStr;
+
+/// The oldest driver interface that the program's bindings can use, as CUDA numbers them: 12.0, driver 525.
+pub const OLDEST_DRIVER: i32 = 12_000;
+
+/// Which device computes, as a user says it: `auto`, `cpu`, `cuda` or `cuda:N`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// A GPU if this build can use one and the machine has one, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The GPU of this number; none: the one of this rank.
+    Cuda(Option<usize>),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let wrong = || format!("expected `auto`, `cpu`, `cuda` or `cuda:N`, found `{text}`");
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(None)),
+            _ => {
+                let number = text.strip_prefix("cuda:").ok_or_else(wrong)?;
+                number
+                    .parse()
+                    .map(|n| Self::Cuda(Some(n)))
+                    .map_err(|_| wrong())
+            }
+        }
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(None) => f.write_str("cuda"),
+            Self::Cuda(Some(number)) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+impl DeviceChoice {
+    /// Opens the device for all that this process computes from now on ([`Backend::best`]); gives its backend.
+    ///
+    /// `local_rank` is this process's number among those of its node: each takes a GPU of its own.
+    ///
+    /// # Errors
+    /// [`GpuError`] where a GPU was asked for and cannot be had; with [`Self::Auto`] only where there is one that does not
+    /// work.
+    pub fn open(self, local_rank: usize) -> Result<Backend> {
+        match self {
+            Self::Cpu => {}
+            #[cfg(not(feature = "cuda"))]
+            Self::Cuda(_) => return Err(GpuError::NotBuilt.into()),
+            #[cfg(not(feature = "cuda"))]
+            Self::Auto => {
+                let _ = local_rank;
+            }
+            #[cfg(feature = "cuda")]
+            Self::Cuda(number) => crate::ops::cuda::choose(number, local_rank)?,
+            #[cfg(feature = "cuda")]
+            Self::Auto => match crate::ops::cuda::choose(None, local_rank) {
+                // A machine without a GPU.
+                Err(ModelError::Gpu(
+                    GpuError::Library {
+                        name: "libcuda.so.1",
+                        ..
+                    }
+                    | GpuError::NoDevice,
+                )) => {}
+                other => other?,
+            },
+        }
+        Ok(Backend::best())
+    }
+}
+
+/// What can be wrong with a GPU or the libraries for it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// This program was built without them.
+    #[error("this program was built without GPUs")]
+    NotBuilt,
+    /// A library of NVIDIA's cannot be loaded.
+    #[error("{what} ({name}) cannot be loaded: {reason}")]
+    Library {
+        /// The library's file name.
+        name: &'static str,
+        /// What it is.
+        what: &'static str,
+        /// The loader's words.
+        reason: String,
+    },
+    /// The driver knows no GPU.
+    #[error("NVIDIA's driver sees no GPU")]
+    NoDevice,
+    /// The driver is older than the program's bindings.
+    #[error("NVIDIA's driver is too old: expected CUDA {}, found {}", version(*expected), version(*found))]
+    OldDriver {
+        /// The oldest that would do, as CUDA numbers them.
+        expected: i32,
+        /// The driver's.
+        found: i32,
+    },
+    /// There is no GPU of this number.
+    #[error("there is no GPU {asked}: this process sees {found} (0 to {})", found.saturating_sub(1))]
+    Ordinal {
+        /// The number asked for.
+        asked: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// Two processes were given one GPU.
+    #[error("ranks {first} and {second} would both compute on GPU {ordinal} ({uuid})")]
+    Shared {
+        /// A rank.
+        first: usize,
+        /// Another one.
+        second: usize,
+        /// The GPU's number as the second sees it.
+        ordinal: usize,
+        /// The GPU's own number.
+        uuid: String,
+    },
+    /// The GPU's memory does not hold what is to be computed.
+    #[error(
+        "the GPU's memory is full: {asked_mb} MB more were asked for, {free_mb} of {total_mb} MB are free"
+    )]
+    OutOfMemory {
+        /// What was asked for last.
+        asked_mb: u64,
+        /// What is free, other processes' use counted.
+        free_mb: u64,
+        /// What the GPU has.
+        total_mb: u64,
+    },
+    /// A call of a library failed.
+    #[error("{call}: {reason}")]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// The library's words.
+        reason: String,
+    },
+    /// A kernel did not compile.
+    #[error("NVRTC cannot compile `{file}` for {architecture}: {log}")]
+    Compile {
+        /// The source.
+        file: &'static str,
+        /// Such as `sm_90`.
+        architecture: String,
+        /// NVRTC's words.
+        log: String,
+    },
+}
+
+/// A version as CUDA writes it: 12040 is 12.4.
+fn version(number: i32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+impl GpuError {
+    /// What a user can do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NotBuilt => "build with `--features cuda`, or leave `--device` out",
+            Self::Library {
+                name: "libcuda.so.1",
+                ..
+            } => "install NVIDIA's driver, or compute with `--device cpu`",
+            Self::Library { .. } => {
+                "name the folders that hold NVIDIA's libraries (cuDNN 9, NVRTC 12 or 13) in SQUALL_CUDA_LIBRARIES, with colons between \
+                 them; `pip install nvidia-cudnn-cu13 nvidia-cuda-nvrtc` brings both"
+            }
+            Self::NoDevice => {
+                "see `nvidia-smi` and CUDA_VISIBLE_DEVICES, or compute with `--device cpu`"
+            }
+            Self::OldDriver { .. } => "install driver 525 or later, or compute with `--device cpu`",
+            Self::Ordinal { .. } => "leave the number out, or see CUDA_VISIBLE_DEVICES",
+            Self::Shared { .. } => {
+                "leave the number out so that every rank takes its own, or start as many ranks on a node as it has GPUs"
+            }
+            Self::OutOfMemory { .. } => {
+                "use smaller batches, `training.recompute = \"blocks\"`, or bf16; `squall summary` tells what a batch needs"
+            }
+            Self::Call { .. } => {
+                "`nvidia-smi` and the system's log may say more; CUDA_LAUNCH_BLOCKING=1 shows which operation it was"
+            }
+            Self::Compile { .. } => "this is a fault of the program: please report it",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_words() {
+        for text in ["auto", "cpu", "cuda", "cuda:3"] {
+            assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
+        }
+        for text in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CPU"] {
+            let error = text.parse::<DeviceChoice>().unwrap_err();
+            assert!(error.contains(&format!("`{text}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_was_expected_and_found() {
+        let old = GpuError::OldDriver {
+            expected: OLDEST_DRIVER,
+            found: 11_080,
+        };
+        assert_eq!(
+            old.to_string(),
+            "NVIDIA's driver is too old: expected CUDA 12.0, found 11.8"
+        );
+        let none = GpuError::Ordinal { asked: 2, found: 2 };
+        assert_eq!(
+            none.to_string(),
+            "there is no GPU 2: this process sees 2 (0 to 1)"
+        );
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[test]
+    fn a_build_without_gpus_says_so() {
+        let asked = DeviceChoice::Cuda(None).open(0).unwrap_err().to_string();
+        assert_eq!(asked, "this program was built without GPUs");
+        assert_eq!(DeviceChoice::Auto.open(0).unwrap(), Backend::best());
+    }
+}

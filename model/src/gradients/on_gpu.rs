@@ -1,0 +1,119 @@
+//! Gradients that lie on the GPU, and what others see of them.
+
+use crate::error::Result;
+use crate::ops::{Landing, cuda};
+use candle_core::Tensor;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// The buffer, made at its first use, and its copy in host memory.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    count: usize,
+    values: OnceLock<Tensor>,
+    copy: OnceLock<Vec<f32>>,
+    /// The copy was written to and holds what counts.
+    copy_counts: bool,
+}
+
+impl Buffer {
+    pub(super) fn new(count: usize) -> Self {
+        Self {
+            count,
+            values: OnceLock::new(),
+            copy: OnceLock::new(),
+            copy_counts: false,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    fn made(&self) -> Result<&Tensor> {
+        if let Some(values) = self.values.get() {
+            return Ok(values);
+        }
+        let zeros = cuda::zeros_of(self.count)?;
+        Ok(self.values.get_or_init(|| zeros))
+    }
+
+    /// Zeros.
+    pub(super) fn clear(&mut self) {
+        (self.copy, self.copy_counts) = (OnceLock::new(), false);
+        // What cannot be cleared is made anew at the next use, which then says what is wrong.
+        if self.made().and_then(cuda::clear).is_err() {
+            self.values = OnceLock::new();
+        }
+    }
+
+    /// The values on the GPU.
+    pub(super) fn tensor(&self) -> Result<Tensor> {
+        match self.copy.get() {
+            Some(copy) if self.copy_counts => cuda::give(copy),
+            _ => Ok(self.made()?.clone()),
+        }
+    }
+
+    /// A copy of the values; NaN if they cannot be read, so that nobody learns from it.
+    pub(super) fn host(&self) -> &[f32] {
+        self.copy.get_or_init(|| self.part(0..self.count))
+    }
+
+    /// The copy, which counts from now on.
+    pub(super) fn host_mut(&mut self) -> &mut [f32] {
+        self.host();
+        self.copy_counts = true;
+        match self.copy.get_mut() {
+            Some(copy) => copy,
+            None => unreachable!("it was just made"),
+        }
+    }
+
+    /// Some of the values.
+    pub(super) fn part(&self, range: Range<usize>) -> Vec<f32> {
+        let count = range.len();
+        let read =
+            || -> Result<Vec<f32>> { cuda::read(&self.tensor()?.narrow(0, range.start, count)?) };
+        read().unwrap_or_else(|error| {
+            tracing::error!("gradients cannot be read: {error}");
+            vec![f32::NAN; count]
+        })
+    }
+
+    /// The place of some of them, which more is added to.
+    pub(super) fn landing(&mut self, range: Range<usize>) -> Landing<'_> {
+        let end = range.end;
+        self.landings(range, end..end).0
+    }
+
+    /// The places of some of them and of some that come later.
+    pub(super) fn landings(
+        &mut self,
+        first: Range<usize>,
+        second: Range<usize>,
+    ) -> (Landing<'_>, Landing<'_>) {
+        let ready = || -> Result<[Tensor; 2]> {
+            let values = self.made()?;
+            if let (true, Some(copy)) = (self.copy_counts, self.copy.get()) {
+                cuda::write(values, copy)?;
+            }
+            let place = |range: &Range<usize>| values.narrow(0, range.start, range.len());
+            Ok([place(&first)?, place(&second)?])
+        };
+        match ready() {
+            Ok([first, second]) => {
+                (self.copy, self.copy_counts) = (OnceLock::new(), false);
+                (Landing::Gpu(first), Landing::Gpu(second))
+            }
+            Err(error) => {
+                // What is added to the copy is of the right size, and NaN.
+                tracing::error!("gradients cannot be written: {error}");
+                self.copy = OnceLock::from(vec![f32::NAN; self.count]);
+                let (head, tail) = self.host_mut().split_at_mut(second.start);
+                let second = &mut tail[..second.len()];
+                (Landing::Host(&mut head[first]), Landing::Host(second))
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Channels side by side, edges, and operations with a number for each channel.
+
+use super::device::gpu;
+use super::elementwise::like;
+use super::kernels::{Arg, CHANNELS, Grid, chunks, int, long};
+use super::{bring_channels, land, partial};
+use crate::error::Result;
+use crate::ops::{Channels, Landing};
+use candle_core::{DType, Tensor};
+
+/// Parts of these channel counts side by side.
+pub fn concat(parts: &[&Tensor], [b, h, w, channels]: [usize; 4], dtype: DType) -> Result<Tensor> {
+    let gpu = gpu()?;
+    let y = gpu.empty(&[b, h, w, channels], dtype)?;
+    let (pixels, mut first) = (b * h * w, 0);
+    for part in parts {
+        let x = like(gpu, part, dtype)?;
+        let c = x.elem_count() / pixels;
+        let arguments = [
+            (&y).into(),
+            long(channels),
+            long(first),
+            (&x).into(),
+            long(c),
+            long(0),
+            long(c),
+            long(pixels),
+        ];
+        gpu.launch(
+            CHANNELS,
+            "copy_channels",
+            dtype,
+            Grid::flat(pixels * c),
+            &arguments,
+        )?;
+        first += c;
+    }
+    Ok(y)
+}
+
+/// The parts of these channel counts.
+pub fn split(x: &Tensor, [b, h, w, channels]: [usize; 4], counts: &[usize]) -> Result<Vec<Tensor>> {
+    let gpu = gpu()?;
+    let x = gpu.bring(x)?;
+    let (pixels, mut first) = (b * h * w, 0);
+    let part = |&c: &usize| {
+        let y = gpu.empty(&[b, h, w, c], x.dtype())?;
+        let arguments = [
+            (&y).into(),
+            long(c),
+            long(0),
+            (&x).into(),
+            long(channels),
+            long(first),
+            long(c),
+            long(pixels),
+        ];
+        gpu.launch(
+            CHANNELS,
+            "copy_channels",
+            x.dtype(),
+            Grid::flat(pixels * c),
+            &arguments,
+        )?;
+        first += c;
+        Ok(y)
+    };
+    counts.iter().map(part).collect()
+}
+
+/// Fields one after the other along the first axis, or along the second of each.
+pub fn rows(parts: &[&Tensor], shape: &[usize], outer: usize, dtype: DType) -> Result<Tensor> {
+    let gpu = gpu()?;
+    let y = gpu.empty(shape, dtype)?;
+    let (whole, mut first) = (y.elem_count() / outer, 0);
+    for part in parts {
+        let x = like(gpu, part, dtype)?;
+        let c = x.elem_count() / outer;
+        let arguments = [
+            (&y).into(),
+            long(whole),
+            long(first),
+            (&x).into(),
+            long(c),
+            long(0),
+            long(c),
+            long(outer),
+        ];
+        gpu.launch(
+            CHANNELS,
+            "copy_channels",
+            dtype,
+            Grid::flat(outer * c),
+            &arguments,
+        )?;
+        first += c;
+    }
+    Ok(y)
+}
+
+/// Zeros.
+pub fn zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
+    gpu()?.zeros(shape, dtype)
+}
+
+/// Cells added around a field: above, below, left, right; and whether they show the opposite side, in latitude and in longitude.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Edges {
+    pub sides: [usize; 4],
+    pub wrap: (bool, bool),
+}
+
+impl Edges {
+    fn arguments(self, [b, h, w, c]: [usize; 4]) -> [Arg<'static>; 10] {
+        let [top, bottom, left, right] = self.sides;
+        let (high, wide) = self.wrap;
+        [
+            int(b),
+            int(h),
+            int(w),
+            int(c),
+            int(top),
+            int(bottom),
+            int(left),
+            int(right),
+            high.into(),
+            wide.into(),
+        ]
+    }
+
+    pub(super) fn shape(self, [b, h, w, c]: [usize; 4]) -> [usize; 4] {
+        let [top, bottom, left, right] = self.sides;
+        [b, top + h + bottom, left + w + right, c]
+    }
+}
+
+/// x with edges.
+pub fn pad(x: &Tensor, shape: [usize; 4], edges: Edges) -> Result<Tensor> {
+    let gpu = gpu()?;
+    let x = gpu.bring(x)?;
+    let y = gpu.empty(&edges.shape(shape), x.dtype())?;
+    let arguments = [&[(&y).into(), (&x).into()], &edges.arguments(shape)[..]].concat();
+    gpu.launch(
+        CHANNELS,
+        "pad",
+        x.dtype(),
+        Grid::flat(y.elem_count()),
+        &arguments,
+    )?;
+    Ok(y)
+}
+
+/// The gradient of a field of `shape` that was given edges.
+pub fn pad_backward(dy: &Tensor, shape: [usize; 4], edges: Edges) -> Result<Tensor> {
+    let gpu = gpu()?;
+    let dy = gpu.bring(dy)?;
+    let dx = gpu.empty(&shape, dy.dtype())?;
+    let arguments = [&[(&dx).into(), (&dy).into()], &edges.arguments(shape)[..]].concat();
+    gpu.launch(
+        CHANNELS,
+        "pad_backward",
+        dy.dtype(),
+        Grid::flat(dx.elem_count()),
+        &arguments,
+    )?;
+    Ok(dx)
+}
+
+pub fn prelu(x: &Tensor, slope: &Channels<'_>) -> Result<Tensor> {
+    let gpu = gpu()?;
+    let x = gpu.bring(x)?;
+    let (c, slope) = (slope.len(), bring_channels(gpu, slope)?);
+    let y = gpu.empty(x.dims(), x.dtype())?;
+    let n = x.elem_count();
+    let arguments = [
+        (&y).into(),
+        (&x).into(),
+        (&slope).into(),
+        long(n / c),
+        int(c),
+    ];
+    gpu.launch(CHANNELS, "prelu", x.dtype(), Grid::flat(n), &arguments)?;
+    Ok(y)
+}
+
+pub fn prelu_backward(
+    dy: &Tensor,
+    x: &Tensor,
+    slope: &Channels<'_>,
+    dslope: Landing<'_>,
+) -> Result<Tensor> {
+    let gpu = gpu()?;
+    let x = gpu.bring(x)?;
+    let dy = like(gpu, dy, x.dtype())?;
+    let (c, slope) = (slope.len(), bring_channels(gpu, slope)?);
+    let dx = gpu.empty(x.dims(), x.dtype())?;
+    let pixels = x.elem_count() / c;
+    let count = chunks(pixels);
+    let partial = partial(gpu, count * c)?;
+    let arguments = [
+        (&dx).into(),
+        (&partial).into(),
+        (&dy).into(),
+        (&x).into(),
+        (&slope).into(),
+        long(pixels),
+        int(c),
+    ];
+    gpu.launch(
+        CHANNELS,
+        "prelu_backward",
+        x.dtype(),
+        Grid::sums(pixels, c, 1),
+        &arguments,
+    )?;
+    land(gpu, dslope, |sums| {
+        let arguments = [
+            sums.into(),
+            (&partial).into(),
+            int(count),
+            int(c),
+            Arg::F32(1.0),
+            true.into(),
+        ];
+        gpu.launch_named(CHANNELS, "sums_finish_f32", Grid::ends(c, 1), &arguments)
+    })?;
+    Ok(dx)
+}
+
+pub fn gate(x: &Tensor, z: &Tensor, [b, h, w, c]: [usize; 4]) -> Result<Tensor> {
+    let gpu = gpu()?;
+    let x = gpu.bring(x)?;
+    let z = like(gpu, z, x.dtype())?;
+    let y = gpu.empty(x.dims(), x.dtype())?;
+    let arguments = [
+        (&y).into(),
+        (&x).into(),
+        (&z).into(),
+        int(b),
+        long(h * w),
+        int(c),
+    ];
+    gpu.launch(
+        CHANNELS,
+        "gate",
+        x.dtype(),
+        Grid::flat(x.elem_count()),
+        &arguments,
+    )?;
+    Ok(y)
+}
+
+pub fn gate_backward(
+    dy: &Tensor,
+    x: &Tensor,
+    z: &Tensor,
+    shape: [usize; 4],
+) -> Result<(Tensor, Tensor)> {
+    let gpu = gpu()?;
+    let [b, h, w, c] = shape;
+    let x = gpu.bring(x)?;
+    let (dy, z) = (like(gpu, dy, x.dtype())?, like(gpu, z, x.dtype())?);
+    let (pixels, count) = (h * w, chunks(h * w));
+    let partial = partial(gpu, b * count * c)?;
+    let arguments = [
+        (&partial).into(),
+        (&dy).into(),
+        (&x).into(),
+        long(pixels),
+        int(c),
+    ];
+    gpu.launch(
+        CHANNELS,
+        "gate_sums",
+        x.dtype(),
+        Grid::sums(pixels, c, b),
+        &arguments,
+    )?;
+    let dz = gpu.empty(&[b, 1, 1, c], x.dtype())?;
+    let arguments = [
+        (&dz).into(),
+        (&partial).into(),
+        (&z).into(),
+        int(count),
+        int(c),
+    ];
+    gpu.launch(
+        CHANNELS,
+        "gate_finish",
+        x.dtype(),
+        Grid::ends(c, b),
+        &arguments,
+    )?;
+    Ok((gate(&dy, &z, shape)?, dz))
+}

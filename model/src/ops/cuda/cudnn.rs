@@ -1,0 +1,602 @@
+//! cuDNN's convolutions: thin and safe.
+//!
+//! A [`Problem`] is everything that decides which algorithm runs; it is found once, by measuring what cuDNN offers, and kept on
+//! disk, so that a run that goes on takes the same one. Only deterministic algorithms are taken: the same recipe gives the same
+//! bits on the same kind of GPU.
+
+use super::algorithms::Algorithms;
+use super::device::{Gpu, failed};
+use super::library::{functions, prepare};
+use crate::error::Result;
+use crate::gpu::GpuError;
+use candle_core::cuda_backend::cudarc::driver::CudaStream;
+use candle_core::{DType, Tensor};
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::PathBuf;
+use std::ptr::null_mut;
+use std::sync::{Arc, PoisonError};
+
+/// Handles and descriptors are pointers to what the library hides.
+type Pointer = *mut c_void;
+type Place = *const c_void;
+
+/// What cuDNN tells of an algorithm; the same for all three directions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Performance {
+    pub(super) algorithm: c_int,
+    pub(super) status: c_int,
+    pub(super) milliseconds: f32,
+    pub(super) memory: usize,
+    /// 1: the same bits every time.
+    pub(super) determinism: c_int,
+    pub(super) math: c_int,
+    reserved: [c_int; 3],
+}
+
+/// All three directions take two operands and give one result.
+type Run = unsafe extern "C" fn(
+    Pointer,
+    *const f32,
+    Pointer,
+    Place,
+    Pointer,
+    Place,
+    Pointer,
+    c_int,
+    Pointer,
+    usize,
+    *const f32,
+    Pointer,
+    Pointer,
+) -> c_int;
+type Room =
+    unsafe extern "C" fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut usize) -> c_int;
+type Guess = unsafe extern "C" fn(
+    Pointer,
+    Pointer,
+    Pointer,
+    Pointer,
+    Pointer,
+    c_int,
+    *mut c_int,
+    *mut Performance,
+) -> c_int;
+type Measure = unsafe extern "C" fn(
+    Pointer,
+    Pointer,
+    Place,
+    Pointer,
+    Place,
+    Pointer,
+    Pointer,
+    Pointer,
+    c_int,
+    *mut c_int,
+    *mut Performance,
+    Pointer,
+    usize,
+) -> c_int;
+
+functions! {
+    /// What of cuDNN is used.
+    Functions of "cuDNN 9" in &["libcudnn.so.9", "libcudnn.so"];
+    cudnnGetVersion: fn() -> usize,
+    cudnnGetErrorString: fn(c_int) -> *const c_char,
+    cudnnCreate: fn(*mut Pointer) -> c_int,
+    cudnnSetStream: fn(Pointer, Pointer) -> c_int,
+    cudnnCreateTensorDescriptor: fn(*mut Pointer) -> c_int,
+    cudnnSetTensor4dDescriptor: fn(Pointer, c_int, c_int, c_int, c_int, c_int, c_int) -> c_int,
+    cudnnCreateFilterDescriptor: fn(*mut Pointer) -> c_int,
+    cudnnSetFilter4dDescriptor: fn(Pointer, c_int, c_int, c_int, c_int, c_int, c_int) -> c_int,
+    cudnnCreateConvolutionDescriptor: fn(*mut Pointer) -> c_int,
+    cudnnSetConvolution2dDescriptor: fn(Pointer, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_int) -> c_int,
+    cudnnSetConvolutionGroupCount: fn(Pointer, c_int) -> c_int,
+    cudnnSetConvolutionMathType: fn(Pointer, c_int) -> c_int,
+    cudnnConvolutionForward:
+        fn(Pointer, *const f32, Pointer, Place, Pointer, Place, Pointer, c_int, Pointer, usize, *const f32, Pointer, Pointer) -> c_int,
+    cudnnGetConvolutionForwardWorkspaceSize: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut usize) -> c_int,
+    cudnnGetConvolutionForwardAlgorithm_v7: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance) -> c_int,
+    cudnnFindConvolutionForwardAlgorithmEx:
+        fn(Pointer, Pointer, Place, Pointer, Place, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance, Pointer, usize) -> c_int,
+    cudnnConvolutionBackwardData:
+        fn(Pointer, *const f32, Pointer, Place, Pointer, Place, Pointer, c_int, Pointer, usize, *const f32, Pointer, Pointer) -> c_int,
+    cudnnGetConvolutionBackwardDataWorkspaceSize: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut usize) -> c_int,
+    cudnnGetConvolutionBackwardDataAlgorithm_v7: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance) -> c_int,
+    cudnnFindConvolutionBackwardDataAlgorithmEx:
+        fn(Pointer, Pointer, Place, Pointer, Place, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance, Pointer, usize) -> c_int,
+    cudnnConvolutionBackwardFilter:
+        fn(Pointer, *const f32, Pointer, Place, Pointer, Place, Pointer, c_int, Pointer, usize, *const f32, Pointer, Pointer) -> c_int,
+    cudnnGetConvolutionBackwardFilterWorkspaceSize: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut usize) -> c_int,
+    cudnnGetConvolutionBackwardFilterAlgorithm_v7: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance) -> c_int,
+    cudnnFindConvolutionBackwardFilterAlgorithmEx:
+        fn(Pointer, Pointer, Place, Pointer, Place, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance, Pointer, usize) -> c_int,
+}
+
+/// `CUDNN_TENSOR_NHWC`; extents are given as (n, c, h, w) all the same.
+const NHWC: c_int = 1;
+/// `CUDNN_CROSS_CORRELATION`: kernels are not mirrored.
+const CROSS_CORRELATION: c_int = 1;
+/// `CUDNN_DATA_FLOAT`: what sums are kept in.
+const FLOAT: c_int = 0;
+/// `CUDNN_TENSOR_OP_MATH` for half precisions, `CUDNN_FMA_MATH` for f32: f32 means f32, not TF32.
+const TENSOR_OP_MATH: c_int = 1;
+const FMA_MATH: c_int = 3;
+/// More than cuDNN has in any direction.
+const MOST_ALGORITHMS: usize = 16;
+/// Working memory of one convolution.
+const MOST_MEMORY: usize = 1 << 30;
+
+/// What is computed: y of x and w; dx of w and dy; dw of x and dy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Direction {
+    Forward,
+    BackwardData,
+    BackwardFilter,
+}
+
+/// Everything that decides which algorithm runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Problem {
+    pub(super) direction: Direction,
+    pub(super) dtype: DType,
+    /// (b, h, w, c)
+    pub(super) x: [usize; 4],
+    /// (b, p, q, o)
+    pub(super) y: [usize; 4],
+    pub(super) kernel: (usize, usize),
+    pub(super) padding: (usize, usize),
+    pub(super) stride: usize,
+    pub(super) dilation: usize,
+    pub(super) groups: usize,
+}
+
+impl Problem {
+    /// Its name on disk.
+    pub(super) fn text(&self) -> String {
+        let direction = match self.direction {
+            Direction::Forward => "forward",
+            Direction::BackwardData => "data",
+            Direction::BackwardFilter => "filter",
+        };
+        let numbers = [
+            &self.x[..],
+            &self.y[..],
+            &[self.kernel.0, self.kernel.1, self.padding.0, self.padding.1],
+            &[self.stride, self.dilation, self.groups],
+        ];
+        let numbers: Vec<String> = numbers.concat().iter().map(usize::to_string).collect();
+        format!("{direction} {} {}", self.dtype.as_str(), numbers.join(" "))
+    }
+}
+
+/// How one problem is solved.
+struct Plan {
+    x: Pointer,
+    y: Pointer,
+    w: Pointer,
+    convolution: Pointer,
+    algorithm: c_int,
+    memory: usize,
+}
+
+/// The library, before a GPU is open.
+pub(super) struct Library(Functions);
+
+/// The library's handle on this process's stream, with what it has been asked so far.
+pub(super) struct Cudnn {
+    functions: Functions,
+    handle: Pointer,
+    plans: HashMap<Problem, Arc<Plan>>,
+    algorithms: Algorithms,
+}
+
+// SAFETY: cuDNN allows a handle on any thread as long as one at a time uses it; the only one lies in a mutex.
+unsafe impl Send for Cudnn {}
+// SAFETY: descriptors are not written any more once a plan is made, and are used under the same mutex.
+unsafe impl Send for Plan {}
+// SAFETY: as above.
+unsafe impl Sync for Plan {}
+
+impl Cudnn {
+    pub(super) fn load() -> std::result::Result<Library, GpuError> {
+        // cuDNN asks for them by name, and the loader would not look where it lies itself.
+        prepare(&[
+            "libcublasLt.so.13",
+            "libcublas.so.13",
+            "libcublasLt.so.12",
+            "libcublas.so.12",
+        ]);
+        Ok(Library(Functions::load()?))
+    }
+
+    /// As cuDNN counts: 9.19.0 is 91900.
+    pub(super) fn version(&self) -> String {
+        dotted(self.functions.version())
+    }
+
+    fn check(&self, call: &'static str, status: c_int) -> Result<()> {
+        self.functions.check(call, status)
+    }
+}
+
+fn dotted(version: usize) -> String {
+    let (major, rest) = if version >= 90_000 {
+        (version / 10_000, version % 10_000)
+    } else {
+        (version / 1000, version % 1000)
+    };
+    format!("{major}.{}.{}", rest / 100, rest % 100)
+}
+
+impl Functions {
+    fn version(&self) -> usize {
+        // SAFETY: it only gives a number.
+        unsafe { (self.cudnnGetVersion)() }
+    }
+
+    fn check(&self, call: &'static str, status: c_int) -> Result<()> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: the library gives a constant text for any number.
+        let reason = unsafe { CStr::from_ptr((self.cudnnGetErrorString)(status)) };
+        Err(failed(call, &reason.to_string_lossy()))
+    }
+
+    fn run(&self, direction: Direction) -> (&'static str, Run) {
+        match direction {
+            Direction::Forward => ("cudnnConvolutionForward", self.cudnnConvolutionForward),
+            Direction::BackwardData => (
+                "cudnnConvolutionBackwardData",
+                self.cudnnConvolutionBackwardData,
+            ),
+            Direction::BackwardFilter => (
+                "cudnnConvolutionBackwardFilter",
+                self.cudnnConvolutionBackwardFilter,
+            ),
+        }
+    }
+
+    fn room(&self, direction: Direction) -> Room {
+        match direction {
+            Direction::Forward => self.cudnnGetConvolutionForwardWorkspaceSize,
+            Direction::BackwardData => self.cudnnGetConvolutionBackwardDataWorkspaceSize,
+            Direction::BackwardFilter => self.cudnnGetConvolutionBackwardFilterWorkspaceSize,
+        }
+    }
+
+    fn guess(&self, direction: Direction) -> Guess {
+        match direction {
+            Direction::Forward => self.cudnnGetConvolutionForwardAlgorithm_v7,
+            Direction::BackwardData => self.cudnnGetConvolutionBackwardDataAlgorithm_v7,
+            Direction::BackwardFilter => self.cudnnGetConvolutionBackwardFilterAlgorithm_v7,
+        }
+    }
+
+    fn measure(&self, direction: Direction) -> Measure {
+        match direction {
+            Direction::Forward => self.cudnnFindConvolutionForwardAlgorithmEx,
+            Direction::BackwardData => self.cudnnFindConvolutionBackwardDataAlgorithmEx,
+            Direction::BackwardFilter => self.cudnnFindConvolutionBackwardFilterAlgorithmEx,
+        }
+    }
+}
+
+impl Library {
+    /// A handle on a stream.
+    pub(super) fn start(
+        self,
+        stream: &CudaStream,
+        architecture: &str,
+        cache: Option<PathBuf>,
+    ) -> Result<Cudnn> {
+        let functions = self.0;
+        let mut handle = null_mut();
+        // SAFETY: the place is writable; the stream lives as long as the process's GPU.
+        unsafe {
+            functions.check("cudnnCreate", (functions.cudnnCreate)(&mut handle))?;
+            let status = (functions.cudnnSetStream)(handle, stream.cu_stream().cast());
+            functions.check("cudnnSetStream", status)?;
+        }
+        let name = format!("{architecture}-cudnn-{}.algorithms", functions.version());
+        Ok(Cudnn {
+            functions,
+            handle,
+            plans: HashMap::new(),
+            algorithms: Algorithms::read(cache.map(|folder| folder.join(name))),
+        })
+    }
+}
+
+fn code(dtype: DType) -> c_int {
+    match dtype {
+        DType::F16 => 2,
+        DType::BF16 => 9,
+        _ => FLOAT,
+    }
+}
+
+impl Plan {
+    /// First operand, second operand and result of a direction.
+    fn descriptors(&self, direction: Direction) -> [Pointer; 3] {
+        match direction {
+            Direction::Forward => [self.x, self.w, self.y],
+            Direction::BackwardData => [self.w, self.y, self.x],
+            Direction::BackwardFilter => [self.x, self.y, self.w],
+        }
+    }
+}
+
+impl Cudnn {
+    /// Descriptors of a problem, no algorithm yet.
+    fn describe(&self, problem: &Problem) -> Result<Plan> {
+        let f = &self.functions;
+        let (mut x, mut y, mut w, mut convolution) =
+            (null_mut(), null_mut(), null_mut(), null_mut());
+        let i = |value: usize| value as c_int;
+        let dtype = code(problem.dtype);
+        let math = if problem.dtype == DType::F32 {
+            FMA_MATH
+        } else {
+            TENSOR_OP_MATH
+        };
+        let Problem {
+            kernel,
+            padding,
+            stride,
+            dilation,
+            groups,
+            ..
+        } = *problem;
+        // SAFETY: the places are writable, the descriptors just made. Plans are kept as long as the process runs.
+        unsafe {
+            for (descriptor, [b, h, w, c]) in [(&mut x, problem.x), (&mut y, problem.y)] {
+                self.check(
+                    "cudnnCreateTensorDescriptor",
+                    (f.cudnnCreateTensorDescriptor)(descriptor),
+                )?;
+                let status = (f.cudnnSetTensor4dDescriptor)(
+                    *descriptor,
+                    NHWC,
+                    dtype,
+                    i(b),
+                    i(c),
+                    i(h),
+                    i(w),
+                );
+                self.check("cudnnSetTensor4dDescriptor", status)?;
+            }
+            self.check(
+                "cudnnCreateFilterDescriptor",
+                (f.cudnnCreateFilterDescriptor)(&mut w),
+            )?;
+            let (outer, inner) = (i(problem.y[3]), i(problem.x[3] / groups));
+            let status = (f.cudnnSetFilter4dDescriptor)(
+                w,
+                dtype,
+                NHWC,
+                outer,
+                inner,
+                i(kernel.0),
+                i(kernel.1),
+            );
+            self.check("cudnnSetFilter4dDescriptor", status)?;
+            let status = (f.cudnnCreateConvolutionDescriptor)(&mut convolution);
+            self.check("cudnnCreateConvolutionDescriptor", status)?;
+            let status = (f.cudnnSetConvolution2dDescriptor)(
+                convolution,
+                i(padding.0),
+                i(padding.1),
+                i(stride),
+                i(stride),
+                i(dilation),
+                i(dilation),
+                CROSS_CORRELATION,
+                FLOAT,
+            );
+            self.check("cudnnSetConvolution2dDescriptor", status)?;
+            let status = (f.cudnnSetConvolutionGroupCount)(convolution, i(groups));
+            self.check("cudnnSetConvolutionGroupCount", status)?;
+            let status = (f.cudnnSetConvolutionMathType)(convolution, math);
+            self.check("cudnnSetConvolutionMathType", status)?;
+        }
+        Ok(Plan {
+            x,
+            y,
+            w,
+            convolution,
+            algorithm: 0,
+            memory: 0,
+        })
+    }
+
+    /// Working memory of an algorithm; none if it cannot solve the problem.
+    fn memory(&self, problem: &Problem, plan: &Plan, algorithm: c_int) -> Option<usize> {
+        let [first, second, result] = plan.descriptors(problem.direction);
+        let mut bytes = 0;
+        // SAFETY: the descriptors are the problem's, the place is writable. The filter's direction has its descriptor last.
+        let status = unsafe {
+            (self.functions.room(problem.direction))(
+                self.handle,
+                first,
+                second,
+                plan.convolution,
+                result,
+                algorithm,
+                &mut bytes,
+            )
+        };
+        (status == 0).then_some(bytes)
+    }
+
+    /// The plan of a problem, whose operands and result lie at these addresses.
+    fn plan(&mut self, gpu: &Gpu, problem: &Problem, [a, b, to]: [u64; 3]) -> Result<Arc<Plan>> {
+        if let Some(plan) = self.plans.get(problem) {
+            return Ok(plan.clone());
+        }
+        let mut plan = self.describe(problem)?;
+        let text = problem.text();
+        let known = self.algorithms.get(&text);
+        let known =
+            known.and_then(|algorithm| Some((algorithm, self.memory(problem, &plan, algorithm)?)));
+        let (algorithm, memory) = match known {
+            Some(known) => known,
+            None => {
+                let found = self.find(gpu, problem, &plan, [a, b, to])?;
+                self.algorithms.add(text, found.0);
+                found
+            }
+        };
+        (plan.algorithm, plan.memory) = (algorithm, memory);
+        let plan = Arc::new(plan);
+        self.plans.insert(*problem, plan.clone());
+        Ok(plan)
+    }
+
+    /// The fastest deterministic algorithm and its working memory, by running each; what is at `to` is overwritten.
+    fn find(
+        &self,
+        gpu: &Gpu,
+        problem: &Problem,
+        plan: &Plan,
+        [a, b, to]: [u64; 3],
+    ) -> Result<(c_int, usize)> {
+        let [first, second, result] = plan.descriptors(problem.direction);
+        let mut found = [Performance::default(); MOST_ALGORITHMS];
+        let mut count = 0;
+        // What does not fit next to a large batch is no reason to fail.
+        let work = [MOST_MEMORY, MOST_MEMORY / 8].into_iter();
+        let work = work
+            .filter_map(|bytes| gpu.empty(&[bytes], DType::U8).ok())
+            .next();
+        if let Some(work) = &work {
+            let room = gpu.address(work)?;
+            // SAFETY: operands and result are as large as their descriptors say, `found` holds so many entries, and the working
+            // memory is `work`.
+            unsafe {
+                (self.functions.measure(problem.direction))(
+                    self.handle,
+                    first,
+                    a as Place,
+                    second,
+                    b as Place,
+                    plan.convolution,
+                    result,
+                    to as Pointer,
+                    MOST_ALGORITHMS as c_int,
+                    &mut count,
+                    found.as_mut_ptr(),
+                    room as Pointer,
+                    work.elem_count(),
+                )
+            };
+        }
+        if let Some(best) = best(&found[..count.max(0) as usize]) {
+            return Ok(best);
+        }
+        // SAFETY: as above; this one runs nothing.
+        let status = unsafe {
+            (self.functions.guess(problem.direction))(
+                self.handle,
+                first,
+                second,
+                plan.convolution,
+                result,
+                MOST_ALGORITHMS as c_int,
+                &mut count,
+                found.as_mut_ptr(),
+            )
+        };
+        self.check("cudnnGetConvolutionAlgorithm_v7", status)?;
+        best(&found[..count.max(0) as usize]).ok_or_else(|| {
+            let reason = format!(
+                "no deterministic algorithm within 1 GiB for {}",
+                problem.text()
+            );
+            failed("cudnnGetConvolutionAlgorithm_v7", &reason)
+        })
+    }
+}
+
+/// The first that works, is deterministic and fits; cuDNN has the fastest first.
+fn best(found: &[Performance]) -> Option<(c_int, usize)> {
+    let fits = |p: &&Performance| p.status == 0 && p.determinism == 1 && p.memory <= MOST_MEMORY;
+    found.iter().find(fits).map(|p| (p.algorithm, p.memory))
+}
+
+impl Gpu {
+    /// Solves a problem: `to` of `a` and `b`, in the order of [`Direction`].
+    pub(super) fn convolve(
+        &self,
+        problem: &Problem,
+        a: &Tensor,
+        b: &Tensor,
+        to: &Tensor,
+    ) -> Result<()> {
+        let places = [self.address(a)?, self.address(b)?, self.address(to)?];
+        self.bind()?;
+        let mut cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = cudnn.plan(self, problem, places)?;
+        let work = match plan.memory {
+            0 => None,
+            bytes => Some(self.empty(&[bytes], DType::U8)?),
+        };
+        let room = work.as_ref().map(|work| self.address(work)).transpose()?;
+        let [first, second, result] = plan.descriptors(problem.direction);
+        let (one, zero) = (1.0f32, 0.0f32);
+        let (call, run) = cudnn.functions.run(problem.direction);
+        // SAFETY: operands and result are as large as their descriptors say (checked by who asks), the working memory is
+        // what the algorithm wants; freed memory is given out again in the stream's order only.
+        let status = unsafe {
+            run(
+                cudnn.handle,
+                &one,
+                first,
+                places[0] as Place,
+                second,
+                places[1] as Place,
+                plan.convolution,
+                plan.algorithm,
+                room.unwrap_or(0) as Pointer,
+                plan.memory,
+                &zero,
+                result,
+                places[2] as Pointer,
+            )
+        };
+        cudnn.check(call, status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_deterministic_and_fits_is_taken() {
+        let offer = |algorithm, status, memory, determinism| Performance {
+            algorithm,
+            status,
+            memory,
+            determinism,
+            ..Performance::default()
+        };
+        let found = [
+            offer(0, 0, 0, 0),
+            offer(1, 3, 0, 1),
+            offer(2, 0, MOST_MEMORY + 1, 1),
+            offer(3, 0, 64, 1),
+            offer(4, 0, 0, 1),
+        ];
+        assert_eq!(best(&found), Some((3, 64)));
+        assert_eq!(best(&found[..3]), None);
+    }
+
+    #[test]
+    fn versions_read_as_in_release_notes() {
+        assert_eq!(dotted(91_900), "9.19.0");
+        assert_eq!(dotted(8_907), "8.9.7");
+    }
+}

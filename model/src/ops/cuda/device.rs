@@ -1,0 +1,472 @@
+//! The GPU of this process: its memory, its one stream, its kernels.
+
+use super::cudnn::Cudnn;
+use super::kernels::Kernels;
+use super::library::functions;
+use super::nvrtc::Compiler;
+use super::upload::{LARGE, Staging};
+use crate::error::{ModelError, Result};
+use crate::gpu::{GpuError, OLDEST_DRIVER};
+use crate::ops::host::Typed;
+use candle_core::cuda_backend::CudaStorageSlice;
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaContext, CudaStream, DevicePtr, DeviceRepr, DriverError, sys,
+};
+use candle_core::{CudaDevice, DType, Device, Storage, Tensor};
+use half::{bf16, f16};
+use std::ffi::c_int;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+static GPU: OnceLock<Gpu> = OnceLock::new();
+static OPENING: Mutex<()> = Mutex::new(());
+/// Whether it is what [`crate::ops::Backend::best`] computes on.
+static CHOSEN: AtomicBool = AtomicBool::new(false);
+static CACHE: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Keeps compiled kernels and the choice of algorithms in this folder from one run to the next; before a GPU is opened.
+pub fn cache_in(folder: PathBuf) {
+    *CACHE.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder);
+}
+
+functions! {
+    /// What is asked of the driver before anything is opened.
+    Driver of "NVIDIA's driver" in &["libcuda.so.1"];
+    cuInit: fn(u32) -> c_int,
+    cuDriverGetVersion: fn(*mut c_int) -> c_int,
+    cuDeviceGetCount: fn(*mut c_int) -> c_int,
+}
+
+/// GPUs that the driver knows, and its version.
+fn look() -> Result<(usize, i32)> {
+    // Once it was called it is never unloaded: it may have threads of its own.
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    let driver = match DRIVER.get() {
+        Some(driver) => driver,
+        None => {
+            let loaded = Driver::load()?;
+            DRIVER.get_or_init(|| loaded)
+        }
+    };
+    let (mut version, mut count) = (0, 0);
+    // SAFETY: both places are writable; the driver wants `cuInit` first for the count.
+    let status = unsafe {
+        (driver.cuDriverGetVersion)(&mut version);
+        match (driver.cuInit)(0) {
+            0 => (driver.cuDeviceGetCount)(&mut count),
+            bad => bad,
+        }
+    };
+    if version > 0 && version < OLDEST_DRIVER {
+        let (expected, found) = (OLDEST_DRIVER, version);
+        return Err(GpuError::OldDriver { expected, found }.into());
+    }
+    match (status, count) {
+        // CUDA_ERROR_NO_DEVICE
+        (100, _) | (0, 0) => Err(GpuError::NoDevice.into()),
+        (0, count) => Ok((count as usize, version)),
+        (bad, _) => Err(GpuError::Call {
+            call: "cuInit",
+            reason: format!("the driver answers {bad}"),
+        }
+        .into()),
+    }
+}
+
+/// Opens a GPU for all that this process computes; `number`, or else that of the rank on this node.
+pub fn choose(number: Option<usize>, local_rank: usize) -> Result<()> {
+    let (found, _) = look()?;
+    let ordinal = match number {
+        Some(asked) if asked >= found => return Err(GpuError::Ordinal { asked, found }.into()),
+        Some(asked) => asked,
+        // A launcher may let each process see a GPU of its own, which is then its first and only one.
+        None if found == 1 => 0,
+        None if local_rank >= found => {
+            let asked = local_rank;
+            return Err(GpuError::Ordinal { asked, found }.into());
+        }
+        None => local_rank,
+    };
+    open(ordinal)?;
+    CHOSEN.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Whether a GPU was chosen for all that this process computes.
+pub fn is_chosen() -> bool {
+    CHOSEN.load(Ordering::Relaxed)
+}
+
+/// Opens the GPU of this number, or gives the one that is open.
+pub(super) fn open(ordinal: usize) -> Result<&'static Gpu> {
+    let _one = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(gpu) = GPU.get() {
+        return if gpu.context.ordinal() == ordinal {
+            Ok(gpu)
+        } else {
+            let open = gpu.context.ordinal();
+            Err(failed(
+                "opening a GPU",
+                &format!("this process already computes on GPU {open}"),
+            ))
+        };
+    }
+    let gpu = Gpu::new(ordinal)?;
+    Ok(GPU.get_or_init(|| gpu))
+}
+
+/// The GPU that is open, or the first.
+pub(super) fn gpu() -> Result<&'static Gpu> {
+    match GPU.get() {
+        Some(gpu) => Ok(gpu),
+        None => {
+            look()?;
+            open(0)
+        }
+    }
+}
+
+/// One line for logs and `--version`.
+pub fn describe() -> String {
+    match gpu() {
+        Ok(gpu) => gpu.describe(),
+        Err(error) => format!("no GPU: {error}"),
+    }
+}
+
+/// What tells one GPU from all others, and its number here; of the one that is open.
+pub fn identity() -> Option<(String, usize)> {
+    let gpu = GPU.get()?;
+    let uuid = gpu.context.uuid().ok()?;
+    let digits = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8));
+    Some((digits.collect(), gpu.context.ordinal()))
+}
+
+/// Bytes of its memory that are free, with what this process keeps for itself.
+pub fn free_memory() -> Option<u64> {
+    let gpu = GPU.get()?;
+    gpu.bind().ok()?;
+    gpu.context.mem_get_info().ok().map(|(free, _)| free as u64)
+}
+
+/// Whether it multiplies bf16.
+pub fn computes_bf16() -> bool {
+    gpu().is_ok_and(|gpu| gpu.capability.0 >= 8)
+}
+
+/// A GPU with everything that its operations need.
+pub(super) struct Gpu {
+    pub(super) device: Device,
+    pub(super) kernels: Kernels,
+    pub(super) cudnn: Mutex<Cudnn>,
+    pub(super) stream: Arc<CudaStream>,
+    /// Made for the first large copy.
+    staging: Mutex<Option<Staging>>,
+    context: Arc<CudaContext>,
+    capability: (i32, i32),
+    driver: i32,
+    compiler: (i32, i32),
+}
+
+impl Gpu {
+    fn new(ordinal: usize) -> Result<Self> {
+        let (found, driver) = look()?;
+        if ordinal >= found {
+            let asked = ordinal;
+            return Err(GpuError::Ordinal { asked, found }.into());
+        }
+        // What is missing is said before anything is opened.
+        let compiler = Compiler::load()?;
+        let cudnn = Cudnn::load()?;
+        // An explicit stream: candle's default is another one on every thread, which is a race between threads.
+        let device = Device::new_cuda_with_stream(ordinal)?;
+        let cuda = cuda(&device)?;
+        let stream = cuda.cuda_stream();
+        // SAFETY: all work runs in order on the one stream; copies on others are ordered by events of their own.
+        unsafe { cuda.disable_event_tracking() };
+        let context = stream.context().clone();
+        keep_memory(&context)?;
+        let call = "cuDeviceGetAttribute";
+        let capability = context.compute_capability().map_err(driver_error(call))?;
+        let cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let version = compiler.version();
+        let architecture = format!("sm_{}{}", capability.0, capability.1);
+        Ok(Self {
+            kernels: Kernels::new(compiler, architecture.clone(), cache.clone()),
+            cudnn: Mutex::new(cudnn.start(&stream, &architecture, cache)?),
+            device,
+            stream,
+            staging: Mutex::new(None),
+            context,
+            capability,
+            driver,
+            compiler: version,
+        })
+    }
+
+    fn describe(&self) -> String {
+        let name = self.context.name().unwrap_or_default();
+        let memory = self.context.total_mem().unwrap_or_default() as f64 / (1u64 << 30) as f64;
+        let (major, minor) = self.capability;
+        let cudnn = self
+            .cudnn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .version();
+        format!(
+            "GPU {}: {name}, {memory:.0} GiB, compute capability {major}.{minor}; driver for CUDA {}.{}, NVRTC {}.{}, cuDNN {cudnn}",
+            self.context.ordinal(),
+            self.driver / 1000,
+            self.driver % 1000 / 10,
+            self.compiler.0,
+            self.compiler.1
+        )
+    }
+
+    /// Makes this thread's calls go to this GPU.
+    pub(super) fn bind(&self) -> Result<()> {
+        (self.context.bind_to_thread()).map_err(driver_error("cuCtxSetCurrent"))
+    }
+
+    /// Waits for all work.
+    pub(super) fn wait(&self) -> Result<()> {
+        (self.stream.synchronize()).map_err(driver_error("cuStreamSynchronize"))
+    }
+
+    /// Memory for a tensor, not written yet.
+    pub(super) fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        // SAFETY: who asks writes every value before anything reads it.
+        let made = unsafe { Tensor::empty(shape, dtype, &self.device) };
+        made.map_err(|error| {
+            let text = error.to_string();
+            if !text.contains("OUT_OF_MEMORY") {
+                return error.into();
+            }
+            let asked = shape.iter().product::<usize>() * dtype.size_in_bytes();
+            let (free, total) = self.context.mem_get_info().unwrap_or_default();
+            let mb = |bytes: usize| bytes as u64 >> 20;
+            let (asked_mb, free_mb, total_mb) = (mb(asked), mb(free), mb(total));
+            GpuError::OutOfMemory {
+                asked_mb,
+                free_mb,
+                total_mb,
+            }
+            .into()
+        })
+    }
+
+    /// A tensor of zeros.
+    pub(super) fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let tensor = self.empty(shape, dtype)?;
+        self.clear(&tensor)?;
+        Ok(tensor)
+    }
+
+    /// Sets all bytes of a tensor to zero.
+    pub(super) fn clear(&self, tensor: &Tensor) -> Result<()> {
+        let bytes = tensor.elem_count() * tensor.dtype().size_in_bytes();
+        if bytes == 0 {
+            return Ok(());
+        }
+        let address = self.address(tensor)?;
+        self.bind()?;
+        // SAFETY: the tensor has so many bytes at this address.
+        let status = unsafe { sys::cuMemsetD8Async(address, 0, bytes, self.stream.cu_stream()) };
+        status.result().map_err(driver_error("cuMemsetD8Async"))
+    }
+
+    /// The tensor on this GPU, in one piece; copied there if it is elsewhere.
+    pub(super) fn bring(&self, tensor: &Tensor) -> Result<Tensor> {
+        if tensor.device().is_cuda() {
+            if !tensor.is_contiguous() {
+                return Err(failed(
+                    "an operation on the GPU",
+                    "its operand is not in one piece",
+                ));
+            }
+            return Ok(tensor.clone());
+        }
+        let op = "copy to the GPU";
+        match tensor.dtype() {
+            DType::F32 => self.give::<f32>(&Typed::of(op, tensor)?, tensor.dims()),
+            DType::BF16 => self.give::<bf16>(&Typed::of(op, tensor)?, tensor.dims()),
+            DType::F16 => self.give(&tensor.flatten_all()?.to_vec1::<f16>()?, tensor.dims()),
+            got => Err(ModelError::DType { op, got }),
+        }
+    }
+
+    /// A tensor of these values.
+    pub(super) fn give<T: candle_core::WithDType + DeviceRepr>(
+        &self,
+        values: &[T],
+        shape: &[usize],
+    ) -> Result<Tensor> {
+        let tensor = self.empty(shape, T::DTYPE)?;
+        self.write(&tensor, values)?;
+        Ok(tensor)
+    }
+
+    /// Replaces a tensor's values.
+    pub(super) fn write<T: candle_core::WithDType + DeviceRepr>(
+        &self,
+        tensor: &Tensor,
+        values: &[T],
+    ) -> Result<()> {
+        super::super::host::expect(
+            "copy to the GPU",
+            "values",
+            tensor.elem_count(),
+            values.len(),
+        )?;
+        super::super::host::expect("copy to the GPU", "type", tensor.dtype(), T::DTYPE)?;
+        if values.is_empty() {
+            return Ok(());
+        }
+        let address = self.address(tensor)?;
+        self.bind()?;
+        let (bytes, stream) = (size_of_val(values), self.stream.cu_stream());
+        if bytes >= LARGE {
+            let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+            let staging = match &mut *staging {
+                Some(staging) => staging,
+                none => none.insert(Staging::new(&self.context)?),
+            };
+            // SAFETY: the values are plain numbers, read as their bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), bytes) };
+            return staging.copy(&self.stream, address, bytes);
+        }
+        // SAFETY: source and target have so many bytes; from pageable memory the call returns when the source was read.
+        let status =
+            unsafe { sys::cuMemcpyHtoDAsync_v2(address, values.as_ptr().cast(), bytes, stream) };
+        status.result().map_err(driver_error("cuMemcpyHtoDAsync"))
+    }
+
+    /// A tensor's values.
+    pub(super) fn take<T: candle_core::WithDType + DeviceRepr>(
+        &self,
+        tensor: &Tensor,
+    ) -> Result<Vec<T>> {
+        let mut values = vec![T::zero(); tensor.elem_count()];
+        self.read(tensor, &mut values)?;
+        self.wait()?;
+        Ok(values)
+    }
+
+    /// Begins to copy a tensor's values; they are there after [`Self::wait`].
+    pub(super) fn read<T: candle_core::WithDType + DeviceRepr>(
+        &self,
+        tensor: &Tensor,
+        values: &mut [T],
+    ) -> Result<()> {
+        super::super::host::expect(
+            "copy from the GPU",
+            "values",
+            tensor.elem_count(),
+            values.len(),
+        )?;
+        super::super::host::expect("copy from the GPU", "type", tensor.dtype(), T::DTYPE)?;
+        if values.is_empty() {
+            return Ok(());
+        }
+        let address = self.address(tensor)?;
+        self.bind()?;
+        let (bytes, stream) = (size_of_val(values), self.stream.cu_stream());
+        // SAFETY: source and target have so many bytes; into pageable memory the call returns when they are written.
+        let status = unsafe {
+            sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), address, bytes, stream)
+        };
+        status.result().map_err(driver_error("cuMemcpyDtoHAsync"))
+    }
+
+    /// Where a tensor's first value lies. It stays there as long as the tensor lives, and what is on the stream by then still
+    /// finds it: memory is freed in the stream's order.
+    pub(super) fn address(&self, tensor: &Tensor) -> Result<u64> {
+        let (storage, layout) = tensor.storage_and_layout();
+        let Storage::Cuda(storage) = &*storage else {
+            return Err(failed(
+                "an operation on the GPU",
+                "its operand is in host memory",
+            ));
+        };
+        let stream = &self.stream;
+        let first = match &storage.slice {
+            CudaStorageSlice::U8(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::U32(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::I32(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::I64(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::BF16(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::F16(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::F32(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::F64(slice) => slice.device_ptr(stream).0,
+            _ => {
+                let got = tensor.dtype();
+                return Err(ModelError::DType {
+                    op: "an operation on the GPU",
+                    got,
+                });
+            }
+        };
+        let offset = layout.start_offset() * tensor.dtype().size_in_bytes();
+        Ok(first + offset as u64)
+    }
+}
+
+fn cuda(device: &Device) -> Result<CudaDevice> {
+    match device {
+        Device::Cuda(cuda) => Ok(cuda.clone()),
+        _ => Err(failed("opening a GPU", "candle gave another device")),
+    }
+}
+
+/// Freed memory stays with the process: by default it goes back to the driver whenever the stream is waited for.
+fn keep_memory(context: &CudaContext) -> Result<()> {
+    let mut pool = std::ptr::null_mut();
+    let mut all = u64::MAX;
+    let name = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    // SAFETY: the pool is the device's own, the value is of the attribute's type.
+    let status = unsafe {
+        match sys::cuDeviceGetDefaultMemPool(&mut pool, context.cu_device()) {
+            sys::CUresult::CUDA_SUCCESS => {
+                sys::cuMemPoolSetAttribute(pool, name, (&raw mut all).cast())
+            }
+            bad => bad,
+        }
+    };
+    status
+        .result()
+        .map_err(driver_error("cuMemPoolSetAttribute"))
+}
+
+/// An error of a driver's call.
+pub(super) fn driver_error(call: &'static str) -> impl Fn(DriverError) -> ModelError {
+    move |error| failed(call, &error.to_string())
+}
+
+pub(super) fn failed(call: &'static str, reason: &str) -> ModelError {
+    let reason = reason.to_string();
+    GpuError::Call { call, reason }.into()
+}
+
+/// The same tensor in host memory.
+pub(crate) fn to_host(tensor: &Tensor) -> Result<Tensor> {
+    if !tensor.device().is_cuda() {
+        return Ok(tensor.clone());
+    }
+    let gpu = gpu()?;
+    let tensor = gpu.bring(tensor)?;
+    let (shape, cpu) = (tensor.dims(), &Device::Cpu);
+    Ok(match tensor.dtype() {
+        DType::F32 => Tensor::from_vec(gpu.take::<f32>(&tensor)?, shape, cpu)?,
+        DType::BF16 => Tensor::from_vec(gpu.take::<bf16>(&tensor)?, shape, cpu)?,
+        DType::F16 => Tensor::from_vec(gpu.take::<f16>(&tensor)?, shape, cpu)?,
+        DType::U8 => Tensor::from_vec(gpu.take::<u8>(&tensor)?, shape, cpu)?,
+        DType::F64 => Tensor::from_vec(gpu.take::<f64>(&tensor)?, shape, cpu)?,
+        got => {
+            return Err(ModelError::DType {
+                op: "copy from the GPU",
+                got,
+            });
+        }
+    })
+}

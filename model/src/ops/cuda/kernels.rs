@@ -1,0 +1,344 @@
+//! The kernels: their sources, compiled for this GPU once, and how they are launched.
+//!
+//! `kernels/README.md` lists them with their arguments and grids.
+
+use super::device::{Gpu, driver_error, failed};
+use super::nvrtc::Compiler;
+use crate::error::Result;
+use crate::gpu::GpuError;
+use candle_core::cuda_backend::cudarc::driver::{CudaContext, CudaFunction, CudaModule, sys};
+use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
+use candle_core::{DType, Tensor};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What every source begins with.
+const COMMON: &str = include_str!("kernels/common.cuh");
+
+/// A source file.
+pub(super) struct File {
+    name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! files {
+    ($($name:ident = $file:literal,)*) => {
+        $(pub(super) const $name: &File = &File {
+            name: $file,
+            text: include_str!(concat!("kernels/", $file)),
+        };)*
+    };
+}
+
+files! {
+    ELEMENTWISE = "elementwise.cu",
+    CHANNELS = "channels.cu",
+    NORM = "norm.cu",
+    POOL = "pool.cu",
+    RESIZE = "resize.cu",
+    DEPTHWISE = "depthwise.cu",
+    FILTER = "filter.cu",
+    LOSS = "loss.cu",
+    OPTIMIZER = "optimizer.cu",
+}
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+
+/// Blocks in x, y and z.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grid(u32, u32, u32);
+
+fn blocks(count: usize, each: usize, most: usize) -> u32 {
+    count.div_ceil(each).clamp(1, most) as u32
+}
+
+/// The grids of `kernels/README.md`, by their letters there.
+impl Grid {
+    /// `F`: over so many values.
+    pub(super) fn flat(values: usize) -> Self {
+        Self(blocks(values, 2048, 4096), 1, 1)
+    }
+
+    /// `C`: sums over pixels per channel, of `samples` samples.
+    pub(super) fn sums(pixels: usize, channels: usize, samples: usize) -> Self {
+        let side = channels.div_ceil(128) as u32;
+        Self(side, chunks(pixels) as u32, samples as u32)
+    }
+
+    /// `E`: adds partial sums.
+    pub(super) fn ends(channels: usize, samples: usize) -> Self {
+        Self(channels.div_ceil(32) as u32, samples as u32, 1)
+    }
+
+    /// `W`: gradients of depthwise kernels.
+    pub(super) fn depthwise_filter(pixels: usize, channels: usize, rows: usize) -> Self {
+        let side = channels.div_ceil(64) as u32;
+        Self(side, chunks(pixels) as u32, rows as u32)
+    }
+
+    /// `D`: depthwise convolutions.
+    pub(super) fn depthwise(pixels: usize, channels: usize) -> Self {
+        Self(channels.div_ceil(64) as u32, blocks(pixels, 64, 4096), 1)
+    }
+
+    /// `L`: the loss of so many pixels.
+    pub(super) fn loss(pixels: usize) -> Self {
+        Self(blocks(pixels, 1024, 1024), 1, 1)
+    }
+
+    /// `K` and `1`: so many blocks.
+    pub(super) fn blocks(count: usize) -> Self {
+        Self(count as u32, 1, 1)
+    }
+
+    /// Blocks in x.
+    pub(super) fn width(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Into how many partial sums so many pixels are summed.
+pub(super) fn chunks(pixels: usize) -> usize {
+    blocks(pixels, 256, 512) as usize
+}
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Arg<'a> {
+    At(&'a Tensor),
+    Null,
+    I32(i32),
+    I64(i64),
+    U64(u64),
+    F32(f32),
+    F64(f64),
+}
+
+impl<'a> From<&'a Tensor> for Arg<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::At(tensor)
+    }
+}
+
+impl<'a> From<Option<&'a Tensor>> for Arg<'a> {
+    fn from(tensor: Option<&'a Tensor>) -> Self {
+        tensor.map_or(Self::Null, Self::At)
+    }
+}
+
+impl From<f32> for Arg<'_> {
+    fn from(value: f32) -> Self {
+        Self::F32(value)
+    }
+}
+
+impl From<u64> for Arg<'_> {
+    fn from(value: u64) -> Self {
+        Self::U64(value)
+    }
+}
+
+impl From<bool> for Arg<'_> {
+    fn from(value: bool) -> Self {
+        Self::I32(i32::from(value))
+    }
+}
+
+/// An `i32` of the kernel.
+pub(super) fn int<'a>(value: usize) -> Arg<'a> {
+    Arg::I32(value as i32)
+}
+
+/// An `i64` of the kernel.
+pub(super) fn long<'a>(value: usize) -> Arg<'a> {
+    Arg::I64(value as i64)
+}
+
+/// What a kernel's name ends in for a type.
+pub(super) fn suffix(dtype: DType) -> &'static str {
+    match dtype {
+        DType::BF16 => "bf16",
+        DType::F16 => "f16",
+        _ => "f32",
+    }
+}
+
+/// All kernels of a GPU.
+pub(super) struct Kernels {
+    compiler: Compiler,
+    architecture: String,
+    cache: Option<PathBuf>,
+    modules: Mutex<HashMap<&'static str, Arc<CudaModule>>>,
+    functions: Mutex<HashMap<String, CudaFunction>>,
+}
+
+impl Kernels {
+    pub(super) fn new(compiler: Compiler, architecture: String, cache: Option<PathBuf>) -> Self {
+        Self {
+            compiler,
+            architecture,
+            cache,
+            modules: Mutex::default(),
+            functions: Mutex::default(),
+        }
+    }
+
+    /// The code of a file and, after that, its functions.
+    fn function(
+        &self,
+        context: &Arc<CudaContext>,
+        file: &'static File,
+        name: &str,
+    ) -> Result<sys::CUfunction> {
+        let mut functions = self
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions.get(name) {
+            return Ok(function.cu_function());
+        }
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = match modules.get(file.name) {
+            Some(module) => module.clone(),
+            None => {
+                let module = self.load(context, file)?;
+                modules.insert(file.name, module.clone());
+                module
+            }
+        };
+        let function = module.load_function(name).map_err(|error| {
+            failed(
+                "cuModuleGetFunction",
+                &format!("`{name}` of `{}`: {error}", file.name),
+            )
+        })?;
+        let handle = function.cu_function();
+        functions.insert(name.to_string(), function);
+        Ok(handle)
+    }
+
+    /// Compiled, or as compiled by an earlier run.
+    fn load(&self, context: &Arc<CudaContext>, file: &'static File) -> Result<Arc<CudaModule>> {
+        let text = format!("{COMMON}\n{}", file.text);
+        let (major, minor) = self.compiler.version();
+        let digest = Sha256::new()
+            .chain_update(format!("{} {major}.{minor}\n", self.architecture))
+            .chain_update(&text)
+            .finalize();
+        let key: String = digest
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let kept = self
+            .cache
+            .as_ref()
+            .map(|folder| folder.join(format!("{key}.cubin")));
+        let known = kept.as_ref().and_then(|path| std::fs::read(path).ok());
+        // What an interrupted run or another driver left is no reason to fail.
+        if let Some(module) = known.and_then(|code| self.module(context, &code).ok()) {
+            return Ok(module);
+        }
+        let code = self
+            .compiler
+            .compile(file.name, &text, &self.architecture)?;
+        let module = self.module(context, &code);
+        if let (Some(path), Ok(_)) = (&kept, &module) {
+            keep(path, &code);
+        }
+        Ok(module?)
+    }
+
+    fn module(
+        &self,
+        context: &Arc<CudaContext>,
+        code: &[u8],
+    ) -> std::result::Result<Arc<CudaModule>, GpuError> {
+        let image = Ptx::from_binary(code.to_vec());
+        context.load_module(image).map_err(|error| GpuError::Call {
+            call: "cuModuleLoadData",
+            reason: error.to_string(),
+        })
+    }
+}
+
+/// Writes a file whole or not at all. A cache that cannot be written is none.
+pub(super) fn keep(path: &Path, bytes: &[u8]) {
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        let part = path.with_extension(format!("{}.part", std::process::id()));
+        std::fs::write(&part, bytes)?;
+        std::fs::rename(&part, path)
+    };
+    if let Err(error) = write() {
+        tracing::debug!("`{}` is not kept: {error}", path.display());
+    }
+}
+
+impl Gpu {
+    /// Starts a kernel that works on values of `dtype`.
+    pub(super) fn launch(
+        &self,
+        file: &'static File,
+        name: &str,
+        dtype: DType,
+        grid: Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<()> {
+        self.launch_named(file, &format!("{name}_{}", suffix(dtype)), grid, arguments)
+    }
+
+    /// Starts the kernel of this name.
+    pub(super) fn launch_named(
+        &self,
+        file: &'static File,
+        name: &str,
+        grid: Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<()> {
+        let function = self.kernels.function(self.stream.context(), file, name)?;
+        // Every argument has a word of its own; smaller ones lie in its first bytes.
+        let words = arguments.iter().map(|argument| {
+            Ok(match *argument {
+                Arg::At(tensor) => self.address(tensor)?,
+                Arg::Null => 0,
+                Arg::I32(value) => u64::from(value as u32),
+                Arg::I64(value) => value as u64,
+                Arg::U64(value) => value,
+                Arg::F32(value) => u64::from(value.to_bits()),
+                Arg::F64(value) => value.to_bits(),
+            })
+        });
+        let mut words = words.collect::<Result<Vec<u64>>>()?;
+        let mut places: Vec<*mut c_void> = words
+            .iter_mut()
+            .map(|word| std::ptr::from_mut(word).cast())
+            .collect();
+        self.bind()?;
+        let Grid(x, y, z) = grid;
+        let stream = self.stream.cu_stream();
+        // SAFETY: number, order and types of the arguments are those of `kernels/README.md`, which the tests hold; the driver
+        // copies them before it returns.
+        let status = unsafe {
+            sys::cuLaunchKernel(
+                function,
+                x,
+                y,
+                z,
+                THREADS,
+                1,
+                1,
+                0,
+                stream,
+                places.as_mut_ptr(),
+                null_mut(),
+            )
+        };
+        status.result().map_err(driver_error("cuLaunchKernel"))
+    }
+}

@@ -1,0 +1,397 @@
+// What all kernels share: storage types, wide accesses, loops over values, sums per channel. Put in front of every file.
+//
+// Half types are plain 16 bits here, converted by one instruction each, so that no header of the toolkit is needed.
+#ifdef CUDA_EMU
+#include "cuda_emu.h"
+#else
+#define EXPORT_KERNEL(NAME)
+#define EXPORT_KERNEL_WITH_BARRIERS(NAME)
+#endif
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+typedef float f32;
+typedef double f64;
+
+struct bf16 {
+  u16 bits;
+};
+struct f16 {
+  u16 bits;
+};
+
+// Blocks have THREADS threads; two blocks of the kernels that sum are to fit on a multiprocessor.
+#define GLOBAL extern "C" __global__ void __launch_bounds__(THREADS)
+#define SUMMING extern "C" __global__ void __launch_bounds__(THREADS, 2)
+
+// Defines a kernel for each storage: M(suffix, type).
+#define EACH_STORAGE(M) M(f32, f32) M(bf16, bf16) M(f16, f16)
+
+// Of every block.
+enum { THREADS = 256 };
+
+__device__ inline f32 widen(f32 v) { return v; }
+__device__ inline f32 widen(bf16 v) { return __uint_as_float((u32)v.bits << 16); }
+__device__ inline f32 widen(f16 v) {
+#ifdef CUDA_EMU
+  return emu::widen_f16(v.bits);
+#else
+  f32 wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(v.bits));
+  return wide;
+#endif
+}
+
+// To nearest, ties to even.
+template <class T>
+__device__ inline T narrow(f32 v);
+template <>
+__device__ inline f32 narrow<f32>(f32 v) {
+  return v;
+}
+template <>
+__device__ inline bf16 narrow<bf16>(f32 v) {
+  bf16 half;
+#ifdef CUDA_EMU
+  half.bits = emu::narrow_bf16(v);
+#else
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half.bits) : "f"(v));
+#endif
+  return half;
+}
+template <>
+__device__ inline f16 narrow<f16>(f32 v) {
+  f16 half;
+#ifdef CUDA_EMU
+  half.bits = emu::narrow_f16(v);
+#else
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half.bits) : "f"(v));
+#endif
+  return half;
+}
+
+// Values of one storage that 16 bytes hold.
+template <class T>
+struct Wide {
+  static const i32 VALUES = 16 / sizeof(T);
+};
+
+__device__ inline bool aligned(const void *a, const void *b = 0, const void *c = 0, const void *d = 0) {
+  return (((u64)a | (u64)b | (u64)c | (u64)d) & 15) == 0;
+}
+
+__device__ inline u32 joined(u16 low, u16 high) { return (u32)low | (u32)high << 16; }
+
+// V values as f32 and back: one access of 16 or 8 bytes, or one value.
+template <i32 V>
+struct Access {
+  static const i32 WORDS = V / 2;
+  template <class T>
+  __device__ static inline void unpack(f32 (&to)[V], const u32 *words) {
+    for (i32 k = 0; k < WORDS; k++) {
+      T low, high;
+      low.bits = (u16)words[k];
+      high.bits = (u16)(words[k] >> 16);
+      to[2 * k] = widen(low);
+      to[2 * k + 1] = widen(high);
+    }
+  }
+  template <class T>
+  __device__ static inline void load(f32 (&to)[V], const T *from) {
+    if (V == 8) {
+      uint4 raw = *(const uint4 *)from;
+      const u32 words[4] = {raw.x, raw.y, raw.z, raw.w};
+      unpack<T>(to, words);
+    } else {
+      uint2 raw = *(const uint2 *)from;
+      const u32 words[4] = {raw.x, raw.y, 0, 0};
+      unpack<T>(to, words);
+    }
+  }
+  template <class T>
+  __device__ static inline void store(T *to, const f32 (&from)[V]) {
+    u32 words[4];
+    for (i32 k = 0; k < WORDS; k++) words[k] = joined(narrow<T>(from[2 * k]).bits, narrow<T>(from[2 * k + 1]).bits);
+    if (V == 8) {
+      *(uint4 *)to = make_uint4(words[0], words[1], words[2], words[3]);
+    } else {
+      *(uint2 *)to = make_uint2(words[0], words[1]);
+    }
+  }
+  // f32 is four at a time.
+  __device__ static inline void load(f32 (&to)[V], const f32 *from) {
+    for (i32 k = 0; k < V; k += 4) {
+      float4 raw = *(const float4 *)(from + k);
+      to[k] = raw.x, to[k + 1] = raw.y, to[k + 2] = raw.z, to[k + 3] = raw.w;
+    }
+  }
+  __device__ static inline void store(f32 *to, const f32 (&from)[V]) {
+    for (i32 k = 0; k < V; k += 4) *(float4 *)(to + k) = make_float4(from[k], from[k + 1], from[k + 2], from[k + 3]);
+  }
+  __device__ static inline void load(u32 (&to)[V], const u8 *from) {
+    for (i32 k = 0; k < V; k += 4) {
+      const u32 word = *(const u32 *)(from + k);
+      for (i32 byte = 0; byte < 4; byte++) to[k + byte] = word >> (8 * byte) & 255;
+    }
+  }
+  __device__ static inline void store(u8 *to, const u32 (&from)[V]) {
+    for (i32 k = 0; k < V; k += 4)
+      *(u32 *)(to + k) = from[k] | from[k + 1] << 8 | from[k + 2] << 16 | from[k + 3] << 24;
+  }
+};
+template <>
+struct Access<1> {
+  template <class T>
+  __device__ static inline void load(f32 (&to)[1], const T *from) {
+    to[0] = widen(*from);
+  }
+  template <class T>
+  __device__ static inline void store(T *to, const f32 (&from)[1]) {
+    *to = narrow<T>(from[0]);
+  }
+  __device__ static inline void load(u32 (&to)[1], const u8 *from) { to[0] = *from; }
+  __device__ static inline void store(u8 *to, const u32 (&from)[1]) { *to = (u8)from[0]; }
+};
+
+template <i32 V, class T>
+__device__ inline void load(f32 (&to)[V], const T *from) {
+  Access<V>::load(to, from);
+}
+template <i32 V, class T>
+__device__ inline void store(T *to, const f32 (&from)[V]) {
+  Access<V>::store(to, from);
+}
+
+// i = 0 .. n over all threads of the grid.
+#define FOR_EACH(i, n)                                                                         \
+  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x, i##_end = (n); i < i##_end; \
+       i += (i64)gridDim.x * blockDim.x)
+
+// i = first * count + rest; the division is of 32 bits where it can be.
+__device__ inline i64 divided(i64 i, i32 count, i32 &rest) {
+  if (i <= 0xffffffffll) {
+    const u32 first = (u32)i / (u32)count;
+    rest = (i32)((u32)i - first * (u32)count);
+    return first;
+  }
+  const i64 first = i / count;
+  rest = (i32)(i - first * count);
+  return first;
+}
+
+__device__ inline bool finite(f32 v) { return (__float_as_uint(v) & 0x7f800000u) != 0x7f800000u; }
+
+__device__ inline i64 divided(i64 i, i64 count, i64 &rest) {
+  if (count <= 0x7fffffffll) {
+    i32 small;
+    const i64 first = divided(i, (i32)count, small);
+    rest = small;
+    return first;
+  }
+  const i64 first = i / count;
+  rest = i - first * count;
+  return first;
+}
+
+// The bits of values `at`, `at` + 1, ... of their byte; one for each value.
+__device__ inline u32 bits_of(const u8 *bits, i64 at) { return (u32)bits[(u64)at >> 3] >> ((u32)at & 7); }
+
+// NaN stays NaN: what is no number must not look like one.
+__device__ inline f32 rectified(f32 v) { return v <= 0.0f ? 0.0f : v; }
+
+__device__ inline f32 sigmoid(f32 z) { return 1.0f / (1.0f + expf(-z)); }
+
+// y[i] = f(a[i], i).
+template <class T, class F>
+__device__ inline void map(T *y, const T *a, i64 n, F f) {
+  const i32 V = Wide<T>::VALUES;
+  const i64 packs = aligned(y, a) ? n / V : 0;
+  FOR_EACH(i, packs) {
+    f32 values[V];
+    load(values, a + i * V);
+    for (i32 k = 0; k < V; k++) values[k] = f(values[k], i * V + k);
+    store(y + i * V, values);
+  }
+  FOR_EACH(i, n - packs * V) {
+    const i64 at = packs * V + i;
+    y[at] = narrow<T>(f(widen(a[at]), at));
+  }
+}
+
+// y[i] = f(a[i], b[i]).
+template <class T, class F>
+__device__ inline void zip(T *y, const T *a, const T *b, i64 n, F f) {
+  const i32 V = Wide<T>::VALUES;
+  const i64 packs = aligned(y, a, b) ? n / V : 0;
+  FOR_EACH(i, packs) {
+    f32 left[V], right[V];
+    load(left, a + i * V);
+    load(right, b + i * V);
+    for (i32 k = 0; k < V; k++) left[k] = f(left[k], right[k]);
+    store(y + i * V, left);
+  }
+  FOR_EACH(i, n - packs * V) {
+    const i64 at = packs * V + i;
+    y[at] = narrow<T>(f(widen(a[at]), widen(b[at])));
+  }
+}
+
+// 16 kB of the block: one function, so that a kernel with several forms has it once.
+enum { SCRATCH = 8 * THREADS };
+__device__ inline f64 *scratch() {
+  __shared__ f64 memory[SCRATCH];
+  return memory;
+}
+
+// For each V channels that this thread has: start(channel) once, then visit(place) for its pixels, where `place` is the number of the first of the V values.
+// What belongs to a channel is read once a thread, and not once a pixel.
+template <i32 V, class Start, class Visit>
+__device__ inline void each_pixel(i64 pixels, i32 c, Start start, Visit visit) {
+  const i64 threads = (i64)gridDim.x * THREADS, thread = (i64)blockIdx.x * THREADS + threadIdx.x;
+  const i32 lanes = c / V;
+  if (threads < lanes) {
+    for (i64 lane = thread; lane < lanes; lane += threads) {
+      start((i32)lane * V);
+      for (i64 pixel = 0; pixel < pixels; pixel++) visit(pixel * c + lane * V);
+    }
+    return;
+  }
+  i32 lane;
+  const i64 down = threads / lanes, row = divided(thread, lanes, lane);
+  if (row >= down) return;
+  start(lane * V);
+#pragma unroll 2
+  for (i64 pixel = row; pixel < pixels; pixel += down) visit(pixel * c + lane * V);
+}
+
+// Terms that are added in f32 before they are added to an f64 sum.
+enum { TERMS = 32 };
+
+// Sums per channel over the pixels of this block's chunk (block y of the grid) and sample (block z). `Term` has Q sums of V channels: begin(channel)
+// once, read(values, pixel, channel) and add(values, pixel, channel, part) for each pixel, and end(sums, count), after which `sums` are those of its pixels.
+// BATCH pixels are read before the first is added: so many accesses are on their way at once.
+// partial is (sample, chunk, Q, c).
+template <i32 V, i32 Q, class Term>
+__device__ inline void sum_channels(f64 *partial, i64 pixels, i32 c, Term term) {
+  const i32 BATCH = Term::BATCH;
+  f64 *shared = scratch();
+  const i32 lanes = c / V, thread = threadIdx.x;
+  i32 across = 1;
+  while (across < lanes && across < 32) across *= 2;
+  const i32 down = THREADS / across, lane = thread % across, row = thread / across;
+  const i64 first = pixels * blockIdx.y / gridDim.y, end = pixels * (blockIdx.y + 1) / gridDim.y;
+  partial += ((i64)blockIdx.z * gridDim.y + blockIdx.y) * Q * c;
+  for (i32 tile = blockIdx.x * across; tile < lanes; tile += gridDim.x * across) {
+    const i32 channel = (tile + lane) * V;
+    const bool real = tile + lane < lanes;
+    f64 sums[Q][V] = {};
+    if (real) {
+      term.begin(channel, first);
+      for (i64 pixel = first + row; pixel < end;) {
+        f32 part[Q][V] = {};
+        const i64 last = min(end, pixel + TERMS * down);
+        for (; pixel + (BATCH - 1) * down < last; pixel += BATCH * down) {
+          typename Term::Values values[BATCH];
+#pragma unroll
+          for (i32 k = 0; k < BATCH; k++) term.read(values[k], pixel + k * down, channel);
+#pragma unroll
+          for (i32 k = 0; k < BATCH; k++) term.add(values[k], pixel + k * down, channel, part);
+        }
+        for (; pixel < last; pixel += down) {
+          typename Term::Values values;
+          term.read(values, pixel, channel);
+          term.add(values, pixel, channel, part);
+        }
+        for (i32 q = 0; q < Q; q++)
+          for (i32 k = 0; k < V; k++) sums[q][k] += (f64)part[q][k];
+      }
+      term.end(sums, first + row < end ? (end - first - row + down - 1) / down : 0);
+    }
+    for (i32 q = 0; q < Q; q++) {
+      __syncthreads();
+      for (i32 k = 0; k < V; k++) shared[k * THREADS + thread] = sums[q][k];
+      for (i32 half = down / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (row < half)
+          for (i32 k = 0; k < V; k++) shared[k * THREADS + thread] += shared[k * THREADS + thread + half * across];
+      }
+      if (row == 0 && real)
+        for (i32 k = 0; k < V; k++) partial[(i64)q * c + channel + k] = shared[k * THREADS + thread];
+    }
+  }
+}
+
+// The Q sums over chunks of channel 32 · block x + thread % 32 of sample block y: true in the one thread that has them.
+template <i32 Q>
+__device__ inline bool add_chunks(f64 (&sums)[Q], const f64 *partial, i32 chunks, i32 c, i32 &channel) {
+  __shared__ f64 shared[Q][THREADS];
+  const i32 lane = threadIdx.x % 32, row = threadIdx.x / 32;
+  channel = blockIdx.x * 32 + lane;
+  partial += (i64)blockIdx.y * chunks * Q * c;
+  for (i32 q = 0; q < Q; q++) {
+    f64 sum = 0.0;
+    if (channel < c)
+      for (i32 chunk = row; chunk < chunks; chunk += THREADS / 32) sum += partial[((i64)chunk * Q + q) * c + channel];
+    shared[q][threadIdx.x] = sum;
+  }
+  __syncthreads();
+  if (row > 0 || channel >= c) return false;
+  for (i32 q = 0; q < Q; q++) {
+    sums[q] = 0.0;
+    for (i32 r = 0; r < THREADS / 32; r++) sums[q] += shared[q][r * 32 + lane];
+  }
+  return true;
+}
+
+// Where a window's cell reads along one axis, or -1 outside; as conv_spec::source.
+__device__ inline i32 source(i32 output, i32 stride, i32 offset, i32 padding, i32 extent, bool wraps) {
+  const i32 at = output * stride + offset - padding;
+  // Hardly any position leaves the field: the division is worth a branch.
+  if (at >= 0 && at < extent) return at;
+  if (!wraps) return -1;
+  const i32 rest = at % extent;
+  return rest < 0 ? rest + extent : rest;
+}
+
+// The outputs whose cell with this offset reads position `at`: calls visit(output) for each. The inverse of `source`.
+template <class Visit>
+__device__ inline void readers(i32 at, i32 stride, i32 offset, i32 padding, i32 extent, i32 outputs, bool wraps, Visit visit) {
+  i32 target = at + padding - offset;
+  if (!wraps) {
+    if (target < 0) return;
+    // Divisions are slow, and most strides are 1.
+    const i32 output = stride == 1 ? target : target / stride;
+    if (output < outputs && output * stride == target) visit(output);
+    return;
+  }
+  if (target < 0 || target >= extent) {
+    target %= extent;
+    if (target < 0) target += extent;
+  }
+  for (; target <= (outputs - 1) * stride; target += extent)
+    if (target % stride == 0) visit(target / stride);
+}
+
+// The sum of one value of each thread of the block, in all of them.
+__device__ inline f64 block_sum(f64 value) {
+  __shared__ f64 shared[THREADS];
+  __syncthreads();
+  shared[threadIdx.x] = value;
+  for (i32 half = THREADS / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if ((i32)threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+  }
+  __syncthreads();
+  return shared[0];
+}
+
+// The mixing step of SplitMix64: a bijection of 64 bits that passes as random.
+__device__ inline u64 mixed(u64 z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}

@@ -1,0 +1,200 @@
+//! Operations on an NVIDIA GPU: own kernels, and cuDNN for convolutions.
+//!
+//! A process computes on one GPU, on one stream. Tensors stay there from one operation to the next; an operand in host
+//! memory is copied when an operation meets it. Results are not waited for: what looks at values waits.
+
+mod algorithms;
+mod channels;
+mod convolution;
+mod cudnn;
+mod depthwise;
+mod device;
+mod elementwise;
+mod kernels;
+mod library;
+mod loss;
+mod norm;
+mod nvrtc;
+pub(crate) mod optimizer;
+mod pool;
+mod upload;
+
+use channels::Edges;
+pub(super) use channels::{
+    concat, gate, gate_backward, pad, pad_backward, prelu, prelu_backward, rows, split, zeros,
+};
+pub(super) use convolution::{backward_weights, forward, transposed};
+pub(super) use depthwise::{depthwise, depthwise_backward_data, depthwise_backward_weights};
+pub use device::{cache_in, choose, describe, free_memory, identity, is_chosen};
+pub(crate) use device::{computes_bf16, to_host};
+pub(super) use elementwise::{
+    add, convert, dropout, leaky_relu, leaky_relu_backward, masked, positive, relu, relu_backward,
+    scale,
+};
+pub use library::{finds, look_in};
+pub(super) use loss::{argmax, segmentation, softmax};
+pub(crate) use norm::Moments;
+pub(super) use norm::{Operands, affine_backward, apply, backward as norm_backward, statistics};
+pub(super) use pool::{
+    average_pool, average_pool_backward, global_average, global_average_backward, max_pool,
+    max_pool_backward, resize, resize_backward,
+};
+
+use crate::error::Result;
+use candle_core::cuda_backend::cudarc::driver::DeviceRepr;
+use candle_core::{DType, Tensor};
+use device::{Gpu, gpu};
+use kernels::{Arg, Grid, int, long};
+
+/// Whether a GPU can be used here; it is opened.
+pub fn is_there() -> bool {
+    gpu().is_ok()
+}
+
+/// Waits until everything is computed.
+pub(super) fn wait() -> Result<()> {
+    gpu()?.wait()
+}
+
+/// The tensor on the GPU.
+pub(super) fn bring(tensor: &Tensor) -> Result<Tensor> {
+    gpu()?.bring(tensor)
+}
+
+/// A tensor's values.
+pub(crate) fn read<T: candle_core::WithDType + DeviceRepr>(tensor: &Tensor) -> Result<Vec<T>> {
+    gpu()?.take(tensor)
+}
+
+/// The values of several tensors, waited for once.
+pub(crate) fn read_all(tensors: &[&Tensor]) -> Result<Vec<Vec<f32>>> {
+    let gpu = gpu()?;
+    let mut all: Vec<Vec<f32>> = tensors
+        .iter()
+        .map(|tensor| vec![0.0; tensor.elem_count()])
+        .collect();
+    for (tensor, values) in tensors.iter().zip(&mut all) {
+        gpu.read(tensor, values)?;
+    }
+    gpu.wait()?;
+    Ok(all)
+}
+
+/// Replaces a tensor's values.
+pub(crate) fn write(tensor: &Tensor, values: &[f32]) -> Result<()> {
+    gpu()?.write(tensor, values)
+}
+
+/// A flat tensor of these values on the GPU.
+pub(crate) fn give(values: &[f32]) -> Result<Tensor> {
+    gpu()?.give(values, &[values.len()])
+}
+
+/// A flat tensor of so many zeros on the GPU.
+pub(crate) fn zeros_of(count: usize) -> Result<Tensor> {
+    gpu()?.zeros(&[count], DType::F32)
+}
+
+/// Sets all values of a tensor to zero.
+pub(crate) fn clear(tensor: &Tensor) -> Result<()> {
+    gpu()?.clear(tensor)
+}
+
+/// A parameter's values, one for each channel.
+pub(super) fn channels_of(values: &Tensor) -> Result<super::Channels<'static>> {
+    let values = elementwise::like(gpu()?, values, DType::F32)?;
+    Ok(super::Channels::Gpu(values.flatten_all()?))
+}
+
+/// x with `margin` rows and columns of the opposite sides around it.
+pub(super) fn wrap(x: &Tensor, shape: [usize; 4], margin: usize) -> Result<Tensor> {
+    pad(x, shape, wrapped(margin))
+}
+
+/// The gradient of [`wrap`].
+pub(super) fn wrap_backward(dy: &Tensor, shape: [usize; 4], margin: usize) -> Result<Tensor> {
+    pad_backward(dy, shape, wrapped(margin))
+}
+
+/// x with rows and columns of zeros around it: above, below, left, right.
+pub(super) fn with_zeros(x: &Tensor, shape: [usize; 4], sides: [usize; 4]) -> Result<Tensor> {
+    let wrap = (false, false);
+    pad(x, shape, Edges { sides, wrap })
+}
+
+/// What lies within such rows and columns, of `shape`.
+pub(super) fn without_edges(x: &Tensor, shape: [usize; 4], sides: [usize; 4]) -> Result<Tensor> {
+    let wrap = (false, false);
+    pad_backward(x, shape, Edges { sides, wrap })
+}
+
+fn wrapped(margin: usize) -> Edges {
+    Edges {
+        sides: [margin; 4],
+        wrap: (true, true),
+    }
+}
+
+/// Scratch for sums in f64.
+fn partial(gpu: &Gpu, values: usize) -> Result<Tensor> {
+    gpu.empty(&[values], DType::F64)
+}
+
+/// The values of channels on the GPU.
+fn bring_channels(gpu: &Gpu, values: &super::Channels<'_>) -> Result<Tensor> {
+    match values {
+        super::Channels::Host(values) => gpu.give(values, &[values.len()]),
+        super::Channels::Gpu(values) => Ok(values.clone()),
+    }
+}
+
+/// Adds to where a gradient lands, by way of the GPU if that is in host memory.
+fn land(
+    gpu: &Gpu,
+    landing: super::Landing<'_>,
+    add: impl FnOnce(&Tensor) -> Result<()>,
+) -> Result<()> {
+    match landing {
+        super::Landing::Gpu(values) => add(&values),
+        super::Landing::Host(values) => {
+            let sums = gpu.give(values, &[values.len()])?;
+            add(&sums)?;
+            gpu.read(&sums, values)?;
+            gpu.wait()
+        }
+    }
+}
+
+/// Sums over pixels per channel, added to `landing`.
+pub(super) fn add_channel_sums(dy: &Tensor, landing: super::Landing<'_>) -> Result<()> {
+    let gpu = gpu()?;
+    let dy = gpu.bring(dy)?;
+    let c = landing.len();
+    let pixels = dy.elem_count() / c;
+    let chunks = kernels::chunks(pixels);
+    let partial = partial(gpu, chunks * c)?;
+    let grid = Grid::sums(pixels, c, 1);
+    gpu.launch(
+        kernels::CHANNELS,
+        "channel_sums",
+        dy.dtype(),
+        grid,
+        &[(&partial).into(), (&dy).into(), long(pixels), int(c)],
+    )?;
+    land(gpu, landing, |sums| {
+        let arguments = [
+            sums.into(),
+            (&partial).into(),
+            int(chunks),
+            int(c),
+            Arg::F32(1.0),
+            true.into(),
+        ];
+        gpu.launch_named(
+            kernels::CHANNELS,
+            "sums_finish_f32",
+            Grid::ends(c, 1),
+            &arguments,
+        )
+    })
+}

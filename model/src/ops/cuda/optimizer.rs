@@ -1,0 +1,401 @@
+//! Optimisers on the GPU: values, gradient and moments stay there; one number a step is looked at, the gradient's norm.
+
+use super::device::{Gpu, gpu};
+use super::kernels::{Arg, Grid, OPTIMIZER, int, long};
+use crate::error::Result;
+use crate::optim::{OptimizerConfig, Rule};
+use candle_core::{DType, Tensor};
+use half::bf16;
+use std::ops::Range;
+
+/// Values of a chunk, as `kernels/optimizer.cu` has it.
+const CHUNK: usize = 4096;
+
+/// Moments, and where each tensor lies.
+#[derive(Debug)]
+pub(crate) struct State {
+    first: Tensor,
+    second: Option<Tensor>,
+    direction: Option<Tensor>,
+    chunk_tensor: Tensor,
+    chunk_start: Tensor,
+    tensor_first: Tensor,
+    tensor_end: Tensor,
+    decay: Tensor,
+    chunks: usize,
+    tensors: usize,
+    /// Σ w² of each tensor as the last step left them, and the parameters' version since.
+    weights: Option<(u64, Tensor)>,
+}
+
+/// One step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    /// Its number, from 1.
+    pub number: u64,
+    pub rate: f32,
+    pub gradient_scale: f32,
+    /// The parameters' version before the step.
+    pub version: u64,
+}
+
+/// bf16 copies of the values: how they are rounded, and the key of random bits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Copies {
+    pub key: Option<u64>,
+}
+
+impl Copies {
+    fn kind(self) -> Arg<'static> {
+        Arg::I32(if self.key.is_some() { 2 } else { 1 })
+    }
+
+    fn key(self) -> Arg<'static> {
+        self.key.unwrap_or(0).into()
+    }
+}
+
+impl State {
+    /// At rest. `places` are the tensors' in the flat order, `decay` is the weight decay of each.
+    pub(crate) fn new(
+        config: &OptimizerConfig,
+        places: &[Range<usize>],
+        decay: &[f32],
+    ) -> Result<Self> {
+        let gpu = gpu()?;
+        let (mut chunk_tensor, mut chunk_start, mut tensor_first) =
+            (Vec::new(), Vec::new(), Vec::new());
+        for (tensor, place) in places.iter().enumerate() {
+            tensor_first.push(chunk_tensor.len() as i32);
+            for start in place.clone().step_by(CHUNK) {
+                chunk_tensor.push(tensor as i32);
+                chunk_start.push(start as i64);
+            }
+        }
+        let chunks = chunk_tensor.len();
+        tensor_first.push(chunks as i32);
+        let ends: Vec<i64> = places.iter().map(|place| place.end as i64).collect();
+        let count = places.last().map_or(0, |place| place.end);
+        let moment = || gpu.zeros(&[count], DType::F32);
+        Ok(Self {
+            first: moment()?,
+            second: (config.rule != Rule::Sgd).then(moment).transpose()?,
+            direction: (config.rule == Rule::Lamb).then(moment).transpose()?,
+            chunk_tensor: gpu.give(&chunk_tensor, &[chunks])?,
+            chunk_start: gpu.give(&chunk_start, &[chunks])?,
+            tensor_first: gpu.give(&tensor_first, &[places.len() + 1])?,
+            tensor_end: gpu.give(&ends, &[places.len()])?,
+            decay: gpu.give(decay, &[places.len()])?,
+            chunks,
+            tensors: places.len(),
+            weights: None,
+        })
+    }
+
+    /// The moments; the second is empty for SGD.
+    pub(crate) fn read(&self) -> Result<[Vec<f32>; 2]> {
+        let second = self.second.as_ref().map(super::read).transpose()?;
+        Ok([super::read(&self.first)?, second.unwrap_or_default()])
+    }
+
+    /// Replaces the moments.
+    pub(crate) fn write(&mut self, first: &[f32], second: &[f32]) -> Result<()> {
+        self.weights = None;
+        super::write(&self.first, first)?;
+        match &self.second {
+            Some(tensor) => super::write(tensor, second),
+            None => Ok(()),
+        }
+    }
+
+    fn table(&self) -> [Arg<'_>; 3] {
+        [
+            (&self.chunk_tensor).into(),
+            (&self.chunk_start).into(),
+            (&self.tensor_end).into(),
+        ]
+    }
+
+    /// Σ x² of each tensor.
+    fn squares(&self, gpu: &Gpu, x: &Tensor) -> Result<Tensor> {
+        let partial = gpu.empty(&[self.chunks], DType::F64)?;
+        let arguments = [&[(&partial).into(), x.into()], &self.table()[..]].concat();
+        gpu.launch_named(
+            OPTIMIZER,
+            "squares_by_chunk",
+            Grid::blocks(self.chunks),
+            &arguments,
+        )?;
+        self.by_tensor(gpu, &partial)
+    }
+
+    fn by_tensor(&self, gpu: &Gpu, partial: &Tensor) -> Result<Tensor> {
+        let sums = gpu.empty(&[self.tensors], DType::F64)?;
+        let arguments = [
+            (&sums).into(),
+            partial.into(),
+            (&self.tensor_first).into(),
+            int(self.tensors),
+        ];
+        gpu.launch_named(
+            OPTIMIZER,
+            "sums_by_tensor",
+            Grid::blocks(self.tensors),
+            &arguments,
+        )?;
+        Ok(sums)
+    }
+
+    /// Changes `values` along `gradient` and gives the scaled gradient's norm; if that is no number, nothing is changed.
+    pub(crate) fn step(
+        &mut self,
+        config: &OptimizerConfig,
+        (values, gradient): (&Tensor, &Tensor),
+        step: Step,
+        mirror: Option<(Copies, &mut [bf16])>,
+    ) -> Result<f64> {
+        let gpu = gpu()?;
+        let gradient_squares = self.squares(gpu, gradient)?;
+        let known = self
+            .weights
+            .take()
+            .filter(|(version, _)| *version == step.version);
+        let weight_squares = match (config.larc, known) {
+            (None, _) => None,
+            (Some(_), Some((_, known))) => Some(known),
+            (Some(_), None) => Some(self.squares(gpu, values)?),
+        };
+        let larc = config.larc.unwrap_or_default();
+        let factor = gpu.empty(&[self.tensors], DType::F32)?;
+        let (norm, skip) = (gpu.empty(&[1], DType::F64)?, gpu.empty(&[1], DType::U32)?);
+        let arguments = [
+            (&factor).into(),
+            (&norm).into(),
+            (&skip).into(),
+            (&gradient_squares).into(),
+            weight_squares.as_ref().into(),
+            int(self.tensors),
+            step.gradient_scale.into(),
+            (config.clip_norm.unwrap_or(0.0) as f32).into(),
+            larc.eta.into(),
+            larc.epsilon.into(),
+            larc.clip.into(),
+            step.rate.into(),
+        ];
+        gpu.launch_named(OPTIMIZER, "step_factors", Grid::blocks(1), &arguments)?;
+        let copies = match &mirror {
+            Some((copies, values)) => Some((*copies, gpu.empty(&[values.len()], DType::BF16)?)),
+            None => None,
+        };
+        let squares = match config.larc {
+            Some(_) => Some(gpu.empty(&[self.chunks], DType::F64)?),
+            None => None,
+        };
+        let of = Operands {
+            values,
+            gradient,
+            factor: &factor,
+            skip: &skip,
+            copies: copies.as_ref(),
+            squares: squares.as_ref(),
+        };
+        match config.rule {
+            Rule::Sgd => self.sgd(gpu, config, step, &of)?,
+            Rule::Adam | Rule::AdamW => self.adam(gpu, config, step, &of)?,
+            Rule::Lamb => self.lamb(gpu, config, step, &of)?,
+        }
+        let norm: Vec<f64> = gpu.take(&norm)?;
+        if let (Some((_, copies)), Some((_, to))) = (&copies, mirror) {
+            gpu.read(copies, to)?;
+            gpu.wait()?;
+        }
+        if let Some(squares) = &squares {
+            self.weights = Some((step.version, self.by_tensor(gpu, squares)?));
+        }
+        Ok(norm[0])
+    }
+
+    /// Says that the parameters have this version since the last step.
+    pub(crate) fn settle(&mut self, version: u64) {
+        if let Some((known, _)) = &mut self.weights {
+            *known = version;
+        }
+    }
+
+    fn sgd(
+        &self,
+        gpu: &Gpu,
+        config: &OptimizerConfig,
+        step: Step,
+        of: &Operands<'_>,
+    ) -> Result<()> {
+        let arguments = [
+            &[of.values.into(), of.gradient.into(), (&self.first).into()],
+            &self.table()[..],
+            &[
+                (&self.decay).into(),
+                of.factor.into(),
+                config.momentum.into(),
+                config.nesterov.into(),
+                step.rate.into(),
+            ],
+            &of.mirror()[..],
+            &[of.squares.into()],
+        ];
+        gpu.launch_named(
+            OPTIMIZER,
+            "sgd_step",
+            Grid::blocks(self.chunks),
+            &arguments.concat(),
+        )
+    }
+
+    fn adam(
+        &self,
+        gpu: &Gpu,
+        config: &OptimizerConfig,
+        step: Step,
+        of: &Operands<'_>,
+    ) -> Result<()> {
+        let unbias = config.unbias(step.number);
+        let arguments = [
+            &[
+                of.values.into(),
+                of.gradient.into(),
+                (&self.first).into(),
+                self.second.as_ref().into(),
+            ],
+            &self.table()[..],
+            &[
+                (&self.decay).into(),
+                of.factor.into(),
+                config.beta1.into(),
+                config.beta2.into(),
+                config.epsilon.into(),
+                unbias.0.into(),
+                unbias.1.into(),
+                step.rate.into(),
+                (config.rule == Rule::AdamW).into(),
+            ],
+            &of.mirror()[..],
+            &[of.squares.into()],
+        ];
+        gpu.launch_named(
+            OPTIMIZER,
+            "adam_step",
+            Grid::blocks(self.chunks),
+            &arguments.concat(),
+        )
+    }
+
+    fn lamb(
+        &self,
+        gpu: &Gpu,
+        config: &OptimizerConfig,
+        step: Step,
+        of: &Operands<'_>,
+    ) -> Result<()> {
+        let unbias = config.unbias(step.number);
+        let direction: Arg<'_> = self.direction.as_ref().into();
+        let partial = gpu.empty(&[2 * self.chunks], DType::F64)?;
+        let beta3 = if config.grad_averaging {
+            1.0 - config.beta1
+        } else {
+            1.0
+        };
+        let arguments = [
+            &[
+                direction,
+                (&partial).into(),
+                of.values.into(),
+                of.gradient.into(),
+                (&self.first).into(),
+                self.second.as_ref().into(),
+            ],
+            &self.table()[..],
+            &[
+                (&self.decay).into(),
+                of.factor.into(),
+                config.beta1.into(),
+                config.beta2.into(),
+                beta3.into(),
+                config.epsilon.into(),
+                unbias.0.into(),
+                unbias.1.into(),
+                of.skip.into(),
+            ],
+        ];
+        gpu.launch_named(
+            OPTIMIZER,
+            "lamb_moments",
+            Grid::blocks(self.chunks),
+            &arguments.concat(),
+        )?;
+        let rates = gpu.empty(&[self.tensors], DType::F32)?;
+        let arguments = [
+            (&rates).into(),
+            (&partial).into(),
+            (&self.tensor_first).into(),
+            (&self.decay).into(),
+            step.rate.into(),
+            int(self.tensors),
+        ];
+        gpu.launch_named(
+            OPTIMIZER,
+            "lamb_rates",
+            Grid::blocks(self.tensors),
+            &arguments,
+        )?;
+        let arguments = [
+            &[of.values.into(), direction],
+            &self.table()[..],
+            &[(&rates).into()],
+            &of.mirror()[..],
+        ];
+        gpu.launch_named(
+            OPTIMIZER,
+            "lamb_apply",
+            Grid::blocks(self.chunks),
+            &arguments.concat(),
+        )
+    }
+}
+
+/// What all rules read and write.
+struct Operands<'a> {
+    values: &'a Tensor,
+    gradient: &'a Tensor,
+    factor: &'a Tensor,
+    skip: &'a Tensor,
+    copies: Option<&'a (Copies, Tensor)>,
+    squares: Option<&'a Tensor>,
+}
+
+impl Operands<'_> {
+    /// skip, mirror, its kind and key.
+    fn mirror(&self) -> [Arg<'_>; 4] {
+        match self.copies {
+            Some((copies, tensor)) => {
+                [self.skip.into(), tensor.into(), copies.kind(), copies.key()]
+            }
+            None => [self.skip.into(), Arg::Null, Arg::I32(0), Arg::U64(0)],
+        }
+    }
+}
+
+/// Rounds all values to copies.
+pub(crate) fn fill(values: &Tensor, copies: Copies, to: &mut [bf16]) -> Result<()> {
+    let gpu = gpu()?;
+    let n = to.len();
+    let halves = gpu.empty(&[n], DType::BF16)?;
+    let arguments = [
+        (&halves).into(),
+        values.into(),
+        long(n),
+        copies.kind(),
+        copies.key(),
+    ];
+    gpu.launch_named(OPTIMIZER, "mirror_fill", Grid::flat(n), &arguments)?;
+    gpu.read(&halves, to)?;
+    gpu.wait()
+}

@@ -1,0 +1,75 @@
+//! Large copies to the GPU by way of page-locked memory: what the GPU fetches while the next part is put there.
+//!
+//! From ordinary memory the driver does the same on one core; here all of them put.
+
+use super::device::{driver_error, failed};
+use crate::error::Result;
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaContext, CudaEvent, CudaStream, PinnedHostSlice, sys,
+};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// Bytes that are put at once, and how many places there are for them.
+const PART: usize = 16 << 20;
+const PARTS: usize = 3;
+/// Bytes that one task puts.
+const PIECE: usize = 1 << 20;
+/// Smaller copies are not worth it.
+pub(super) const LARGE: usize = 4 << 20;
+
+/// Page-locked memory; each part with the event after which it may be written again.
+pub(super) struct Staging {
+    parts: Vec<(PinnedHostSlice<u8>, CudaEvent)>,
+    next: usize,
+}
+
+impl Staging {
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self> {
+        let part = |_| {
+            let flags = Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+            let event = context
+                .new_event(flags)
+                .map_err(driver_error("cuEventCreate"))?;
+            // SAFETY: every byte is written before it is read.
+            let memory = unsafe { context.alloc_pinned::<u8>(PART) };
+            Ok((memory.map_err(driver_error("cuMemHostAlloc"))?, event))
+        };
+        Ok(Self {
+            parts: (0..PARTS).map(part).collect::<Result<_>>()?,
+            next: 0,
+        })
+    }
+
+    /// Copies to an address of the GPU that has room for as many bytes, in the stream's order.
+    pub(super) fn copy(&mut self, stream: &CudaStream, address: u64, bytes: &[u8]) -> Result<()> {
+        for (number, from) in bytes.chunks(PART).enumerate() {
+            let at = self.next;
+            self.next = (at + 1) % self.parts.len();
+            let (memory, event) = &mut self.parts[at];
+            // The GPU has fetched what was here before.
+            event
+                .synchronize()
+                .map_err(driver_error("cuEventSynchronize"))?;
+            let memory = memory
+                .as_mut_slice()
+                .map_err(driver_error("cuEventSynchronize"))?;
+            let Some(to) = memory.get_mut(..from.len()) else {
+                return Err(failed("copy to the GPU", "a part is longer than its place"));
+            };
+            to.par_chunks_mut(PIECE)
+                .zip(from.par_chunks(PIECE))
+                .for_each(|(to, from)| to.copy_from_slice(from));
+            let place = address + (number * PART) as u64;
+            // SAFETY: source and target have so many bytes; the source is not written before its event is over.
+            let status = unsafe {
+                sys::cuMemcpyHtoDAsync_v2(place, to.as_ptr().cast(), to.len(), stream.cu_stream())
+            };
+            status.result().map_err(driver_error("cuMemcpyHtoDAsync"))?;
+            event
+                .record(stream)
+                .map_err(driver_error("cuEventRecord"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Kernels without the outer taps that read nothing but padding: at the published rates, on small fields, that is most of an
+//! atrous kernel, and oneDNN multiplies it all.
+
+use super::Source;
+use crate::ops::conv::Pass;
+use crate::ops::conv_spec::ConvSpec;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// The taps of a kernel that read something.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Trimmed {
+    kernel: (usize, usize),
+    rows: Range<usize>,
+    columns: Range<usize>,
+}
+
+impl Trimmed {
+    /// Of a convolution, with the spec of the smaller one; none where all taps read something, or where the smaller one would have to
+    /// leave out inputs in front. A function of the geometry alone.
+    pub fn of(pass: &Pass<'_>) -> Option<(Self, ConvSpec)> {
+        let spec = pass.spec;
+        let ([_, height, width, _], [_, out_h, out_w, _]) = (pass.x_shape, pass.y_shape);
+        let kernel = spec.kernel;
+        let rows = seen(spec, kernel.0, spec.padding.0, (height, out_h));
+        let columns = match spec.periodic {
+            true => 0..kernel.1,
+            false => seen(spec, kernel.1, spec.padding.1, (width, out_w)),
+        };
+        if rows.is_empty() || columns.is_empty() || (rows.len(), columns.len()) == kernel {
+            return None;
+        }
+        let rest = |padding: usize, first: usize| padding.checked_sub(first * spec.dilation);
+        let padding = (
+            rest(spec.padding.0, rows.start)?,
+            rest(spec.padding.1, columns.start)?,
+        );
+        let spec = ConvSpec {
+            kernel: (rows.len(), columns.len()),
+            padding,
+            ..*spec
+        };
+        let trimmed = Self {
+            kernel,
+            rows,
+            columns,
+        };
+        Some((trimmed, spec))
+    }
+
+    /// What is left of kernels `(out, in / groups, kh, kw)`.
+    pub fn kernels(&self, weights: Source<'_>) -> Vec<f32> {
+        let area = self.kernel.0 * self.kernel.1;
+        let left = self.rows.len() * self.columns.len();
+        let mut kernels = vec![0.0; weights.plain.len() / area * left];
+        let pairs = kernels.par_chunks_exact_mut(left);
+        pairs
+            .zip(weights.plain.par_chunks_exact(area))
+            .with_min_len(4096)
+            .for_each(|(to, from)| {
+                let taps = (self.rows.clone())
+                    .flat_map(|row| self.columns.clone().map(move |c| row * self.kernel.1 + c));
+                to.iter_mut()
+                    .zip(taps)
+                    .for_each(|(to, tap)| *to = from[tap]);
+            });
+        kernels
+    }
+}
+
+/// From the first to the last tap that reads inside the field for some output.
+fn seen(
+    spec: &ConvSpec,
+    kernel: usize,
+    padding: usize,
+    (inputs, outputs): (usize, usize),
+) -> Range<usize> {
+    let reads = |&tap: &usize| {
+        let mut at = (0..outputs).map(|output| output * spec.stride + tap * spec.dilation);
+        at.any(|at| (padding..padding + inputs).contains(&at))
+    };
+    match ((0..kernel).find(reads), (0..kernel).rfind(reads)) {
+        (Some(first), Some(last)) => first..last + 1,
+        _ => 0..0,
+    }
+}

@@ -1,0 +1,494 @@
+//! Networks and optimisers on the GPU against the CPU: on a real one where there is a driver, else on the stand-in.
+#![cfg(feature = "cuda")]
+#![allow(clippy::print_stderr)] // says what it skips
+
+mod common;
+mod stand_in_gpu;
+
+use candle_core::{DType, Device, Tensor};
+use common::{distance, draw, field, values};
+use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets};
+use squall_model::networks::config::NetworkName;
+use squall_model::ops::cuda;
+use squall_model::optim::{Larc, Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update};
+use squall_model::{
+    Backend, Gradients, ModelError, ModelFile, Network, NetworkConfig, Pass, Recompute,
+    SavedActivations, Storage,
+};
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+/// The GPU; `None`, with a printed reason, where not even the stand-in can be built.
+fn gpu() -> Option<Backend> {
+    if !cuda::finds("libcuda.so.1") {
+        cuda::look_in(&[stand_in_gpu::folder()?]);
+    }
+    cuda::cache_in(Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-cache"));
+    let gpu = Backend::all().into_iter().find(|backend| backend.is_gpu());
+    assert!(gpu.is_some(), "{}", cuda::describe());
+    gpu
+}
+
+const EXTENTS: [usize; 4] = [1, 12, 20, 4];
+
+/// Every segmentation network, thin.
+fn networks() -> Vec<NetworkConfig> {
+    let thin = |name, blocks: &[usize]| NetworkConfig {
+        channels_in: 4,
+        width: 0.06,
+        blocks: blocks.to_vec(),
+        ..NetworkConfig::of(name)
+    };
+    let atrous = |config| NetworkConfig {
+        atrous_rates: vec![2],
+        ..config
+    };
+    vec![
+        NetworkConfig {
+            latitude_input: true,
+            dropout: 0.2,
+            ..atrous(thin(NetworkName::DeepLabV3Plus, &[1, 1]))
+        },
+        NetworkConfig {
+            batch_norm: false,
+            ..atrous(thin(NetworkName::DeepLabV3PlusDeconv, &[1, 1]))
+        },
+        atrous(thin(NetworkName::DeepLabV3PlusBilinear, &[1, 1])),
+        atrous(thin(NetworkName::DeepCam, &[1])),
+        thin(NetworkName::Tiramisu, &[1, 2, 2]),
+        NetworkConfig {
+            periodic_latitude: true,
+            ..thin(NetworkName::CgNet, &[2, 2])
+        },
+    ]
+}
+
+/// Losses and gradient norms of two steps.
+fn learn(config: &NetworkConfig, backend: Backend, storage: &Storage) -> Vec<[f64; 2]> {
+    let mut network = Network::build(config, backend, 3).unwrap();
+    let optimiser = OptimizerConfig {
+        rule: Rule::Sgd,
+        ..OptimizerConfig::default()
+    };
+    let mut optimizer = Optimizer::new(&optimiser, network.parameters()).unwrap();
+    let mut gradients = Gradients::new(network.parameters());
+    let [b, h, w, _] = EXTENTS;
+    let labels = draw(4, b * h * w);
+    let labels: Vec<u8> = labels.iter().map(|v| ((v + 1.0) * 1.4) as u8).collect();
+    let mut seen = Vec::new();
+    for step in 0..2 {
+        let mut pass = Pass::train(backend, storage, step);
+        let logits = network.forward(&field(1, EXTENTS), &mut pass).unwrap();
+        let loss = backend
+            .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
+            .unwrap();
+        network.update_running_statistics(&mut pass).unwrap();
+        gradients.clear();
+        network
+            .backward(&loss.gradient, pass, &mut gradients)
+            .unwrap();
+        let norm = optimizer
+            .step(network.parameters_mut(), &gradients, 0.01)
+            .unwrap();
+        seen.push([loss.value(), norm]);
+    }
+    seen
+}
+
+fn close(a: &[[f64; 2]], b: &[[f64; 2]], tolerance: f64) -> bool {
+    let pairs = a.iter().flatten().zip(b.iter().flatten());
+    a.len() == b.len()
+        && pairs
+            .into_iter()
+            .all(|(a, b)| (a - b).abs() <= tolerance * b.abs())
+}
+
+/// The gradient of a network's first step.
+fn gradient(config: &NetworkConfig, backend: Backend) -> (f64, Vec<f32>) {
+    let network = Network::build(config, backend, 3).unwrap();
+    let [b, h, w, _] = EXTENTS;
+    let labels = draw(4, b * h * w);
+    let labels: Vec<u8> = labels.iter().map(|v| ((v + 1.0) * 1.4) as u8).collect();
+    let mut pass = Pass::train(backend, DType::F32, 5);
+    let logits = network.forward(&field(1, EXTENTS), &mut pass).unwrap();
+    let loss = backend
+        .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
+        .unwrap();
+    let mut gradients = Gradients::new(network.parameters());
+    network
+        .backward(&loss.gradient, pass, &mut gradients)
+        .unwrap();
+    (loss.value(), gradients.as_slice().to_vec())
+}
+
+/// ReLUs make much of rounding where a network is small: how far the CPU's own loops are apart is the measure.
+#[test]
+fn every_network_has_the_gradient_of_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    for config in networks() {
+        let plain = gradient(&config, Backend::Reference);
+        let fast = gradient(&config, Backend::best_of_cpu());
+        let ours = gradient(&config, gpu);
+        let off = (ours.0 - plain.0).abs() / plain.0;
+        assert!(
+            off < 1e-5,
+            "{:?}: loss {} against {}",
+            config.name,
+            ours.0,
+            plain.0
+        );
+        let (noise, apart) = (distance(&fast.1, &plain.1), distance(&ours.1, &plain.1));
+        assert!(
+            apart < 1e-4 + 10.0 * noise && apart < 0.02,
+            "{:?}: {apart}, the CPU's own {noise}",
+            config.name
+        );
+    }
+}
+
+#[test]
+fn the_tape_may_keep_less_on_the_gpu_too() {
+    let Some(gpu) = gpu() else { return };
+    let config = &networks()[0];
+    let plain = learn(config, gpu, &DType::F32.into());
+    for recompute in Recompute::ALL {
+        let storage = Storage::from(DType::F32).keeping(recompute, SavedActivations::Same);
+        let same = learn(config, gpu, &storage);
+        assert_eq!(same, plain, "{recompute:?}: not the same bits");
+    }
+    let storage = Storage::from(DType::F32).keeping(Recompute::None, SavedActivations::Bf16);
+    let rounded = learn(config, gpu, &storage);
+    assert!(
+        close(&rounded[..1], &plain[..1], 0.05),
+        "{rounded:?} against {plain:?}"
+    );
+    let cgnet = networks().pop().unwrap();
+    let plain = learn(&cgnet, gpu, &DType::F32.into());
+    let storage = Storage::from(DType::F32).keeping(Recompute::Norms, SavedActivations::Same);
+    assert_eq!(learn(&cgnet, gpu, &storage), plain);
+}
+
+#[test]
+fn half_precisions_learn_as_on_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    // Without batch norm, which on so few pixels makes much of any rounding.
+    let config = &networks()[1];
+    let plain = learn(config, gpu, &DType::F32.into());
+    for dtype in [DType::BF16, DType::F16] {
+        let half = learn(config, gpu, &dtype.into())[0];
+        assert_ne!(half[0], plain[0][0], "nothing was rounded");
+        // Where values are rounded depends on how operations are cut, so the CPU is off by as much from itself.
+        let judge = learn(config, Backend::Reference, &dtype.into())[0];
+        let other = learn(config, Backend::best_of_cpu(), &dtype.into())[0];
+        for at in 0..2 {
+            let spread = (other[at] - judge[at]).abs();
+            let off = (half[at] - judge[at]).abs();
+            assert!(
+                off < 3.0 * spread + 0.01 * judge[at],
+                "{dtype:?}: {half:?} against {judge:?}, {other:?} by other loops"
+            );
+        }
+    }
+}
+
+#[test]
+fn inference_agrees_whole_and_in_strips() {
+    let Some(gpu) = gpu() else { return };
+    for config in networks() {
+        let x = field(7, EXTENTS);
+        let infer = |backend| {
+            let network = Network::build(&config, backend, 3).unwrap();
+            let logits = network.infer(&x, DType::F32).unwrap();
+            (network, logits)
+        };
+        let (_, expected) = infer(Backend::best_of_cpu());
+        let (network, logits) = infer(gpu);
+        let got = gpu.to_host(&logits).unwrap();
+        let apart = distance(&values(&got), &values(&expected));
+        assert!(apart < 1e-4, "{:?}: {apart}", config.name);
+        // Prepared weights serve a second time.
+        let again = gpu
+            .to_host(&network.infer(&x, DType::F32).unwrap())
+            .unwrap();
+        assert_eq!(values(&again), values(&got));
+        if config.name == NetworkName::DeepLabV3Plus {
+            let strips = NonZeroUsize::new(3).unwrap();
+            let cut = network
+                .predict_in_strips(&x, DType::F32, true, strips)
+                .unwrap();
+            let whole = network.predict(&x, DType::F32, true).unwrap();
+            let apart = distance(
+                &values(&cut.probabilities.unwrap()),
+                &values(&whole.probabilities.unwrap()),
+            );
+            assert!(apart < 1e-5, "{apart}");
+            assert_eq!(cut.classes.len(), whole.classes.len());
+        }
+    }
+}
+
+#[test]
+fn detectors_learn_as_on_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let tiny = |name, blocks: &[usize]| NetworkConfig {
+        channels_in: 4,
+        width: 0.05,
+        blocks: blocks.to_vec(),
+        ..NetworkConfig::of(name)
+    };
+    for config in [
+        tiny(NetworkName::Detector2d, &[2]),
+        NetworkConfig {
+            time_steps: 3,
+            ..tiny(NetworkName::Detector3d, &[2])
+        },
+    ] {
+        let target = BoxTarget {
+            class: 1,
+            y_min: 8.0,
+            x_min: 12.0,
+            y_max: 14.0,
+            x_max: 19.0,
+        };
+        let x = field(1, [config.frames(), 32, 64, 4]);
+        let run = |backend| {
+            let network = Network::build(&config, backend, 3).unwrap();
+            let mut pass = Pass::train(backend, DType::F32, 1);
+            let output = network.detect(&x, &mut pass, true).unwrap();
+            let boxes = vec![Some(vec![target]); output.frames()];
+            let targets = DetectionTargets {
+                fields: &x,
+                boxes: &boxes,
+                masks: None,
+            };
+            let loss = output
+                .loss(&targets, &DetectionLossConfig::default(), 1.0)
+                .unwrap();
+            let mut gradients = Gradients::new(network.parameters());
+            network
+                .backward_detection(loss.gradient, pass, &mut gradients)
+                .unwrap();
+            (loss.total, gradients.as_slice().to_vec())
+        };
+        let (theirs, ours) = (run(Backend::best_of_cpu()), run(gpu));
+        assert!(
+            (ours.0 - theirs.0).abs() < 1e-3 * theirs.0,
+            "{} against {}",
+            ours.0,
+            theirs.0
+        );
+        let apart = distance(&ours.1, &theirs.1);
+        assert!(apart < 2e-3, "{:?}: {apart}", config.name);
+    }
+}
+
+fn small() -> NetworkConfig {
+    NetworkConfig {
+        channels_in: 4,
+        width: 0.05,
+        blocks: vec![1, 1],
+        atrous_rates: vec![2],
+        ..NetworkConfig::default()
+    }
+}
+
+/// Gradients with these values.
+fn gradients(network: &Network, seed: u64) -> Gradients {
+    let mut gradients = Gradients::new(network.parameters());
+    let count = gradients.len();
+    gradients.as_mut_slice().copy_from_slice(&draw(seed, count));
+    gradients
+}
+
+fn flat(network: &Network) -> Vec<f32> {
+    let all = network.parameters().iter();
+    all.flat_map(|parameter| parameter.values().unwrap())
+        .collect()
+}
+
+#[test]
+fn optimisers_step_as_on_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let rule = |rule| OptimizerConfig {
+        rule,
+        weight_decay: 0.01,
+        ..OptimizerConfig::default()
+    };
+    let configs = [
+        OptimizerConfig {
+            nesterov: true,
+            ..rule(Rule::Sgd)
+        },
+        rule(Rule::AdamW),
+        OptimizerConfig {
+            larc: Some(Larc::default()),
+            bias_correction: false,
+            ..rule(Rule::Adam)
+        },
+        OptimizerConfig {
+            larc: Some(Larc {
+                clip: false,
+                ..Larc::default()
+            }),
+            clip_norm: Some(2.0),
+            ..rule(Rule::Sgd)
+        },
+        OptimizerConfig::mlperf_deepcam(),
+    ];
+    for config in configs {
+        let run = |backend: Backend, rounding| {
+            let mut network = Network::build(&small(), backend, 3).unwrap();
+            let mut optimizer = Optimizer::new(&config, network.parameters()).unwrap();
+            let mut mirror = Mirror::new(network.parameters().count(), rounding);
+            let mut norms = Vec::new();
+            for step in 0..3 {
+                let gradients = gradients(&network, step);
+                let update = Update {
+                    gradient_scale: 0.5,
+                    mirror: Some(&mut mirror),
+                    ..Update::rate(0.01)
+                };
+                norms.push(
+                    optimizer
+                        .update(network.parameters_mut(), &gradients, update)
+                        .unwrap(),
+                );
+            }
+            let state = optimizer
+                .state()
+                .unwrap()
+                .map(|(_, values)| values.into_owned());
+            (network, optimizer, mirror, norms, state)
+        };
+        for rounding in [Rounding::Nearest, Rounding::Stochastic { seed: 5 }] {
+            let (theirs, ours) = (run(Backend::best_of_cpu(), rounding), run(gpu, rounding));
+            let apart = distance(&flat(&ours.0), &flat(&theirs.0));
+            assert!(apart < 1e-6, "{config:?}: {apart}");
+            for (a, b) in ours.3.iter().zip(&theirs.3) {
+                assert!((a - b).abs() < 1e-6 * b, "{config:?}: {a} against {b}");
+            }
+            for (a, b) in ours.4.iter().zip(&theirs.4) {
+                assert_eq!(a.len(), b.len());
+                assert!(a.is_empty() || distance(a, b) < 1e-6, "{config:?}");
+            }
+            let halves = |mirror: &Mirror| -> Vec<f32> {
+                mirror.as_slice().iter().map(|half| half.to_f32()).collect()
+            };
+            assert!(
+                distance(&halves(&ours.2), &halves(&theirs.2)) < 1e-4,
+                "{config:?}"
+            );
+        }
+        // What was saved goes on with the same bits, on either device.
+        let (mut network, mut optimizer, ..) = run(gpu, Rounding::Nearest);
+        let mut file = ModelFile::default();
+        optimizer.save_into(&mut file).unwrap();
+        let mut other = Network::build(&small(), gpu, 9).unwrap();
+        let named = network.parameters().to_named().unwrap();
+        let path = Path::new("memory");
+        let find = |name: &str| {
+            named
+                .get(name)
+                .map(|(shape, values)| (&shape[..], &values[..]))
+        };
+        other.parameters_mut().load(path, find).unwrap();
+        let mut restored = Optimizer::new(&config, other.parameters()).unwrap();
+        restored.load_from(path, &file).unwrap();
+        let last = gradients(&network, 9);
+        let a = optimizer
+            .step(network.parameters_mut(), &last, 0.01)
+            .unwrap();
+        let b = restored.step(other.parameters_mut(), &last, 0.01).unwrap();
+        assert_eq!((a, flat(&network)), (b, flat(&other)), "{config:?}");
+    }
+}
+
+#[test]
+fn what_is_no_number_changes_nothing() {
+    let Some(gpu) = gpu() else { return };
+    let mut network = Network::build(&small(), gpu, 3).unwrap();
+    let mut optimizer = Optimizer::new(&OptimizerConfig::default(), network.parameters()).unwrap();
+    let before = flat(&network);
+    let mut bad = gradients(&network, 1);
+    bad.as_mut_slice()[5] = f32::NAN;
+    let error = optimizer
+        .step(network.parameters_mut(), &bad, 0.1)
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ModelError::NotFinite {
+                step: 1,
+                index: 5,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!((flat(&network), optimizer.steps()), (before, 0));
+    bad.clear();
+    assert_eq!(bad.norm(), 0.0);
+}
+
+/// Buckets of gradients are told in order, with the values that the backward pass left.
+#[test]
+fn gradients_leave_the_gpu_bucket_by_bucket() {
+    let Some(gpu) = gpu() else { return };
+    let network = Network::build(&small(), gpu, 3).unwrap();
+    let buckets = Gradients::buckets(network.parameters(), 2000);
+    assert!(buckets.len() > 2);
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut gradients = Gradients::new(network.parameters());
+    gradients.listen(
+        buckets.clone(),
+        Box::new(move |bucket, values| tell.send((bucket, values.to_vec())).unwrap()),
+    );
+    gradients.clear();
+    let mut pass = Pass::train(gpu, DType::F32, 1);
+    let logits = network.forward(&field(1, EXTENTS), &mut pass).unwrap();
+    network.backward(&logits, pass, &mut gradients).unwrap();
+    let told: Vec<(usize, Vec<f32>)> = told.try_iter().collect();
+    assert_eq!(told.len(), buckets.len());
+    for (at, ((bucket, values), range)) in told.into_iter().zip(buckets).enumerate() {
+        assert_eq!((at, &values[..]), (bucket, &gradients.as_slice()[range]));
+    }
+}
+
+/// What is computed on the CPU meanwhile stays there, and what meets on the GPU is brought there.
+#[test]
+fn tensors_of_both_sides_meet() {
+    let Some(gpu) = gpu() else { return };
+    let x = field(1, [1, 6, 9, 5]);
+    let y = gpu.relu(&x).unwrap();
+    let sum = gpu.add(&y, &x).unwrap();
+    assert!(sum.device().is_cuda());
+    let expected = Backend::Reference.relu(&x).unwrap();
+    let expected = Backend::Reference.add(&expected, &x).unwrap();
+    assert_eq!(values(&gpu.to_host(&sum).unwrap()), values(&expected));
+    assert_eq!(
+        values(&Backend::Reference.add(&y, &x).unwrap()),
+        values(&expected)
+    );
+    let whole = Tensor::ones((2, 4, 6, 3), DType::F32, &Device::Cpu).unwrap();
+    let view = gpu.bring(&whole).unwrap().narrow(1, 1, 2).unwrap();
+    assert!(
+        gpu.relu(&view)
+            .unwrap_err()
+            .to_string()
+            .contains("one piece")
+    );
+}
+
+#[test]
+fn large_fields_arrive_whole() {
+    let Some(gpu) = gpu() else { return };
+    // More than all places of the page-locked memory together, and no multiple of one.
+    let count = 13_500_001;
+    let whole: Vec<f32> = (0..count).map(|i| i as f32).collect();
+    let x = Tensor::from_vec(whole.clone(), (1, 1, 1, count), &Device::Cpu).unwrap();
+    for _ in 0..2 {
+        let there = gpu.bring(&x).unwrap();
+        assert!(there.device().is_cuda());
+        assert_eq!(values(&gpu.to_host(&there).unwrap()), whole);
+    }
+}

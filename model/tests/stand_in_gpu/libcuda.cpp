@@ -1,0 +1,475 @@
+// A stand-in for libcuda.so.1 that computes on the CPU: memory is the host's, streams run at once, a module is a shared library of kernels that
+// the stand-in for NVRTC compiled. What a driver leaves undefined is an error here: copies beyond an allocation, writes beyond one (found when it is
+// freed), handles that do not exist, grids that a GPU refuses.
+//
+// Environment: SQUALL_STAND_IN_DEVICES (1), SQUALL_STAND_IN_MEMORY (bytes of each device, 4 GiB), SQUALL_STAND_IN_CAPABILITY (90),
+// SQUALL_STAND_IN_DRIVER (13000).
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef uint64_t CUdeviceptr;
+typedef void *Handle;
+
+enum {
+  SUCCESS = 0,
+  INVALID_VALUE = 1,
+  OUT_OF_MEMORY = 2,
+  NOT_INITIALIZED = 3,
+  NO_DEVICE = 100,
+  INVALID_DEVICE = 101,
+  INVALID_IMAGE = 200,
+  INVALID_CONTEXT = 201,
+  INVALID_HANDLE = 400,
+  NOT_FOUND = 500,
+  NOT_READY = 600,
+  ILLEGAL_ADDRESS = 700,
+  LAUNCH_FAILED = 719,
+  NOT_SUPPORTED = 801,
+};
+
+namespace {
+
+std::recursive_mutex lock;
+typedef std::lock_guard<std::recursive_mutex> Guard;
+
+uint64_t number(const char *name, uint64_t otherwise) {
+  const char *text = getenv(name);
+  return text && *text ? strtoull(text, nullptr, 10) : otherwise;
+}
+
+CUresult fail(CUresult code, const char *format, ...) {
+  va_list rest;
+  va_start(rest, format);
+  fprintf(stderr, "stand-in GPU: ");
+  vfprintf(stderr, format, rest);
+  fprintf(stderr, "\n");
+  va_end(rest);
+  return code;
+}
+
+int devices() { return (int)number("SQUALL_STAND_IN_DEVICES", 1); }
+uint64_t total_memory() { return number("SQUALL_STAND_IN_MEMORY", 4ull << 30); }
+
+bool started;
+struct Context {
+  CUdevice device;
+};
+Context contexts[64];
+thread_local Context *bound;
+
+CUdevice device() { return bound ? bound->device : 0; }
+
+// Memory lies between two guards; its first bytes are no numbers, so that what is read before it is written shows.
+const size_t GUARD = 256;
+const unsigned char CANARY = 0xc5, FRESH = 0xff;
+struct Allocation {
+  size_t size;
+  CUdevice device;
+  bool whole;
+};
+std::map<CUdeviceptr, Allocation> allocations;
+uint64_t used[64];
+
+CUresult allocate(CUdeviceptr *out, size_t size) {
+  Guard guard(lock);
+  if (!bound) return INVALID_CONTEXT;
+  if (size == 0) return INVALID_VALUE;
+  const CUdevice at = device();
+  // As a driver does, in pieces.
+  const size_t taken = (size + 511) / 512 * 512;
+  if (used[at] + taken > total_memory()) return OUT_OF_MEMORY;
+  unsigned char *raw = (unsigned char *)aligned_alloc(GUARD, taken + 2 * GUARD);
+  if (!raw) return OUT_OF_MEMORY;
+  memset(raw, CANARY, GUARD);
+  memset(raw + GUARD, FRESH, size);
+  memset(raw + GUARD + size, CANARY, taken - size + GUARD);
+  used[at] += taken;
+  *out = (CUdeviceptr)(uintptr_t)(raw + GUARD);
+  allocations[*out] = {size, at, true};
+  return SUCCESS;
+}
+
+bool is_whole(CUdeviceptr pointer, const Allocation &allocation) {
+  const unsigned char *raw = (const unsigned char *)(uintptr_t)pointer;
+  const size_t taken = (allocation.size + 511) / 512 * 512;
+  for (size_t i = 0; i < GUARD; i++)
+    if (raw[-1 - (ptrdiff_t)i] != CANARY) return false;
+  for (size_t i = allocation.size; i < taken + GUARD; i++)
+    if (raw[i] != CANARY) return false;
+  return true;
+}
+
+// Tells of an allocation's guards once.
+CUresult checked(CUdeviceptr pointer, Allocation &allocation, const char *when) {
+  if (!allocation.whole || is_whole(pointer, allocation)) return SUCCESS;
+  allocation.whole = false;
+  return fail(ILLEGAL_ADDRESS, "%s: something wrote beyond an allocation of %zu bytes", when, allocation.size);
+}
+
+CUresult release(CUdeviceptr pointer) {
+  Guard guard(lock);
+  if (pointer == 0) return SUCCESS;
+  auto found = allocations.find(pointer);
+  if (found == allocations.end()) return fail(INVALID_VALUE, "freed memory that is not allocated");
+  const CUresult whole = checked(pointer, found->second, "free");
+  const size_t taken = (found->second.size + 511) / 512 * 512;
+  used[found->second.device] -= taken;
+  memset((void *)(uintptr_t)pointer, FRESH, found->second.size);
+  free((void *)(uintptr_t)(pointer - GUARD));
+  allocations.erase(found);
+  return whole;
+}
+
+CUresult check_all(const char *when) {
+  Guard guard(lock);
+  CUresult worst = SUCCESS;
+  for (auto &entry : allocations)
+    if (CUresult code = checked(entry.first, entry.second, when)) worst = code;
+  return worst;
+}
+
+// Whether these bytes lie in one allocation.
+bool within(CUdeviceptr pointer, size_t size) {
+  auto after = allocations.upper_bound(pointer);
+  if (after == allocations.begin()) return false;
+  --after;
+  return pointer + size <= after->first + after->second.size;
+}
+
+CUresult copy(void *to, const void *from, size_t size, bool to_device, bool from_device) {
+  Guard guard(lock);
+  if (size == 0) return SUCCESS;
+  if (!bound) return INVALID_CONTEXT;
+  if (to_device && !within((CUdeviceptr)(uintptr_t)to, size)) return fail(INVALID_VALUE, "a copy of %zu bytes ends beyond its allocation", size);
+  if (from_device && !within((CUdeviceptr)(uintptr_t)from, size)) return fail(INVALID_VALUE, "a copy of %zu bytes begins beyond its allocation", size);
+  memmove(to, from, size);
+  return SUCCESS;
+}
+
+template <class T>
+CUresult set(CUdeviceptr to, T value, size_t count) {
+  Guard guard(lock);
+  if (count == 0) return SUCCESS;
+  if (!bound) return INVALID_CONTEXT;
+  if (!within(to, count * sizeof(T))) return fail(INVALID_VALUE, "a fill of %zu bytes ends beyond its allocation", count * sizeof(T));
+  T *values = (T *)(uintptr_t)to;
+  for (size_t i = 0; i < count; i++) values[i] = value;
+  return SUCCESS;
+}
+
+std::set<Handle> streams, events;
+bool is_stream(Handle stream) { return (uintptr_t)stream <= 2 || streams.count(stream); }
+struct Event {
+  bool recorded = false;
+  std::chrono::steady_clock::time_point at;
+};
+
+struct Function {
+  int (*launch)(const unsigned *, void **);
+  int shared_limit;
+};
+struct Module {
+  void *library;
+  std::map<std::string, Function> functions;
+};
+std::set<Handle> modules;
+
+}  // namespace
+
+#define API extern "C" __attribute__((visibility("default"))) CUresult
+
+API cuInit(unsigned flags) {
+  if (flags != 0) return INVALID_VALUE;
+  if (devices() < 1) return NO_DEVICE;
+  started = true;
+  return SUCCESS;
+}
+API cuDriverGetVersion(int *version) {
+  *version = (int)number("SQUALL_STAND_IN_DRIVER", 13000);
+  return SUCCESS;
+}
+API cuDeviceGetCount(int *count) {
+  if (!started) return NOT_INITIALIZED;
+  *count = devices();
+  return SUCCESS;
+}
+API cuDeviceGet(CUdevice *out, int ordinal) {
+  if (!started) return NOT_INITIALIZED;
+  if (ordinal < 0 || ordinal >= devices() || ordinal >= 64) return INVALID_DEVICE;
+  *out = ordinal;
+  return SUCCESS;
+}
+API cuDeviceGetName(char *name, int size, CUdevice) {
+  snprintf(name, (size_t)size, "Squall stand-in GPU");
+  return SUCCESS;
+}
+API cuDeviceGetUuid_v2(unsigned char *uuid, CUdevice device) {
+  memset(uuid, 0, 16);
+  memcpy(uuid, "squall", 6);
+  uuid[15] = (unsigned char)device;
+  return SUCCESS;
+}
+API cuDeviceGetUuid(unsigned char *uuid, CUdevice device) { return cuDeviceGetUuid_v2(uuid, device); }
+API cuDeviceGetPCIBusId(char *id, int size, CUdevice device) {
+  snprintf(id, (size_t)size, "0000:%02x:00.0", device);
+  return SUCCESS;
+}
+API cuDeviceTotalMem_v2(size_t *bytes, CUdevice) {
+  *bytes = total_memory();
+  return SUCCESS;
+}
+API cuDeviceGetAttribute(int *value, int attribute, CUdevice) {
+  const int capability = (int)number("SQUALL_STAND_IN_CAPABILITY", 90);
+  switch (attribute) {
+    case 1: *value = 1024; return SUCCESS;              // threads per block
+    case 2: case 3: *value = 1024; return SUCCESS;      // block x, y
+    case 4: *value = 64; return SUCCESS;                // block z
+    case 5: *value = 2147483647; return SUCCESS;        // grid x
+    case 6: case 7: *value = 65535; return SUCCESS;     // grid y, z
+    case 8: *value = 49152; return SUCCESS;             // shared memory per block
+    case 10: *value = 32; return SUCCESS;               // warp
+    case 16: *value = 4; return SUCCESS;                // multiprocessors
+    case 75: *value = capability / 10; return SUCCESS;
+    case 76: *value = capability % 10; return SUCCESS;
+    case 97: *value = 232448; return SUCCESS;           // shared memory per block, opted in
+    case 115: *value = 1; return SUCCESS;               // memory pools
+    default: *value = 0; return SUCCESS;
+  }
+}
+API cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) {
+  *can = 0;
+  return SUCCESS;
+}
+
+API cuDevicePrimaryCtxRetain(Handle *context, CUdevice device) {
+  if (!started) return NOT_INITIALIZED;
+  if (device < 0 || device >= devices()) return INVALID_DEVICE;
+  contexts[device].device = device;
+  *context = &contexts[device];
+  return SUCCESS;
+}
+API cuDevicePrimaryCtxRelease_v2(CUdevice) { return check_all("release of the context"); }
+API cuCtxSetCurrent(Handle context) {
+  bound = (Context *)context;
+  return SUCCESS;
+}
+API cuCtxGetCurrent(Handle *context) {
+  *context = bound;
+  return SUCCESS;
+}
+API cuCtxPushCurrent_v2(Handle context) { return cuCtxSetCurrent(context); }
+API cuCtxPopCurrent_v2(Handle *context) {
+  if (context) *context = bound;
+  return SUCCESS;
+}
+API cuCtxGetDevice(CUdevice *out) {
+  if (!bound) return INVALID_CONTEXT;
+  *out = bound->device;
+  return SUCCESS;
+}
+API cuCtxSynchronize() { return check_all("synchronisation"); }
+API cuCtxSetFlags(unsigned) { return SUCCESS; }
+API cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -5;
+  return SUCCESS;
+}
+
+API cuDeviceGetDefaultMemPool(Handle *pool, CUdevice device) {
+  *pool = &used[device];
+  return SUCCESS;
+}
+API cuDeviceGetMemPool(Handle *pool, CUdevice device) { return cuDeviceGetDefaultMemPool(pool, device); }
+API cuMemPoolSetAttribute(Handle, int, void *) { return SUCCESS; }
+API cuMemPoolGetAttribute(Handle pool, int, uint64_t *value) {
+  *value = *(uint64_t *)pool;
+  return SUCCESS;
+}
+API cuMemPoolTrimTo(Handle, size_t) { return SUCCESS; }
+
+API cuMemAlloc_v2(CUdeviceptr *out, size_t size) { return allocate(out, size); }
+API cuMemAllocAsync(CUdeviceptr *out, size_t size, Handle stream) { return is_stream(stream) ? allocate(out, size) : INVALID_HANDLE; }
+API cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, Handle, Handle stream) { return cuMemAllocAsync(out, size, stream); }
+API cuMemFree_v2(CUdeviceptr pointer) { return release(pointer); }
+API cuMemFreeAsync(CUdeviceptr pointer, Handle stream) { return is_stream(stream) ? release(pointer) : INVALID_HANDLE; }
+API cuMemGetInfo_v2(size_t *left, size_t *total) {
+  if (!bound) return INVALID_CONTEXT;
+  Guard guard(lock);
+  *total = total_memory();
+  *left = *total - used[device()];
+  return SUCCESS;
+}
+API cuMemHostAlloc(void **out, size_t size, unsigned) {
+  *out = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+  return *out ? SUCCESS : OUT_OF_MEMORY;
+}
+API cuMemAllocHost_v2(void **out, size_t size) { return cuMemHostAlloc(out, size, 0); }
+API cuMemFreeHost(void *pointer) {
+  free(pointer);
+  return SUCCESS;
+}
+API cuMemHostRegister_v2(void *, size_t, unsigned) { return SUCCESS; }
+API cuMemHostUnregister(void *) { return SUCCESS; }
+
+API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) { return copy((void *)(uintptr_t)to, from, size, true, false); }
+API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size) { return copy(to, (void *)(uintptr_t)from, size, false, true); }
+API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size) { return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size, true, true); }
+API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, Handle stream) { return is_stream(stream) ? cuMemcpyHtoD_v2(to, from, size) : INVALID_HANDLE; }
+API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, Handle stream) { return is_stream(stream) ? cuMemcpyDtoH_v2(to, from, size) : INVALID_HANDLE; }
+API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, Handle stream) { return is_stream(stream) ? cuMemcpyDtoD_v2(to, from, size) : INVALID_HANDLE; }
+API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) { return set(to, value, count); }
+API cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) { return set(to, value, count); }
+API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, Handle stream) { return is_stream(stream) ? set(to, value, count) : INVALID_HANDLE; }
+API cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, Handle stream) { return is_stream(stream) ? set(to, value, count) : INVALID_HANDLE; }
+
+API cuStreamCreate(Handle *stream, unsigned) {
+  Guard guard(lock);
+  if (!bound) return INVALID_CONTEXT;
+  *stream = malloc(1);
+  streams.insert(*stream);
+  return SUCCESS;
+}
+API cuStreamCreateWithPriority(Handle *stream, unsigned flags, int) { return cuStreamCreate(stream, flags); }
+API cuStreamDestroy_v2(Handle stream) {
+  Guard guard(lock);
+  if (!streams.erase(stream)) return INVALID_HANDLE;
+  free(stream);
+  return SUCCESS;
+}
+API cuStreamSynchronize(Handle stream) { return is_stream(stream) ? check_all("synchronisation") : INVALID_HANDLE; }
+API cuStreamQuery(Handle stream) { return is_stream(stream) ? SUCCESS : INVALID_HANDLE; }
+API cuStreamWaitEvent(Handle stream, Handle event, unsigned) { return is_stream(stream) && events.count(event) ? SUCCESS : INVALID_HANDLE; }
+API cuStreamIsCapturing(Handle stream, int *status) {
+  *status = 0;
+  return is_stream(stream) ? SUCCESS : INVALID_HANDLE;
+}
+API cuStreamBeginCapture_v2(Handle, int) { return NOT_SUPPORTED; }
+API cuStreamEndCapture(Handle, Handle *) { return NOT_SUPPORTED; }
+API cuLaunchHostFunc(Handle stream, void (*run)(void *), void *data) {
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  run(data);
+  return SUCCESS;
+}
+
+API cuEventCreate(Handle *event, unsigned) {
+  Guard guard(lock);
+  *event = new Event;
+  events.insert(*event);
+  return SUCCESS;
+}
+API cuEventDestroy_v2(Handle event) {
+  Guard guard(lock);
+  if (!events.erase(event)) return INVALID_HANDLE;
+  delete (Event *)event;
+  return SUCCESS;
+}
+API cuEventRecord(Handle event, Handle stream) {
+  Guard guard(lock);
+  if (!events.count(event) || !is_stream(stream)) return INVALID_HANDLE;
+  ((Event *)event)->recorded = true;
+  ((Event *)event)->at = std::chrono::steady_clock::now();
+  return SUCCESS;
+}
+API cuEventQuery(Handle event) { return events.count(event) ? SUCCESS : INVALID_HANDLE; }
+API cuEventSynchronize(Handle event) { return events.count(event) ? SUCCESS : INVALID_HANDLE; }
+API cuEventElapsedTime(float *milliseconds, Handle from, Handle to) {
+  Guard guard(lock);
+  if (!events.count(from) || !events.count(to)) return INVALID_HANDLE;
+  const Event *first = (Event *)from, *last = (Event *)to;
+  if (!first->recorded || !last->recorded) return INVALID_HANDLE;
+  *milliseconds = std::chrono::duration<float, std::milli>(last->at - first->at).count();
+  return SUCCESS;
+}
+API cuEventElapsedTime_v2(float *milliseconds, Handle from, Handle to) { return cuEventElapsedTime(milliseconds, from, to); }
+
+API cuModuleLoadData(Handle *module, const void *image) {
+  Guard guard(lock);
+  if (!bound) return INVALID_CONTEXT;
+  const char *path = (const char *)image;
+  if (!path || path[0] != '/') return INVALID_IMAGE;
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) return fail(INVALID_IMAGE, "%s", dlerror());
+  Module *made = new Module{library, {}};
+  modules.insert(made);
+  *module = made;
+  return SUCCESS;
+}
+API cuModuleLoadDataEx(Handle *module, const void *image, unsigned, int *, void **) { return cuModuleLoadData(module, image); }
+API cuModuleUnload(Handle module) {
+  Guard guard(lock);
+  if (!modules.erase(module)) return INVALID_HANDLE;
+  // The library stays: its kernels may be another module's too.
+  delete (Module *)module;
+  return SUCCESS;
+}
+API cuModuleGetFunction(Handle *function, Handle module, const char *name) {
+  Guard guard(lock);
+  if (!modules.count(module)) return INVALID_HANDLE;
+  Module *of = (Module *)module;
+  void *symbol = dlsym(of->library, (std::string(name) + "__launch").c_str());
+  if (!symbol) return NOT_FOUND;
+  Function &made = of->functions[name];
+  made = {(int (*)(const unsigned *, void **))symbol, 49152};
+  *function = &made;
+  return SUCCESS;
+}
+API cuFuncSetAttribute(Handle function, int attribute, int value) {
+  if (attribute == 8) ((Function *)function)->shared_limit = value;
+  return SUCCESS;
+}
+API cuFuncGetAttribute(int *value, int attribute, Handle) {
+  *value = attribute == 0 ? 1024 : 0;
+  return SUCCESS;
+}
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Handle, int, size_t) {
+  *blocks = 2;
+  return SUCCESS;
+}
+API cuLaunchKernel(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+                   unsigned shared, Handle stream, void **args, void **extra) {
+  Guard guard(lock);
+  if (!bound) return INVALID_CONTEXT;
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  if (extra) return NOT_SUPPORTED;
+  const Function *run = (const Function *)function;
+  const uint64_t threads = (uint64_t)block_x * block_y * block_z;
+  const bool fits = grid_x >= 1 && grid_y >= 1 && grid_z >= 1 && threads >= 1 && grid_x <= 2147483647u && grid_y <= 65535 && grid_z <= 65535 &&
+                    block_x <= 1024 && block_y <= 1024 && block_z <= 64 && threads <= 1024 && (int)shared <= run->shared_limit;
+  if (!fits) return fail(INVALID_VALUE, "no GPU runs the grid (%u, %u, %u) of blocks (%u, %u, %u)", grid_x, grid_y, grid_z, block_x, block_y, block_z);
+  const unsigned dims[6] = {grid_x, grid_y, grid_z, block_x, block_y, block_z};
+  return run->launch(dims, args) ? LAUNCH_FAILED : SUCCESS;
+}
+
+API cuGetErrorName(CUresult code, const char **name) {
+  switch (code) {
+    case SUCCESS: *name = "CUDA_SUCCESS"; break;
+    case INVALID_VALUE: *name = "CUDA_ERROR_INVALID_VALUE"; break;
+    case OUT_OF_MEMORY: *name = "CUDA_ERROR_OUT_OF_MEMORY"; break;
+    case NOT_INITIALIZED: *name = "CUDA_ERROR_NOT_INITIALIZED"; break;
+    case NO_DEVICE: *name = "CUDA_ERROR_NO_DEVICE"; break;
+    case INVALID_DEVICE: *name = "CUDA_ERROR_INVALID_DEVICE"; break;
+    case INVALID_IMAGE: *name = "CUDA_ERROR_INVALID_IMAGE"; break;
+    case INVALID_CONTEXT: *name = "CUDA_ERROR_INVALID_CONTEXT"; break;
+    case INVALID_HANDLE: *name = "CUDA_ERROR_INVALID_HANDLE"; break;
+    case NOT_FOUND: *name = "CUDA_ERROR_NOT_FOUND"; break;
+    case NOT_READY: *name = "CUDA_ERROR_NOT_READY"; break;
+    case ILLEGAL_ADDRESS: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
+    case LAUNCH_FAILED: *name = "CUDA_ERROR_LAUNCH_FAILED"; break;
+    case NOT_SUPPORTED: *name = "CUDA_ERROR_NOT_SUPPORTED"; break;
+    default: *name = "CUDA_ERROR_UNKNOWN"; return INVALID_VALUE;
+  }
+  return SUCCESS;
+}
+API cuGetErrorString(CUresult code, const char **text) { return cuGetErrorName(code, text); }

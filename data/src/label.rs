@@ -5,7 +5,9 @@ use crate::{DataError, Time};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
-/// What a pixel of a mask shows; the discriminant is the stored code.
+/// What a pixel of a mask shows, and what else a table of events may hold; the discriminant is the stored code.
+///
+/// Masks have the first three only; what is in boxes has no code there ([`Class::from_code`] knows none).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -16,6 +18,10 @@ pub enum Class {
     TropicalCyclone = 1,
     /// An atmospheric river.
     AtmosphericRiver = 2,
+    /// An extratropical cyclone: in tables made of boxes, never in a mask.
+    ExtratropicalCyclone = 3,
+    /// A tropical depression: in tables made of boxes, never in a mask.
+    TropicalDepression = 4,
 }
 
 impl Class {
@@ -25,10 +31,17 @@ impl Class {
         Self::TropicalCyclone,
         Self::AtmosphericRiver,
     ];
-    /// The classes that are events.
+    /// The classes of masks that are events.
     pub const EVENTS: [Self; 2] = [Self::TropicalCyclone, Self::AtmosphericRiver];
+    /// All classes that tables of events may hold: those of masks, then those that only boxes tell apart.
+    pub const TRACKED: [Self; 4] = [
+        Self::TropicalCyclone,
+        Self::AtmosphericRiver,
+        Self::ExtratropicalCyclone,
+        Self::TropicalDepression,
+    ];
 
-    /// The code in a mask.
+    /// The code in a mask; of a class that masks do not have, a number that none holds.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -38,12 +51,22 @@ impl Class {
         Self::ALL.get(usize::from(code)).copied()
     }
 
+    /// Whether it is a storm about a centre of low pressure.
+    pub fn is_cyclone(self) -> bool {
+        match self {
+            Self::Background | Self::AtmosphericRiver => false,
+            Self::TropicalCyclone | Self::ExtratropicalCyclone | Self::TropicalDepression => true,
+        }
+    }
+
     /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Background => "background",
             Self::TropicalCyclone => "tropical_cyclone",
             Self::AtmosphericRiver => "atmospheric_river",
+            Self::ExtratropicalCyclone => "extratropical_cyclone",
+            Self::TropicalDepression => "tropical_depression",
         }
     }
 }

@@ -78,6 +78,8 @@ pub struct LoaderConfig {
     pub augmentation: Augmentation,
     /// Of the augmentation.
     pub seed: u64,
+    /// So many samples of a batch, one after the other, are turned as the first of them: the frames of a clip. At least 1.
+    pub frames: usize,
     /// Reading threads, at least 1.
     pub threads: usize,
     /// Batches read or being read ahead of the one in use, at least 1: with the memory of one more, this bounds memory.
@@ -92,6 +94,7 @@ impl LoaderConfig {
             normalisation: None,
             augmentation: Augmentation::default(),
             seed: 0,
+            frames: 1,
             threads: 2,
             prefetch: 2,
         }
@@ -130,6 +133,7 @@ struct Shared {
     boxes: Option<Arc<Store>>,
     augmentation: Augmentation,
     seed: u64,
+    frames: usize,
 }
 
 /// The boxes of a sample, turned as its fields are.
@@ -166,6 +170,7 @@ impl Loader {
             boxes: store.has_boxes().then(|| Arc::clone(store)),
             augmentation: config.augmentation,
             seed: config.seed,
+            frames: config.frames.max(1),
         });
         let (permit, permits) = bounded(prefetch);
         let (result, results) = unbounded();
@@ -248,10 +253,14 @@ impl Shared {
         let x = batch.x.chunks_exact_mut(pixels * channels);
         let mut boxes = Vec::new();
         let samples = x.zip(batch.labels.chunks_exact_mut(pixels)).zip(&batch.ids);
-        for ((x, labels), &id) in samples {
-            let view = self
-                .augmentation
-                .view(self.seed, plan.at.epoch, id, columns);
+        let views: Vec<View> = (batch.ids.iter().step_by(self.frames))
+            .map(|&first| {
+                let epoch = plan.at.epoch;
+                self.augmentation.view(self.seed, epoch, first, columns)
+            })
+            .collect();
+        for (at, ((x, labels), &id)) in samples.enumerate() {
+            let view = views[at / self.frames];
             let missing = self.reader.read_into(id, view, x, labels)?;
             if let Some(store) = &self.boxes {
                 boxes.push(boxes_of(store, id, view)?);

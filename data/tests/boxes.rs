@@ -135,6 +135,31 @@ fn every_format_comes_back() {
 }
 
 #[test]
+fn slivers_keep_an_extent_in_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("boxes.csv");
+    let class = BoxClass::TropicalCyclone;
+    let slivers = vec![
+        found(class, 210.476_19, 5.0, 210.476_2, 44.0),
+        found(class, 359.999_97, 10.0, 359.999_99, 20.0),
+        found(class, 0.0, 10.0, 1e-6, 20.0),
+        found(class, 10.0, 20.0, 30.0, 20.000_01),
+        found(class, 10.0, 89.999_97, 30.0, 90.0),
+    ];
+    let mut writer: Box<dyn BoxSink> = Box::new(BoxTableWriter::create(&path).unwrap());
+    writer.write(time(0), &slivers).unwrap();
+    writer.finish().unwrap();
+    let back = boxes::read(&path, &grid(), Calendar::NoLeap).unwrap();
+    for (was, is) in slivers.iter().zip(&back.frames()[0].boxes) {
+        let (was, is) = (was.geo, is.geo);
+        let wider = is.width_deg() - was.width_deg();
+        let higher = (is.north_deg - is.south_deg) - (was.north_deg - was.south_deg);
+        assert!(wider.abs() < 2e-4 && higher.abs() < 2e-4, "{was:?} {is:?}");
+    }
+    assert_eq!(back.boxes(), slivers.len());
+}
+
+#[test]
 fn coco_has_y_down_and_names() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("coco.json");

@@ -35,6 +35,7 @@ fn config(store: &Store, threads: usize) -> LoaderConfig {
             mirror: true,
         },
         seed: 11,
+        frames: 1,
         threads,
         prefetch: 3,
     }

@@ -7,6 +7,7 @@
 #![cfg_attr(not(any(feature = "mpi", feature = "nccl")), forbid(unsafe_code))]
 #![deny(unsafe_code)]
 
+pub mod clips;
 pub mod comm;
 pub mod contract;
 pub mod error;

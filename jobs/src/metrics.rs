@@ -150,14 +150,20 @@ pub fn read_metrics(path: &Path) -> Result<Vec<Metric>> {
     whole.lines().enumerate().map(parse).collect()
 }
 
-/// Drops what was written after `step`, so that a resumed run writes the same file as an uninterrupted one.
+/// Drops what was written after `step`, so that a resumed run writes the same file as an uninterrupted one; also the validations
+/// after the steps of `again`, which were under way and are done again.
 ///
 /// # Errors
 /// As [`read_metrics`]; [`JobError::Data`] if the file cannot be replaced.
-pub fn truncate_after(path: &Path, step: u64) -> Result<()> {
+pub fn truncate_after(path: &Path, step: u64, again: &[u64]) -> Result<()> {
     let metrics = read_metrics(path)?;
     let mut text = String::new();
-    for metric in metrics.iter().filter(|metric| metric.step() <= step) {
+    let comes_again = |metric: &Metric| match metric {
+        Metric::Validation { step, .. } => again.contains(step),
+        _ => false,
+    };
+    let kept = |metric: &&Metric| metric.step() <= step && !comes_again(metric);
+    for metric in metrics.iter().filter(kept) {
         text.push_str(&to_json(metric, path)?);
         text.push('\n');
     }
@@ -195,7 +201,7 @@ mod tests {
         let mut torn = OpenOptions::new().append(true).open(&resumed).unwrap();
         torn.write_all(b"{\"kind\":\"st").unwrap();
         drop(torn);
-        truncate_after(&resumed, 4).unwrap();
+        truncate_after(&resumed, 4, &[2]).unwrap();
         assert_eq!(read_metrics(&resumed).unwrap().len(), 4);
         write(&resumed, 5..=9);
         let [whole, resumed] = [whole, resumed].map(|path| std::fs::read(path).unwrap());

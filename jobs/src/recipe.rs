@@ -7,6 +7,7 @@ mod explain;
 pub use detection::Detection;
 pub use distributed::{Algorithm, Distributed, Momentum, MomentumRule, Order, RateScaling};
 
+use crate::clips::ClipShape;
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
 use squall_data::Variable;
@@ -160,6 +161,9 @@ pub struct DataSection {
     pub normalisation: NormalisationMethod,
     /// Random changes of training samples that keep them true. Default none.
     pub augmentation: Augmentation,
+    /// Networks over time: steps of the data from one frame of a clip to the next. Default 1; hur-detect has 2 of three hours. How
+    /// many frames a clip has is `network.time_steps`.
+    pub clip_stride: usize,
     /// Reading threads. Default 2.
     pub threads: usize,
     /// Batches read ahead. Default 2.
@@ -172,6 +176,7 @@ impl Default for DataSection {
             channels: None,
             normalisation: NormalisationMethod::default(),
             augmentation: Augmentation::default(),
+            clip_stride: 1,
             threads: 2,
             prefetch: 2,
         }
@@ -283,6 +288,7 @@ impl Recipe {
                 "training.checkpoint_every_steps",
                 training.checkpoint_every_steps,
             ),
+            ("data.clip_stride", Some(self.data.clip_stride as u64)),
             ("data.threads", Some(self.data.threads as u64)),
             ("data.prefetch", Some(self.data.prefetch as u64)),
         ];
@@ -369,12 +375,6 @@ impl Recipe {
                 name.as_str()
             ));
         }
-        if self.network.frames() > 1 {
-            return bad(format!(
-                "`network.name`: `{}` learns from clips of consecutive times, which the trainer does not read yet",
-                name.as_str()
-            ));
-        }
         let beside = self.detection.unlabelled_per_batch;
         if beside > 0 && beside >= self.training.batch {
             return bad(format!(
@@ -383,6 +383,11 @@ impl Recipe {
             ));
         }
         Ok(())
+    }
+
+    /// The clips that its network learns from; none of a network that sees single fields.
+    pub fn clips(&self) -> Option<ClipShape> {
+        ClipShape::of(&self.network, self.data.clip_stride)
     }
 
     /// The keys whose values differ from another recipe's and change results: all but lengths, savings and threads.

@@ -153,12 +153,7 @@ fn in_turns_every_run_gives_the_same_bits() {
             groups.iter().enumerate().all(|(at, &g)| g == at % 2),
             "{groups:?}"
         );
-        // How far another server had come when a checkpoint was taken is not fixed (`docs/groups.md`).
-        let text = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
-        let lines = text
-            .lines()
-            .filter(|line| !line.contains("\"staleness\",\"step\""));
-        let text = lines.collect::<Vec<_>>().join("\n").into_bytes();
+        let text = std::fs::read(out.join("metrics.jsonl")).unwrap();
         let now = (tensors(&out, "checkpoint.safetensors"), text);
         let (weights, text) = found.get_or_insert_with(|| now.clone());
         let lines = String::from_utf8_lossy(text);
@@ -173,6 +168,139 @@ fn in_turns_every_run_gives_the_same_bits() {
             differs.is_empty() && text.len() == now.1.len(),
             "run {seed}: {differs:?}"
         );
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+}
+
+/// All that a run in turns has written and that must not depend on interruptions: weights, the state to go on from, every
+/// step, update and validation, and how stale updates were in the end.
+fn written(folder: &Path) -> (Vec<NamedTensors>, Vec<Metric>, Option<Metric>) {
+    let files = [
+        "best.safetensors",
+        "last.safetensors",
+        "checkpoint.safetensors",
+    ];
+    let weights = files.iter().map(|file| tensors(folder, file)).collect();
+    let (mut steps, mut stale) = (Vec::new(), None);
+    for metric in metrics(folder) {
+        match metric {
+            Metric::Step { .. } | Metric::Update { .. } | Metric::Validation { .. } => {
+                steps.push(metric);
+            }
+            Metric::Staleness { .. } => stale = Some(metric),
+        }
+    }
+    (weights, steps, stale)
+}
+
+#[test]
+fn in_turns_a_run_goes_on_as_if_it_had_not_been_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    for (groups, servers) in [(2, 1), (3, 2)] {
+        let keys = [
+            format!("distributed.groups={groups}"),
+            format!("distributed.servers={servers}"),
+        ];
+        let mut changes = vec![
+            "distributed.order=round-robin",
+            "distributed.check_every_steps=1",
+            "training.steps=23",
+            "training.validate_every_steps=5",
+        ];
+        changes.extend(keys.iter().map(String::as_str));
+        let recipe = recipe(&changes);
+        let at = |name: &str| folder.path().join(format!("{name}-{groups}"));
+        let run = |out: &Path, stop_after| {
+            let ranks = threads::ranks(groups + servers);
+            let reports = train_on(ranks, &recipe, &store, out, (Duration::ZERO, stop_after));
+            reports.into_iter().next().unwrap().unwrap()
+        };
+
+        // Every checkpoint on the way is kept as a kill just after it would leave it.
+        let whole = at("whole");
+        threads::run(threads::ranks(groups + servers), |rank| {
+            let is_first = rank.member() == 0;
+            let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+            let mut keep = |event: &TrainEvent| {
+                if let (true, TrainEvent::CheckpointSaved { step, .. }) = (is_first, event) {
+                    copy(&whole, &at(&format!("killed{step}")));
+                }
+            };
+            let stop = AtomicBool::new(false);
+            train_together(&recipe, &store, &whole, &mut keep, &stop, &mut team).unwrap();
+        });
+        let expected = written(&whole);
+        assert_eq!(losses(&whole).len(), 23);
+        for step in [3, 6, 15, 21] {
+            let killed = at(&format!("killed{step}"));
+            assert_eq!(newest_step(&killed), Some(step));
+            assert_eq!(run(&killed, None).outcome, Outcome::Finished);
+            assert!(
+                written(&killed) == expected,
+                "{groups} groups, killed at {step}"
+            );
+        }
+        for stop_after in [1, 4, 10] {
+            let stopped = at(&format!("stopped{stop_after}"));
+            let report = run(&stopped, Some(stop_after));
+            assert_eq!(report.outcome, Outcome::Interrupted);
+            assert!(report.steps < 23);
+            assert_eq!(run(&stopped, None).outcome, Outcome::Finished);
+            assert!(
+                written(&stopped) == expected,
+                "{groups} groups, stopped at {stop_after}"
+            );
+        }
+    }
+}
+
+#[test]
+fn checkpoints_by_the_clock_are_exact_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 0);
+    let mut recipe = recipe(&[
+        "distributed.order=round-robin",
+        "distributed.groups=2",
+        "distributed.servers=2",
+        "training.steps=20",
+        "training.checkpoint_every_steps=1000",
+    ]);
+    let plain = folder.path().join("plain");
+    train_on(threads::ranks(4), &recipe, &store, &plain, AT_ONCE);
+    recipe.training.checkpoint_every_seconds = 1e-9;
+    let whole = folder.path().join("whole");
+    let kept = std::sync::Mutex::new(Vec::new());
+    threads::run(threads::ranks(4), |rank| {
+        let is_first = rank.member() == 0;
+        let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+        let mut keep = |event: &TrainEvent| {
+            if let (true, TrainEvent::CheckpointSaved { step, .. }) = (is_first, event) {
+                copy(&whole, &folder.path().join(format!("killed{step}")));
+                kept.lock().unwrap().push(*step);
+            }
+        };
+        let stop = AtomicBool::new(false);
+        train_together(&recipe, &store, &whole, &mut keep, &stop, &mut team).unwrap();
+    });
+    let kept = kept.into_inner().unwrap();
+    assert!(kept.len() > 2 && kept[0] >= 4, "{kept:?}");
+    let expected = tensors(&plain, "checkpoint.safetensors");
+    assert!(tensors(&whole, "checkpoint.safetensors") == expected);
+    for step in kept.into_iter().filter(|&step| step < 20) {
+        let killed = folder.path().join(format!("killed{step}"));
+        train_on(threads::ranks(4), &recipe, &store, &killed, AT_ONCE);
+        let now = tensors(&killed, "checkpoint.safetensors");
+        assert!(now == expected, "killed at {step}");
     }
 }
 
@@ -253,7 +381,7 @@ fn a_lost_group_does_not_stop_the_others() {
         let updates = updates(&out);
         let of = |group: usize| updates.iter().filter(|u| u.0 == group).count();
         assert_eq!(updates.len(), 40);
-        assert!(of(1) > 0 && of(1) < 10 && of(0) + of(2) > 30, "{updates:?}");
+        assert!(of(1) > 0 && of(1) < 15 && of(0) + of(2) > 25, "{updates:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Boxes around storms: in degrees on the globe, and in pixels of a grid.
 //!
-//! A file of boxes is read as [`BoxFrames`] by [`read`], whichever it is: a table ([`table`]), ExtremeWeather's HDF5
+//! A file of boxes is read as [`BoxFrames`] by [`read`], or time by time as [`BoxSeries`], whichever it is: a table ([`table`]), ExtremeWeather's HDF5
 //! ([`extreme_weather`]) or COCO's JSON ([`coco`]); each of them, and [`geojson`], is written time by time through a [`BoxSink`].
 //!
 //! Letters: y row (latitude, south to north), x column (longitude, eastward).
@@ -14,6 +14,7 @@ mod labelled_share;
 mod place;
 pub mod precision;
 mod read;
+mod series;
 pub mod suppress;
 pub mod table;
 mod turn;
@@ -22,6 +23,7 @@ pub use fault::BoxFault;
 pub use frame::{BoxFrame, BoxFrames, BoxSink, SinkSummary, TrackedBox};
 pub use labelled_share::LabelledShare;
 pub use read::read;
+pub use series::BoxSeries;
 
 use crate::error::{DataError, Result};
 use crate::{Class, LatLonGrid};
@@ -81,12 +83,13 @@ impl BoxClass {
 }
 
 impl From<BoxClass> for Class {
-    /// The class of a mask; what masks do not tell apart is background there.
+    /// The class in tables of events.
     fn from(class: BoxClass) -> Self {
         match class {
             BoxClass::TropicalCyclone => Self::TropicalCyclone,
             BoxClass::AtmosphericRiver => Self::AtmosphericRiver,
-            BoxClass::TropicalDepression | BoxClass::ExtratropicalCyclone => Self::Background,
+            BoxClass::TropicalDepression => Self::TropicalDepression,
+            BoxClass::ExtratropicalCyclone => Self::ExtratropicalCyclone,
         }
     }
 }

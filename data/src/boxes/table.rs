@@ -14,6 +14,9 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+/// The least extent that four decimals can tell.
+const LEAST_DEG: f64 = 1e-4;
+
 /// The header.
 pub const BOX_COLUMNS: [&str; 8] = [
     "class",
@@ -104,18 +107,28 @@ pub(crate) fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) 
     }
     for TrackedBox { geo, track_id } in boxes {
         let text = |value: Option<String>| value.unwrap_or_default();
-        // A western edge of [0, 360) must not be rounded to 360.
-        let west = match format!("{:.4}", geo.west_deg) {
-            rounded if rounded == "360.0000" => "0.0000".to_string(),
-            rounded => rounded,
-        };
+        let fixed = |degrees: f64| format!("{degrees:.4}");
+        let (mut west, mut east) = (fixed(geo.west_deg), fixed(geo.east_deg));
+        // A western edge of [0, 360) must not be rounded to 360, nor a sliver to the whole circle.
+        if west == "360.0000" {
+            west = fixed(0.0);
+            east = if east == "360.0000" { fixed(0.0) } else { east };
+        }
+        let (mut south, mut north) = (fixed(geo.south_deg), fixed(geo.north_deg));
+        // Nor may it lose its extent by rounding.
+        if east == west {
+            let turned = geo.west_deg.rem_euclid(360.0 - LEAST_DEG / 2.0);
+            east = fixed(turned + LEAST_DEG);
+        }
+        if north == south && geo.north_deg + LEAST_DEG <= 90.0 {
+            north = fixed(geo.north_deg + LEAST_DEG);
+        } else if north == south {
+            south = fixed(geo.south_deg - LEAST_DEG);
+        }
         let _ = writeln!(
             table,
-            "{},{time},{west},{:.4},{:.4},{:.4},{},{}",
+            "{},{time},{west},{south},{east},{north},{},{}",
             geo.class.name(),
-            geo.south_deg,
-            geo.east_deg,
-            geo.north_deg,
             text(geo.confidence.map(|value| value.to_string())),
             text(track_id.map(|id| id.to_string())),
         );
@@ -128,42 +141,75 @@ pub(crate) fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) 
 /// [`DataError::BadBox`] naming line, fault, what was expected and what was found; [`DataError::MissingVariable`] naming a column;
 /// [`DataError::Unreadable`] if it is no table; [`DataError::Io`].
 pub fn read_table(path: &Path, calendar: Calendar) -> Result<BoxFrames> {
-    let file = File::open(path).map_err(DataError::io("open", path))?;
-    let unreadable = |error: csv::Error| DataError::Unreadable {
+    let rows: Result<Vec<_>> = BoxRows::open(path, calendar)?.collect();
+    Ok(BoxFrames::collect(rows?))
+}
+
+/// The rows of a table, one after the other: a time, and a box unless the row says that there is none.
+pub(super) struct BoxRows {
+    path: PathBuf,
+    calendar: Calendar,
+    csv: csv::Reader<File>,
+    record: csv::StringRecord,
+    columns: [Option<usize>; 8],
+}
+
+impl BoxRows {
+    pub(super) fn open(path: &Path, calendar: Calendar) -> Result<Self> {
+        let file = File::open(path).map_err(DataError::io("open", path))?;
+        let mut csv = csv::ReaderBuilder::new()
+            .trim(csv::Trim::All)
+            .from_reader(file);
+        let header = csv.headers().map_err(|error| unreadable(path, &error))?;
+        let names: Vec<String> = header
+            .iter()
+            // Spreadsheets begin their files with a byte order mark.
+            .map(|name| name.trim_start_matches('\u{feff}').to_string())
+            .collect();
+        let mut columns = [None; BOX_COLUMNS.len()];
+        for (place, name) in columns.iter_mut().zip(BOX_COLUMNS) {
+            *place = names.iter().position(|column| column == name);
+        }
+        if let Some(missing) = (0..6).find(|&k| columns[k].is_none()) {
+            return Err(DataError::MissingVariable {
+                path: path.into(),
+                variable: format!("column {}", BOX_COLUMNS[missing]),
+                found: names,
+            });
+        }
+        Ok(Self {
+            path: path.into(),
+            calendar,
+            csv,
+            record: csv::StringRecord::new(),
+            columns,
+        })
+    }
+}
+
+impl Iterator for BoxRows {
+    type Item = Result<(Time, Option<TrackedBox>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.csv.read_record(&mut self.record) {
+            Ok(false) => return None,
+            Ok(true) => {}
+            Err(error) => return Some(Err(unreadable(&self.path, &error))),
+        }
+        let line = Line {
+            path: &self.path,
+            record: &self.record,
+            columns: self.columns,
+        };
+        Some(line.parse(self.calendar))
+    }
+}
+
+fn unreadable(path: &Path, error: &csv::Error) -> DataError {
+    DataError::Unreadable {
         path: path.into(),
         reason: error.to_string(),
-    };
-    let mut csv = csv::ReaderBuilder::new()
-        .trim(csv::Trim::All)
-        .from_reader(file);
-    let header = csv.headers().map_err(unreadable)?;
-    let names: Vec<String> = header
-        .iter()
-        // Spreadsheets begin their files with a byte order mark.
-        .map(|name| name.trim_start_matches('\u{feff}').to_string())
-        .collect();
-    let mut columns = [None; BOX_COLUMNS.len()];
-    for (place, name) in columns.iter_mut().zip(BOX_COLUMNS) {
-        *place = names.iter().position(|column| column == name);
     }
-    if let Some(missing) = (0..6).find(|&k| columns[k].is_none()) {
-        return Err(DataError::MissingVariable {
-            path: path.into(),
-            variable: format!("column {}", BOX_COLUMNS[missing]),
-            found: names,
-        });
-    }
-    let mut rows = Vec::new();
-    let mut record = csv::StringRecord::new();
-    while csv.read_record(&mut record).map_err(unreadable)? {
-        let line = Line {
-            path,
-            record: &record,
-            columns,
-        };
-        rows.push(line.parse(calendar)?);
-    }
-    Ok(BoxFrames::collect(rows))
 }
 
 /// A line of a table.

@@ -4,13 +4,15 @@ use super::Model;
 use super::input::Fields;
 use super::output::Found;
 use super::views::{Opinion, most_probable, turned};
+use crate::clips::ClipShape;
 use crate::error::{JobError, Result};
 use crate::recipe::{Recipe, Task};
 use candle_core::{Device, Tensor};
 use squall_data::loader::Augmentation;
 use squall_data::store::View;
-use squall_data::{ClassMask, DataError, LatLonGrid, Normalisation, Variable};
+use squall_data::{ClassMask, DataError, GeoBox, LatLonGrid, Normalisation, Variable};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 /// The members whose probabilities are averaged: every model with every view of the field.
 ///
@@ -177,6 +179,31 @@ impl<'m> Ensemble<'m> {
         }
         notes.dedup();
         Ok(notes)
+    }
+
+    /// The clips that its network takes; none if it sees single fields.
+    pub fn clips(&self) -> Option<ClipShape> {
+        self.first().clips()
+    }
+
+    /// The boxes that the network has for a clip: one list for each of its answers.
+    ///
+    /// # Errors
+    /// [`JobError::Model`] if the shape does not fit the network.
+    pub(super) fn find_in_clip(
+        &self,
+        frames: &[Arc<Fields>],
+        grid: &LatLonGrid,
+    ) -> Result<Vec<Vec<GeoBox>>> {
+        let (rows, columns) = grid.shape();
+        let mut values = Vec::new();
+        for frame in frames {
+            values.extend_from_slice(&frame.pixels[0]);
+        }
+        let channels = values.len() / (frames.len() * rows * columns).max(1);
+        let shape = (frames.len(), rows, columns, channels);
+        let x = Tensor::from_vec(values, shape, &Device::Cpu)?;
+        self.first().find_boxes(&x, grid)
     }
 
     /// What a batch of fields shows.

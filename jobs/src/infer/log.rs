@@ -42,6 +42,9 @@ pub struct FinishedFile {
     pub missing_values: u64,
     /// Times left out.
     pub skipped: Vec<SkippedTime>,
+    /// Of a network over time: the hash of the times that its clips saw, which reach beyond those of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<String>,
 }
 
 impl FinishedFile {
@@ -203,6 +206,7 @@ mod tests {
                 time: "a".into(),
                 reason: "b".into(),
             }],
+            seen: None,
         }
     }
 

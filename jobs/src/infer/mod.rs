@@ -6,6 +6,9 @@
 //! killed anywhere is continued by the next one, with any number of ranks: finished files stay, the others are made, and in
 //! the end folders are the same byte for byte.
 //!
+//! A network over time is shown windows of the time axis that slide so that every time is asked for once (`sliding`); a
+//! frame that is missing at an end of the axis, at a hole or in a bad file is replaced by its neighbour.
+//!
 //! Bad input is met in three ways. What cannot be a time axis, such as two calendars or grids, is refused when the input is
 //! opened; a time that stands in two files is read from the first, and times in any order are sorted; both are said. Gaps are
 //! said and have no masks. A time that cannot be read ends the inference or is left out, as [`BadInput`] says.
@@ -22,6 +25,7 @@ mod pipeline;
 mod plan;
 mod report;
 mod settings;
+mod sliding;
 mod strips;
 mod views;
 
@@ -46,6 +50,7 @@ use log::Others;
 use pipeline::{Job, Neighbours, Ran};
 use plan::{Demand, Work};
 use settings::Settings;
+use sliding::Sliding;
 use squall_data::archive::Archive;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -129,7 +134,8 @@ impl Inference<'_> {
             true => chunks::of_boxes(all),
             false => all,
         };
-        let finished = self.finished_before(comm, &all)?;
+        let sliding = (self.ensemble.clips()).map(|shape| Sliding::of(&self.input, shape));
+        let finished = self.finished_before(comm, &all, sliding.as_ref())?;
         let left: Vec<Chunk> = (all.iter())
             .filter(|chunk| !finished.contains_key(&chunk.name))
             .cloned()
@@ -158,6 +164,7 @@ impl Inference<'_> {
             done,
             batch,
             strips,
+            sliding: sliding.as_ref(),
         };
         let claims = Claims::begin(self.out, left.len(), comm)?;
         let mut neighbours = Neighbours {
@@ -191,7 +198,12 @@ impl Inference<'_> {
         notes.extend(self.input.problems().iter().cloned());
         let demand = Demand::of(&self.input, &self.ensemble, self.options)?;
         let (rows, columns) = self.input.grid().shape();
-        let batch = demand.batch(self.options, batch_for(rows, columns))?;
+        let wanted = match self.ensemble.clips() {
+            // A clip is batch enough.
+            Some(_) => NonZeroUsize::MIN,
+            None => batch_for(rows, columns),
+        };
+        let batch = demand.batch(self.options, wanted)?;
         Ok((demand, batch, notes))
     }
 
@@ -234,6 +246,10 @@ impl Inference<'_> {
 
     /// Bytes that this rank may use, where those of its node share what is there.
     fn free_memory(&self, comm: &mut dyn Communicator) -> Result<Option<u64>> {
+        // Every rank has a GPU of its own.
+        if let Some(bytes) = squall_model::Backend::best().free_memory() {
+            return Ok(Some(bytes));
+        }
         let ranks = match comm.size() {
             1 => 1,
             _ => comm.split_by_node()?.size() as u64,
@@ -246,10 +262,11 @@ impl Inference<'_> {
         &self,
         comm: &mut dyn Communicator,
         all: &[Chunk],
+        sliding: Option<&Sliding>,
     ) -> Result<BTreeMap<String, FinishedFile>> {
         let (rank, size) = (comm.rank(), comm.size());
         let read = match rank {
-            0 => self.wanted_of_log(all).map(Some),
+            0 => self.wanted_of_log(all, sliding).map(Some),
             _ => Ok(None),
         };
         let read = all_or_none(comm, read)?.unwrap_or_default();
@@ -273,7 +290,7 @@ impl Inference<'_> {
     }
 
     /// The files of the log that this call would make as they are.
-    fn wanted_of_log(&self, all: &[Chunk]) -> Result<Vec<FinishedFile>> {
+    fn wanted_of_log(&self, all: &[Chunk], sliding: Option<&Sliding>) -> Result<Vec<FinishedFile>> {
         let times = self.input.times();
         let by_name: BTreeMap<&str, &Chunk> = all
             .iter()
@@ -285,6 +302,7 @@ impl Inference<'_> {
                 times[chunk.indices.start].to_string() == entry.first
                     && times[chunk.indices.end - 1].to_string() == entry.last
                     && chunk.indices.len() == entry.times()
+                    && entry.seen == sliding.map(|s| s.seen(chunk.indices.clone(), times))
             });
             // Who does not skip bad times wants to hear of those that an earlier call skipped.
             same && (self.options.bad_input == BadInput::Skip || entry.skipped.is_empty())

@@ -1,5 +1,6 @@
 //! A model file, ready to use.
 
+use crate::clips::ClipShape;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
 use crate::recipe::{Recipe, Task};
@@ -26,6 +27,8 @@ pub struct Model {
     storage: Storage,
     /// Which boxes are kept, as the recipe says; of a detector.
     suppression: Suppression,
+    /// Of a network over time.
+    clips: Option<ClipShape>,
     /// One sentence for everything about it that may surprise.
     notes: Vec<String>,
 }
@@ -50,9 +53,13 @@ impl Model {
         drop(bytes);
         let file = ModelFile::read(path)?;
         let contract = Contract::of(&file, path)?;
-        let suppression = match contract.task() {
-            Task::Detect => Recipe::parse(&contract.recipe, &[])?.detection.suppression,
-            Task::Segment => Suppression::default(),
+        let (suppression, clips) = match contract.task() {
+            Task::Detect => {
+                let recipe = Recipe::parse(&contract.recipe, &[])?;
+                let clips = ClipShape::of(&contract.network, recipe.data.clip_stride);
+                (recipe.detection.suppression, clips)
+            }
+            Task::Segment => (Suppression::default(), None),
         };
         let backend = Backend::best();
         let policy = PrecisionPolicy {
@@ -72,6 +79,7 @@ impl Model {
             hash,
             storage,
             suppression,
+            clips,
             notes: note.map(str::to_string).into_iter().collect(),
         })
     }
@@ -106,6 +114,11 @@ impl Model {
         &self.storage
     }
 
+    /// The clips that it takes; none of a network that sees single fields.
+    pub fn clips(&self) -> Option<ClipShape> {
+        self.clips
+    }
+
     /// What may surprise, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -132,7 +145,8 @@ impl Model {
         super::input::normalised(snapshot, &self.contract.normalisation)
     }
 
-    /// The boxes of every sample of normalised fields on a grid, the surest first: those that the recipe's suppression keeps.
+    /// The boxes of every sample of normalised fields on a grid, the surest first: those that the recipe's suppression keeps. Of a
+    /// clip's frames, those that the network has boxes for.
     ///
     /// # Errors
     /// [`JobError::Model`] if the network finds no boxes, or the shape does not fit it.

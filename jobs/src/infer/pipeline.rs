@@ -1,15 +1,19 @@
 //! Read, compute and write at the same time, on each rank.
 
 use super::claims::{Bell, Claims};
-use super::input::Fields;
+use super::input::{Fields, Reader};
 use super::log::{FinishedFile, Others, SkippedTime};
 use super::output::{Found, OutputFile};
 use super::settings::about;
+use super::sliding::{Sliding, completed};
 use super::{BadInput, Chunk, Ensemble, InferEvent, InferOptions, Input};
 use crate::error::{JobError, Result};
 use crate::metrics::JsonLines;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::ScopedJoinHandle;
@@ -30,6 +34,8 @@ pub(super) struct Job<'j, 'a> {
     /// How the network is computed.
     pub batch: NonZeroUsize,
     pub strips: NonZeroUsize,
+    /// Of a network over time.
+    pub sliding: Option<&'j Sliding>,
 }
 
 /// What tells a rank of others, and others of it.
@@ -65,6 +71,8 @@ enum Read {
     /// The times of this file follow.
     File(usize),
     Sample(Fields),
+    /// Frames, and which of the answers are about which times.
+    Clip(Vec<Arc<Fields>>, Vec<(usize, usize)>),
     Skipped(SkippedTime),
     /// All times of the file have come.
     EndOfFile,
@@ -133,6 +141,15 @@ impl Job<'_, '_> {
             if to_network.send(Read::File(number)).is_err() {
                 return Ok(());
             }
+            if let Some(sliding) = self.sliding {
+                let indices = self.chunks[number].indices.clone();
+                if !self.read_clips(&mut reader, (sliding, indices), to_network)?
+                    || to_network.send(Read::EndOfFile).is_err()
+                {
+                    return Ok(());
+                }
+                continue;
+            }
             for index in self.chunks[number].indices.clone() {
                 let item = match reader.read(index, self.options.max_missing_share) {
                     Ok(fields) => Read::Sample(fields),
@@ -154,6 +171,55 @@ impl Job<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads the clips of a file; false if nobody listens any more.
+    fn read_clips(
+        &self,
+        reader: &mut Reader<'_>,
+        (sliding, indices): (&Sliding, Range<usize>),
+        to_network: &SyncSender<Read>,
+    ) -> Result<bool> {
+        // Neighbouring clips share frames.
+        let mut kept: BTreeMap<usize, Option<Arc<Fields>>> = BTreeMap::new();
+        let mut told = BTreeSet::new();
+        for window in sliding.within(indices.clone()) {
+            let first = window.frames[0];
+            kept.retain(|&index, _| index >= first);
+            for &index in &window.frames {
+                if kept.contains_key(&index) {
+                    continue;
+                }
+                let fields = match reader.read(index, self.options.max_missing_share) {
+                    Ok(fields) => Some(Arc::new(fields)),
+                    Err(error) if self.options.bad_input == BadInput::Skip => {
+                        let skipped = SkippedTime {
+                            time: self.input.times()[index].to_string(),
+                            reason: error.to_string(),
+                        };
+                        if indices.contains(&index)
+                            && told.insert(index)
+                            && to_network.send(Read::Skipped(skipped)).is_err()
+                        {
+                            return Ok(false);
+                        }
+                        None
+                    }
+                    Err(error) => return Err(error),
+                };
+                kept.insert(index, fields);
+            }
+            let read = |index: &usize| kept.get(index).cloned().flatten();
+            let frames: Vec<_> = window.frames.iter().map(read).collect();
+            let takes = window.takes.into_iter();
+            let takes: Vec<_> = takes.filter(|(_, index)| read(index).is_some()).collect();
+            if let (Some(frames), false) = (completed(&frames), takes.is_empty())
+                && to_network.send(Read::Clip(frames, takes)).is_err()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn write(
@@ -247,6 +313,8 @@ struct Under {
     masks: usize,
     missing: u64,
     skipped: Vec<SkippedTime>,
+    /// What clips have shown, by time: it comes in another order.
+    found: BTreeMap<usize, Found>,
 }
 
 impl Computer<'_, '_, '_> {
@@ -277,6 +345,7 @@ impl Computer<'_, '_, '_> {
                         return Ok(());
                     }
                 }
+                Read::Clip(frames, takes) => self.compute_clip(&mut under, &frames, &takes)?,
                 Read::Skipped(skipped) => {
                     tracing::warn!(time = %skipped.time, reason = %skipped.reason, "no mask");
                     self.own += 1;
@@ -284,7 +353,9 @@ impl Computer<'_, '_, '_> {
                     under.skipped.push(skipped);
                 }
                 Read::EndOfFile => {
-                    let end = self.compute(&mut under)? && self.end(std::mem::take(&mut under));
+                    let end = self.compute(&mut under)?
+                        && self.send_clips(&mut under)
+                        && self.end(std::mem::take(&mut under));
                     if !end {
                         return Ok(());
                     }
@@ -294,7 +365,9 @@ impl Computer<'_, '_, '_> {
     }
 
     /// Ends a file; false if the writer is gone, whose own result says why.
-    fn end(&mut self, under: Under) -> bool {
+    fn end(&mut self, mut under: Under) -> bool {
+        // Clips come in another order than times.
+        under.skipped.sort_by(|a, b| a.time.cmp(&b.time));
         let chunk = &self.job.chunks[under.number];
         let time = |index: usize| self.job.input.times()[index].to_string();
         let entry = FinishedFile {
@@ -304,6 +377,8 @@ impl Computer<'_, '_, '_> {
             masks: under.masks,
             missing_values: under.missing,
             skipped: under.skipped,
+            seen: (self.job.sliding)
+                .map(|sliding| sliding.seen(chunk.indices.clone(), self.job.input.times())),
         };
         self.send(Write::EndOfFile(under.number, entry))
     }
@@ -314,6 +389,42 @@ impl Computer<'_, '_, '_> {
         let sent = self.to_writer.send(item).is_ok();
         self.ran.blocked_seconds += before.elapsed().as_secs_f64();
         sent
+    }
+
+    /// The boxes of some times of a clip, which wait for the end of the file.
+    fn compute_clip(
+        &mut self,
+        under: &mut Under,
+        frames: &[Arc<Fields>],
+        takes: &[(usize, usize)],
+    ) -> Result<()> {
+        let before = Instant::now();
+        let every = (self.job.sliding).map_or(1, |sliding| sliding.shape().every);
+        let mut found = (self.job.ensemble).find_in_clip(frames, self.job.input.grid())?;
+        self.ran.compute_seconds += before.elapsed().as_secs_f64();
+        let others = self.others.as_mut().map_or(0, Others::times);
+        for &(answer, index) in takes {
+            let time = self.job.input.times()[index];
+            let boxes = std::mem::take(&mut found[answer]);
+            under.missing += frames[answer * every].missing as u64;
+            self.own += 1;
+            let done = self.job.done + self.own + others;
+            for found in Found::boxes(&[time], vec![boxes]) {
+                if let Found::Boxes { boxes, .. } = &found {
+                    let total = self.job.total;
+                    (self.progress)(&InferEvent::Boxes { done, total, boxes });
+                }
+                under.found.insert(index, found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands what clips have shown to the writer, in order of time; false if it is gone.
+    fn send_clips(&mut self, under: &mut Under) -> bool {
+        let found = std::mem::take(&mut under.found);
+        under.masks += found.len();
+        (found.into_values()).all(|found| self.send(Write::Found(under.number, found)))
     }
 
     /// Masks of the samples that wait; false if the writer is gone.

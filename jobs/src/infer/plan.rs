@@ -92,13 +92,14 @@ impl Demand {
         let cells = (rows * columns) as u64;
         let channels: usize = ensemble.diets().iter().map(|d| d.channels.len()).sum();
         let many = ensemble.members() > 1;
+        let frames = ensemble.clips().map_or(1, |clips| clips.frames);
         // A byte a mask; three f32 of probabilities, and as many of their spread.
         let found = 1 + 12 * u64::from(options.probabilities || many) + 12 * u64::from(many);
         let ahead = options.read_ahead.max(1) as u64;
         Ok(Self {
             rows,
             networks: networks.collect::<Result<_>>()?,
-            waiting: ahead * cells * (4 * channels as u64 + found),
+            waiting: ahead * cells * (4 * (frames * channels) as u64 + found),
         })
     }
 
@@ -227,7 +228,8 @@ impl Work<'_, '_> {
             ranks: self.ranks,
             members,
             batch: self.batch.get(),
-            flops_per_mask: demand.flops() * self.ensemble.views().len() as u64,
+            flops_per_mask: demand.flops() * self.ensemble.views().len() as u64
+                / self.answers() as u64,
             seconds: self.seconds(to_do)?,
             read_bytes: to_do as u64 * self.input.bytes_read(channels),
             write_bytes: to_do as u64 * cells * mask,
@@ -237,6 +239,11 @@ impl Work<'_, '_> {
             backend: self.ensemble.first().network().backend().describe(),
             notes,
         })
+    }
+
+    /// Answers of a network over time about one clip, else 1.
+    fn answers(&self) -> usize {
+        self.ensemble.clips().map_or(1, |clips| clips.answers())
     }
 
     /// Seconds that so many masks take, from a batch of zeros computed twice: the first prepares the kernels, which is not
@@ -257,12 +264,13 @@ impl Work<'_, '_> {
         let how = (self.options.probabilities, self.strips);
         let mut seconds = 0.0;
         for _ in 0..2 {
-            let batch = vec![one.clone(); self.batch.get()];
+            let frames = self.ensemble.clips().map_or(1, |clips| clips.frames);
+            let batch = vec![one.clone(); self.batch.get() * frames];
             let before = Instant::now();
             self.ensemble.predict(batch, self.input.grid(), how)?;
             seconds = before.elapsed().as_secs_f64();
         }
-        let per_mask = seconds / self.batch.get() as f64;
+        let per_mask = seconds / (self.batch.get() * self.answers()) as f64;
         Ok(Some(per_mask * masks as f64 / self.ranks as f64))
     }
 }

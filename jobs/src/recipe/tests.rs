@@ -67,6 +67,7 @@ fn the_recipes_of_this_repository_are_valid() {
             "deeplabv3plus-published",
             "detect",
             "detect-dense",
+            "detect-over-time",
             "full",
             "small",
             "tiramisu"

@@ -1,6 +1,7 @@
 //! What training continues from.
 
 use super::Best;
+use super::groups::Standing;
 use super::prepare::start_from;
 use super::step::{Learner, LearnerProgress, Shared, Waiting};
 use super::team::Team;
@@ -53,6 +54,9 @@ pub(super) struct Start {
     pub validation_due: bool,
     /// Steps that are still to be done before those that follow.
     pub pending: Vec<u64>,
+    /// Where groups stood, of a run in turns.
+    #[serde(skip)]
+    pub standing: Option<Standing>,
 }
 
 /// Everything that training continues from, as tensors and facts.
@@ -61,7 +65,7 @@ fn state(path: &Path, learner: &Learner, facts: &CheckpointFacts) -> Result<Mode
         tensors: learner.network.parameters().to_named()?,
         ..ModelFile::default()
     };
-    learner.optimizer.save_into(&mut file);
+    learner.optimizer.save_into(&mut file)?;
     let mut waiting = Vec::new();
     for (at, gradients) in learner.waiting.iter().enumerate() {
         let (Some(shared), Some(values)) = (gradients.shared, &gradients.gradients) else {
@@ -105,9 +109,17 @@ struct WaitingFacts {
 ///
 /// # Errors
 /// [`JobError::Model`] naming the file.
-pub fn save(run: &RunDir, learner: &Learner, facts: &CheckpointFacts) -> Result<()> {
+pub(super) fn save(
+    run: &RunDir,
+    learner: &Learner,
+    facts: &CheckpointFacts,
+    standing: Option<&Standing>,
+) -> Result<()> {
     let (path, previous) = (&run.checkpoint(), &run.previous_checkpoint());
-    let file = state(path, learner, facts)?;
+    let mut file = state(path, learner, facts)?;
+    if let Some(standing) = standing {
+        standing.save_into(&mut file, path)?;
+    }
     // The newest is never missing without the previous one being there: a crash between the two loses no state.
     if path.exists() {
         std::fs::rename(path, previous).map_err(JobError::io("rename", path))?;
@@ -132,8 +144,10 @@ pub fn newest_step(folder: &Path) -> Option<u64> {
 ///
 /// # Errors
 /// [`JobError::Damaged`] if it is no checkpoint; [`JobError::Model`] if it belongs to another network.
-pub fn load(path: &Path, learner: &mut Learner) -> Result<CheckpointFacts> {
-    take(path, &ModelFile::read(path)?, learner)
+fn load(path: &Path, learner: &mut Learner) -> Result<(CheckpointFacts, Option<Standing>)> {
+    let file = ModelFile::read(path)?;
+    let standing = Standing::load_from(path, &file)?;
+    Ok((take(path, &file, learner)?, standing))
 }
 
 fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<CheckpointFacts> {
@@ -198,7 +212,7 @@ pub(super) fn start(
         }
         return Ok(Start::default());
     }
-    let facts = match load(&run.checkpoint(), learner) {
+    let (facts, standing) = match load(&run.checkpoint(), learner) {
         Err(error) if run.previous_checkpoint().exists() => {
             tracing::warn!("{error}: continuing from the checkpoint before it");
             load(&run.previous_checkpoint(), learner)?
@@ -238,6 +252,7 @@ pub(super) fn start(
         best: facts.best,
         validation_due: facts.validation_due,
         pending: facts.pending,
+        standing,
     })
 }
 
@@ -259,12 +274,18 @@ pub(super) fn spread(start: &mut Start, learner: &mut Learner, team: &mut Team) 
             deal: String::new(),
             pending: Vec::new(),
         };
-        bytes = state(path, learner, &facts)?.encode(path)?;
+        let mut file = state(path, learner, &facts)?;
+        if let Some(standing) = &start.standing {
+            standing.save_into(&mut file, path)?;
+        }
+        bytes = file.encode(path)?;
     }
     team.broadcast(&mut bytes)?;
     if !team.is_first() {
-        let facts = take(path, &ModelFile::decode(path, &bytes)?, learner)?;
+        let file = ModelFile::decode(path, &bytes)?;
+        let facts = take(path, &file, learner)?;
         (start.best, start.validation_due) = (facts.best, facts.validation_due);
+        start.standing = Standing::load_from(path, &file)?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What a network learns from a batch: the class of every pixel, or boxes.
 
+use crate::clips::ClipShape;
 use crate::error::Result;
 use crate::recipe::{Detection, Recipe, Task};
 use candle_core::Tensor;
@@ -26,6 +27,8 @@ pub(super) struct BoxGoal {
     pub masks: Criterion,
     /// The samples whose labels are used; all of them where there is none.
     pub labelled: Option<Arc<HashSet<usize>>>,
+    /// Of a network over time.
+    pub clips: Option<ClipShape>,
 }
 
 /// How far a network was off in a batch.
@@ -74,6 +77,7 @@ impl Goal {
                 detection: recipe.detection.clone(),
                 masks,
                 labelled,
+                clips: recipe.clips(),
             }),
         }
     }
@@ -137,8 +141,8 @@ impl Goal {
                         .then_some((&batch.labels, &goal.masks)),
                 };
                 let loss = output.loss(&targets, &config, scale)?;
-                // Every sample counts the same.
-                let count = batch.len() as f64;
+                // Every sample counts the same, and so does every clip.
+                let count = boxes.len() as f64;
                 Ok(Judged {
                     value: loss.total,
                     weighted_sum: loss.total * count,
@@ -152,14 +156,23 @@ impl Goal {
 }
 
 impl BoxGoal {
-    /// The boxes that the network should have found: none for samples whose labels do not exist or are not used.
+    /// The boxes that the network should have found, of every sample or, of clips, of every frame that it has boxes for: none
+    /// where labels do not exist or are not used.
     pub(super) fn targets(&self, batch: &HostBatch) -> Vec<Option<Vec<BoxTarget>>> {
         let used = |id: &usize| self.labelled.as_ref().is_none_or(|ids| ids.contains(id));
         let of_sample = |(at, id): (usize, &usize)| {
             let boxes = batch.boxes.get(at)?.as_ref().filter(|_| used(id))?;
             Some(boxes.iter().map(target).collect())
         };
-        batch.ids.iter().enumerate().map(of_sample).collect()
+        let answered = |at: &usize| {
+            let clip = self.clips.as_ref();
+            clip.is_none_or(|clip| (at % clip.frames).is_multiple_of(clip.every))
+        };
+        let samples = batch.ids.iter().enumerate();
+        samples
+            .filter(|(at, _)| answered(at))
+            .map(of_sample)
+            .collect()
     }
 }
 

@@ -82,7 +82,7 @@ impl Run<'_> {
             deal: self.deal.clone(),
             pending: self.pending.clone(),
         };
-        checkpoint::save(run, &self.learner, &facts)?;
+        checkpoint::save(run, &self.learner, &facts, self.standing.as_ref())?;
         progress(&TrainEvent::CheckpointSaved { step, path });
         Ok(())
     }

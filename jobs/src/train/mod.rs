@@ -130,6 +130,8 @@ struct Run<'a> {
     deal: String,
     /// With groups: steps that are still to be done before those that follow.
     pending: Vec<u64>,
+    /// With groups in turns: where they stood at the last checkpoint.
+    standing: Option<groups::Standing>,
     /// The step under way still needs its validation.
     validation_due: bool,
 }
@@ -170,7 +172,7 @@ impl Run<'_> {
             let told = stop.load(Ordering::Relaxed) || self.is_out_of_time(start);
             let stopping = self.team.agree_to_stop(told);
             let result = self.learner.step(&batch, self.team)?;
-            let samples = batch.len();
+            let samples = batch.len() / self.loader.frames;
             loader.give_back(batch);
             let step = self.learner.progress.step;
             let epoch = self.samples.cursor(step - 1).epoch;

@@ -50,13 +50,7 @@ impl Run<'_> {
         let summary = self.learner.network.summary(rows, columns)?;
         let batch = self.local_batch as u64;
         let parameters = summary.parameters as u64;
-        let state: usize = self
-            .learner
-            .optimizer
-            .state()
-            .iter()
-            .map(|(_, s)| s.len())
-            .sum();
+        let state = self.learner.optimizer.state_len();
         let record = self.store.meta().record_bytes();
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);
@@ -68,7 +62,12 @@ impl Run<'_> {
             state,
             loaded: in_memory * (self.loader.prefetch as u64 + 2),
         };
-        demand.check(self.recipe, memory::available())?;
+        // Where the network computes decides.
+        let available = match self.learner.network.backend() {
+            gpu if gpu.is_gpu() => gpu.free_memory(),
+            _ => memory::available(),
+        };
+        demand.check(self.recipe, available)?;
         Ok(TrainPlan {
             total_steps: self.total_steps,
             done_steps: self.learner.progress.step,

@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::checkpoint::{self, Start};
-use super::evaluate::Evaluator;
+use super::evaluate::{Asked, Evaluator};
 use super::goal::Goal;
 use super::recorder::Recorder;
 use super::samples::{self, Samples};
@@ -32,7 +32,10 @@ impl<'a> Run<'a> {
         let place = (team.rank(), team.size());
         let mut ready = Ready::agree((recipe, store), run, share, place, team)?;
         ready.learner().join(&recipe.distributed, team)?;
-        Ok(ready.run((recipe, store), team))
+        let mut run = ready.run((recipe, store), team);
+        // Of groups, if there were any; there are none now.
+        run.standing = None;
+        Ok(run)
     }
 }
 
@@ -67,9 +70,11 @@ impl Ready {
         };
         let mut state = team.all_or_none(state)?;
         checkpoint::spread(&mut state, learner, team)?;
+        let again = state.standing.as_ref().map(|standing| &standing.validating);
+        let again: Vec<u64> = again.into_iter().flatten().map(|(_, step)| *step).collect();
         let recorder = run
             .as_ref()
-            .map(|run| Recorder::open(run, learner.progress.step))
+            .map(|run| Recorder::open(run, learner.progress.step, &again))
             .transpose();
         let recorder = team.all_or_none(recorder)?;
         Ok(Self {
@@ -121,6 +126,7 @@ impl Ready {
             step_ranks,
             deal: parts.deal,
             pending: state.pending,
+            standing: state.standing,
             validation_due: state.validation_due,
         }
     }
@@ -268,15 +274,13 @@ impl Parts {
             normalisation: Some(normalisation),
             augmentation: recipe.data.augmentation,
             seed: recipe.seed,
+            frames: recipe.network.frames(),
             threads: recipe.data.threads,
             prefetch: recipe.data.prefetch,
         };
-        let ids = thinned(
-            store.ids(Split::Validation),
-            recipe.training.validation_samples,
-        );
-        let validation_samples = ids.len();
-        let evaluator = if ids.is_empty() {
+        let judged = Asked::of(recipe, store);
+        let validation_samples = judged.samples();
+        let evaluator = if validation_samples == 0 {
             tracing::warn!("the store has no validation samples: the last model will be the best");
             None
         } else {
@@ -287,7 +291,7 @@ impl Parts {
             let storage = learner.storage.clone();
             Some(Evaluator::new(
                 store,
-                ids,
+                judged,
                 batch,
                 loader,
                 goal,
@@ -373,10 +377,4 @@ pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract
     parameters.load(path, |name| file.tensor(name))?;
     tracing::info!(path = %path.display(), "starting from the weights of a model file");
     Ok(())
-}
-
-/// At most `limit` of the ids, evenly spaced.
-fn thinned(ids: Vec<usize>, limit: Option<usize>) -> Vec<usize> {
-    let count = limit.unwrap_or(ids.len()).min(ids.len());
-    (0..count).map(|k| ids[k * ids.len() / count]).collect()
 }

@@ -1,9 +1,10 @@
 //! Which samples a rank reads in which step: pure functions of the step.
 
+use crate::clips::{self, ClipShape};
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
-use squall_data::Store;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
+use squall_data::{Store, Time};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -13,20 +14,26 @@ pub(super) struct Samples {
     main: Sampler,
     /// Without labels: of a semi-supervised detector.
     beside: Option<Sampler>,
+    /// Of a network over time, the samplers deal clips: these are their frames.
+    clips: Option<Arc<Vec<Vec<usize>>>>,
 }
 
 impl Samples {
     /// All samples.
     pub(super) fn all(ids: Vec<usize>, config: SamplerConfig) -> Result<Self> {
         let main = Sampler::new(ids, config)?;
-        Ok(Self { main, beside: None })
+        Ok(Self {
+            main,
+            beside: None,
+            clips: None,
+        })
     }
 
-    /// Those whose boxes are used, and beside them in every batch some of the others, as `recipe.detection` says; also which
+    /// Those whose boxes are used (of clips, those with such a frame among the ones that the network has boxes for), and beside them in every batch some of the others, as `recipe.detection` says; also which
     /// have boxes that are used.
     ///
     /// # Errors
-    /// [`JobError::Recipe`] if no sample has boxes; [`JobError::Data`] if there are too few of a kind.
+    /// [`JobError::Recipe`] if no sample has boxes, or no clip can be made; [`JobError::Data`] if there are too few of a kind.
     pub(super) fn for_boxes(
         recipe: &Recipe,
         store: &Store,
@@ -48,20 +55,31 @@ impl Samples {
         let labelled: HashSet<usize> = used.iter().copied().collect();
         let beside = recipe.detection.unlabelled_per_batch;
         let config_of = |batch| SamplerConfig { batch, ..config };
-        let main = Sampler::new(used, config_of(config.batch - beside))?;
-        let others = ids
-            .into_iter()
-            .filter(|id| !labelled.contains(id))
-            .collect();
+        let clips = match recipe.clips() {
+            Some(shape) => Some(Arc::new(clips_of(store, &ids, shape)?)),
+            None => None,
+        };
+        let (teaching, others): (Vec<usize>, Vec<usize>) = match (&clips, recipe.clips()) {
+            (Some(clips), Some(shape)) => (0..clips.len()).partition(|&clip| {
+                let answered = clips[clip].iter().step_by(shape.every);
+                answered.into_iter().any(|id| labelled.contains(id))
+            }),
+            _ => {
+                let others = ids.into_iter().filter(|id| !labelled.contains(id));
+                (used, others.collect())
+            }
+        };
+        let main = Sampler::new(teaching, config_of(config.batch - beside))?;
         let beside = (beside > 0).then(|| Sampler::new(others, config_of(beside)));
         let samples = Self {
             main,
             beside: beside.transpose()?,
+            clips,
         };
         Ok((samples, Arc::new(labelled)))
     }
 
-    /// Samples that teach directly and beside.
+    /// Samples, or clips, that teach directly and beside.
     pub(super) fn count(&self) -> usize {
         self.main.samples() + self.beside.as_ref().map_or(0, Sampler::samples)
     }
@@ -78,16 +96,68 @@ impl Samples {
 
     /// This rank's batches from a step on, without end.
     pub(super) fn starting_at(&self, step: u64) -> Box<dyn Iterator<Item = BatchPlan> + Send> {
+        let clips = self.clips.clone();
+        let in_frames = move |plan: BatchPlan| match &clips {
+            None => plan,
+            Some(clips) => BatchPlan {
+                at: plan.at,
+                ids: plan
+                    .ids
+                    .iter()
+                    .flat_map(|&clip| &clips[clip])
+                    .copied()
+                    .collect(),
+            },
+        };
         let main = self.main.endless(self.main.cursor(step));
         let Some(beside) = &self.beside else {
-            return Box::new(main);
+            return Box::new(main.map(in_frames));
         };
         let beside = beside.endless(beside.cursor(step));
-        Box::new(main.zip(beside).map(|(main, beside)| BatchPlan {
+        let both = main.zip(beside).map(|(main, beside)| BatchPlan {
             at: main.at,
             ids: [main.ids, beside.ids].concat(),
-        }))
+        });
+        Box::new(both.map(in_frames))
     }
+}
+
+/// The samples of every clip of these samples.
+fn clips_of(store: &Store, ids: &[usize], shape: ClipShape) -> Result<Vec<Vec<usize>>> {
+    let (ids, times, step) = in_time(store, ids);
+    let clips = clips::whole(&times, step, shape);
+    if clips.is_empty() {
+        let ClipShape { frames, stride, .. } = shape;
+        return Err(JobError::Recipe {
+            path: None,
+            reason: format!(
+                "`network.time_steps`: none of the {} training samples has {} followers {stride} steps apart: stage with \
+                 longer `--block-days`, which keep consecutive times together",
+                times.len(),
+                frames - 1
+            ),
+        });
+    }
+    let of_clip = |places: Vec<usize>| places.into_iter().map(|place| ids[place]).collect();
+    Ok(clips.into_iter().map(of_clip).collect())
+}
+
+/// Samples in the order of time, their times, and the step of the whole store's time axis.
+pub(super) fn in_time(store: &Store, ids: &[usize]) -> (Vec<usize>, Vec<Time>, Option<i64>) {
+    let all = store.times();
+    let sorted = |mut ids: Vec<usize>| {
+        if let Some(&first) = ids.first() {
+            ids.sort_by_key(|&id| (all[id].seconds_since(all[first]), id));
+        }
+        ids
+    };
+    let whole: Vec<Time> = sorted((0..store.len()).collect())
+        .into_iter()
+        .map(|id| all[id])
+        .collect();
+    let ids = sorted(ids.to_vec());
+    let times = ids.iter().map(|&id| all[id]).collect();
+    (ids, times, clips::usual_step(&whole))
 }
 
 /// How a rank shuffles its part of the samples: by `seed`, as `place` among those that share them.
@@ -112,6 +182,7 @@ mod tests {
         let samples = Samples {
             main: sampler((0..4).collect(), 1),
             beside: Some(sampler((100..111).collect(), 2)),
+            clips: None,
         };
         let from_start: Vec<BatchPlan> = samples.starting_at(0).take(20).collect();
         for (step, plan) in from_start.iter().enumerate() {

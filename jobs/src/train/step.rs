@@ -185,7 +185,7 @@ impl Learner {
             count: judged.count,
             shared: None,
             gradients: None,
-            statistics: pass.batch_statistics(),
+            statistics: pass.batch_statistics()?,
             fault: None,
         };
         if !finite {

@@ -4,7 +4,9 @@
 
 use super::{Gpu, Group, Ticket};
 use crate::comm::{CommError, Result};
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError, sys::is_culib_present};
+#[cfg(not(feature = "cuda"))]
+use cudarc::driver::sys;
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError};
 use cudarc::nccl::result::{NcclError, get_nccl_version};
 use cudarc::nccl::{Comm, Id, ReduceOp, group_end, group_start};
 use std::ops::Range;
@@ -49,13 +51,10 @@ impl Device {
             call,
             reason: text.into(),
         };
-        // SAFETY: it loads a library and lets it go, which runs the library's own start and end. The names are NVIDIA's, and
-        // what has them is trusted as any library the program is linked with.
-        if !unsafe { is_culib_present() } {
+        if !is_there(Library::Driver) {
             return Err(missing("loading libcuda", NO_DRIVER));
         }
-        // SAFETY: as above.
-        if !unsafe { cudarc::nccl::sys::is_culib_present() } {
+        if !is_there(Library::Nccl) {
             return Err(missing("loading libnccl", NO_NCCL));
         }
         let count = CudaContext::device_count().map_err(driver(rank, "cuDeviceGetCount"))?;
@@ -78,6 +77,35 @@ impl Device {
             name: format!("{name} ({device})"),
             stream: stream.map_err(driver(rank, "cuStreamCreate"))?,
         })
+    }
+}
+
+enum Library {
+    Driver,
+    Nccl,
+}
+
+/// Whether a library can be loaded.
+#[cfg(not(feature = "cuda"))]
+fn is_there(library: Library) -> bool {
+    // SAFETY: it loads a library and lets it go, which runs the library's own start and end. The names are NVIDIA's, and
+    // what has them is trusted as any library the program is linked with.
+    unsafe {
+        match library {
+            Library::Driver => sys::is_culib_present(),
+            Library::Nccl => cudarc::nccl::sys::is_culib_present(),
+        }
+    }
+}
+
+/// The same where cudarc is linked: to functions that load the library at their first call (`model/candle-kernels`).
+#[cfg(feature = "cuda")]
+fn is_there(library: Library) -> bool {
+    match library {
+        Library::Driver => squall_model::ops::cuda::finds("libcuda.so.1"),
+        Library::Nccl => ["libnccl.so.2", "libnccl.so"]
+            .into_iter()
+            .any(squall_model::ops::cuda::finds),
     }
 }
 

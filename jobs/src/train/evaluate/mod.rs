@@ -1,8 +1,10 @@
 //! How good a network is on samples that it does not learn from.
 
+mod asked;
 mod boxes;
 mod masks;
 
+pub(super) use asked::Asked;
 pub use boxes::{BoxScores, BoxTally};
 pub use masks::{MaskScores, MaskTally};
 
@@ -12,7 +14,7 @@ use crate::error::{JobError, Result};
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use squall_data::loader::{Loader, LoaderConfig};
-use squall_data::sampler::{Cursor, LastBatch, Sampler, SamplerConfig};
+use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
 use squall_data::{BoxClass, GeoBox, HostBatch, PixelBox, Store};
 use squall_model::detection::{DetectionTargets, ScoredBox};
 use squall_model::ops::loss::Criterion;
@@ -93,6 +95,7 @@ pub(crate) fn tensor_of(batch: &HostBatch) -> Result<Tensor> {
 #[derive(Debug)]
 pub struct Evaluator {
     store: Arc<Store>,
+    asked: Arc<Asked>,
     sampler: Sampler,
     /// Of every sample, by its id.
     places: HashMap<usize, usize>,
@@ -103,13 +106,13 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// Scores on these samples, in their order, `batch` at a time, as one of several ranks.
+    /// Scores on these samples or clips, in their order, `batch` at a time, as one of several ranks.
     ///
     /// # Errors
     /// [`JobError::Data`] if there are none.
     pub(super) fn new(
         store: &Arc<Store>,
-        ids: Vec<usize>,
+        asked: Asked,
         batch: usize,
         loader: LoaderConfig,
         goal: Goal,
@@ -124,8 +127,9 @@ impl Evaluator {
             last: LastBatch::Keep,
         };
         Ok(Self {
-            places: ids.iter().enumerate().map(|(at, &id)| (id, at)).collect(),
-            sampler: Sampler::new(ids, config)?,
+            places: asked.places(),
+            sampler: Sampler::new((0..asked.units()).collect(), config)?,
+            asked: Arc::new(asked),
             row_areas_km2: store.grid().row_areas_km2(),
             store: Arc::clone(store),
             loader,
@@ -150,7 +154,12 @@ impl Evaluator {
         team: &mut Team,
     ) -> Result<Option<Scores>> {
         let mut judge = Judge::of(self);
+        let asked = Arc::clone(&self.asked);
         let plans = self.sampler.epoch(Cursor::default());
+        let plans = plans.map(move |plan| BatchPlan {
+            ids: asked.read(&plan.ids),
+            ..plan
+        });
         let mut loader = Loader::new(&self.store, plans, &self.loader)?;
         while let Some(batch) = loader.next() {
             let failed = batch.is_err();
@@ -209,29 +218,40 @@ impl<'a> Judge<'a> {
                 let grid = evaluator.store.grid();
                 let suppression = &goal.detection.suppression;
                 let config = goal.detection.loss_at(1.0);
-                for at in 0..batch.len() {
+                let (asked, frames) = (&evaluator.asked, evaluator.asked.frames());
+                for first in (0..batch.len()).step_by(frames) {
+                    let judged = asked.judged(&batch.ids[first..first + frames]);
                     // What nobody labelled says nothing about boxes.
-                    let Some(truth) = batch.boxes.get(at).and_then(Option::as_ref) else {
+                    let truth_of = |at: usize| batch.boxes.get(first + at).and_then(Option::as_ref);
+                    let judged = judged
+                        .into_iter()
+                        .filter_map(|(answer, at)| Some((answer, at, truth_of(at)?)));
+                    let judged: Vec<_> = judged.collect();
+                    if judged.is_empty() {
                         continue;
-                    };
+                    }
                     let mut pass = Pass::infer(backend, &evaluator.storage);
-                    let one = x.narrow(0, at, 1)?.contiguous()?;
-                    let output = network.detect(&one, &mut pass, false)?;
-                    let targets = truth.iter().map(target).collect();
-                    let targets = DetectionTargets {
-                        fields: &one,
-                        boxes: &[Some(targets)],
-                        masks: None,
-                    };
-                    let loss = output.loss(&targets, &config, 1.0)?.total;
-                    let found = output.decode(suppression.min_confidence)?.remove(0);
-                    let found: Vec<GeoBox> = found
-                        .iter()
-                        .filter_map(|found| Some(in_pixels(found)?.to_degrees(grid)))
-                        .collect();
-                    let truth: Vec<GeoBox> = truth.iter().map(|b| b.to_degrees(grid)).collect();
-                    let place = evaluator.place(batch, at);
-                    tally.add(place, &truth, &suppression.apply(&found), loss);
+                    let unit = x.narrow(0, first, frames)?.contiguous()?;
+                    let output = network.detect(&unit, &mut pass, false)?;
+                    let mut found = output.decode(suppression.min_confidence)?;
+                    for (answer, at, truth) in judged {
+                        let mut boxes = vec![None; asked.answers()];
+                        boxes[answer] = Some(truth.iter().map(target).collect());
+                        let targets = DetectionTargets {
+                            fields: &unit,
+                            boxes: &boxes,
+                            masks: None,
+                        };
+                        // The mean over all answers, of which one was judged.
+                        let loss = output.loss(&targets, &config, 1.0)?.total * boxes.len() as f64;
+                        let found: Vec<GeoBox> = std::mem::take(&mut found[answer])
+                            .iter()
+                            .filter_map(|found| Some(in_pixels(found)?.to_degrees(grid)))
+                            .collect();
+                        let truth: Vec<GeoBox> = truth.iter().map(|b| b.to_degrees(grid)).collect();
+                        let place = evaluator.place(batch, first + at);
+                        tally.add(place, &truth, &suppression.apply(&found), loss);
+                    }
                 }
             }
         }

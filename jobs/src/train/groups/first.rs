@@ -3,8 +3,9 @@
 use super::ledger::Ledger;
 use super::link::{parsed, take_bytes};
 use super::message::{Orders, Reply, Request, errand, raw, take};
-use super::server::{Heard, STALENESS, Server};
+use super::server::{COUNTED, Heard, PART, Server};
 use super::staleness::StalenessSummary;
+use super::standing::{ServerStanding, Standing, Views};
 use crate::error::Result;
 use crate::recipe::Order;
 use crate::train::evaluate::Scores;
@@ -18,6 +19,13 @@ use std::time::Instant;
 /// Steps that a group has before it has done the first: one under way, one whose samples are read meanwhile.
 const AHEAD: usize = 2;
 
+/// A group that scores the network as it was after so many steps, with these running statistics.
+pub(super) struct Validating {
+    group: usize,
+    step: u64,
+    running: Vec<f32>,
+}
+
 /// The first server at work.
 pub(super) struct First<'a, 'b> {
     pub(super) server: Server<'a>,
@@ -29,8 +37,10 @@ pub(super) struct First<'a, 'b> {
     stepped_at: Instant,
     /// Done by earlier parts of the run.
     pub(super) done_before: u64,
-    /// The groups that score the network just now, as it was after so many steps.
-    pub(super) validating: Vec<(usize, u64)>,
+    /// The groups that score the network just now.
+    pub(super) validating: Vec<Validating>,
+    /// After so many steps there is a checkpoint, besides the usual ones.
+    cut: Option<u64>,
     /// Groups that wait for an answer because there is no step for them, but may be one if another group is lost; with
     /// whether they are to get parameters.
     parked: Vec<(usize, bool)>,
@@ -50,8 +60,12 @@ impl<'a, 'b> First<'a, 'b> {
         let done = server.run.learner.progress.step;
         let (total, groups) = (server.run.total_steps, server.layout.groups);
         let now = Instant::now();
+        let mut ledger = Ledger::new(total, groups, done, pending);
+        if let Some(standing) = &server.standing {
+            ledger.hold(&standing.held);
+        }
         Self {
-            ledger: Ledger::new(total, groups, done, pending),
+            ledger,
             server,
             progress,
             start: now,
@@ -59,6 +73,7 @@ impl<'a, 'b> First<'a, 'b> {
             stepped_at: now,
             done_before: done,
             validating: Vec::new(),
+            cut: None,
             parked: Vec::new(),
             last_loss: None,
             spent: Vec::new(),
@@ -70,17 +85,34 @@ impl<'a, 'b> First<'a, 'b> {
     /// Serves until the run is over, and writes its files.
     pub fn serve(mut self, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
         let due = std::mem::take(&mut self.server.run.validation_due);
-        let mut steps = vec![Vec::new(); self.server.layout.groups];
-        for _ in 0..AHEAD {
-            for (group, steps) in steps.iter_mut().enumerate() {
-                steps.extend(self.ledger.issue(group));
+        let standing = self.server.standing.take();
+        let groups = self.server.layout.groups;
+        // In turns: those come first whose turn it is, as if the run had not been left.
+        let next = standing.as_ref().map_or(0, |standing| standing.next);
+        let order: Vec<usize> = (0..groups).map(|at| (next + at) % groups).collect();
+        let mut steps = self.ledger.held();
+        for ahead in 1..=AHEAD {
+            for &group in &order {
+                if steps[group].len() < ahead {
+                    steps[group].extend(self.ledger.issue(group));
+                }
             }
         }
+        let before = standing.as_ref().map_or(&[][..], |s| &s.validating);
         for (group, steps) in steps.into_iter().enumerate() {
-            let validate = due && group == 0 && self.server.run.evaluator.is_some();
+            let left = before.iter().find(|(who, _)| *who == group);
+            let validate = due
+                && self.server.run.evaluator.is_some()
+                && (left.is_some() || before.is_empty() && group == 0);
             let orders = Orders::steps(steps).validating(validate);
             if validate {
-                self.validating.push((group, self.ledger.done()));
+                let running = standing.as_ref().and_then(|s| s.running_of(group));
+                self.validating.push(Validating {
+                    group,
+                    step: left.map_or(self.ledger.done(), |(_, step)| *step),
+                    running: running
+                        .map_or_else(|| self.server.running_statistics(), <[f32]>::to_vec),
+                });
             }
             // Everybody has the running statistics of the start.
             let reply = Reply {
@@ -114,7 +146,7 @@ impl<'a, 'b> First<'a, 'b> {
             self.release()?;
             let seconds = self.server.run.recipe.training.checkpoint_every_seconds;
             if self.saved_at.elapsed().as_secs_f64() >= seconds {
-                self.save()?;
+                self.save_soon()?;
             }
         }
         self.conclude(folder, stop)
@@ -192,9 +224,15 @@ impl<'a, 'b> First<'a, 'b> {
         let due = step.is_multiple_of(run.validate_every)
             && !self.ledger.is_complete()
             && run.evaluator.is_some();
-        let save = step.is_multiple_of(run.checkpoint_every) && !self.ledger.is_complete();
+        let usual = step.is_multiple_of(run.checkpoint_every);
+        let save = (usual || self.cut == Some(step)) && !self.ledger.is_complete();
         if due {
-            self.validating.push((group, step));
+            let running = self.server.running_statistics();
+            self.validating.push(Validating {
+                group,
+                step,
+                running,
+            });
         }
         let next = self.ledger.issue(group);
         let by_arrival = run.recipe.distributed.order == Order::Arrival;
@@ -258,8 +296,8 @@ impl<'a, 'b> First<'a, 'b> {
 
     /// After how many steps a group was to score the network, if it was; now it is not.
     fn stops_validating(&mut self, group: usize) -> Option<u64> {
-        let at = self.validating.iter().position(|(who, _)| *who == group)?;
-        Some(self.validating.swap_remove(at).1)
+        let at = self.validating.iter().position(|v| v.group == group)?;
+        Some(self.validating.remove(at).step)
     }
 
     /// Nothing has come for a moment, or for long: then whoever is still expected is gone, unless it scores the network.
@@ -327,8 +365,15 @@ impl<'a, 'b> First<'a, 'b> {
                 }
             })
             .collect();
+        let path = Path::new(PART);
         let mut file = server.part_file()?;
-        self.staleness = server.staleness.clone();
+        let mut counted: Vec<ServerStanding> = vec![parsed(file.fact(path, COUNTED)?.as_bytes())?];
+        let count = server.run.learner.network.parameters().count();
+        let mut views = match server.turns.in_turns() {
+            Some(_) => vec![vec![0.0; count]; server.layout.groups],
+            None => Vec::new(),
+        };
+        Views::scatter(&mut file, &server.slices[0], &mut views);
         let others = 1..server.layout.servers;
         for other in others.clone() {
             send_errand(server, other, errand::PART, bytemuck::cast_slice(&counts))?;
@@ -338,12 +383,24 @@ impl<'a, 'b> First<'a, 'b> {
             server.between.receive(other, &mut length)?;
             let mut bytes = vec![0; u64::from_le_bytes(length) as usize];
             server.between.receive(other, &mut bytes)?;
-            let path = Path::new("a server's part");
-            let part = ModelFile::decode(path, &bytes)?;
-            let staleness = part.fact(path, STALENESS)?;
-            self.staleness.add(&parsed(staleness.as_bytes())?);
+            let mut part = ModelFile::decode(path, &bytes)?;
+            counted.push(parsed(part.fact(path, COUNTED)?.as_bytes())?);
+            Views::scatter(&mut part, &server.slices[other], &mut views);
             file.tensors.extend(part.tensors);
         }
+        self.staleness = StalenessSummary::default();
+        counted
+            .iter()
+            .for_each(|server| self.staleness.add(&server.staleness));
+        let running = |v: &Validating| v.running.clone();
+        server.run.standing = server.turns.in_turns().map(|next| Standing {
+            next,
+            held: self.ledger.held(),
+            servers: counted,
+            validating: self.validating.iter().map(|v| (v.group, v.step)).collect(),
+            views,
+            running: self.validating.iter().map(running).collect(),
+        });
         let learner = &mut server.run.learner;
         for buffer in learner.network.parameters().buffers() {
             let values = (vec![buffer.values.len()], buffer.values.clone());
@@ -356,6 +413,30 @@ impl<'a, 'b> First<'a, 'b> {
         let parameters = learner.network.parameters_mut();
         parameters.load(path, |name| file.tensor(name))?;
         learner.optimizer.load_from(path, &file)?;
+        Ok(())
+    }
+
+    /// Writes the last model and the checkpoint now; in turns with several servers after the next step that none of them can
+    /// have passed.
+    fn save_soon(&mut self) -> Result<()> {
+        let Server { layout, turns, .. } = &self.server;
+        let (servers, groups) = (layout.servers, layout.groups as u64);
+        if servers == 1 || turns.in_turns().is_none() {
+            return self.save();
+        }
+        if self.cut.is_none() {
+            // Another server is ahead by one step of each group at most.
+            let cut = self.ledger.done() + 2 * groups;
+            for other in 1..servers {
+                send_errand(
+                    &mut self.server,
+                    other,
+                    errand::CUT,
+                    bytemuck::bytes_of(&cut),
+                )?;
+            }
+            self.cut = Some(cut);
+        }
         Ok(())
     }
 
@@ -373,6 +454,7 @@ impl<'a, 'b> First<'a, 'b> {
         let saved = run.save(self.progress);
         run.validation_due = due;
         self.saved_at = Instant::now();
+        self.cut = None;
         saved
     }
 }

@@ -32,6 +32,20 @@ impl Ledger {
         }
     }
 
+    /// Groups have these steps, which were pending, already.
+    pub fn hold(&mut self, held: &[Vec<u64>]) {
+        for (mine, steps) in self.held.iter_mut().zip(held) {
+            let returned = &mut self.returned;
+            mine.extend(steps.iter().filter(|step| returned.remove(step)));
+        }
+    }
+
+    /// The steps that each group has.
+    pub fn held(&self) -> Vec<Vec<u64>> {
+        let steps = self.held.iter();
+        steps.map(|held| held.iter().copied().collect()).collect()
+    }
+
     /// The next step for a group; none if there are no more.
     pub fn issue(&mut self, group: usize) -> Option<u64> {
         if self.closed {
@@ -124,5 +138,18 @@ mod tests {
         ledger.close();
         assert_eq!(ledger.issue(0), None);
         assert_eq!((ledger.done(), ledger.pending()), (4, vec![2, 5]));
+    }
+
+    #[test]
+    fn groups_keep_the_steps_that_they_had() {
+        let mut before = Ledger::new(9, 2, 0, &[]);
+        (0..4).for_each(|step| assert_eq!(before.issue(step % 2), Some(step as u64)));
+        before.finish(0, 0);
+        assert_eq!(before.issue(0), Some(4));
+        assert_eq!(before.held(), [vec![2, 4], vec![1, 3]]);
+        let mut after = Ledger::new(9, 2, before.done(), &before.pending());
+        after.hold(&before.held());
+        assert_eq!(after, before);
+        assert_eq!(after.issue(1), Some(5));
     }
 }

@@ -187,7 +187,7 @@ impl Link {
             servers.send(0, &text)?;
             let mut values = Vec::with_capacity(parameters.count());
             for parameter in parameters.iter() {
-                values.extend(parameter.tensor().flatten_all()?.to_vec1::<f32>()?);
+                values.extend(parameter.values()?);
             }
             servers.send(0, bytemuck::cast_slice(&values))?;
             let running: Vec<f32> = (parameters.buffers().iter())
@@ -242,6 +242,11 @@ impl Link {
             self.share_values(parameters, true)?;
         }
         Ok((parsed(&text)?, validate))
+    }
+
+    /// Its parameters are those of the servers after so many updates of each.
+    pub(super) fn has_seen(&mut self, versions: Vec<u64>) {
+        self.exchange.versions = versions;
     }
 
     /// What the group is to do after the last exchange.

@@ -23,10 +23,12 @@ pub(super) mod kind {
 
 /// What the first server wants of another.
 pub(super) mod errand {
-    /// What you hold, once you have done so many steps of each group.
+    /// What you hold, once you have done so many steps of each group; in turns, what you held just then.
     pub const PART: u64 = 1;
     /// The run is over.
     pub const END: u64 = 2;
+    /// In turns: keep what you will hold after so many steps of the run, for you will be asked for it.
+    pub const CUT: u64 = 3;
 }
 
 /// No step.

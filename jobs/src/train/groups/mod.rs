@@ -12,6 +12,9 @@
 //! # Source
 //! Kurth et al. 2017 (arXiv:1708.05256), section III-E: synchronous groups, one parameter server for each layer.
 //!
+//! In turns (`turns`) a run is a function of its start, and a checkpoint keeps where every group stood (`standing`), so that it goes on
+//! with the same bits.
+//!
 //! # Not done
 //! Gradients leave after the backward pass, not during it. Checkpoints are written by the first server, for which groups wait. Where
 //! the loss is scaled dynamically, every group scales its own, and scales begin anew when a run goes on.
@@ -26,17 +29,19 @@ mod part;
 pub mod plan;
 mod server;
 mod staleness;
+mod standing;
 mod turns;
 mod worker;
 
 pub(super) use link::{Contribution, Link};
 pub use staleness::StalenessSummary;
+pub(super) use standing::Standing;
 
 use super::prepare::{Ready, Share};
 use super::{Run, Team, TrainEvent, TrainReport};
 use crate::comm::{CommError, Communicator};
 use crate::error::{JobError, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{Order, Recipe};
 use crate::run_dir::RunDir;
 use ending::Ending;
 use first::First;
@@ -85,8 +90,10 @@ pub(super) fn train(
     let share = Share::in_groups(store, recipe.seed, place, world)?;
     let mut ready = Ready::agree((recipe, store), run, share, place, world)?;
     let parameters = ready.learner().network.parameters();
+    let count = parameters.count();
     let slices = plan::deal(&plan::layers(parameters), layout.servers).map_err(bad)?;
     let (between, group) = split(world, layout, role)?;
+    let in_turns = recipe.distributed.order == Order::RoundRobin;
     match role {
         Role::Server(index) => {
             let learner = ready.learner();
@@ -104,7 +111,7 @@ pub(super) fn train(
             let run = ready.run((recipe, store), &mut alone);
             announce(&run, world, progress)?;
             let between = between.ok_or_else(nobody)?;
-            let server = Server::new(run, between, layout, part);
+            let server = Server::new(run, between, layout, (part, slices))?;
             serve(server, job, progress)
         }
         Role::Worker { .. } => {
@@ -122,7 +129,14 @@ pub(super) fn train(
             let mut team = world.group(group, Some(link));
             let joined = ready.learner().join(&recipe.distributed, &mut team);
             world.all_or_none(joined)?;
-            let run = ready.run((recipe, store), &mut team);
+            let mut run = ready.run((recipe, store), &mut team);
+            let standing = run
+                .standing
+                .take()
+                .filter(|standing| in_turns && standing.fits(layout, count));
+            if let (Some(standing), Role::Worker { group, .. }) = (standing, role) {
+                run.stands(&standing, group)?;
+            }
             announce(&run, world, progress)?;
             worker::work(run, job.folder, job.stop)
         }

@@ -28,7 +28,7 @@ impl Part {
         let mut own = Optimizer::new(config, &part)?;
         if optimizer.steps() > 0 {
             let mut state = ModelFile::default();
-            optimizer.save_into(&mut state);
+            optimizer.save_into(&mut state)?;
             own.load_from(Path::new("the state of the run"), &state)?;
         }
         Ok(Self {
@@ -71,7 +71,7 @@ impl Part {
     /// Puts parameters and the optimiser's state into a file.
     pub fn save_into(&self, file: &mut ModelFile) -> Result<()> {
         file.tensors.extend(self.parameters.to_named()?);
-        self.optimizer.save_into(file);
+        self.optimizer.save_into(file)?;
         Ok(())
     }
 }

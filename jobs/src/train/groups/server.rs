@@ -6,17 +6,24 @@ use super::message::{Orders, Reply, Request, errand, kind, raw, take};
 use super::part::Part;
 use super::plan::Layout;
 use super::staleness::StalenessSummary;
+use super::standing::{ServerStanding, Standing, Views};
 use super::turns::Turns;
 use crate::comm::{Arrival, CommError, Communicator};
 use crate::error::Result;
+use crate::recipe::Order;
 use crate::train::Run;
 use bytemuck::Zeroable;
 use squall_model::ModelFile;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The fact in which a server tells how stale its updates were.
-pub(super) const STALENESS: &str = "staleness";
+/// The fact in which a server tells what it has counted.
+pub(super) const COUNTED: &str = "server";
+
+/// What the file of a server's part is called in messages.
+pub(super) const PART: &str = "a server's part";
 
 /// What every server is made of.
 pub(super) struct Server<'a> {
@@ -25,7 +32,19 @@ pub(super) struct Server<'a> {
     pub between: Box<dyn Communicator>,
     pub layout: Layout,
     pub part: Part,
+    /// What each server holds.
+    pub slices: Vec<Vec<Range<usize>>>,
     pub turns: Turns,
+    /// In turns: what each group has read last.
+    views: Option<Views>,
+    /// In turns: where groups stood when the run was left.
+    pub standing: Option<Standing>,
+    /// In turns, but not of the first server: what it held after so many steps of the run, for the first one to ask for.
+    kept: BTreeMap<u64, Vec<u8>>,
+    /// After how many steps of the run it will be asked for that, besides the usual ones.
+    cuts: BTreeSet<u64>,
+    /// Steps of the run before it was made.
+    done_before: u64,
     /// Updates since it was made.
     version: u64,
     /// Steps of each group since then, skipped ones included.
@@ -62,22 +81,45 @@ pub(super) enum Heard {
 }
 
 impl<'a> Server<'a> {
-    pub fn new(run: Run<'a>, between: Box<dyn Communicator>, layout: Layout, part: Part) -> Self {
+    pub fn new(
+        mut run: Run<'a>,
+        between: Box<dyn Communicator>,
+        layout: Layout,
+        (mut part, slices): (Part, Vec<Vec<Range<usize>>>),
+    ) -> Result<Self> {
         let options = &run.recipe.distributed;
+        let (in_turns, own) = (options.order == Order::RoundRobin, between.rank());
+        let count = run.learner.network.parameters().count();
+        let standing = run.standing.take();
+        let standing = standing.filter(|found| in_turns && found.fits(layout, count));
+        let views = match &standing {
+            Some(standing) => Some(Views::of_standing(standing, own, &slices[own])),
+            None if in_turns => Some(Views::of_start(layout.groups, part.values()?)),
+            None => None,
+        };
+        let counted = standing.as_ref().map(|standing| &standing.servers[own]);
+        let counted = counted.cloned().unwrap_or_default();
+        let next = standing.as_ref().map_or(0, |standing| standing.next);
         let buffers = run.learner.network.parameters().buffers();
-        Self {
-            turns: Turns::new(options.order, layout.groups),
+        Ok(Self {
+            turns: Turns::new(options.order, layout.groups, next),
             limit: Duration::from_secs_f64(options.stall_seconds),
             statistics: vec![0.0; buffers.iter().map(|b| b.values.len()).sum()],
+            done_before: run.learner.progress.step,
             run,
             between,
             layout,
             part,
-            version: 0,
+            slices,
+            views,
+            standing,
+            kept: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            version: counted.version,
             steps_of: vec![0; layout.groups],
-            staleness: StalenessSummary::default(),
+            staleness: counted.staleness,
             heard: Instant::now(),
-        }
+        })
     }
 
     /// The rank of a group's leader.
@@ -94,7 +136,8 @@ impl<'a> Server<'a> {
         let groups = self.turns.listened();
         let mut from: Vec<usize> = groups.iter().map(|&g| self.leader(g)).collect();
         if !self.is_first() {
-            from.push(0);
+            // First, so that busy groups do not keep its word from being heard.
+            from.insert(0, 0);
         }
         match self.between.wait_any(&from, LOOK)? {
             Arrival::Nothing => Ok(Heard::Nothing),
@@ -190,8 +233,11 @@ impl<'a> Server<'a> {
         };
         let mut there = self.between.offer(leader, raw(&reply))?;
         if there && values {
-            let values = bytemuck::cast_slice(self.part.values()?);
-            there = self.between.offer(leader, values)?;
+            let values = self.part.values()?;
+            if let Some(views) = &mut self.views {
+                views.read(group, self.version, values);
+            }
+            there = self.between.offer(leader, bytemuck::cast_slice(values))?;
         }
         if there && orders.validates() {
             let running = self.running_statistics();
@@ -213,9 +259,34 @@ impl<'a> Server<'a> {
     pub fn part_file(&self) -> Result<ModelFile> {
         let mut file = ModelFile::default();
         self.part.save_into(&mut file)?;
-        let staleness = String::from_utf8_lossy(&json(&self.staleness)?).into_owned();
-        file.facts.insert(STALENESS.into(), staleness);
+        let mut counted = ServerStanding {
+            version: self.version,
+            views: Vec::new(),
+            staleness: self.staleness.clone(),
+        };
+        if let Some(views) = &self.views {
+            views.save_into(&mut file);
+            counted.views = views.versions();
+        }
+        let counted = String::from_utf8_lossy(&json(&counted)?).into_owned();
+        file.facts.insert(COUNTED.into(), counted);
         Ok(file)
+    }
+
+    /// Keeps what it holds if the first server, which may be some steps behind, will ask for that.
+    fn keep(&mut self) -> Result<()> {
+        let done = self.done();
+        let usual = done.is_multiple_of(self.run.checkpoint_every);
+        if self.turns.in_turns().is_some() && (self.cuts.remove(&done) || usual) {
+            let bytes = self.part_file()?.encode(Path::new(PART))?;
+            self.kept.insert(done, bytes);
+        }
+        Ok(())
+    }
+
+    /// Steps of the run that it has seen done.
+    fn done(&self) -> u64 {
+        self.done_before + self.steps_of.iter().sum::<u64>()
     }
 
     /// Serves groups and the first server, until that says that the run is over; gives its last words. Not of the first server.
@@ -225,11 +296,17 @@ impl<'a> Server<'a> {
             match self.next()? {
                 Heard::Update { group, .. } => {
                     self.answer(group, Orders::steps([]), true)?;
+                    self.keep()?;
                 }
+                Heard::Skip { .. } => self.keep()?,
                 Heard::Errand => {
                     let (errand, bytes) = self.errand()?;
                     match errand {
                         errand::END => return Ok(bytes),
+                        errand::CUT => {
+                            let cut: Vec<u64> = bytemuck::pod_collect_to_vec(&bytes);
+                            self.cuts.extend(cut);
+                        }
                         _ => wanted = Some(bytemuck::pod_collect_to_vec(&bytes)),
                     }
                 }
@@ -242,9 +319,13 @@ impl<'a> Server<'a> {
             if let Some(counts) = &wanted
                 && self.has_done(counts)
             {
+                let done = self.done_before + counts.iter().sum::<u64>();
                 wanted = None;
-                let path = Path::new("a server's part");
-                let bytes = self.part_file()?.encode(path)?;
+                let bytes = match self.kept.remove(&done) {
+                    Some(bytes) => bytes,
+                    None => self.part_file()?.encode(Path::new(PART))?,
+                };
+                self.kept.retain(|&kept, _| kept > done);
                 self.between.send(0, &(bytes.len() as u64).to_le_bytes())?;
                 self.between.send(0, &bytes)?;
             }

@@ -25,12 +25,20 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    pub fn new(order: Order, groups: usize) -> Self {
+    /// All groups are here; it is the turn of `next`.
+    pub fn new(order: Order, groups: usize, next: usize) -> Self {
         Self {
             order,
             places: vec![Place::Here; groups],
-            next: 0,
+            next,
         }
+    }
+
+    /// Whose turn is next, if turns count and no group has missed one.
+    pub fn in_turns(&self) -> Option<usize> {
+        let missed = |place: &Place| matches!(place, Place::Absent | Place::Lost);
+        let orderly = self.order == Order::RoundRobin && !self.places.iter().any(missed);
+        orderly.then_some(self.next)
     }
 
     /// The groups whose message would be taken now, the preferred one first.
@@ -107,7 +115,7 @@ mod tests {
 
     #[test]
     fn arrival_prefers_who_was_served_longest_ago() {
-        let mut turns = Turns::new(Order::Arrival, 3);
+        let mut turns = Turns::new(Order::Arrival, 3, 0);
         assert_eq!(turns.listened(), [0, 1, 2]);
         turns.served(1);
         assert_eq!(turns.listened(), [2, 0, 1]);
@@ -121,11 +129,13 @@ mod tests {
 
     #[test]
     fn round_robin_waits_for_one_unless_it_is_absent() {
-        let mut turns = Turns::new(Order::RoundRobin, 3);
-        assert_eq!(turns.listened(), [0]);
+        let mut turns = Turns::new(Order::RoundRobin, 3, 0);
+        assert_eq!((turns.listened(), turns.in_turns()), (vec![0], Some(0)));
         turns.served(0);
         assert_eq!(turns.listened(), [1]);
+        assert_eq!(turns.in_turns(), Some(1));
         assert_eq!(turns.gives_up(), Some(1));
+        assert_eq!(turns.in_turns(), None);
         // Group 1 may come back at its turn, but does not hold up the others.
         assert_eq!(turns.listened(), [1, 2]);
         turns.served(2);

@@ -1,5 +1,6 @@
 //! The ranks of a group: they compute gradients for the steps that the first server gives them.
 
+use super::standing::Standing;
 use crate::error::{JobError, Result};
 use crate::train::trace::Work;
 use crate::train::{Run, TrainReport};
@@ -72,6 +73,19 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
 }
 
 impl Run<'_> {
+    /// Takes up what this group had read when the checkpoint was taken.
+    pub(super) fn stands(&mut self, standing: &Standing, group: usize) -> Result<()> {
+        let parameters = self.learner.network.parameters_mut();
+        let view = &standing.views[group];
+        parameters.update_all(|values| values.copy_from_slice(view))?;
+        if let Some(running) = standing.running_of(group) {
+            parameters.set_buffers(running)?;
+        }
+        let versions = standing.servers.iter().map(|server| server.views[group]);
+        self.team.link()?.has_seen(versions.collect());
+        Ok(())
+    }
+
     /// Tells the loader of the batch of a step.
     fn announce(&self, step: u64, feed: &Sender<BatchPlan>) {
         let mut plans = self.samples.starting_at(step);

@@ -1,0 +1,210 @@
+//! Clips of consecutive times: which a network over time learns from, and from which of them it says what each time holds.
+//!
+//! Two times are consecutive if they are one step of the data apart, the step that is most common on the time axis; where a
+//! time is missing, a run of consecutive times ends. Frames of a clip are [`ClipShape::stride`] steps apart. In training a
+//! clip lies in one run ([`whole`]): a sample without enough followers begins none. In validation and inference every time is
+//! asked for once ([`windows`]): where a clip reaches over the end of its run, the last time stands for those that are not
+//! there.
+
+use serde::{Deserialize, Serialize};
+use squall_data::Time;
+use squall_model::NetworkConfig;
+use std::collections::BTreeMap;
+
+/// How long a clip is and how far apart its frames are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClipShape {
+    /// Frames of a clip.
+    pub frames: usize,
+    /// Steps of the data from one frame to the next.
+    pub stride: usize,
+    /// The network has boxes for every so many frames, the first among them.
+    pub every: usize,
+}
+
+/// A clip and what is taken from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// Places of the frames on the time axis; the last ones may be one and the same.
+    pub frames: Vec<usize>,
+    /// Which of the network's answers is taken for which place.
+    pub takes: Vec<(usize, usize)>,
+}
+
+impl ClipShape {
+    /// That of a network, with frames so many steps apart; none of a network that sees single fields.
+    pub fn of(network: &NetworkConfig, stride: usize) -> Option<Self> {
+        (network.frames() > 1).then(|| Self {
+            frames: network.frames(),
+            stride: stride.max(1),
+            every: network.frames_per_answer(),
+        })
+    }
+
+    /// Answers of the network about one clip.
+    pub fn answers(&self) -> usize {
+        self.frames.div_ceil(self.every)
+    }
+}
+
+/// The most common step of a time axis in seconds; of equally common ones the shortest. None of less than two times.
+pub fn usual_step(times: &[Time]) -> Option<i64> {
+    let mut counts = BTreeMap::<i64, usize>::new();
+    let steps = times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
+    steps.for_each(|step| *counts.entry(step).or_default() += 1);
+    let most = counts.values().max()?;
+    counts
+        .iter()
+        .find(|(_, count)| *count == most)
+        .map(|(&step, _)| step)
+}
+
+/// The series of places that are `stride` steps apart, each as long as its run lets it be. Every place is in one of them.
+fn series(times: &[Time], step: Option<i64>, stride: usize) -> Vec<Vec<usize>> {
+    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+    for place in 0..times.len() {
+        let follows = place > 0 && Some(times[place].seconds_since(times[place - 1])) == step;
+        match runs.last_mut() {
+            Some(run) if follows => run.end = place + 1,
+            _ => runs.push(place..place + 1),
+        }
+    }
+    let dealt = |run: std::ops::Range<usize>| {
+        let phases = 0..stride.min(run.len());
+        phases.map(move |phase| (run.start + phase..run.end).step_by(stride).collect())
+    };
+    runs.into_iter().flat_map(dealt).collect()
+}
+
+/// The places of all clips that lie in one run, by their first frame. `times` ascend; `step` is that of the data.
+pub fn whole(times: &[Time], step: Option<i64>, shape: ClipShape) -> Vec<Vec<usize>> {
+    let all = series(times, step, shape.stride);
+    let mut clips: Vec<Vec<usize>> = all
+        .iter()
+        .flat_map(|series| series.windows(shape.frames).map(<[usize]>::to_vec))
+        .collect();
+    clips.sort_unstable();
+    clips
+}
+
+/// Clips in which every place is taken once, in order of the first place that is taken. `times` ascend; `step` is that of the
+/// data.
+///
+/// # Example
+/// ```
+/// use squall_data::{Calendar, Time};
+/// use squall_jobs::clips::{ClipShape, windows};
+/// let start = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+/// let times: Vec<Time> = (0..5).map(|k| start.add_seconds(k * 10800)).collect();
+/// let shape = ClipShape { frames: 4, stride: 1, every: 2 };
+/// let found = windows(&times, Some(10800), shape);
+/// assert_eq!(found[0].frames, [0, 1, 2, 3]);
+/// assert_eq!(found[0].takes, [(0, 0), (1, 2)]);
+/// // The last time ends the run: it stands for the one that follows.
+/// assert_eq!(found[2].frames, [2, 3, 4, 4]);
+/// assert_eq!(found[2].takes, [(1, 4)]);
+/// ```
+pub fn windows(times: &[Time], step: Option<i64>, shape: ClipShape) -> Vec<Window> {
+    let mut all = Vec::new();
+    for series in series(times, step, shape.stride) {
+        let last = series.len() - 1;
+        for phase in 0..shape.every.min(series.len()) {
+            let taken: Vec<usize> = (phase..series.len()).step_by(shape.every).collect();
+            for taken in taken.chunks(shape.answers()) {
+                let mut first = taken[0];
+                // Rather begin earlier than repeat the last frame.
+                while first + shape.frames - 1 > last && first >= shape.every {
+                    let ends = first - shape.every + (shape.answers() - 1) * shape.every;
+                    if ends < taken[taken.len() - 1] {
+                        break;
+                    }
+                    first -= shape.every;
+                }
+                let frames = first..first + shape.frames;
+                all.push(Window {
+                    frames: frames.map(|at| series[at.min(last)]).collect(),
+                    takes: taken
+                        .iter()
+                        .map(|&at| ((at - first) / shape.every, series[at]))
+                        .collect(),
+                });
+            }
+        }
+    }
+    all.sort_by_key(|window: &Window| window.takes[0].1);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use squall_data::Calendar;
+
+    fn axis(steps: &[i64]) -> Vec<Time> {
+        let mut time = Time::new(Calendar::NoLeap, 1999, 12, 30, 0, 0, 0).unwrap();
+        let mut times = vec![time];
+        for hours in steps {
+            time = time.add_seconds(3600 * hours);
+            times.push(time);
+        }
+        times
+    }
+
+    #[test]
+    fn clips_end_where_a_time_is_missing() {
+        let times = axis(&[6, 6, 6, 12, 6, 6, 6]);
+        assert_eq!(usual_step(&times), Some(6 * 3600));
+        let shape = |frames, stride| ClipShape {
+            frames,
+            stride,
+            every: 2,
+        };
+        let step = usual_step(&times);
+        assert_eq!(
+            whole(&times, step, shape(3, 1)),
+            [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7]]
+        );
+        assert_eq!(
+            whole(&times, step, shape(2, 2)),
+            [[0, 2], [1, 3], [4, 6], [5, 7]]
+        );
+        assert!(whole(&times, step, shape(5, 1)).is_empty());
+        assert_eq!(usual_step(&times[..1]), None);
+        let alone = windows(&times[..1], None, shape(3, 1));
+        assert_eq!((alone.len(), &alone[0].frames[..]), (1, &[0, 0, 0][..]));
+    }
+
+    proptest! {
+        /// Every time is taken once, from a frame that is that time, whatever the holes in the axis.
+        #[test]
+        fn every_time_is_taken_once(
+            steps in proptest::collection::vec(prop_oneof![5 => Just(3i64), 1 => Just(9i64)], 0..40),
+            frames in 2usize..9, stride in 1usize..4, every in 1usize..3,
+        ) {
+            let times = axis(&steps);
+            let shape = ClipShape { frames, stride, every };
+            let step = Some(3 * 3600);
+            let found = windows(&times, step, shape);
+            let mut taken: Vec<usize> = Vec::new();
+            for window in &found {
+                prop_assert_eq!(window.frames.len(), frames);
+                for pair in window.frames.windows(2) {
+                    let apart = times[pair[1]].seconds_since(times[pair[0]]);
+                    prop_assert!(apart == 3 * 3600 * stride as i64 || pair[0] == pair[1]);
+                }
+                for &(answer, place) in &window.takes {
+                    prop_assert!(answer < shape.answers());
+                    prop_assert_eq!(window.frames[answer * every], place);
+                    taken.push(place);
+                }
+            }
+            taken.sort_unstable();
+            prop_assert_eq!(taken, (0..times.len()).collect::<Vec<_>>());
+            for clip in whole(&times, step, shape) {
+                let span = times[clip[frames - 1]].seconds_since(times[clip[0]]);
+                prop_assert_eq!(span, 3 * 3600 * (stride * (frames - 1)) as i64);
+            }
+        }
+    }
+}

@@ -133,7 +133,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         finding += clock.elapsed();
         let clock = Instant::now();
         let moment = Moment {
-            mask: &mask,
+            time: mask.time,
+            mask: Some(&mask),
             hours: step_hours as f64,
             fields: &fields,
         };

@@ -79,7 +79,8 @@ impl World {
             };
             let found = extract(&mask, &self.grid, &fields, &ExtractOptions::default()).unwrap();
             let moment = Moment {
-                mask: &mask,
+                time: mask.time,
+                mask: Some(&mask),
                 hours: 6.0,
                 fields: &fields,
             };

@@ -59,7 +59,9 @@ fn real_rivers_have_the_published_size_and_are_followed() {
         let step = tracker.push(mask.time, &mut found).unwrap();
         tracks.extend(step.finished);
         let found: Vec<Event> = found.into_iter().map(|d| d.event).collect();
-        statistics.add_time(&mask, 3.0, &found).unwrap();
+        statistics
+            .add_time(mask.time, Some(&mask), 3.0, &found)
+            .unwrap();
         events.extend(found);
     }
     tracks.extend(tracker.finish().finished);
@@ -191,7 +193,8 @@ fn all_407_masks_are_streamed_to_rivers_of_sane_size_and_life() {
         episodes += usize::from(before.is_some_and(|hours| hours > 24));
         let hours = hours_of(times, index);
         let moment = Moment {
-            mask: &mask,
+            time: mask.time,
+            mask: Some(&mask),
             hours,
             fields: &fields,
         };

@@ -158,6 +158,7 @@ fn a_full_report_is_well_formed_and_complete() {
     for id in [
         "summary",
         "map",
+        "events",
         "where",
         "when",
         "distributions",
@@ -188,6 +189,48 @@ fn a_full_report_is_well_formed_and_complete() {
     let rivers = agreement[0].total[1];
     let ratio = rivers.both_km2 / (rivers.both_km2 + rivers.only_second_km2);
     assert!((rivers.iou().unwrap() - ratio).abs() < 0.02 && ratio < 0.9);
+}
+
+/// Sections, headings and captions in order, and the controls with an id.
+fn outline(html: &str) -> String {
+    // Without the script, which has markup of its own.
+    let html = html.split("<script>").next().unwrap_or("");
+    let mut out = String::new();
+    let text = |after: &str| after[..after.find("</").unwrap_or(0)].to_string();
+    for piece in html.split('<').skip(1) {
+        let Some((tag, after)) = piece.split_once('>') else {
+            continue;
+        };
+        let name = tag.split_whitespace().next().unwrap_or("");
+        let id = tag
+            .split("id=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let line = match (name, id) {
+            ("section", Some(id)) => format!("section {id}"),
+            ("h2" | "h3" | "figcaption" | "caption", _) => {
+                format!("  {name}: {}", text(&format!("{after}</")))
+            }
+            ("input" | "button" | "select" | "canvas" | "dialog", Some(id)) => {
+                format!("    {name} #{id}")
+            }
+            ("script", Some(id)) => format!("data {id}"),
+            _ => continue,
+        };
+        out += &line;
+        out.push('\n');
+    }
+    out
+}
+
+#[test]
+fn the_structure_of_a_full_page() {
+    let builder = report(
+        24,
+        &[SourceKind::Heuristic, SourceKind::Network],
+        ReportOptions::default(),
+    );
+    insta::assert_snapshot!(outline(&builder.html().unwrap()));
 }
 
 #[test]

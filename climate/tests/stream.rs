@@ -72,7 +72,8 @@ fn add(stream: &mut EventStream, masks: &[ClassMask], index: usize) -> Decided {
     let found = extract(mask, &grid(), &fields, &ExtractOptions::default()).unwrap();
     let hours = hours_of(&times, index);
     let moment = Moment {
-        mask,
+        time: mask.time,
+        mask: Some(mask),
         hours,
         fields: &fields,
     };
@@ -162,7 +163,7 @@ proptest! {
         let times: Vec<Time> = masks.iter().map(|mask| mask.time).collect();
         for (index, mask) in masks.iter().enumerate() {
             let at = events.iter().filter(|event| event.time == mask.time);
-            statistics.add_time(mask, hours_of(&times, index), at).unwrap();
+            statistics.add_time(mask.time, Some(mask), hours_of(&times, index), at).unwrap();
         }
         tracks.iter().for_each(|track| statistics.add_track(track));
         statistics.write_csv(&judge).unwrap();
@@ -359,7 +360,8 @@ fn rows_wait_no_longer_than_the_shortest_duration_and_a_gap() {
         let fields = EventFields::default();
         let found = extract(&mask, &grid, &fields, &ExtractOptions::default()).unwrap();
         let moment = Moment {
-            mask: &mask,
+            time: mask.time,
+            mask: Some(&mask),
             hours: 6.0,
             fields: &fields,
         };

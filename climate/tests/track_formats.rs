@@ -56,7 +56,8 @@ fn tables(out: &Path) -> LatLonGrid {
             one.event.min_psl_pa = Some(98_000.0 - 50.0 * drift);
         }
         let moment = Moment {
-            mask: &mask,
+            time: mask.time,
+            mask: Some(&mask),
             hours: 6.0,
             fields: &fields,
         };

@@ -17,6 +17,7 @@ mod maps;
 mod maps_file;
 mod normal;
 mod quantity;
+mod read;
 mod return_level;
 mod side;
 mod statistic;
@@ -33,8 +34,8 @@ pub use quantity::{About, Kind, Quantity};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;
-pub(crate) use words::trimmed;
 pub use words::{months as words_of_months, statement};
+pub(crate) use words::{of_level, trimmed};
 
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;

@@ -259,7 +259,8 @@ fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
     )
 }
 
-fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String {
+/// What a return level does, in a sentence.
+pub(crate) fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String {
     let subject = sentence(&levels.subject);
     let Some(change) = levels.changes.get(SPOKEN_LEVEL) else {
         let (label, fit) = if levels.fits[0].gev.is_none() {
@@ -271,8 +272,9 @@ fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String {
         return format!("{subject} has no return levels: {label} has {why}.");
     };
     let years = RETURN_YEARS[SPOKEN_LEVEL];
-    let (a, b) = (change.a.unwrap_or(f64::NAN), change.b.unwrap_or(f64::NAN));
-    let unit = &levels.unit;
+    let (factor, unit) = levels.spoken_unit();
+    let spoken = |value: Option<f64>| factor * value.unwrap_or(f64::NAN);
+    let (a, b) = (spoken(change.a), spoken(change.b));
     let interval = change.interval.map_or_else(
         || "no interval".into(),
         |i| {
@@ -280,8 +282,8 @@ fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String {
                 "change {} {unit}, {} % interval {} to {} {unit}",
                 signed_value(b - a),
                 trimmed(100.0 * comparison.draws.confidence),
-                signed_value(i.low),
-                signed_value(i.high)
+                signed_value(factor * i.low),
+                signed_value(factor * i.high)
             )
         },
     );

@@ -127,6 +127,8 @@ fn boxes_of(objects: &[Event]) -> Vec<TrackedBox> {
         geo: GeoBox {
             class: match event.class {
                 Class::AtmosphericRiver => BoxClass::AtmosphericRiver,
+                Class::ExtratropicalCyclone => BoxClass::ExtratropicalCyclone,
+                Class::TropicalDepression => BoxClass::TropicalDepression,
                 Class::TropicalCyclone | Class::Background => BoxClass::TropicalCyclone,
             },
             west_deg: event.west_deg,

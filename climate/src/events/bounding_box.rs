@@ -11,7 +11,8 @@ impl Event {
             class: match self.class {
                 Class::TropicalCyclone => BoxClass::TropicalCyclone,
                 Class::AtmosphericRiver => BoxClass::AtmosphericRiver,
-                Class::Background => BoxClass::TropicalDepression,
+                Class::ExtratropicalCyclone => BoxClass::ExtratropicalCyclone,
+                Class::Background | Class::TropicalDepression => BoxClass::TropicalDepression,
             },
             west_deg: self.west_deg,
             south_deg: self.south_deg,

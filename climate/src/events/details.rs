@@ -4,7 +4,7 @@ use crate::events::components::Region;
 use crate::events::extract::{DetectedEvent, EventFields};
 use serde::{Deserialize, Serialize};
 use squall_data::grid::distance_km;
-use squall_data::{Class, LatLonGrid, Variable};
+use squall_data::{LatLonGrid, Variable};
 
 /// Impact of one event at one time. What is not known is blank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -51,9 +51,10 @@ impl EventDetails {
             return details;
         };
         let on_land = || region.indices().filter(|&cell| land.is_land(cell));
-        let land_km2: f64 = on_land().map(|(j, _)| areas[j]).sum();
+        // The sum of nothing is -0, which would show.
+        let land_km2 = on_land().map(|(j, _)| areas[j]).sum::<f64>() + 0.0;
         details.land_share = Some((land_km2 / region.area_km2(areas).max(1e-9)).min(1.0));
-        let place = if event.class == Class::TropicalCyclone {
+        let place = if event.class.is_cyclone() {
             land.is_land(grid.nearest(event.lat_deg, event.lon_deg))
                 .then_some((event.lat_deg, event.lon_deg))
         } else {

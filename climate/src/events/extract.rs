@@ -8,7 +8,7 @@ use crate::events::{Event, EventDetails};
 use crate::map::LandMask;
 use ndarray::ArrayView2;
 use squall_data::snapshot::shape_text;
-use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Variable};
+use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, Variable};
 
 /// Which regions count as events.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +41,7 @@ impl ExtractOptions {
     /// The smallest area of a class, km².
     pub fn min_area_km2(&self, class: Class) -> f64 {
         match class {
-            Class::Background => 0.0,
+            Class::Background | Class::ExtratropicalCyclone | Class::TropicalDepression => 0.0,
             Class::TropicalCyclone => self.min_tropical_cyclone_km2,
             Class::AtmosphericRiver => self.min_atmospheric_river_km2,
         }
@@ -82,7 +82,18 @@ impl<'a> EventFields<'a> {
         self.snapshot.and_then(|s| s.field(variable))
     }
 
-    fn check(&self, grid: &LatLonGrid) -> Result<()> {
+    pub(super) fn check_time(&self, time: Time) -> Result<()> {
+        match self.snapshot {
+            Some(snapshot) if snapshot.time != time => Err(ClimateError::Mismatch {
+                what: "time of fields and events".into(),
+                expected: time.to_string(),
+                found: snapshot.time.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn check(&self, grid: &LatLonGrid) -> Result<()> {
         let (rows, columns) = grid.shape();
         let planes = self.probabilities.iter().map(|(_, plane)| plane.dim());
         let fields = self.snapshot.map(|s| (s.fields.dim().1, s.fields.dim().2));
@@ -126,22 +137,14 @@ pub fn extract(
     options: &ExtractOptions,
 ) -> Result<Vec<DetectedEvent>> {
     fields.check(grid)?;
-    if let Some(snapshot) = fields.snapshot
-        && snapshot.time != mask.time
-    {
-        return Err(ClimateError::Mismatch {
-            what: "time of fields and mask".into(),
-            expected: mask.time.to_string(),
-            found: snapshot.time.to_string(),
-        });
-    }
+    fields.check_time(mask.time)?;
     let areas = grid.row_areas_km2();
     let mut found: Vec<((f64, f64), DetectedEvent)> = Vec::new();
     for region in regions(mask.codes.view(), grid)? {
         if region.area_km2(&areas) < options.min_area_km2(region.class) {
             continue;
         }
-        let event = describe(&region, mask, grid, &areas, fields);
+        let event = describe(&region, mask.time, grid, &areas, fields);
         found.push((
             (event.lon_deg, event.lat_deg),
             DetectedEvent { event, region },
@@ -152,16 +155,21 @@ pub fn extract(
         let details = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = details;
     }
+    Ok(in_order(found))
+}
+
+/// By class, then from west to east by the place that stands with each, then from south to north.
+pub(super) fn in_order(mut found: Vec<((f64, f64), DetectedEvent)>) -> Vec<DetectedEvent> {
     found.sort_by(|(a, x), (b, y)| {
         let class = x.event.class.cmp(&y.event.class);
         class.then(a.0.total_cmp(&b.0)).then(a.1.total_cmp(&b.1))
     });
-    Ok(found.into_iter().map(|(_, detected)| detected).collect())
+    found.into_iter().map(|(_, detected)| detected).collect()
 }
 
-fn describe(
+pub(super) fn describe(
     region: &Region,
-    mask: &ClassMask,
+    time: Time,
     grid: &LatLonGrid,
     areas: &[f64],
     fields: &EventFields<'_>,
@@ -200,7 +208,7 @@ fn describe(
         .find(|(class, _)| *class == region.class);
     Event {
         class: region.class,
-        time: mask.time,
+        time,
         track_id: None,
         lon_deg: shape.lon_deg,
         lat_deg: shape.lat_deg,
@@ -221,7 +229,7 @@ fn describe(
     }
 }
 
-fn move_to_pressure_minimum(
+pub(super) fn move_to_pressure_minimum(
     detected: &mut DetectedEvent,
     grid: &LatLonGrid,
     fields: &EventFields<'_>,
@@ -229,7 +237,7 @@ fn move_to_pressure_minimum(
     let Some(psl) = fields.plane(Variable::Psl) else {
         return;
     };
-    if detected.event.class != Class::TropicalCyclone {
+    if !detected.event.class.is_cyclone() {
         return;
     }
     let cells = detected.region.indices().filter(|&c| psl[c].is_finite());

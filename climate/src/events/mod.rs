@@ -1,11 +1,13 @@
-//! Events: connected areas of one class at one time.
+//! Events: connected areas of one class, or boxes, at one time.
 
 mod bounding_box;
+mod boxes;
 pub mod components;
 mod details;
 pub mod extract;
 pub mod shape;
 
+pub use boxes::from_boxes;
 pub use components::{Region, Run, label_plane, regions};
 pub use details::EventDetails;
 pub use extract::{DetectedEvent, EventFields, ExtractOptions, extract};
@@ -14,10 +16,12 @@ use crate::track::time_text;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
 
-/// One connected area of one class at one time, with what the fields say inside it.
+/// One connected area or box of one class at one time, with what the fields say inside it.
+///
+/// Of a box ([`from_boxes`]) area and edges are those of the box; length, width and orientation are not known (NaN).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Tropical cyclone or atmospheric river.
+    /// What it is; never background.
     pub class: Class,
     /// When.
     #[serde(with = "time_text")]

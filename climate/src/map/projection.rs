@@ -61,6 +61,33 @@ impl Projection {
         self.lon_span_deg >= 359.999
     }
 
+    /// Calls with every pixel of a picture of `(rows, columns)` along a line of (longitude, latitude), and its number; steps go the short
+    /// way round, and what lies outside is left out.
+    pub fn along(
+        &self,
+        (rows, columns): (usize, usize),
+        places: &[(f64, f64)],
+        mut visit: impl FnMut(usize, (usize, usize)),
+    ) {
+        let mut count = 0;
+        for pair in places.windows(2) {
+            let ((lon1, lat1), (lon2, lat2)) = (pair[0], pair[1]);
+            let step = (lon2 - lon1 + 180.0).rem_euclid(360.0) - 180.0;
+            let across = (step / self.lon_span_deg * columns as f64).abs();
+            let down = ((self.y(lat2) - self.y(lat1)) * rows as f64).abs();
+            let pieces = (across.max(down).ceil() as usize).clamp(1, 4 * columns);
+            for k in 0..pieces {
+                let t = (k as f64 + 0.5) / pieces as f64;
+                let x = self.x(lon1 + t * step) * columns as f64;
+                let y = self.y(lat1 + t * (lat2 - lat1)) * rows as f64;
+                if x < columns as f64 && (0.0..rows as f64).contains(&y) {
+                    visit(count, (y as usize, x as usize));
+                }
+                count += 1;
+            }
+        }
+    }
+
     /// Fraction of the width, [0, 1) inside the window; beyond 1 for longitudes outside it.
     pub fn x(&self, lon_deg: f64) -> f64 {
         (lon_deg - self.west_deg).rem_euclid(360.0) / self.lon_span_deg

@@ -47,10 +47,10 @@ impl Default for MapStyle {
 const COAST_COLOUR: Rgb = [0xff, 0xff, 0xff];
 const TRACK_COLOUR: Rgb = [0x7d, 0xd3, 0xfc];
 
-/// The colour that stands for a class in rasters; background has none.
+/// The colour that stands for a class in rasters; what masks do not have, and background, has none.
 pub fn class_colour(class: Class) -> Option<Rgb> {
     match class {
-        Class::Background => None,
+        Class::Background | Class::ExtratropicalCyclone | Class::TropicalDepression => None,
         Class::TropicalCyclone => Some(CYCLONE_COLOUR),
         Class::AtmosphericRiver => Some(RIVER_COLOUR),
     }
@@ -150,23 +150,10 @@ impl Canvas {
 
     /// Draws a line of (longitude, latitude); points outside the window are not drawn.
     fn draw_line(&mut self, places: &[(f64, f64)], colour: Rgb, opacity: f64) {
-        let (height, width) = self.pixels.dim();
-        for pair in places.windows(2) {
-            let ((lon1, lat1), (lon2, lat2)) = (pair[0], pair[1]);
-            let step = (lon2 - lon1 + 180.0).rem_euclid(360.0) - 180.0;
-            let across = (step / self.map.lon_span_deg * width as f64).abs();
-            let down = ((self.map.y(lat2) - self.map.y(lat1)) * height as f64).abs();
-            let pieces = (across.max(down).ceil() as usize).clamp(1, 4 * width);
-            for k in 0..pieces {
-                let t = (k as f64 + 0.5) / pieces as f64;
-                let x = self.map.x(lon1 + t * step) * width as f64;
-                let y = self.map.y(lat1 + t * (lat2 - lat1)) * height as f64;
-                if x < width as f64 && (0.0..height as f64).contains(&y) {
-                    let pixel = &mut self.pixels[[y as usize, x as usize]];
-                    *pixel = mix(*pixel, colour, opacity);
-                }
-            }
-        }
+        let pixels = &mut self.pixels;
+        self.map.along(pixels.dim(), places, |_, at| {
+            pixels[at] = mix(pixels[at], colour, opacity);
+        });
     }
 }
 

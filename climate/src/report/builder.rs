@@ -2,6 +2,7 @@
 
 use crate::error::{ClimateError, Result};
 use crate::report::agreement::{Agreement, MaskCounter};
+use crate::report::browser::Browser;
 use crate::report::frames::{EncodedFrame, Frame, FrameEncoder, frame_step};
 use crate::report::page::{Page, page};
 use crate::report::summary::by_time;
@@ -17,6 +18,9 @@ pub struct ReportOptions {
     pub max_frames: usize,
     /// Most bytes of all pictures of the interactive map before base64; frames are thinned to it.
     pub max_picture_bytes: usize,
+    /// Most bytes of the events of the browser, as they stand on the page; what is left out of a long run follows a fixed ladder,
+    /// and the page says so.
+    pub max_event_bytes: usize,
     /// Most rows of a picture of the interactive map.
     pub picture_rows: usize,
     /// Most columns of a picture of the interactive map.
@@ -32,6 +36,7 @@ impl Default for ReportOptions {
         Self {
             max_frames: 240,
             max_picture_bytes: 5_000_000,
+            max_event_bytes: 6_000_000,
             picture_rows: 192,
             picture_columns: 288,
             centre_deg: 180.0,
@@ -166,8 +171,11 @@ impl ReportBuilder {
         let by_size = bytes.div_ceil(self.options.max_picture_bytes.max(1)).max(1);
         let step = frame_step(frames.len(), self.options.max_frames).max(by_size);
         let shown: Vec<&EncodedFrame> = frames.into_iter().step_by(step).collect();
+        let times: Vec<Time> = shown.iter().map(|f| f.time).collect();
+        let browser = Browser::of(&self.input, &times, self.options.max_event_bytes)?;
         page(&Page {
             input: &self.input,
+            browser: browser.as_ref(),
             options: &self.options,
             encoder: &self.encoder,
             counter: &self.counter,

@@ -160,7 +160,7 @@ pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -
     };
     let counts: Vec<Vec<f64>> = samples.iter().map(|(_, v)| count(v)).collect();
     let ticks = count_ticks(counts.iter().flatten().copied().fold(1.0, f64::max), 4);
-    let mut plot = Plot::new((edges[0], edges[bins]), (0.0, ticks[ticks.len() - 1]));
+    let mut plot = Plot::over((edges[0], edges[bins]), &ticks);
     let tracked = samples.iter().all(|(s, _)| is_tracked(s, class));
     plot.y_axis(&ticks, if tracked { "tracks" } else { "objects" });
     let labels = nice_ticks(edges[0], edges[bins], 5);
@@ -259,7 +259,7 @@ pub(crate) fn seasonal(sources: &[Source], class: Class, days: &[f64; 12], years
     } else {
         count_ticks(highest, 4)
     };
-    let mut plot = Plot::new((0.0, 12.0), (0.0, ticks[ticks.len() - 1]));
+    let mut plot = Plot::over((0.0, 12.0), &ticks);
     // Neighbouring months without data share one band.
     let mut start = 0;
     while start < 12 {

@@ -29,12 +29,14 @@
 
 mod agreement;
 mod basins;
+mod browser;
 mod builder;
 pub mod changes;
 mod figures;
 mod frames;
 mod html;
 mod maps;
+mod movie;
 mod numbers;
 mod overview;
 mod page;
@@ -50,9 +52,12 @@ mod viewer;
 pub use agreement::{Agreement, PairAgreement};
 pub use builder::{ReportBuilder, ReportOptions};
 pub use frames::{Frame, select_frames};
+pub use movie::{Movie, MovieFile, MovieOptions};
 
+use crate::compare::Comparison;
 use crate::{Event, Track};
 use ndarray::Array2;
+use squall_data::boxes::BoxFrames;
 use squall_data::{Class, LatLonGrid, Time, Variable};
 use std::sync::Arc;
 
@@ -119,6 +124,28 @@ impl Source {
     pub fn labelled(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
+    }
+}
+
+/// The boxes that one source found.
+#[derive(Debug, Clone)]
+pub struct BoxSource {
+    /// Who found them.
+    pub kind: SourceKind,
+    /// What legends call them.
+    pub label: String,
+    /// Boxes by time.
+    pub frames: BoxFrames,
+}
+
+impl BoxSource {
+    /// Boxes and what they are called.
+    pub fn new(kind: SourceKind, label: impl Into<String>, frames: BoxFrames) -> Self {
+        Self {
+            kind,
+            label: label.into(),
+            frames,
+        }
     }
 }
 
@@ -256,10 +283,14 @@ pub struct ReportInput {
     pub field: FieldInfo,
     /// Events and tracks; the first is the one that single-source figures and tables show.
     pub sources: Vec<Source>,
+    /// Boxes, drawn on the map and listed among the events.
+    pub boxes: Vec<BoxSource>,
     /// Frequency maps, shown in this order.
     pub frequencies: Vec<FrequencyMap>,
     /// Scores with what they mean, shown in this order.
     pub scores: Vec<Score>,
+    /// What changed between runs, each a section.
+    pub comparisons: Vec<Comparison>,
     /// Training runs, on one chart.
     pub training: Vec<TrainingCurve>,
     /// Where the data come from: name and value.
@@ -285,8 +316,10 @@ impl ReportInput {
             times: None,
             field: FieldInfo::precipitable_water(),
             sources: Vec::new(),
+            boxes: Vec::new(),
             frequencies: Vec::new(),
             scores: Vec::new(),
+            comparisons: Vec::new(),
             training: Vec::new(),
             provenance: Vec::new(),
             recipe: None,
@@ -303,6 +336,8 @@ pub(crate) fn class_word(class: Class) -> &'static str {
         Class::Background => "background",
         Class::TropicalCyclone => "tropical cyclone",
         Class::AtmosphericRiver => "atmospheric river",
+        Class::ExtratropicalCyclone => "extratropical cyclone",
+        Class::TropicalDepression => "tropical depression",
     }
 }
 
@@ -310,7 +345,9 @@ pub(crate) fn class_word(class: Class) -> &'static str {
 pub(crate) fn class_css(class: Class) -> &'static str {
     match class {
         Class::Background => "background",
-        Class::TropicalCyclone => "cyclone",
+        Class::TropicalCyclone | Class::ExtratropicalCyclone | Class::TropicalDepression => {
+            "cyclone"
+        }
         Class::AtmosphericRiver => "river",
     }
 }

@@ -191,9 +191,9 @@ pub(crate) fn summary(page: &Page<'_>) -> Section {
     }
     html.push_str("</div>\n");
     Section {
-        id: "summary",
-        nav: "Summary",
-        heading: "Summary",
+        id: "summary".into(),
+        nav: "Summary".into(),
+        heading: "Summary".into(),
         lead: String::new(),
         html,
     }

@@ -3,22 +3,31 @@
 use crate::error::Result;
 use crate::map::Coastline;
 use crate::report::agreement::MaskCounter;
+use crate::report::browser::Browser;
 use crate::report::builder::ReportOptions;
 use crate::report::frames::{EncodedFrame, FrameEncoder};
 use crate::report::html::{escape, script_json};
 use crate::report::payload::payload;
-use crate::report::{ReportInput, SourceKind, overview, sections};
+use crate::report::{ReportInput, SourceKind, changes, overview, sections};
 use squall_data::Time;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("assets/style.css");
-const SCRIPT: &str = include_str!("assets/map.js");
+/// What all scripts share; it stands before them.
+const COMMON: &str = include_str!("assets/common.js");
+const MAP: &str = include_str!("assets/map.js");
+const STORE: &str = include_str!("assets/store.js");
+const LIFE: &str = include_str!("assets/life.js");
+const EVENTS: &str = include_str!("assets/events.js");
 /// No request leaves the page: everything but inline style, inline script and inline pictures is forbidden.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// What the sections are made of.
 pub(crate) struct Page<'a> {
     pub(crate) input: &'a ReportInput,
+    /// All events, if there are any.
+    pub(crate) browser: Option<&'a Browser>,
     pub(crate) options: &'a ReportOptions,
     pub(crate) encoder: &'a FrameEncoder,
     pub(crate) counter: &'a MaskCounter,
@@ -61,9 +70,9 @@ impl Page<'_> {
 
 /// A section of the page: its place in the navigation and its content; without content it is left out.
 pub(crate) struct Section {
-    pub(crate) id: &'static str,
-    pub(crate) nav: &'static str,
-    pub(crate) heading: &'static str,
+    pub(crate) id: Cow<'static, str>,
+    pub(crate) nav: Cow<'static, str>,
+    pub(crate) heading: Cow<'static, str>,
     /// One sentence under the heading, plain text.
     pub(crate) lead: String,
     pub(crate) html: String,
@@ -102,7 +111,12 @@ impl Shell<'_> {
         out.push_str(&self.header);
         out.push_str("<nav aria-label=\"Sections\"><div>");
         for section in self.sections {
-            let _ = write!(out, "<a href=\"#{}\">{}</a>", section.id, section.nav);
+            let _ = write!(
+                out,
+                "<a href=\"#{}\">{}</a>",
+                section.id,
+                escape(&section.nav)
+            );
         }
         out.push_str("</div></nav>\n<main id=\"main\">\n");
         for section in self.sections {
@@ -114,7 +128,9 @@ impl Shell<'_> {
             let _ = write!(
                 out,
                 "<section id=\"{}\" aria-labelledby=\"{0}-h\">\n<h2 id=\"{0}-h\">{}</h2>\n{lead}{}</section>\n",
-                section.id, section.heading, section.html
+                section.id,
+                escape(&section.heading),
+                section.html
             );
         }
         let _ = writeln!(
@@ -131,23 +147,38 @@ impl Shell<'_> {
 /// The page as text.
 pub(crate) fn page(page: &Page<'_>) -> Result<String> {
     let mut tail = String::new();
-    if !page.frames.is_empty() {
-        let data = payload(
-            page.input,
-            page.encoder,
-            page.frames,
-            page.options.centre_deg,
-        );
+    let mut element = |id: &str, data: &serde_json::Value| {
+        let data = script_json(data);
         let _ = writeln!(
             tail,
-            "<script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{SCRIPT}</script>",
-            script_json(&data)
+            "<script type=\"application/json\" id=\"{id}\">{data}</script>"
         );
+    };
+    let mut scripts = Vec::new();
+    if let Some(browser) = page.browser {
+        let times: Vec<Time> = page.frames.iter().map(|f| f.time).collect();
+        element("event-data", &browser.json(&times));
+        scripts.extend([STORE, LIFE, EVENTS]);
+    }
+    if !page.frames.is_empty() {
+        let centre_deg = page.options.centre_deg;
+        element(
+            "data",
+            &payload(page.input, page.encoder, page.frames, centre_deg),
+        );
+        scripts.push(MAP);
+    }
+    if !scripts.is_empty() {
+        let _ = writeln!(tail, "<script>\n{COMMON}{}</script>", scripts.concat());
     }
     let shell = Shell {
         title: &page.input.title,
         generator: &page.input.generator,
-        style: "",
+        style: if page.input.comparisons.is_empty() {
+            ""
+        } else {
+            changes::STYLE
+        },
         header: overview::header(page),
         sections: &sections::all(page)?,
         tail,

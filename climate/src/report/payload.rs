@@ -1,12 +1,10 @@
 //! The data of the interactive map, as JSON for the page's script.
 
-use crate::Event;
 use crate::map::colour::{CYCLONE_COLOUR, RIVER_COLOUR, hex};
 use crate::map::image::base64;
 use crate::map::{ColourMap, Projection};
 use crate::report::frames::{EncodedFrame, FrameEncoder, PSL_RANGE_HPA, WIND_RANGE_M_S};
 use crate::report::numbers::moment;
-use crate::report::summary::{Object, is_tracked, objects};
 use crate::report::{ReportInput, SourceKind};
 use serde_json::{Value, json};
 use squall_data::{Class, LatLonGrid, Time};
@@ -43,52 +41,6 @@ fn counts(input: &ReportInput, kind: SourceKind) -> Option<Counts> {
 
 /// Hours of a track that the map shows behind its newest point.
 const TRAIL_HOURS: i64 = 120;
-/// More points than this, and rivers are left without trails; many more, and cyclones too.
-const MAX_TRAIL_POINTS: usize = 60_000;
-
-/// The points of an object that lie on the trail of at least one frame; `frames` ascend.
-fn trail<'a>(object: &Object<'a>, frames: &[Time]) -> Vec<&'a Event> {
-    let shown = |event: &&Event| {
-        let next = frames.partition_point(|f| *f < event.time);
-        frames
-            .get(next)
-            .is_some_and(|f| f.seconds_since(event.time) <= TRAIL_HOURS * 3600)
-    };
-    object.points.iter().copied().filter(shown).collect()
-}
-
-/// Tracks of a source as flat lists: hours since the first frame, then longitude and latitude in degrees.
-fn tracks(input: &ReportInput, kind: SourceKind, frames: &[Time]) -> Vec<Value> {
-    let Some(source) = input.sources.iter().find(|s| s.kind == kind) else {
-        return Vec::new();
-    };
-    let mut lines = Vec::new();
-    let mut points = 0;
-    for class in Class::EVENTS.into_iter().filter(|c| is_tracked(source, *c)) {
-        let of_class: Vec<_> = objects(source, class)
-            .into_iter()
-            .map(|o| (o.id, trail(&o, frames)))
-            .filter(|(_, trail)| trail.len() > 1)
-            .collect();
-        points += of_class.iter().map(|(_, trail)| trail.len()).sum::<usize>();
-        if points > MAX_TRAIL_POINTS {
-            break;
-        }
-        lines.extend(of_class.iter().map(|(id, trail)| {
-            let hours = trail.iter().map(|p| hours_since(p.time, frames[0]));
-            let places = trail
-                .iter()
-                .flat_map(|p| [tenth(p.lon_deg), tenth(p.lat_deg)]);
-            json!({
-                "c": class.code(),
-                "id": id,
-                "t": hours.collect::<Vec<_>>(),
-                "p": places.collect::<Vec<_>>(),
-            })
-        }));
-    }
-    lines
-}
 
 fn hours_since(time: Time, start: Time) -> f64 {
     tenth(time.seconds_since(start) as f64 / 3600.0)
@@ -117,7 +69,7 @@ pub(crate) fn payload(
             json!({
                 "kind": kind.css(),
                 "label": own.map_or(kind.name(), |s| s.label.as_str()),
-                "tracks": tracks(input, *kind, &times),
+                "finder": input.sources.iter().position(|s| s.kind == *kind),
             })
         })
         .collect();

@@ -7,15 +7,16 @@ use crate::report::html::{escape, paragraphs};
 use crate::report::numbers::{counted, percent};
 use crate::report::page::{Page, Section};
 use crate::report::summary::{days_per_month, objects};
-use crate::report::{FrequencyMap, Source, class_word, maps, overview, tables};
+use crate::report::{FrequencyMap, Source, changes, class_word, maps, overview, tables};
 use squall_data::Class;
 use std::fmt::Write as _;
 
 /// All sections that have something to say.
 pub(crate) fn all(page: &Page<'_>) -> Result<Vec<Section>> {
-    let sections = [
+    let before = [
         Some(overview::summary(page)),
         Some(super::viewer::section(page)),
+        page.browser.map(|browser| browser.section(page)),
         frequency(page)?,
         season(page),
         distributions(page),
@@ -23,10 +24,14 @@ pub(crate) fn all(page: &Page<'_>) -> Result<Vec<Section>> {
         extremes(page),
         agreement(page),
         scores(page),
-        super::training::section(page),
-        Some(method(page)),
     ];
-    Ok(sections.into_iter().flatten().collect())
+    let mut all: Vec<Section> = before.into_iter().flatten().collect();
+    for (index, comparison) in page.input.comparisons.iter().enumerate() {
+        all.push(changes::section(comparison, index)?);
+    }
+    all.extend(super::training::section(page));
+    all.push(method(page));
+    Ok(all)
 }
 
 fn frequency(page: &Page<'_>) -> Result<Option<Section>> {
@@ -71,9 +76,9 @@ fn frequency(page: &Page<'_>) -> Result<Option<Section>> {
         );
     }
     Ok((!html.is_empty()).then(|| Section {
-        id: "where",
-        nav: "Where",
-        heading: "Where: how often each class is present",
+        id: "where".into(),
+        nav: "Where".into(),
+        heading: "Where: how often each class is present".into(),
         lead: "Share of the analysed times at which a cell belongs to a class. All maps of a class share one colour scale.".into(),
         html,
     }))
@@ -120,9 +125,9 @@ fn season(page: &Page<'_>) -> Option<Section> {
         "By month and basin of origin.".into()
     };
     Some(Section {
-        id: "when",
-        nav: "When",
-        heading: "When: the seasonal cycle",
+        id: "when".into(),
+        nav: "When".into(),
+        heading: "When: the seasonal cycle".into(),
         lead,
         html,
     })
@@ -147,9 +152,9 @@ fn distributions(page: &Page<'_>) -> Option<Section> {
         }
     }
     any.then(|| Section {
-        id: "distributions",
-        nav: "Intensity, size",
-        heading: "Intensity, lifetime and size",
+        id: "distributions".into(),
+        nav: "Intensity, size".into(),
+        heading: "Intensity, lifetime and size".into(),
         lead: "One value per object: its extreme over its life. Lifetimes of objects that touch the first or last time are cut short.".into(),
         html,
     })
@@ -177,9 +182,9 @@ fn tracks(page: &Page<'_>) -> Option<Section> {
         html.push_str("</div>\n");
     }
     (!html.is_empty()).then(|| Section {
-        id: "tracks",
-        nav: "Tracks",
-        heading: "Tracks",
+        id: "tracks".into(),
+        nav: "Tracks".into(),
+        heading: "Tracks".into(),
         lead: "Paths of the centres. Cyclones are coloured by their wind along the way.".into(),
         html,
     })
@@ -196,9 +201,9 @@ fn extremes(page: &Page<'_>) -> Option<Section> {
     .flatten()
     .collect();
     (!html.is_empty()).then(|| Section {
-        id: "extremes",
-        nav: "Extremes",
-        heading: "The strongest and the longest",
+        id: "extremes".into(),
+        nav: "Extremes".into(),
+        heading: "The strongest and the longest".into(),
         lead: String::new(),
         html,
     })
@@ -239,14 +244,14 @@ fn agreement(page: &Page<'_>) -> Option<Section> {
     if !charts.is_empty() {
         let _ = write!(
             html,
-            "{}<div class=\"grid\">\n{charts}</div>\n",
+            "{}<div class=\"grid lone\">\n{charts}</div>\n",
             figures::class_legend()
         );
     }
     Some(Section {
-        id: "agreement",
-        nav: "Agreement",
-        heading: "Do the sources agree?",
+        id: "agreement".into(),
+        nav: "Agreement".into(),
+        heading: "Do the sources agree?".into(),
         lead: "Intersection over union (IoU) of the areas on the sphere: 1 if both mark the same cells, 0 if they share none. Small objects such as cyclones score low for shifts of one cell.".into(),
         html,
     })
@@ -254,9 +259,9 @@ fn agreement(page: &Page<'_>) -> Option<Section> {
 
 fn scores(page: &Page<'_>) -> Option<Section> {
     (!page.input.scores.is_empty()).then(|| Section {
-        id: "scores",
-        nav: "Scores",
-        heading: "Scores, and what they mean",
+        id: "scores".into(),
+        nav: "Scores".into(),
+        heading: "Scores, and what they mean".into(),
         lead: String::new(),
         html: tables::score_table(&page.input.scores),
     })
@@ -297,9 +302,9 @@ fn method(page: &Page<'_>) -> Section {
         );
     }
     Section {
-        id: "method",
-        nav: "Data and method",
-        heading: "Data and method",
+        id: "method".into(),
+        nav: "Data and method".into(),
+        heading: "Data and method".into(),
         lead: String::new(),
         html,
     }

@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 
 /// Width and height of a plot, in the units of its coordinates; the page scales it.
 pub(crate) const SIZE: (f64, f64) = (460.0, 250.0);
+/// Room for labels of up to four digits.
 const LEFT: f64 = 46.0;
+/// Width of a digit where text is largest: on phones (see the style sheet).
+const DIGIT: f64 = 8.8;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 42.0;
@@ -17,6 +20,7 @@ pub(crate) struct Plot {
     size: (f64, f64),
     x: (f64, f64),
     y: (f64, f64),
+    left: f64,
     bottom: f64,
 }
 
@@ -28,13 +32,31 @@ impl Plot {
             size: SIZE,
             x,
             y,
+            left: LEFT,
             bottom: BOTTOM,
+        }
+    }
+
+    /// A plot over a range of x and from the first to the last tick of y, with room for the ticks' labels.
+    pub(crate) fn over(x: (f64, f64), ticks: &[f64]) -> Self {
+        let ends = (ticks[0], ticks[ticks.len() - 1]);
+        let width = |label: &String| -> f64 {
+            let letters = label
+                .chars()
+                .map(|c| if c.is_whitespace() { 0.4 } else { 1.0 });
+            DIGIT * letters.sum::<f64>()
+        };
+        let widest = tick_labels(ticks).iter().map(width).fold(0.0, f64::max);
+        Self {
+            left: LEFT.max(widest + 10.0),
+            ..Self::new(x, ends)
         }
     }
 
     /// Horizontal place of a value.
     pub(crate) fn px(&self, x: f64) -> f64 {
-        LEFT + (x - self.x.0) / (self.x.1 - self.x.0) * (self.size.0 - LEFT - RIGHT)
+        let room = self.size.0 - self.left - RIGHT;
+        self.left + (x - self.x.0) / (self.x.1 - self.x.0) * room
     }
 
     /// Vertical place of a value.
@@ -56,9 +78,10 @@ impl Plot {
             let class = if *tick == self.y.0 { "axis" } else { "grid" };
             let _ = writeln!(
                 self.body,
-                "<line class=\"{class}\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"e\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                "<line class=\"{class}\" x1=\"{}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"e\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                self.left,
                 self.size.0 - RIGHT,
-                LEFT - 6.0,
+                self.left - 6.0,
                 y + 4.0,
                 escape(label),
             );
@@ -100,7 +123,7 @@ impl Plot {
         let _ = writeln!(
             self.body,
             "<text class=\"m h\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            (LEFT + self.size.0 - RIGHT) / 2.0,
+            (self.left + self.size.0 - RIGHT) / 2.0,
             self.size.1 - 7.0,
             escape(heading)
         );
@@ -221,6 +244,16 @@ impl Plot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wide_labels_have_room_left_of_the_axis() {
+        let place = |ticks: &[f64]| Plot::over((0.0, 1.0), ticks).px(0.0);
+        assert_eq!(place(&[0.0, 100.0]), LEFT);
+        // Ten letters, two of them narrow spaces, of at most 8.8 each, and the gap of 6 to the axis.
+        let wide = place(&[0.0, 1e7, 2e7]);
+        assert!(wide >= 8.0 * DIGIT + 2.0 * 0.4 * DIGIT + 6.0, "{wide}");
+        assert_eq!(Plot::over((0.0, 1.0), &[0.0, 2e7]).px(1.0), SIZE.0 - RIGHT);
+    }
 
     #[test]
     fn a_small_plot() {

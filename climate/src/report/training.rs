@@ -49,9 +49,9 @@ pub(crate) fn section(page: &Page<'_>) -> Option<Section> {
     );
     html.push_str("</div>\n");
     Some(Section {
-        id: "training",
-        nav: "Training",
-        heading: "How the network learnt",
+        id: "training".into(),
+        nav: "Training".into(),
+        heading: "How the network learnt".into(),
         lead: "Loss on the training samples, averaged where steps are many, and agreement on samples that are held back.".into(),
         html,
     })

@@ -1,10 +1,13 @@
 //! The interactive map: its controls, and what stands there without a script.
 
+use crate::map::colour::hex;
+use crate::report::browser::KINDS;
 use crate::report::html::escape;
 use crate::report::numbers::moment;
 use crate::report::page::{Page, Section};
 use crate::report::ticks::{nice_ticks, tick_labels};
 use crate::report::{FieldInfo, SourceKind};
+use squall_data::boxes::BoxClass;
 use std::fmt::Write as _;
 
 /// The section of the interactive map.
@@ -15,9 +18,9 @@ pub(crate) fn section(page: &Page<'_>) -> Section {
         viewer(page)
     };
     Section {
-        id: "map",
-        nav: "Map",
-        heading: "Map",
+        id: "map".into(),
+        nav: "Map".into(),
+        heading: "Map".into(),
         lead: lead(page),
         html,
     }
@@ -68,8 +71,17 @@ fn viewer(page: &Page<'_>) -> String {
             index < 2,
         );
     }
+    for (index, boxes) in page.input.boxes.iter().enumerate() {
+        layers += &checkbox(
+            &format!("layer-boxes-{}", page.input.sources.len() + index),
+            &format!("Boxes: {}", boxes.label),
+            &format!("box {}", boxes.kind.css()),
+            true,
+        );
+    }
     let any_tracks = page.input.sources.iter().any(|s| !s.tracks.is_empty());
-    if any_tracks {
+    let any_boxes = !page.input.boxes.is_empty();
+    if any_tracks || any_boxes {
         layers += &checkbox("layer-tracks", "Tracks, last 5 days", "stroke path", true);
     }
     if page.frames.iter().any(|f| f.pressure.is_some()) {
@@ -106,6 +118,7 @@ fn viewer(page: &Page<'_>) -> String {
     } else {
         ""
     };
+    let box_keys = box_keys(page);
     format!(
         r#"<div class="viewer" id="viewer">
 <div class="stage"><canvas id="canvas" tabindex="0" role="application" aria-label="Map of {long_name} and masks. Arrow keys change the time, plus and minus zoom." aria-describedby="map-help"></canvas>
@@ -113,14 +126,19 @@ fn viewer(page: &Page<'_>) -> String {
 <div class="zoom"><button type="button" id="zoom-in" aria-label="Zoom in">+</button><button type="button" id="zoom-out" aria-label="Zoom out">−</button><button type="button" id="zoom-reset" aria-label="Show the whole map">⤢</button></div>
 <noscript><p class="empty">This map needs JavaScript. The maps and tables below do not.</p></noscript></div>
 <div class="transport"><button type="button" id="play" aria-pressed="false" aria-label="Play">▶</button><button type="button" id="back" aria-label="Previous time">‹</button><input type="range" id="time" min="0" max="{last}" value="0" step="1" aria-label="Time"><button type="button" id="next" aria-label="Next time">›</button><output id="position" for="time"></output></div>
-<div class="keys">{bar}<ul class="legend" id="class-legend"><li><i class="key cyclone"></i>tropical cyclone</li><li><i class="key river"></i>atmospheric river</li></ul>
+<div class="keys">{bar}<ul class="legend" id="class-legend"><li><i class="key cyclone"></i>tropical cyclone</li><li><i class="key river"></i>atmospheric river</li>{box_keys}</ul>
 <ul class="legend" id="difference-legend" hidden><li><i class="key both"></i>both</li><li><i class="key first"></i><span id="first-name"></span></li><li><i class="key second"></i><span id="second-name"></span></li><li><i class="key differ"></i>both, as different classes</li></ul></div>
 <fieldset class="layers"><legend>Layers</legend>{layers}</fieldset>
 <div class="selects">{mode}{centre}<label class="select">Colours <select id="colours"><option value="slate">Slate</option><option value="viridis">Viridis</option><option value="cividis">Cividis</option></select></label></div>
 <p class="note" id="counts"></p>
-<p class="note" id="map-help">With the map in focus: ← and → change the time, space plays, + and − zoom, 0 shows the whole map; drag to move when zoomed in.{difference_help}</p>
+<p class="note" id="map-help">With the map in focus: ← and → change the time, space plays, + and − zoom, 0 shows the whole map; drag to move when zoomed in.{event_help}{difference_help}</p>
 </div>
 "#,
+        event_help = if page.browser.is_some() {
+            " A click on a storm opens its life. Between two pictures the map shows events alone."
+        } else {
+            ""
+        },
         difference_help = if shown.len() > 1 {
             " The other views show where two sources differ."
         } else {
@@ -132,6 +150,27 @@ fn viewer(page: &Page<'_>) -> String {
             page.frames.iter().any(|f| f.field.is_some())
         ),
     )
+}
+
+/// Keys of the classes that only boxes have.
+fn box_keys(page: &Page<'_>) -> String {
+    let boxes = || {
+        let frames = page.input.boxes.iter().flat_map(|b| b.frames.frames());
+        frames.flat_map(|frame| &frame.boxes)
+    };
+    let masks_have = [BoxClass::TropicalCyclone, BoxClass::AtmosphericRiver];
+    KINDS
+        .iter()
+        .filter(|(class, ..)| !masks_have.contains(class))
+        .filter(|(class, ..)| boxes().any(|found| found.geo.class == *class))
+        .fold(String::new(), |mut out, (_, name, colour)| {
+            let _ = write!(
+                out,
+                "<li><i class=\"key\" style=\"background:{}\"></i>{name}</li>",
+                hex(*colour)
+            );
+            out
+        })
 }
 
 fn field_bar(field: &FieldInfo, shown: bool) -> String {

@@ -96,7 +96,7 @@ impl ClassHistograms {
     fn new(class: Class) -> Self {
         let area_km2 = match class {
             Class::AtmosphericRiver => Histogram::even(0.0, 500_000.0, 40),
-            Class::Background | Class::TropicalCyclone => Histogram::even(0.0, 100_000.0, 40),
+            _ => Histogram::even(0.0, 100_000.0, 40),
         };
         Self {
             lifetime_hours: Histogram::even(0.0, 12.0, 60),
@@ -153,26 +153,29 @@ impl Statistics {
         }
     }
 
-    /// Counts one time: its mask, and its objects. `hours` is the time that it stands for (the step of the data), by
+    /// Counts one time: its mask if there is one, and its objects; those of classes that masks do not have are passed over. `hours` is the time that it stands for (the step of the data), by
     /// which cyclone energy is weighted.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the mask is of another shape.
     pub fn add_time<'a>(
         &mut self,
-        mask: &ClassMask,
+        time: Time,
+        mask: Option<&ClassMask>,
         hours: f64,
         events: impl IntoIterator<Item = &'a Event>,
     ) -> Result<()> {
-        self.occurrence.add(mask)?;
-        self.coarse.add(mask)?;
-        self.month(mask.time).times += 1;
+        if let Some(mask) = mask {
+            self.occurrence.add(mask)?;
+            self.coarse.add(mask)?;
+        }
+        self.month(time).times += 1;
         for event in events {
             let Some(class) = index_of(event.class) else {
                 continue;
             };
             let basin = Basin::of(event.lat_deg, event.lon_deg) as usize;
-            let month = self.month(mask.time);
+            let month = self.month(time);
             month.objects[class][basin] += 1;
             if let (Class::TropicalCyclone, Some(wind)) = (event.class, event.max_wind_m_s) {
                 month.ace[basin] += ace_of_point(wind, hours);

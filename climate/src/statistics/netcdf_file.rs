@@ -58,7 +58,8 @@ impl Statistics {
         file.add_attribute("Conventions", "CF-1.8")?;
         file.add_attribute("title", "Statistics of extreme weather events")?;
         file.add_attribute("calendar_of_the_data", calendar.cf_name())?;
-        file.add_attribute("analysed_times", self.occurrence().times() as f64)?;
+        let times: u64 = months.iter().map(|month| month.times).sum();
+        file.add_attribute("analysed_times", times as f64)?;
         for (name, length) in [
             ("class", Class::EVENTS.len()),
             ("basin", Basin::ALL.len()),
@@ -90,18 +91,21 @@ impl Statistics {
         basin.put_attribute("flag_meanings", Basin::ALL.map(Basin::code).join(" "))?;
         basin.put_values(&codes, ..)?;
 
-        let mut frequency = file.add_variable::<f64>("frequency", &["class", "lat", "lon"])?;
-        frequency.set_chunking(&[1, rows, columns])?;
-        frequency.set_compression(1, true)?;
-        frequency.put_attribute("long_name", "share of the analysed times of the class")?;
-        frequency.put_attribute("units", "1")?;
-        for (index, class) in Class::EVENTS.into_iter().enumerate() {
-            let plane = self.occurrence().frequency(class);
-            let values: Vec<f64> = plane.iter().copied().collect();
-            frequency.put_values(&values, (index, .., ..))?;
-        }
+        // Of boxes nobody knows where the events are in them.
+        if self.occurrence().times() > 0 || self.months().is_empty() {
+            let mut frequency = file.add_variable::<f64>("frequency", &["class", "lat", "lon"])?;
+            frequency.set_chunking(&[1, rows, columns])?;
+            frequency.set_compression(1, true)?;
+            frequency.put_attribute("long_name", "share of the analysed times of the class")?;
+            frequency.put_attribute("units", "1")?;
+            for (index, class) in Class::EVENTS.into_iter().enumerate() {
+                let plane = self.occurrence().frequency(class);
+                let values: Vec<f64> = plane.iter().copied().collect();
+                frequency.put_values(&values, (index, .., ..))?;
+            }
 
-        self.fill_coarse(&mut file)?;
+            self.fill_coarse(&mut file)?;
+        }
 
         let whole = |get: &dyn Fn(usize) -> Vec<f64>| -> Vec<f64> {
             (0..months.len()).flat_map(get).collect()

@@ -66,7 +66,8 @@ impl Occurrence {
         Ok(())
     }
 
-    /// Share of the times at which each cell was of a class, 0 to 1, `(lat, lon)`; NaN where nothing was counted.
+    /// Share of the times at which each cell was of a class, 0 to 1, `(lat, lon)`; NaN where nothing was counted, and for classes
+    /// that masks do not have.
     pub fn frequency(&self, class: Class) -> Array2<f64> {
         let share = |count: f64| count / self.times as f64;
         let plane = |index: usize| {
@@ -77,6 +78,9 @@ impl Occurrence {
         match class {
             Class::TropicalCyclone => plane(0).mapv_into(share),
             Class::AtmosphericRiver => plane(1).mapv_into(share),
+            Class::ExtratropicalCyclone | Class::TropicalDepression => {
+                Array2::from_elem((self.rows, self.columns), f64::NAN)
+            }
             Class::Background => {
                 let mut events = plane(0);
                 Zip::from(&mut events)

@@ -162,7 +162,7 @@ fn impact(counts: &MonthCounts, class: usize, basin: usize) -> [String; 3] {
 fn energy(class: Class, ace: f64) -> String {
     match class {
         Class::TropicalCyclone => format!("{ace:.4}"),
-        Class::Background | Class::AtmosphericRiver => String::new(),
+        _ => String::new(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! From the events of one time after the other to tables of a century, in memory for the living only.
 //!
 //! [`EventStream`] is the state between two times: the tracker, the rows that wait for a decision, the statistics. It is
-//! fed with the events of a mask ([`crate::events::extract()`], a function of that time alone, which may therefore run
-//! anywhere and in any order) and gives rows back as soon as they are final. [`RunFolder`] writes them, keeps the state
+//! fed with the events of a mask or of boxes ([`crate::events::extract()`], [`crate::events::from_boxes`], functions of that time
+//! alone, which may therefore run anywhere and in any order) and gives rows back as soon as they are final. [`RunFolder`] writes them, keeps the state
 //! beside them, and goes on after a kill.
 //!
 //! The sequence of times alone decides: how they lie in files, in how many portions they were computed and how often the
@@ -32,16 +32,22 @@ pub struct EventCounts {
     pub cyclones: usize,
     /// Rivers over all times.
     pub rivers: usize,
+    /// Extratropical cyclones and tropical depressions over all times; of boxes only.
+    pub others: usize,
     /// Tracks of cyclones.
     pub cyclone_tracks: usize,
     /// Tracks of rivers.
     pub river_tracks: usize,
+    /// Tracks of extratropical cyclones and tropical depressions.
+    pub other_tracks: usize,
 }
 
 /// One time of a run.
 pub struct Moment<'a> {
-    /// The mask.
-    pub mask: &'a ClassMask,
+    /// When.
+    pub time: Time,
+    /// The mask; none where events come from boxes, and then neither frequency nor rain is counted.
+    pub mask: Option<&'a ClassMask>,
     /// Time that it stands for, hours ([`hours_of`]).
     pub hours: f64,
     /// What else is known.
@@ -73,7 +79,7 @@ pub struct Decided {
 /// let mut stream = EventStream::new(&grid, TrackerOptions::default()).unwrap();
 /// let fields = EventFields::default();
 /// let found = extract(&mask, &grid, &fields, &ExtractOptions::default()).unwrap();
-/// let moment = Moment { mask: &mask, hours: 3.0, fields: &fields };
+/// let moment = Moment { time, mask: Some(&mask), hours: 3.0, fields: &fields };
 /// assert!(stream.add(&moment, found).unwrap().events.is_empty());
 /// assert_eq!(stream.counts().times, 1);
 /// ```
@@ -108,8 +114,9 @@ impl EventStream {
     /// # Errors
     /// As [`Tracker::push`], and [`crate::ClimateError::Mismatch`] if the mask is of another grid.
     pub fn add(&mut self, moment: &Moment<'_>, mut found: Vec<DetectedEvent>) -> Result<Decided> {
-        let time = moment.mask.time;
-        let transport = moment.fields.vapour_transport();
+        let time = moment.time;
+        // Inside a box is also what is not of the river.
+        let transport = moment.mask.and_then(|_| moment.fields.vapour_transport());
         let last = self.tracker.last_time();
         let most = self.tracker.options().max_step_hours;
         let goes_on = last.is_some_and(|last| time.seconds_since(last) as f64 <= most * 3600.0);
@@ -130,13 +137,16 @@ impl EventStream {
         let step = self.tracker.push(time, &mut found)?;
         let events: Vec<Event> = found.into_iter().map(|one| one.event).collect();
         self.statistics
-            .add_time(moment.mask, moment.hours, &events)?;
-        self.add_precipitation(moment);
+            .add_time(time, moment.mask, moment.hours, &events)?;
+        if moment.mask.is_some() {
+            self.add_precipitation(moment);
+        }
         self.counts.times += 1;
         for event in &events {
             match event.class {
                 Class::TropicalCyclone => self.counts.cyclones += 1,
                 Class::AtmosphericRiver | Class::Background => self.counts.rivers += 1,
+                Class::ExtratropicalCyclone | Class::TropicalDepression => self.counts.others += 1,
             }
         }
         let events = self.ledger.add(events, &self.tracker, &step.discarded);
@@ -171,6 +181,9 @@ impl EventStream {
             match track.class {
                 Class::TropicalCyclone => self.counts.cyclone_tracks += 1,
                 Class::AtmosphericRiver | Class::Background => self.counts.river_tracks += 1,
+                Class::ExtratropicalCyclone | Class::TropicalDepression => {
+                    self.counts.other_tracks += 1;
+                }
             }
         }
         Decided {
@@ -193,7 +206,7 @@ impl EventStream {
             })
             .sum();
         let all_km3 = water_km3(sum, moment.hours);
-        self.statistics.add_precipitation(moment.mask.time, all_km3);
+        self.statistics.add_precipitation(moment.time, all_km3);
     }
 }
 

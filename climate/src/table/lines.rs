@@ -5,6 +5,9 @@ use squall_data::{Calendar, Class, DataError, Time};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+const CLASSES: &str =
+    "tropical_cyclone, atmospheric_river, extratropical_cyclone or tropical_depression";
+
 /// An open table.
 pub(crate) struct Table {
     path: PathBuf,
@@ -189,8 +192,8 @@ impl Line<'_> {
 
     /// The class.
     pub fn class(&self) -> Result<Class> {
-        self.word("class", &Class::EVENTS, Class::name)?
-            .ok_or_else(|| self.bad("class", "tropical_cyclone or atmospheric_river"))
+        self.word("class", &Class::TRACKED, Class::name)?
+            .ok_or_else(|| self.bad("class", CLASSES))
     }
 
     /// One of some words; `None` if blank.
@@ -206,7 +209,7 @@ impl Line<'_> {
         }
         let found = all.iter().copied().find(|&item| name(item) == text);
         let expected = match column {
-            "class" => "tropical_cyclone or atmospheric_river",
+            "class" => CLASSES,
             "origin" => "genesis, split or start_of_data",
             _ => "lysis, merge or end_of_data",
         };

@@ -87,8 +87,8 @@ impl Shore {
 fn place_on_land(event: &Event) -> Option<(f64, f64)> {
     let details = &event.details;
     let place = details.land_lat_deg.zip(details.land_lon_deg)?;
-    let reached = event.class == Class::TropicalCyclone
-        || details.land_share.is_some_and(|s| s >= RIVER_LAND_SHARE);
+    let reached =
+        event.class.is_cyclone() || details.land_share.is_some_and(|s| s >= RIVER_LAND_SHARE);
     reached.then_some(place)
 }
 

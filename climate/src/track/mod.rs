@@ -52,7 +52,7 @@ pub enum Fate {
 pub struct Track {
     /// Unique within a run, ascending with the time and place of genesis.
     pub track_id: u64,
-    /// Tropical cyclone or atmospheric river.
+    /// What was followed; never background.
     pub class: Class,
     /// First time.
     #[serde(with = "time_text")]

@@ -59,6 +59,10 @@ pub struct TrackerOptions {
     pub tropical_cyclone: Linking,
     /// For atmospheric rivers.
     pub atmospheric_river: Linking,
+    /// For extratropical cyclones, which only boxes tell apart.
+    pub extratropical_cyclone: Linking,
+    /// For tropical depressions, which only boxes tell apart.
+    pub tropical_depression: Linking,
     /// Longest step of the time axis, hours, across which things are followed. A longer one (and longer than
     /// `max_gap_hours`) is a hole in the data: all tracks end before it (`end_of_data`), new ones begin after it
     /// (`start_of_data`).
@@ -71,6 +75,8 @@ impl Default for TrackerOptions {
     /// Rivers: cells that overlap, as ClimateNet and StitchBlobs do, or a centroid that moves no faster than
     /// 1,600 km/day; one missed time of 6-hourly data is bridged; 18 h is the shortest life that Guan and Waliser (2019,
     /// doi:10.1029/2019JD031205) and ClimateNet (5 steps of 3 h) list, rounded to 6-hourly data.
+    /// Extratropical cyclones and depressions: the reach, gap and shortest life by which they are labelled
+    /// ([`crate::label::EtcThresholds`], 6 degrees in 6 hours, 18 h, 60 h; [`crate::label::TdThresholds`], 4 degrees, 6 h, 24 h).
     fn default() -> Self {
         Self {
             tropical_cyclone: Linking {
@@ -89,6 +95,22 @@ impl Default for TrackerOptions {
                 join_by_overlap: true,
                 min_duration_hours: 18.0,
             },
+            extratropical_cyclone: Linking {
+                max_speed_km_per_day: 2600.0,
+                centre_tolerance_km: 100.0,
+                max_gap_hours: 18.0,
+                min_overlap: 0.2,
+                join_by_overlap: true,
+                min_duration_hours: 60.0,
+            },
+            tropical_depression: Linking {
+                max_speed_km_per_day: 1600.0,
+                centre_tolerance_km: 100.0,
+                max_gap_hours: 6.0,
+                min_overlap: 0.2,
+                join_by_overlap: true,
+                min_duration_hours: 24.0,
+            },
             max_step_hours: 24.0,
         }
     }
@@ -100,14 +122,38 @@ impl TrackerOptions {
         match class {
             Class::AtmosphericRiver => &self.atmospheric_river,
             Class::Background | Class::TropicalCyclone => &self.tropical_cyclone,
+            Class::ExtratropicalCyclone => &self.extratropical_cyclone,
+            Class::TropicalDepression => &self.tropical_depression,
         }
+    }
+
+    fn of_mut(&mut self, class: Class) -> &mut Linking {
+        match class {
+            Class::AtmosphericRiver => &mut self.atmospheric_river,
+            Class::Background | Class::TropicalCyclone => &mut self.tropical_cyclone,
+            Class::ExtratropicalCyclone => &mut self.extratropical_cyclone,
+            Class::TropicalDepression => &mut self.tropical_depression,
+        }
+    }
+
+    /// The defaults for boxes: those of neighbours overlap where the storms in them do not, so that half of the smaller box
+    /// must be shared for a merge or a split, and a cyclone goes on by the distance of centres alone.
+    pub fn for_boxes() -> Self {
+        let mut options = Self::default();
+        for class in Class::TRACKED {
+            let linking = options.of_mut(class);
+            linking.min_overlap = 0.5;
+            linking.join_by_overlap = !class.is_cyclone();
+        }
+        options
     }
 
     /// The same without a shortest duration: every track is listed.
     #[must_use]
     pub fn keep_all(mut self) -> Self {
-        self.tropical_cyclone.min_duration_hours = 0.0;
-        self.atmospheric_river.min_duration_hours = 0.0;
+        for class in Class::TRACKED {
+            self.of_mut(class).min_duration_hours = 0.0;
+        }
         self
     }
 
@@ -116,7 +162,7 @@ impl TrackerOptions {
     /// # Errors
     /// [`ClimateError::Invalid`] naming the option.
     pub fn check(&self) -> Result<()> {
-        for class in Class::EVENTS {
+        for class in Class::TRACKED {
             self.of(class).check(class)?;
         }
         if self.max_step_hours.is_nan() || self.max_step_hours < 0.0 {

@@ -125,10 +125,10 @@ impl Tracker {
     pub fn push(&mut self, time: Time, events: &mut [DetectedEvent]) -> Result<Step> {
         self.check(time, events)?;
         let mut step = Step::default();
-        for class in Class::EVENTS {
+        for class in Class::TRACKED {
             self.close_out_of_reach(class, time, &mut step);
         }
-        for class in Class::EVENTS {
+        for class in Class::TRACKED {
             // From west to east, whatever order the events came in.
             let mut order: Vec<usize> = (0..events.len())
                 .filter(|&k| events[k].event.class == class)

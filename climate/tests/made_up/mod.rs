@@ -1,5 +1,7 @@
 //! Made-up smooth weather for the report's example and tests: no physics, but realistic places, sizes and lives.
 
+#![allow(dead_code)] // each test file uses its part
+
 use ndarray::Array2;
 use squall_climate::report::SourceKind;
 use squall_climate::track::{Fate, Origin};

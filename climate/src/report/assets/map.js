@@ -1,21 +1,39 @@
-// The interactive map. No libraries, no requests: everything comes from the JSON element #data.
-(() => {
-  'use strict';
-  const $ = (id) => document.getElementById(id);
+// The interactive map: pictures of some times from the JSON element #data, storms of all times from the store of events.
+(async () => {
+  const store = await squall.store?.catch(() => null);
+  const { $, mod, clamp } = squall;
   const data = JSON.parse($('data').textContent);
   const win = data.window;
   const [rows, cols] = data.shape;
   const frames = data.frames;
   const canvas = $('canvas');
   const ctx = canvas.getContext('2d');
-  const mod = (a, b) => ((a % b) + b) % b;
-  const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
   const CLASS_COLOURS = data.classColours;
   const CASING = 'rgba(8,14,20,0.7)';
   const DASHES = { heuristic: [], network: [7, 4], truth: [1.5, 4] };
   const DIFFERENCE = [null, [244, 246, 248, 190], [92, 140, 255, 235], [45, 212, 176, 235], [200, 120, 255, 235]];
-  const state = { index: Math.floor((frames.length - 1) / 2), zoom: 1, ox: 0, oy: 0, playing: false };
-  let width = 0, height = 0;
+  // Times of the slider: those of pictures, and all at which an event has a point. Without events, the pictures' places.
+  const pictured = store ? store.head.frames : frames.map((_, k) => k);
+  const pictureAt = new Map(pictured.map((t, k) => [t, k]));
+  const moments = store ? Float64Array.from(new Set([...pictured, ...unique(store.point.t)])).sort() : Float64Array.from(pictured);
+  const momentAt = (t) => {
+    let low = 0;
+    for (let high = moments.length - 1; low < high;) {
+      const middle = (low + high) >> 1;
+      if (moments[middle] < t) low = middle + 1;
+      else high = middle;
+    }
+    return low > 0 && t - moments[low - 1] < moments[low] - t ? low - 1 : low;
+  };
+  const NO_PICTURE = { field: null, pressure: null, wind: null, masks: [], paths: new Map() };
+  const state = { index: momentAt(pictured[Math.floor((pictured.length - 1) / 2)]), zoom: 1, ox: 0, oy: 0, playing: false };
+  let width = 0, height = 0, chosen = -1, marks = [];
+
+  // The values of an array of numbers once each, without a set of millions.
+  function unique(values) {
+    const sorted = values.slice().sort();
+    return sorted.filter((v, k) => k === 0 || v !== sorted[k - 1]);
+  }
 
   // ---- decoding ---------------------------------------------------------------------------------------------------
   async function pixels(base64, shape) {
@@ -176,6 +194,7 @@
     tables[name] = Uint8Array.from({ length: 768 }, (_, k) => parseInt(text.substr(2 * k, 2), 16));
   }
   const shores = new Path2D($('shores').getAttribute('d'));
+  const land = new Path2D($('land').getAttribute('d'));
 
   function drawSheet(rgba, smooth) {
     pen.putImageData(new ImageData(rgba, cols, rows), 0, 0);
@@ -239,32 +258,112 @@
     });
   }
 
-  function drawTracks(hour) {
-    if (!$('layer-tracks')?.checked) return;
-    const source = data.sources.find((s, k) => visible(k) && s.tracks.length) || data.sources.find((s) => s.tracks.length);
-    for (const track of source ? source.tracks : []) {
-      const last = track.t.findLastIndex((t) => t <= hour + 0.01);
-      if (last < 0 || track.t[track.t.length - 1] < hour - 6) continue;
-      const path = new Path2D();
-      let before = null;
-      for (let k = 0; k <= last; k++) {
-        if (track.t[k] < hour - data.trailHours) continue;
-        const x = X(track.p[2 * k]), y = Y(track.p[2 * k + 1]);
-        const jump = before === null || Math.abs(x - before) > width * state.zoom / 2;
-        jump ? path.moveTo(x, y) : path.lineTo(x, y);
-        before = x;
+  // ---- events -----------------------------------------------------------------------------------------------------
+  // Whether the layer of a finder of events is on: sources of masks by their place on the map, boxes by their own.
+  function seen(finder) {
+    if (store.head.finders[finder].boxes) return $('layer-boxes-' + finder)?.checked;
+    const place = data.sources.findIndex((s) => s.finder === finder);
+    return place < 0 || visible(place);
+  }
+
+  // A line over the map that goes on over its seam.
+  function trace(points) {
+    const path = new Path2D(), turn = width * state.zoom * 360 / win.span;
+    let before = null;
+    for (const [lon, lat] of points) {
+      const x = X(lon), y = Y(lat);
+      if (before === null) path.moveTo(x, y);
+      else if (Math.abs(x - before[0]) <= turn / 2) path.lineTo(x, y);
+      else {
+        const side = Math.sign(before[0] - x) * turn;
+        path.lineTo(x + side, y);
+        path.moveTo(before[0] - side, before[1]);
+        path.lineTo(x, y);
       }
-      const cyclone = track.c === 1;
-      strokeCased(path, cyclone ? '#ffffff' : 'rgba(255,226,160,0.75)', cyclone ? 1.6 : 0.8, [], cyclone ? CASING : 'rgba(8,14,20,0.3)');
-      if (cyclone && track.t[track.t.length - 1] >= hour - 0.01) {
-        const dot = new Path2D();
-        dot.arc(X(track.p[2 * last]), Y(track.p[2 * last + 1]), 2.6, 0, 7);
-        strokeCased(dot, '#ffffff', 1.2, []);
-        ctx.fillStyle = CLASS_COLOURS[1];
-        ctx.fill(dot);
+      before = [x, y];
+    }
+    return path;
+  }
+
+  function rectangle(at, i) {
+    const { w, h } = store.point, path = new Path2D();
+    const across = w[i] / win.span * width * state.zoom, down = h[i] / spanLat * height * state.zoom;
+    const x = X(at.lon - w[i] / 2), y = Y(at.lat + h[i] / 2);
+    path.rect(x, y, across, down);
+    if (win.global) path.rect(x - width * state.zoom, y, across, down);
+    return path;
+  }
+
+  function drawEvents(now) {
+    marks = [];
+    if (!store) return;
+    const { row, point, head } = store;
+    const trails = $('layer-tracks')?.checked, back = now - data.trailHours / store.hours(1);
+    const finders = head.finders.map((_, f) => f);
+    // Trails of one finder; more would cover each other.
+    const trailed = finders.find((f) => !head.finders[f].boxes && seen(f)) ?? finders.find((f) => seen(f));
+    for (let k = 0; k < store.n; k++) {
+      if (row.start[k] > now || row.end[k] < now || !seen(row.finder[k])) continue;
+      const at = store.where(k, now);
+      if (!at) continue;
+      const kind = head.kinds[row.kind[k]], cyclone = row.kind[k] !== 3, box = head.finders[row.finder[k]].boxes;
+      const [x, y] = [X(at.lon), Y(at.lat)];
+      if (box) {
+        if (at.exact) strokeCased(rectangle(at, at.i), kind.colour, 1.6, DASHES[head.finders[row.finder[k]].kind]);
+        marks.push({ k, x, y, i: at.exact ? at.i : -1 });
+        if (row.finder[k] !== trailed || !trails) continue;
+      } else if (row.finder[k] !== trailed || !trails) continue;
+      else marks.push({ k, x, y, i: -1 });
+      const tail = [];
+      for (let i = row.first[k]; i <= at.i; i++) if (point.t[i] >= back) tail.push([point.lon[i], point.lat[i]]);
+      strokeCased(trace([...tail, [at.lon, at.lat]]), cyclone ? '#ffffff' : 'rgba(255,226,160,0.75)', cyclone ? 1.6 : 0.8, [], cyclone ? CASING : 'rgba(8,14,20,0.3)');
+      const dot = new Path2D();
+      dot.arc(x, y, cyclone ? 3.2 : 2.2, 0, 7);
+      strokeCased(dot, '#ffffff', 1.2, []);
+      ctx.fillStyle = kind.colour;
+      ctx.fill(dot);
+    }
+    drawChosen(now);
+  }
+
+  // The whole track of the event that was chosen last, and a ring where it is.
+  function drawChosen(now) {
+    if (chosen < 0) return;
+    const { row, point, head } = store;
+    const track = Array.from({ length: row.count[chosen] }, (_, i) => [point.lon[row.first[chosen] + i], point.lat[row.first[chosen] + i]]);
+    strokeCased(trace(track), head.kinds[row.kind[chosen]].colour, 2, []);
+    const at = store.where(chosen, now);
+    if (!at) return;
+    const ring = new Path2D();
+    ring.arc(X(at.lon), Y(at.lat), 11, 0, 7);
+    strokeCased(ring, '#ffffff', 2, []);
+  }
+
+  // The event nearest to a place on the screen, within reach of a finger or a pointer.
+  function pick(x, y, reach) {
+    let best = null;
+    for (const mark of marks) {
+      const far = Math.hypot(mark.x - x, mark.y - y);
+      if (far <= reach && (!best || far < best.far)) best = { far, k: mark.k };
+      // Inside of a box counts as near.
+      if (mark.i >= 0 && !best) {
+        const { w, h } = store.point;
+        const inside = Math.abs(mark.x - x) < w[mark.i] / 2 / win.span * width * state.zoom && Math.abs(mark.y - y) < h[mark.i] / 2 / spanLat * height * state.zoom;
+        if (inside) best = { far: reach, k: mark.k };
       }
     }
+    return best?.k ?? -1;
   }
+
+  squall.showOnMap = (k, t) => {
+    chosen = k;
+    const finder = store.row.finder[k], boxes = $('layer-boxes-' + finder);
+    if (boxes) boxes.checked = true;
+    setPlaying(false);
+    show(momentAt(t));
+    canvas.scrollIntoView({ block: 'center' });
+    canvas.focus({ preventScroll: true });
+  };
 
   function drawPressure(frame) {
     if (!$('layer-pressure')?.checked || !frame.pressure) return;
@@ -299,6 +398,17 @@
       }
     }
     ctx.stroke();
+  }
+
+  // Land alone, where there is no field.
+  function drawLand() {
+    const k = width * state.zoom / win.span / 10, ky = height * state.zoom / spanLat / 10;
+    ctx.fillStyle = '#1d2b38';
+    for (const turn of [-1, 0, 1, 2]) {
+      const path = new Path2D(), x = ((turn * 360 - left()) / win.span - state.ox) * width * state.zoom;
+      path.addPath(land, new DOMMatrix([k, 0, 0, ky, x, Y(90)]));
+      ctx.fill(path, 'evenodd');
+    }
   }
 
   function drawShores() {
@@ -357,52 +467,65 @@
     ctx.fillRect(0, 0, width, height);
     const mode = $('mode')?.value || 'layers';
     if (frame.field) drawField(frame, mode !== 'layers');
+    else drawLand();
     drawGraticule();
     drawShores();
     drawPressure(frame);
     drawWind(frame);
     if (mode === 'layers') drawMasks(frame);
     else drawDifference(frame, ...mode.split('-').map(Number));
-    drawTracks(frames[state.index].h);
+    drawEvents(moments[state.index]);
   }
 
   // ---- words ------------------------------------------------------------------------------------------------------
   const counted = (n, word) => (n === 0 ? `no ${word}s` : n === 1 ? `1 ${word}` : `${n} ${word}s`);
+  const timeText = (index) => (pictureAt.has(moments[index]) ? frames[pictureAt.get(moments[index])].t : store.moment(moments[index]));
   function describe() {
-    const frame = frames[state.index];
-    const parts = data.sources
+    const frame = frames[pictureAt.get(moments[state.index])], text = timeText(state.index);
+    const parts = frame ? data.sources
       .map((s, k) => frame.n[k] && `${s.label}: ${counted(frame.n[k][0], 'cyclone')}, ${counted(frame.n[k][1], 'river')}`)
-      .filter(Boolean);
-    $('stamp').textContent = frame.t;
-    $('position').textContent = `${state.index + 1} of ${frames.length}`;
-    $('counts').textContent = parts.length ? `${frame.t}. ${parts.join('; ')}.` : '';
+      .filter(Boolean) : ['No picture was kept of this time: events alone'];
+    $('stamp').textContent = text;
+    $('position').textContent = `${squall.whole(state.index + 1)} of ${squall.whole(moments.length)}`;
+    $('counts').textContent = parts.length ? `${text}. ${parts.join('; ')}.` : '';
     $('time').value = state.index;
-    $('time').setAttribute('aria-valuetext', frame.t);
+    $('time').setAttribute('aria-valuetext', text);
   }
 
   let wanted = 0;
+  const picture = (index) => pictureAt.get(moments[index]);
   async function show(index) {
-    state.index = mod(index, frames.length);
+    state.index = mod(index, moments.length);
     describe();
     const ticket = ++wanted;
-    const frame = await load(state.index);
+    const frame = picture(state.index) === undefined ? NO_PICTURE : await load(picture(state.index));
     if (ticket !== wanted) return;
     current = frame;
     draw();
-    if (state.playing) load(mod(state.index + 1, frames.length));
+    if (state.playing) load(pictureAfter());
+  }
+  // The picture after the time that is shown.
+  function pictureAfter() {
+    const next = pictured.findIndex((t) => t > moments[state.index]);
+    return next < 0 ? 0 : next;
   }
 
   // ---- controls ---------------------------------------------------------------------------------------------------
   const pace = matchMedia('(prefers-reduced-motion: reduce)').matches ? 700 : 140;
+  // Whether the event that was chosen goes on: then every time is played, else every picture.
+  function following() {
+    const now = moments[state.index];
+    return chosen >= 0 && now >= store.row.start[chosen] && now < store.row.end[chosen];
+  }
   async function play() {
     while (state.playing) {
       const pause = new Promise((done) => setTimeout(done, pace));
-      await show(state.index + 1);
+      await show(following() ? state.index + 1 : momentAt(pictured[pictureAfter()]));
       await pause;
     }
   }
   function setPlaying(on) {
-    state.playing = on && frames.length > 1;
+    state.playing = on && pictured.length > 1;
     $('play').textContent = state.playing ? '❚❚' : '▶';
     $('play').setAttribute('aria-pressed', state.playing);
     $('play').setAttribute('aria-label', state.playing ? 'Pause' : 'Play');
@@ -435,12 +558,15 @@
   $('zoom-in').onclick = () => zoom(1.6);
   $('zoom-out').onclick = () => zoom(1 / 1.6);
   $('zoom-reset').onclick = () => zoom(0);
-  if (frames.length < 2) for (const id of ['play', 'back', 'next', 'time']) $(id).disabled = true;
+  $('time').max = moments.length - 1;
+  if (moments.length < 2) for (const id of ['play', 'back', 'next', 'time']) $(id).disabled = true;
+  if (frames.length < 2) $('play').disabled = true;
   canvas.onkeydown = (e) => {
     const act = {
       ArrowLeft: () => step(-1), ArrowRight: () => step(1), ' ': () => setPlaying(!state.playing),
       '+': () => zoom(1.6), '=': () => zoom(1.6), '-': () => zoom(1 / 1.6), 0: () => zoom(0),
-      Home: () => step(-state.index), End: () => step(frames.length - 1 - state.index),
+      Home: () => step(-state.index), End: () => step(moments.length - 1 - state.index),
+      PageUp: () => step(-10), PageDown: () => step(10), Escape: forget,
     }[e.key];
     if (act && !e.ctrlKey && !e.metaKey && !e.altKey) {
       e.preventDefault();
@@ -483,7 +609,20 @@
     const box = canvas.getBoundingClientRect();
     return [e.clientX - box.left, e.clientY - box.top];
   };
+  let pressed = null;
+  canvas.onclick = (e) => {
+    const at = here(e), still = pressed && Math.hypot(at[0] - pressed[0], at[1] - pressed[1]) < 6;
+    const k = still ? pick(...at, matchMedia('(pointer: coarse)').matches ? 26 : 16) : -1;
+    if (k >= 0 && squall.openLife) squall.openLife(k);
+    else if (still && chosen >= 0) forget();
+  };
+  // Leaves the event that was chosen.
+  function forget() {
+    chosen = -1;
+    draw();
+  }
   canvas.onpointerdown = (e) => {
+    pressed = here(e);
     fingers.set(e.pointerId, here(e));
     if (state.zoom > 1 || fingers.size > 1) canvas.setPointerCapture(e.pointerId);
   };
@@ -513,9 +652,7 @@
     const r = Math.floor((win.north - lat) / spanLat * rows);
     if (c < 0 || c >= cols || r < 0 || r >= rows) { tip.hidden = true; return; }
     const k = r * cols + c;
-    const signed = mod(lon + 180, 360) - 180;
-    const where = `${Math.abs(lat).toFixed(1)}°${lat < 0 ? 'S' : 'N'} ${Math.abs(signed).toFixed(1)}°${signed < 0 ? 'W' : 'E'}`;
-    const parts = [where];
+    const parts = [squall.place(lat, lon)];
     if (current.field) {
       const v = data.field.low + (data.field.high - data.field.low) * current.field[k] / 255;
       const digits = data.field.high - data.field.low > 300 ? 0 : 1;
@@ -525,6 +662,9 @@
       const code = current.masks[n]?.[k];
       if (code) parts.push(`${s.label}: ${code === 1 ? 'cyclone' : 'river'}`);
     });
+    const near = store ? pick(x, y, 16) : -1;
+    canvas.style.cursor = near >= 0 ? 'pointer' : '';
+    if (near >= 0) parts.unshift(store.name(near));
     tip.textContent = parts.join(' · ');
     tip.hidden = false;
   }

@@ -1,6 +1,6 @@
 //! Intervals as dots and whiskers, and return levels.
 
-use crate::compare::{ChangeRow, Comparison, Fit, Group, RETURN_YEARS, ReturnLevels, trimmed};
+use crate::compare::{ChangeRow, Comparison, Group, RETURN_YEARS, ReturnLevels, of_level, trimmed};
 use crate::report::class_css;
 use crate::report::figures::{capital, figure};
 use crate::report::html::escape;
@@ -121,15 +121,12 @@ pub(crate) fn extremes(comparison: &Comparison) -> Option<Section> {
         return None;
     }
     let mut html = format!(
-        "<ul class=\"legend\"><li><i class=\"key side-a\"></i>{}</li><li><i class=\"key side-b\"></i>{}</li></ul>\n<div class=\"grid\">\n",
+        "<ul class=\"legend\"><li><i class=\"key side-a\"></i>{}</li><li><i class=\"key side-b\"></i>{}</li></ul>\n<div class=\"grid lone\">\n",
         escape(&comparison.a.label),
         escape(&comparison.b.label)
     );
     for levels in shown {
-        let note = match levels.fits.iter().find_map(Fit::reason) {
-            Some(reason) => format!("One run has no curve: {reason}."),
-            None => String::new(),
-        };
+        let note = of_level(levels, comparison);
         html += &figure(
             &format!("{} of a year", capital(&levels.subject)),
             &return_level_plot(levels, comparison),
@@ -138,9 +135,9 @@ pub(crate) fn extremes(comparison: &Comparison) -> Option<Section> {
     }
     html.push_str("</div>\n");
     Some(Section {
-        id: "extremes",
-        nav: "Extremes",
-        heading: "Extremes and how often they return",
+        id: "extremes".into(),
+        nav: "Extremes".into(),
+        heading: "Extremes and how often they return".into(),
         lead: format!(
             "Dots are the extreme of each year at its place among the years; lines the fitted distributions, areas their {} % bands. Beyond twice the length of a run a band is a guess about the shape of the tail.",
             trimmed(100.0 * comparison.draws.confidence)
@@ -151,7 +148,8 @@ pub(crate) fn extremes(comparison: &Comparison) -> Option<Section> {
 
 fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
     let sides = ["side-a", "side-b"];
-    let sign = if levels.lowest { -1.0 } else { 1.0 };
+    let (factor, unit) = levels.spoken_unit();
+    let sign = if levels.lowest { -factor } else { factor };
     let mut values: Vec<f64> = Vec::new();
     for fit in &levels.fits {
         values.extend(&fit.extremes);
@@ -166,15 +164,16 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
     let (low, high) = values
         .iter()
         .filter(|v| v.is_finite())
+        .map(|v| factor * v)
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| {
-            (l.min(*v), h.max(*v))
+            (l.min(v), h.max(v))
         });
     let ticks = nice_ticks(low, high, 5);
     let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
     // The Gumbel variate: a distribution without curvature is a straight line.
     let place = |years: f64| -(-(1.0 - 1.0 / years).ln()).ln();
-    let mut plot = Plot::new((place(1.02), place(100.0)), (first, last));
-    plot.y_axis(&ticks, &levels.unit);
+    let mut plot = Plot::over((place(1.02), place(100.0)), &ticks);
+    plot.y_axis(&ticks, unit);
     let years: Vec<(f64, String)> = RETURN_YEARS
         .iter()
         .map(|y| (place(*y), format!("{y}")))
@@ -182,7 +181,9 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
     plot.x_labels(&years, "years between two such years", true);
     for (fit, class) in levels.fits.iter().zip(sides) {
         let band: Vec<(f64, f64, f64)> = (RETURN_YEARS.iter().zip(&fit.bands))
-            .filter_map(|(years, band)| band.map(|b| (place(*years), b.low, b.high)))
+            .filter_map(|(years, band)| {
+                band.map(|b| (place(*years), factor * b.low, factor * b.high))
+            })
             .collect();
         if band.len() > 1 {
             plot.area(&band, class);
@@ -204,14 +205,17 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
         let count = fit.extremes.len() as f64;
         for (rank, value) in fit.extremes.iter().enumerate() {
             let below = (rank as f64 + 1.0 - 0.44) / (count + 0.12);
-            plot.line(&[(place(1.0 / (1.0 - below)), Some(*value))], class);
+            plot.line(
+                &[(place(1.0 / (1.0 - below)), Some(factor * *value))],
+                class,
+            );
         }
     }
     let of = |side: usize| {
         levels.fits[side]
             .levels
             .get(3)
-            .map_or("unknown".into(), |v| significant(*v, 3))
+            .map_or("unknown".into(), |v| significant(factor * *v, 3))
     };
     plot.finish(&format!(
         "{} once in 20 years: {} {unit} in {}, {} {unit} in {}",
@@ -220,6 +224,80 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
         comparison.a.label,
         of(1),
         comparison.b.label,
-        unit = levels.unit,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{Change, Fit, Gev, SideSummary};
+
+    #[test]
+    fn areas_of_rivers_are_millions_and_their_labels_lie_on_the_plot() {
+        let fit = Fit {
+            extremes: (0..20).map(|k| 6e6 + 2e5 * f64::from(k)).collect(),
+            gev: Some(Gev {
+                location: 7e6,
+                scale: 1e6,
+                shape: 0.0,
+            }),
+            levels: vec![7e6, 8e6, 9e6, 1e7, 1.1e7, 1.2e7],
+            bands: vec![None; 6],
+        };
+        let levels = ReturnLevels {
+            name: "annual_max_area".into(),
+            class: 2,
+            subject: "the largest area of an atmospheric river".into(),
+            unit: "km²".into(),
+            lowest: false,
+            fits: [fit.clone(), fit],
+            changes: vec![Change::of_values(Some(1e7), Some(1e7)); 6],
+        };
+        let side = |label: &str| SideSummary {
+            label: label.into(),
+            folder: "x".into(),
+            calendar: "noleap".into(),
+            grid: None,
+            years: (1..=20).collect(),
+            left_out: Vec::new(),
+            blocks: 20,
+        };
+        let comparison = Comparison {
+            a: side("a"),
+            b: side("b"),
+            draws: Default::default(),
+            months: (1..=12).collect(),
+            notes: Vec::new(),
+            statements: Vec::new(),
+            changes: Vec::new(),
+            maps: Vec::new(),
+            return_levels: vec![levels],
+            map_changes: Vec::new(),
+        };
+        let svg = return_level_plot(&comparison.return_levels[0], &comparison);
+        assert!(svg.contains(">million km²</text>") && svg.contains("10.0 million km² in a"));
+        // Labels end at x and are at most 8.8 wide a letter: none begins left of the plot.
+        let labels: Vec<(f64, &str)> = svg
+            .split("<text class=\"e\" x=\"")
+            .skip(1)
+            .map(|text| {
+                let (x, rest) = text.split_once('"').unwrap();
+                let label = rest.split_once('>').unwrap().1.split('<').next().unwrap();
+                (x.parse().unwrap(), label)
+            })
+            .collect();
+        assert!(labels.len() >= 4, "{labels:?}");
+        for (x, label) in labels {
+            assert!(
+                x - 8.8 * label.chars().count() as f64 >= 0.0,
+                "{label} at {x}"
+            );
+        }
+        let section = extremes(&comparison).unwrap();
+        assert!(
+            section
+                .html
+                .contains("in 20 years is 10.0 million km² against 10.0")
+        );
+    }
 }

@@ -30,14 +30,14 @@ pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
     }
     let rate = trimmed(100.0 * (1.0 - comparison.draws.confidence));
     Ok((!html.is_empty()).then(|| Section {
-        id: "where",
-        nav: "Where",
-        heading: "Where it changes",
+        id: "where".into(),
+        nav: "Where".into(),
+        heading: "Where it changes".into(),
         lead: format!(
             "{} minus {} on cells of 5 degrees. White dots mark cells whose change is significant at a false discovery rate of {rate} %: of all dots of a map about that share is expected to be wrong.",
             comparison.b.label, comparison.a.label
         ),
-        html: format!("<div class=\"grid\">\n{html}</div>\n"),
+        html: format!("<div class=\"grid lone\">\n{html}</div>\n"),
     }))
 }
 
@@ -95,7 +95,7 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
         count += 1;
     }
     let inner = format!(
-        "<image x=\"0\" y=\"{:.1}\" width=\"3600\" height=\"1800\" preserveAspectRatio=\"none\" href=\"{}\"/>{}{}<path class=\"stipple\" d=\"{dots}\"/>",
+        "<image class=\"cells\" x=\"0\" y=\"{:.1}\" width=\"3600\" height=\"1800\" preserveAspectRatio=\"none\" href=\"{}\"/>{}{}<path class=\"stipple\" d=\"{dots}\"/>",
         panel.y(90.0),
         data_url(&png),
         panel.coast("shores", "shore"),

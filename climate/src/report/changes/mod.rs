@@ -12,24 +12,15 @@ use crate::report::{class_css, class_word, figures::capital};
 use squall_data::Class;
 use std::fmt::Write as _;
 
-const STYLE: &str = include_str!("../assets/changes.css");
+/// What the page adds to the common style sheet.
+pub(crate) const STYLE: &str = include_str!("../assets/changes.css");
 
 /// The page of a comparison; `command` is what made it.
 ///
 /// # Errors
 /// [`crate::ClimateError::Data`] if a picture cannot be made.
 pub fn changes_page(comparison: &Comparison, title: &str, command: &str) -> Result<String> {
-    let sections: Vec<Section> = [
-        Some(summary(comparison)),
-        intervals(comparison),
-        maps::section(comparison)?,
-        figures::extremes(comparison),
-        Some(numbers(comparison)),
-        Some(method(comparison, command)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let sections = parts(comparison, command)?;
     let shell = Shell {
         title,
         generator: concat!("squall ", env!("CARGO_PKG_VERSION")),
@@ -39,6 +30,60 @@ pub fn changes_page(comparison: &Comparison, title: &str, command: &str) -> Resu
         tail: String::new(),
     };
     Ok(shell.html())
+}
+
+/// Everything that is said of a comparison, in reading order.
+fn parts(comparison: &Comparison, command: &str) -> Result<Vec<Section>> {
+    let parts = [
+        Some(summary(comparison)),
+        intervals(comparison),
+        maps::section(comparison)?,
+        figures::extremes(comparison),
+        Some(numbers(comparison)),
+        Some(method(comparison, command)),
+    ];
+    Ok(parts.into_iter().flatten().collect())
+}
+
+/// The comparison as one section of another page, the `index`-th of its kind.
+///
+/// # Errors
+/// [`crate::ClimateError::Data`] if a picture cannot be made.
+pub(crate) fn section(comparison: &Comparison, index: usize) -> Result<Section> {
+    let (a, b) = (&comparison.a.label, &comparison.b.label);
+    let mut html = sides(comparison);
+    for part in parts(comparison, "")? {
+        // One level down: what was a section's heading is a part's here. "What changes" is the section's own.
+        let inner = part.html.replace("<h3>", "<h4>").replace("</h3>", "</h4>");
+        if part.id != "summary" {
+            let _ = writeln!(html, "<h3>{}</h3>", escape(&part.heading));
+        }
+        let _ = write!(
+            html,
+            "<p class=\"lead\">{}</p>\n{inner}",
+            escape(&part.lead)
+        );
+    }
+    Ok(Section {
+        id: format!("changes-{}", index + 1).into(),
+        nav: "Changes".into(),
+        heading: format!("What changes: {b} against {a}").into(),
+        lead: String::new(),
+        html,
+    })
+}
+
+/// Both runs with their colours and years.
+fn sides(comparison: &Comparison) -> String {
+    let side = |key: &str, side: &SideSummary| {
+        format!(
+            "<p><i class=\"key {key}\"></i> <strong>{}</strong>: {} ({})</p>",
+            escape(&side.label),
+            escape(&counted(side.years.len(), "year")),
+            escape(&span(side))
+        )
+    };
+    side("side-a", &comparison.a) + &side("side-b", &comparison.b)
 }
 
 /// `1979 to 2008`, or the years one by one where some are missing.
@@ -52,14 +97,6 @@ fn span(side: &SideSummary) -> String {
 }
 
 fn header(comparison: &Comparison, title: &str) -> String {
-    let side = |key: &str, side: &SideSummary| {
-        format!(
-            "<p><i class=\"key {key}\"></i> <strong>{}</strong>: {} ({})</p>",
-            escape(&side.label),
-            escape(&counted(side.years.len(), "year")),
-            escape(&span(side))
-        )
-    };
     let mut facts = vec![
         crate::compare::words_of_months(&comparison.months),
         format!("{} resamples", grouped(comparison.draws.draws as f64, 0)),
@@ -80,10 +117,9 @@ fn header(comparison: &Comparison, title: &str) -> String {
         out
     });
     format!(
-        "<header><div><p class=\"brand\">Squall comparison</p>\n<h1>{}</h1>\n<div class=\"about\">{}{}</div>\n<ul class=\"facts\">{facts}</ul></div></header>\n",
+        "<header><div><p class=\"brand\">Squall comparison</p>\n<h1>{}</h1>\n<div class=\"about\">{}</div>\n<ul class=\"facts\">{facts}</ul></div></header>\n",
         escape(title),
-        side("side-a", &comparison.a),
-        side("side-b", &comparison.b)
+        sides(comparison)
     )
 }
 
@@ -141,9 +177,9 @@ fn summary(comparison: &Comparison) -> Section {
         html.push_str("</ul></div>\n");
     }
     Section {
-        id: "summary",
-        nav: "In short",
-        heading: "What changes",
+        id: "summary".into(),
+        nav: "In short".into(),
+        heading: "What changes".into(),
         lead: format!(
             "From {} to {}. A change is called significant where years dealt to the two sides by chance would seldom differ as much, counted for all rows together.",
             comparison.a.label, comparison.b.label
@@ -153,7 +189,7 @@ fn summary(comparison: &Comparison) -> Section {
 }
 
 fn intervals(comparison: &Comparison) -> Option<Section> {
-    let mut html = String::from("<div class=\"grid\">\n");
+    let mut html = String::from("<div class=\"grid lone\">\n");
     let mut drawn = 0;
     for class in Class::EVENTS {
         let name = capital(class_word(class));
@@ -185,9 +221,9 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
     }
     html.push_str("</div>\n<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li><li><i></i>not significant</li></ul>\n");
     (drawn > 0).then(|| Section {
-        id: "intervals",
-        nav: "Intervals",
-        heading: "How large, and how sure",
+        id: "intervals".into(),
+        nav: "Intervals".into(),
+        heading: "How large, and how sure".into(),
         lead: format!(
             "Dots are the change in percent from {} to {}, lines its {} % interval; an arrow goes on beyond the axis. Pressure and latitude are in the table below: percent of them mean nothing.",
             comparison.a.label,
@@ -270,9 +306,9 @@ fn numbers(comparison: &Comparison) -> Section {
         );
     }
     Section {
-        id: "numbers",
-        nav: "Numbers",
-        heading: "All numbers",
+        id: "numbers".into(),
+        nav: "Numbers".into(),
+        heading: "All numbers".into(),
         lead: "The same as changes.csv and changes.json, which have more digits.".into(),
         html,
     }
@@ -320,9 +356,9 @@ fn method(comparison: &Comparison, command: &str) -> Section {
         );
     }
     Section {
-        id: "method",
-        nav: "Method",
-        heading: "How it was found",
+        id: "method".into(),
+        nav: "Method".into(),
+        heading: "How it was found".into(),
         lead: String::new(),
         html,
     }

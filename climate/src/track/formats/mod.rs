@@ -138,10 +138,13 @@ pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Resul
     let mut sinks: Vec<(Option<Class>, Box<dyn TrackSink + '_>)> = Vec::new();
     let longest = longest(&folder.join("tracks.csv"), setting.calendar)?;
     for &format in formats {
-        for (class, most_points) in Class::EVENTS.into_iter().zip(longest) {
+        for (class, most_points) in Class::TRACKED.into_iter().zip(longest) {
+            if most_points == 0 && !Class::EVENTS.contains(&class) {
+                continue; // masks have no such class
+            }
             let path = folder.join(format.file_name(class));
             if files.contains(&path) {
-                continue; // one file for both classes
+                continue; // one file for all classes
             }
             let (only, sink): (Option<Class>, Box<dyn TrackSink>) = match format {
                 Format::Gfdl => (
@@ -188,13 +191,16 @@ pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Resul
     Ok(files)
 }
 
-/// Most points of a track, for each class of [`Class::EVENTS`].
-fn longest(tracks: &Path, calendar: Calendar) -> Result<[usize; 2]> {
-    let mut most = [0; 2];
+/// Most points of a track, for each class of [`Class::TRACKED`].
+fn longest(tracks: &Path, calendar: Calendar) -> Result<[usize; 4]> {
+    let mut most = [0; 4];
     for track in TrackReader::open(tracks, calendar)? {
         let track = track?;
-        let class = usize::from(track.class == Class::AtmosphericRiver);
-        most[class] = most[class].max(track.points);
+        for (most, class) in most.iter_mut().zip(Class::TRACKED) {
+            if class == track.class {
+                *most = (*most).max(track.points);
+            }
+        }
     }
     Ok(most)
 }

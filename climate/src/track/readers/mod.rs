@@ -65,9 +65,15 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable>
         }
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if name.contains(Class::AtmosphericRiver.name()) {
+    // Those whose name holds that of tropical cyclones come before them.
+    let named = [
+        Class::AtmosphericRiver,
+        Class::ExtratropicalCyclone,
+        Class::TropicalDepression,
+    ];
+    if let Some(class) = named.into_iter().find(|class| name.contains(class.name())) {
         for track in &mut table.tracks {
-            track.class = Class::AtmosphericRiver;
+            track.class = class;
         }
     }
     Ok(table)

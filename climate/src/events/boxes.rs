@@ -1,0 +1,239 @@
+//! From boxes, and fields if there are any, to events.
+
+use crate::error::Result;
+use crate::events::components::{Region, Run};
+use crate::events::extract::{
+    DetectedEvent, EventFields, describe, in_order, move_to_pressure_minimum,
+};
+use crate::events::{Event, EventDetails};
+use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
+
+/// The events of the boxes of one time, in the order of [`crate::events::extract()`].
+///
+/// An event's area and edges are those of its box, its centre is the box's middle (for cyclones the lowest sea-level pressure
+/// inside, where that is known), its probability the box's confidence, and its cells, by which the tracker finds overlaps,
+/// are those of the grid whose centres lie in the box. Pressure, wind, moisture and vapour transport are extremes over the
+/// box. What a box cannot tell stays blank: length, width, orientation, rain, and of a river its share over land and its
+/// rank, because most of its box is no river. Identities that the boxes came with are kept; a tracker gives its own.
+///
+/// Boxes that lie off a regional grid are left out.
+///
+/// # Errors
+/// [`crate::ClimateError::Mismatch`] if grid and fields differ in shape or time; [`crate::ClimateError::Data`] for a box without extent.
+///
+/// # Example
+/// ```
+/// use squall_climate::events::{EventFields, from_boxes};
+/// use squall_data::{BoxClass, Calendar, Class, GeoBox, LatLonGrid, Time};
+/// let grid = LatLonGrid::global(180, 360).unwrap();
+/// let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+/// let low = GeoBox::around(BoxClass::ExtratropicalCyclone, (50.0, 359.0), (6.0, 9.0));
+/// let found = from_boxes(time, &[low.into()], &grid, &EventFields::default()).unwrap();
+/// assert_eq!(found[0].event.class, Class::ExtratropicalCyclone);
+/// assert!((found[0].event.lon_deg - 359.0).abs() < 1e-9 && found[0].event.length_km.is_nan());
+/// ```
+pub fn from_boxes(
+    time: Time,
+    boxes: &[TrackedBox],
+    grid: &LatLonGrid,
+    fields: &EventFields<'_>,
+) -> Result<Vec<DetectedEvent>> {
+    fields.check(grid)?;
+    fields.check_time(time)?;
+    let areas = grid.row_areas_km2();
+    let mut found = Vec::new();
+    for TrackedBox { geo, track_id } in boxes {
+        geo.check()?;
+        let Some(region) = region_of(geo, grid) else {
+            continue;
+        };
+        let inside = describe(&region, time, grid, &areas, fields);
+        let mut detected = DetectedEvent {
+            event: Event {
+                track_id: *track_id,
+                ..of_box(geo, inside)
+            },
+            region,
+        };
+        let place = (detected.event.lon_deg, detected.event.lat_deg);
+        move_to_pressure_minimum(&mut detected, grid, fields);
+        let known = EventDetails::of(&detected, grid, &areas, fields);
+        detected.event.details = if detected.event.class.is_cyclone() {
+            known
+        } else {
+            EventDetails {
+                land_share: None,
+                land_lon_deg: None,
+                land_lat_deg: None,
+                ..known
+            }
+        };
+        found.push((place, detected));
+    }
+    Ok(in_order(found))
+}
+
+/// What a box says, and what the fields say inside it.
+fn of_box(geo: &GeoBox, inside: Event) -> Event {
+    let (lat_deg, lon_deg) = geo.centre();
+    // Events have no edge at 360 degrees, and a box around the globe ends a little short of where it began.
+    let east_deg = match geo.east_deg {
+        _ if geo.width_deg() >= 360.0 => (geo.west_deg - 0.001).rem_euclid(360.0),
+        east => east.rem_euclid(360.0),
+    };
+    Event {
+        lon_deg,
+        lat_deg,
+        area_km2: geo.area_km2(),
+        west_deg: geo.west_deg.rem_euclid(360.0),
+        south_deg: geo.south_deg,
+        east_deg,
+        north_deg: geo.north_deg,
+        length_km: f64::NAN,
+        width_km: f64::NAN,
+        orientation_deg: f64::NAN,
+        mean_prect_m_s: None,
+        mean_probability: geo.confidence.map(f64::from),
+        ..inside
+    }
+}
+
+/// The cells whose centres lie in a box; of a box between them the one nearest to its middle. None if it lies off the grid.
+fn region_of(geo: &GeoBox, grid: &LatLonGrid) -> Option<Region> {
+    let class = Class::from(geo.class);
+    let (rows, columns) = grid.shape();
+    let lats = grid.lat_deg();
+    let first_row = lats.partition_point(|&lat| lat < geo.south_deg);
+    let end_row = lats.partition_point(|&lat| lat <= geo.north_deg);
+    let inside = |i: usize| {
+        let from_west = (grid.lon_deg()[i] - geo.west_deg).rem_euclid(360.0);
+        from_west <= geo.width_deg()
+    };
+    // At most two stretches: a box crosses the seam once.
+    let mut stretches: Vec<(u32, u32)> = Vec::new();
+    for i in (0..columns).filter(|&i| inside(i)) {
+        match stretches.last_mut() {
+            Some((_, end)) if *end as usize == i => *end += 1,
+            _ => stretches.push((i as u32, i as u32 + 1)),
+        }
+    }
+    let run = |row: usize, (first, end): (u32, u32)| Run {
+        row: row as u32,
+        first,
+        end,
+    };
+    let runs: Vec<Run> = (first_row..end_row)
+        .flat_map(|row| stretches.iter().map(move |&stretch| run(row, stretch)))
+        .collect();
+    if !runs.is_empty() {
+        return Some(Region { class, runs });
+    }
+    let (lat, lon) = geo.centre();
+    let bounds = grid.lat_bounds_deg();
+    let half_deg = grid.lon_spacing_deg() / 2.0;
+    let east = grid.lon_deg()[columns - 1] + half_deg;
+    let from_west = (lon - grid.lon_deg()[0] + half_deg).rem_euclid(360.0);
+    let on_grid = (bounds[0]..=bounds[rows]).contains(&lat)
+        && (grid.is_periodic() || from_west <= east - grid.lon_deg()[0] + half_deg);
+    on_grid.then(|| {
+        let (row, column) = grid.nearest(lat, lon);
+        let runs = vec![run(row, (column as u32, column as u32 + 1))];
+        Region { class, runs }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array3;
+    use proptest::prelude::*;
+    use squall_data::{BoxClass, Calendar, Snapshot, Variable};
+    use std::sync::Arc;
+
+    fn time() -> Time {
+        Time::new(Calendar::NoLeap, 1996, 8, 26, 3, 0, 0).unwrap()
+    }
+
+    fn only(geo: GeoBox, grid: &LatLonGrid) -> Option<DetectedEvent> {
+        let found = from_boxes(time(), &[geo.into()], grid, &EventFields::default()).unwrap();
+        assert!(found.len() <= 1);
+        found.into_iter().next()
+    }
+
+    #[test]
+    fn fields_move_the_centre_of_cyclones_and_of_nothing_else() {
+        let grid = Arc::new(LatLonGrid::global(90, 180).unwrap());
+        let (rows, columns) = grid.shape();
+        let low = (37usize, 0usize);
+        let fields = Array3::from_shape_fn((2, rows, columns), |(k, j, i)| match k {
+            0 => 101_000.0 - 3000.0 * f32::from(u8::from((j, i) == low)),
+            _ => 40.0,
+        });
+        let snapshot = Snapshot {
+            time: time(),
+            grid: grid.clone(),
+            variables: vec![Variable::Psl, Variable::Prect],
+            fields,
+            source: ("boxes".into(), 0),
+        };
+        let (lat, lon) = (grid.lat_deg()[low.0], grid.lon_deg()[low.1]);
+        for class in BoxClass::ALL {
+            let mut geo = GeoBox::around(class, (lat + 2.0, lon - 3.0), (6.0, 8.0));
+            geo.confidence = Some(0.75);
+            let fields = EventFields::of(&snapshot);
+            let found = from_boxes(time(), &[geo.into()], &grid, &fields).unwrap();
+            let event = &found[0].event;
+            let centre = if class == BoxClass::AtmosphericRiver {
+                (lat + 2.0, (lon - 3.0).rem_euclid(360.0))
+            } else {
+                (lat, lon)
+            };
+            assert!((event.lat_deg - centre.0).abs() < 1e-6, "{event:?}");
+            assert!((event.lon_deg - centre.1).abs() < 1e-6, "{event:?}");
+            assert_eq!(event.min_psl_pa, Some(98_000.0));
+            assert_eq!((event.mean_prect_m_s, event.max_wind_m_s), (None, None));
+            assert_eq!(event.mean_probability, Some(0.75));
+            assert!(event.length_km.is_nan() && event.orientation_deg.is_nan());
+        }
+    }
+
+    #[test]
+    fn boxes_without_a_cell_centre_take_the_nearest_and_boxes_off_a_region_none() {
+        let globe = LatLonGrid::global(18, 36).unwrap();
+        let tiny = GeoBox::around(BoxClass::TropicalCyclone, (12.0, 1.0), (0.5, 0.5));
+        assert_eq!(only(tiny, &globe).unwrap().region.cells(), 1);
+        let lats: Vec<f64> = (0..20).map(|j| 20.0 + f64::from(j)).collect();
+        let lons: Vec<f64> = (0..30).map(|i| 300.0 + f64::from(i)).collect();
+        let region = LatLonGrid::from_axes(lats, lons).unwrap().0;
+        assert_eq!(only(tiny, &region), None);
+        let there = GeoBox::around(BoxClass::TropicalCyclone, (30.0, 310.0), (0.2, 0.2));
+        assert_eq!(only(there, &region).unwrap().region.cells(), 1);
+    }
+
+    #[test]
+    fn a_box_around_the_globe_is_an_event_of_all_columns() {
+        let grid = LatLonGrid::global(18, 36).unwrap();
+        let belt = GeoBox::around(BoxClass::AtmosphericRiver, (40.0, 10.0), (10.0, 180.0));
+        let found = only(belt, &grid).unwrap();
+        assert_eq!(found.region.cells(), 2 * 36);
+        assert!((found.event.east_deg - 359.999).abs() < 1e-9);
+    }
+
+    proptest! {
+        /// The cells of a box cover its area, wherever on the globe it lies.
+        #[test]
+        fn cells_cover_the_box(lat in -70.0..70.0f64, lon in 0.0..360.0f64, half_lat in 2.0..10.0f64, half_lon in 2.0..30.0f64) {
+            let grid = LatLonGrid::global(360, 720).unwrap();
+            let geo = GeoBox::around(BoxClass::TropicalCyclone, (lat, lon), (half_lat, half_lon));
+            let found = only(geo, &grid).unwrap();
+            let covered = found.region.area_km2(&grid.row_areas_km2()) / geo.area_km2();
+            // Half a cell at each of four edges.
+            let slack = 0.5 / (2.0 * half_lat) + 0.5 / (2.0 * half_lon) + 0.05;
+            prop_assert!((covered - 1.0).abs() < slack, "{covered}");
+            prop_assert!(found.region.runs.is_sorted());
+            let event = &found.event;
+            prop_assert!((event.area_km2 / geo.area_km2() - 1.0).abs() < 1e-12);
+            prop_assert!((0.0..360.0).contains(&event.east_deg) && (0.0..360.0).contains(&event.lon_deg));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+// The life of one event: its track on a map, and what changed along it.
+squall.store.then((store) => {
+  const { $, clamp, number, escape } = squall;
+  const dialog = $('life');
+  if (!store || !dialog) return;
+  const { row, point, head } = store;
+  const canvas = $('life-map');
+  const ctx = canvas.getContext('2d');
+  const land = new Path2D($('land').getAttribute('d'));
+  const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [460, 190, 58, 12, 28, 34];
+  let shown = -1, list = [], charts = [], now = 0;
+
+  const points = (k) => Array.from({ length: row.count[k] }, (_, i) => row.first[k] + i);
+  const colourOf = (k, i) => {
+    if (row.kind[k] !== 1 || head.finders[row.finder[k]].boxes) return head.kinds[row.kind[k]].colour;
+    const reached = head.categories.limits.filter((low) => point.a[i] >= low).length;
+    return head.categories.colours[Number.isNaN(point.a[i]) ? 1 : reached];
+  };
+  const duration = (hours) => (hours < 48 ? `${number(hours, 2)} h` : `${number(hours / 24, 2)} days`);
+
+  // Speed of the centre between a point and the one before, m/s.
+  function speed(i, before) {
+    const rad = Math.PI / 180, dLat = (point.lat[i] - point.lat[before]) * rad, dLon = (point.lon[i] - point.lon[before]) * rad;
+    const a = Math.sin(dLat / 2) ** 2 + Math.cos(point.lat[i] * rad) * Math.cos(point.lat[before] * rad) * Math.sin(dLon / 2) ** 2;
+    return 2 * 6371220 * Math.asin(Math.min(1, Math.sqrt(a))) / (3600 * store.hours(point.t[i] - point.t[before]));
+  }
+
+  // ---- facts ------------------------------------------------------------------------------------------------------
+  const ORIGINS = ['', 'began out of nothing', 'split from another', 'was there when the data begin'];
+  const FATES = ['', 'ended into nothing', 'merged into another', 'was there when the data end'];
+  function facts(k) {
+    const value = (v, text) => (Number.isNaN(v) ? null : text);
+    const river = row.kind[k] === 3;
+    const other = (id) => (Number.isNaN(id) ? '' : ` (${id})`);
+    const land = Number.isNaN(row.landAt[k])
+      ? row.landfalls[k] === 0 && 'no landfall'
+      : `landfall ${store.moment(row.start[k] + row.landAt[k])} at ${squall.place(row.landLat[k], row.landLon[k])}`
+        + (Number.isNaN(row.landWind[k]) ? '' : ` with ${number(row.landWind[k])} m s⁻¹`)
+        + (row.landfalls[k] > 1 ? `, ${row.landfalls[k]} in all` : '');
+    return [
+      head.finders.length > 1 && `found by ${head.finders[row.finder[k]].label}`,
+      head.basins[row.basin[k]],
+      `${store.moment(row.start[k])}${row.end[k] > row.start[k] ? ` to ${store.moment(row.end[k])} (${duration(store.hours(row.end[k] - row.start[k]))})` : ''}`,
+      value(row.category[k], store.grade(k)),
+      value(row.wind[k], `wind up to ${number(row.wind[k])} m s⁻¹`),
+      value(row.pressure[k], `pressure down to ${number(row.pressure[k], 4)} hPa`),
+      river && value(row.water[k], `water up to ${number(row.water[k])} kg m⁻²`),
+      river && value(row.length[k], `up to ${number(row.length[k])} km long`),
+      value(row.confidence[k], `confidence up to ${number(row.confidence[k])} %`),
+      `up to ${number(row.area[k] / 1000)} million km²`,
+      value(row.path[k], `path of ${number(row.path[k])} km`),
+      land,
+      ORIGINS[row.origin[k]] && ORIGINS[row.origin[k]] + other(row.parent[k]),
+      FATES[row.fate[k]] && FATES[row.fate[k]] + other(row.merged[k]),
+    ].filter(Boolean);
+  }
+
+  // ---- charts -----------------------------------------------------------------------------------------------------
+  function chart(k, title, unit, values, colour, marks = []) {
+    const all = points(k), known = values.filter(Number.isFinite);
+    if (!known.length || all.length < 2) return null;
+    const [from, to] = [point.t[all[0]], point.t[all[all.length - 1]]];
+    const ticks = squall.ticks(Math.min(...known), Math.max(...known), 4);
+    const [low, high] = [ticks[0], ticks[ticks.length - 1]];
+    const x = (t) => LEFT + (t - from) / (to - from) * (WIDTH - LEFT - RIGHT);
+    const y = (v) => HEIGHT - BOTTOM - (v - low) / (high - low) * (HEIGHT - TOP - BOTTOM);
+    const step = ticks[1] - ticks[0], decimals = [0, 1, 2, 3].find((d) => Math.abs(step * 10 ** d - Math.round(step * 10 ** d)) < 1e-6) ?? 3;
+    let body = ticks.map((v) => `<line class="${v === low ? 'axis' : 'grid'}" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(v)}" y2="${y(v)}"/><text class="e" x="${LEFT - 6}" y="${y(v) + 4}">${v.toFixed(decimals).replace('-', '−')}</text>`).join('');
+    body += `<text class="h" x="4" y="12">${unit}</text>`;
+    let free = Infinity;
+    for (const [value, word] of marks) {
+      if (value <= low || value >= high) continue;
+      // A word for every line that has room for one.
+      const room = free - y(value) > 15;
+      if (room) free = y(value);
+      body += `<line class="mark" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(value)}" y2="${y(value)}"/>${room ? `<text class="e s" x="${WIDTH - RIGHT}" y="${y(value) - 3}">${word}</text>` : ''}`;
+    }
+    const days = store.hours(to - from) / 24, apart = [1, 2, 5, 10, 20, 50, 100].find((d) => days / d <= 5) || 365;
+    for (let t = store.midnight(from); t <= to; t = store.midnight(t + 1e-6 + (apart - 1) * 24 / store.hours(1))) {
+      const d = store.date(t);
+      body += `<line class="axis" x1="${x(t)}" x2="${x(t)}" y1="${HEIGHT - BOTTOM}" y2="${HEIGHT - BOTTOM + 4}"/>`;
+      if (x(t) < WIDTH - 24) body += `<text class="m" x="${x(t)}" y="${HEIGHT - BOTTOM + 17}">${d.day} ${squall.MONTHS[d.month - 1]}</text>`;
+    }
+    let path = '', drawing = false;
+    values.forEach((v, i) => {
+      if (Number.isFinite(v)) path += `${drawing ? 'L' : 'M'}${x(point.t[all[i]]).toFixed(1)} ${y(v).toFixed(1)}`;
+      drawing = Number.isFinite(v);
+    });
+    body += `<path class="line" style="stroke:${colour};fill:none" d="${path}"/><line class="cursor" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>`;
+    const figure = document.createElement('figure');
+    figure.className = 'chart';
+    const said = `${title}: from ${number(Math.min(...known))} to ${number(Math.max(...known))} ${unit}`;
+    figure.innerHTML = `<figcaption>${title}</figcaption><svg class="plot" role="img" viewBox="0 0 ${WIDTH} ${HEIGHT}" aria-label="${escape(said)}">${body}</svg>`;
+    const svg = figure.querySelector('svg'), cursor = svg.querySelector('.cursor');
+    svg.onpointerdown = svg.onpointermove = (e) => {
+      const box = svg.getBoundingClientRect(), t = from + ((e.clientX - box.left) / box.width * WIDTH - LEFT) / (WIDTH - LEFT - RIGHT) * (to - from);
+      const nearest = all.reduce((best, i, index) => (Math.abs(point.t[i] - t) < Math.abs(point.t[all[best]] - t) ? index : best), 0);
+      if (e.pointerType !== 'touch' || e.type === 'pointerdown') tell(nearest);
+    };
+    return { figure, at: (t) => { cursor.setAttribute('x1', x(t)); cursor.setAttribute('x2', x(t)); } };
+  }
+
+  const quantities = (k) => {
+    const all = points(k), of = (column) => all.map((i) => column[i]);
+    const speeds = all.map((i, index) => (index ? speed(i, all[index - 1]) : NaN));
+    const scale = head.categories.limits.map((low, c) => [low, c ? `category ${c}` : 'tropical storm']);
+    const area = ['Area', 'million km²', of(point.area).map((v) => v / 1e6)];
+    const fast = ['Speed of the centre', 'm s⁻¹', speeds];
+    if (head.finders[row.finder[k]].boxes) return [['Confidence', '%', of(point.a)], area, fast];
+    if (row.kind[k] === 3) return [['Water', 'kg m⁻²', of(point.a)], ['Length', 'km', of(point.b)], area, fast];
+    return [['Wind', 'm s⁻¹', of(point.a), scale], ['Pressure', 'hPa', of(point.b)], area, fast];
+  };
+
+  // ---- the map of the track ---------------------------------------------------------------------------------------
+  function drawMap() {
+    const k = shown, all = points(k);
+    const width = canvas.clientWidth, height = canvas.clientHeight, scale = Math.min(3, devicePixelRatio || 1);
+    if (!width || !all.length) return;
+    canvas.width = width * scale;
+    canvas.height = height * scale;
+    const lons = all.map((i) => point.lon[i]), lats = all.map((i) => point.lat[i]);
+    const half = (of) => all.map((i) => (Number.isNaN(of[i]) ? 0 : of[i] / 2));
+    const [wide, tall] = [half(point.w), half(point.h)];
+    let [west, east] = [Math.min(...lons.map((v, i) => v - wide[i])), Math.max(...lons.map((v, i) => v + wide[i]))];
+    let [south, north] = [Math.min(...lats.map((v, i) => v - tall[i])), Math.max(...lats.map((v, i) => v + tall[i]))];
+    // Degrees of a pixel: room around the track, and never closer than 40 degrees over the width.
+    const per = Math.max((east - west) * 1.3 / width, (north - south) * 1.35 / height, 40 / width);
+    const [x0, y0] = [(west + east) / 2 - per * width / 2, clamp((south + north) / 2 + per * height / 2, Math.min(90, per * height - 90), 90)];
+    const X = (lon) => (lon - x0) / per, Y = (lat) => (y0 - lat) / per;
+    ctx.setTransform(scale, 0, 0, scale, 0, 0);
+    ctx.fillStyle = '#101c28';
+    ctx.fillRect(0, 0, width, height);
+    const ground = new Path2D();
+    for (let turn = Math.floor((x0 - 180) / 360); turn * 360 - 180 < x0 + per * width; turn++) {
+      ground.addPath(land, new DOMMatrix([0.1 / per, 0, 0, 0.1 / per, X(turn * 360), Y(90)]));
+    }
+    ctx.fillStyle = '#2b3d4e';
+    ctx.fill(ground, 'evenodd');
+    ctx.strokeStyle = 'rgba(255,255,255,0.14)';
+    ctx.fillStyle = 'rgba(255,255,255,0.75)';
+    ctx.font = '11px system-ui, sans-serif';
+    ctx.lineWidth = 1;
+    const apart = [5, 10, 20, 30, 60].find((d) => per * width / d <= 7) || 60;
+    for (let lon = Math.ceil(x0 / apart) * apart; X(lon) < width; lon += apart) {
+      ctx.strokeRect(X(lon), -1, 0.01, height + 2);
+      const signed = squall.mod(lon + 180, 360) - 180;
+      ctx.fillText(`${Math.abs(signed)}°${signed === 0 || signed === -180 ? '' : signed < 0 ? 'W' : 'E'}`, X(lon) + 3, height - 5);
+    }
+    for (let lat = -90; lat <= 90; lat += apart) {
+      ctx.strokeRect(-1, Y(lat), width + 2, 0.01);
+      if (Y(lat) > 12 && Y(lat) < height - 20) ctx.fillText(`${Math.abs(lat)}°${lat === 0 ? '' : lat < 0 ? 'S' : 'N'}`, 4, Y(lat) - 3);
+    }
+    ctx.lineCap = ctx.lineJoin = 'round';
+    for (const [thick, casing] of [[5, true], [3, false]]) {
+      all.slice(1).forEach((i, index) => {
+        ctx.strokeStyle = casing ? 'rgba(6,10,14,0.7)' : colourOf(k, i);
+        ctx.lineWidth = thick;
+        ctx.beginPath();
+        ctx.moveTo(X(point.lon[all[index]]), Y(point.lat[all[index]]));
+        ctx.lineTo(X(point.lon[i]), Y(point.lat[i]));
+        ctx.stroke();
+      });
+    }
+    const dot = (lon, lat, radius, fill, ring) => {
+      ctx.beginPath();
+      ctx.arc(X(lon), Y(lat), radius, 0, 7);
+      ctx.fillStyle = fill;
+      ctx.fill();
+      ctx.strokeStyle = ring;
+      ctx.lineWidth = 1.5;
+      ctx.stroke();
+    };
+    dot(lons[0], lats[0], 3.5, '#fff', '#0a1420');
+    if (!Number.isNaN(row.landAt[k])) {
+      const near = lons.reduce((best, lon) => (Math.abs(lon - row.landLon[k]) % 360 < Math.abs(best - row.landLon[k]) % 360 ? lon : best));
+      const lon = row.landLon[k] + 360 * Math.round((near - row.landLon[k]) / 360);
+      ctx.strokeStyle = '#fff';
+      ctx.lineWidth = 2;
+      ctx.strokeRect(X(lon) - 5, Y(row.landLat[k]) - 5, 10, 10);
+    }
+    const i = all[now];
+    if (!Number.isNaN(point.w[i])) {
+      ctx.strokeStyle = head.kinds[row.kind[k]].colour;
+      ctx.lineWidth = 2;
+      ctx.strokeRect(X(lons[now] - wide[now]), Y(lats[now] + tall[now]), 2 * wide[now] / per, 2 * tall[now] / per);
+    }
+    dot(lons[now], lats[now], 6, colourOf(k, i), '#fff');
+    canvas.setAttribute('aria-label', `Map of the track from ${squall.place(lats[0], lons[0])} to ${squall.place(lats[lats.length - 1], lons[lons.length - 1])}`);
+  }
+
+  // ---- the dialog -------------------------------------------------------------------------------------------------
+  function tell(index) {
+    const all = points(shown);
+    if (!all.length) return;
+    now = clamp(index, 0, all.length - 1);
+    const i = all[now];
+    $('life-time').value = now;
+    $('life-time').setAttribute('aria-valuetext', store.moment(point.t[i]));
+    const river = row.kind[shown] === 3, boxes = head.finders[row.finder[shown]].boxes;
+    const names = boxes ? [['%']] : river ? [['kg m⁻²'], ['km long']] : [['m s⁻¹'], ['hPa']];
+    const said = [point.a[i], point.b[i]].map((v, c) => (Number.isNaN(v) || !names[c] ? null : `${number(v, c ? 4 : 3)} ${names[c]}`));
+    const moved = now ? `${number(speed(i, all[now - 1]), 2)} m s⁻¹ along the path` : null;
+    $('life-now').textContent = [store.moment(point.t[i]), squall.place(point.lat[i], point.lon[i]), ...said, `${number(point.area[i] / 1e6)} million km²`, moved].filter(Boolean).join(' · ');
+    charts.forEach((c) => c.at(point.t[i]));
+    drawMap();
+  }
+
+  function fill(k) {
+    shown = k;
+    $('life-name').textContent = store.name(k);
+    $('life-facts').textContent = facts(k).join(' · ');
+    const colour = ['var(--accent)', row.kind[k] === 1 ? 'var(--cyclone)' : row.kind[k] === 3 ? 'var(--river)' : 'var(--accent)'];
+    charts = quantities(k).map(([title, unit, values, marks], c) => chart(k, title, unit, values, colour[c === 0 ? 1 : 0], marks)).filter(Boolean);
+    $('life-charts').replaceChildren(...charts.map((c) => c.figure));
+    const count = row.count[k];
+    $('life-time').max = Math.max(0, count - 1);
+    $('life-time').disabled = count < 2;
+    $('life-time').hidden = count < 2;
+    canvas.hidden = $('life-show').hidden = !count;
+    $('life-show').hidden ||= !squall.showOnMap;
+    const place = list.indexOf(k);
+    $('life-back').disabled = place <= 0;
+    $('life-next').disabled = place < 0 || place >= list.length - 1;
+    const all = points(k), strongest = all.reduce((best, i, index) => (point.a[i] > (point.a[all[best]] || 0) ? index : best), 0);
+    $('life-now').textContent = '';
+    tell(strongest);
+  }
+
+  // Opens the life of an event; `order` is what the buttons for the one before and after go through.
+  squall.openLife = (k, order) => {
+    list = order || squall.listed?.() || [];
+    if (!dialog.open) dialog.showModal();
+    fill(k);
+    dialog.scrollTop = 0;
+  };
+  const turn = (by) => {
+    const next = list[list.indexOf(shown) + by];
+    if (next !== undefined) fill(next);
+  };
+  $('life-back').onclick = () => turn(-1);
+  $('life-next').onclick = () => turn(1);
+  $('life-close').onclick = () => dialog.close();
+  $('life-time').oninput = (e) => tell(Number(e.target.value));
+  $('life-show').onclick = () => {
+    dialog.close();
+    squall.showOnMap(shown, point.t[points(shown)[now]]);
+  };
+  dialog.onclick = (e) => { if (e.target === dialog) dialog.close(); };
+  dialog.onkeydown = (e) => {
+    const by = { PageUp: -1, PageDown: 1 }[e.key];
+    if (by) {
+      e.preventDefault();
+      turn(by);
+    }
+  };
+  new ResizeObserver(() => { if (dialog.open && shown >= 0) drawMap(); }).observe(canvas);
+});

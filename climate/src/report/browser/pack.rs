@@ -1,0 +1,166 @@
+//! Lives as bytes: columns of small whole numbers, deflated.
+//!
+//! Every number is a variable-length one (seven bits a byte, the lowest first); signed ones are folded (0, -1, 1, -2 become 0, 1, 2,
+//! 3). What is not known is 0, and what is known one more than its value. Points hold differences from the point before,
+//! the first of a life from zero. Columns follow each other so that equal things lie together.
+
+use super::clock::Clock;
+use super::life::{Life, eastward_deg};
+use crate::error::{ClimateError, Result};
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use squall_data::boxes::BoxClass;
+use std::io::Write as _;
+
+/// Steps of an area by one unit of its logarithm: one and a half percent.
+pub(super) const AREA_STEPS: f64 = 64.0;
+
+/// One column.
+#[derive(Default)]
+struct Column(Vec<u8>);
+
+impl Column {
+    fn push(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+}
+
+/// A signed number as one that is not.
+fn folded(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// One more than a value in steps of `step`; 0 where it is not known.
+fn known(value: Option<f64>, step: f64) -> u64 {
+    let value = value.filter(|v| v.is_finite());
+    value.map_or(0, |v| (v.max(0.0) / step).round() as u64 + 1)
+}
+
+fn tenths(degrees: f64) -> i64 {
+    (10.0 * degrees).round() as i64
+}
+
+/// Number of the columns of [`rows`].
+pub(super) const ROW_COLUMNS: usize = 26;
+/// Number of the columns of [`points`].
+pub(super) const POINT_COLUMNS: usize = 8;
+
+/// The bytes of all lives whose points are chosen by `keep`: columns of rows, then columns of points; and the number of points.
+///
+/// # Errors
+/// [`ClimateError::Invalid`] if compression fails.
+pub(super) fn pack(
+    lives: &[&Life],
+    clock: &Clock,
+    keep: impl Fn(&Life) -> Vec<usize>,
+) -> Result<(Vec<u8>, usize)> {
+    let mut columns = rows(lives, clock);
+    let mut count = 0;
+    let mut of_points: Vec<Column> = (0..POINT_COLUMNS).map(|_| Column::default()).collect();
+    for life in lives {
+        let kept = keep(life);
+        columns[ROW_COLUMNS - 1].push(kept.len() as u64);
+        points(life, &kept, clock, &mut of_points);
+        count += kept.len();
+    }
+    columns.append(&mut of_points);
+    let failed = |error: std::io::Error| ClimateError::Invalid(format!("compression: {error}"));
+    let mut deflated = ZlibEncoder::new(Vec::new(), Compression::best());
+    for column in columns {
+        let mut length = Column::default();
+        length.push(column.0.len() as u64);
+        deflated.write_all(&length.0).map_err(failed)?;
+        deflated.write_all(&column.0).map_err(failed)?;
+    }
+    Ok((deflated.finish().map_err(failed)?, count))
+}
+
+/// The columns of the table; the last one, the number of points, is still empty.
+fn rows(lives: &[&Life], clock: &Clock) -> Vec<Column> {
+    let mut columns: Vec<Column> = (0..ROW_COLUMNS).map(|_| Column::default()).collect();
+    let (mut id, mut start) = (0, 0);
+    for life in lives {
+        let begin = clock.units(life.start);
+        let own = life.id.map_or(0, |id| id as i64 + 1);
+        let landfall = life.landfall.filter(|l| l.time >= life.start);
+        let at = landfall.map(|l| (clock.units(l.time) - begin) as f64);
+        let relative = |id: Option<u64>| id.map_or(0, |id| folded(own - 1 - id as i64));
+        let values: [u64; ROW_COLUMNS - 1] = [
+            life.finder as u64,
+            u64::from(life.class.code()),
+            folded(own - id),
+            folded(begin - start),
+            (clock.units(life.end) - begin).max(0) as u64,
+            life.seen as u64,
+            life.basin as u64,
+            known(life.category.map(f64::from), 1.0),
+            known(life.max_wind_m_s, 0.1),
+            known(life.min_psl_hpa, 0.1),
+            known(life.max_tmq_kg_m2, 0.1),
+            known(Some(life.max_area_km2), 1000.0),
+            known(life.max_length_km, 10.0),
+            known(life.distance_km, 10.0),
+            known(life.confidence.map(|c| 100.0 * f64::from(c)), 1.0),
+            known(life.landfalls.map(f64::from), 1.0),
+            known(at, 1.0),
+            known(landfall.map(|l| l.lat_deg + 90.0), 0.1),
+            known(landfall.map(|l| l.lon_deg.rem_euclid(360.0)), 0.1),
+            known(landfall.and_then(|l| l.max_wind_m_s), 0.1),
+            known(landfall.and_then(|l| l.min_psl_pa).map(|p| p / 100.0), 0.1),
+            u64::from(life.origin),
+            u64::from(life.fate),
+            relative(life.parent),
+            relative(life.merged_into),
+        ];
+        for (column, value) in columns.iter_mut().zip(values) {
+            column.push(value);
+        }
+        (id, start) = (own, begin);
+    }
+    columns
+}
+
+fn points(life: &Life, kept: &[usize], clock: &Clock, columns: &mut [Column]) {
+    let start = clock.units(life.start);
+    let mut before = [start, 0, 0, 0, 0, 0, 0, 0];
+    let mut previous: Option<usize> = None;
+    for &index in kept {
+        let point = &life.points[index];
+        // Longitudes go on beyond 360 or below 0 rather than jump.
+        let lon = match previous {
+            Some(last) => {
+                let steps =
+                    (last..index).map(|k| eastward_deg(&life.points[k], &life.points[k + 1]));
+                let from = life.points[last].lon_deg;
+                before[2] + tenths(from + steps.sum::<f64>()) - tenths(from)
+            }
+            None => tenths(point.lon_deg),
+        };
+        let (first, second) = match life.class {
+            _ if point.box_deg.is_some() => (1.0, 1.0),
+            BoxClass::AtmosphericRiver => (0.5, 20.0),
+            _ => (0.5, 0.5),
+        };
+        let area = f64::from(point.area_km2).max(1.0).ln() * AREA_STEPS;
+        let (width, height) = point.box_deg.unzip();
+        let now = [
+            clock.units(point.time),
+            tenths(point.lat_deg),
+            lon,
+            known(point.first.map(f64::from), first) as i64,
+            known(point.second.map(f64::from), second) as i64,
+            area.round() as i64,
+            known(width.map(f64::from), 0.1) as i64,
+            known(height.map(f64::from), 0.1) as i64,
+        ];
+        for ((column, now), before) in columns.iter_mut().zip(now).zip(before) {
+            column.push(folded(now - before));
+        }
+        before = now;
+        previous = Some(index);
+    }
+}

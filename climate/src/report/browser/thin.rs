@@ -1,0 +1,157 @@
+//! What is kept of many lives so that a century fits on the page: a fixed ladder, tried from the top.
+
+use super::clock::Clock;
+use super::life::Life;
+use super::pack::pack;
+use crate::error::Result;
+use crate::report::numbers::{counted, grouped};
+use squall_data::Time;
+use squall_data::boxes::BoxClass;
+use std::collections::HashSet;
+
+/// Hours between the points that are kept of tropical cyclones and of everything else; 0 keeps all.
+///
+/// A life always keeps its first point, its last, the one where it was strongest, and those at times that have a picture.
+const STEPS_HOURS: [(i64, i64); 7] = [
+    (0, 0),
+    (0, 6),
+    (0, 12),
+    (6, 24),
+    (6, 48),
+    (12, 96),
+    (24, 24 * 365),
+];
+
+/// Lives as bytes of at most a given number.
+pub(super) struct Thinned {
+    /// As [`pack`] gives them.
+    pub(super) bytes: Vec<u8>,
+    /// Rows of the table.
+    pub(super) rows: usize,
+    /// Lives that were given.
+    pub(super) lives: usize,
+    /// Points kept.
+    pub(super) points: usize,
+    /// Points that were given.
+    pub(super) all_points: usize,
+    steps_hours: (i64, i64),
+}
+
+/// The most that fits into `most_bytes`: first points are left out down the ladder, then lives, shortest and weakest first
+/// (tropical cyclones by their wind and after all others; others by their length, those of one time by confidence).
+///
+/// # Errors
+/// As [`pack`].
+pub(super) fn thin(
+    lives: &[Life],
+    clock: &Clock,
+    pictured: &[Time],
+    most_bytes: usize,
+) -> Result<Thinned> {
+    let pictured: HashSet<i64> = pictured.iter().map(|t| clock.units(*t)).collect();
+    let all_points = lives.iter().map(|life| life.points.len()).sum();
+    let packed = |kept: &[&Life], steps_hours: (i64, i64)| -> Result<Thinned> {
+        let (bytes, points) = pack(kept, clock, |life| {
+            keep(life, clock, &pictured, steps_hours)
+        })?;
+        Ok(Thinned {
+            bytes,
+            rows: kept.len(),
+            lives: lives.len(),
+            points,
+            all_points,
+            steps_hours,
+        })
+    };
+    let all: Vec<&Life> = lives.iter().collect();
+    let mut found = packed(&all, STEPS_HOURS[0])?;
+    for steps_hours in &STEPS_HOURS[1..] {
+        if found.bytes.len() <= most_bytes {
+            return Ok(found);
+        }
+        found = packed(&all, *steps_hours)?;
+    }
+    let mut ranked: Vec<usize> = (0..lives.len()).collect();
+    ranked.sort_by(|&a, &b| {
+        worth(&lives[b])
+            .total_cmp(&worth(&lives[a]))
+            .then(a.cmp(&b))
+    });
+    let mut count = lives.len();
+    while found.bytes.len() > most_bytes && count > 0 {
+        // A little less than what would fit if all lives were as large.
+        count = (count as f64 * 0.97 * most_bytes as f64 / found.bytes.len() as f64) as usize;
+        let mut chosen = ranked[..count].to_vec();
+        chosen.sort_unstable();
+        let kept: Vec<&Life> = chosen.iter().map(|&k| &lives[k]).collect();
+        found = packed(&kept, STEPS_HOURS[STEPS_HOURS.len() - 1])?;
+    }
+    Ok(found)
+}
+
+/// What decides who stays when lives must go.
+fn worth(life: &Life) -> f64 {
+    let confidence = f64::from(life.confidence.unwrap_or(0.0));
+    match life.class {
+        BoxClass::TropicalCyclone => {
+            1e6 + life.max_wind_m_s.unwrap_or(life.hours() / 24.0) + confidence
+        }
+        _ => life.hours() + confidence,
+    }
+}
+
+/// Indices of the points of a life that are kept.
+fn keep(
+    life: &Life,
+    clock: &Clock,
+    pictured: &HashSet<i64>,
+    (cyclone, other): (i64, i64),
+) -> Vec<usize> {
+    let hours = if life.class == BoxClass::TropicalCyclone {
+        cyclone
+    } else {
+        other
+    };
+    if hours == 0 {
+        return (0..life.points.len()).collect();
+    }
+    let step = clock.units_of_hours(hours);
+    let (peak, last) = (life.peak(), life.points.len().saturating_sub(1));
+    let on_step = |k: usize| {
+        let at = clock.units(life.points[k].time);
+        at % step == 0 || pictured.contains(&at)
+    };
+    (0..life.points.len())
+        .filter(|&k| k == 0 || k == last || k == peak || on_step(k))
+        .collect()
+}
+
+impl Thinned {
+    /// What was left out, in words; empty if nothing was.
+    pub(super) fn words(&self) -> String {
+        let every = |hours: i64| match hours {
+            0 => "all".to_string(),
+            8760.. => "none".into(),
+            hours => format!("one every {hours} h"),
+        };
+        let mut text = String::new();
+        if self.points < self.all_points || self.rows < self.lives {
+            let (cyclone, other) = self.steps_hours;
+            text = format!(
+                "To keep the file small, points of lives are left out: tropical cyclones keep {}, all else {}, and everything its first, its last, its strongest and those of the map's pictures ({} of {} points).",
+                every(cyclone),
+                every(other),
+                grouped(self.points as f64, 0),
+                grouped(self.all_points as f64, 0)
+            );
+        }
+        if self.rows < self.lives {
+            text += &format!(
+                " {} of {} are listed: tropical cyclones by wind, then the others by length of life.",
+                counted(self.rows, "event"),
+                grouped(self.lives as f64, 0)
+            );
+        }
+        text
+    }
+}

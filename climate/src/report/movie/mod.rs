@@ -1,0 +1,193 @@
+//! A movie of the map: masks, boxes and trails over the field, time by time.
+//!
+//! [`Movie`] paints pictures of [`Frame`]s; [`MovieFile`] writes them as one animated PNG or as numbered files. All pictures share
+//! one palette of 256 colours.
+//!
+//! # Example
+//! ```
+//! use squall_climate::report::{Frame, Movie, MovieOptions, ReportInput};
+//! use squall_data::{Calendar, LatLonGrid, Time};
+//! use std::sync::Arc;
+//!
+//! let grid = Arc::new(LatLonGrid::global(24, 48)?);
+//! let input = ReportInput::new("One quiet day", grid);
+//! let movie = Movie::new(&input, MovieOptions { width: 96, ..MovieOptions::default() });
+//! let time = Time::new(Calendar::NoLeap, 1995, 8, 5, 6, 0, 0)?;
+//! assert_eq!(movie.paint(&Frame::new(time))?.dim(), (48, 96));
+//! # Ok::<(), squall_climate::ClimateError>(())
+//! ```
+
+mod file;
+mod font;
+mod paint;
+mod palette;
+
+pub use file::MovieFile;
+
+use crate::error::Result;
+use crate::report::numbers::moment;
+use crate::report::summary::{is_tracked, objects};
+use crate::report::{BoxSource, FieldInfo, Frame, ReportInput, SourceKind};
+use ndarray::Array2;
+use paint::{Painter, Stroke};
+use palette::Solid;
+use squall_data::{Class, LatLonGrid, Time};
+use std::sync::Arc;
+
+/// Hours of a track that a picture shows behind its newest point.
+const TRAIL_HOURS: i64 = 120;
+
+/// How a movie looks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MovieOptions {
+    /// Width of the pictures in pixels.
+    pub width: usize,
+    /// Longitude in the middle of global maps.
+    pub centre_deg: f64,
+    /// Pictures shown in a second.
+    pub pictures_per_second: u16,
+}
+
+impl Default for MovieOptions {
+    fn default() -> Self {
+        Self {
+            width: 960,
+            centre_deg: 180.0,
+            pictures_per_second: 8,
+        }
+    }
+}
+
+/// One track: its class and its points.
+#[derive(Debug)]
+struct Path {
+    class: Class,
+    points: Vec<(Time, (f64, f64))>,
+}
+
+/// Paints pictures.
+#[derive(Debug)]
+pub struct Movie {
+    grid: Arc<LatLonGrid>,
+    painter: Painter,
+    field: FieldInfo,
+    title: String,
+    boxes: Vec<BoxSource>,
+    paths: Vec<Path>,
+    options: MovieOptions,
+}
+
+impl Movie {
+    /// A movie of what a report is about: its boxes, and trails of its first source with tracks.
+    pub fn new(input: &ReportInput, options: MovieOptions) -> Self {
+        let options = MovieOptions {
+            width: options.width.clamp(64, 8192),
+            ..options
+        };
+        let tracked = input.sources.iter().find(|s| !s.tracks.is_empty());
+        let paths = tracked.into_iter().flat_map(|source| {
+            let classes = Class::EVENTS.into_iter().filter(|c| is_tracked(source, *c));
+            classes.flat_map(|class| objects(source, class))
+        });
+        Self {
+            grid: input.grid.clone(),
+            painter: Painter::new(&input.grid, options.width, options.centre_deg),
+            field: input.field.clone(),
+            title: input.title.clone(),
+            boxes: input.boxes.clone(),
+            paths: paths
+                .map(|object| Path {
+                    class: object.class,
+                    points: (object.points.iter())
+                        .map(|e| (e.time, (e.lon_deg, e.lat_deg)))
+                        .collect(),
+                })
+                .collect(),
+            options,
+        }
+    }
+
+    /// Begins a file of some pictures of this movie.
+    ///
+    /// # Errors
+    /// As [`MovieFile::create`].
+    pub fn file(&self, path: impl Into<std::path::PathBuf>, pictures: usize) -> Result<MovieFile> {
+        let dim = self.painter.dim();
+        MovieFile::create(path, pictures, dim, self.options.pictures_per_second)
+    }
+
+    /// The picture of one time, as indices of the palette; row 0 is the top.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Mismatch`] for an array of another grid or an unknown class.
+    pub fn paint(&self, frame: &Frame<'_>) -> Result<Array2<u8>> {
+        frame.check(&self.grid)?;
+        let field = frame.field.map(|field| (field, self.field.range));
+        let first = frame.masks.first().map(|(_, mask)| *mask);
+        let mut picture = self.painter.ground(field, first);
+        for (index, (kind, mask)) in frame.masks.iter().enumerate() {
+            let stroke = if index == 0 {
+                Stroke::Full
+            } else {
+                stroke(*kind)
+            };
+            self.painter.outlines(&mut picture, *mask, stroke);
+        }
+        for source in &self.boxes {
+            for found in source.frames.at(frame.time).unwrap_or_default() {
+                let geo = &found.geo;
+                let sides = (geo.west_deg, geo.south_deg, geo.width_deg(), geo.north_deg);
+                let kind = geo.class.code();
+                let stroke = stroke(source.kind);
+                self.painter.rectangle(&mut picture, sides, kind, stroke);
+            }
+        }
+        self.trails(&mut picture, frame.time);
+        self.words(&mut picture, frame.time);
+        Ok(picture)
+    }
+
+    /// The last days of every track that is alive.
+    fn trails(&self, picture: &mut Array2<u8>, now: Time) {
+        for path in &self.paths {
+            let alive = path.points.first().is_some_and(|p| p.0 <= now)
+                && path.points.last().is_some_and(|p| p.0 >= now);
+            if !alive {
+                continue;
+            }
+            let recent = |time: Time| {
+                let back = now.seconds_since(time);
+                (0..=TRAIL_HOURS * 3600).contains(&back)
+            };
+            let shown = path.points.iter().filter(|(time, _)| recent(*time));
+            let places: Vec<(f64, f64)> = shown.map(|(_, place)| *place).collect();
+            let colour = match path.class {
+                Class::TropicalCyclone => Solid::White,
+                _ => Solid::Pale,
+            };
+            self.painter.line(picture, &places, colour, Stroke::Full);
+        }
+    }
+
+    fn words(&self, picture: &mut Array2<u8>, now: Time) {
+        let size = (self.options.width / 480).max(1);
+        let (rows, _) = self.painter.dim();
+        let line = (font::HEIGHT + 4) * size;
+        let below = rows.saturating_sub(line + 4 * size);
+        self.painter
+            .text(picture, &moment(now), (4 * size, 4 * size), size);
+        if !self.title.is_empty() {
+            self.painter
+                .text(picture, &self.title, (below, 4 * size), size);
+        }
+    }
+}
+
+/// How the outlines of a source are drawn, as on the page.
+fn stroke(kind: SourceKind) -> Stroke {
+    match kind {
+        SourceKind::Heuristic => Stroke::Full,
+        SourceKind::Network => Stroke::Dashed,
+        SourceKind::Truth => Stroke::Dotted,
+    }
+}

@@ -1,0 +1,96 @@
+//! The colours of a movie: one palette for all its pictures.
+
+use crate::map::{ColourMap, Rgb};
+use crate::report::browser::KINDS;
+use squall_data::Class;
+
+/// Shades of the field.
+const FIELD: u8 = 128;
+/// Shades of the field under a tint, and under a coastline.
+const TINTED: u8 = 30;
+/// How much of a class's colour is in a tint.
+const TINT: f64 = 0.38;
+/// How much white is in a coastline.
+const COAST: f64 = 0.6;
+
+/// Index of colours that do not follow the field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Solid {
+    /// Of a class of boxes, by its code; masks' classes are among them.
+    Kind(u8),
+    White,
+    /// Behind letters and beside lines.
+    Dark,
+    /// Trails of rivers.
+    Pale,
+}
+
+/// Red, green and blue of every index.
+pub(super) fn palette() -> Vec<Rgb> {
+    let field = ColourMap::Slate;
+    let mut colours: Vec<Rgb> = (0..FIELD).map(|k| field.at(share(k, FIELD))).collect();
+    let tints = [KINDS[1].2, KINDS[3].2].map(|colour| (colour, TINT));
+    for (colour, opacity) in tints.into_iter().chain([([255; 3], COAST)]) {
+        let shades = (0..TINTED).map(|k| mix(field.at(share(k, TINTED)), colour, opacity));
+        colours.extend(shades);
+    }
+    colours.extend(KINDS.map(|(_, _, colour)| colour));
+    colours.extend([[255; 3], [0x08, 0x0e, 0x14], [0xe6, 0xd2, 0xa0]]);
+    colours
+}
+
+fn share(k: u8, of: u8) -> f64 {
+    f64::from(k) / f64::from(of - 1)
+}
+
+fn mix(below: Rgb, above: Rgb, opacity: f64) -> Rgb {
+    std::array::from_fn(|k| {
+        (f64::from(below[k]) * (1.0 - opacity) + f64::from(above[k]) * opacity).round() as u8
+    })
+}
+
+/// Index of a field value from 0 to 1 under the tint of a class or a coastline.
+pub(super) fn of_field(value: f64, tint: Option<Class>, coast: bool) -> u8 {
+    let shade = |count: u8| (value.clamp(0.0, 1.0) * f64::from(count - 1)).round() as u8;
+    match (coast, tint) {
+        (true, _) => FIELD + 2 * TINTED + shade(TINTED),
+        (_, Some(Class::TropicalCyclone)) => FIELD + shade(TINTED),
+        (_, Some(Class::AtmosphericRiver)) => FIELD + TINTED + shade(TINTED),
+        _ => shade(FIELD),
+    }
+}
+
+/// Index of a solid colour.
+pub(super) fn of_solid(solid: Solid) -> u8 {
+    let first = FIELD + 3 * TINTED;
+    match solid {
+        Solid::Kind(code) => first + code.min(3),
+        Solid::White => first + 4,
+        Solid::Dark => first + 5,
+        Solid::Pale => first + 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::colour::{CYCLONE_COLOUR, RIVER_COLOUR};
+
+    #[test]
+    fn indices_are_the_colours_that_they_are_called() {
+        let palette = palette();
+        let at = |index: u8| palette[usize::from(index)];
+        assert!(palette.len() <= 256);
+        assert_eq!(at(of_field(0.0, None, false)), ColourMap::Slate.at(0.0));
+        assert_eq!(
+            at(of_field(f64::NAN, None, false)),
+            ColourMap::Slate.at(0.0)
+        );
+        assert_eq!(at(of_field(2.0, None, false)), ColourMap::Slate.at(1.0));
+        let river = at(of_field(0.0, Some(Class::AtmosphericRiver), false));
+        assert_eq!(river, mix(ColourMap::Slate.at(0.0), RIVER_COLOUR, TINT));
+        assert_eq!(at(of_solid(Solid::Kind(1))), CYCLONE_COLOUR);
+        assert_eq!(at(of_solid(Solid::White)), [255; 3]);
+        assert_eq!(usize::from(of_solid(Solid::Pale)) + 1, palette.len());
+    }
+}

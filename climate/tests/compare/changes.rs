@@ -1,0 +1,267 @@
+//! What is found between two runs, and what is written of it.
+
+use super::*;
+
+#[test]
+fn imposed_changes_are_found_where_they_are() {
+    let a = Run::default();
+    let b = Run {
+        storms: 3,
+        wind_m_s: 46.0,
+        river_chance: 0.5,
+        seed: 2,
+        ..Run::default()
+    };
+    let found = compare(&a, &b, &options()).unwrap();
+    let tracks = row(&found, Quantity::CycloneTracks, Group::All);
+    assert!(
+        tracks.significant && tracks.change.p.unwrap() < 0.002,
+        "{tracks:?}"
+    );
+    // 3 to 7 storms a month become 1 to 5: -40 %.
+    assert!(
+        tracks.change.relative_interval.unwrap().holds(-0.4),
+        "{tracks:?}"
+    );
+    let wind = row(&found, Quantity::CycloneWind, Group::All);
+    assert!(
+        wind.significant && wind.change.relative_interval.unwrap().holds(0.15),
+        "{wind:?}"
+    );
+    let place = row(&found, Quantity::CycloneLatitude, Group::All);
+    assert_eq!((place.change.a, place.change.b), (Some(18.0), Some(18.0)));
+    assert!(!place.significant);
+    let days = row(&found, Quantity::CycloneLifetime, Group::All);
+    assert_eq!(days.change.a, Some(3.0));
+    let rain = row(&found, Quantity::CycloneRain, Group::All);
+    assert!((rain.change.a.unwrap() - 17.28).abs() < 1e-9);
+    // All storms begin in the West Pacific.
+    let pacific = row(
+        &found,
+        Quantity::CycloneTracks,
+        Group::Basin(Basin::WestPacific),
+    );
+    assert_eq!(pacific.change.a, tracks.change.a);
+    let atlantic = row(
+        &found,
+        Quantity::CycloneTracks,
+        Group::Basin(Basin::NorthAtlantic),
+    );
+    assert_eq!(atlantic.change.no_interval, Some(NoInterval::NoEvents));
+    let seasons: f64 = (0..4)
+        .map(|s| {
+            row(&found, Quantity::CycloneTracks, Group::Season(s))
+                .change
+                .a
+                .unwrap()
+        })
+        .sum();
+    assert!((seasons - tracks.change.a.unwrap()).abs() < 1e-9);
+    // The map of rivers changes at its one cell, by the imposed 0.3 of the time over the cells of 5 degrees.
+    let map = |quantity, class: u8| {
+        let wanted = |m: &&compare::MapChange| m.quantity == quantity && m.class.code() == class;
+        found.map_changes.iter().find(wanted).unwrap()
+    };
+    let rivers = map(MapQuantity::Frequency, 2);
+    let significant: Vec<usize> = rivers
+        .significant(0.05)
+        .enumerate()
+        .filter(|(_, yes)| *yes)
+        .map(|(k, _)| k)
+        .collect();
+    assert_eq!((significant.len(), rivers.tested()), (1, 1));
+    let cell = significant[0];
+    assert!(
+        rivers.low[cell] < 0.3 && rivers.high[cell] > 0.3,
+        "{} {}",
+        rivers.low[cell],
+        rivers.high[cell]
+    );
+    assert!(
+        map(MapQuantity::GenesisDensity, 1)
+            .significant(0.05)
+            .any(|yes| yes)
+    );
+    assert!(
+        found.statements[0].starts_with("Tropical cyclones become 4"),
+        "{}",
+        found.statements[0]
+    );
+    assert!(
+        found.statements[0].ends_with("12 years against 12."),
+        "{}",
+        found.statements[0]
+    );
+    // Twelve annual maxima make a fit.
+    assert_eq!(found.return_levels.len(), 2);
+    assert!(found.return_levels[0].changes[3].interval.unwrap().low > 0.0);
+}
+
+#[test]
+fn a_run_does_not_differ_from_itself() {
+    let a = Run::default();
+    let found = compare(&a, &a, &options()).unwrap();
+    assert!(found.changes.iter().all(|row| !row.significant));
+    assert!(
+        found
+            .maps
+            .iter()
+            .all(|map| map.increases + map.decreases == 0)
+    );
+    let tracks = row(&found, Quantity::CycloneTracks, Group::All);
+    assert_eq!(
+        (tracks.change.difference, tracks.change.p),
+        (Some(0.0), Some(1.0))
+    );
+    assert!(found.statements.iter().all(|text| !text.contains("become")));
+}
+
+#[test]
+fn the_order_of_rows_changes_nothing_and_a_seed_gives_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    Run::default().write(&path("a"));
+    Run {
+        storms: 4,
+        seed: 9,
+        ..Run::default()
+    }
+    .write(&path("b"));
+    let written = |out: &str| {
+        let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+        found.write(path(out)).unwrap();
+        ["changes.csv", "statements.txt", "return_levels.csv"]
+            .map(|name| fs::read_to_string(path(out).join(name)).unwrap())
+    };
+    let first = written("one");
+    assert_eq!(first, written("two"));
+    let mut random = stream(3, "shuffle", &[]);
+    for table in [
+        "a/events.csv",
+        "a/tracks.csv",
+        "b/events.csv",
+        "b/tracks.csv",
+    ] {
+        let text = fs::read_to_string(path(table)).unwrap();
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines[1..].shuffle(&mut random);
+        fs::write(path(table), lines.join("\n")).unwrap();
+    }
+    assert_eq!(first, written("three"));
+}
+
+#[test]
+fn files_hold_what_was_found_and_the_page_needs_no_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let b = Run {
+        storms: 3,
+        seed: 2,
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &b, &options()).unwrap();
+    found.write(folder.path()).unwrap();
+    let table = fs::read_to_string(folder.path().join("changes.csv")).unwrap();
+    assert_eq!(table.lines().count(), found.changes.len() + 1);
+    assert!(
+        table.starts_with(
+            "quantity,class,basin,season,unit,a,b,difference,low,high,relative_change"
+        )
+    );
+    let line = table
+        .lines()
+        .find(|l| l.starts_with("tracks,tropical_cyclone,all,all"))
+        .unwrap();
+    assert!(line.ends_with("yes,"), "{line}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.path().join("changes.json")).unwrap()).unwrap();
+    assert_eq!(
+        json["changes"].as_array().unwrap().len(),
+        found.changes.len()
+    );
+    assert_eq!(json["changes"][0]["name"], "tracks");
+    let back: Comparison = serde_json::from_value(json).unwrap();
+    assert_eq!(back.changes, found.changes);
+    let file = netcdf::open(folder.path().join("maps.nc")).unwrap();
+    let values: Vec<f64> = file
+        .variable("genesis_density_difference")
+        .unwrap()
+        .get_values(..)
+        .unwrap();
+    assert_eq!(values.len(), 2 * 36 * 72);
+    let flags: Vec<i8> = file
+        .variable("frequency_significant")
+        .unwrap()
+        .get_values(..)
+        .unwrap();
+    assert!(flags.iter().all(|f| *f == 0 || *f == 1));
+    let page = changes_page(&found, "A <title>", "squall compare a b").unwrap();
+    assert!(
+        page.contains("A &lt;title&gt;") && !page.contains("http://") && !page.contains("https://")
+    );
+    for part in [
+        "What changes",
+        "How large, and how sure",
+        "Where it changes",
+        "Extremes",
+        "All numbers",
+        "class=\"stipple\"",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    let text = fs::read_to_string(folder.path().join("statements.txt")).unwrap();
+    assert!(
+        text.contains("Tropical cyclones become") && text.contains("To know:"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_comparison_read_back_is_a_section_of_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let b = Run {
+        storms: 3,
+        river_chance: 0.9,
+        seed: 2,
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &b, &options()).unwrap();
+    assert!(!Comparison::is_in(folder.path()));
+    found.write(folder.path()).unwrap();
+    assert!(Comparison::is_in(folder.path()));
+    let back = Comparison::read(folder.path()).unwrap();
+    // As text, because what is not known is not equal to itself.
+    assert_eq!(format!("{back:?}"), format!("{found:?}"));
+    assert_eq!(back.map_changes.len(), 4);
+
+    let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
+    let mut input = ReportInput::new("With changes", grid);
+    input.comparisons = vec![back.clone(), back.clone()];
+    let html = ReportBuilder::new(input).unwrap().html().unwrap();
+    let start = html.find("<section id=\"changes-1\"").unwrap();
+    let section = &html[start..start + html[start..].find("</section>").unwrap()];
+    assert!(html.contains("<section id=\"changes-2\""));
+    // Words: every sentence on the whole Earth and year, and those of the return levels.
+    for row in back.changes.iter().filter(|row| row.group() == Group::All) {
+        if let Some(text) = compare::statement(row, &back) {
+            let text = text
+                .replace('<', "&lt;")
+                .replace('>', "&gt;")
+                .replace('\'', "&#39;");
+            assert!(section.contains(&text), "{text}");
+        }
+    }
+    assert!(section.contains("The strongest wind of a tropical cyclone in 20 years"));
+    // Maps: as many dots as cells are significant.
+    let significant: usize = (back.map_changes.iter())
+        .map(|map| map.significant(0.05).filter(|yes| *yes).count())
+        .sum();
+    assert!(significant > 0);
+    let stipples = section.split("class=\"stipple\" d=\"").skip(1);
+    let dots = stipples.map(|path| path.split('"').next().unwrap().matches("h0").count());
+    assert_eq!(dots.sum::<usize>(), significant);
+    assert!(section.contains("<h3>Extremes and how often they return</h3>"));
+
+    fs::write(folder.path().join("changes.json"), "{}").unwrap();
+    let error = Comparison::read(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("changes.json"), "{error}");
+}

@@ -1,0 +1,337 @@
+//! What two runs must have in common, and what is left out or refused.
+
+use super::*;
+
+#[test]
+fn other_grids_are_refused_unless_wanted() {
+    let b = Run {
+        grid: (25, 48),
+        ..Run::default()
+    };
+    let error = compare(&Run::default(), &b, &options()).unwrap_err();
+    assert!(
+        matches!(&error, ClimateError::Mismatch { what, .. } if what.starts_with("grid of")),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("19 x 36") && error.to_string().contains("25 x 48"),
+        "{error}"
+    );
+    let any = CompareOptions {
+        any_grid: true,
+        ..options()
+    };
+    let found = compare(&Run::default(), &b, &any).unwrap();
+    assert!(
+        found
+            .notes
+            .iter()
+            .any(|note| note.starts_with("The grids differ")),
+        "{:?}",
+        found.notes
+    );
+}
+
+#[test]
+fn seasons_are_restricted_to_the_common_months_or_refused() {
+    let summer = Run {
+        months: vec![6, 7, 8],
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &summer, &options()).unwrap();
+    assert_eq!(found.months, [6, 7, 8]);
+    let note = "first has all months, second has June to August: only June to August are compared.";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+    assert!(found.changes.iter().all(|row| row.season == "all"));
+    let tracks = row(&found, Quantity::CycloneTracks, Group::All);
+    assert!(
+        (12.0..18.0).contains(&tracks.change.a.unwrap()),
+        "{tracks:?}"
+    );
+    let wanted = CompareOptions {
+        months: vec![7, 12],
+        ..options()
+    };
+    let error = compare(&Run::default(), &summer, &wanted).unwrap_err();
+    assert!(
+        matches!(&error, ClimateError::Period { reason, .. } if reason == "it has June to August, not December"),
+        "{error}"
+    );
+    let winter = Run {
+        months: vec![12, 1, 2],
+        ..Run::default()
+    };
+    let error = compare(&winter, &summer, &options()).unwrap_err();
+    assert!(error.to_string().starts_with("months of `"), "{error}");
+    // Years from July on keep a winter together: one year fewer.
+    let kept = CompareOptions {
+        year_start: 7,
+        ..options()
+    };
+    let found = compare(&winter, &winter, &kept).unwrap();
+    assert_eq!(found.a.years.len(), 11);
+}
+
+#[test]
+fn few_years_give_numbers_without_intervals() {
+    let few = Run {
+        years: 2001..=2003,
+        ..Run::default()
+    };
+    let found = compare(&few, &Run::default(), &options()).unwrap();
+    assert!(
+        found
+            .changes
+            .iter()
+            .all(|row| row.change.interval.is_none() && row.change.p.is_none() && !row.significant)
+    );
+    let text = found.text();
+    assert!(
+        text.contains(
+            "no interval, because first has only 3 whole years and at least 5 are needed"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("The map of the frequency of tropical cyclones is not tested"),
+        "{text}"
+    );
+    assert!(changes_page(&found, "few", "").is_ok());
+    // Blocks of three years make four of twelve years.
+    let blocks = CompareOptions {
+        block_years: 3,
+        ..options()
+    };
+    let found = compare(&Run::default(), &Run::default(), &blocks).unwrap();
+    assert_eq!((found.a.blocks, found.a.years.len()), (4, 12));
+    assert!(found.text().contains("4 blocks of whole years"));
+    let none = Run {
+        years: 2001..=2001,
+        months: vec![1],
+        ..Run::default()
+    };
+    let error = compare(&none, &Run::default(), &options()).unwrap_err();
+    assert!(
+        matches!(&error, ClimateError::Period { reason, .. } if reason.contains("no month of the year is whole")),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_run_without_events_is_zero_and_not_unknown() {
+    let none = Run {
+        storms: 0,
+        river_chance: 0.0,
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &none, &options()).unwrap();
+    let tracks = row(&found, Quantity::CycloneTracks, Group::All);
+    assert_eq!(
+        (tracks.change.b, tracks.change.relative),
+        (Some(0.0), Some(-1.0))
+    );
+    assert!(tracks.significant);
+    let wind = row(&found, Quantity::CycloneWind, Group::All);
+    assert_eq!(
+        (wind.change.b, wind.change.no_interval),
+        (None, Some(NoInterval::TooFewEvents))
+    );
+    assert!(
+        found.text().contains("cannot be compared: "),
+        "{}",
+        found.text()
+    );
+    let back = compare(&none, &Run::default(), &options()).unwrap();
+    let tracks = row(&back, Quantity::CycloneTracks, Group::All);
+    assert!(tracks.change.relative.is_none() && tracks.significant);
+    let both = compare(&none, &none, &options()).unwrap();
+    assert!(both.changes.iter().all(|row| !row.significant));
+    assert!(changes_page(&both, "nothing", "").is_ok());
+}
+
+#[test]
+fn calendars_of_other_lengths_are_scaled_to_one_year() {
+    let b = Run {
+        calendar: Calendar::Day360,
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &b, &options()).unwrap();
+    assert!(
+        found
+            .notes
+            .iter()
+            .any(|n| n.contains("noleap and 360_day") && n.contains("365.2425")),
+        "{:?}",
+        found.notes
+    );
+    let same = compare(&b, &b, &options()).unwrap();
+    let (scaled, plain) = (
+        row(&found, Quantity::CycloneTracks, Group::All),
+        row(&same, Quantity::CycloneTracks, Group::All),
+    );
+    let ratio = scaled.change.b.unwrap() / plain.change.b.unwrap();
+    assert!((ratio - 365.2425 / 360.0).abs() < 1e-9, "{ratio}");
+}
+
+#[test]
+fn gaps_leave_their_year_out_by_name() {
+    let b = Run {
+        gap: Some((2005, 9)),
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &b, &options()).unwrap();
+    assert_eq!(found.b.years.len(), 11);
+    let note =
+        "Years of second that are not whole are left out: 2005 (month 9 has 0 % of its times).";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+    assert!(found.statements[0].ends_with("12 years against 11."));
+}
+
+#[test]
+fn missing_columns_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    Run::default().write(&path("a"));
+    Run::default().write(&path("b"));
+    let again = || compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options());
+    // A column that a quantity needs: the quantity is left out with a note, on the word of one run.
+    let text = fs::read_to_string(path("b/tracks.csv")).unwrap();
+    fs::write(
+        path("b/tracks.csv"),
+        text.replacen("min_psl_pa", "other", 1),
+    )
+    .unwrap();
+    let found = again().unwrap();
+    assert!(
+        found
+            .changes
+            .iter()
+            .all(|row| row.quantity != Quantity::CyclonePressure)
+    );
+    let note = found
+        .notes
+        .iter()
+        .find(|n| n.starts_with("Left out"))
+        .unwrap();
+    assert!(
+        note.contains("tropical_cyclone min_pressure")
+            && note.contains("tropical_cyclone landfalls"),
+        "{note}"
+    );
+    assert!(!note.contains("max_wind"), "{note}");
+    // A column that everything needs.
+    fs::write(
+        path("b/tracks.csv"),
+        text.replacen("start_time", "other", 1),
+    )
+    .unwrap();
+    let error = again().unwrap_err();
+    assert!(
+        error.to_string().contains("expected a column `start_time`"),
+        "{error}"
+    );
+    // A cell that is no number, with its line.
+    let bad = text.replacen(",tropical_cyclone,", ",typhoon,", 1);
+    fs::write(path("b/tracks.csv"), bad).unwrap();
+    let error = again().unwrap_err();
+    assert!(
+        matches!(error, ClimateError::TableCell { line: 2, .. }),
+        "{error}"
+    );
+    fs::remove_file(path("b/tracks.csv")).unwrap();
+    assert!(again().unwrap_err().to_string().contains("tracks.csv"));
+    fs::write(path("b/tracks.csv"), text).unwrap();
+    fs::write(path("b/statistics.nc"), b"not netCDF").unwrap();
+    assert!(again().unwrap_err().to_string().contains("statistics.nc"));
+}
+
+#[test]
+fn tables_alone_are_enough_for_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    Run::default().write(&path("a"));
+    Run::default().write(&path("b"));
+    fs::remove_file(path("b/statistics.nc")).unwrap();
+    fs::rename(path("b/events.csv"), path("b/objects.csv")).unwrap();
+    let noleap = CompareOptions {
+        calendar: Calendar::NoLeap,
+        ..options()
+    };
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &noleap).unwrap();
+    assert!(
+        found
+            .notes
+            .iter()
+            .any(|n| n.starts_with("b has no statistics.nc")),
+        "{:?}",
+        found.notes
+    );
+    assert!(
+        found
+            .changes
+            .iter()
+            .all(|row| row.quantity != Quantity::CyclonesPresent)
+    );
+    // The first and last year begin and end with their storms, so that they are not whole.
+    assert_eq!(found.b.years, (2002..=2011).collect::<Vec<i64>>());
+    fs::write(path("b/objects.csv"), "class,time,lon_deg,lat_deg\n").unwrap();
+    let error = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &noleap).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("nobody knows which times were analysed"),
+        "{error}"
+    );
+}
+
+#[test]
+fn two_periods_of_one_run_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    Run::default().write(folder.path());
+    let period = |from, to| SideInput {
+        years: Some((from, to)),
+        ..side(folder.path(), "period")
+    };
+    let found = compare_with(period(2001, 2006), period(2007, 2012), &options()).unwrap();
+    assert_eq!((found.a.years.len(), found.b.years[0]), (6, 2007));
+    let error = compare_with(period(1950, 1960), period(2007, 2012), &options()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("it has no year from 1950 to 1960"),
+        "{error}"
+    );
+}
+
+#[test]
+fn options_without_meaning_are_refused_before_reading() {
+    let nowhere = Path::new("/nonexistent");
+    let mut message = String::new();
+    for wrong in [
+        CompareOptions {
+            months: vec![13],
+            ..options()
+        },
+        CompareOptions {
+            block_years: 0,
+            ..options()
+        },
+        CompareOptions {
+            draws: DrawOptions {
+                confidence: 95.0,
+                ..DrawOptions::default()
+            },
+            ..options()
+        },
+    ] {
+        let error = compare::plan(side(nowhere, "a"), side(nowhere, "b"), &wrong).unwrap_err();
+        assert!(matches!(error, ClimateError::Invalid(_)), "{error}");
+        let _ = writeln!(message, "{error}");
+    }
+    assert!(
+        message.contains("months [13]") && message.contains("found 95"),
+        "{message}"
+    );
+    let error = compare::plan(side(nowhere, "a"), side(nowhere, "b"), &options()).unwrap_err();
+    assert!(matches!(error, ClimateError::Table { .. }), "{error}");
+}

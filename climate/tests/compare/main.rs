@@ -1,0 +1,166 @@
+//! Two runs with known storms, through the tables and statistics that `squall events` writes, to changes.
+
+mod changes;
+mod inputs;
+
+use ndarray::Array2;
+use rand::Rng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use squall_climate::ClimateError;
+use squall_climate::compare::{
+    self, CompareOptions, Comparison, DrawOptions, Group, MapQuantity, NoInterval, Quantity,
+    SideInput,
+};
+use squall_climate::report::changes::changes_page;
+use squall_climate::report::{ReportBuilder, ReportInput};
+use squall_climate::statistics::{Basin, Statistics};
+use squall_data::random::stream;
+use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A run whose storms all follow one rule.
+#[derive(Clone)]
+struct Run {
+    calendar: Calendar,
+    grid: (usize, usize),
+    years: std::ops::RangeInclusive<i64>,
+    months: Vec<i64>,
+    /// Cyclones in each month.
+    storms: usize,
+    wind_m_s: f64,
+    /// Chance of a marked river cell at 42°N 202°E at a time.
+    river_chance: f64,
+    /// A month without times.
+    gap: Option<(i64, i64)>,
+    seed: u64,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            calendar: Calendar::NoLeap,
+            grid: (19, 36),
+            years: 2001..=2012,
+            months: (1..=12).collect(),
+            storms: 5,
+            wind_m_s: 40.0,
+            river_chance: 0.2,
+            gap: None,
+            seed: 1,
+        }
+    }
+}
+
+impl Run {
+    fn time(&self, year: i64, month: i64, day: i64) -> Time {
+        Time::new(self.calendar, year, month, day, 0, 0, 0).unwrap()
+    }
+
+    /// Writes events.csv, tracks.csv and statistics.nc.
+    fn write(&self, folder: &Path) {
+        let grid = LatLonGrid::global(self.grid.0, self.grid.1).unwrap();
+        let mut statistics = Statistics::new(&grid);
+        let mut random = stream(self.seed, "compare test", &[]);
+        let mut events = vec![
+            "class,time,lon_deg,lat_deg,area_km2,track_id,max_wind_m_s,mean_prect_m_s".to_string(),
+        ];
+        let mut tracks = vec!["track_id,class,start_time,end_time,genesis_lon_deg,genesis_lat_deg,min_psl_pa,max_wind_m_s".to_string()];
+        let river = grid.nearest(42.0, 202.0);
+        let mut id = 0;
+        for year in self.years.clone() {
+            for &month in self.months.iter().filter(|m| self.gap != Some((year, **m))) {
+                for day in 1..=self.calendar.days_in_month(year, month) {
+                    let mut codes = Array2::zeros(self.grid);
+                    codes[river] = 2 * u8::from(random.random::<f64>() < self.river_chance);
+                    let mask = ClassMask::new(self.time(year, month, day), codes).unwrap();
+                    statistics
+                        .add_time(mask.time, Some(&mask), 24.0, [])
+                        .unwrap();
+                }
+                let count = self.storms.saturating_sub(2)
+                    + random.random_range(0..5usize.min(2 * self.storms + 1));
+                for _ in 0..if self.storms == 0 { 0 } else { count } {
+                    id += 1;
+                    self.storm(id, (year, month), &mut random, &mut events, &mut tracks);
+                }
+            }
+        }
+        fs::create_dir_all(folder).unwrap();
+        fs::write(folder.join("events.csv"), events.join("\n") + "\n").unwrap();
+        fs::write(folder.join("tracks.csv"), tracks.join("\n") + "\n").unwrap();
+        statistics
+            .write_netcdf(folder.join("statistics.nc"), &grid, self.calendar)
+            .unwrap();
+    }
+
+    fn storm(
+        &self,
+        id: usize,
+        (year, month): (i64, i64),
+        random: &mut ChaCha8Rng,
+        events: &mut Vec<String>,
+        tracks: &mut Vec<String>,
+    ) {
+        let start = self.time(year, month, random.random_range(1..26));
+        let lon = random.random_range(130.0..160.0);
+        let strongest = self.wind_m_s * random.random_range(0.7..1.3);
+        for day in 0..4 {
+            let wind = strongest * [0.6, 0.8, 1.0, 0.7][day];
+            let lat = 10.0 + 4.0 * day as f64;
+            events.push(format!(
+                "tropical_cyclone,{},{lon:.2},{lat:.2},90000,{id},{wind:.3},2e-7",
+                start.add_seconds(day as i64 * 86_400)
+            ));
+        }
+        let end = start.add_seconds(3 * 86_400);
+        tracks.push(format!(
+            "{id},tropical_cyclone,{start},{end},{lon:.2},10.00,{:.1},{strongest:.3}",
+            101_000.0 - 2.0 * strongest * strongest
+        ));
+    }
+}
+
+fn side(folder: &Path, label: &str) -> SideInput {
+    SideInput {
+        folder: folder.into(),
+        label: label.into(),
+        years: None,
+    }
+}
+
+fn options() -> CompareOptions {
+    CompareOptions {
+        draws: DrawOptions {
+            draws: 1000,
+            ..DrawOptions::default()
+        },
+        ..CompareOptions::default()
+    }
+}
+
+fn compare_with(
+    a: SideInput,
+    b: SideInput,
+    options: &CompareOptions,
+) -> Result<Comparison, ClimateError> {
+    compare::plan(a, b, options)?.run(options.draws, |_| Ok(()))
+}
+
+/// Writes two runs and compares them.
+fn compare(a: &Run, b: &Run, options: &CompareOptions) -> Result<Comparison, ClimateError> {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = [folder.path().join("a"), folder.path().join("b")];
+    a.write(&paths[0]);
+    b.write(&paths[1]);
+    compare_with(side(&paths[0], "first"), side(&paths[1], "second"), options)
+}
+
+fn row(comparison: &Comparison, quantity: Quantity, group: Group) -> &compare::ChangeRow {
+    let found =
+        (comparison.changes.iter()).find(|row| row.quantity == quantity && row.group() == group);
+    found.unwrap_or_else(|| panic!("no row of {quantity:?} {group:?}"))
+}

@@ -1,0 +1,364 @@
+//! The browser of events: what is on the page is what was found, boxes are events, and a century fits.
+
+mod made_up;
+mod unpack;
+
+use made_up::{Dice, World};
+use ndarray::Array2;
+use squall_climate::report::{
+    BoxSource, Frame, ReportBuilder, ReportInput, ReportOptions, Source, SourceKind,
+};
+use squall_climate::{Event, track};
+use squall_data::boxes::BoxFrames;
+use squall_data::{Calendar, Class, LatLonGrid, Time, boxes};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use unpack::{element, known, unpack};
+
+fn world_page(kinds: &[SourceKind], options: ReportOptions) -> (String, Vec<Source>) {
+    let world = World::new(24, 48, 40);
+    let mut input = ReportInput::new("A small world", world.grid.clone());
+    for kind in kinds {
+        let (events, tracks) = world.found_by(*kind);
+        input.sources.push(Source::new(*kind, events, tracks));
+    }
+    let sources = input.sources.clone();
+    let builder = ReportBuilder::with_options(input, options).unwrap();
+    (builder.html().unwrap(), sources)
+}
+
+#[test]
+fn every_track_of_every_source_is_on_the_page_as_it_was_found() {
+    let (html, sources) = world_page(
+        &[SourceKind::Heuristic, SourceKind::Network],
+        ReportOptions::default(),
+    );
+    let page = unpack(&html);
+    let all: usize = sources.iter().map(|s| s.tracks.len()).sum();
+    assert_eq!(
+        (page.len(), page.head["rows"].as_u64()),
+        (all, Some(all as u64))
+    );
+    assert_eq!(page.head["finders"][1]["label"], "Network");
+    assert_eq!(page.head["clock"]["unit"], 3 * 3600);
+    assert!(!html.contains("points of lives are left out"));
+    let rows: BTreeMap<(u64, u64, i64), usize> = (page.summed(2).into_iter().enumerate())
+        .map(|(row, id)| ((page.rows[0][row], page.rows[1][row], id - 1), row))
+        .collect();
+    let start = World::new(24, 48, 40).start;
+    for (finder, source) in sources.iter().enumerate() {
+        for track in &source.tracks {
+            // Boxes call tropical cyclones 1 and rivers 3.
+            let class = if track.class == Class::TropicalCyclone {
+                1
+            } else {
+                3
+            };
+            let row = rows[&(finder as u64, class, track.track_id as i64)];
+            let unit = |time: Time| time.seconds_since(start) / (3 * 3600);
+            assert_eq!(page.summed(3)[row], unit(track.start));
+            assert_eq!(
+                page.rows[4][row] as i64,
+                unit(track.end) - unit(track.start)
+            );
+            let near = |column: usize, step: f64, value: Option<f64>| {
+                let found = known(page.rows[column][row], step);
+                assert_eq!(found.is_some(), value.is_some(), "column {column}");
+                let apart = found.unwrap_or(0.0) - value.unwrap_or(0.0);
+                assert!(apart.abs() <= 0.5001 * step, "column {column}: {apart}");
+            };
+            near(8, 0.1, track.max_wind_m_s);
+            near(9, 0.1, track.min_psl_pa.map(|p| p / 100.0));
+            near(10, 0.1, track.max_tmq_kg_m2);
+            near(11, 1000.0, Some(track.max_area_km2));
+            near(13, 10.0, Some(track.distance_km));
+            let own = source
+                .events
+                .iter()
+                .filter(|e| e.track_id == Some(track.track_id));
+            let points = page.points_of(row);
+            assert_eq!(points.len(), own.clone().count());
+            for (point, event) in points.iter().zip(own) {
+                assert_eq!(point[0], unit(event.time));
+                assert!((point[1] as f64 / 10.0 - event.lat_deg).abs() <= 0.0501);
+                let turned = point[2] as f64 / 10.0 - event.lon_deg;
+                let apart = (turned + 180.0).rem_euclid(360.0) - 180.0;
+                assert!(apart.abs() <= 0.0501, "longitude {apart}");
+                let area = (point[5] as f64 / 64.0).exp() / event.area_km2;
+                assert!((area - 1.0).abs() < 0.009, "area {area}");
+                let first = event.max_wind_m_s.or(event.max_tmq_kg_m2).unwrap();
+                let found = known(point[3] as u64, 0.5).unwrap();
+                assert!((found - first).abs() <= 0.2501, "{found} for {first}");
+            }
+            let jumps = points.windows(2).map(|p| (p[1][2] - p[0][2]).abs());
+            assert!(
+                jumps.max().unwrap_or(0) < 900,
+                "a longitude jumps over the seam"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_category_and_a_basin_are_those_of_the_tables() {
+    let (html, sources) = world_page(&[SourceKind::Truth], ReportOptions::default());
+    let page = unpack(&html);
+    let basins = page.head["basins"].as_array().unwrap().clone();
+    let strongest = (0..page.len())
+        .max_by_key(|&row| page.rows[8][row])
+        .unwrap();
+    let track = (sources[0].tracks.iter())
+        .max_by(|a, b| {
+            a.max_wind_m_s
+                .unwrap_or(0.0)
+                .total_cmp(&b.max_wind_m_s.unwrap_or(0.0))
+        })
+        .unwrap();
+    let wind = track.max_wind_m_s.unwrap();
+    let category = [17.5, 33.0, 43.0, 50.0, 58.0, 70.0]
+        .iter()
+        .filter(|low| wind >= **low)
+        .count();
+    assert_eq!(known(page.rows[7][strongest], 1.0), Some(category as f64));
+    let basin = basins[page.rows[6][strongest] as usize].as_str().unwrap();
+    let mut named = html
+        .split("<caption>Strongest tropical cyclones")
+        .nth(1)
+        .unwrap()
+        .split("<tr>");
+    assert!(
+        named.nth(2).unwrap().contains(basin),
+        "{basin} is not in the first row"
+    );
+}
+
+/// Boxes of a table.
+fn boxes_of(rows: &str) -> BoxFrames {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("boxes.csv");
+    let header = "class,time,west_deg,south_deg,east_deg,north_deg,confidence,track_id\n";
+    std::fs::write(&path, format!("{header}{rows}")).unwrap();
+    let grid = LatLonGrid::global(8, 16).unwrap();
+    boxes::read(&path, &grid, Calendar::NoLeap).unwrap()
+}
+
+#[test]
+fn boxes_are_events_of_the_table_and_a_layer_of_the_map() {
+    let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());
+    let mut input = ReportInput::new("Boxes", grid.clone());
+    let frames = boxes_of(
+        "tropical_depression,1995-08-05T00:00:00,350,10,4,20,0.5,\n\
+         extratropical_cyclone,1995-08-05T00:00:00,10,40,30,50,0.9,4\n\
+         extratropical_cyclone,1995-08-05T06:00:00,16,42,36,52,0.8,4\n",
+    );
+    input
+        .boxes
+        .push(BoxSource::new(SourceKind::Network, "de<tector", frames));
+    let mut builder = ReportBuilder::new(input).unwrap();
+    let mask = Array2::zeros(grid.shape());
+    for hour in [0, 6] {
+        let mut frame = Frame::new(Time::new(Calendar::NoLeap, 1995, 8, 5, hour, 0, 0).unwrap());
+        frame.masks.push((SourceKind::Network, mask.view()));
+        builder.add_frame(&frame).unwrap();
+    }
+    let html = builder.html().unwrap();
+    assert!(html.contains("id=\"layer-boxes-0\" checked") && html.contains("Boxes: de&lt;tector"));
+    assert!(
+        html.contains("</i>tropical depression</li>"),
+        "a key for what masks do not have"
+    );
+    let page = unpack(&html);
+    assert_eq!(page.len(), 2);
+    assert_eq!(page.head["finders"][0]["boxes"], true);
+    assert_eq!(page.head["frames"], serde_json::json!([0, 1]));
+    let low = (0..2).find(|&row| page.rows[1][row] == 2).unwrap();
+    assert_eq!(
+        (page.rows[4][low], known(page.rows[14][low], 1.0)),
+        (1, Some(90.0))
+    );
+    let points = page.points_of(low);
+    // Centres at 45°N 20°E and 47°N 26°E, twenty degrees wide and ten high.
+    assert_eq!((points[0][1], points[0][2]), (450, 200));
+    assert_eq!((points[1][1], points[1][2]), (470, 260));
+    assert_eq!((points[1][6], points[1][7]), (201, 101));
+    let depression = page.points_of(1 - low);
+    assert_eq!(
+        (depression[0][2], page.summed(2)[1 - low]),
+        (3570, 0),
+        "no number, and at 357°E"
+    );
+}
+
+/// A century of storms, six-hourly: about 90 cyclones and 900 rivers a year.
+fn century(years: i64) -> Vec<Event> {
+    let start = Time::new(Calendar::NoLeap, 1901, 1, 1, 0, 0, 0).unwrap();
+    let mut dice = Dice(5);
+    let mut events = Vec::new();
+    for id in 0..990 * years as u64 {
+        let class = if id % 11 == 0 {
+            Class::TropicalCyclone
+        } else {
+            Class::AtmosphericRiver
+        };
+        let cyclone = class == Class::TropicalCyclone;
+        let begin = dice.between(0.0, years as f64 * 1460.0 - 60.0) as i64;
+        let points = if cyclone {
+            dice.between(10.0, 50.0)
+        } else {
+            dice.between(4.0, 20.0)
+        } as i64;
+        let (mut lat, mut lon) = (dice.between(-40.0, 40.0), dice.between(0.0, 360.0));
+        let strength = dice.between(15.0, 75.0);
+        for k in 0..points {
+            lat += dice.between(-0.4, 1.2);
+            lon += dice.between(-3.0, 1.5);
+            let bell = (std::f64::consts::PI * (k + 1) as f64 / (points + 1) as f64).sin();
+            let wind = strength * bell + dice.between(0.0, 3.0);
+            events.push(Event {
+                class,
+                time: start.add_seconds((begin + k) * 6 * 3600),
+                track_id: Some(id),
+                lon_deg: lon.rem_euclid(360.0),
+                lat_deg: lat,
+                area_km2: dice.between(0.8, 1.2) * if cyclone { 3e5 } else { 1.4e6 },
+                west_deg: 0.0,
+                south_deg: 0.0,
+                east_deg: 0.0,
+                north_deg: 0.0,
+                length_km: dice.between(2000.0, 5000.0),
+                width_km: 400.0,
+                orientation_deg: 0.0,
+                min_psl_pa: cyclone.then_some(101_000.0 - 120.0 * wind),
+                max_wind_m_s: cyclone.then_some(wind),
+                max_tmq_kg_m2: Some(dice.between(30.0, 60.0)),
+                mean_prect_m_s: None,
+                mean_probability: None,
+                details: Default::default(),
+            });
+        }
+    }
+    events
+}
+
+#[test]
+fn a_century_of_events_is_a_page_of_less_than_15_megabytes() {
+    let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());
+    let events = century(100);
+    let tracks = track::from_events(&events);
+    let (all_tracks, all_points) = (tracks.len(), events.len());
+    assert_eq!(all_tracks, 99_000);
+    let mut input = ReportInput::new("A century", grid.clone());
+    input
+        .sources
+        .push(Source::new(SourceKind::Heuristic, events, tracks));
+    let options = ReportOptions::default();
+    let most_events = options.max_event_bytes;
+    let most_pictures = options.max_picture_bytes.div_ceil(3) * 4;
+    let mut builder = ReportBuilder::with_options(input, options).unwrap();
+    let mut dice = Dice(2);
+    for year in 1901..=2000 {
+        for month in [1, 4, 7, 10] {
+            let field =
+                Array2::from_shape_simple_fn(grid.shape(), || dice.between(0.0, 70.0) as f32);
+            let mask = Array2::from_shape_simple_fn(grid.shape(), || (dice.roll() * 1.1) as u8);
+            let mut frame =
+                Frame::new(Time::new(Calendar::NoLeap, year, month, 3, 6, 0, 0).unwrap());
+            frame.field = Some(field.view());
+            frame.masks.push((SourceKind::Heuristic, mask.view()));
+            builder.add_frame(&frame).unwrap();
+        }
+    }
+    let html = builder.html().unwrap();
+    let head = element(&html, "event-data");
+    let bytes = head["bytes"].as_str().unwrap().len();
+    assert!(
+        bytes <= most_events && bytes > most_events / 3,
+        "{bytes} bytes of events"
+    );
+    // Pictures of a fine grid may be larger than these: as large as they may become.
+    let pictures = element(&html, "data")["frames"].to_string().len();
+    assert!(pictures > 100_000, "{pictures}");
+    let worst = html.len() - pictures.min(most_pictures) + most_pictures;
+    assert!(worst < 15_000_000, "{worst} bytes; {} as it is", html.len());
+    assert!(html.len() < worst);
+    // Every event is in the table; of lives, what the page says.
+    let page = unpack(&html);
+    assert_eq!(page.len(), all_tracks);
+    let points = head["points"].as_u64().unwrap() as usize;
+    let cyclone_points: u64 = (0..page.len())
+        .filter(|&row| page.rows[1][row] == 1)
+        .map(|row| page.rows[25][row])
+        .sum();
+    let said = html.contains("To keep the file small, points of lives are left out");
+    assert_eq!(said, points < all_points);
+    assert!(
+        points >= 3 * all_tracks && cyclone_points > 9_000 * 3,
+        "{points} of {all_points} points"
+    );
+    let seen: u64 = page.rows[5].iter().sum();
+    assert_eq!(seen as usize, all_points);
+}
+
+#[test]
+fn a_small_room_takes_points_first_and_then_the_weakest() {
+    let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());
+    let events = century(2);
+    let tracks = track::from_events(&events);
+    let page = |most: usize| {
+        let mut input = ReportInput::new("Two years", grid.clone());
+        let source = Source::new(SourceKind::Heuristic, events.clone(), tracks.clone());
+        input.sources.push(source);
+        let options = ReportOptions {
+            max_event_bytes: most,
+            ..ReportOptions::default()
+        };
+        let html = ReportBuilder::with_options(input, options)
+            .unwrap()
+            .html()
+            .unwrap();
+        let bytes = element(&html, "event-data")["bytes"]
+            .as_str()
+            .unwrap()
+            .len();
+        assert!(bytes <= most, "{bytes} of {most}");
+        (unpack(&html), html)
+    };
+    let (all, _) = page(10_000_000);
+    let (fewer, text) = page(90_000);
+    assert_eq!((all.len(), fewer.len()), (1980, 1980));
+    let sizes = [&all, &fewer].map(|p| p.head["points"].as_u64().unwrap());
+    assert!(
+        sizes[1] < sizes[0] / 2 && sizes[0] == events.len() as u64,
+        "{sizes:?}"
+    );
+    assert!(text.contains(" are listed: ") == (fewer.len() < all.len()));
+    // Every life keeps its first and last point and its strongest.
+    for row in (0..all.len()).step_by(37) {
+        let (whole, kept) = (all.points_of(row), fewer.points_of(row));
+        assert_eq!(
+            (whole.first(), whole.last().map(|p| p[0])),
+            (kept.first(), kept.last().map(|p| p[0]))
+        );
+        if all.rows[1][row] == 1 {
+            let strongest = |points: &[[i64; 8]]| points.iter().map(|p| p[3]).max();
+            assert_eq!(strongest(&whole), strongest(&kept));
+        }
+    }
+    let (few, text) = page(30_000);
+    assert!(
+        few.len() < 1980 && text.contains(" are listed: "),
+        "{}",
+        few.len()
+    );
+    let cyclones = |p: &unpack::Unpacked| p.rows[1].iter().filter(|class| **class == 1).count();
+    assert_eq!(cyclones(&few), 180, "rivers go before cyclones");
+    let shortest = (0..few.len())
+        .filter(|&row| few.rows[1][row] == 3)
+        .map(|row| few.rows[4][row]);
+    let lives: Vec<u64> = shortest.collect();
+    assert!(
+        lives.iter().min() > Some(&6),
+        "the shortest lives go first: {:?}",
+        lives.iter().min()
+    );
+}

@@ -4,7 +4,7 @@ use squall_climate::ClimateError;
 use squall_data::DataError;
 use squall_jobs::JobError;
 use squall_jobs::comm::CommError;
-use squall_model::ModelError;
+use squall_model::{GpuError, ModelError};
 use squall_validation::ValidationError;
 use std::process::ExitCode;
 
@@ -245,6 +245,13 @@ fn of_model(error: &ModelError) -> Verdict {
     match error {
         ModelError::Io { action, source, .. } => of_io(action, source),
         ModelError::Config { .. } => (USAGE, None),
+        ModelError::Gpu(error) => (
+            match error {
+                GpuError::NotBuilt | GpuError::Ordinal { .. } | GpuError::Shared { .. } => USAGE,
+                _ => RUN,
+            },
+            Some(error.hint()),
+        ),
         ModelError::Import { .. } => (
             INPUT,
             Some(

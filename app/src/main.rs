@@ -3,6 +3,7 @@
 
 mod cli;
 mod commands;
+mod device;
 mod failure;
 mod input;
 mod interrupt;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         return failure::report(&error);
     }
     squall_model::memory::keep_large_buffers();
+    device::prepare();
     let arguments = parsed.unwrap_or_else(|error| error.exit());
     // Of several ranks the first tells what all do.
     logging::start(arguments.verbose, arguments.quiet || ranks::number() > 0);

@@ -13,6 +13,13 @@ pub fn number() -> usize {
     launch.ok().flatten().map_or(0, |launch| launch.rank)
 }
 
+/// The number of this process among those of its node, as the launcher says; among all where it does not.
+pub fn local_number() -> usize {
+    let launch = Launch::detect(|name| std::env::var(name).ok());
+    let launch = launch.ok().flatten();
+    launch.map_or(0, |launch| launch.local_rank.unwrap_or(launch.rank))
+}
+
 /// All processes of the job; none if this is the only one.
 ///
 /// # Errors
@@ -47,6 +54,7 @@ fn announce_placement(mut world: Processes) -> anyhow::Result<Processes> {
     let all = comm::collectives::tree::all_gather(&mut world, &placement)?;
     let node = node_number(&mut world)?.to_le_bytes();
     let nodes = comm::collectives::tree::all_gather(&mut world, &node)?;
+    separate_gpus(&mut world)?;
     if world.rank() == 0 {
         let nodes = nodes
             .as_chunks()
@@ -71,6 +79,52 @@ fn announce_placement(mut world: Processes) -> anyhow::Result<Processes> {
         }
     }
     Ok(world)
+}
+
+/// Refuses a GPU that two ranks would compute on.
+///
+/// # Errors
+/// [`squall_model::GpuError::Shared`] naming both, on all ranks.
+pub fn separate_gpus(world: &mut Processes) -> anyhow::Result<()> {
+    #[cfg(feature = "cuda")]
+    {
+        const LENGTH: usize = 48;
+        let own = squall_model::ops::cuda::identity();
+        let own = own.map_or(String::new(), |(uuid, ordinal)| format!("{uuid} {ordinal}"));
+        let mut text = own.into_bytes();
+        text.resize(LENGTH, b' ');
+        let all = comm::collectives::tree::all_gather(world, &text)?;
+        let gpus = all
+            .chunks(LENGTH)
+            .map(|gpu| String::from_utf8_lossy(gpu).trim().to_string());
+        if let Some(shared) = first_shared(&gpus.collect::<Vec<_>>()) {
+            return Err(squall_model::ModelError::from(shared).into());
+        }
+    }
+    let _ = world;
+    Ok(())
+}
+
+/// The first two ranks with the same GPU, of each rank's "uuid number".
+#[cfg(feature = "cuda")]
+fn first_shared(gpus: &[String]) -> Option<squall_model::GpuError> {
+    for (second, gpu) in gpus.iter().enumerate() {
+        let (uuid, ordinal) = gpu.split_once(' ')?;
+        let same = |other: &String| {
+            other
+                .split_once(' ')
+                .is_some_and(|(other, _)| other == uuid)
+        };
+        if let Some(first) = gpus[..second].iter().position(same) {
+            return Some(squall_model::GpuError::Shared {
+                first,
+                second,
+                ordinal: ordinal.parse().unwrap_or(0),
+                uuid: uuid.to_string(),
+            });
+        }
+    }
+    None
 }
 
 /// Ends the job because communication stands still.
@@ -120,4 +174,19 @@ pub fn finish<T>(ranks: usize, result: anyhow::Result<T>) -> anyhow::Result<T> {
     }
     let _ = ranks;
     result
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ranks_on_one_gpu_are_named() {
+        let gpus = ["a1 0", "b2 1", "c3 0", "b2 0"].map(str::to_string);
+        assert!(first_shared(&gpus[..3]).is_none());
+        let error = first_shared(&gpus).unwrap().to_string();
+        assert_eq!(error, "ranks 1 and 3 would both compute on GPU 0 (b2)");
+        // Ranks on the CPU have none to share.
+        assert!(first_shared(&[String::new(), String::new()]).is_none());
+    }
 }

@@ -78,14 +78,22 @@ fn from_files_to_a_page() {
 
     let page = at("report.html");
     let sources = format!("{}:{}", path(&labels), path(&events));
+    let (pictures, movie) = (at("pictures"), at("run.png"));
     run(&[
         "report",
         &sources,
         path(&truth),
+        path(&truth.join("boxes.csv")),
         "--fields",
         path(&fields),
         "--out",
         path(&page),
+        "--movie",
+        path(&movie),
+        "--movie",
+        path(&pictures),
+        "--frames",
+        "6",
         "-q",
     ]);
     let html = fs::read_to_string(&page).expect("a page");
@@ -93,6 +101,33 @@ fn from_files_to_a_page() {
         html.contains("</html>") && !html.contains("src=\"http"),
         "the page needs nothing from elsewhere"
     );
+    for part in ["id=\"life\"", "id=\"layer-boxes-2\"", "Boxes: truth"] {
+        assert!(html.contains(part), "{part}");
+    }
+    // 24 times, every fourth.
+    assert_eq!(fs::read_dir(&pictures).expect("pictures").count(), 6);
+    let moving = fs::read(&movie).expect("a movie");
+    assert!(moving.windows(4).filter(|bytes| *bytes == b"fcTL").count() == 6);
+
+    // Boxes alone need fields for their grid.
+    let boxes = at("boxes");
+    fs::create_dir(&boxes).expect("a folder");
+    fs::copy(truth.join("boxes.csv"), boxes.join("boxes.csv")).expect("a copy");
+    let alone = at("alone.html");
+    let arguments = ["report", path(&boxes), "--out", path(&alone), "-q"];
+    let failed = squall()
+        .args(arguments)
+        .output()
+        .expect("the program starts");
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(
+        text(&failed).contains("boxes with --fields"),
+        "{}",
+        text(&failed)
+    );
+    run(&[&arguments[..], &["--fields", path(&fields)]].concat());
+    let html = fs::read_to_string(&alone).expect("a page");
+    assert!(html.contains("Boxes: boxes") && html.contains("id=\"event-data\""));
 }
 
 #[test]
@@ -204,6 +239,136 @@ fn boxes_are_scored_by_average_precision() {
         said.contains("1984-02-28T06:00:00") && said.contains("left out of the mean"),
         "{said}"
     );
+}
+
+/// A cyclone that drifts westward over the seam for three days, with boxes of this confidence, six-hourly; at one time two
+/// more boxes: a sure low elsewhere and an unsure one.
+fn drifting(confidence: &str) -> String {
+    let mut rows =
+        String::from("class,time,west_deg,south_deg,east_deg,north_deg,confidence,track_id\n");
+    for step in 0..13 {
+        let (day, hour) = (1 + step / 4, 6 * (step % 4));
+        let time = format!("2001-08-{day:02}T{hour:02}:00:00");
+        let west = (8 + 360 - 2 * step) % 360;
+        let east = (west + 13) % 360;
+        rows += &format!("tropical_cyclone,{time},{west},10,{east},23,{confidence},\n");
+        if step == 5 {
+            rows += &format!("extratropical_cyclone,{time},200,40,215,52,0.9,\n");
+            rows += &format!("tropical_cyclone,{time},100,10,113,23,0.2,\n");
+        }
+    }
+    rows
+}
+
+#[test]
+fn boxes_become_events_and_tracks() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let boxes = folder.path().join("found/boxes.csv");
+    fs::create_dir(folder.path().join("found")).expect("a folder");
+    fs::write(&boxes, drifting("0.75")).expect("a table");
+    let out = folder.path().join("events");
+    let events = |extra: &[&str], out: &std::path::Path| {
+        let found = folder.path().join("found");
+        let mut arguments = vec!["events", path(&found), "--out", path(out), "--json"];
+        arguments.extend(["--calendar", "noleap"]);
+        arguments.extend(extra);
+        json(&arguments)
+    };
+    let summary = events(&["--format", "gfdl"], &out);
+    assert_eq!(
+        (&summary["times"], &summary["cyclones"]),
+        (&13.into(), &13.into())
+    );
+    // The low was there at one time only, which makes no track.
+    assert_eq!(
+        (&summary["others"], &summary["other_tracks"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(summary["cyclone_tracks"], 1);
+    let table = fs::read_to_string(out.join("events.csv")).expect("events.csv");
+    let row: Vec<&str> = table.lines().nth(1).expect("a row").split(',').collect();
+    let column = |name: &str| {
+        let header = table.lines().next().expect("a header");
+        row[header
+            .split(',')
+            .position(|found| found == name)
+            .expect("a column")]
+    };
+    assert_eq!(
+        (column("lon_deg"), column("mean_probability")),
+        ("14.5000", "0.75000")
+    );
+    assert_eq!(
+        (
+            column("length_km"),
+            column("mean_prect_m_s"),
+            column("track_id")
+        ),
+        ("", "", "1")
+    );
+    assert!(
+        table.contains("extratropical_cyclone,2001-08-02T06:00:00"),
+        "{table}"
+    );
+    let tracks = fs::read_to_string(out.join("tracks.csv")).expect("tracks.csv");
+    let (rows, first) = (
+        tracks.lines().count(),
+        tracks.lines().nth(1).expect("a track"),
+    );
+    assert!(
+        rows == 2
+            && first.contains("tropical_cyclone,2001-08-01T00:00:00,2001-08-04T00:00:00,72.00,13"),
+        "{tracks}"
+    );
+    assert!(out.join("tracks.tropical_cyclone.gfdl.txt").is_file());
+    assert!(!out.join("tracks.extratropical_cyclone.gfdl.txt").exists());
+    // Less sure ones too.
+    let all = events(&["--min-confidence", "0"], &folder.path().join("all"));
+    assert_eq!(all["cyclones"], 14);
+    let none = events(&["--min-confidence", "0.8"], &folder.path().join("none"));
+    assert_eq!((&none["cyclones"], &none["others"]), (&0.into(), &1.into()));
+
+    // The same boxes without confidences judge them.
+    let truth = folder.path().join("truth.csv");
+    fs::write(&truth, drifting("")).expect("a table");
+    let scores = json(&[
+        "score",
+        "--prediction",
+        path(&boxes),
+        "--truth",
+        path(&truth),
+        "--calendar",
+        "noleap",
+        "--json",
+    ]);
+    let of = |kind: &str, class: &str| {
+        let classes = scores[kind]["classes"].as_array().expect("classes");
+        let found = classes.iter().find(|score| score["class"] == class);
+        found.cloned().unwrap_or_default()
+    };
+    let cyclones = of("events", "tropical_cyclone");
+    assert_eq!(
+        (&cyclones["hits"], &cyclones["misses"]),
+        (&13.into(), &1.into())
+    );
+    assert_eq!(
+        (&cyclones["false_alarms"], &cyclones["far"]),
+        (&0.into(), &0.0.into())
+    );
+    assert_eq!(of("events", "extratropical_cyclone")["pod"], 1.0);
+    let tracks = of("tracks", "tropical_cyclone");
+    assert_eq!(
+        (&tracks["true_tracks"], &tracks["hits"]),
+        (&1.into(), &1.into())
+    );
+
+    let refused = squall()
+        .args(["events", path(&boxes), "--out", path(&out), "--object-id"])
+        .output()
+        .expect("squall runs");
+    assert_eq!(refused.status.code(), Some(2));
+    let refused = text(&refused);
+    assert!(refused.contains("no cells"), "{refused}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `squall demo`: the whole path on a small synthetic run, from files to a report.
 
-use crate::commands::events::Events;
+use crate::commands::events::{Events, MIN_CONFIDENCE};
 use crate::commands::infer::Infer;
 use crate::commands::label::Label;
 use crate::commands::report::Report;
@@ -8,10 +8,11 @@ use crate::commands::score::{Score, Scores};
 use crate::commands::simulate::Simulate;
 use crate::commands::stage::Stage;
 use crate::commands::train::Train;
-use crate::output;
 use crate::plan::{duration, peak_memory};
+use crate::{device, output};
 use clap::Args;
 use serde::Serialize;
+use squall_climate::report::MovieOptions;
 use squall_data::synthetic::Scenario;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -120,6 +121,7 @@ impl Demo {
             data: at("store"),
             out: at("run"),
             overrides: self.overrides.clone(),
+            device: device::Options::default(),
             json: false,
         };
         let trained = train.train()?;
@@ -135,6 +137,8 @@ impl Demo {
                 out: at(out),
                 min_cyclone_km2: options.min_tropical_cyclone_km2,
                 min_river_km2: options.min_atmospheric_river_km2,
+                min_confidence: MIN_CONFIDENCE,
+                calendar: None,
                 format: Vec::new(),
                 object_id: false,
                 save_every: 30.0,
@@ -159,6 +163,8 @@ impl Demo {
                 self.days,
                 self.days / 2.0
             ),
+            movie: Vec::new(),
+            movie_width: MovieOptions::default().width,
             frames: 120,
             training: vec![format!("DeepLabV3+={}", text("run"))],
             recipe: Some(at("run").join("recipe.toml")),

@@ -3,7 +3,7 @@
 use crate::failure::Advice;
 use crate::plan::{Plan, duration};
 use crate::progress::Progress;
-use crate::{input, interrupt, output, ranks};
+use crate::{device, input, interrupt, output, ranks};
 use clap::Args;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -122,6 +122,8 @@ pub struct Infer {
     /// Memory that auto may use, in GB, instead of what is free.
     #[arg(long, value_name = "GB", value_parser = gigabytes)]
     pub memory: Option<u64>,
+    #[command(flatten)]
+    pub device: device::Options,
     /// Print a summary as one JSON document.
     #[arg(long)]
     pub json: bool,
@@ -146,14 +148,17 @@ impl Infer {
             skip_bad: false,
             strips: Strips::default(),
             memory: None,
+            device: device::Options::default(),
             json: false,
         }
     }
 
     /// Infers and says how it went.
     pub fn run(self) -> anyhow::Result<()> {
+        self.device.open()?;
         let (report, first) = match ranks::processes()? {
             Some(mut world) => {
+                ranks::separate_gpus(&mut world)?;
                 let first = world.rank() == 0;
                 (self.infer_on(&mut world)?, first)
             }

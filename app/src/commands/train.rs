@@ -3,7 +3,7 @@
 use crate::failure::Advice;
 use crate::plan::{Plan, bytes, duration};
 use crate::progress::Progress;
-use crate::{interrupt, output, ranks};
+use crate::{device, interrupt, output, ranks};
 use clap::Args;
 use squall_data::Store;
 use squall_jobs::train::{Balance, Team};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Recipes that come with the program.
-pub const RECIPES: [(&str, &str); 8] = [
+pub const RECIPES: [(&str, &str); 9] = [
     ("small", include_str!("../../../jobs/recipes/small.toml")),
     ("full", include_str!("../../../jobs/recipes/full.toml")),
     (
@@ -34,13 +34,17 @@ pub const RECIPES: [(&str, &str); 8] = [
         "detect-dense",
         include_str!("../../../jobs/recipes/detect-dense.toml"),
     ),
+    (
+        "detect-over-time",
+        include_str!("../../../jobs/recipes/detect-over-time.toml"),
+    ),
 ];
 
 /// Train a network on a sample store; the same command continues a run that was stopped.
 #[derive(Debug, Args)]
 pub struct Train {
     /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published, deepcam, tiramisu,
-    /// cgnet, detect, detect-dense.
+    /// cgnet, detect, detect-dense, detect-over-time.
     #[arg(long, value_name = "R.toml")]
     pub recipe: PathBuf,
     /// A sample store of `squall stage`; {node} in it becomes the node's number, as for `squall stage --local`.
@@ -52,6 +56,8 @@ pub struct Train {
     /// Change a key of the recipe, such as training.batch=2; may be given again.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
+    #[command(flatten)]
+    pub device: device::Options,
     /// Print a summary as one JSON document.
     #[arg(long)]
     pub json: bool,
@@ -66,7 +72,7 @@ fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
         100.0 * balance.flops_per_second / (rate * ranks as f64),
     );
     match ranks {
-        1 => format!("{speed} on these cores"),
+        1 => format!("{speed} here"),
         _ => format!(
             "{speed} on {ranks} ranks like the first; rank {} computed {:.0} % longer than the mean",
             balance.slowest,
@@ -78,6 +84,7 @@ fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
 impl Train {
     /// Trains and says how it went.
     pub fn run(self) -> anyhow::Result<()> {
+        self.device.open()?;
         let mut team = ranks::team()?;
         let first = team.is_first();
         let report = self.train_as(&mut team)?;

@@ -1,10 +1,21 @@
 //! `squall --version`: what is built in.
 
+/// What is known of a GPU, if that is asked for: to look costs a second.
+fn gpu() -> String {
+    let asked = |word: std::ffi::OsString| word == "--version" || word == "-V";
+    if std::env::args_os().skip(1).any(asked) {
+        crate::device::version()
+    } else {
+        String::new()
+    }
+}
+
 /// Version, code state and the compute backend in use.
 pub fn text() -> String {
     format!(
-        "{} ({})",
+        "{} ({}{})",
         env!("CARGO_PKG_VERSION"),
-        squall_model::ops::Backend::best().describe()
+        squall_model::ops::Backend::best_of_cpu().describe(),
+        gpu()
     )
 }

@@ -1,12 +1,14 @@
 //! `squall bench`: how fast the parts are on this machine, and how near their ceilings.
 
 mod all_reduce;
+mod groups;
 mod network;
 mod optimizer;
 mod parity;
 mod peer;
 
 use crate::commands::simulate::grid;
+use crate::device;
 use crate::output;
 use crate::plan::peak_memory;
 use crate::ranks;
@@ -32,6 +34,10 @@ pub struct Bench {
     network: network::NetworkOptions,
     #[command(flatten)]
     all_reduce: all_reduce::AllReduceOptions,
+    #[command(flatten)]
+    device: device::Options,
+    #[command(flatten)]
+    hybrid: groups::GroupOptions,
     /// Repetitions; the median counts.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
@@ -52,6 +58,8 @@ enum Part {
     /// Sums over ranks; not among `all`.
     #[value(name = "allreduce")]
     AllReduce,
+    /// Groups of ranks that do not wait for each other, beside ranks in step; not among `all`.
+    Groups,
     /// Not among `all`: operations and networks against plain loops, minutes.
     Parity,
 }
@@ -108,8 +116,12 @@ impl fmt::Display for Table {
 impl Bench {
     /// Measures and prints rows.
     pub fn run(self) -> anyhow::Result<()> {
+        self.device.open()?;
         if self.part == Part::Parity {
             return parity::run(self.json);
+        }
+        if self.part == Part::Groups {
+            return groups::run(&self.hybrid, self.json);
         }
         let wants = |part: Part| self.part == part || self.part == Part::All;
         let mut rows = Vec::new();

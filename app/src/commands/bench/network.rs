@@ -114,8 +114,7 @@ pub(super) fn rows(
     ours.strips = options.strips;
     let mut peers = start_peers(options, &config, batch)?;
     let summary = ours.network.summary(rows, columns)?;
-    let state = ours.optimizer.state();
-    let state = state.iter().map(|(_, values)| values.len()).sum();
+    let state = ours.optimizer.state_len();
     if step {
         let predicted = summary.training_bytes(batch, &ours.storage, state);
         tracing::info!("a training step should need {}", bytes(predicted));
@@ -262,7 +261,7 @@ impl Ours {
                 masks: None,
             };
             let loss = output.loss(&targets, &DetectionLossConfig::default(), 1.0)?;
-            self.network.update_running_statistics(&mut pass);
+            self.network.update_running_statistics(&mut pass)?;
             self.gradients.clear();
             (self.network).backward_detection(loss.gradient, pass, &mut self.gradients)?;
             self.optimizer
@@ -272,7 +271,7 @@ impl Ours {
         let logits = self.network.forward(&self.x, &mut pass)?;
         let weights = vec![1.0; self.network.config().classes];
         let loss = (self.backend).softmax_cross_entropy(&logits, &self.labels, &weights, 1.0)?;
-        self.network.update_running_statistics(&mut pass);
+        self.network.update_running_statistics(&mut pass)?;
         self.gradients.clear();
         self.network
             .backward(&loss.gradient, pass, &mut self.gradients)?;

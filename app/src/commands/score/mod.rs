@@ -1,10 +1,11 @@
 //! `squall score`: predictions against labels, by pixel, by event, by box and by track.
 
 mod boxes;
-mod kind;
+pub mod kind;
 mod masks;
 mod tracks;
 
+pub use boxes::{box_grid, pixel_grid};
 pub use masks::{Scores, table_of};
 
 use crate::failure::Advice;
@@ -16,7 +17,7 @@ use squall_data::Calendar;
 /// Score masks, boxes or tracks against labels, truth or best tracks.
 ///
 /// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes (boxes.csv,
-/// ExtremeWeather's .h5 on CAM5's 0.25-degree grid, COCO's .json) by average precision; tracks (events.csv, TempestExtremes,
+/// ExtremeWeather's .h5 on CAM5's 0.25-degree grid, COCO's .json) by average precision, and by event and track at one confidence; tracks (events.csv, TempestExtremes,
 /// TECA, IBTrACS) by hit rate, false alarms and distance.
 #[derive(Debug, Args)]
 pub struct Score {
@@ -32,6 +33,9 @@ pub struct Score {
     /// Calendar of the dates in tables, which do not tell it.
     #[arg(long, value_name = "NAME", default_value = "standard", value_parser = calendar)]
     pub calendar: Calendar,
+    /// Boxes: from here on a box counts as an event; boxes without a confidence are sure.
+    #[arg(long, value_name = "SHARE", default_value_t = super::events::MIN_CONFIDENCE)]
+    pub min_confidence: f32,
     /// Tracks: only storms of the truth whose wind reaches this, m/s (17 for tropical storms).
     #[arg(long, value_name = "M_S")]
     pub min_wind: Option<f64>,
@@ -46,7 +50,8 @@ pub struct Score {
     pub json: bool,
 }
 
-fn calendar(name: &str) -> Result<Calendar, String> {
+/// The calendar of a name.
+pub fn calendar(name: &str) -> Result<Calendar, String> {
     Calendar::from_cf(name).ok_or_else(|| {
         "expected standard, proleptic_gregorian, noleap, 360_day, all_leap or julian".into()
     })
@@ -60,6 +65,7 @@ impl Score {
             truth,
             events,
             calendar: Calendar::Standard,
+            min_confidence: super::events::MIN_CONFIDENCE,
             min_wind: None,
             by_mean_distance: false,
             columns: Vec::new(),
@@ -80,7 +86,7 @@ impl Score {
             };
             return match kind {
                 Kind::Masks => self.print(&self.score()?),
-                Kind::Boxes => self.print(&boxes::score(&predicted, &truth, self.calendar)?),
+                Kind::Boxes => self.print(&boxes::score(&self, &predicted, &truth)?),
                 Kind::Tracks => self.print(&tracks::score(&self, &predicted, &truth)?),
             };
         }

@@ -47,7 +47,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
     } else {
         Criterion::NEAR
     };
-    let scores = Class::EVENTS
+    let scores = Class::TRACKED
         .into_iter()
         .filter(|&class| has(&predicted, class) && has(&truth, class))
         .map(|class| {

@@ -1,4 +1,8 @@
-//! `squall events`: masks (and fields) to events, tracks and statistics.
+//! `squall events`: masks or boxes (and fields) to events, tracks and statistics.
+
+mod fields;
+mod objects;
+mod source;
 
 use crate::failure::Advice;
 use crate::plan::Plan;
@@ -6,36 +10,32 @@ use crate::progress::Progress;
 use crate::{input, interrupt, output, ranks};
 use anyhow::Context;
 use clap::Args;
-use rayon::prelude::*;
+use fields::Fields;
+pub use objects::MIN_CONFIDENCE;
+use objects::Objects;
 use serde::Serialize;
-use squall_climate::events::{DetectedEvent, EventFields, ExtractOptions, extract};
+use source::Source;
+use squall_climate::events::ExtractOptions;
 use squall_climate::map::LandMask;
 use squall_climate::stream::{EventCounts, EventStream, Moment, RunFolder, hours_of};
 use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
-use squall_data::mask_file::MaskArchive;
-use squall_data::{Archive, Class, ClassMask, DataError, Snapshot, Time, Variable};
-use std::ops::Range;
+use squall_data::{Calendar, Time};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Fields that events are described by, as far as the input has them.
-const DESCRIBING: [Variable; 7] = [
-    Variable::Tmq,
-    Variable::Ubot,
-    Variable::Vbot,
-    Variable::U850,
-    Variable::V850,
-    Variable::Psl,
-    Variable::Prect,
-];
 /// Most times in memory at once; their events are found in parallel.
 const MOST_TIMES: usize = 8;
 
-/// Turn masks into events (one row per object and time) and tracks (one row each).
+/// Turn masks or boxes into events (one row per object and time) and tracks (one row each).
+///
+/// Events of boxes have the box's area, edges and confidence; their length, width, orientation and rain stay blank, and so do
+/// frequency maps, for which one must know where in a box an event is. Depressions and extratropical cyclones, which masks do
+/// not tell apart, are listed and tracked; the statistics count tropical cyclones and rivers only.
 #[derive(Debug, Args)]
 pub struct Events {
-    /// Masks: ours, ClimateNet's LABELS, ar_binary_tag, binary_tag or object_id of other tools.
+    /// Masks: ours, ClimateNet's LABELS, ar_binary_tag, binary_tag or object_id of other tools. Or boxes: boxes.csv (of
+    /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json.
     pub masks: String,
     /// Fields at the same times, for pressure, wind, moisture, vapour transport and rain of each event.
     #[arg(long, value_name = "IN")]
@@ -50,6 +50,12 @@ pub struct Events {
     /// Smallest river, km².
     #[arg(long, default_value_t = ExtractOptions::default().min_atmospheric_river_km2)]
     pub min_river_km2: f64,
+    /// Boxes that are less sure are no events; boxes without a confidence are sure.
+    #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
+    pub min_confidence: f32,
+    /// Boxes: the calendar of their dates, which tables do not tell; by default that of the fields, without fields standard.
+    #[arg(long, value_name = "NAME", value_parser = crate::commands::score::calendar)]
+    pub calendar: Option<Calendar>,
     /// Also write tracks as gfdl or csv (TempestExtremes), teca, ibtracs, geojson, parquet; several with commas.
     #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
     pub format: Vec<String>,
@@ -67,7 +73,7 @@ pub struct Events {
     pub json: bool,
 }
 
-/// What the masks hold.
+/// What the masks or boxes hold.
 #[derive(Debug, Default, Serialize)]
 pub struct EventsSummary {
     /// Times, objects and tracks.
@@ -91,8 +97,15 @@ impl Events {
             return output::json(&summary);
         }
         let counts = summary.counts;
+        let others = match counts.others {
+            0 => String::new(),
+            found => format!(
+                ", {found} depressions and extratropical cyclones on {} tracks",
+                counts.other_tracks
+            ),
+        };
         tracing::info!(
-            "{} times: {} cyclones on {} tracks, {} rivers on {} tracks; events.csv and tracks.csv in {}",
+            "{} times: {} cyclones on {} tracks, {} rivers on {} tracks{others}; events.csv and tracks.csv in {}",
             counts.times,
             counts.cyclones,
             counts.cyclone_tracks,
@@ -106,27 +119,27 @@ impl Events {
     /// Writes both tables and says what is in them.
     pub fn extract(&self) -> anyhow::Result<EventsSummary> {
         let formats = self.formats()?;
-        let masks = MaskArchive::open(&self.masks)?;
-        let fields = self
+        let archive = self
             .fields
             .as_deref()
-            .map(|name| Fields::new(input::open(name, self.skip_bad)?, &masks, name))
+            .map(|name| input::open(name, self.skip_bad))
             .transpose()?;
-        self.plan(&masks, fields.as_ref());
-        let tracking = TrackerOptions::default();
-        let new = EventStream::new(masks.grid(), tracking)?;
-        let fingerprint = self.fingerprint(&masks, fields.as_ref(), &tracking)?;
+        let objects = Objects::open(self, archive.as_ref())?;
+        let fields = archive
+            .zip(self.fields.as_deref())
+            .map(|(archive, name)| Fields::new(archive, &objects, name))
+            .transpose()?;
+        self.plan(&objects, fields.as_ref());
+        let tracking = objects.tracking();
+        let new = EventStream::new(objects.grid(), tracking)?;
+        let fingerprint = self.fingerprint(&objects, fields.as_ref(), &tracking)?;
         let (mut folder, mut stream, start) = RunFolder::open(&self.out, &fingerprint, new)?;
         if start > 0 {
             tracing::info!("{start} times were done before: going on from there");
         }
-        let source = Source {
-            land: LandMask::natural_earth(masks.grid()),
-            masks: &masks,
-            fields,
-            options: self.options(),
-        };
-        let times = masks.times();
+        let land = LandMask::natural_earth(objects.grid());
+        let mut source = Source::new(&objects, fields, &land, self.options(), start)?;
+        let times = objects.times();
         let mut progress = Progress::new("events", times.len());
         progress.start(times.len(), start);
         let mut saved = Instant::now();
@@ -137,9 +150,10 @@ impl Events {
             for mut read in source.read(block)? {
                 let found = std::mem::take(&mut read.found);
                 let moment = Moment {
-                    mask: &read.mask,
+                    time: read.time,
+                    mask: read.mask(),
                     hours: hours_of(times, next),
-                    fields: &read.known(&source.land),
+                    fields: &read.known(&land),
                 };
                 folder.write(&stream.add(&moment, found)?)?;
                 next += 1;
@@ -156,18 +170,18 @@ impl Events {
         let finished = folder.finish(stream)?;
         finished.statistics.write_netcdf(
             self.out.join("statistics.nc"),
-            masks.grid(),
-            masks.calendar(),
+            objects.grid(),
+            objects.calendar(),
         )?;
         let setting = Setting {
-            grid: masks.grid(),
+            grid: objects.grid(),
             times,
-            calendar: masks.calendar(),
-            source: masks.source(),
+            calendar: objects.calendar(),
+            source: objects.source(),
         };
         let mut files = export(&self.out, &formats, &setting)?;
-        if self.object_id {
-            files.push(write_object_ids(&self.out, &masks, &source.options)?);
+        if let (true, Objects::Masks(masks)) = (self.object_id, &objects) {
+            files.push(write_object_ids(&self.out, masks, &self.options())?);
         }
         Ok(EventsSummary {
             counts: finished.counts,
@@ -193,15 +207,19 @@ impl Events {
             .collect()
     }
 
-    fn plan(&self, masks: &MaskArchive, fields: Option<&Fields>) {
-        let times = masks.times().len();
-        let (rows, columns) = masks.grid().shape();
+    fn plan(&self, objects: &Objects, fields: Option<&Fields>) {
+        let times = objects.times().len();
+        let (rows, columns) = objects.grid().shape();
         let plane = (rows * columns) as u64;
         let planes = fields.map_or(0, |fields| fields.variables.len() as u64);
         let held = rayon::current_num_threads().clamp(1, MOST_TIMES) as u64;
         Plan {
-            work: format!("events of {times} masks, {}", masks.grid().describe()),
-            read: plane * (1 + 4 * planes) * times as u64,
+            work: format!(
+                "events of {times} {}, {}",
+                objects.noun(),
+                objects.grid().describe()
+            ),
+            read: objects.bytes() + plane * 4 * planes * times as u64,
             memory: 50_000_000 + plane * (40 + held * (10 + 4 * planes)) + 40 * times as u64,
             seconds: Some(times as f64 * plane as f64 * (2.0 + planes as f64) * 1.2e-8),
             ..Plan::default()
@@ -212,7 +230,7 @@ impl Events {
     /// Whatever would change the result.
     fn fingerprint(
         &self,
-        masks: &MaskArchive,
+        objects: &Objects,
         fields: Option<&Fields>,
         tracking: &TrackerOptions,
     ) -> anyhow::Result<String> {
@@ -226,10 +244,13 @@ impl Events {
         };
         let parts = (
             env!("CARGO_PKG_VERSION"),
-            masks.grid().hash(),
-            masks.paths().map(size).collect::<Vec<_>>(),
-            span(masks.times()),
-            [self.min_cyclone_km2, self.min_river_km2],
+            objects.grid().hash(),
+            objects.paths().into_iter().map(size).collect::<Vec<_>>(),
+            span(objects.times()),
+            (
+                [self.min_cyclone_km2, self.min_river_km2],
+                self.min_confidence,
+            ),
             tracking,
             fields.map(|fields| {
                 let names = fields
@@ -247,127 +268,5 @@ impl Events {
             }),
         );
         serde_json::to_string(&parts).context("naming the run")
-    }
-}
-
-/// Where events come from.
-struct Source<'a> {
-    masks: &'a MaskArchive,
-    fields: Option<Fields>,
-    land: LandMask,
-    options: ExtractOptions,
-}
-
-/// One time as read, and its events.
-struct Read {
-    mask: ClassMask,
-    snapshot: Option<Snapshot>,
-    probabilities: Vec<(Class, ndarray::Array2<f32>)>,
-    found: Vec<DetectedEvent>,
-}
-
-impl Read {
-    fn known<'a>(&'a self, land: &'a LandMask) -> EventFields<'a> {
-        let probabilities = self.probabilities.iter();
-        EventFields {
-            snapshot: self.snapshot.as_ref(),
-            probabilities: probabilities.map(|(c, p)| (*c, p.view())).collect(),
-            land: Some(land),
-        }
-    }
-}
-
-impl Source<'_> {
-    /// Some times one after the other, because netCDF has one lock; then their events in parallel.
-    fn read(&self, block: Range<usize>) -> anyhow::Result<Vec<Read>> {
-        let mut read = block
-            .map(|index| self.read_one(index))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        read.par_iter_mut().try_for_each(|read| {
-            let grid = self.masks.grid();
-            let found = extract(&read.mask, grid, &read.known(&self.land), &self.options)?;
-            read.found = found;
-            Ok::<_, anyhow::Error>(())
-        })?;
-        Ok(read)
-    }
-
-    fn read_one(&self, index: usize) -> anyhow::Result<Read> {
-        let mask = self.masks.read(index)?;
-        let mut probabilities = Vec::new();
-        for class in Class::EVENTS {
-            let known = self.masks.probability(index, class)?;
-            probabilities.extend(known.map(|plane| (class, plane)));
-        }
-        let fields = self.fields.as_ref();
-        let snapshot = fields.map(|fields| fields.at(mask.time)).transpose()?;
-        Ok(Read {
-            mask,
-            snapshot: snapshot.flatten(),
-            probabilities,
-            found: Vec::new(),
-        })
-    }
-}
-
-/// Fields at the times of masks.
-struct Fields {
-    archive: Archive,
-    variables: Vec<Variable>,
-}
-
-impl Fields {
-    /// Refuses fields of another grid or calendar, or of none of the times; warns of what is lacking.
-    fn new(archive: Archive, masks: &MaskArchive, name: &str) -> anyhow::Result<Self> {
-        let differs = |what, expected: String, found: String| DataError::Mismatch {
-            what,
-            path: name.into(),
-            expected,
-            found,
-        };
-        if archive.grid().hash() != masks.grid().hash() {
-            let (expected, found) = (masks.grid().describe(), archive.grid().describe());
-            return Err(differs("grid of the fields", expected, found).into());
-        }
-        if archive.calendar() != masks.calendar() {
-            let (expected, found) = (masks.calendar().to_string(), archive.calendar().to_string());
-            return Err(differs("calendar of the fields", expected, found).into());
-        }
-        let times = masks.times();
-        let lacking = times.iter().filter(|time| archive.find(**time).is_none());
-        let first = lacking.clone().next();
-        let missing = lacking.count();
-        if missing == times.len() {
-            let span = |times: &[Time]| match times {
-                [first, .., last] => format!("{} from {first} to {last}", times.len()),
-                _ => times.iter().map(Time::to_string).collect(),
-            };
-            let expected = format!("some of the masks' times ({})", span(times));
-            return Err(differs("times of the fields", expected, span(archive.times())).into());
-        }
-        if let Some(first) = first {
-            tracing::warn!(
-                "there are no fields at {missing} of {} times, the first {first}: their columns stay blank there",
-                times.len()
-            );
-        }
-        let (variables, absent): (Vec<Variable>, Vec<Variable>) = DESCRIBING
-            .into_iter()
-            .partition(|variable| archive.available().contains(variable));
-        if !absent.is_empty() {
-            let names: Vec<&str> = absent.iter().map(|v| v.name()).collect();
-            tracing::warn!(
-                "no {} in the fields: their columns stay blank",
-                names.join(", ")
-            );
-        }
-        Ok(Self { archive, variables })
-    }
-
-    /// The fields at a time, if there are any.
-    fn at(&self, time: Time) -> anyhow::Result<Option<Snapshot>> {
-        let found = self.archive.find(time);
-        let read = found.map(|index| self.archive.read(index, &self.variables));
-        Ok(read.transpose()?)
     }
 }

@@ -1,0 +1,299 @@
+//! `squall bench groups`: groups that do not wait for each other beside ranks in step, over threads.
+
+use crate::failure::Advice;
+use crate::output;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use squall_data::store::{Split, StoreMeta, StoreWriter};
+use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
+use squall_data::{Calendar, Store, Time, Variable};
+use squall_jobs::comm::threads;
+use squall_jobs::metrics::{Metric, read_metrics};
+use squall_jobs::train::{Team, TrainReport, train_together};
+use squall_jobs::{JobError, Recipe};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// The run that networks learn from: its grid, and its times for training and for the loss.
+const GRID: (usize, usize) = (32, 48);
+const TRAINING: usize = 48;
+const VALIDATION: usize = 12;
+
+/// Which groups, and how slow the slowest rank is.
+#[derive(Debug, Args)]
+pub struct GroupOptions {
+    /// Groups that the ranks are dealt to; training in step comes first.
+    #[arg(long, value_delimiter = ',', default_values = ["2", "4"])]
+    groups: Vec<usize>,
+    /// Threads that act as ranks that compute.
+    #[arg(long, default_value = "4")]
+    workers: usize,
+    /// Threads that act as parameter servers.
+    #[arg(long, default_value = "1")]
+    servers: usize,
+    /// How many times as long the last rank sleeps as the others.
+    #[arg(long, value_delimiter = ',', default_values = ["1", "3"])]
+    slow: Vec<u32>,
+    /// Milliseconds that every rank sleeps in every step, so that it is waiting that is measured and not this machine's cores.
+    #[arg(long, default_value = "100")]
+    sleep_ms: u64,
+    /// Samples that each training learns from.
+    #[arg(long, default_value = "480")]
+    samples: u64,
+    /// Trainings of each kind, whose losses are averaged.
+    #[arg(long, default_value = "1")]
+    seeds: u64,
+    /// Whose turn it is at the servers.
+    #[arg(long, value_enum, default_value = "arrival")]
+    order: Turn,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Turn {
+    Arrival,
+    RoundRobin,
+}
+
+/// How one way to train went, over all seeds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+struct Outcome {
+    /// None in step.
+    groups: Option<usize>,
+    slow: u32,
+    steps_per_second: f64,
+    samples_per_second: f64,
+    /// Samples a second, as a multiple of training in step.
+    faster: f64,
+    /// Updates by others between reading parameters and using their gradient.
+    staleness_mean: Option<f64>,
+    staleness_max: Option<u64>,
+    /// On samples that were not learnt from.
+    loss: f64,
+    /// Against training in step.
+    loss_change_percent: f64,
+}
+
+struct Table(Vec<Outcome>);
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<10} {:>12} {:>8} {:>10} {:>10} {:>16} {:>9} {:>8}",
+            "training",
+            "slowest rank",
+            "steps/s",
+            "samples/s",
+            "faster by",
+            "staleness",
+            "loss",
+            "change"
+        )?;
+        for row in &self.0 {
+            let name = match row.groups {
+                None => "in step".to_string(),
+                Some(1) => "1 group".to_string(),
+                Some(groups) => format!("{groups} groups"),
+            };
+            let stale = match (row.staleness_mean, row.staleness_max) {
+                (Some(mean), Some(max)) => format!("{mean:.2}, at most {max}"),
+                _ => "-".to_string(),
+            };
+            writeln!(
+                f,
+                "{name:<10} {:>11}x {:>8.2} {:>10.2} {:>9.2}x {stale:>16} {:>9.4} {:>+6.1} %",
+                row.slow,
+                row.steps_per_second,
+                row.samples_per_second,
+                row.faster,
+                row.loss,
+                row.loss_change_percent
+            )?;
+        }
+        write!(
+            f,
+            "a step is one of a group; faster: by samples; staleness: updates by others between reading parameters and using their gradient; \
+             loss: on samples not learnt from, as many learnt from in every row"
+        )
+    }
+}
+
+/// Trains in every way and prints how it went.
+pub(super) fn run(options: &GroupOptions, json: bool) -> anyhow::Result<()> {
+    options.check()?;
+    let folder = tempfile::tempdir()?;
+    store(&folder.path().join("store"))?;
+    let mut rows: Vec<Outcome> = Vec::new();
+    for &slow in &options.slow {
+        let in_step = options.mean(folder.path(), None, slow)?;
+        let mut all = vec![in_step.clone()];
+        for &groups in &options.groups {
+            all.push(options.mean(folder.path(), Some(groups), slow)?);
+        }
+        for row in &mut all {
+            row.faster = row.samples_per_second / in_step.samples_per_second;
+            row.loss_change_percent = 100.0 * (row.loss / in_step.loss - 1.0);
+        }
+        rows.append(&mut all);
+    }
+    if json {
+        output::json(&rows)
+    } else {
+        output::text(&Table(rows))
+    }
+}
+
+impl GroupOptions {
+    fn check(&self) -> anyhow::Result<()> {
+        let uneven = |groups: &usize| *groups == 0 || !self.workers.is_multiple_of(*groups);
+        let bad = if let Some(groups) = self.groups.iter().find(|groups| uneven(groups)) {
+            format!("{} ranks do not divide into {groups} groups", self.workers)
+        } else if self.workers == 0 || self.servers == 0 || self.seeds == 0 {
+            "a rank, a server and a seed are the least".to_string()
+        } else if self.slow.is_empty() || self.slow.contains(&0) {
+            "the slowest rank sleeps at least as long as the others".to_string()
+        } else if self.samples < 10 * self.workers as u64 {
+            format!(
+                "{} samples are under ten steps of {} ranks",
+                self.samples, self.workers
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Advice::usage(
+            bad,
+            "for example --workers 4 --groups 2,4 --servers 1 --slow 1,3 --samples 480",
+        ))
+    }
+
+    /// One way to train, the mean over all seeds.
+    fn mean(&self, folder: &Path, groups: Option<usize>, slow: u32) -> anyhow::Result<Outcome> {
+        let mut mean = Outcome {
+            groups,
+            slow,
+            ..Outcome::default()
+        };
+        let part = 1.0 / self.seeds as f64;
+        for seed in 1..=self.seeds {
+            let (report, loss) = self.train(folder, groups, slow, seed)?;
+            let rate = report.steps as f64 / report.seconds;
+            mean.steps_per_second += part * rate;
+            mean.samples_per_second += part * rate * self.ranks_of_step(groups) as f64;
+            mean.loss += part * loss;
+            if let Some(stale) = report.staleness {
+                let so_far = mean.staleness_mean.unwrap_or(0.0);
+                mean.staleness_mean = Some(so_far + part * stale.mean);
+                mean.staleness_max = mean.staleness_max.max(Some(stale.max));
+            }
+        }
+        Ok(mean)
+    }
+
+    /// Ranks that do a step together, each with one sample.
+    fn ranks_of_step(&self, groups: Option<usize>) -> usize {
+        self.workers / groups.unwrap_or(1)
+    }
+
+    fn train(
+        &self,
+        folder: &Path,
+        groups: Option<usize>,
+        slow: u32,
+        seed: u64,
+    ) -> anyhow::Result<(TrainReport, f64)> {
+        let recipe = self.recipe(groups, seed)?;
+        let name = format!("{}-{slow}-{seed}", groups.unwrap_or(0));
+        let out = folder.join(name);
+        std::fs::create_dir_all(&out)?;
+        let servers = groups.map_or(0, |_| self.servers);
+        let ranks = servers + self.workers;
+        let sleep = Duration::from_millis(self.sleep_ms);
+        let reports = threads::run(threads::ranks(ranks), |rank| {
+            let last = rank.member() + 1 == ranks;
+            let sleep = sleep * if last { slow } else { 1 };
+            let store = Arc::new(Store::open(folder.join("store"))?);
+            let mut team = Team::of(Box::new(rank), Box::new(|_| ())).slowed(sleep);
+            let stop = AtomicBool::new(false);
+            train_together(&recipe, &store, &out, &mut |_| {}, &stop, &mut team)
+        });
+        let reports: Result<Vec<TrainReport>, JobError> = reports.into_iter().collect();
+        let report = reports?.swap_remove(0);
+        let metrics = read_metrics(&out.join("metrics.jsonl"))?;
+        let loss = metrics.iter().rev().find_map(|metric| match metric {
+            Metric::Validation { scores, .. } => Some(scores.loss()),
+            _ => None,
+        });
+        Ok((report, loss.unwrap_or(f64::NAN)))
+    }
+
+    /// The smallest network, a sample for each rank and step, and a rate in proportion to the ranks of a step.
+    fn recipe(&self, groups: Option<usize>, seed: u64) -> anyhow::Result<Recipe> {
+        let steps = self.samples / self.ranks_of_step(groups) as u64;
+        let order = match self.order {
+            Turn::Arrival => "arrival",
+            Turn::RoundRobin => "round-robin",
+        };
+        let groups = groups.map_or_else(String::new, |groups| {
+            let servers = self.servers;
+            format!("groups = {groups}\nservers = {servers}\norder = '{order}'")
+        });
+        let warmup = steps / 50 + 1;
+        let text = format!(
+            "
+            name = 'groups'
+            seed = {seed}
+            precision = 'f32'
+            [training]
+            batch = 1
+            steps = {steps}
+            validate_every_steps = 1000000
+            checkpoint_every_steps = 1000000
+            [distributed]
+            rate_scaling = 'linear'
+            {groups}
+            [optimiser]
+            rule = 'sgd'
+            momentum = 0.9
+            [schedule]
+            rate = 5e-3
+            warmup_steps = {warmup}
+            [network]
+            name = 'deeplabv3plus-bilinear'
+            width = 0.05
+            blocks = [1, 1]
+            atrous_rates = [1, 2]
+            dropout = 0.0
+            batch_norm_decay = 0.8"
+        );
+        Ok(Recipe::parse(&text, &[])?)
+    }
+}
+
+/// A small synthetic run as a sample store.
+fn store(folder: &Path) -> anyhow::Result<()> {
+    let run = SyntheticRun::new(SyntheticConfig {
+        rows: GRID.0,
+        columns: GRID.1,
+        start: Time::parse("2000-08-01", Calendar::NoLeap)?,
+        step_hours: 24,
+        steps: TRAINING + VALIDATION,
+        scenario: Scenario::PRESENT,
+        seed: 1,
+    })?;
+    let channels = Variable::CHANNELS.to_vec();
+    let meta = StoreMeta::new(run.grid().clone(), Calendar::NoLeap, channels);
+    let mut writer = StoreWriter::create(folder, meta)?;
+    for index in 0..run.len() {
+        let (snapshot, truth) = run.snapshot(index);
+        let split = match index {
+            0..TRAINING => Split::Train,
+            _ => Split::Validation,
+        };
+        writer.push(&snapshot, &truth.mask, split)?;
+    }
+    writer.finish()?;
+    Ok(())
+}

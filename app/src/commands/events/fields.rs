@@ -1,0 +1,80 @@
+//! Fields that events are described by.
+
+use super::Objects;
+use squall_data::{Archive, DataError, Snapshot, Time, Variable};
+
+/// Fields that events are described by, as far as the input has them.
+const DESCRIBING: [Variable; 7] = [
+    Variable::Tmq,
+    Variable::Ubot,
+    Variable::Vbot,
+    Variable::U850,
+    Variable::V850,
+    Variable::Psl,
+    Variable::Prect,
+];
+
+/// Fields at the times of events.
+pub struct Fields {
+    pub archive: Archive,
+    pub variables: Vec<Variable>,
+}
+
+impl Fields {
+    /// Refuses fields of another grid or calendar, or of none of the times; warns of what is lacking.
+    pub fn new(archive: Archive, objects: &Objects, name: &str) -> anyhow::Result<Self> {
+        let differs = |what, expected: String, found: String| DataError::Mismatch {
+            what,
+            path: name.into(),
+            expected,
+            found,
+        };
+        if archive.grid().hash() != objects.grid().hash() {
+            let (expected, found) = (objects.grid().describe(), archive.grid().describe());
+            return Err(differs("grid of the fields", expected, found).into());
+        }
+        if archive.calendar() != objects.calendar() {
+            let (expected, found) = (
+                objects.calendar().to_string(),
+                archive.calendar().to_string(),
+            );
+            return Err(differs("calendar of the fields", expected, found).into());
+        }
+        let times = objects.times();
+        let lacking = times.iter().filter(|time| archive.find(**time).is_none());
+        let first = lacking.clone().next();
+        let missing = lacking.count();
+        if missing == times.len() {
+            let span = |times: &[Time]| match times {
+                [first, .., last] => format!("{} from {first} to {last}", times.len()),
+                _ => times.iter().map(Time::to_string).collect(),
+            };
+            let expected = format!("some of the events' times ({})", span(times));
+            return Err(differs("times of the fields", expected, span(archive.times())).into());
+        }
+        if let Some(first) = first {
+            tracing::warn!(
+                "there are no fields at {missing} of {} times, the first {first}: their columns stay blank there",
+                times.len()
+            );
+        }
+        let (variables, absent): (Vec<Variable>, Vec<Variable>) = DESCRIBING
+            .into_iter()
+            .partition(|variable| archive.available().contains(variable));
+        if !absent.is_empty() {
+            let names: Vec<&str> = absent.iter().map(|v| v.name()).collect();
+            tracing::warn!(
+                "no {} in the fields: their columns stay blank",
+                names.join(", ")
+            );
+        }
+        Ok(Self { archive, variables })
+    }
+
+    /// The fields at a time, if there are any.
+    pub fn at(&self, time: Time) -> anyhow::Result<Option<Snapshot>> {
+        let found = self.archive.find(time);
+        let read = found.map(|index| self.archive.read(index, &self.variables));
+        Ok(read.transpose()?)
+    }
+}

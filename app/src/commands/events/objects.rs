@@ -1,0 +1,161 @@
+//! What events are made of: masks or boxes.
+
+use super::Events;
+use crate::commands::score::kind::{Kind, offers};
+use crate::commands::score::{box_grid, pixel_grid};
+use crate::failure::Advice;
+use squall_climate::track::TrackerOptions;
+use squall_data::boxes::BoxSeries;
+use squall_data::mask_file::MaskArchive;
+use squall_data::{Archive, Calendar, LatLonGrid, Time};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// From here on a box is an event: more likely than not.
+pub const MIN_CONFIDENCE: f32 = 0.5;
+
+/// Masks or boxes of many times.
+pub enum Objects {
+    /// Masks on their grid.
+    Masks(MaskArchive),
+    /// Boxes, and the grid on which they are compared.
+    Boxes {
+        /// The boxes.
+        series: BoxSeries,
+        /// That of the fields, if there are any.
+        grid: Arc<LatLonGrid>,
+        /// Boxes that are less sure are no events.
+        min_confidence: f32,
+    },
+}
+
+impl Objects {
+    /// Opens what the arguments name; boxes come to the grid and calendar of the fields.
+    pub fn open(arguments: &Events, fields: Option<&Archive>) -> anyhow::Result<Self> {
+        if !(0.0..=1.0).contains(&arguments.min_confidence) {
+            return Err(Advice::usage(
+                format!("--min-confidence is {}", arguments.min_confidence),
+                "it is a share from 0 to 1",
+            ));
+        }
+        let Some(path) = boxes_in(&arguments.masks)? else {
+            return Ok(Self::Masks(MaskArchive::open(&arguments.masks)?));
+        };
+        if arguments.object_id {
+            return Err(Advice::usage(
+                format!(
+                    "`{}` holds boxes, which have no cells for --object-id",
+                    path.display()
+                ),
+                "leave --object-id out, or give masks",
+            ));
+        }
+        let grid = match fields {
+            Some(archive) => archive.grid().clone(),
+            None => Arc::new(box_grid()?),
+        };
+        let calendar = arguments.calendar.or(fields.map(Archive::calendar));
+        let series = BoxSeries::open(
+            &path,
+            &pixel_grid()?,
+            calendar.unwrap_or(Calendar::Standard),
+        )?;
+        series
+            .notes()
+            .iter()
+            .for_each(|note| tracing::warn!("{note}"));
+        Ok(Self::Boxes {
+            series,
+            grid,
+            min_confidence: arguments.min_confidence,
+        })
+    }
+
+    /// The grid.
+    pub fn grid(&self) -> &Arc<LatLonGrid> {
+        match self {
+            Self::Masks(masks) => masks.grid(),
+            Self::Boxes { grid, .. } => grid,
+        }
+    }
+
+    /// All times, ascending.
+    pub fn times(&self) -> &[Time] {
+        match self {
+            Self::Masks(masks) => masks.times(),
+            Self::Boxes { series, .. } => series.times(),
+        }
+    }
+
+    /// The calendar of the times.
+    pub fn calendar(&self) -> Calendar {
+        match self {
+            Self::Masks(masks) => masks.calendar(),
+            Self::Boxes { series, .. } => series.calendar(),
+        }
+    }
+
+    /// What made them, as far as the files say.
+    pub fn source(&self) -> &str {
+        match self {
+            Self::Masks(masks) => masks.source(),
+            Self::Boxes { .. } => "",
+        }
+    }
+
+    /// The files.
+    pub fn paths(&self) -> Vec<&Path> {
+        match self {
+            Self::Masks(masks) => masks.paths().collect(),
+            Self::Boxes { series, .. } => vec![series.path()],
+        }
+    }
+
+    /// How events are joined to tracks.
+    pub fn tracking(&self) -> TrackerOptions {
+        match self {
+            Self::Masks(_) => TrackerOptions::default(),
+            Self::Boxes { .. } => TrackerOptions::for_boxes(),
+        }
+    }
+
+    /// What one time of them is called, in the plural.
+    pub fn noun(&self) -> &'static str {
+        match self {
+            Self::Masks(_) => "masks",
+            Self::Boxes { .. } => "times with boxes",
+        }
+    }
+
+    /// Bytes that will be read of them.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Masks(masks) => {
+                let (rows, columns) = masks.grid().shape();
+                (rows * columns * masks.times().len()) as u64
+            }
+            // Once for the times, once for the boxes.
+            Self::Boxes { series, .. } => {
+                2 * std::fs::metadata(series.path()).map_or(0, |meta| meta.len())
+            }
+        }
+    }
+}
+
+/// The file of boxes that an input is or holds, unless it holds masks.
+fn boxes_in(input: &str) -> anyhow::Result<Option<PathBuf>> {
+    let path = Path::new(input);
+    let end = path.extension().unwrap_or_default().to_string_lossy();
+    let table = ["csv", "json", "h5", "hdf5", "he5"]
+        .iter()
+        .any(|known| end.eq_ignore_ascii_case(known));
+    if !path.is_dir() && !table {
+        return Ok(None);
+    }
+    let offers = offers(input)?;
+    if offers.iter().any(|offer| offer.kind == Kind::Masks) {
+        return Ok(None);
+    }
+    let boxes = offers.into_iter().find(|offer| offer.kind == Kind::Boxes);
+    Ok(boxes.map(|offer| offer.path))
+}

@@ -1,0 +1,142 @@
+//! Masks or boxes and fields, time after time, and the events in them.
+
+use super::{Fields, Objects};
+use rayon::prelude::*;
+use squall_climate::events::{DetectedEvent, EventFields, ExtractOptions, extract, from_boxes};
+use squall_climate::map::LandMask;
+use squall_data::boxes::BoxFrame;
+use squall_data::{Class, ClassMask, DataError, LatLonGrid, Snapshot, Time, TrackedBox};
+use std::ops::Range;
+
+/// Where events come from.
+pub struct Source<'a> {
+    objects: &'a Objects,
+    /// The frames of boxes that were not read yet.
+    frames: Option<Box<dyn Iterator<Item = Result<BoxFrame, DataError>> + 'a>>,
+    fields: Option<Fields>,
+    land: &'a LandMask,
+    options: ExtractOptions,
+}
+
+/// One time as read, and its events.
+pub struct Read {
+    /// When.
+    pub time: Time,
+    /// What was found.
+    pub found: Vec<DetectedEvent>,
+    shown: Shown,
+    snapshot: Option<Snapshot>,
+    probabilities: Vec<(Class, ndarray::Array2<f32>)>,
+}
+
+/// What a time holds before its events are found.
+enum Shown {
+    Mask(ClassMask),
+    Boxes(Vec<TrackedBox>),
+}
+
+impl Read {
+    /// Its mask, if it has one.
+    pub fn mask(&self) -> Option<&ClassMask> {
+        match &self.shown {
+            Shown::Mask(mask) => Some(mask),
+            Shown::Boxes(_) => None,
+        }
+    }
+
+    /// What is known besides.
+    pub fn known<'a>(&'a self, land: &'a LandMask) -> EventFields<'a> {
+        let probabilities = self.probabilities.iter();
+        EventFields {
+            snapshot: self.snapshot.as_ref(),
+            probabilities: probabilities.map(|(c, p)| (*c, p.view())).collect(),
+            land: Some(land),
+        }
+    }
+
+    fn find(
+        &self,
+        grid: &LatLonGrid,
+        land: &LandMask,
+        options: &ExtractOptions,
+    ) -> anyhow::Result<Vec<DetectedEvent>> {
+        let known = self.known(land);
+        Ok(match &self.shown {
+            Shown::Mask(mask) => extract(mask, grid, &known, options)?,
+            Shown::Boxes(boxes) => from_boxes(self.time, boxes, grid, &known)?,
+        })
+    }
+}
+
+impl<'a> Source<'a> {
+    /// What is read from the time at `start` on.
+    pub fn new(
+        objects: &'a Objects,
+        fields: Option<Fields>,
+        land: &'a LandMask,
+        options: ExtractOptions,
+        start: usize,
+    ) -> anyhow::Result<Self> {
+        let frames = match objects {
+            Objects::Masks(_) => None,
+            Objects::Boxes { series, .. } => Some(series.frames(start)?),
+        };
+        Ok(Self {
+            objects,
+            frames,
+            fields,
+            land,
+            options,
+        })
+    }
+
+    /// Some times one after the other, because netCDF has one lock; then their events in parallel. Blocks must follow each other.
+    pub fn read(&mut self, block: Range<usize>) -> anyhow::Result<Vec<Read>> {
+        let mut read = block
+            .map(|index| self.read_one(index))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let (grid, land, options) = (self.objects.grid(), self.land, &self.options);
+        read.par_iter_mut().try_for_each(|read| {
+            read.found = read.find(grid, land, options)?;
+            Ok::<_, anyhow::Error>(())
+        })?;
+        Ok(read)
+    }
+
+    fn read_one(&mut self, index: usize) -> anyhow::Result<Read> {
+        let mut probabilities = Vec::new();
+        let (time, shown) = match self.objects {
+            Objects::Masks(masks) => {
+                let mask = masks.read(index)?;
+                for class in Class::EVENTS {
+                    let known = masks.probability(index, class)?;
+                    probabilities.extend(known.map(|plane| (class, plane)));
+                }
+                (mask.time, Shown::Mask(mask))
+            }
+            Objects::Boxes {
+                series,
+                min_confidence,
+                ..
+            } => {
+                let next = self.frames.as_mut().and_then(Iterator::next);
+                let BoxFrame { time, mut boxes } =
+                    next.ok_or_else(|| DataError::Unreadable {
+                        path: series.path().into(),
+                        reason: format!("expected {} times, found {index}", series.times().len()),
+                    })??;
+                boxes.retain(|found| found.geo.confidence.is_none_or(|c| c >= *min_confidence));
+                (time, Shown::Boxes(boxes))
+            }
+        };
+        let fields = self.fields.as_ref();
+        let snapshot = fields.map(|fields| fields.at(time)).transpose()?;
+        Ok(Read {
+            time,
+            found: Vec::new(),
+            shown,
+            snapshot: snapshot.flatten(),
+            probabilities,
+        })
+    }
+}

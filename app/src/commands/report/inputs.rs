@@ -1,0 +1,216 @@
+//! What a page is made of: masks with their tables, boxes, comparisons, each known by what lies in its folder.
+
+use crate::commands::score::{Score, Scores, table_of};
+use crate::failure::Advice;
+use squall_climate::compare::Comparison;
+use squall_climate::report::{BoxSource, Source, SourceKind};
+use squall_climate::{table, track};
+use squall_data::mask_file::MaskArchive;
+use squall_data::{Archive, Calendar, DataError, LatLonGrid, Time, boxes};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Everything that the arguments name.
+pub(super) struct Inputs {
+    pub(super) masks: Vec<Masks>,
+    pub(super) boxes: Vec<BoxSource>,
+    /// The files of the boxes, in the same order.
+    pub(super) box_files: Vec<PathBuf>,
+    pub(super) comparisons: Vec<Comparison>,
+    /// The folders of the comparisons.
+    pub(super) comparison_folders: Vec<String>,
+    pub(super) grid: Arc<LatLonGrid>,
+    pub(super) calendar: Calendar,
+    /// Times of the map: those of the first masks, else those of all boxes.
+    pub(super) times: Vec<Time>,
+}
+
+/// What an argument names.
+enum Kind {
+    Comparison,
+    Boxes(PathBuf),
+    Masks,
+}
+
+impl Kind {
+    /// A folder with `changes.json` is a comparison; a table or file of boxes is boxes, and so is a folder that holds `boxes.csv` but
+    /// no netCDF file; all else is masks.
+    fn of(argument: &str) -> Self {
+        let path = Path::new(argument);
+        let end = path.extension().unwrap_or_default().to_string_lossy();
+        if Comparison::is_in(path) {
+            return Self::Comparison;
+        }
+        if path.is_file() && ["csv", "json", "h5", "hdf5", "he5"].contains(&end.as_ref()) {
+            return Self::Boxes(path.into());
+        }
+        let table = path.join("boxes.csv");
+        let is_netcdf =
+            |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "nc");
+        let any_netcdf = || {
+            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+            entries.into_iter().any(is_netcdf)
+        };
+        if table.is_file() && !any_netcdf() {
+            return Self::Boxes(table);
+        }
+        Self::Masks
+    }
+}
+
+impl Inputs {
+    /// Opens everything; `fields` give grid and calendar where there are boxes without masks.
+    pub(super) fn open(arguments: &[String], fields: Option<&Archive>) -> anyhow::Result<Self> {
+        let mut masks: Vec<Masks> = Vec::new();
+        let mut box_files = Vec::new();
+        let (mut comparisons, mut comparison_folders) = (Vec::new(), Vec::new());
+        for argument in arguments {
+            match Kind::of(argument) {
+                Kind::Comparison => {
+                    comparisons.push(Comparison::read(argument)?);
+                    comparison_folders.push(argument.clone());
+                }
+                Kind::Boxes(file) => box_files.push(file),
+                Kind::Masks => masks.push(Masks::open(argument)?),
+            }
+        }
+        check_masks(&masks)?;
+        let known = (masks.first()).map(|first| (first.archive.grid(), first.archive.calendar()));
+        let of_fields = || fields.map(|fields| (fields.grid(), fields.calendar()));
+        let Some((grid, calendar)) = known.or_else(of_fields) else {
+            return Err(Advice::usage(
+                "no folder of masks among the arguments, and no fields",
+                "a page needs masks, or boxes with --fields; `squall compare` writes a page of its own, changes.html",
+            ));
+        };
+        let grid = grid.clone();
+        let boxes = box_files
+            .iter()
+            .map(|file| open_boxes(file, &grid, calendar))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let times = match masks.first() {
+            Some(first) => first.archive.times().to_vec(),
+            None => times_of(&boxes),
+        };
+        Ok(Self {
+            masks,
+            boxes,
+            box_files,
+            comparisons,
+            comparison_folders,
+            grid,
+            calendar,
+            times,
+        })
+    }
+}
+
+/// Boxes by the name of their folder; those with confidences are a network's.
+fn open_boxes(file: &Path, grid: &LatLonGrid, calendar: Calendar) -> anyhow::Result<BoxSource> {
+    let frames = boxes::read(file, grid, calendar)?;
+    let mut all = frames.frames().iter().flat_map(|frame| &frame.boxes);
+    let kind = if all.any(|found| found.geo.confidence.is_some()) {
+        SourceKind::Network
+    } else {
+        SourceKind::Truth
+    };
+    let named = match file.file_stem() {
+        Some(stem) if stem != "boxes" => Some(stem),
+        _ => file.parent().and_then(Path::file_name),
+    };
+    let label = named.map_or("boxes".into(), |name| name.to_string_lossy().into_owned());
+    Ok(BoxSource::new(kind, label, frames))
+}
+
+/// The times of all boxes, each once, in order.
+fn times_of(boxes: &[BoxSource]) -> Vec<Time> {
+    let frames = boxes.iter().flat_map(|source| source.frames.frames());
+    let mut times: Vec<Time> = frames.map(|frame| frame.time).collect();
+    let Some(&zero) = times.first() else {
+        return times;
+    };
+    times.sort_by_key(|time| time.seconds_since(zero));
+    times.dedup();
+    times
+}
+
+/// One source of each kind, all on one grid.
+fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
+    for (index, one) in masks.iter().enumerate() {
+        if masks[..index].iter().any(|other| other.kind == one.kind) {
+            let message = format!(
+                "`{}` is a second source of the kind `{}`",
+                one.folder,
+                one.kind.name()
+            );
+            return Err(Advice::usage(
+                message,
+                "a page shows one heuristic, one network and one truth",
+            ));
+        }
+        if one.archive.grid().hash() != masks[0].archive.grid().hash() {
+            let (expected, found) = (
+                masks[0].archive.grid().describe(),
+                one.archive.grid().describe(),
+            );
+            return Err(DataError::Mismatch {
+                what: "grid",
+                path: one.folder.clone().into(),
+                expected,
+                found,
+            }
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// One source of masks.
+pub(super) struct Masks {
+    pub(super) kind: SourceKind,
+    pub(super) folder: String,
+    tables: String,
+    pub(super) archive: MaskArchive,
+}
+
+impl Masks {
+    fn open(argument: &str) -> anyhow::Result<Self> {
+        let (folder, tables) = match argument.split_once(':') {
+            Some((folder, tables)) => (folder.to_string(), tables.to_string()),
+            None => (argument.to_string(), argument.to_string()),
+        };
+        let archive = MaskArchive::open(&folder)?;
+        let kind = match archive.source() {
+            source if source.contains("synthetic") => SourceKind::Truth,
+            source if source.contains("training steps") => SourceKind::Network,
+            _ => SourceKind::Heuristic,
+        };
+        Ok(Self {
+            kind,
+            folder,
+            tables,
+            archive,
+        })
+    }
+
+    pub(super) fn source(&self) -> anyhow::Result<Source> {
+        let events = table_of(&self.tables, &self.archive)?.unwrap_or_default();
+        let tracks = Path::new(&self.tables).join("tracks.csv");
+        let tracks = match self.kind {
+            // The truth's table of tracks has its own columns, but its objects know their tracks.
+            SourceKind::Truth => track::from_events(&events),
+            _ if tracks.is_file() => table::read_tracks(&tracks, self.archive.calendar())?,
+            _ => Vec::new(),
+        };
+        Ok(Source::new(self.kind, events, tracks))
+    }
+
+    pub(super) fn score_against(&self, truth: &Self) -> anyhow::Result<Scores> {
+        let listed = ["events.csv", "objects.csv"].map(|name| Path::new(&self.tables).join(name));
+        let events = listed
+            .into_iter()
+            .find(|path| path.is_file())
+            .map(|path| path.to_string_lossy().into_owned());
+        Score::of_masks(self.folder.clone(), truth.folder.clone(), events).score()
+    }
+}

@@ -1,0 +1,258 @@
+//! `squall report`: masks, events, tracks and scores on one page.
+
+mod inputs;
+mod movies;
+mod scores;
+
+use crate::failure::Advice;
+use crate::plan::bytes;
+use crate::progress::Progress;
+use crate::{input, interrupt};
+use clap::Args;
+use inputs::{Inputs, Masks};
+use movies::Movies;
+use squall_climate::report::{
+    self, Frame, MovieOptions, ReportBuilder, ReportInput, ReportOptions,
+};
+use squall_data::{Archive, DataError, Variable};
+use squall_jobs::RunDir;
+use squall_jobs::metrics::{Metric, read_metrics};
+use std::path::{Path, PathBuf};
+
+/// Write one self-contained HTML page: maps with a time slider, every event's life, statistics, scores, changes.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Folders of masks of one run by different sources (`squall label`, `squall infer`, the truth of `squall simulate`),
+    /// each followed by `:DIR` with the tables of `squall events` if they lie elsewhere. The first is shown in tables. Also
+    /// folders of `squall compare` (each becomes a section) and boxes: a folder of `squall infer` with a detector, or a file (.csv,
+    /// .json, .h5).
+    #[arg(required = true, value_name = "DIR")]
+    pub folders: Vec<String>,
+    /// Fields at the same times, shown under the masks.
+    #[arg(long, value_name = "IN")]
+    pub fields: Option<String>,
+    /// The page.
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub out: PathBuf,
+    /// Heading of the page.
+    #[arg(long, default_value = "Extreme weather")]
+    pub title: String,
+    /// What was run, in a sentence or two.
+    #[arg(long, default_value = "")]
+    pub about: String,
+    /// Also write the maps over time, with masks, boxes and trails: an animated PNG if the name ends in .png or .apng, else a folder
+    /// of numbered pictures; may be given again.
+    #[arg(long, value_name = "FILE")]
+    pub movie: Vec<PathBuf>,
+    /// Width of the pictures of movies, in pixels.
+    #[arg(long, value_name = "PIXELS", default_value_t = MovieOptions::default().width)]
+    pub movie_width: usize,
+    /// Most times kept on the map, and most pictures of a movie; the page says which.
+    #[arg(long, default_value_t = ReportOptions::default().max_frames)]
+    pub frames: usize,
+    /// Runs of `squall train` whose loss and validation are drawn on one chart, each a folder or NAME=FOLDER; may be given again.
+    #[arg(long = "training", value_name = "RUN")]
+    pub training: Vec<String>,
+    /// A recipe to show on the page.
+    #[arg(long, value_name = "FILE")]
+    pub recipe: Option<PathBuf>,
+}
+
+impl Report {
+    /// Writes the page.
+    pub fn run(self) -> anyhow::Result<()> {
+        let size = self.write()?;
+        tracing::info!("{} ({})", self.out.display(), bytes(size));
+        Ok(())
+    }
+
+    /// Writes the page and gives its size.
+    pub fn write(&self) -> anyhow::Result<u64> {
+        let fields = self
+            .fields
+            .as_deref()
+            .map(|fields| input::open(fields, false))
+            .transpose()?;
+        let inputs = Inputs::open(&self.folders, fields.as_ref())?;
+        let page = self.page(&inputs, fields.as_ref())?;
+        let options = ReportOptions {
+            max_frames: self.frames,
+            ..ReportOptions::default()
+        };
+        let (masks, times) = (&inputs.masks, &inputs.times);
+        let movie = MovieOptions {
+            width: self.movie_width,
+            ..MovieOptions::default()
+        };
+        let shown_times = (times.len(), self.frames);
+        let mut movies = Movies::begin(&self.movie, &page, movie, shown_times)?;
+        let mut builder = ReportBuilder::with_options(page, options)?;
+        let mut progress = Progress::new("report", times.len());
+        for (done, &time) in times.iter().enumerate() {
+            interrupt::check()?;
+            let read = |one: &Masks| match one.archive.find(time) {
+                Some(index) => Ok::<_, DataError>(Some((one.kind, one.archive.read(index)?))),
+                None => Ok(None),
+            };
+            let codes: Vec<_> = masks
+                .iter()
+                .filter_map(|one| read(one).transpose())
+                .collect::<Result<_, _>>()?;
+            let pictured = movies.as_ref().is_some_and(|movies| movies.want(done));
+            let snapshot = match (&fields, pictured || builder.keeps_next_frame()) {
+                (Some(archive), true) => shown(archive, time)?,
+                _ => None,
+            };
+            let plane = |variable| {
+                snapshot
+                    .as_ref()
+                    .and_then(|snapshot| snapshot.field(variable))
+            };
+            let frame = Frame {
+                time,
+                field: plane(Variable::Tmq),
+                sea_level_pressure_pa: plane(Variable::Psl),
+                wind_m_s: plane(Variable::U850).zip(plane(Variable::V850)),
+                masks: codes
+                    .iter()
+                    .map(|(kind, mask)| (*kind, mask.codes.view()))
+                    .collect(),
+            };
+            builder.add_frame(&frame)?;
+            if let Some(movies) = &mut movies {
+                movies.add(done, &frame)?;
+            }
+            progress.set(done + 1, String::new());
+        }
+        progress.finish();
+        if let Some(movies) = movies {
+            let pictures = movies.finish()?;
+            for path in &self.movie {
+                tracing::info!("{}: {pictures} pictures", path.display());
+            }
+        }
+        Ok(builder.write(&self.out)?)
+    }
+
+    fn page(&self, inputs: &Inputs, fields: Option<&Archive>) -> anyhow::Result<ReportInput> {
+        let masks = &inputs.masks;
+        let mut page = ReportInput::new(&self.title, inputs.grid.clone());
+        page.description = self.about.clone();
+        page.sources = masks
+            .iter()
+            .map(Masks::source)
+            .collect::<anyhow::Result<_>>()?;
+        page.scores = scores::scores(masks)?;
+        page.boxes = inputs.boxes.clone();
+        page.comparisons = inputs.comparisons.clone();
+        page.training = self
+            .training
+            .iter()
+            .map(|run| curve(run))
+            .collect::<anyhow::Result<_>>()?;
+        page.generator = format!("squall {}", env!("CARGO_PKG_VERSION"));
+        page.recipe = self
+            .recipe
+            .as_ref()
+            .map(std::fs::read_to_string)
+            .transpose()
+            .map_err(|source| DataError::Io {
+                action: "read",
+                path: self.recipe.clone().unwrap_or_default(),
+                source,
+            })?;
+        page.provenance = vec![
+            ("grid".into(), inputs.grid.describe()),
+            ("calendar".into(), inputs.calendar.cf_name().into()),
+            ("times".into(), inputs.times.len().to_string()),
+        ];
+        for one in masks {
+            page.provenance.push((
+                format!("masks: {}", one.kind.name()),
+                format!("{} ({})", one.folder, one.archive.source()),
+            ));
+        }
+        for (file, source) in inputs.box_files.iter().zip(&inputs.boxes) {
+            page.provenance.push((
+                format!("boxes: {}", source.label),
+                format!("{} ({} boxes)", file.display(), source.frames.boxes()),
+            ));
+            page.warnings.extend(source.frames.notes.iter().cloned());
+        }
+        for folder in &inputs.comparison_folders {
+            page.provenance.push(("comparison".into(), folder.clone()));
+        }
+        if let Some(fields) = fields {
+            let (first, _) = fields.source_of(0);
+            page.provenance.push((
+                "fields".into(),
+                format!("{} files, first {}", fields.file_count(), first.display()),
+            ));
+            page.warnings.extend(fields.problems().iter().cloned());
+        }
+        let fields = self
+            .fields
+            .as_ref()
+            .map(|fields| format!(" --fields {fields}"))
+            .unwrap_or_default();
+        let training: String = (self.training.iter())
+            .map(|run| format!(" --training '{run}'"))
+            .collect();
+        page.commands = vec![format!(
+            "squall report {}{fields}{training} --out {}",
+            self.folders.join(" "),
+            self.out.display()
+        )];
+        Ok(page)
+    }
+}
+
+fn shown(
+    archive: &Archive,
+    time: squall_data::Time,
+) -> anyhow::Result<Option<squall_data::Snapshot>> {
+    let Some(index) = archive.times().iter().position(|&known| known == time) else {
+        return Ok(None);
+    };
+    let wanted = [Variable::Tmq, Variable::Psl, Variable::U850, Variable::V850];
+    let wanted: Vec<Variable> = wanted
+        .into_iter()
+        .filter(|v| archive.available().contains(v))
+        .collect();
+    Ok(Some(archive.read(index, &wanted)?))
+}
+
+/// The metrics of a run, given as a folder or NAME=FOLDER.
+fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
+    let (name, folder) = match argument.split_once('=') {
+        // A folder may have the sign in its name.
+        Some((name, folder)) if !Path::new(argument).is_dir() => {
+            (name.to_string(), Path::new(folder))
+        }
+        _ => (argument.to_string(), Path::new(argument)),
+    };
+    let path = RunDir::metrics_of(folder);
+    let metrics = read_metrics(&path)?;
+    if metrics.is_empty() {
+        let message = format!("`{}` has no step of a training", path.display());
+        return Err(Advice::usage(
+            message,
+            "give the folder that `squall train --out` wrote",
+        ));
+    }
+    let mut curve = report::TrainingCurve::new(name);
+    for metric in metrics {
+        match metric {
+            Metric::Step {
+                step,
+                loss: Some(loss),
+                ..
+            } => curve.loss.push((step as f64, loss)),
+            Metric::Validation { step, scores, .. } => {
+                curve.score.push((step as f64, scores.score()))
+            }
+            Metric::Step { .. } | Metric::Update { .. } | Metric::Staleness { .. } => {}
+        }
+    }
+    Ok(curve)
+}

@@ -1,0 +1,62 @@
+//! The movies of a page: which times they show, and the files that they go to.
+
+use squall_climate::report::{Frame, Movie, MovieFile, MovieOptions, ReportInput, select_frames};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// Movies that are being written, all of the same pictures.
+pub(super) struct Movies {
+    movie: Movie,
+    files: Vec<MovieFile>,
+    /// Places of the times that are shown.
+    wanted: BTreeSet<usize>,
+}
+
+impl Movies {
+    /// Begins the files; `None` if there are none.
+    pub(super) fn begin(
+        paths: &[PathBuf],
+        page: &ReportInput,
+        options: MovieOptions,
+        (times, most): (usize, usize),
+    ) -> anyhow::Result<Option<Self>> {
+        if paths.is_empty() {
+            return Ok(None);
+        }
+        let movie = Movie::new(page, options);
+        let wanted: BTreeSet<usize> = select_frames(times, most).into_iter().collect();
+        let files = paths
+            .iter()
+            .map(|path| movie.file(path, wanted.len()))
+            .collect::<Result<_, _>>()?;
+        Ok(Some(Self {
+            movie,
+            files,
+            wanted,
+        }))
+    }
+
+    /// Whether the `index`-th time is shown.
+    pub(super) fn want(&self, index: usize) -> bool {
+        self.wanted.contains(&index)
+    }
+
+    /// Adds the picture of the `index`-th time, if it is shown.
+    pub(super) fn add(&mut self, index: usize, frame: &Frame<'_>) -> anyhow::Result<()> {
+        if self.want(index) {
+            let picture = self.movie.paint(frame)?;
+            for file in &mut self.files {
+                file.add(&picture)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the files and says how many pictures each has.
+    pub(super) fn finish(self) -> anyhow::Result<usize> {
+        for file in self.files {
+            file.finish()?;
+        }
+        Ok(self.wanted.len())
+    }
+}

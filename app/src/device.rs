@@ -1,0 +1,52 @@
+//! Which device computes.
+
+use crate::ranks;
+use squall_model::{Backend, DeviceChoice};
+
+/// The option of commands that compute networks.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct Options {
+    /// What computes: cpu, cuda (of several ranks each takes a GPU of its own), cuda:N, or auto: a GPU where there is one.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    #[arg(env = "SQUALL_DEVICE", hide_env_values = true)]
+    pub device: DeviceChoice,
+}
+
+impl Options {
+    /// Opens the device for all that this process computes from now on.
+    ///
+    /// # Errors
+    /// Those of the driver and its libraries.
+    pub fn open(self) -> anyhow::Result<Backend> {
+        Ok(self.device.open(ranks::local_number())?)
+    }
+}
+
+/// Says where NVIDIA's libraries are, and keeps what is compiled for a GPU from one run to the next.
+pub fn prepare() {
+    #[cfg(feature = "cuda")]
+    {
+        use squall_model::ops::cuda;
+        use std::path::PathBuf;
+        if let Some(folders) = std::env::var_os("SQUALL_CUDA_LIBRARIES") {
+            cuda::look_in(&std::env::split_paths(&folders).collect::<Vec<_>>());
+        }
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.filter(|folder| folder.is_absolute()).or_else(home);
+        if let Some(folder) = cache {
+            cuda::cache_in(folder.join("squall"));
+        }
+    }
+}
+
+/// What `--version` says of GPUs; nothing in a build without.
+pub fn version() -> String {
+    #[cfg(feature = "cuda")]
+    {
+        prepare();
+        format!("; {}", squall_model::ops::cuda::describe())
+    }
+    #[cfg(not(feature = "cuda"))]
+    String::new()
+}

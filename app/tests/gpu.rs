@@ -1,0 +1,294 @@
+//! The program on a GPU, as a user types it; on the stand-in where there is no driver.
+#![cfg(feature = "cuda")]
+#![allow(clippy::print_stderr)] // says what it skips
+
+mod common;
+
+use common::{path, run, simulate, squall, text};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The folder with the stand-in's libraries; `None`, with a printed reason, where it cannot be built.
+fn stand_in() -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/stand_in_gpu/build.sh");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in-gpu");
+    let built = Command::new("sh").arg(&source).arg(&folder).output();
+    match built {
+        Ok(built) if built.status.success() => Some(folder),
+        other => {
+            eprintln!("skipped: the stand-in GPU cannot be built: {other:?}");
+            None
+        }
+    }
+}
+
+/// Runs the program with libraries from `folders` and these variables.
+fn on(folders: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-cache");
+    let mut command = squall();
+    command
+        .env("SQUALL_CUDA_LIBRARIES", folders)
+        .env("XDG_CACHE_HOME", cache);
+    command.envs(variables.iter().copied());
+    command
+        .args(arguments)
+        .output()
+        .expect("the program starts")
+}
+
+/// Demands success; gives standard output.
+fn works(output: Output) -> String {
+    assert!(
+        output.status.success(),
+        "{:?}\n{}",
+        output.status.code(),
+        text(&output)
+    );
+    String::from_utf8(output.stdout).expect("UTF-8 output")
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let Some(stand_in) = stand_in() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let some = |name: &str, libraries: &[&str]| {
+        let to = folder.path().join(name);
+        fs::create_dir_all(&to).expect("a folder");
+        for library in libraries {
+            fs::copy(stand_in.join(library), to.join(library)).expect("copied");
+        }
+        to
+    };
+    let driver_only = some("driver", &["libcuda.so.1"]);
+    let no_cudnn = some("no-cudnn", &["libcuda.so.1", "libnvrtc.so.13"]);
+    let nothing = some("nothing", &[]);
+    let infer = |device| {
+        [
+            "infer", "fields", "--model", "m", "--out", "o", "--device", device,
+        ]
+    };
+    type Case<'a> = (&'a Path, (&'a str, &'a str), &'a str, i32, &'a [&'a str]);
+    let cases: [Case<'_>; 8] = [
+        (
+            &driver_only,
+            ("A", ""),
+            "cuda",
+            4,
+            &["NVRTC", "libnvrtc.so.13", "SQUALL_CUDA_LIBRARIES"],
+        ),
+        (
+            &no_cudnn,
+            ("A", ""),
+            "cuda",
+            4,
+            &["cuDNN", "libcudnn.so.9", "SQUALL_CUDA_LIBRARIES"],
+        ),
+        // A GPU that cannot be used is told, not passed over.
+        (&no_cudnn, ("A", ""), "auto", 4, &["cuDNN"]),
+        (
+            &stand_in,
+            ("SQUALL_STAND_IN_DEVICES", "0"),
+            "cuda",
+            4,
+            &["sees no GPU", "--device cpu"],
+        ),
+        (
+            &stand_in,
+            ("SQUALL_STAND_IN_DRIVER", "11080"),
+            "cuda",
+            4,
+            &["expected CUDA 12.0, found 11.8"],
+        ),
+        (
+            &stand_in,
+            ("SQUALL_STAND_IN_DEVICES", "2"),
+            "cuda:2",
+            2,
+            &["no GPU 2", "sees 2 (0 to 1)"],
+        ),
+        (
+            &stand_in,
+            ("A", ""),
+            "gpu",
+            2,
+            &["expected `auto`, `cpu`, `cuda` or `cuda:N`"],
+        ),
+        (
+            &nothing,
+            ("A", ""),
+            "cuda",
+            4,
+            &["NVIDIA's driver", "libcuda.so.1", "--device cpu"],
+        ),
+    ];
+    for (libraries, variable, device, code, words) in cases {
+        if libraries == nothing && squall_has_driver() {
+            eprintln!("skipped: this machine has NVIDIA's driver");
+            continue;
+        }
+        let output = on(libraries, &[variable], &infer(device));
+        let told = text(&output);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{device} {variable:?}: {told}"
+        );
+        for word in words {
+            assert!(told.contains(word), "`{word}` is missing in:\n{told}");
+        }
+    }
+}
+
+/// Whether the loader finds a driver by itself.
+fn squall_has_driver() -> bool {
+    let version = squall()
+        .arg("--version")
+        .output()
+        .expect("the program starts");
+    text(&version).contains("GPU 0")
+}
+
+#[test]
+fn the_version_says_which_gpu() {
+    let Some(stand_in) = stand_in() else { return };
+    let version = works(on(&stand_in, &[], &["--version"]));
+    for word in [
+        "GPU 0: ",
+        "compute capability",
+        "driver for CUDA",
+        "NVRTC",
+        "cuDNN",
+    ] {
+        assert!(version.contains(word), "`{word}` is missing in {version}");
+    }
+}
+
+/// Losses of every step.
+fn losses(run: &Path) -> Vec<f64> {
+    let lines = fs::read_to_string(run.join("metrics.jsonl")).expect("metrics");
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.filter_map(|line| line["loss"].as_f64()).collect()
+}
+
+#[test]
+fn training_and_inference_give_what_the_cpu_gives() {
+    let Some(stand_in) = stand_in() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 3, 1);
+    let (labels, store) = (at("labels"), at("store"));
+    run(&["label", path(&fields), "--out", path(&labels), "-q"]);
+    run(&[
+        "stage",
+        path(&fields),
+        "--labels",
+        path(&labels),
+        "--out",
+        path(&store),
+        "-q",
+    ]);
+    let train = |device, out: &Path, more: &[&str]| {
+        let mut arguments = vec![
+            "train",
+            "--recipe",
+            "small",
+            "--data",
+            path(&store),
+            "--out",
+            path(out),
+            "--device",
+            device,
+        ];
+        for setting in [
+            "precision=f32",
+            "training.steps=4",
+            "training.validate_every_steps=2",
+            "network.width=0.08",
+            "network.decoder_width=0.05",
+        ] {
+            arguments.extend(["--set", setting]);
+        }
+        arguments.extend(more);
+        on(&stand_in, &[], &[&arguments[..], &["-q"]].concat())
+    };
+    let (cpu, gpu) = (at("cpu"), at("gpu"));
+    works(train("cpu", &cpu, &[]));
+    works(train("cuda", &gpu, &[]));
+    let (expected, got) = (losses(&cpu), losses(&gpu));
+    assert!(
+        expected.len() >= 4 && got.len() == expected.len(),
+        "{expected:?}, {got:?}"
+    );
+    for (got, expected) in got.iter().zip(&expected) {
+        assert!(
+            (got - expected).abs() < 2e-3 * expected,
+            "{got} against {expected}"
+        );
+    }
+    // The same command again gives the same bits.
+    let again = at("again");
+    works(train("cuda:0", &again, &[]));
+    assert_eq!(losses(&again), got);
+
+    let model = gpu.join("best.safetensors");
+    let masks = |device, out: &Path| {
+        let arguments = [
+            "infer",
+            path(&fields),
+            "--model",
+            path(&model),
+            "--out",
+            path(out),
+            "--device",
+            device,
+            "-q",
+        ];
+        works(on(&stand_in, &[], &arguments));
+    };
+    let (ours, theirs) = (at("gpu-masks"), at("cpu-masks"));
+    masks("cuda", &ours);
+    masks("cpu", &theirs);
+    let scores = run(&[
+        "score",
+        "--prediction",
+        path(&ours),
+        "--truth",
+        path(&theirs),
+        "--json",
+        "-q",
+    ]);
+    let scores: Value = serde_json::from_str(&scores).expect("JSON");
+    let iou = scores["pixels"]["mean_iou"].as_f64().expect("a number");
+    assert!(iou > 0.99, "{iou}");
+
+    // A GPU with too little memory: refused before anything is computed, with what would fit.
+    let little_run = at("little");
+    let little = [("SQUALL_STAND_IN_MEMORY", "30000000")];
+    let arguments = [
+        "train",
+        "--recipe",
+        "small",
+        "--data",
+        path(&store),
+        "--out",
+        path(&little_run),
+        "--device",
+        "cuda",
+    ];
+    let many = [
+        "--set",
+        "training.batch=8",
+        "--set",
+        "training.steps=4",
+        "--set",
+        "training.validate_every_steps=2",
+    ];
+    let output = on(&stand_in, &little, &[&arguments[..], &many].concat());
+    let told = text(&output);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("fit"), "{told}");
+}

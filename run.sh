@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one entry script: ./run.sh setup | demo | test | lint | bench
+# The one entry script: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test
 # setup installs the system packages that are missing; demo and test call it first.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -47,9 +47,24 @@ setup() {
 lint() {
   cargo fmt --all --check
   cargo clippy --workspace --all-targets --features "$optional" -- -D warnings
+  # The program with GPUs.
+  cargo clippy -p squall -p squall-jobs -p squall-model --all-targets --features squall/cuda,squall/nccl -- -D warnings
   # The program without oneDNN and MPI.
   cargo clippy -p squall --no-default-features -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+}
+
+# Compiles the GPU kernels for A100 and H100 with NVIDIA's own compiler, which needs no GPU; skipped where pip cannot have it.
+compile_kernels() {
+  local folder="${CARGO_TARGET_DIR:-target}/nvrtc"
+  local libraries="$folder/nvidia/cu13/lib"
+  if [ ! -d "$libraries" ] && ! python3 -m pip install -q --no-deps --no-compile --target "$folder" \
+    nvidia-cuda-nvrtc==13.0.88 >/dev/null 2>&1; then
+    echo "skipped: the GPU kernels are not compiled with NVRTC, because pip cannot have nvidia-cuda-nvrtc" >&2
+    return
+  fi
+  LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+    python3 model/src/ops/cuda/kernels/check_nvrtc.py libnvrtc.so.13
 }
 
 # Runs tests with nextest where it is installed, else with cargo's own runner.
@@ -59,6 +74,19 @@ run_tests() {
   else
     cargo test --no-fail-fast --lib --bins --tests --examples "$@"
   fi
+}
+
+# Everything that runs on a GPU, on one that is stood in for: libraries that compute on the CPU (g++ builds them).
+cuda_test() {
+  local stand_in="${CARGO_TARGET_DIR:-target}/stand-in-gpu"
+  model/tests/stand_in_gpu/build.sh "$stand_in"
+  stand_in=$(cd "$stand_in" && pwd)
+  # Operations, losses and gradients: the suites of the other backends, with one backend more.
+  LD_LIBRARY_PATH="$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" run_tests -p squall-model --features cuda \
+    --test backend_parity --test ops_of_networks --test losses --test conv3d
+  # Networks, optimisers; the program.
+  run_tests -p squall-model --features cuda --lib --test gpu
+  run_tests -p squall --features cuda --test gpu
 }
 
 # Examples as processes: they assert what they show.
@@ -87,12 +115,26 @@ case "${1:-help}" in
   test)
     setup
     lint
+    compile_kernels
     # Without oneDNN: the reference operations must pass the same suite.
     run_tests -p squall-model --no-default-features
     cargo test --workspace --doc --quiet
     run_tests --workspace --features "$optional"
     run_examples
+    cuda_test
     ;;
+  cuda-build)
+    setup
+    cargo build --release -p squall --features cuda,nccl
+    program="${CARGO_TARGET_DIR:-target}/release/squall"
+    # None of NVIDIA's libraries may be needed to start.
+    if ldd "$program" | grep -E 'lib(cuda|cudart|cublas|cublasLt|curand|cudnn|nvrtc|nccl)\.so'; then
+      echo "error: $program is linked with the libraries above and would not start without them" >&2
+      exit 1
+    fi
+    "$program" --version
+    ;;
+  cuda-test) setup && cuda_test ;;
   bench)
     setup
     cargo build --release -p squall
@@ -100,12 +142,14 @@ case "${1:-help}" in
     exec "${CARGO_TARGET_DIR:-target}/release/squall" bench "$@"
     ;;
   *)
-    echo "usage: ./run.sh setup | demo | test | lint | bench"
+    echo "usage: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test"
     echo "  setup  install missing system packages (${packages[*]})"
     echo "  demo   build, then the whole path on a small synthetic run: files to report, in minutes"
     echo "  test   format, lints, documentation and all tests"
     echo "  lint   format, lints and documentation only"
     echo "  bench  measure operations, training step, inference, reading and simulating"
+    echo "  cuda-build  build the program for machines with and without NVIDIA GPUs; needs no CUDA"
+    echo "  cuda-test   what runs on a GPU, on one that is stood in for"
     [ "${1:-help}" = help ] || exit 2
     ;;
 esac

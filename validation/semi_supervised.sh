@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Boxes from a tenth of the labels, with and without the fields that have none: validation/semi_supervised.sh OUT [SEEDS] [STEPS]
-# Prints mAP on an unseen run for every seed. SQUALL names the program, if it is built already.
+# Prints mAP on an unseen run for every seed; validation/loss_curves.py makes a page of the curves. SQUALL names the program, if it is built already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(realpath -m "${1:?a folder for the results}")

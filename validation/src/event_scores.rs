@@ -12,7 +12,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MatchingRules {
-    /// Largest distance of the centres of tropical cyclones.
+    /// Largest distance of the centres of tropical cyclones, and of the other cyclones that boxes tell apart.
     pub tc_radius_km: f64,
     /// Largest distance of the centres of atmospheric rivers, unless their boxes overlap enough.
     pub ar_radius_km: f64,
@@ -45,7 +45,7 @@ impl MatchingRules {
                 distance <= self.ar_radius_km
                     || truth.bounding_box().overlap(&predicted.bounding_box()) >= self.ar_box_iou
             }
-            Class::TropicalCyclone | Class::Background => distance <= self.tc_radius_km,
+            _ => distance <= self.tc_radius_km,
         };
         same.then_some(distance)
     }
@@ -113,7 +113,7 @@ pub struct EventScore {
 pub struct EventScores {
     /// By which rules.
     pub rules: MatchingRules,
-    /// Tropical cyclones, atmospheric rivers.
+    /// Tropical cyclones, atmospheric rivers, and what else either side has.
     pub classes: Vec<EventScore>,
 }
 
@@ -124,13 +124,24 @@ pub fn score_events(
     rules: &MatchingRules,
     bootstrap: &Bootstrap,
 ) -> EventScores {
-    let classes = Class::EVENTS
-        .into_iter()
+    let classes = classes_of(truth, predicted)
         .map(|class| score_class(class, truth, predicted, rules, bootstrap));
     EventScores {
         rules: *rules,
         classes: classes.collect(),
     }
+}
+
+/// The classes of masks, and of the others those that either side has.
+pub(crate) fn classes_of(truth: &[Event], predicted: &[Event]) -> impl Iterator<Item = Class> {
+    let seen = Class::TRACKED.map(|class| {
+        let of_class = |event: &Event| event.class == class;
+        Class::EVENTS.contains(&class)
+            || truth.iter().any(of_class)
+            || predicted.iter().any(of_class)
+    });
+    let known = Class::TRACKED.into_iter().zip(seen);
+    known.filter_map(|(class, seen)| seen.then_some(class))
 }
 
 /// Hits, misses, false alarms, sum of distances.

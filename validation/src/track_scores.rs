@@ -1,6 +1,6 @@
 //! Whole tracks found, missed and invented.
 
-use crate::event_scores::percent;
+use crate::event_scores::{classes_of, percent};
 use serde::{Deserialize, Serialize};
 use squall_climate::Event;
 use squall_data::grid::distance_km;
@@ -12,7 +12,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrackRules {
-    /// Largest distance of points of one time, tropical cyclones.
+    /// Largest distance of points of one time, cyclones.
     pub tc_radius_km: f64,
     /// Largest distance of points of one time, atmospheric rivers.
     pub ar_radius_km: f64,
@@ -59,7 +59,7 @@ pub struct TrackScore {
 pub struct TrackScores {
     /// By which rules.
     pub rules: TrackRules,
-    /// Tropical cyclones, atmospheric rivers.
+    /// Tropical cyclones, atmospheric rivers, and what else either side has.
     pub classes: Vec<TrackScore>,
 }
 
@@ -68,9 +68,8 @@ pub(crate) type TrackPoints<'a> = BTreeMap<u64, Vec<&'a Event>>;
 
 /// Scores predicted tracks against true ones; events without a track are left out.
 pub fn score_tracks(truth: &[Event], predicted: &[Event], rules: &TrackRules) -> TrackScores {
-    let classes = Class::EVENTS
-        .into_iter()
-        .map(|class| score_class(class, truth, predicted, rules));
+    let classes =
+        classes_of(truth, predicted).map(|class| score_class(class, truth, predicted, rules));
     TrackScores {
         rules: *rules,
         classes: classes.collect(),
@@ -131,7 +130,7 @@ fn score_class(
 ) -> TrackScore {
     let radius_km = match class {
         Class::AtmosphericRiver => rules.ar_radius_km,
-        Class::TropicalCyclone | Class::Background => rules.tc_radius_km,
+        _ => rules.tc_radius_km,
     };
     let (truth, predicted) = (tracks(class, truth), tracks(class, predicted));
     let follows =

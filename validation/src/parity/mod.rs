@@ -206,5 +206,6 @@ fn field(seed: u64, shape: &[usize]) -> std::result::Result<Tensor, ModelError> 
 }
 
 fn values(tensor: &Tensor) -> std::result::Result<Vec<f32>, ModelError> {
+    let tensor = tensor.to_device(&Device::Cpu)?;
     Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
 }

@@ -76,7 +76,7 @@ fn learn(
     let mut pass = Pass::train(backend, dtype, 7);
     let logits = network.forward(&x, &mut pass)?;
     let loss = backend.softmax_cross_entropy(&logits, &labels, &CLASS_WEIGHTS, LOSS_SCALE)?;
-    network.update_running_statistics(&mut pass);
+    network.update_running_statistics(&mut pass)?;
     let mut gradients = Gradients::new(network.parameters());
     network.backward(&loss.gradient, pass, &mut gradients)?;
     gradients.scale(1.0 / LOSS_SCALE);

@@ -69,7 +69,13 @@ fn transposed_backward(backend: Backend, dtype: DType, periodic: bool) -> Values
     );
     let mut all = values(&backend.conv_transpose2d_backward_data(&dy, &w, &spec)?)?;
     let (mut dw, mut dbias) = (vec![0.0; w.elem_count()], vec![0.0; 16]);
-    backend.conv_transpose2d_backward_weights(&x, &dy, &spec, &mut dw, Some(&mut dbias))?;
+    backend.conv_transpose2d_backward_weights(
+        &x,
+        &dy,
+        &spec,
+        &mut dw,
+        Some((&mut dbias).into()),
+    )?;
     all.extend(dw.into_iter().chain(dbias));
     Ok(all)
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one entry script: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test
+# The one entry script: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test | onednn-v3-test
 # setup installs the system packages that are missing; demo and test call it first.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -89,6 +89,20 @@ cuda_test() {
   run_tests -p squall --features cuda --test gpu
 }
 
+# The tests of the operations and networks with oneDNN 3.2, of another API than Debian 12's 2.6.
+onednn_v3_test() {
+  local folder="${CARGO_TARGET_DIR:-target}/onednn-v3"
+  if [ ! -d "$folder" ]; then
+    python3 -m pip install -q --no-deps --no-compile --target "$folder.new" onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0
+    mv "$folder.new" "$folder"
+  fi
+  local header
+  header=$(find "$folder" -path '*/include/dnnl.h' | head -1)
+  DNNL_DIR=$(cd "$(dirname "$header")/.." && pwd)
+  export DNNL_DIR LD_LIBRARY_PATH="$DNNL_DIR/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  run_tests -p squall-model
+}
+
 # Examples as processes: they assert what they show.
 run_examples() {
   local ranks example example_ranks
@@ -135,6 +149,7 @@ case "${1:-help}" in
     "$program" --version
     ;;
   cuda-test) setup && cuda_test ;;
+  onednn-v3-test) setup && onednn_v3_test ;;
   bench)
     setup
     cargo build --release -p squall
@@ -142,7 +157,7 @@ case "${1:-help}" in
     exec "${CARGO_TARGET_DIR:-target}/release/squall" bench "$@"
     ;;
   *)
-    echo "usage: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test"
+    echo "usage: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test | onednn-v3-test"
     echo "  setup  install missing system packages (${packages[*]})"
     echo "  demo   build, then the whole path on a small synthetic run: files to report, in minutes"
     echo "  test   format, lints, documentation and all tests"
@@ -150,6 +165,7 @@ case "${1:-help}" in
     echo "  bench  measure operations, training step, inference, reading and simulating"
     echo "  cuda-build  build the program for machines with and without NVIDIA GPUs; needs no CUDA"
     echo "  cuda-test   what runs on a GPU, on one that is stood in for"
+    echo "  onednn-v3-test  operations and networks with oneDNN 3.2 instead of the system's"
     [ "${1:-help}" = help ] || exit 2
     ;;
 esac

@@ -16,7 +16,9 @@ use squall_data::loader::Augmentation;
 use squall_data::normalise::NormalisationMethod;
 use squall_model::ops::loss::{Criterion, Focal, Normalisation};
 use squall_model::optim::{LossScale, OptimizerConfig, Schedule};
-use squall_model::{NetworkConfig, PrecisionPolicy, Recompute, SavedActivations};
+use squall_model::{
+    KernelRounding, NetworkConfig, Precision, PrecisionPolicy, Recompute, SavedActivations,
+};
 use std::path::{Path, PathBuf};
 
 /// What a network learns.
@@ -340,6 +342,20 @@ impl Recipe {
         }
         if let Some(Err(error)) = self.precision.loss_scale.map(LossScale::new) {
             return section("precision", error);
+        }
+        if self.precision.kernels == KernelRounding::Stochastic {
+            let compute = self.precision.compute;
+            if matches!(compute, Precision::F32 | Precision::F16) {
+                return bad(format!(
+                    "`precision.kernels`: \"stochastic\" rounds to bf16, and `precision.compute` is {compute:?}"
+                ));
+            }
+            if self.distributed.groups.is_some() {
+                return bad(
+                    "`precision.kernels`: with `distributed.groups` servers change the parameters, which round nothing: expected \"nearest\""
+                        .into(),
+                );
+            }
         }
         if let Err(error) = self.optimiser.check() {
             return section("optimiser", error);

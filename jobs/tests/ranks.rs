@@ -183,6 +183,10 @@ fn an_interrupted_run_ends_with_the_same_bits() {
     for (name, changes) in [
         ("plain", &["distributed.norm_ranks=2"][..]),
         ("lagged", &["distributed.gradient_lag=1"]),
+        (
+            "rounded",
+            &["precision={compute=\"bf16\",kernels=\"stochastic\"}"],
+        ),
     ] {
         let recipe = with(&[&["training.steps=20"], changes].concat());
         let (whole, parts) = (at(&format!("{name} whole")), at(&format!("{name} parts")));

@@ -26,5 +26,5 @@ pub use networks::{Network, NetworkConfig, Prediction};
 pub use ops::Backend;
 pub use parameters::{Gradients, Parameters};
 pub use pass::{BatchStatistics, Pass};
-pub use precision::{Precision, PrecisionPolicy};
+pub use precision::{KernelRounding, Precision, PrecisionPolicy};
 pub use storage::{Recompute, SavedActivations, Storage};

@@ -2,7 +2,8 @@
 
 use crate::error::{ModelError, Result};
 use crate::parameters::NamedTensors;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use safetensors::tensor::{Dtype, SafeTensors, View, serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,12 +22,19 @@ pub struct ModelFile {
 pub(crate) const CHECKSUM: &str = "checksum";
 
 impl ModelFile {
-    /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one.
+    /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one. Values go to
+    /// the file as they are, without a copy of all of them.
     ///
     /// # Errors
-    /// [`ModelError::Io`] naming the file.
+    /// [`ModelError::Io`] naming the file, [`ModelError::File`] if a tensor's shape and values disagree.
     pub fn write(&self, path: &Path) -> Result<()> {
-        write_whole(path, &self.encode(path)?)
+        let header = self.encode_with(path, |_| &[])?;
+        write_whole(path, |file| {
+            file.write_all(&header)?;
+            // safetensors orders tensors of one type by name, as they are here.
+            let mut tensors = self.tensors.values();
+            tensors.try_for_each(|(_, values)| file.write_all(&little_endian(values)))
+        })
     }
 
     /// The bytes of the file.
@@ -34,30 +42,38 @@ impl ModelFile {
     /// # Errors
     /// [`ModelError::File`] naming the file if a tensor's shape and values disagree.
     pub fn encode(&self, path: &Path) -> Result<Vec<u8>> {
-        let bytes: BTreeMap<&String, Vec<u8>> = (self.tensors.iter())
-            .map(|(name, (_, values))| {
-                (name, values.iter().flat_map(|v| v.to_le_bytes()).collect())
-            })
-            .collect();
-        let file_error = |reason: String| ModelError::File {
-            path: path.into(),
-            reason,
-        };
-        let views = (self.tensors.iter())
-            .map(|(name, (shape, _))| {
-                let view = TensorView::new(Dtype::F32, shape.clone(), &bytes[name]);
-                Ok((
-                    name.clone(),
-                    view.map_err(|error| file_error(error.to_string()))?,
-                ))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        // safetensors takes a hash map, whose order changes from run to run: one JSON string keeps files byte-identical.
+        self.encode_with(path, |values| values)
+    }
+
+    /// The same with what `content` leaves of every tensor's values; the header tells of all of them.
+    fn encode_with(&self, path: &Path, content: fn(&[f32]) -> &[f32]) -> Result<Vec<u8>> {
+        let views = self.tensors.iter().map(|(name, (shape, values))| {
+            let expected = shape.iter().product::<usize>();
+            if expected == values.len() {
+                let (length, values) = (size_of_val(&values[..]), content(values));
+                return Ok((
+                    name,
+                    Values {
+                        shape,
+                        length,
+                        values,
+                    },
+                ));
+            }
+            let found = values.len();
+            let reason = format!("tensor `{name}`: {shape:?} is {expected} values, found {found}");
+            Err(bad(path, reason))
+        });
+        let views = views.collect::<Result<Vec<_>>>()?;
+        serialize(views, Some(self.metadata(path)?)).map_err(|error| bad(path, error.to_string()))
+    }
+
+    /// safetensors takes a hash map, whose order changes from run to run: one JSON string keeps files byte-identical.
+    fn metadata(&self, path: &Path) -> Result<HashMap<String, String>> {
         let mut facts = self.facts.clone();
         facts.insert(CHECKSUM.into(), format!("{:032x}", self.checksum()));
-        let facts = serde_json::to_string(&facts).map_err(|e| file_error(e.to_string()))?;
-        let metadata = HashMap::from([("squall".to_string(), facts)]);
-        serialize(views, Some(metadata)).map_err(|e| file_error(e.to_string()))
+        let facts = serde_json::to_string(&facts).map_err(|e| bad(path, e.to_string()))?;
+        Ok(HashMap::from([("squall".to_string(), facts)]))
     }
 
     /// XXH3 of facts, names, shapes and values: safetensors itself notices what is cut short, not what is changed.
@@ -68,13 +84,7 @@ impl ModelFile {
         }
         for (name, (shape, values)) in &self.tensors {
             hash.update(format!("{name} {shape:?}").as_bytes());
-            let mut bytes = [0; 4096];
-            for values in values.chunks(bytes.len() / 4) {
-                for (to, value) in bytes.chunks_exact_mut(4).zip(values) {
-                    to.copy_from_slice(&value.to_le_bytes());
-                }
-                hash.update(&bytes[..4 * values.len()]);
-            }
+            hash.update(&little_endian(values));
         }
         hash.digest128()
     }
@@ -97,10 +107,7 @@ impl ModelFile {
     /// # Errors
     /// [`ModelError::File`] if they are damaged or something else.
     pub fn decode(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let bad = |reason: String| ModelError::File {
-            path: path.into(),
-            reason,
-        };
+        let bad = |reason: String| bad(path, reason);
         let (_, header) = SafeTensors::read_metadata(bytes)
             .map_err(|error| bad(format!("no valid safetensors file ({error})")))?;
         let facts = header.metadata().as_ref().and_then(|all| all.get("squall"));
@@ -153,8 +160,52 @@ impl ModelFile {
     }
 }
 
-/// Writes bytes under a temporary name (`.<name>.<process id>.tmp` in the same folder), syncs and renames.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+fn bad(path: &Path, reason: String) -> ModelError {
+    ModelError::File {
+        path: path.into(),
+        reason,
+    }
+}
+
+/// A tensor as safetensors wants to see it.
+struct Values<'a> {
+    shape: &'a [usize],
+    /// Bytes of all values.
+    length: usize,
+    values: &'a [f32],
+}
+
+impl View for Values<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        little_endian(self.values)
+    }
+
+    fn data_len(&self) -> usize {
+        self.length
+    }
+}
+
+/// The bytes of values in the file's order: on most machines those in memory.
+fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
+    match cfg!(target_endian = "little") {
+        true => bytemuck::cast_slice(values).into(),
+        false => (values.iter().flat_map(|value| value.to_le_bytes())).collect(),
+    }
+}
+
+/// Has a file written under a temporary name (`.<name>.<process id>.tmp` in the same folder), syncs and renames it.
+pub(crate) fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut std::fs::File) -> std::io::Result<()>,
+) -> Result<()> {
     let io = |action: &'static str, path: PathBuf| {
         move |source| ModelError::Io {
             action,
@@ -167,8 +218,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let attempt = || -> Result<()> {
         let mut file =
             std::fs::File::create(&temporary).map_err(io("create", temporary.clone()))?;
-        file.write_all(bytes)
-            .map_err(io("write", temporary.clone()))?;
+        write(&mut file).map_err(io("write", temporary.clone()))?;
         file.sync_all().map_err(io("sync", temporary.clone()))?;
         std::fs::rename(&temporary, path).map_err(io("rename", path.to_path_buf()))
     };
@@ -209,6 +259,7 @@ mod tests {
         file.write(&a).unwrap();
         file.write(&b).unwrap();
         assert_eq!(std::fs::read(&a).unwrap(), std::fs::read(&b).unwrap());
+        assert_eq!(std::fs::read(&a).unwrap(), file.encode(&a).unwrap());
         let back = ModelFile::read(&a).unwrap();
         assert_eq!(back.facts, file.facts);
         let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();

@@ -5,10 +5,15 @@ pub(crate) use crate::gradients::squares;
 
 use crate::error::{ModelError, Result};
 use crate::ops::{Backend, Channels, Weights};
-use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Tensor};
+use crate::optim::Mirror;
+use crate::pass::Pass;
+use crate::storage::Storage;
+use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
 use sha2::{Digest, Sha256};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,6 +105,8 @@ pub struct Parameters {
     on_gpu: bool,
     /// Another number after every change of a value; no two sets of parameters share one.
     version: u64,
+    /// By parameter: what training multiplies by instead of the master.
+    rounded: Vec<Option<Tensor>>,
     /// Weights of inference as its loops want them; empty after every change.
     prepared: Mutex<HashMap<ParameterId, Arc<Weights>>>,
 }
@@ -121,6 +128,7 @@ impl Parameters {
             flat: None,
             on_gpu: false,
             version: next_version(),
+            rounded: Vec::new(),
             prepared: Mutex::default(),
         }
     }
@@ -188,6 +196,47 @@ impl Parameters {
     /// The f32 master of a parameter.
     pub(crate) fn get(&self, id: ParameterId) -> &Tensor {
         &self.entries[id.0].tensor
+    }
+
+    /// The kernel that a pass multiplies by: the master, or what [`Self::compute_with`] put in its place for training.
+    pub(crate) fn kernel(&self, id: ParameterId, pass: &Pass) -> &Tensor {
+        let rounded = self.rounded.get(id.0).and_then(Option::as_ref);
+        (rounded.filter(|_| pass.is_training())).unwrap_or(&self.entries[id.0].tensor)
+    }
+
+    /// Has training multiply by the values of `copies` from now on, instead of the masters, in the layers that `storage` computes
+    /// in bf16. Inference keeps the masters.
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] if the copies are of other parameters; [`ModelError::Candle`], [`ModelError::Gpu`].
+    pub fn compute_with(&mut self, copies: &Mirror, storage: &Storage) -> Result<()> {
+        let copies = copies.as_slice();
+        crate::ops::host::expect("parameters", "copies", self.total, copies.len())?;
+        self.rounded.resize_with(self.entries.len(), || None);
+        for (index, (entry, rounded)) in self.entries.iter().zip(&mut self.rounded).enumerate() {
+            if entry.kind != Kind::Weight || storage.of(ParameterId(index)) != DType::BF16 {
+                continue;
+            }
+            let copies = &copies[entry.range.clone()];
+            match rounded {
+                Some(rounded) if rounded.device().is_cpu() => {
+                    rounded.inplace_op1(&Change(RefCell::new(|values: &mut [f32]| {
+                        (values.par_iter_mut().zip(copies))
+                            .with_min_len(1 << 14)
+                            .for_each(|(value, copy)| *value = copy.to_f32());
+                    })))?;
+                }
+                _ => {
+                    let values = copies.iter().map(|copy| copy.to_f32()).collect();
+                    let values = Tensor::from_vec(values, entry.tensor.dims(), &Device::Cpu)?;
+                    *rounded = Some(match entry.tensor.device().is_cpu() {
+                        true => values,
+                        false => Backend::best().bring(&values)?,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What `prepare` made of a kernel the first time, until any value changes.
@@ -294,9 +343,7 @@ impl Parameters {
             return Ok(());
         }
         for entry in &self.entries {
-            let op = Change(std::cell::RefCell::new(|values: &mut [f32]| {
-                change(entry, values)
-            }));
+            let op = Change(RefCell::new(|values: &mut [f32]| change(entry, values)));
             entry.tensor.inplace_op1(&op)?;
         }
         Ok(())
@@ -325,7 +372,7 @@ impl Parameters {
             return Ok(answer);
         }
         let (mut change, mut answer) = (Some(change), None);
-        flat.inplace_op1(&Change(std::cell::RefCell::new(|values: &mut [f32]| {
+        flat.inplace_op1(&Change(RefCell::new(|values: &mut [f32]| {
             answer = change.take().map(|change| change(values));
         })))?;
         self.flat = Some(flat);
@@ -476,7 +523,7 @@ impl Parameters {
 }
 
 /// candle's way to write into a tensor that others may hold.
-struct Change<F>(std::cell::RefCell<F>);
+struct Change<F>(RefCell<F>);
 
 impl<F: FnMut(&mut [f32])> InplaceOp1 for Change<F> {
     fn name(&self) -> &'static str {

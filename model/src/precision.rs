@@ -2,7 +2,7 @@
 
 use crate::error::{ModelError, Result};
 use crate::ops::Backend;
-use crate::optim::LossScaleConfig;
+use crate::optim::{LossScaleConfig, Mirror, Rounding};
 use crate::parameters::{Kind, Parameters};
 use crate::storage::Storage;
 use candle_core::DType;
@@ -55,6 +55,18 @@ impl Precision {
     }
 }
 
+/// How kernels become bf16 for layers that compute in it. The optimiser always changes f32 masters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KernelRounding {
+    /// By each operation, to the nearest; operations that multiply in f32 take the masters.
+    #[default]
+    Nearest,
+    /// By the optimiser, up or down with the probabilities that make the mean right; training sees nothing else, inference the
+    /// masters. Takes 6 bytes more a parameter.
+    Stochastic,
+}
+
 /// A run's precision: what to compute in, which layers stay in f32, and how the loss is scaled.
 ///
 /// In a recipe a word is short for `compute`: `precision = "bf16"` is `precision = { compute = "bf16" }`.
@@ -71,6 +83,8 @@ pub struct PrecisionPolicy {
     /// What the loss is multiplied by before the backward pass. Default: [`LossScaleConfig::of`] the type of activations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScaleConfig>,
+    /// How kernels become bf16. Default `"nearest"`.
+    pub kernels: KernelRounding,
 }
 
 impl From<Precision> for PrecisionPolicy {
@@ -86,6 +100,13 @@ impl PrecisionPolicy {
     /// As [`Precision::resolve`].
     pub fn resolve(&self, backend: Backend) -> (DType, Option<&'static str>) {
         self.compute.resolve(backend)
+    }
+
+    /// Room for the kernels that training multiplies by where the pass computes in `dtype` and the optimiser rounds them; none if it
+    /// does not, or if nothing is bf16.
+    pub fn copies(&self, parameters: &Parameters, dtype: DType, seed: u64) -> Option<Mirror> {
+        let rounds = self.kernels == KernelRounding::Stochastic && dtype == DType::BF16;
+        rounds.then(|| Mirror::new(parameters.count(), Rounding::Stochastic { seed }))
     }
 
     /// How the loss is scaled where the pass computes in `dtype`.
@@ -189,6 +210,7 @@ impl<'de> Deserialize<'de> for PrecisionPolicy {
             compute: Precision,
             keep_f32: Vec<String>,
             loss_scale: Option<LossScaleConfig>,
+            kernels: KernelRounding,
         }
 
         struct WordOrTable;
@@ -197,7 +219,7 @@ impl<'de> Deserialize<'de> for PrecisionPolicy {
             type Value = PrecisionPolicy;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"auto\", \"f32\", \"bf16\", \"f16\" or a table with `compute`, `keep_f32`, `loss_scale`")
+                f.write_str("\"auto\", \"f32\", \"bf16\", \"f16\" or a table with `compute`, `keep_f32`, `loss_scale`, `kernels`")
             }
 
             fn visit_str<E: serde::de::Error>(
@@ -216,6 +238,7 @@ impl<'de> Deserialize<'de> for PrecisionPolicy {
                     compute: table.compute,
                     keep_f32: table.keep_f32,
                     loss_scale: table.loss_scale,
+                    kernels: table.kernels,
                 })
             }
         }

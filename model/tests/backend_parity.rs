@@ -460,10 +460,23 @@ fn what_is_no_number_does_not_become_one() {
             ConvSpec::same(1),
             ConvSpec::same(3),
             ConvSpec::same(3).stride(2),
+            ConvSpec::same(3).dilation(6),
         ] {
             let w = random(2, &[32, 16, spec.kernel.0, spec.kernel.1]);
-            let y = backend.conv2d(&x, &w, None, &spec, Fuse::None).unwrap();
-            assert!(any(&y), "{spec:?}, {backend:?}");
+            for dtype in [DType::F32, DType::BF16] {
+                let x = x.to_dtype(dtype).unwrap();
+                let shape = spec.output_size((12, 18)).unwrap();
+                let other = random(3, &[1, shape.0, shape.1, 32])
+                    .to_dtype(dtype)
+                    .unwrap();
+                for fuse in [Fuse::None, Fuse::Relu, Fuse::AddRelu(&other)] {
+                    let y = backend.conv2d(&x, &w, None, &spec, fuse).unwrap();
+                    assert!(
+                        any(&y.to_dtype(DType::F32).unwrap()),
+                        "{spec:?}, {fuse:?}, {dtype:?}, {backend:?}"
+                    );
+                }
+            }
         }
     }
 }

@@ -63,10 +63,10 @@ pub struct Train {
     pub json: bool,
 }
 
-/// How fast the ranks were, beside the matrix rate of one of them, and how evenly they worked.
+/// How fast the ranks were, beside the rate of matrix products of one of them, and how evenly they worked.
 fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
     let speed = format!(
-        "{:.2} samples/s, {:.1} GFLOP/s: {:.0} % of what matrix products in f32 reach",
+        "{:.2} samples/s, {:.1} GFLOP/s: {:.0} % of what matrix products of that type reach",
         balance.samples_per_second,
         balance.flops_per_second / 1e9,
         100.0 * balance.flops_per_second / (rate * ranks as f64),
@@ -90,7 +90,9 @@ impl Train {
         let report = self.train_as(&mut team)?;
         // On all ranks at once: cores that share caches and memory are slower together than alone. What it says is not worth a
         // failure of a training that is done.
-        let rate = Backend::best().matrix_rate().unwrap_or(f64::NAN);
+        let backend = Backend::best();
+        let (dtype, _) = self.read_recipe()?.precision.resolve(backend);
+        let rate = backend.matrix_rate(dtype).unwrap_or(f64::NAN);
         if !first {
             return Ok(());
         }

@@ -161,6 +161,14 @@ fn what_mlperf_and_the_paper_run_can_be_written_down() {
             "precision = { loss_scale = { kind = 'static', scale = 0.0 } }",
             "loss_scale",
         ),
+        (
+            "precision = { compute = 'f32', kernels = 'stochastic' }",
+            "`precision.kernels`",
+        ),
+        (
+            "precision = { kernels = 'stochastic' }\n[distributed.groups]\ncount = 2",
+            "`precision.kernels`",
+        ),
         ("precision = { keep = [] }", "did you mean `keep_f32`?"),
         ("precision = 'fp32'", "did you mean `f32`?"),
     ] {

@@ -152,6 +152,7 @@ impl Run<'_> {
         stop: &AtomicBool,
     ) -> Result<TrainReport> {
         let start = Instant::now();
+        self.learner.round_kernels()?;
         self.team.begin_trace(self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;

@@ -50,7 +50,7 @@ impl Run<'_> {
         let summary = self.learner.network.summary(rows, columns)?;
         let batch = self.local_batch as u64;
         let parameters = summary.parameters as u64;
-        let state = self.learner.optimizer.state_len();
+        let state = self.learner.optimizer.state_len() + self.learner.copied_values();
         let record = self.store.meta().record_bytes();
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);

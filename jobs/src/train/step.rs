@@ -11,7 +11,7 @@ use candle_core::DType;
 use rand::Rng;
 use squall_data::HostBatch;
 use squall_data::random::stream;
-use squall_model::optim::{LossScale, Optimizer, Schedule, Update};
+use squall_model::optim::{LossScale, Mirror, Optimizer, Schedule, Update};
 use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass, Storage};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -43,6 +43,8 @@ pub struct Learner {
     goal: Goal,
     pub(super) loss_scale: LossScale,
     pub(super) storage: Storage,
+    /// The kernels that training multiplies by, if the optimiser rounds them.
+    copies: Option<Mirror>,
     seed: u64,
     total_steps: u64,
     /// In a row, allowed.
@@ -99,6 +101,7 @@ impl Learner {
         let (recompute, saved) = (recipe.training.recompute, recipe.training.saved_activations);
         let storage = policy.storage(network.parameters(), dtype)?;
         let storage = storage.keeping(recompute, saved);
+        let copies = policy.copies(network.parameters(), dtype, recipe.seed);
         let loss_scale = policy.loss_scale(dtype);
         let mut schedule = recipe.schedule.clone();
         schedule.rate *= recipe.distributed.rate_scaling.factor(ranks);
@@ -109,6 +112,7 @@ impl Learner {
             goal,
             loss_scale: LossScale::new(loss_scale)?,
             storage,
+            copies,
             seed: recipe.seed,
             total_steps,
             max_skipped: if dtype == DType::F32 && !loss_scale.is_dynamic() {
@@ -156,6 +160,24 @@ impl Learner {
             unreachable!("one was just added")
         };
         self.learn(oldest, batch, team)
+    }
+
+    /// How many f32 values would take the memory of the kernels that the optimiser rounds: one and a half of each parameter.
+    pub(super) fn copied_values(&self) -> usize {
+        self.copies
+            .as_ref()
+            .map_or(0, |copies| 3 * copies.as_slice().len() / 2)
+    }
+
+    /// Rounds the kernels that training multiplies by as the last update did, or would have: before the first step of a run or of
+    /// a part of it.
+    pub(super) fn round_kernels(&mut self) -> Result<()> {
+        let Some(copies) = &mut self.copies else {
+            return Ok(());
+        };
+        let parameters = self.network.parameters_mut();
+        self.optimizer.fill_mirror(parameters, copies)?;
+        Ok(parameters.compute_with(copies, &self.storage)?)
     }
 
     /// Forward and backward pass of a batch; gradients go to the other ranks while the backward pass runs.
@@ -295,7 +317,8 @@ impl Learner {
             self.network.blend_statistics(&waiting.statistics);
             let update = Update {
                 gradient_scale: (shared.factor / f64::from(waiting.scale)) as f32,
-                ..Update::rate(learning_rate)
+                mirror: self.copies.as_mut(),
+                rate: learning_rate,
             };
             let parameters = self.network.parameters_mut();
             let answer = match &mut team.link {
@@ -319,6 +342,10 @@ impl Learner {
             team.trace.note(work, began);
             match answer {
                 Ok(norm) => {
+                    if let Some(copies) = &self.copies {
+                        let parameters = self.network.parameters_mut();
+                        parameters.compute_with(copies, &self.storage)?;
+                    }
                     (result.gradient_norm, result.skipped) = (norm, false);
                     // Where no pixel counts, no parameter has a gradient, and rightly so.
                     if shared.loss != 0.0 {

@@ -1,6 +1,7 @@
 /* One small C interface over oneDNN, the same for API v2 (Debian 12) and v3: convolutions on plain NHWC activations,
  * f32 or bf16, and plain f32 OIHW weights, and matrix products. Everything else of Squall is written without oneDNN. */
 #include <dnnl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,15 +20,20 @@ typedef struct {
 
 typedef struct {
     dnnl_primitive_t primitive, reorder;
-    dnnl_memory_t src, weights_plain, weights, bias, dst;
-    size_t weights_bytes;
+    dnnl_memory_t src, weights_plain, weights, bias, dst, scratchpad;
+    size_t weights_bytes, scratchpad_bytes;
     char implementation[64];
 } squall_conv;
 
+static dnnl_engine_t the_engine = NULL;
+static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
+
+static void create_engine(void) { dnnl_engine_create(&the_engine, dnnl_cpu, 0); }
+
+/* Ranks that are threads may ask for it at the same time. */
 static dnnl_engine_t engine(void) {
-    static dnnl_engine_t value = NULL;
-    if (!value) dnnl_engine_create(&value, dnnl_cpu, 0);
-    return value;
+    pthread_once(&engine_once, create_engine);
+    return the_engine;
 }
 
 static _Thread_local dnnl_stream_t thread_stream = NULL;
@@ -140,6 +146,7 @@ void squall_conv_destroy(squall_conv *conv) {
     if (conv->weights) dnnl_memory_destroy(conv->weights);
     if (conv->bias) dnnl_memory_destroy(conv->bias);
     if (conv->dst) dnnl_memory_destroy(conv->dst);
+    if (conv->scratchpad) dnnl_memory_destroy(conv->scratchpad);
     free(conv);
 }
 
@@ -169,6 +176,8 @@ int squall_conv_create(squall_conv **out, const squall_conv_desc *d) {
     TRY(describe(&any_f32, rank, weight_dims, dnnl_f32, dnnl_format_tag_any));
     TRY(describe(&plain, rank, weight_dims, dnnl_f32, grouped ? dnnl_goihw : dnnl_oihw));
     TRY(dnnl_primitive_attr_create(&attr));
+    /* Its own would live as long as the primitive, and there is one for every layer: hundreds of megabytes. */
+    TRY(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
     if (d->kind == FORWARD) TRY(post_ops(attr, d));
     TRY(create_pd(&pd, d, src, any, any_f32, bias, dst, attr));
     TRY(dnnl_primitive_create(&conv->primitive, pd));
@@ -177,6 +186,9 @@ int squall_conv_create(squall_conv **out, const squall_conv_desc *d) {
     snprintf(conv->implementation, sizeof conv->implementation, "%s", name ? name : "?");
     queried chosen = dnnl_primitive_desc_query_md(pd, d->kind == BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     conv->weights_bytes = bytes_of(chosen);
+    queried room = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    conv->scratchpad_bytes = bytes_of(room);
+    if (conv->scratchpad_bytes) TRY(dnnl_memory_create(&conv->scratchpad, room, engine(), DNNL_MEMORY_NONE));
     TRY(dnnl_memory_create(&conv->src, POINTER(src), engine(), DNNL_MEMORY_NONE));
     TRY(dnnl_memory_create(&conv->dst, POINTER(dst), engine(), DNNL_MEMORY_NONE));
     TRY(dnnl_memory_create(&conv->bias, POINTER(bias), engine(), DNNL_MEMORY_NONE));
@@ -219,22 +231,28 @@ int squall_conv_pack(squall_conv *conv, void *plain, void *packed) { return repa
  * `weights` is read, or written (not added to) by backward weights; plain, or as `squall_conv_pack` wrote it. */
 int squall_conv_execute(squall_conv *conv, int64_t kind, void *src, void *weights, int packed, void *bias, void *dst) {
     dnnl_status_t status;
-    void *blocked = packed ? weights : scratch(conv->weights_bytes);
+    void *blocked = packed ? weights : scratch(conv->weights_bytes), *room = NULL;
     if (!blocked) return dnnl_out_of_memory;
+    if (conv->scratchpad_bytes && posix_memalign(&room, 64, conv->scratchpad_bytes)) return dnnl_out_of_memory;
     if (!packed && kind != BACKWARD_WEIGHTS) TRY(repack(conv, weights, blocked, 0));
     TRY(dnnl_memory_set_data_handle(conv->src, src));
     TRY(dnnl_memory_set_data_handle(conv->dst, dst));
     TRY(dnnl_memory_set_data_handle(conv->weights, blocked));
     if (bias) TRY(dnnl_memory_set_data_handle(conv->bias, bias));
+    if (room) TRY(dnnl_memory_set_data_handle(conv->scratchpad, room));
     const int forward = kind == FORWARD, data = kind == BACKWARD_DATA;
     dnnl_exec_arg_t args[] = {{data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, conv->src},
                               {forward || data ? DNNL_ARG_WEIGHTS : DNNL_ARG_DIFF_WEIGHTS, conv->weights},
                               {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, conv->dst},
-                              {DNNL_ARG_BIAS, conv->bias}};
-    TRY(dnnl_primitive_execute(conv->primitive, stream(), bias ? 4 : 3, args));
+                              {0, NULL}, {0, NULL}};
+    int count = 3;
+    if (bias) args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, conv->bias};
+    if (room) args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, conv->scratchpad};
+    TRY(dnnl_primitive_execute(conv->primitive, stream(), count, args));
     TRY(dnnl_stream_wait(stream()));
     if (kind == BACKWARD_WEIGHTS) TRY(repack(conv, weights, blocked, 1));
 done:
+    free(room);
     return status;
 }
 

@@ -7,6 +7,7 @@ use crate::parameters::NamedTensors;
 use ::safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use half::{bf16, f16};
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
 use std::path::Path;
 
 /// The key under which an exported file keeps Squall's facts. Not the one of model files: names differ between the two.
@@ -49,7 +50,7 @@ pub fn write(
     // One key: more would make their order, and so the bytes, change from run to run.
     let metadata = HashMap::from([(FACTS.to_string(), facts)]);
     let whole = serialize(views, Some(metadata)).map_err(|error| refused(&error))?;
-    write_whole(path, &whole)
+    write_whole(path, |file| file.write_all(&whole))
 }
 
 /// The tensors of a safetensors file in memory, converted to f32.

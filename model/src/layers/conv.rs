@@ -75,7 +75,7 @@ impl Conv {
         x: &Tensor,
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
-        let weight = parameters.get(self.weight);
+        let weight = parameters.kernel(self.weight, pass);
         if !pass.is_training() {
             let weights = parameters.prepared(self.weight, || {
                 biased(Weights::of(weight), parameters, self.bias)
@@ -168,7 +168,7 @@ impl Layer for Conv {
         let x = self.backward_parameters(parameters, pass, &dy, gradients)?;
         let shape = shape_of(&x)?;
         drop(x);
-        let kernel = parameters.get(self.weight);
+        let kernel = parameters.kernel(self.weight, pass);
         (pass.backend).conv2d_backward_data(&dy, kernel, shape, &self.spec)
     }
 
@@ -248,7 +248,7 @@ impl Upsample {
         (h, w): (usize, usize),
     ) -> Result<Tensor> {
         let x = &pass.push_input(self.weight, x)?;
-        let weight = parameters.get(self.weight);
+        let weight = parameters.kernel(self.weight, pass);
         if !pass.is_training() {
             let weights = parameters.prepared(self.weight, || {
                 biased(Weights::transposed(weight), parameters, self.bias)
@@ -315,7 +315,8 @@ impl Upsample {
         };
         (pass.backend).conv_transpose2d_backward_weights(&x, &dy, &self.spec, dw, dbias)?;
         drop(x);
-        (pass.backend).conv_transpose2d_backward_data(&dy, parameters.get(self.weight), &self.spec)
+        let kernel = parameters.kernel(self.weight, pass);
+        (pass.backend).conv_transpose2d_backward_data(&dy, kernel, &self.spec)
     }
 
     pub(crate) fn trace(

@@ -48,7 +48,7 @@ impl Depthwise {
 impl Layer for Depthwise {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let x = pass.push_input(self.weight, x)?;
-        (pass.backend).depthwise_conv2d(&x, parameters.get(self.weight), &self.spec)
+        (pass.backend).depthwise_conv2d(&x, parameters.kernel(self.weight, pass), &self.spec)
     }
 
     fn backward(
@@ -64,7 +64,7 @@ impl Layer for Depthwise {
         (pass.backend).depthwise_conv2d_backward_weights(&x, &dy, &self.spec, dw)?;
         let shape = shape_of(&x)?;
         drop(x);
-        let kernel = parameters.get(self.weight);
+        let kernel = parameters.kernel(self.weight, pass);
         (pass.backend).depthwise_conv2d_backward_data(&dy, kernel, shape, &self.spec)
     }
 

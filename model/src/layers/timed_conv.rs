@@ -73,8 +73,8 @@ impl TimedConv {
     }
 
     /// The convolution without the tape, with or without its bias.
-    fn apply(&self, p: &Parameters, backend: Backend, x: &Tensor, bias: bool) -> Result<Tensor> {
-        let weight = p.get(self.weight);
+    fn apply(&self, p: &Parameters, pass: &Pass, x: &Tensor, bias: bool) -> Result<Tensor> {
+        let (backend, weight) = (pass.backend, p.kernel(self.weight, pass));
         let bias = bias.then(|| p.get(self.bias));
         if self.is_flat() {
             return backend.conv2d(x, weight, bias, &self.spec.plane, Fuse::None);
@@ -89,11 +89,11 @@ impl TimedConv {
     fn transposed(
         &self,
         p: &Parameters,
-        backend: Backend,
+        pass: &Pass,
         dy: &Tensor,
         x: [usize; 4],
     ) -> Result<Tensor> {
-        let weight = p.get(self.weight);
+        let (backend, weight) = (pass.backend, p.kernel(self.weight, pass));
         if self.is_flat() {
             return backend.conv2d_backward_data(dy, weight, x, &self.spec.plane);
         }
@@ -145,7 +145,7 @@ impl TimedConv {
         x: [usize; 4],
     ) -> Result<Tensor> {
         let g = pass.push_input(self.weight, g)?;
-        self.transposed(p, pass.backend, &g, x)
+        self.transposed(p, pass, &g, x)
     }
 
     /// The gradient of g. That of the kernel is added, to which the convolution itself will add its own.
@@ -160,7 +160,7 @@ impl TimedConv {
         let dx = pass.gradient(self.weight, dx)?;
         let dw = gradients.of_shared(p.range(self.weight));
         self.add_gradients(pass.backend, (&dx, &g), dw, None)?;
-        self.apply(p, pass.backend, &dx, false)
+        self.apply(p, pass, &dx, false)
     }
 
     /// The mirror of what `x` became.
@@ -200,7 +200,7 @@ impl Layer for TimedConv {
             })?;
             return (pass.backend).conv2d_with(&x, &weights, &self.spec.plane, Fuse::None);
         }
-        self.apply(p, pass.backend, &x, true)
+        self.apply(p, pass, &x, true)
     }
 
     fn backward(
@@ -214,7 +214,7 @@ impl Layer for TimedConv {
         let x = self.backward_parameters(p, pass, &dy, gradients)?;
         let shape = shape_of(&x)?;
         drop(x);
-        self.transposed(p, pass.backend, &dy, shape)
+        self.transposed(p, pass, &dy, shape)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {

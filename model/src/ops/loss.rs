@@ -93,7 +93,6 @@ impl Criterion {
         }
     }
 
-    /// What the weighted sum is divided by, for these pixels of each class.
     /// What the sum over these labels is divided by; divisors of several batches add up to that of all of them.
     ///
     /// `None` where the rule divides by a constant, whatever the batch.

@@ -101,7 +101,7 @@ impl fmt::Display for Parity {
         writeln!(f, "plain loops against: {}", self.backend)?;
         writeln!(
             f,
-            "networks at published width on {h} x {w}; ‖ours − plain‖ / ‖plain‖ of the worst case; ! marks a broken bound\n"
+            "networks at published width on {h} x {w}; ‖ours − plain‖ / ‖plain‖ of the worst case; ! marks a broken bound, ~ what has none\n"
         )?;
         writeln!(
             f,
@@ -118,8 +118,11 @@ impl fmt::Display for Parity {
             subject = &row.subject;
             write!(f, "{shown:<24} {:<34} {:>5}", row.what, row.cases)?;
             for worst in &row.worst {
-                let broken = worst.bound.is_some_and(|bound| worst.distance > bound);
-                let mark = if broken { "!" } else { "" };
+                let mark = match worst.bound {
+                    Some(bound) if worst.distance > bound => "!",
+                    Some(_) => "",
+                    None => "~",
+                };
                 write!(f, " {:>9}", format!("{:.1e}{mark}", worst.distance))?;
             }
             writeln!(f, "  {}", row.place)?;

@@ -136,7 +136,7 @@ pub(super) fn rows(
             let started = Instant::now();
             ours.work(work)?;
             let seconds = started.elapsed().as_secs_f64();
-            let rate = ours.backend.matrix_rate()?;
+            let rate = ours.backend.matrix_rate(ours.storage.dtype)?;
             if turn > 0 {
                 our_times.push(seconds / batch as f64);
                 rates.push(rate);
@@ -163,7 +163,7 @@ pub(super) fn rows(
             name,
             median(&mut our_times),
             Some(ceiling),
-            "its operations at the measured matrix rate",
+            "its operations at the rate of matrix products of that type",
         );
         let medians = their_times.iter_mut().map(|times| median(times));
         if let Some(theirs) = medians.min_by(f64::total_cmp) {

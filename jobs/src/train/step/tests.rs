@@ -146,3 +146,31 @@ fn parameters_without_gradient_are_told_once() {
     cut.step(&batch(), &mut Team::solo()).unwrap();
     assert_eq!(cut.take_without_gradient(), None);
 }
+
+/// The rate is so low that no kernel's nearest bf16 changes within a step: only chance moves what training multiplies by.
+#[test]
+fn kernels_rounded_by_chance_move_where_the_nearest_do_not() {
+    let losses = |kernels: &str| {
+        let precision = format!("precision={{ compute = 'bf16', kernels = '{kernels}' }}");
+        let mut learner = learner(&[&precision, "schedule.rate=1e-12"]);
+        learner.round_kernels().unwrap();
+        let before = values(&learner);
+        let losses: Vec<f64> = (0..3)
+            .map(|_| learner.step(&batch(), &mut Team::solo()).unwrap().loss)
+            .collect();
+        let after = values(&learner);
+        let moved = (after.iter().flatten().zip(before.iter().flatten()))
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f32::max);
+        (losses, moved)
+    };
+    let (nearest, _) = losses("nearest");
+    let (rounded, moved) = losses("stochastic");
+    assert!(nearest[1] == nearest[2], "{nearest:?}");
+    assert!(rounded[1] != rounded[2], "{rounded:?}");
+    // Inference and the model file have the masters.
+    assert!(moved < 1e-6, "{moved}");
+    for (a, b) in rounded.iter().zip(&nearest) {
+        assert!((a - b).abs() < 0.02 * b, "{rounded:?} {nearest:?}");
+    }
+}

@@ -27,6 +27,7 @@ use crate::parameters::NamedTensors;
 use graph::{Attribute, DataType, Extent, Graph};
 use layers::{Layers, Value};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 
 /// What to put into an ONNX file.
@@ -48,7 +49,8 @@ pub fn write(
     options: &OnnxOptions,
     facts: &BTreeMap<String, String>,
 ) -> Result<()> {
-    write_whole(path, &encode(network, options, facts)?)
+    let bytes = encode(network, options, facts)?;
+    write_whole(path, |file| file.write_all(&bytes))
 }
 
 /// The bytes of the ONNX file.

@@ -8,6 +8,7 @@
 //! falls to reference code at the published rates. Which path runs is a function of the geometry alone, so that two
 //! runs of one recipe give the same bits.
 
+mod narrow;
 mod packing;
 mod plain;
 mod seam;
@@ -359,6 +360,9 @@ pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -
     if plain::is_needed(pass) {
         return Ok(plain::backward_data(pass, dy, weights));
     }
+    if narrow::is_needed::<V>(pass) {
+        return Ok(narrow::backward_data(pass, dy, weights.plain));
+    }
     if let Some(spec) = turned::turned::<V>(pass) {
         return turned::backward_data(pass, &spec, dy, weights);
     }
@@ -421,14 +425,18 @@ pub fn backward_weights<V: Value>(
         return taps::backward_weights(pass, x, dy, dw);
     }
     if let Some(strips) = strips::Strips::of(pass, size_of::<V>(), tiles) {
-        let (x, dy) = (strips.inputs(x), strips.outputs(dy));
-        let (x_shape, y_shape, spec) = strips.geometry();
-        let pass = Pass {
-            x_shape,
-            y_shape,
-            spec: &spec,
-        };
-        return backward_weights_whole(&pass, &x, &dy, dw);
+        let (mut x_of, mut dy_of) = (Vec::new(), Vec::new());
+        return strips.groups::<V>().try_for_each(|group| {
+            strips.inputs(x, &group, &mut x_of);
+            strips.outputs(dy, &group, &mut dy_of);
+            let (x_shape, y_shape, spec) = strips.geometry(group.len());
+            let pass = Pass {
+                x_shape,
+                y_shape,
+                spec: &spec,
+            };
+            backward_weights_whole(&pass, &x_of, &dy_of, dw)
+        });
     }
     let Some(seam) = Seam::of(pass) else {
         return backward_weights_whole(pass, x, dy, dw);

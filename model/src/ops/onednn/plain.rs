@@ -3,6 +3,7 @@
 
 use super::Source;
 use crate::ops::conv::Pass;
+use crate::ops::elementwise::rectified;
 use crate::ops::finish::Finish;
 use crate::ops::reference;
 use crate::ops::value::Value;
@@ -46,7 +47,7 @@ pub fn forward<V: Value>(
             .for_each(|(y, r)| *y += r.widen());
     }
     if finish.relu {
-        y.iter_mut().for_each(|y| *y = y.max(0.0));
+        y.iter_mut().for_each(|y| *y = rectified(*y));
     }
     narrowed(y)
 }

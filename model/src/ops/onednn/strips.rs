@@ -10,6 +10,7 @@ use crate::ops::conv::Pass;
 use crate::ops::conv_spec::ConvSpec;
 use crate::ops::value::Value;
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Columns of a strip's output.
 const COLUMNS: usize = 36;
@@ -19,6 +20,9 @@ const WIDE: usize = 32 << 10;
 
 /// Columns of a strip's output where tiles of bf16 are multiplied: 5 to 20 % faster than 36.
 const TILED_COLUMNS: usize = 96;
+
+/// Bytes of the copies of a group of strips, if a thread's strip is no larger.
+const GROUP: usize = 16 << 20;
 
 /// Pixels of the longest row whose 3x3 gradient oneDNN 2.6 may compute in tiles. Found by trying: of 230 and more it writes over memory
 /// that is not its own if the rows are 72, 96 or 192, of up to 216 it never did, nor for other kernels or strides.
@@ -76,20 +80,37 @@ impl Strips {
         })
     }
 
-    /// The geometry of the strips: (input, output, spec). A strip brings its neighbours' columns, so none is padded.
-    pub fn geometry(&self) -> ([usize; 4], [usize; 4], ConvSpec) {
-        let ([b, h, _, c], [_, p, _, o]) = (self.x_shape, self.y_shape);
-        let width = self.columns + self.spec.kernel.1 - 1;
-        let batch = b * self.count;
-        ([batch, h, width, c], [batch, p, self.columns, o], self.spec)
+    /// The strips of all fields, in groups that are copied and multiplied together: few enough to take little memory, enough for
+    /// every thread to have one.
+    pub fn groups<V: Value>(&self) -> impl Iterator<Item = Range<usize>> + use<V> {
+        let (x, y, _) = self.geometry(1);
+        let bytes = size_of::<V>() * (x.iter().product::<usize>() + y.iter().product::<usize>());
+        let most = (GROUP / bytes).max(rayon::current_num_threads());
+        let all = self.x_shape[0] * self.count;
+        // Groups of one size, so that one primitive computes them, but for what is left in the last.
+        let size = all.div_ceil(all.div_ceil(most));
+        (0..all)
+            .step_by(size)
+            .map(move |first| first..(first + size).min(all))
     }
 
-    /// The input's strips, with zeros where the field ends unless it wraps.
-    pub fn inputs<V: Value>(&self, x: &[V]) -> Vec<V> {
-        let [batch, height, width, channels] = self.x_shape;
+    /// The geometry of so many strips: (input, output, spec). A strip brings its neighbours' columns, so none is padded.
+    pub fn geometry(&self, strips: usize) -> ([usize; 4], [usize; 4], ConvSpec) {
+        let ([_, h, _, c], [_, p, _, o]) = (self.x_shape, self.y_shape);
+        let width = self.columns + self.spec.kernel.1 - 1;
+        (
+            [strips, h, width, c],
+            [strips, p, self.columns, o],
+            self.spec,
+        )
+    }
+
+    /// Writes the input of a group of strips, with zeros where the field ends unless it wraps.
+    pub fn inputs<V: Value>(&self, x: &[V], group: &Range<usize>, strips: &mut Vec<V>) {
+        let [_, height, width, channels] = self.x_shape;
         let reach = self.columns + self.spec.kernel.1 - 1;
-        let mut strips = vec![V::default(); batch * self.count * height * reach * channels];
-        self.lines(&mut strips, height, |line, (b, strip, h)| {
+        strips.resize(group.len() * height * reach * channels, V::default());
+        self.lines(strips, group, height, |line, (b, strip, h)| {
             let first = (strip * self.columns) as isize - self.padding as isize;
             let (west, east) = match self.periodic {
                 true => (0, 0),
@@ -99,35 +120,36 @@ impl Strips {
                 ),
             };
             let row = &x[(b * height + h) * width * channels..][..width * channels];
-            let line = &mut line[west * channels..(reach - east) * channels];
+            let (outside, line) = line.split_at_mut(west * channels);
+            outside.fill(V::default());
+            let (line, outside) = line.split_at_mut(line.len() - east * channels);
+            outside.fill(V::default());
             seam::columns(row, channels, first + west as isize, line);
         });
-        strips
     }
 
-    /// The output gradient's strips.
-    pub fn outputs<V: Value>(&self, dy: &[V]) -> Vec<V> {
+    /// Writes the output gradient of a group of strips.
+    pub fn outputs<V: Value>(&self, dy: &[V], group: &Range<usize>, strips: &mut Vec<V>) {
         let [_, height, _, channels] = self.y_shape;
         let length = self.columns * channels;
-        let mut strips = vec![V::default(); dy.len()];
-        self.lines(&mut strips, height, |line, (b, strip, h)| {
+        strips.resize(group.len() * height * length, V::default());
+        self.lines(strips, group, height, |line, (b, strip, h)| {
             let at = ((b * height + h) * self.count + strip) * length;
             line.copy_from_slice(&dy[at..][..length]);
         });
-        strips
     }
 
-    /// Fills every line of all strips, told the field, the strip and the row that it belongs to.
+    /// Fills every line of a group of strips, told the field, the strip and the row that it belongs to.
     fn lines<V: Value>(
         &self,
         strips: &mut [V],
+        group: &Range<usize>,
         height: usize,
         fill: impl Fn(&mut [V], (usize, usize, usize)) + Sync,
     ) {
-        let fields = self.x_shape[0] * self.count * height;
-        let lines = strips.par_chunks_exact_mut(strips.len() / fields);
+        let lines = strips.par_chunks_exact_mut(strips.len() / (group.len() * height));
         lines.enumerate().with_min_len(4).for_each(|(index, line)| {
-            let (strip, h) = (index / height, index % height);
+            let (strip, h) = (group.start + index / height, index % height);
             fill(line, (strip / self.count, strip % self.count, h));
         });
     }

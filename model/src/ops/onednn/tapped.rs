@@ -5,6 +5,7 @@ use super::taps::Tap;
 use super::{Finish, Source, gemm_of_bf16};
 use crate::error::Result;
 use crate::ops::conv::Pass;
+use crate::ops::elementwise::rectified;
 use crate::ops::scratch;
 use crate::ops::value::Value;
 use half::bf16;
@@ -94,7 +95,7 @@ fn finished<V: Value>(sums: &[f32], row: usize, outputs: usize, finish: Finish<'
                 let bias = finish.bias.map_or(0.0, |bias| bias[channel]);
                 let residual = finish.residual.map_or(0.0, |r| r[at + channel].widen());
                 let sum = sum + bias + residual;
-                *y = V::narrow(if finish.relu { sum.max(0.0) } else { sum });
+                *y = V::narrow(if finish.relu { rectified(sum) } else { sum });
             }
         }
     });

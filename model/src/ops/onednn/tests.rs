@@ -33,6 +33,7 @@ fn cases() -> Vec<([usize; 4], usize, ConvSpec)> {
         ([1, 12, 18, 16], 64, same(7).stride(2)),
         ([1, 9, 8, 3], 4, same(3).stride(2)),
         ([2, 6, 10, 12], 20, same(1)),
+        ([2, 6, 10, 44], 3, same(1)),
         ([1, 7, 9, 16], 32, same(1).stride(2)),
         ([1, 12, 14, 16], 16, same(3).dilation(4)),
         (
@@ -153,7 +154,8 @@ fn implementation<V: Value>(direction: Direction, pass: &Pass<'_>) -> Option<Str
             return None;
         }
         if let Some(strips) = strips::Strips::of(pass, size_of::<V>(), in_tiles::<V>()) {
-            let (x_shape, y_shape, spec) = strips.geometry();
+            let group = strips.groups::<V>().next()?;
+            let (x_shape, y_shape, spec) = strips.geometry(group.len());
             let spec = &spec;
             return implementation::<V>(
                 direction,
@@ -164,6 +166,9 @@ fn implementation<V: Value>(direction: Direction, pass: &Pass<'_>) -> Option<Str
                 },
             );
         }
+    }
+    if direction == Direction::BackwardData && narrow::is_needed::<V>(pass) {
+        return None;
     }
     if direction == Direction::BackwardData
         && let Some(spec) = turned::turned::<V>(pass)

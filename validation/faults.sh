@@ -2,7 +2,8 @@
 # What happens to a training on four ranks when something breaks: a table of events, when they were seen, what came of them.
 # usage: validation/faults.sh OUT
 #   OUT    a folder for the runs
-# Needs root for the cut link, the killed host and the full disk; without it those rows say why they are missing.
+# Needs root for the cut link, the killed host and the full disk; without it those rows say why they are missing. SQUALL_OTHER names a
+# program built from other sources, for the row of another version; without it that row says so.
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
@@ -46,6 +47,7 @@ starts() { grep -cE 'starting (mpirun|/)' "$1" || true; } # not "starting it aga
 # What an exit code is worth where one is due.
 verdict() { case $1 in 0 | 124 | 137) echo "FAILED: " ;; esac; }
 ranks_of() { pgrep -f "^$squall -q train .*--out $out/$1( |\$)" || true; }
+stray() { for process in $(ranks_of "$1"); do kill -9 "$process" || true; done; }
 wait_for() { # FILE SECONDS: until it is there and not empty
   local tries=$((10 * $2))
   while [ ! -s "$1" ]; do sleep 0.1; ((tries-- > 0)) || { echo "faults: no $1" >&2; exit 1; }; done
@@ -73,6 +75,12 @@ refused "a rank with another recipe" mpirun "${one[@]}" --data store : "${one[@]
 refused "a rank with other data" mpirun "${one[@]}" --data store : "${one[@]}" --data other
 refused "more leaders than ranks of a node" mpirun -n 4 "${train[@]}" --out refused --data store \
   --set distributed.algorithm=hierarchical --set distributed.leaders=5
+if [ -n "${SQUALL_OTHER:-}" ]; then
+  refused "a rank of another version of the program" mpirun "${one[@]}" --data store : \
+    -n 1 "$(realpath "$SQUALL_OTHER")" "${one[@]:3}" --data store
+else
+  row "a rank of another version of the program" "-" "not tried: SQUALL_OTHER names no program"
+fi
 refused "a batch that ranks do not divide" mpirun -n 3 "${train[@]}" --out refused --data store
 
 # EVENT DO: a supervised run; DO breaks it once, when its first checkpoint is there.
@@ -96,13 +104,66 @@ launch=(mpirun -n 4)
 kill_one() { kill "-$1" "$(ranks_of "$2" | sed -n 3p)" || true; }
 supervised "a killed rank (kill -9)" killed kill_one KILL killed
 supervised "a stopped rank (SIGSTOP; limit $stall s)" stopped kill_one STOP stopped
-for stray in $(ranks_of stopped); do kill -9 "$stray" || true; done
+stray stopped
+
+# NAME SETTINGS...: trainings with other settings, and the one left alone that they are compared with.
+with_settings() {
+  alone=alone-$1; shift
+  train=("$squall" -q train --recipe small "${settings[@]}" "$@")
+  rm -rf "$alone"
+  mpirun -n 4 "${train[@]}" --data store --out "$alone" >"$alone.log" 2>&1
+}
+with_settings norms --set distributed.norm_ranks=4
+supervised "a stopped rank, where 4 share the statistics of batch normalisation" stopped_norms kill_one STOP stopped_norms
+stray stopped_norms
+# So that most of the time goes into validations; which is then stopped is chance, and the message says what it was.
+with_settings validations --set training.steps=60 --set training.validate_every_steps=1
+for try in 1 2 3 4 5 6; do
+  cp "$table" before.md
+  supervised "a stopped rank while validating" stopped_validating kill_one STOP stopped_validating
+  stray stopped_validating
+  ! tail -1 "$table" | grep -q 'validation: ' || break
+  # It was stopped elsewhere: once more.
+  [ "$try" -eq 6 ] || cp before.md "$table"
+done
+train=("$squall" -q train --recipe small "${settings[@]}")
+alone=alone
+
+# EVENT SIGNAL RUN COMMAND...: a run whose launcher gets a signal, and the same command again.
+signalled() {
+  local event=$1 signal=$2 run=$3 started seen code=0 kept; shift 3
+  rm -rf "$run"
+  "$@" "${train[@]}" --data "$out/store" --out "$out/$run" >"$run.log" 2>&1 &
+  local process=$!
+  wait_for "$run/checkpoint.previous.safetensors" 60
+  started=$(now)
+  kill "-$signal" "$process"
+  wait "$process" || code=$?
+  seen=$(since "$started")
+  kept=$(grep -cE 'error: interrupted' "$run.log" || true)
+  "$@" "${train[@]}" --data "$out/store" --out "$out/$run" >>"$run.log" 2>&1 || { row "$event" "$seen" "FAILED: $(said "$run.log")"; return; }
+  row "$event" "$seen" "exit $code, $kept of 4 ranks say that they saved; the same command again ends with $(same_bits "$run")"
+}
+signalled "SIGUSR1 to mpirun" USR1 told mpirun -n 4
+signalled "SIGTERM to mpirun, which kills ranks 2 s later" TERM ended mpirun -n 4
+signalled "SIGTERM to squall supervise -- mpirun" TERM ended_gently "$squall" supervise --tries 5 --pause 0.5 -- mpirun -n 4
+
 truncate_newest() {
   local rank
   for rank in $(ranks_of truncated); do kill -9 "$rank" || true; done
   truncate -s 1000 truncated/checkpoint.safetensors
 }
 supervised "killed, and the newest checkpoint cut short" truncated truncate_newest
+
+# One megabyte of shared memory, as some containers have: ranks send each other messages instead.
+if [ "$(id -u)" -eq 0 ] && unshare --mount mount -t tmpfs -o size=1m tmpfs /dev/shm 2>/dev/null; then
+  rm -rf little; code=0
+  unshare --mount bash -c 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"' - mpirun -n 4 --mca btl tcp,self \
+    "$squall" train --recipe small "${settings[@]}" --data store --out little >little.log 2>&1 || code=$?
+  row "1 MB of /dev/shm" "at the start" "exit $code: $(grep -oE 'the 4 ranks of a node cannot share.*' little.log | head -1)"
+else
+  row "1 MB of /dev/shm" "-" "not tried: no tmpfs can be mounted here"
+fi
 
 if [ "$(id -u)" -eq 0 ] && mkdir -p disk && mount -t tmpfs -o size=600k tmpfs disk 2>/dev/null; then
   started=$(now) code=0
@@ -122,7 +183,12 @@ if "$netlab" up 4 1gbit 2>lab.log; then
   launch=("$netlab" run -n 4)
   # Sums between hosts have another order than inside one.
   alone=alone-lab
-  rm -rf "$alone"
+  rm -rf "$alone" uneven
+  code=0
+  "$netlab" run -n 4 -each 2,1,1,0 "$squall" train --recipe small "${settings[@]}" --data "$out/store" --out "$out/uneven" >uneven.log 2>&1 || code=$?
+  row "hosts with 2, 1 and 1 ranks" "at the start" "exit $code: $(grep -oE 'gradients are summed without.*' uneven.log | head -1)"
+  refused "the same, with distributed.algorithm=hierarchical" "$netlab" run -n 4 -each 2,1,1,0 "${train[@]}" --data "$out/store" \
+    --out "$out/refused" --set distributed.algorithm=hierarchical
   "${launch[@]}" "${train[@]}" --data "$out/store" --out "$out/$alone" >"$alone.log" 2>&1
   pulse() { "$netlab" cut sqlab2; sleep 3; "$netlab" mend sqlab2; }
   rm -rf pulse

@@ -2,8 +2,9 @@
 # A cluster on one machine: hosts are network namespaces, links are shaped, Open MPI starts ranks through an own agent.
 #   netlab.sh up N RATE          N hosts, links of RATE in each direction (100mbit, 1gbit)
 #   netlab.sh rate RATE          the same hosts with other links
-#   netlab.sh run -n P [-by node|slot] [-mca KEY VALUE]... PROGRAM ARGS
-#                                P ranks, spread evenly; -by node deals them out host by host, -by slot fills each host
+#   netlab.sh run -n P [-by node|slot] [-each K,K,...] [-mca KEY VALUE]... PROGRAM ARGS
+#                                P ranks, spread evenly or as -each says host by host; -by node deals them out host by host,
+#                                -by slot fills each host
 #   netlab.sh cut HOST | mend HOST    takes a host's link down, and up again
 #   netlab.sh pids HOST          processes of one host
 #   netlab.sh down               removes everything and ends the processes inside
@@ -83,11 +84,12 @@ AGENT
 }
 
 run() {
-  local ranks='' by=slot extra=()
+  local ranks='' by=slot each='' extra=()
   while [[ ${1:-} == -* ]]; do
     case $1 in
       -n) ranks=$2; shift 2 ;;
       -by) by=$2; shift 2 ;;
+      -each) each=$2; shift 2 ;;
       -mca) extra+=(--mca "$2" "$3"); shift 3 ;;
       *) wrong "run: no option $1" ;;
     esac
@@ -97,11 +99,15 @@ run() {
   [[ $by == node || $by == slot ]] || wrong "run: -by node or -by slot, got $by"
   command -v mpirun >/dev/null || unable "no mpirun (package openmpi-bin)"
   mpirun --version 2>/dev/null | grep -q 'Open MPI' || unable "mpirun is not of Open MPI"
-  local count each list first program
+  local count list first program
   count=$(hosts | wc -l)
-  [ $((ranks % count)) -eq 0 ] || wrong "run: $ranks ranks do not spread evenly over $count hosts"
-  each=$((ranks / count))
-  list=$(hosts | awk -v k="$each" '{printf "%s%s:%d", (NR > 1 ? "," : ""), $2, k}')
+  if [ -z "$each" ]; then
+    [ $((ranks % count)) -eq 0 ] || wrong "run: $ranks ranks do not spread evenly over $count hosts: -each says how else"
+    each=$((ranks / count))
+  fi
+  # The last number counts for all hosts that follow; none is for a host without ranks.
+  list=$(hosts | awk -v each="$each" 'BEGIN {n = split(each, k, ",")}
+    {i = NR < n ? NR : n; if (k[i] > 0) {printf "%s%s:%d", (some++ ? "," : ""), $2, k[i]}}')
   first=$(hosts | awk 'NR == 1 {print $1}')
   program=$(command -v "$1") || wrong "run: no program $1"
   program=$(readlink -f "$program"); shift

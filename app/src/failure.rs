@@ -223,7 +223,9 @@ fn of_jobs(error: &JobError) -> Verdict {
         ),
         JobError::Comm(CommError::Differs { .. }) => (
             USAGE,
-            Some("start all ranks with the same program, recipe and data"),
+            Some(
+                "start all ranks with the same program, recipe and data, on processors of one kind",
+            ),
         ),
         JobError::Comm(CommError::Layout(_)) => (
             USAGE,

@@ -3,9 +3,16 @@
 use crate::failure::Advice;
 use crate::threads::{self, Placement};
 use squall_jobs::comm::launch::Launch;
-use squall_jobs::comm::{self, AllReduce, CommError, Communicator, Processes};
+use squall_jobs::comm::{self, AllReduce, CommError, Communicator, Processes, Stalls};
 use squall_jobs::staging::node_number;
 use squall_jobs::train::Team;
+use std::time::Duration;
+
+/// How long a rank waits for another where no recipe says otherwise: nodes may check copies of very different sizes.
+const LONGEST_WAIT: Duration = Duration::from_secs(900);
+
+/// The environment's word on it, in seconds.
+const LONGEST_WAIT_SECONDS: &str = "SQUALL_STALL_SECONDS";
 
 /// The rank that a launcher gave this process; the first where there is none.
 pub fn number() -> usize {
@@ -26,8 +33,25 @@ pub fn local_number() -> usize {
 /// Wrong usage if the launcher and the program do not belong together.
 pub fn processes() -> anyhow::Result<Option<Processes>> {
     let hint = "start it with the launcher of the MPI library that the program was built with";
-    comm::processes(|name| std::env::var(name).ok())
+    let stalls = Stalls {
+        after: longest_wait(std::env::var(LONGEST_WAIT_SECONDS).ok().as_deref())?,
+        report: Box::new(|stall| tracing::error!("{stall}: ending the job")),
+    };
+    comm::processes_watched(|name| std::env::var(name).ok(), stalls)
         .map_err(|error| Advice::usage(error.to_string(), hint))
+}
+
+/// What the environment says, or else the usual.
+fn longest_wait(told: Option<&str>) -> anyhow::Result<Duration> {
+    let Some(told) = told else {
+        return Ok(LONGEST_WAIT);
+    };
+    let seconds = told.trim().parse::<f64>().ok().filter(|s| *s > 0.0);
+    let wait = seconds.map(|s| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX));
+    wait.ok_or_else(|| {
+        let message = format!("{LONGEST_WAIT_SECONDS}: expected seconds above 0, found `{told}`");
+        Advice::usage(message, "for example SQUALL_STALL_SECONDS=120")
+    })
 }
 
 /// The team of this process; alone unless a launcher started it.
@@ -176,10 +200,22 @@ pub fn finish<T>(ranks: usize, result: anyhow::Result<T>) -> anyhow::Result<T> {
     result
 }
 
-#[cfg(all(test, feature = "cuda"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_longest_wait_is_what_the_environment_says() {
+        assert_eq!(longest_wait(None).unwrap(), LONGEST_WAIT);
+        assert_eq!(longest_wait(Some(" 2.5")).unwrap().as_millis(), 2500);
+        assert_eq!(longest_wait(Some("inf")).unwrap(), Duration::MAX);
+        for nonsense in ["", "0", "-1", "NaN", "ten"] {
+            let error = longest_wait(Some(nonsense)).unwrap_err().to_string();
+            assert!(error.contains("above 0"), "{nonsense}: {error}");
+        }
+    }
+
+    #[cfg(feature = "cuda")]
     #[test]
     fn two_ranks_on_one_gpu_are_named() {
         let gpus = ["a1 0", "b2 1", "c3 0", "b2 0"].map(str::to_string);

@@ -61,12 +61,14 @@ pub enum JobError {
         reason: String,
     },
     /// The machine has too little memory for the run.
-    #[error("training needs {:.1} GB of memory, {:.1} GB are to be had", *needed as f64 / 1e9, *available as f64 / 1e9)]
+    #[error("training needs {:.1} GB of memory, {:.1} GB are to be had{}", *needed as f64 / 1e9, *available as f64 / 1e9, match ranks { 1 => String::new(), _ => format!(" for each of {ranks} ranks that share a memory") })]
     Memory {
         /// Bytes at the peak, predicted.
         needed: u64,
         /// Bytes that the process may hold.
         available: u64,
+        /// Ranks that share the machine's memory.
+        ranks: u64,
         /// Settings that would fit, as options of the command line; the one that changes least first.
         fits: Vec<String>,
     },
@@ -116,10 +118,11 @@ pub enum JobError {
 }
 
 impl JobError {
-    pub(crate) fn memory(needed: u64, available: u64, fits: Vec<String>) -> Self {
+    pub(crate) fn memory(needed: u64, available: u64, ranks: u64, fits: Vec<String>) -> Self {
         Self::Memory {
             needed,
             available,
+            ranks,
             fits,
         }
     }

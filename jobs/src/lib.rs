@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 pub mod clips;
+pub mod code;
 pub mod comm;
 pub mod contract;
 pub mod error;

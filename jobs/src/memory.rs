@@ -6,6 +6,17 @@ use squall_model::summary::Summary;
 use squall_model::{Recompute, SavedActivations, Storage};
 use std::path::{Path, PathBuf};
 
+/// Who trains together, as far as memory asks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sharing {
+    /// Samples of a step on this rank.
+    pub batch: usize,
+    /// Ranks that do a step together.
+    pub step_ranks: usize,
+    /// Ranks that this memory is to hold: those of the node, or one of a GPU.
+    pub memory_ranks: u64,
+}
+
 /// What a training step's memory is predicted from.
 #[derive(Debug)]
 pub(crate) struct Demand {
@@ -27,28 +38,47 @@ impl Demand {
         self.summary.training_bytes(batch, storage, self.state) + batch as u64 * self.loaded
     }
 
-    /// Refuses a run that needs more than `available` bytes, unless the recipe says to go on.
+    /// Refuses a run of which this rank needs more than `available` bytes, unless the recipe says to go on.
     ///
     /// # Errors
     /// [`JobError::Memory`] with the settings that would fit.
-    pub fn check(&self, recipe: &Recipe, available: Option<u64>) -> Result<()> {
-        let needed = self.bytes(recipe.training.batch);
+    pub fn check(&self, recipe: &Recipe, sharing: Sharing, available: Option<u64>) -> Result<()> {
+        let needed = self.bytes(sharing.batch);
         match available {
             Some(available) if needed > available => {}
             _ => return Ok(()),
         }
         let available = available.unwrap_or(0);
         if recipe.training.ignore_memory {
-            tracing::warn!("{}", JobError::memory(needed, available, Vec::new()));
+            let told = JobError::memory(needed, available, sharing.memory_ranks, Vec::new());
+            tracing::warn!("{told}");
             return Ok(());
         }
-        let fits = self.fits(recipe.training.batch, available);
-        Err(JobError::memory(needed, available, fits))
+        // Of ranks that share a global batch each takes its part.
+        let smaller = |batch: usize| match recipe.distributed.global_batch {
+            None => format!("--set training.batch={batch}"),
+            Some(_) => format!(
+                "--set distributed.global_batch={}",
+                batch * sharing.step_ranks
+            ),
+        };
+        let fits = self.fits(sharing.batch, available, &smaller);
+        Err(JobError::memory(
+            needed,
+            available,
+            sharing.memory_ranks,
+            fits,
+        ))
     }
 
     /// Settings that fit, the one that changes least first: how activations are kept for the same batch, then the largest
     /// batch for how they are kept now, then the largest of all.
-    fn fits(&self, batch: usize, available: u64) -> Vec<String> {
+    fn fits(
+        &self,
+        batch: usize,
+        available: u64,
+        smaller_batch: &dyn Fn(usize) -> String,
+    ) -> Vec<String> {
         let mut found = Vec::new();
         let now = (self.storage.recompute, self.storage.saved);
         let ways = [SavedActivations::Same, SavedActivations::Bf16].into_iter();
@@ -58,7 +88,7 @@ impl Demand {
         if let Some(way) =
             (same_batch.into_iter()).find(|way| self.bytes_with(batch, &with(*way)) <= available)
         {
-            found.push(settings(batch, way, None, now));
+            found.push(settings(None, way, now));
         }
         let largest = |storage: &Storage| {
             (1..batch)
@@ -66,13 +96,15 @@ impl Demand {
                 .find(|&batch| self.bytes_with(batch, storage) <= available)
         };
         if let Some(smaller) = largest(&self.storage) {
-            found.push(settings(smaller, now, Some(smaller), now));
+            found.push(settings(Some(smaller_batch(smaller)), now, now));
         }
         if found.is_empty() {
             let best = ways.filter_map(|way| Some((largest(&with(way))?, way)));
             // The first of equals: what costs least time and precision.
             let best = best.reduce(|a, b| if b.0 > a.0 { b } else { a });
-            found.extend(best.map(|(smaller, way)| settings(smaller, way, Some(smaller), now)));
+            found.extend(
+                best.map(|(smaller, way)| settings(Some(smaller_batch(smaller)), way, now)),
+            );
         }
         found
     }
@@ -80,15 +112,11 @@ impl Demand {
 
 /// Overrides of a recipe as the command line takes them.
 fn settings(
-    batch: usize,
+    batch: Option<String>,
     (recompute, saved): (Recompute, SavedActivations),
-    changed: Option<usize>,
     now: (Recompute, SavedActivations),
 ) -> String {
-    let mut words = Vec::new();
-    if changed.is_some() {
-        words.push(format!("--set training.batch={batch}"));
-    }
+    let mut words: Vec<String> = batch.into_iter().collect();
     if recompute != now.0 {
         words.push(format!("--set training.recompute={}", recompute.as_str()));
     }
@@ -102,11 +130,11 @@ fn settings(
     words.join(" ")
 }
 
-/// Bytes that this process may hold: what it holds and what the system has left for it, within the limits of its control
-/// groups; nothing where the system does not say.
-pub(crate) fn available() -> Option<u64> {
+/// Bytes that this process may hold, one of so many alike on its node: what it holds, and its share of what the system has left for
+/// them, within the limits of its control groups; nothing where the system does not say.
+pub(crate) fn available_to(ranks: u64) -> Option<u64> {
     let own = kilobytes(&read("/proc/self/status"), "VmRSS:").unwrap_or(0);
-    let host = kilobytes(&read("/proc/meminfo"), "MemAvailable:")? + own;
+    let host = kilobytes(&read("/proc/meminfo"), "MemAvailable:")?;
     let groups = group_folders(&read("/proc/self/cgroup"));
     let left = groups.iter().filter_map(|folder| {
         let file = |name: &str| read(folder.join(name));
@@ -114,10 +142,14 @@ pub(crate) fn available() -> Option<u64> {
             &file("memory.max"),
             &file("memory.current"),
             &file("memory.stat"),
-            own,
         )
     });
-    Some(left.fold(host, u64::min))
+    Some(share_of(left.fold(host, u64::min), own, ranks))
+}
+
+/// What one of so many alike may hold: what it does now, and its share of what is left.
+fn share_of(left: u64, own: u64, ranks: u64) -> u64 {
+    own + left / ranks.max(1)
 }
 
 fn read(path: impl AsRef<Path>) -> String {
@@ -142,16 +174,15 @@ fn group_folders(groups: &str) -> Vec<PathBuf> {
     .collect()
 }
 
-/// What a control group leaves to a process that holds `own` bytes; the group's file cache can be given back.
-fn left_in_group(limit: &str, current: &str, stat: &str, own: u64) -> Option<u64> {
+/// What a control group has left; its file cache can be given back.
+fn left_in_group(limit: &str, current: &str, stat: &str) -> Option<u64> {
     let limit: u64 = limit.trim().parse().ok()?;
     let current: u64 = current.trim().parse().unwrap_or(0);
     let cache = stat.lines().find_map(|line| line.strip_prefix("file "));
     let cache: u64 = cache
         .and_then(|bytes| bytes.trim().parse().ok())
         .unwrap_or(0);
-    let others = current.saturating_sub(cache).saturating_sub(own);
-    Some(limit.saturating_sub(others))
+    Some(limit.saturating_sub(current.saturating_sub(cache)))
 }
 
 #[cfg(test)]
@@ -177,13 +208,18 @@ mod tests {
             demand.bytes_with(batch, &demand.storage.clone().keeping(recompute, saved))
         };
         let (same, bf16) = (SavedActivations::Same, SavedActivations::Bf16);
-        let fits = |available: u64| match demand.check(&recipe, Some(available)) {
+        let alone = Sharing {
+            batch: 4,
+            step_ranks: 1,
+            memory_ranks: 1,
+        };
+        let fits = |available: u64| match demand.check(&recipe, alone, Some(available)) {
             Err(JobError::Memory { fits, .. }) => fits,
             other => panic!("{other:?}"),
         };
         let all = needs(4, Recompute::None, same);
-        demand.check(&recipe, Some(all)).unwrap();
-        demand.check(&recipe, None).unwrap();
+        demand.check(&recipe, alone, Some(all)).unwrap();
+        demand.check(&recipe, alone, None).unwrap();
         assert_eq!(
             fits(all - 1),
             ["--set training.recompute=norms", "--set training.batch=3"]
@@ -209,7 +245,45 @@ mod tests {
         assert!(fits(1000).is_empty());
         let mut anyway = recipe.clone();
         anyway.training.ignore_memory = true;
-        demand.check(&anyway, Some(1000)).unwrap();
+        demand.check(&anyway, alone, Some(1000)).unwrap();
+    }
+
+    /// Four ranks that share a batch of twelve hold three samples each, whatever `training.batch` says.
+    #[test]
+    fn ranks_are_checked_with_the_samples_that_they_take() {
+        let text =
+            "[training]\nbatch = 1\n[network]\nwidth = 0.25\n[distributed]\nglobal_batch = 12";
+        let recipe = Recipe::parse(text, &[]).unwrap();
+        let demand = demand(&recipe);
+        let four = Sharing {
+            batch: 3,
+            step_ranks: 4,
+            memory_ranks: 2,
+        };
+        demand.check(&recipe, four, Some(demand.bytes(3))).unwrap();
+        let available = demand.bytes(2);
+        let error = demand.check(&recipe, four, Some(available)).unwrap_err();
+        let told = error.to_string();
+        assert!(
+            told.contains("each of 2 ranks that share a memory"),
+            "{told}"
+        );
+        let JobError::Memory { needed, fits, .. } = error else {
+            panic!("{told}")
+        };
+        assert_eq!(needed, demand.bytes(3));
+        assert!(
+            fits.contains(&"--set distributed.global_batch=8".to_string()),
+            "{fits:?}"
+        );
+    }
+
+    #[test]
+    fn ranks_of_a_node_share_what_is_left() {
+        // 90 are left to three ranks that hold 10 each.
+        assert_eq!(share_of(90, 10, 3), 40);
+        assert_eq!(share_of(90, 10, 1), 100);
+        assert_eq!(share_of(0, 10, 0), 10);
     }
 
     #[test]
@@ -218,13 +292,13 @@ mod tests {
             kilobytes("A: 1 kB\nMemAvailable:   2 kB\n", "MemAvailable:"),
             Some(2048)
         );
-        assert_eq!(left_in_group("max\n", "5", "", 0), None);
-        // 60 are in use, 20 of them cache and 10 ours: 30 are not to be had.
+        assert_eq!(left_in_group("max\n", "5", ""), None);
+        // 60 are in use, 20 of them cache: 40 are not to be had.
         assert_eq!(
-            left_in_group("100\n", "60\n", "anon 40\nfile 20\n", 10),
-            Some(70)
+            left_in_group("100\n", "60\n", "anon 40\nfile 20\n"),
+            Some(60)
         );
-        assert_eq!(left_in_group("10", "60", "", 0), Some(0));
+        assert_eq!(left_in_group("10", "60", ""), Some(0));
         let folders = group_folders("0::/a/b\n");
         let shown: Vec<_> = folders.iter().filter_map(|f| f.to_str()).collect();
         assert_eq!(
@@ -233,6 +307,6 @@ mod tests {
         );
         assert_eq!(group_folders("5:memory:/x").len(), 1);
         #[cfg(target_os = "linux")]
-        assert!(available().is_some_and(|bytes| bytes > 1 << 20));
+        assert!(available_to(1).is_some_and(|bytes| bytes > 1 << 20));
     }
 }

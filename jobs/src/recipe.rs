@@ -268,6 +268,16 @@ impl Recipe {
         toml::to_string(self).expect("numbers, words and lists always fit into TOML")
     }
 
+    /// Every key with its value, a line each.
+    pub(crate) fn lines(&self) -> String {
+        match toml::Table::try_from(self) {
+            Ok(table) => (flat(&table).into_iter())
+                .map(|(key, value)| format!("{key} = {value}\n"))
+                .collect(),
+            Err(_) => self.to_toml(),
+        }
+    }
+
     /// Refuses what makes no sense whatever the data.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 
 use crate::comm::collectives::tree;
 use crate::comm::layout::Nodes;
-use crate::comm::{Communicator, agree};
+use crate::comm::{Communicator, agree, doing};
 use crate::error::{JobError, Result, all_or_none};
 use crate::lock::FolderLock;
 use serde::Serialize;
@@ -71,6 +71,7 @@ pub fn stage_local(
     tell: &mut dyn FnMut(&LocalReport, usize, usize),
 ) -> Result<Option<LocalReport>> {
     let comm = &mut *comm;
+    let _doing = doing::begin("staging");
     let mut node = comm.split_by_node()?;
     let nodes = Nodes::agree(comm, &mut *node)?;
     let facts = agree::Facts::new()

@@ -6,7 +6,7 @@
 
 use squall_jobs::comm::launch::Launch;
 use squall_jobs::comm::mpi::{Mpi, MpiAllReduce, PANIC_CODE, STALL_CODE, abort_on_panic};
-use squall_jobs::comm::{AllReduce, Arrival, CommError, Communicator};
+use squall_jobs::comm::{AllReduce, Arrival, CommError, Communicator, doing};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -326,4 +326,129 @@ fn a_stall_is_named_and_ends_the_job() {
             mpi.receive(1, &mut bytes).expect("never");
         },
     );
+}
+
+/// One of three ranks sleeps; the others do `work` and wait no longer than a second.
+fn while_one_sleeps(test: &str, saying: &str, work: impl FnOnce(&mut Mpi)) {
+    ends_with(test, STALL_CODE, saying, |mut mpi| {
+        if mpi.rank() == 1 {
+            std::thread::sleep(PATIENCE);
+        }
+        let report = |error: &CommError| println!("{error}");
+        assert!(mpi.abort_when_stalled(Duration::from_secs(1), report));
+        work(&mut mpi);
+        // Its end waits for the others too.
+    });
+}
+
+#[test]
+fn a_stall_says_what_it_waited_for() {
+    let test = "a_stall_says_what_it_waited_for";
+    while_one_sleeps(
+        test,
+        "validation: scores: a barrier has not advanced",
+        |mpi| {
+            let _outer = doing::begin("validation");
+            let _inner = doing::begin("scores");
+            mpi.barrier().expect("never");
+        },
+    );
+}
+
+/// Groups are made inside the library, where nobody can look at a clock.
+#[test]
+fn a_stall_inside_the_library_is_named() {
+    let test = "a_stall_inside_the_library_is_named";
+    while_one_sleeps(test, "MPI_Comm_split has not advanced for 1.", |mpi| {
+        mpi.split(Some(0), 0).expect("never");
+    });
+}
+
+#[test]
+fn a_stall_at_the_end_is_named() {
+    let test = "a_stall_at_the_end_is_named";
+    let saying = "the end, where all ranks meet, has not advanced for 1.";
+    while_one_sleeps(test, saying, |_| ());
+}
+
+/// In a group ranks have other numbers; people know those of the job.
+#[test]
+fn a_stall_in_a_group_names_ranks_of_the_job() {
+    let test = "a_stall_in_a_group_names_ranks_of_the_job";
+    ends_with(
+        test,
+        STALL_CODE,
+        "rank 2: a message exchange, receiving from rank 1 has not advanced",
+        |mut mpi| {
+            let rank = mpi.rank();
+            let group = mpi.split(Some(u32::from(rank > 0)), 9 - rank);
+            let mut group = group.expect("a split").expect("a colour");
+            if rank < 2 {
+                std::thread::sleep(PATIENCE);
+            }
+            let report = |error: &CommError| println!("{error}");
+            assert!(mpi.abort_when_stalled(Duration::from_secs(1), report));
+            assert_eq!((group.rank(), group.size()), (0, 2));
+            group.receive(1, &mut [0]).expect("never");
+        },
+    );
+}
+
+/// A limit that is raised, and a wait that may last, are no stalls.
+#[test]
+fn patience_is_no_stall() {
+    on_ranks("patience_is_no_stall", 2, |mut mpi| {
+        let report = |error: &CommError| println!("{error}");
+        assert!(mpi.abort_when_stalled(Duration::from_millis(200), report));
+        let pause = Duration::from_millis(900);
+        if mpi.rank() == 1 {
+            std::thread::sleep(pause);
+        }
+        let patient = doing::patiently();
+        mpi.barrier().expect("late, but there");
+        if mpi.rank() == 1 {
+            std::thread::sleep(pause);
+        }
+        mpi.split(Some(0), 0).expect("late, but there");
+        drop(patient);
+        mpi.limit_waits(Duration::from_secs(60));
+        if mpi.rank() == 1 {
+            std::thread::sleep(pause);
+        }
+        mpi.barrier().expect("late, but there");
+    });
+}
+
+/// Memory that is not there is no error: the answer is the same on all ranks, and the job goes on without.
+#[test]
+fn a_window_without_room_is_none() {
+    on_ranks("a_window_without_room_is_none", 3, |mut mpi| {
+        let window = mpi.window(1 << 40).expect("no failure");
+        assert!(window.is_none());
+        let window = mpi.window(1000).expect("no failure");
+        assert!(window.is_some());
+        mpi.barrier().expect("all come");
+    });
+}
+
+/// A batch system may stop a whole job for a while: time in which nobody could have come is nobody's fault.
+#[test]
+fn a_job_that_was_stopped_goes_on() {
+    on_ranks("a_job_that_was_stopped_goes_on", 2, |mut mpi| {
+        let report = |error: &CommError| println!("{error}");
+        let limit = Duration::from_secs(3);
+        assert!(mpi.abort_when_stalled(limit, report));
+        let own = std::process::id();
+        let stop = format!("sleep 0.5; kill -STOP {own}; sleep 5; kill -CONT {own}");
+        let shell = Command::new("sh").args(["-c", &stop]).spawn();
+        let began = Instant::now();
+        if mpi.rank() == 1 {
+            while began.elapsed() < Duration::from_secs(6) {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        mpi.barrier().expect("late, but there");
+        assert!(began.elapsed() > limit, "it was not stopped");
+        shell.expect("a shell").wait().expect("its end");
+    });
 }

@@ -89,6 +89,35 @@ fn training_starts_from_the_weights_of_a_model_file() {
     assert!(text.contains("its channels are TMQ, U850, PSL"), "{text}");
 }
 
+/// All that a smaller network asks for is there; what it does not ask for would be lost without a word.
+#[test]
+fn weights_without_a_place_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let at = |name: &str| folder.path().join(name);
+    let larger = ["training.steps=1", "network.blocks=[2, 1]"];
+    run(&recipe(&larger), &store, &at("larger")).unwrap();
+    let path = at("larger").join("last.safetensors");
+    let start = format!("training.start_from='{}'", path.display());
+    let error = run(
+        &recipe(&["training.steps=1", &start]),
+        &store,
+        &at("smaller"),
+    )
+    .unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("no place for its weights encoder.block1.unit2") && text.contains("more"),
+        "{text}"
+    );
+    run(
+        &recipe(&[&larger[..], &[&start]].concat()),
+        &store,
+        &at("same"),
+    )
+    .unwrap();
+}
+
 #[test]
 fn killed_anywhere_it_ends_with_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@ use crate::parameters::{Parameter, Parameters};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -34,6 +35,8 @@ struct Watch {
     missing: Vec<usize>,
     /// What was handed out last; it is written when something else is handed out, or at the end.
     writing: Vec<Range<usize>>,
+    /// Where the ranges begin that were handed out in this pass, each of them for the last time.
+    given: HashSet<usize>,
     /// The bucket that is announced next: they are announced in their order, whichever is complete first.
     next: usize,
     listener: Listener,
@@ -50,7 +53,21 @@ impl Watch {
     fn start(&mut self) {
         self.missing = self.buckets.iter().map(Range::len).collect();
         self.writing.clear();
+        self.given.clear();
         self.next = 0;
+    }
+
+    /// Something is handed out for the last time.
+    ///
+    /// # Panics
+    /// When it was before in this pass: its bucket could have been announced, and summed over ranks, before it was complete.
+    fn give(&mut self, range: &Range<usize>) {
+        assert!(
+            self.given.insert(range.start),
+            "the gradient at {range:?} is given out a second time in one backward pass; a kernel that is shared is `of_shared` \
+             until the last time"
+        );
+        self.writing.push(range.clone());
     }
 
     /// What was being written is written.
@@ -58,7 +75,7 @@ impl Watch {
         for range in self.writing.drain(..) {
             let holds = |bucket: &Range<usize>| bucket.contains(&range.start);
             if let Some(bucket) = self.buckets.iter().position(holds) {
-                self.missing[bucket] = self.missing[bucket].saturating_sub(range.len());
+                self.missing[bucket] -= range.len();
             }
         }
         while self.missing.get(self.next) == Some(&0) {
@@ -156,6 +173,7 @@ impl Gradients {
             buckets,
             missing: Vec::new(),
             writing: Vec::new(),
+            given: HashSet::new(),
             next: 0,
             listener,
         };
@@ -179,7 +197,7 @@ impl Gradients {
         if let Some(mut watch) = self.watch.take() {
             watch.settle(&self.place());
             let some = ranges.into_iter().filter(|range| !range.is_empty());
-            watch.writing.extend(some.cloned());
+            some.for_each(|range| watch.give(range));
             self.watch = Some(watch);
         }
     }
@@ -346,6 +364,25 @@ pub(crate) fn squares(values: &[f32]) -> f64 {
 mod tests {
     use super::*;
     use crate::parameters::Kind;
+
+    /// A second time the first would be counted for another parameter of the bucket, which would then be sent incomplete.
+    #[test]
+    #[should_panic(expected = "0..3 is given out a second time")]
+    fn a_place_is_given_out_once() {
+        let mut parameters = Parameters::new(1);
+        for name in ["a", "b"] {
+            parameters.vector(name.into(), Kind::Bias, 3, 0.0).unwrap();
+        }
+        let mut gradients = Gradients::new(&parameters);
+        gradients.listen(vec![0..6], Box::new(|_, _| ()));
+        for _ in 0..2 {
+            // A new pass begins anew.
+            gradients.clear();
+            gradients.of_shared(0..3);
+            gradients.of(0..3);
+        }
+        gradients.of(0..3);
+    }
 
     #[test]
     fn what_is_missing_or_no_number_is_named() {

@@ -4,12 +4,15 @@ mod common;
 
 use candle_core::DType;
 use common::{distance, draw, field, shake, values, wrong_gradients};
+use squall_model::gradients::Listener;
 use squall_model::networks::config::NetworkName;
 use squall_model::parameters::Kind;
 use squall_model::{
     Backend, Gradients, Network, NetworkConfig, Pass, Precision, PrecisionPolicy, Recompute,
     SavedActivations, Storage,
 };
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 const EXTENTS: [usize; 4] = [2, 26, 36, 4];
 
@@ -71,6 +74,17 @@ fn learn_scaled(
     storage: impl Into<Storage>,
     scale: f32,
 ) -> Outcome {
+    learn_heard(config, backend, storage, scale, |_| None)
+}
+
+/// The same with somebody who hears of buckets.
+fn learn_heard(
+    config: &NetworkConfig,
+    backend: Backend,
+    storage: impl Into<Storage>,
+    scale: f32,
+    listener: impl FnOnce(&Network) -> Option<(Vec<Range<usize>>, Listener)>,
+) -> Outcome {
     let mut network = Network::build(config, backend, 3).unwrap();
     let mut pass = Pass::train(backend, storage, 5);
     let logits = network.forward(&field(1, EXTENTS), &mut pass).unwrap();
@@ -83,6 +97,9 @@ fn learn_scaled(
         .unwrap();
     network.update_running_statistics(&mut pass).unwrap();
     let mut gradients = Gradients::new(network.parameters());
+    if let Some((buckets, listener)) = listener(&network) {
+        gradients.listen(buckets, listener);
+    }
     network
         .backward(&loss.gradient, pass, &mut gradients)
         .unwrap();
@@ -126,6 +143,33 @@ fn computing_again_changes_no_bit() {
                     config.batch_norm
                 );
             }
+        }
+    }
+}
+
+/// What ranks sum while the pass goes on is what it ends with, in every network and however much is computed again.
+#[test]
+fn small_buckets_are_complete_when_they_are_announced() {
+    for config in networks() {
+        for recompute in Recompute::ALL {
+            let storage = storage(&config, &[]).keeping(recompute, SavedActivations::Same);
+            let heard: Arc<Mutex<Vec<f32>>> = Arc::default();
+            let copy = heard.clone();
+            let outcome = learn_heard(&config, Backend::best(), storage, 1.0, move |network| {
+                let parameters = network.parameters();
+                copy.lock().unwrap().resize(parameters.count(), f32::NAN);
+                let buckets = Gradients::buckets(parameters, 1);
+                let ranges = buckets.clone();
+                let listener: Listener = Box::new(move |bucket, values| {
+                    copy.lock().unwrap()[ranges[bucket].clone()].copy_from_slice(values);
+                });
+                Some((buckets, listener))
+            });
+            assert!(
+                *heard.lock().unwrap() == outcome.gradients,
+                "{:?}, {recompute:?}",
+                config.name
+            );
         }
     }
 }

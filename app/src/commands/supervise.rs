@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Run a command, and again from its newest valid state when it fails, until it finishes or stops advancing.
 ///
-/// Wrong usage and unusable input (exit codes 2 and 3) are not tried again. Signals go on to the command; what it then
-/// exits with is what this exits with. Options of cores and memory act on the command only if they stand after `--`, or in the
+/// Wrong usage and unusable input (exit codes 2 and 3) are not tried again. Signals go on to the command (the first SIGTERM to
+/// Open MPI's mpirun as SIGUSR1, so that ranks have the time to save); what it then exits with is what this exits with. Options of cores and memory act on the command only if they stand after `--`, or in the
 /// environment.
 #[derive(Debug, Args)]
 #[command(
@@ -43,7 +43,7 @@ impl Supervise {
             let hint = "name the folder of its state with --watch, or let the command have --out";
             return Err(Advice::usage("there is nothing to watch", hint));
         };
-        let relay = Relay::start()?;
+        let relay = Relay::start(starts_by_open_mpi(&self.command))?;
         let mut without_progress = 0;
         loop {
             let before = State::of(&watch);
@@ -136,6 +136,34 @@ impl std::fmt::Display for State {
     }
 }
 
+/// Whether Open MPI starts the command's ranks.
+fn starts_by_open_mpi(command: &[String]) -> bool {
+    let Some(program) = command.first() else {
+        return false;
+    };
+    let name = Path::new(program)
+        .file_name()
+        .and_then(|name| name.to_str());
+    if !matches!(name, Some("mpirun" | "mpiexec" | "orterun" | "prterun")) {
+        return false;
+    }
+    let version = Command::new(program).arg("--version").output();
+    let says = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text);
+        text.contains("Open MPI") || text.contains("OpenRTE") || text.contains("PRTE")
+    };
+    version.is_ok_and(|version| says(&version.stdout))
+}
+
+/// What the command is told for a signal. Open MPI passes SIGUSR1 on and waits; after SIGTERM it kills ranks within two seconds,
+/// in the middle of a step and without their checkpoint, and exits with 1.
+fn passed_on(signal: i32, gently: bool) -> i32 {
+    match signal {
+        SIGTERM | SIGINT if gently => SIGUSR1,
+        other => other,
+    }
+}
+
 /// Passes signals on to the command that runs.
 struct Relay {
     /// The command's process, 0 between two.
@@ -146,7 +174,8 @@ struct Relay {
 }
 
 impl Relay {
-    fn start() -> anyhow::Result<Self> {
+    /// `gently`: the first SIGTERM goes on as SIGUSR1.
+    fn start(gently: bool) -> anyhow::Result<Self> {
         let relay = Self {
             child: Arc::default(),
             told: Arc::default(),
@@ -157,7 +186,8 @@ impl Relay {
         let changing = relay.changing.clone();
         std::thread::spawn(move || {
             for signal in signals.forever() {
-                told.store(true, Ordering::Relaxed);
+                let again = told.swap(true, Ordering::Relaxed);
+                let signal = passed_on(signal, gently && !again);
                 let _held = changing.lock().unwrap_or_else(PoisonError::into_inner);
                 let process = Pid::from_raw(child.load(Ordering::Relaxed));
                 if let (Some(process), Some(signal)) = (process, Signal::from_named_raw(signal)) {
@@ -224,6 +254,16 @@ mod tests {
         assert_eq!(of("mpirun -n 2 squall train --out RUN --json"), run);
         assert_eq!(of("squall infer --out=RUN"), run);
         assert_eq!(of("squall demo"), None);
+    }
+
+    #[test]
+    fn ranks_of_open_mpi_are_told_gently_first() {
+        assert_eq!(passed_on(SIGTERM, true), SIGUSR1);
+        assert_eq!(passed_on(SIGTERM, false), SIGTERM);
+        assert_eq!(passed_on(SIGUSR2, true), SIGUSR2);
+        assert!(!starts_by_open_mpi(&words("squall train --out RUN")));
+        assert!(!starts_by_open_mpi(&words("/no/such/mpirun -n 2 squall")));
+        assert!(!starts_by_open_mpi(&[]));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub enum CommError {
         doing: String,
     },
     /// Nothing moved for too long.
-    #[error("rank {rank}: {doing} has not advanced for {waited:?}")]
+    #[error("rank {rank}: {doing} has not advanced for {:.1} s", waited.as_secs_f64())]
     Stalled {
         /// Who saw it.
         rank: usize,
@@ -64,4 +64,22 @@ pub enum CommError {
         /// In the library's words.
         reason: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_as_people_read_them() {
+        let stall = CommError::Stalled {
+            rank: 1,
+            doing: "a barrier".into(),
+            waited: Duration::from_nanos(6_541_151_808),
+        };
+        assert_eq!(
+            stall.to_string(),
+            "rank 1: a barrier has not advanced for 6.5 s"
+        );
+    }
 }

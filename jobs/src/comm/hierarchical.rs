@@ -11,8 +11,9 @@
 use super::collectives::lane::PIECE_BYTES;
 use super::collectives::{self, Choice, Lane, part, ring, values};
 use super::layout::Layout;
-use super::{AllReduce, CommError, Communicator, Result, Window, Wire};
+use super::{AllReduce, CommError, Communicator, Phase, Result, Window, Wire};
 use std::ops::Range;
+use std::time::Instant;
 
 /// How [`Hierarchical`] works. All ranks give the same.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +26,8 @@ pub struct HierarchicalOptions {
     pub between: Choice,
     /// Whether the ranks of a node share memory where they can.
     pub shared_memory: bool,
-    /// Values that go through the three phases at once; the window holds twice as many for each rank.
+    /// Values that go through the three phases at once; the window holds twice as many for each rank, as few as the number of nodes
+    /// needs.
     pub values_at_once: usize,
     /// The same where all ranks live on one node: few enough that what they write is still in the caches when it is read.
     pub values_in_cache: usize,
@@ -56,12 +58,16 @@ pub struct Hierarchical {
     /// The leaders of the same part on all nodes; `None` on ranks that do not lead.
     between: Option<Box<dyn Communicator>>,
     lane: Lane,
+    /// Of the last sum.
+    phases: Vec<Phase>,
 }
 
 /// How the ranks of a node reach each other.
 enum Inside {
     Shared {
         window: Box<dyn Window>,
+        /// Values of a half of it.
+        half: usize,
         /// Which half of the window comes next: the other may still be read by a slower rank.
         odd: bool,
         sums: Vec<f32>,
@@ -99,7 +105,9 @@ impl Hierarchical {
     /// [`CommError::Layout`] if nodes have unequal numbers of ranks, or if there cannot be so many leaders; those of the
     /// backend.
     pub fn new(comm: &mut dyn Communicator, options: &HierarchicalOptions) -> Result<Self> {
-        Self::build(comm, options, |_, node| Inside::new(node, options))
+        Self::build(comm, options, |_, node, at_once| {
+            Inside::new(node, options, at_once)
+        })
     }
 
     /// The same, with something else inside nodes of several ranks. `connect` is given all ranks and those of the node; it
@@ -112,7 +120,7 @@ impl Hierarchical {
         options: &HierarchicalOptions,
         connect: impl FnOnce(&mut dyn Communicator, &mut dyn Communicator) -> Result<Box<dyn NodeSum>>,
     ) -> Result<Self> {
-        Self::build(comm, options, |all, mut node| match node.size() {
+        Self::build(comm, options, |all, mut node, _| match node.size() {
             1 => Ok(Inside::Alone),
             _ => connect(all, &mut *node).map(Inside::Library),
         })
@@ -121,7 +129,7 @@ impl Hierarchical {
     fn build(
         comm: &mut dyn Communicator,
         options: &HierarchicalOptions,
-        inside: impl FnOnce(&mut dyn Communicator, Box<dyn Communicator>) -> Result<Inside>,
+        inside: impl FnOnce(&mut dyn Communicator, Box<dyn Communicator>, usize) -> Result<Inside>,
     ) -> Result<Self> {
         let mut node = comm.split_by_node()?;
         let layout = Layout::agree(comm, &mut *node)?;
@@ -140,7 +148,7 @@ impl Hierarchical {
         let leads = layout.local_rank < leaders;
         let colour = u32::try_from(layout.local_rank).ok().filter(|_| leads);
         let between = comm.split(colour, layout.lowest_rank)?;
-        let inside = inside(comm, node)?;
+        let inside = inside(comm, node, at_once(options, layout.nodes))?;
         Ok(Self {
             layout,
             leaders,
@@ -148,6 +156,7 @@ impl Hierarchical {
             inside,
             between,
             lane: Lane::new(options.wire).pieces_of(options.piece_bytes),
+            phases: Vec::new(),
         })
     }
 
@@ -157,8 +166,21 @@ impl Hierarchical {
         &self.layout
     }
 
-    /// Sums a leader's part over nodes.
+    /// Sums a leader's part over nodes, and notes when.
     fn reduce_between(&mut self, sums: &mut [f32]) -> Result<()> {
+        let from = Instant::now();
+        let result = self.send_between(sums);
+        if self.layout.nodes > 1 && self.between.is_some() {
+            self.phases.push(Phase {
+                name: BETWEEN,
+                from,
+                to: Instant::now(),
+            });
+        }
+        result
+    }
+
+    fn send_between(&mut self, sums: &mut [f32]) -> Result<()> {
         let Some(between) = &mut self.between else {
             return Ok(());
         };
@@ -171,6 +193,7 @@ impl Hierarchical {
     fn reduce_piece(&mut self, all: &mut [f32], scale: f32) -> Result<()> {
         let (local, ranks) = (self.layout.local_rank, self.layout.ranks_per_node);
         let leaders = self.leaders;
+        let (began, before) = (Instant::now(), self.phases.len());
         // Taken out while it works, so that the phase between nodes may use the rest of `self`.
         let mut inside = std::mem::replace(&mut self.inside, Inside::Alone);
         let result = match &mut inside {
@@ -178,8 +201,13 @@ impl Hierarchical {
                 values::scale(all, scale);
                 self.reduce_between(all)
             }
-            Inside::Shared { window, odd, sums } => {
-                let base = usize::from(*odd) * self.options.values_at_once;
+            Inside::Shared {
+                window,
+                half,
+                odd,
+                sums,
+            } => {
+                let base = usize::from(*odd) * *half;
                 *odd = !*odd;
                 let shared = Shared {
                     window: &mut **window,
@@ -213,22 +241,69 @@ impl Hierarchical {
             }
         };
         self.inside = inside;
+        if ranks > 1 {
+            self.note_inside(began, before);
+        }
         result
+    }
+
+    /// What is left of a piece, beside the phase between nodes, was inside.
+    fn note_inside(&mut self, began: Instant, before: usize) {
+        let ended = Instant::now();
+        let name = INSIDE;
+        match self.phases.get(before).copied() {
+            Some(between) => {
+                let (first, last) = (between.from, between.to);
+                let phase = |from, to| Phase { name, from, to };
+                self.phases.insert(before, phase(began, first));
+                self.phases.push(phase(last, ended));
+            }
+            None => self.phases.push(Phase {
+                name,
+                from: began,
+                to: ended,
+            }),
+        }
+    }
+}
+
+/// The names of phases.
+const INSIDE: &str = "inside nodes";
+const BETWEEN: &str = "between nodes";
+
+/// Values that go through the three phases at once on so many nodes.
+fn at_once(options: &HierarchicalOptions, nodes: usize) -> usize {
+    match nodes {
+        1 => options.values_at_once.min(options.values_in_cache),
+        _ => options.values_at_once,
     }
 }
 
 impl Inside {
-    fn new(mut node: Box<dyn Communicator>, options: &HierarchicalOptions) -> Result<Self> {
+    fn new(
+        mut node: Box<dyn Communicator>,
+        options: &HierarchicalOptions,
+        at_once: usize,
+    ) -> Result<Self> {
         if node.size() == 1 {
             return Ok(Self::Alone);
         }
         let window = match options.shared_memory {
-            true => node.window(2 * options.values_at_once)?,
+            true => node.window(2 * at_once)?,
             false => None,
         };
+        if window.is_none() && options.shared_memory && node.rank() == 0 {
+            let megabytes = (node.size() * 2 * at_once * size_of::<f32>()) as f64 / 1e6;
+            tracing::warn!(
+                "the {} ranks of a node cannot share {megabytes:.0} MB of memory, so they send each other messages: a larger /dev/shm \
+                 is faster",
+                node.size()
+            );
+        }
         Ok(match window {
             Some(window) => Self::Shared {
                 window,
+                half: at_once,
                 odd: false,
                 sums: Vec::new(),
             },
@@ -332,14 +407,13 @@ impl Shards<'_> {
 }
 
 impl AllReduce for Hierarchical {
+    fn take_phases(&mut self) -> Vec<Phase> {
+        std::mem::take(&mut self.phases)
+    }
+
     fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> Result<()> {
-        let at_once = match self.layout.nodes {
-            1 => self
-                .options
-                .values_at_once
-                .min(self.options.values_in_cache),
-            _ => self.options.values_at_once,
-        };
+        self.phases.clear();
+        let at_once = at_once(&self.options, self.layout.nodes);
         for piece in values.chunks_mut(at_once) {
             self.reduce_piece(piece, scale)?;
         }
@@ -365,5 +439,59 @@ impl AllReduce for Hierarchical {
             self.options.between.name(),
             self.options.wire.name()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::threads;
+
+    /// What one node needs is a sixteenth of the rest, which a container's /dev/shm may not hold.
+    #[test]
+    fn windows_are_as_large_as_the_number_of_nodes_needs() {
+        let options = HierarchicalOptions::default();
+        assert_eq!(at_once(&options, 1), options.values_in_cache);
+        assert_eq!(at_once(&options, 2), options.values_at_once);
+        let halves = |ranks: Vec<threads::Threads>| {
+            threads::run(ranks, |mut comm| {
+                let engine = Hierarchical::new(&mut comm, &HierarchicalOptions::default());
+                match engine.unwrap().inside {
+                    Inside::Shared { half, .. } => half,
+                    _ => 0,
+                }
+            })
+        };
+        assert_eq!(halves(threads::ranks(2)), [options.values_in_cache; 2]);
+        assert_eq!(halves(threads::nodes(&[2, 2])), [options.values_at_once; 4]);
+    }
+
+    #[test]
+    fn a_sum_tells_its_phases_in_order() {
+        let phases = |ranks: Vec<threads::Threads>, options: &HierarchicalOptions| {
+            threads::run(ranks, |mut comm| {
+                let mut engine = Hierarchical::new(&mut comm, options).unwrap();
+                for _ in 0..2 {
+                    engine.all_reduce(&mut [1.0; 5], 1.0).unwrap();
+                }
+                let phases = engine.take_phases();
+                assert!(phases.is_sorted_by_key(|phase| phase.from));
+                assert!(phases.windows(2).all(|two| two[0].to <= two[1].from));
+                assert!(engine.take_phases().is_empty());
+                phases.iter().map(|phase| phase.name).collect::<Vec<_>>()
+            })
+        };
+        let two_at_once = HierarchicalOptions {
+            leaders: Some(1),
+            values_at_once: 3,
+            ..HierarchicalOptions::default()
+        };
+        let found = phases(threads::nodes(&[2, 2]), &two_at_once);
+        let piece = [INSIDE, BETWEEN, INSIDE];
+        assert_eq!(found[0], [piece, piece].concat());
+        assert_eq!(found[1], [INSIDE, INSIDE]);
+        let all = HierarchicalOptions::default();
+        assert_eq!(phases(threads::nodes(&[1, 1]), &all)[0], [BETWEEN]);
+        assert_eq!(phases(threads::ranks(2), &all)[1], [INSIDE]);
     }
 }

@@ -10,6 +10,7 @@
 pub mod agree;
 pub mod bench;
 pub mod collectives;
+pub mod doing;
 pub mod error;
 pub mod flat;
 pub mod grid;
@@ -38,11 +39,11 @@ pub use layout::Layout;
 pub use nccl::Nccl;
 pub use reducer::Reducer;
 pub use solo::Solo;
-pub use start::{Processes, processes};
+pub use start::{Processes, Stalls, processes, processes_watched};
 pub use watchdog::Watchdog;
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a rank finds that waits for any of several others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +131,10 @@ pub trait Communicator: Send {
     /// [`CommError::Library`].
     fn window(&mut self, floats: usize) -> Result<Option<Box<dyn Window>>>;
 
+    /// How long this process may wait for others before the job is ended with a [`CommError::Stalled`], in all its
+    /// communicators; where the backend watches its waits at all. Not collective.
+    fn limit_waits(&self, _after: Duration) {}
+
     /// Ends all ranks of the job with this exit code, at once. Not collective.
     fn abort(&self, code: i32) -> !;
 
@@ -196,6 +201,17 @@ impl Wire {
     }
 }
 
+/// A part of a sum over ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Phase {
+    /// Where values go in it.
+    pub name: &'static str,
+    /// When it began.
+    pub from: Instant,
+    /// When it was over.
+    pub to: Instant,
+}
+
 /// Sums a buffer over ranks.
 pub trait AllReduce: Send {
     /// Replaces values by their sum over all ranks times `scale`, the same bits on every rank.
@@ -205,6 +221,11 @@ pub trait AllReduce: Send {
     /// # Errors
     /// [`CommError`] of the backend.
     fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> Result<()>;
+
+    /// Where the time of the last sum went, if it has phases: gives them once.
+    fn take_phases(&mut self) -> Vec<Phase> {
+        Vec::new()
+    }
 
     /// Bytes that this rank has sent to other nodes (of a flat one: to other ranks) since it was made.
     fn bytes_sent(&self) -> u64;

@@ -18,7 +18,7 @@
 //! assert!(reducer.wait().unwrap().is_none());
 //! ```
 
-use super::{AllReduce, CommError, Result, pin};
+use super::{AllReduce, CommError, Phase, Result, doing, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,6 +53,8 @@ pub struct Reduced {
     pub started: Instant,
     /// When it was finished.
     pub finished: Instant,
+    /// What its time was spent on, where the engine tells.
+    pub phases: Vec<Phase>,
 }
 
 /// The bucket that is being summed.
@@ -336,7 +338,10 @@ impl Worker {
         };
         self.progress
             .set(|progress| progress.underway = Some(underway));
+        let what = format!("the sum of bucket {bucket} in step {step}");
+        let at_it = doing::begin(what);
         let result = self.engine.all_reduce(&mut values, self.scale);
+        drop(at_it);
         self.progress.set(|progress| {
             progress.underway = None;
             progress.finished += u64::from(result.is_ok());
@@ -348,6 +353,7 @@ impl Worker {
             submitted,
             started: since,
             finished: Instant::now(),
+            phases: self.engine.take_phases(),
         })
     }
 }

@@ -1,7 +1,8 @@
 //! The processes that a launcher started: where a program that runs alone and under `mpirun` begins.
 
-use super::Result;
 use super::launch::Launch;
+use super::{CommError, Result};
+use std::time::Duration;
 
 /// The communicator of processes in this build: MPI's, or a single rank without the feature `mpi`.
 #[cfg(feature = "mpi")]
@@ -18,24 +19,53 @@ pub type Processes = super::Solo;
 /// # Errors
 /// [`super::CommError::Layout`] if launcher and program do not belong together; [`super::CommError::Library`].
 pub fn processes(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Processes>> {
+    start(variable, None)
+}
+
+/// How long ranks wait for each other, and who hears of it when it was too long: then the job ends.
+pub struct Stalls {
+    /// The longest wait, until [`super::Communicator::limit_waits`] says otherwise.
+    pub after: Duration,
+    /// Called before the job ends.
+    pub report: Box<dyn Fn(&CommError) + Send + Sync>,
+}
+
+/// The same, where no wait lasts longer than that, that for the other ranks to start included.
+///
+/// # Errors
+/// As [`processes`].
+pub fn processes_watched(
+    variable: impl Fn(&str) -> Option<String>,
+    stalls: Stalls,
+) -> Result<Option<Processes>> {
+    start(variable, Some(stalls))
+}
+
+fn start(
+    variable: impl Fn(&str) -> Option<String>,
+    stalls: Option<Stalls>,
+) -> Result<Option<Processes>> {
     match Launch::detect(variable)? {
-        Some(launch) if launch.size > 1 => join(&launch).map(Some),
+        Some(launch) if launch.size > 1 => join(&launch, stalls).map(Some),
         _ => Ok(None),
     }
 }
 
 #[cfg(feature = "mpi")]
-fn join(launch: &Launch) -> Result<Processes> {
+fn join(launch: &Launch, stalls: Option<Stalls>) -> Result<Processes> {
     use super::Communicator;
     super::mpi::abort_on_panic();
-    let world = Processes::init()?;
+    let world = match stalls {
+        Some(Stalls { after, report }) => Processes::init_watched(launch.rank, after, report)?,
+        None => Processes::init()?,
+    };
     launch.check(world.rank(), world.size(), &world.describe())?;
     Ok(world)
 }
 
 #[cfg(not(feature = "mpi"))]
-fn join(launch: &Launch) -> Result<Processes> {
-    Err(super::CommError::Layout(format!(
+fn join(launch: &Launch, _: Option<Stalls>) -> Result<Processes> {
+    Err(CommError::Layout(format!(
         "{} started {} processes, but this program was built without MPI (its feature `mpi`)",
         launch.launcher.name(),
         launch.size

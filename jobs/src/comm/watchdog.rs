@@ -7,7 +7,10 @@ use super::reducer::ProgressReader;
 use super::{CommError, Result};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// A thread that looks so much later than it meant to was stopped.
+const STOPPED: Duration = Duration::from_secs(1);
 
 /// Watches a reducer until dropped.
 #[derive(Debug)]
@@ -31,12 +34,18 @@ impl Watchdog {
         let (end, ended) = channel::<()>();
         let look = (limit / 10).clamp(Duration::from_millis(1), Duration::from_secs(1));
         let watch = move || {
+            let (mut looked, mut resumed) = (Instant::now(), Instant::now());
             while ended.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
+                // Who was stopped, perhaps with the whole job, blames nobody for that time.
+                if looked.elapsed() > look + STOPPED {
+                    resumed = Instant::now();
+                }
+                looked = Instant::now();
                 let progress = reader.progress();
                 let Some(underway) = progress.underway else {
                     continue;
                 };
-                let waited = underway.since.elapsed();
+                let waited = underway.since.max(resumed).elapsed();
                 if waited > limit {
                     return on_stall(CommError::Stalled {
                         rank,

@@ -111,6 +111,11 @@ impl Claims {
         Some(folder.join(format!("{index:06}")))
     }
 
+    /// Where ranks leave word for each other; none for a single rank.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     /// What tells the others to stop, and hears it from them.
     pub fn bell(&self) -> Bell {
         Bell {

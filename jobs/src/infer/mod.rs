@@ -13,6 +13,7 @@
 //! opened; a time that stands in two files is read from the first, and times in any order are sorted; both are said. Gaps are
 //! said and have no masks. A time that cannot be read ends the inference or is left out, as [`BadInput`] says.
 
+mod alive;
 mod chunks;
 mod claims;
 mod ensemble;
@@ -40,11 +41,12 @@ pub use report::{InferEvent, InferReport, Spent};
 pub use strips::Strips;
 
 use crate::comm::collectives::tree;
-use crate::comm::{Communicator, Solo, agree};
+use crate::comm::{Communicator, Solo, agree, doing};
 use crate::error::{JobError, Result, all_or_none};
 use crate::lock::{FolderLock, remove_unfinished};
 use crate::metrics::to_json;
 use crate::train::Outcome;
+use alive::{Pulse, Watched};
 use claims::Claims;
 use log::Others;
 use pipeline::{Job, Neighbours, Ran};
@@ -113,6 +115,7 @@ impl Inference<'_> {
         stop: &AtomicBool,
     ) -> Result<InferReport> {
         let start = Instant::now();
+        let _doing = doing::begin("inference");
         let prepared = self.prepare();
         let (demand, wanted, notes) = all_or_none(comm, prepared)?;
         self.agree(comm)?;
@@ -173,15 +176,21 @@ impl Inference<'_> {
             others: (comm.rank() == 0 && comm.size() > 1)
                 .then(|| Others::of(self.out, comm.size())),
         };
+        let pulse = Pulse::start(&neighbours.claims, comm.rank())?;
         // Whatever ends this rank early, a panic included, ends the others too.
         let mut alarm = neighbours.claims.bell().armed();
         let ran = log::open(self.out, comm.rank())
             .and_then(|log| job.run(&mut neighbours, log, progress, stop));
-        if let Ok(ran) = &ran
-            && !ran.stopped
+        if let Some(pulse) = pulse {
+            pulse.done();
+        }
+        if let Ok(done) = &ran
+            && !done.stopped
         {
-            let own = ran.finished.iter().map(FinishedFile::times).sum();
-            pipeline::watch(&job, own, &mut neighbours, progress, stop);
+            let own = done.finished.iter().map(FinishedFile::times).sum();
+            let others = Watched::of(&neighbours.claims, comm.rank(), comm.size());
+            // A dead rank comes to no meeting: nothing is left to agree on.
+            pipeline::watch(&job, own, (&mut neighbours, others), progress, stop)?;
             alarm.disarm();
         }
         drop(alarm);
@@ -217,7 +226,7 @@ impl Inference<'_> {
             ..self.options.clone()
         };
         let facts = agree::Facts::new()
-            .with("version", env!("CARGO_PKG_VERSION").as_bytes())
+            .with_text("the program", crate::code::version())
             .with("times", times.join(" ").as_bytes())
             .with("grid", &self.input.grid().hash().to_le_bytes())
             .with("models", hashes.join(" ").as_bytes())
@@ -254,7 +263,7 @@ impl Inference<'_> {
             1 => 1,
             _ => comm.split_by_node()?.size() as u64,
         };
-        Ok(crate::memory::available().map(|bytes| bytes / ranks))
+        Ok(crate::memory::available_to(ranks))
     }
 
     /// The files that earlier calls finished and that are whole; each rank looks at some of them.

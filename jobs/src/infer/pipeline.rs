@@ -1,5 +1,6 @@
 //! Read, compute and write at the same time, on each rank.
 
+use super::alive::{DEAD_AFTER, Watched};
 use super::claims::{Bell, Claims};
 use super::input::{Fields, Reader};
 use super::log::{FinishedFile, Others, SkippedTime};
@@ -458,25 +459,28 @@ impl Computer<'_, '_, '_> {
     }
 }
 
-/// Waits, on the rank that tells of the work of all, until the others have done theirs or the bell rings.
+/// Waits until the others have done their work or the bell rings; the rank that tells of the work of all does so meanwhile.
+///
+/// # Errors
+/// [`JobError::Comm`] if one of them is dead.
 pub(super) fn watch(
     job: &Job<'_, '_>,
     own: usize,
-    neighbours: &mut Neighbours,
+    (neighbours, mut others): (&mut Neighbours, Watched),
     progress: &mut dyn FnMut(&InferEvent<'_>),
     stop: &AtomicBool,
-) {
+) -> Result<()> {
     let mut told = usize::MAX;
     loop {
-        let done = job.done + own + neighbours.done();
-        if neighbours.others.is_none() || done >= job.total || neighbours.bell.rings() {
-            return;
+        if others.are_done(DEAD_AFTER)? || neighbours.bell.rings() {
+            return Ok(());
         }
         if stop.load(Ordering::Relaxed) {
             neighbours.bell.ring();
-            return;
+            return Ok(());
         }
-        if done != told {
+        let done = job.done + own + neighbours.done();
+        if neighbours.others.is_some() && done != told {
             told = done;
             progress(&InferEvent::Others {
                 done,

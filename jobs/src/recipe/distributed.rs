@@ -2,6 +2,7 @@
 
 use crate::comm::Wire;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// How gradients are summed over ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -91,8 +92,10 @@ pub struct Distributed {
     /// With groups: SGD's momentum (Adam's and LAMB's beta1) on the servers, a number or `"tuned"`: what is left of the optimiser's
     /// after that of asynchrony, 1 - 1 / groups. Default: the optimiser's.
     pub momentum: Option<Momentum>,
-    /// Samples of a step over all ranks (of a group), instead of `training.batch` for each; the number of ranks must divide it. What a
-    /// run learns is then the same on any number of ranks, and a run may be continued on another number. Default none.
+    /// Samples of a step over all ranks (of a group), instead of `training.batch` for each; the number of ranks must divide it. Any
+    /// number of ranks then takes the same samples in the same steps, and a run may be continued on another number. What is learnt is
+    /// the same up to rounding, unless dropout or batch normalisation with `norm_ranks` below the number of ranks depend on
+    /// who has which sample. Default none.
     pub global_batch: Option<usize>,
     /// How gradients are summed. Default `"auto"`.
     pub algorithm: Algorithm,
@@ -112,7 +115,8 @@ pub struct Distributed {
     pub rate_scaling: RateScaling,
     /// Steps between checks that all ranks hold the same bits. Default 100.
     pub check_every_steps: u64,
-    /// Seconds without progress in communication after which the job is ended with a diagnosis. Default 120.
+    /// Seconds that a rank waits for another, in sums of gradients and everywhere else, before the job is ended with a diagnosis.
+    /// Default 120.
     pub stall_seconds: f64,
 }
 
@@ -204,6 +208,11 @@ impl Distributed {
         }
     }
 
+    /// `stall_seconds`, or for ever where it is more than a clock can count.
+    pub fn longest_wait(&self) -> Duration {
+        Duration::try_from_secs_f64(self.stall_seconds).unwrap_or(Duration::MAX)
+    }
+
     /// Values of a bucket.
     pub fn bucket_values(&self) -> usize {
         ((self.bucket_mb * 1e6 / 4.0) as usize).max(1)
@@ -279,6 +288,16 @@ mod tests {
         let text = toml::to_string(&whole).unwrap();
         assert!(text.contains("order = \"round-robin\""), "{text}");
         assert_eq!(toml::from_str(&text), Ok(whole));
+    }
+
+    #[test]
+    fn a_wait_may_be_as_long_as_a_number_can_say() {
+        let with = |stall_seconds| Distributed {
+            stall_seconds,
+            ..Distributed::default()
+        };
+        assert_eq!(with(1.5).longest_wait(), Duration::from_millis(1500));
+        assert_eq!(with(1e300).longest_wait(), Duration::MAX);
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn state(path: &Path, learner: &Learner, facts: &CheckpointFacts) -> Result<Mode
             scale: gradients.scale,
             shared,
             fault: gradients.fault.clone(),
+            bad_field: gradients.bad_field.clone(),
         });
         let mut put = |what: &str, values: &[f32]| {
             let name = format!("{WAITING}.{at}.{what}");
@@ -103,6 +104,8 @@ struct WaitingFacts {
     scale: f32,
     shared: Shared,
     fault: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bad_field: Option<String>,
 }
 
 /// Writes a checkpoint, whole or not at all; the one before becomes the previous one.
@@ -192,6 +195,7 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
             gradients: Some(gradients),
             statistics: learner.network.statistics_of(statistics),
             fault: facts.fault,
+            bad_field: facts.bad_field,
         });
     }
     Ok(facts)

@@ -76,6 +76,7 @@ pub fn train_together(
     stop: &AtomicBool,
     team: &mut Team,
 ) -> Result<TrainReport> {
+    team.limit_waits(recipe.distributed.longest_wait());
     let opened = recipe.check().and_then(|()| {
         let run = team.is_first().then(|| RunDir::open(folder)).transpose()?;
         run.iter().try_for_each(|run| run.settle_recipe(recipe))?;
@@ -94,7 +95,8 @@ pub fn train_together(
         return groups::train(job, groups, run, progress, team);
     }
     let training = Run::prepare(recipe, store, run, team)?;
-    let plan = training.plan();
+    let (_, node_ranks) = training.team.place_on_node()?;
+    let plan = training.plan(node_ranks);
     let plan = training.team.all_or_none(plan)?;
     let told = training.write_facts(&plan);
     training.team.all_or_none(told)?;
@@ -211,6 +213,7 @@ impl Run<'_> {
                 saved_at = Instant::now();
             }
         }
+        self.team.trace.end(folder)?;
         let balance = self.balance(self.learner.progress.step - done)?;
         let report = TrainReport {
             balance,

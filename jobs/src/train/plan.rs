@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::error::Result;
-use crate::memory::{self, Demand};
+use crate::memory::{self, Demand, Sharing};
 use serde::Serialize;
 
 /// What will be done, known before the first step.
@@ -41,11 +41,11 @@ pub struct TrainPlan {
 }
 
 impl Run<'_> {
-    /// The plan from here on.
+    /// The plan from here on, of a rank that shares its node with so many, itself included.
     ///
     /// # Errors
     /// [`crate::JobError::Memory`] if the machine has too little.
-    pub(super) fn plan(&self) -> Result<TrainPlan> {
+    pub(super) fn plan(&self, node_ranks: usize) -> Result<TrainPlan> {
         let [rows, columns, _] = self.store.shape();
         let summary = self.learner.network.summary(rows, columns)?;
         let batch = self.local_batch as u64;
@@ -63,11 +63,17 @@ impl Run<'_> {
             loaded: in_memory * (self.loader.prefetch as u64 + 2),
         };
         // Where the network computes decides.
-        let available = match self.learner.network.backend() {
-            gpu if gpu.is_gpu() => gpu.free_memory(),
-            _ => memory::available(),
+        let (available, memory_ranks) = match self.learner.network.backend() {
+            // Every rank has a GPU of its own.
+            gpu if gpu.is_gpu() => (gpu.free_memory(), 1),
+            _ => (memory::available_to(node_ranks as u64), node_ranks as u64),
         };
-        demand.check(self.recipe, available)?;
+        let sharing = Sharing {
+            batch: self.local_batch,
+            step_ranks: self.step_ranks,
+            memory_ranks,
+        };
+        demand.check(self.recipe, sharing, available)?;
         Ok(TrainPlan {
             total_steps: self.total_steps,
             done_steps: self.learner.progress.step,

@@ -8,6 +8,8 @@ use super::recorder::Recorder;
 use super::samples::{self, Samples};
 use super::step::Learner;
 use super::team::Team;
+use crate::code;
+use crate::comm::agree::Facts;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
 use crate::recipe::{Recipe, Task};
@@ -16,6 +18,7 @@ use squall_data::loader::{Augmentation, LoaderConfig};
 use squall_data::store::Split;
 use squall_data::{BoxClass, Class, Normalisation, Store, Variable, staging};
 use squall_model::{ModelFile, NetworkConfig};
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
@@ -320,20 +323,21 @@ impl Parts {
     fn agree(&self, recipe: &Recipe, store: &Store, team: &mut Team) -> Result<()> {
         let parameters = self.learner.network.parameters();
         let shapes: Vec<String> = (parameters.iter())
-            .map(|p| format!("{} {:?}", p.name, p.range))
+            .map(|p| format!("{} = {:?}", p.name, p.range))
             .collect();
         let steps = self.samples.steps_per_epoch().to_string();
-        team.check_facts(&[
-            (
-                "the version of the program",
-                env!("CARGO_PKG_VERSION").as_bytes(),
-            ),
-            ("the recipe", recipe.to_toml().as_bytes()),
-            ("the data", store.data_hash().as_bytes()),
-            ("the boxes", store.boxes_hash().unwrap_or("").as_bytes()),
-            ("the network", shapes.join("\n").as_bytes()),
-            ("the number of steps of an epoch", steps.as_bytes()),
-        ])
+        // Gradients are summed, so that ranks would not drift apart; but what they learn would depend on who computes what.
+        let dtype = format!("{:?}", self.learner.storage.dtype).to_lowercase();
+        let facts = Facts::new()
+            .with_text("the program", code::version())
+            .with_text("the recipe", recipe.lines())
+            .with("the data", store.data_hash().as_bytes())
+            .with("the boxes", store.boxes_hash().unwrap_or("").as_bytes())
+            .with_text("the network", shapes.join("\n"))
+            .with_text("the number of steps of an epoch", steps)
+            .with_text("the data type of activations", dtype)
+            .with_text("what computes", self.learner.network.backend().kind());
+        team.check_facts(&facts)
     }
 }
 
@@ -373,8 +377,64 @@ pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract
     if theirs.normalisation_hash != contract.normalisation_hash {
         tracing::warn!("the weights to start from were trained on fields normalised otherwise");
     }
+    let mine = &contract.network;
+    let leftover = leftover(&file, learner);
+    if !leftover.is_empty() {
+        let shown: Vec<&str> = leftover.iter().take(NAMED).map(String::as_str).collect();
+        let more = match leftover.len() - shown.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        return Err(JobError::Contract {
+            model: path.to_path_buf(),
+            reasons: vec![format!(
+                "the network of this run, `{}`, has no place for its weights {}{more}: give the network that it was trained with, `{}`",
+                mine.name.as_str(),
+                shown.join(", "),
+                theirs.network.name.as_str()
+            )],
+        });
+    }
+    let changed = network_changes(&theirs.network, mine);
+    if !changed.is_empty() {
+        tracing::warn!(
+            "the weights to start from fit, but their network was another: {}",
+            changed.join(", ")
+        );
+    }
     let parameters = learner.network.parameters_mut();
     parameters.load(path, |name| file.tensor(name))?;
     tracing::info!(path = %path.display(), "starting from the weights of a model file");
     Ok(())
+}
+
+/// Leftover weights named one by one in an error; the rest is counted.
+const NAMED: usize = 3;
+
+/// The tensors of a model file that a network has no place for.
+fn leftover(file: &ModelFile, learner: &Learner) -> Vec<String> {
+    let parameters = learner.network.parameters();
+    let places: HashSet<&str> = (parameters.iter().map(|p| p.name.as_str()))
+        .chain(parameters.buffers().iter().map(|b| b.name.as_str()))
+        .collect();
+    let names = file
+        .tensors
+        .keys()
+        .filter(|name| !places.contains(name.as_str()));
+    names.cloned().collect()
+}
+
+/// The keys in which two networks differ, with both values: those that change no shape, where the weights of one fit the other.
+fn network_changes(theirs: &NetworkConfig, mine: &NetworkConfig) -> Vec<String> {
+    let table = |config: &NetworkConfig| toml::Table::try_from(config).unwrap_or_default();
+    let (theirs, mine) = (table(theirs), table(mine));
+    let keys: BTreeSet<&String> = theirs.keys().chain(mine.keys()).collect();
+    let text = |value: Option<&toml::Value>| value.map_or("nothing".into(), |v| v.to_string());
+    keys.into_iter()
+        .filter(|key| theirs.get(*key) != mine.get(*key))
+        .map(|key| {
+            let (was, is) = (text(theirs.get(key)), text(mine.get(key)));
+            format!("`network.{key}` was {was}, is {is}")
+        })
+        .collect()
 }

@@ -48,7 +48,7 @@ impl Recorder {
     /// Writes what the numbers depend on besides recipe and data.
     pub(super) fn facts(&self, run: &RunDir, plan: &TrainPlan, store: &Store) -> Result<()> {
         let facts = serde_json::json!({
-            "code_version": env!("CARGO_PKG_VERSION"),
+            "code_version": crate::code::version(),
             "data": store.folder().display().to_string(),
             "data_hash": store.data_hash(),
             "grid": store.grid().describe(),

@@ -9,6 +9,7 @@ use crate::error::{JobError, Result};
 use crate::recipe::{Distributed, Recipe};
 use candle_core::DType;
 use rand::Rng;
+use rayon::prelude::*;
 use squall_data::HostBatch;
 use squall_data::random::stream;
 use squall_model::optim::{LossScale, Mirror, Optimizer, Schedule, Update};
@@ -209,9 +210,14 @@ impl Learner {
             gradients: None,
             statistics: pass.batch_statistics()?,
             fault: None,
+            bad_field: None,
         };
         if !finite {
             waiting.fault = Some(self.why_the_loss(batch)?);
+        }
+        if self.lag > 0 {
+            // This batch is gone when its gradients are used.
+            waiting.bad_field = bad_field(batch);
         }
         let (value, weighted_sum, divisor) = (judged.value, judged.weighted_sum, judged.divisor);
         self.gradients.clear();
@@ -353,16 +359,28 @@ impl Learner {
                     }
                     None
                 }
-                // A field that is no number can hide behind a ReLU and show in the gradient only.
+                // A field that is no number can hide behind a ReLU and show in the gradient only. Gradients are the same on all
+                // ranks, so all come here.
                 Err(error @ ModelError::NotFinite { .. }) => {
-                    let field = bad_field(batch).map(|field| format!(", and {field}"));
+                    let field = match self.lag {
+                        0 => bad_field(batch),
+                        _ => waiting.bad_field,
+                    };
+                    let field = team.first_to_say(field)?;
+                    let field = field.map(|field| format!(", and {field}"));
                     Some(("gradient", format!("{error}{}", field.unwrap_or_default())))
                 }
                 Err(other) => return Err(other.into()),
             }
         } else {
-            let elsewhere = || format!("on {} of {} ranks", shared.not_finite, team.size());
-            Some(("loss", waiting.fault.unwrap_or_else(elsewhere)))
+            // All ranks know of it in the same step, and all say why before any of them ends the job.
+            let why = team.first_to_say(waiting.fault)?;
+            let many = match team.size() {
+                1 => String::new(),
+                ranks => format!("on {} of {ranks} ranks: ", shared.not_finite),
+            };
+            let why = why.unwrap_or_else(|| "it does not say why".into());
+            Some(("loss", format!("{many}{why}")))
         };
         self.count(fault)?;
         Ok(result)
@@ -443,7 +461,11 @@ const FACTS: usize = 3;
 
 /// The first value of a batch that is no number, in words.
 fn bad_field(batch: &HostBatch) -> Option<String> {
-    let at = batch.x.iter().position(|x| !x.is_finite())?;
+    const PART: usize = 1 << 16;
+    let parts = batch.x.par_chunks(PART);
+    let part = parts.position_first(|part| part.iter().any(|x| !x.is_finite()))?;
+    let inside = batch.x[part * PART..].iter().position(|x| !x.is_finite())?;
+    let at = part * PART + inside;
     Some(format!(
         "value {at} of the batch's fields is {}",
         batch.x[at]

@@ -8,8 +8,8 @@ use super::groups::Link;
 use super::trace::Trace;
 use crate::comm::collectives::{Choice, tree};
 use crate::comm::{
-    AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Reducer,
-    Watchdog, Wire, agree, reducer,
+    AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Phase,
+    Reducer, Watchdog, Wire, agree, doing, reducer,
 };
 use crate::error::{JobError, Result, all_or_none};
 use crate::recipe::{Algorithm, Distributed};
@@ -129,6 +129,13 @@ impl Team {
         }
     }
 
+    /// From now on no rank waits longer for another than this recipe allows, where the backend watches waits.
+    pub(super) fn limit_waits(&self, after: Duration) {
+        if let Some(control) = &self.control {
+            control.limit_waits(after);
+        }
+    }
+
     /// What all ranks of this team agree through outside of steps; none of a single rank.
     pub(super) fn control(&mut self) -> Option<&mut Box<dyn Communicator>> {
         self.control.as_mut()
@@ -194,6 +201,7 @@ impl Team {
         let Some(control) = &mut self.control else {
             return Ok(());
         };
+        let _doing = doing::begin("the groups of ranks that sum gradients");
         let ranges = Gradients::buckets(parameters, options.bucket_values());
         let engine = WithFacts {
             buckets: engine(&mut **control, options)?,
@@ -221,7 +229,7 @@ impl Team {
             cores: self.cores.clone(),
         };
         let reducer = Reducer::start(Box::new(engine), plan)?;
-        let limit = Duration::from_secs_f64(options.stall_seconds);
+        let limit = options.longest_wait();
         let on_stall = self.on_stall.take().unwrap_or_else(|| Box::new(|_| ()));
         let watchdog = Watchdog::start(reducer.progress_reader(), rank, limit, on_stall)?;
         let reducer = Arc::new(Mutex::new(reducer));
@@ -342,6 +350,24 @@ impl Team {
         }
     }
 
+    /// What the first rank says that has something to say, with its number where there are several. All ranks call it.
+    pub(super) fn first_to_say(&mut self, mine: Option<String>) -> Result<Option<String>> {
+        let Some(control) = &mut self.control else {
+            return Ok(mine);
+        };
+        let _doing = doing::begin("what a rank has to say of a step");
+        let mut bytes = mine.unwrap_or_default().into_bytes();
+        let lengths = tree::all_gather(&mut **control, &(bytes.len() as u64).to_le_bytes())?;
+        let lengths = lengths.as_chunks().0.iter().map(|n| u64::from_le_bytes(*n));
+        let Some((rank, length)) = lengths.enumerate().find(|(_, length)| *length > 0) else {
+            return Ok(None);
+        };
+        bytes.resize(length as usize, 0);
+        tree::broadcast(&mut **control, &mut bytes, rank)?;
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(Some(format!("rank {rank}: {text}")))
+    }
+
     /// Replaces counts by their sums over ranks. All ranks call it.
     pub(super) fn sum_counts(&mut self, counts: &mut [u64]) -> Result<()> {
         match &mut self.control {
@@ -355,6 +381,7 @@ impl Team {
         let Some(control) = &mut self.control else {
             return Ok(());
         };
+        let _doing = doing::begin("the first rank's state");
         let mut length = (bytes.len() as u64).to_le_bytes();
         tree::broadcast(&mut **control, &mut length, 0)?;
         bytes.resize(u64::from_le_bytes(length) as usize, 0);
@@ -362,12 +389,11 @@ impl Team {
     }
 
     /// An error if any of these facts differs between ranks, naming it. All ranks call it.
-    pub(super) fn check_facts(&mut self, facts: &[(&str, &[u8])]) -> Result<()> {
+    pub(super) fn check_facts(&mut self, facts: &agree::Facts) -> Result<()> {
         let Some(control) = &mut self.control else {
             return Ok(());
         };
-        let named = |all: agree::Facts, (name, content): &(&str, &[u8])| all.with(name, content);
-        let facts = facts.iter().fold(agree::Facts::new(), named);
+        let _doing = doing::begin("the comparison of recipes, data and programs");
         Ok(facts.check(&mut **control)?)
     }
 
@@ -376,6 +402,7 @@ impl Team {
         let Some(control) = &mut self.control else {
             return Ok(());
         };
+        let _doing = doing::begin("the check that all ranks hold the same parameters");
         let named = parameters.to_named()?;
         let tensors = named
             .iter()
@@ -441,6 +468,13 @@ impl AllReduce for WithFacts {
         }
     }
 
+    fn take_phases(&mut self) -> Vec<Phase> {
+        match self.next {
+            0 => Vec::new(),
+            _ => self.buckets.take_phases(),
+        }
+    }
+
     fn bytes_sent(&self) -> u64 {
         self.buckets.bytes_sent() + self.facts.bytes_sent()
     }
@@ -465,6 +499,7 @@ impl fmt::Debug for Group {
 impl Together for Group {
     fn sum(&self, values: &mut [f64]) -> squall_model::error::Result<()> {
         let mut comm = lock(&self.comm);
+        let _doing = doing::begin("statistics of batch normalisation");
         let since = Instant::now();
         let summed = tree::all_fold(&mut **comm, values, |total, value| *total += value);
         let taken = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -1,6 +1,7 @@
 //! Where the time of training goes: sums for the report, and a Chrome trace of single steps.
 //!
-//! Open a trace in `chrome://tracing` or Perfetto; every rank is a process, its computation and its communication are threads.
+//! Open a trace in `chrome://tracing` or Perfetto; every rank is a process, its computation, its communication and the phases of that
+//! are threads.
 
 use crate::comm::reducer::Reduced;
 use crate::error::{JobError, Result};
@@ -182,6 +183,9 @@ impl Trace {
             self.push(queued, "queue", reduced.submitted, reduced.started);
         }
         self.push(name, "communication", reduced.started, reduced.finished);
+        for phase in &reduced.phases {
+            self.push(phase.name.to_string(), "phases", phase.from, phase.to);
+        }
     }
 
     fn push(&mut self, name: String, tid: &'static str, from: Instant, to: Instant) {
@@ -207,6 +211,19 @@ impl Trace {
         if self.left > 0 {
             return Ok(());
         }
+        self.write(folder)
+    }
+
+    /// The run is over, perhaps before the last step that was to be traced: what was is written then.
+    pub fn end(&mut self, folder: &Path) -> Result<()> {
+        if self.left == 0 || self.events.is_empty() {
+            return Ok(());
+        }
+        self.left = 0;
+        self.write(folder)
+    }
+
+    fn write(&mut self, folder: &Path) -> Result<()> {
         let path = folder.join(format!("trace.rank{}.json", self.rank));
         let events = std::mem::take(&mut self.events);
         let text = serde_json::to_string(&serde_json::json!({ "traceEvents": events }));
@@ -222,6 +239,7 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comm::Phase;
     use std::time::Duration;
 
     #[test]
@@ -273,6 +291,18 @@ mod tests {
             submitted,
             started,
             finished,
+            phases: vec![
+                Phase {
+                    name: "inside nodes",
+                    from: started,
+                    to: started + Duration::from_millis(1),
+                },
+                Phase {
+                    name: "between nodes",
+                    from: started + Duration::from_millis(1),
+                    to: started + Duration::from_millis(6),
+                },
+            ],
         });
         trace.spent.exchange = 0.002;
         assert!((trace.spent.communication - 0.008).abs() < 1e-9);
@@ -291,10 +321,34 @@ mod tests {
                 "backward",
                 "forward",
                 "bucket 2 of step 1 queued",
-                "bucket 2 of step 1"
+                "bucket 2 of step 1",
+                "inside nodes",
+                "between nodes"
             ]
         );
         assert_eq!(events[3]["pid"], 3);
-        assert!((events[3]["dur"].as_f64().unwrap() - 8000.0).abs() < 1.0);
+        let took = |event: usize| events[event]["dur"].as_f64().unwrap();
+        assert!((took(3) - 8000.0).abs() < 1.0 && (took(5) - 5000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_run_that_ends_early_leaves_the_trace_of_its_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.rank0.json");
+        let mut trace = Trace::new(0, 5, Arc::default());
+        trace.note(Work::Forward, Instant::now());
+        trace.step(folder.path()).unwrap();
+        assert!(!path.exists());
+        trace.end(folder.path()).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("forward"));
+        // What is written stays as it is.
+        std::fs::remove_file(&path).unwrap();
+        trace.note(Work::Forward, Instant::now());
+        trace.end(folder.path()).unwrap();
+        assert!(!path.exists());
+        // A run without steps, and one that traces none, leave nothing.
+        Trace::new(0, 5, Arc::default()).end(folder.path()).unwrap();
+        Trace::new(0, 0, Arc::default()).end(folder.path()).unwrap();
+        assert!(!path.exists());
     }
 }

@@ -174,6 +174,22 @@ impl Backend {
         }
     }
 
+    /// What decides the bits of its results, in words: what [`Self::describe`] says, without what differs between equal machines.
+    pub fn kind(self) -> String {
+        match self {
+            Self::Reference => self.describe(),
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => onednn::kind(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => {
+                let text = cuda::describe();
+                // Before it stands the GPU's number on its node.
+                let kind = text.split_once(": ").map(|(_, kind)| kind.to_string());
+                kind.unwrap_or(text)
+            }
+        }
+    }
+
     /// Whether computing in `dtype` is faster here than in f32.
     pub fn is_fast(self, dtype: DType) -> bool {
         match (self, dtype) {

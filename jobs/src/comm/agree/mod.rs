@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 /// Ranks named one by one in an error; the rest is counted.
 const NAMED_RANKS: usize = 8;
 
-/// Named facts, each known by a hash.
+/// Named facts, each known by a hash, some by a text of lines `key = value` besides.
 ///
 /// # Example
 /// ```
@@ -26,11 +26,20 @@ const NAMED_RANKS: usize = 8;
 ///     facts.check(&mut rank).unwrap_err().to_string()
 /// });
 /// assert!(errors[0].contains("recipe differs between ranks: rank 1 has another than the other 2"));
+///
+/// let errors = threads::run(threads::ranks(3), |mut rank| {
+///     let recipe = if rank.member() == 1 { "rate = 1\nseed = 5" } else { "rate = 1\nseed = 7" };
+///     let facts = Facts::new().with_text("recipe", recipe);
+///     facts.check(&mut rank).unwrap_err().to_string()
+/// });
+/// assert!(errors[0].contains("the other 2: `seed = 5` instead of `seed = 7`"), "{}", errors[0]);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     names: Vec<String>,
     hashes: Vec<u64>,
+    /// What can be shown where it differs.
+    texts: Vec<Option<String>>,
 }
 
 impl Facts {
@@ -45,6 +54,17 @@ impl Facts {
     pub fn with(mut self, name: &str, content: &[u8]) -> Self {
         self.names.push(name.into());
         self.hashes.push(xxh3_64(content));
+        self.texts.push(None);
+        self
+    }
+
+    /// The same of a text whose first line that differs is worth showing.
+    #[must_use]
+    pub fn with_text(mut self, name: &str, text: impl Into<String>) -> Self {
+        let text = text.into();
+        self.names.push(name.into());
+        self.hashes.push(xxh3_64(text.as_bytes()));
+        self.texts.push(Some(text));
         self
     }
 
@@ -53,7 +73,20 @@ impl Facts {
     /// # Errors
     /// [`CommError::Differs`] with the first fact that differs and the ranks in the minority; those of the backend.
     pub fn check(&self, comm: &mut dyn Communicator) -> Result<()> {
-        compare(comm, "the list of facts", &self.names, &self.hashes)
+        let Some(found) = compare(comm, "the list of facts", &self.names, &self.hashes)? else {
+            return Ok(());
+        };
+        let mut error = found.error(comm.rank());
+        if let (Some(Some(text)), CommError::Differs { reason, .. }) =
+            (self.texts.get(found.number), &mut error)
+        {
+            let right = told_by(comm, found.right, text)?;
+            let wrong = told_by(comm, found.others[0], text)?;
+            if let Some((wrong, right)) = first_difference(&wrong, &right) {
+                reason.push_str(&format!(": {wrong} instead of {right}"));
+            }
+        }
+        Err(error)
     }
 }
 
@@ -70,16 +103,76 @@ pub fn same_parameters<'a>(
         (format!("tensor {name}"), xxh3_64(bytes))
     });
     let (names, hashes): (Vec<_>, Vec<_>) = hashed.unzip();
-    compare(comm, "the list of tensors", &names, &hashes)
+    match compare(comm, "the list of tensors", &names, &hashes)? {
+        Some(found) => Err(found.error(comm.rank())),
+        None => Ok(()),
+    }
 }
 
-/// Compares hashes over ranks: first a single one, then, if that differs, all of them.
+/// The text of one rank, on all.
+fn told_by(comm: &mut dyn Communicator, rank: usize, own: &str) -> Result<String> {
+    let mut bytes = match comm.rank() == rank {
+        true => own.as_bytes().to_vec(),
+        false => Vec::new(),
+    };
+    let mut length = (bytes.len() as u64).to_le_bytes();
+    tree::broadcast(comm, &mut length, rank)?;
+    bytes.resize(u64::from_le_bytes(length) as usize, 0);
+    tree::broadcast(comm, &mut bytes, rank)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The first line in which two texts differ, of each; by its key where it has one, because the other may lack it.
+fn first_difference(one: &str, other: &str) -> Option<(String, String)> {
+    fn by_key(text: &str) -> BTreeMap<&str, &str> {
+        let key = |line: &'_ str| line.find(" = ").unwrap_or(0);
+        text.lines()
+            .map(|line| (&line[..key(line)], line))
+            .collect()
+    }
+    let (one, other) = (by_key(one), by_key(other));
+    let keys = one.keys().chain(other.keys());
+    let first = keys.filter(|key| one.get(*key) != other.get(*key)).min()?;
+    let shown = |lines: &BTreeMap<&str, &str>| match lines.get(first) {
+        Some(line) => format!("`{line}`"),
+        None => format!("no `{first}`"),
+    };
+    Some((shown(&one), shown(&other)))
+}
+
+/// A fact that is not the same on all ranks.
+struct Difference {
+    /// Its place in the list; that of the list itself comes after the last.
+    number: usize,
+    what: String,
+    /// The lowest rank with what most have, and how many these are.
+    right: usize,
+    majority: usize,
+    /// The ranks with something else.
+    others: Vec<usize>,
+}
+
+impl Difference {
+    fn error(&self, rank: usize) -> CommError {
+        let others = match self.others.len() {
+            1 => format!("rank {} has", self.others[0]),
+            _ => format!("ranks {} have", listed(&self.others)),
+        };
+        CommError::Differs {
+            rank,
+            what: self.what.clone(),
+            reason: format!("{others} another than the other {}", self.majority),
+        }
+    }
+}
+
+/// The first of these hashes that is not the same on all ranks: a single one is compared, and all of them only if that differs.
 fn compare(
     comm: &mut dyn Communicator,
     list: &str,
     names: &[String],
     hashes: &[u64],
-) -> Result<()> {
+) -> Result<Option<Difference>> {
     let mut hasher = Xxh3::new();
     for name in names {
         // The length keeps "ab", "c" apart from "a", "bc".
@@ -89,20 +182,17 @@ fn compare(
     let names_hash = hasher.digest();
     let all_hash = xxh3_64(bytemuck::cast_slice(hashes));
     let gathered = gather(comm, &[names_hash, all_hash])?;
-    verdict(comm.rank(), list, gathered.iter().map(|found| found[0]))?;
+    let column = |all: &[Vec<u64>], number: usize| all.iter().map(|found| found[number]).collect();
+    if let Some(found) = difference(names.len(), list, column(&gathered, 0)) {
+        return Ok(Some(found));
+    }
     let first = &gathered[0];
     if gathered.iter().all(|found| found == first) {
-        return Ok(());
+        return Ok(None);
     }
     let gathered = gather(comm, hashes)?;
-    for (number, name) in names.iter().enumerate() {
-        verdict(
-            comm.rank(),
-            name,
-            gathered.iter().map(|found| found[number]),
-        )?;
-    }
-    Ok(())
+    let mut numbered = names.iter().enumerate();
+    Ok(numbered.find_map(|(number, name)| difference(number, name, column(&gathered, number))))
 }
 
 /// The numbers of every rank.
@@ -112,30 +202,26 @@ fn gather(comm: &mut dyn Communicator, mine: &[u64]) -> Result<Vec<Vec<u64>>> {
     Ok(each.map(bytemuck::pod_collect_to_vec).collect())
 }
 
-/// An error if not all hashes are the same; right is what most ranks have, and among equals what the lowest has.
-fn verdict(rank: usize, what: &str, hashes: impl Iterator<Item = u64>) -> Result<()> {
+/// Who has another hash, if not all are the same; right is what most ranks have, and among equals what the lowest has.
+fn difference(number: usize, what: &str, hashes: Vec<u64>) -> Option<Difference> {
     let mut ranks_with: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (rank, hash) in hashes.enumerate() {
+    for (rank, hash) in hashes.into_iter().enumerate() {
         ranks_with.entry(hash).or_default().push(rank);
     }
     if ranks_with.len() < 2 {
-        return Ok(());
+        return None;
     }
     let mut groups: Vec<Vec<usize>> = ranks_with.into_values().collect();
     groups.sort_by_key(|ranks| (usize::MAX - ranks.len(), ranks[0]));
-    let majority = groups.remove(0).len();
+    let right = groups.remove(0);
     let mut others: Vec<usize> = groups.concat();
     others.sort_unstable();
-    Err(CommError::Differs {
-        rank,
+    Some(Difference {
+        number,
         what: what.into(),
-        reason: format!(
-            "{} another than the other {majority}",
-            match others.len() {
-                1 => format!("rank {} has", others[0]),
-                _ => format!("ranks {} have", listed(&others)),
-            }
-        ),
+        right: right[0],
+        majority: right.len(),
+        others,
     })
 }
 
@@ -146,5 +232,28 @@ fn listed(ranks: &[usize]) -> String {
     match ranks.len() - named.len() {
         0 => words.join(", "),
         more => format!("{} and {more} more", words.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_difference;
+
+    #[test]
+    fn the_first_key_that_differs_is_shown() {
+        let check = |one: &str, other: &str, expected: Option<(&str, &str)>| {
+            let found = first_difference(one, other);
+            let found = found.as_ref().map(|(a, b)| (a.as_str(), b.as_str()));
+            assert_eq!(found, expected, "{one:?} {other:?}");
+        };
+        check("a = 1\nb = 2", "a = 1\nb = 2", None);
+        check("a = 1\nb = 2", "a = 1\nb = 3", Some(("`b = 2`", "`b = 3`")));
+        // A key that only one has does not shift the others.
+        check(
+            "a = 1\nc = 2",
+            "a = 1\nb = 0\nc = 2",
+            Some(("no `b`", "`b = 0`")),
+        );
+        check("bf16", "f32", Some(("`bf16`", "`f32`")));
     }
 }

@@ -1,11 +1,12 @@
 //! The MPI library of this process: started once, ended when its last communicator is dropped.
 
 use super::ffi;
+use super::wait::Patience;
+use super::watch::Watch;
 use crate::comm::{CommError, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Exit code of a job that one rank's panic ended: that of a Rust program that panicked.
 pub const PANIC_CODE: i32 = 101;
@@ -16,39 +17,40 @@ pub const STALL_CODE: i32 = 102;
 /// Exit code of a job in which an MPI function failed and nobody ended it earlier.
 pub(super) const FAILED_CODE: i32 = 103;
 
-/// What to do when nothing moves.
-pub(super) struct Stall {
-    pub after: Duration,
-    pub report: Box<dyn Fn(&CommError) + Send + Sync>,
-}
-
 /// What all communicators of this process share.
 pub(super) struct Library {
     /// As the library names itself.
     pub version: String,
+    /// This process among all of the job.
+    pub rank: usize,
     /// Held during every call where the library does not allow two threads in it at once.
     one_at_a_time: Option<Mutex<()>>,
     /// A call failed: other ranks may wait for this one, so that ending in order would hang.
     failed: AtomicBool,
-    pub stall: OnceLock<Stall>,
+    /// How long this process waits.
+    pub watch: Arc<Watch>,
 }
 
 impl Library {
-    /// Starts MPI.
+    /// Starts MPI, as the process of this rank if the launcher has told.
     ///
     /// # Errors
     /// [`CommError::Layout`] if it runs already or allows calls of one thread only, [`CommError::Library`].
-    pub fn start() -> Result<Self> {
-        let threads = ffi::start()?;
+    pub fn start(watch: Arc<Watch>, told: Option<usize>) -> Result<Self> {
+        let threads = {
+            let _inside = watch.inside(told.unwrap_or(0), "MPI_Init_thread");
+            ffi::start()?
+        };
         // From here on a return must end MPI, or the launcher reports a crash: `Library` does on drop.
         let library = Self {
             version: ffi::version(),
+            rank: ffi::rank_in_world(),
             one_at_a_time: match threads {
                 ffi::Threads::Multiple => None,
                 ffi::Threads::Serialized | ffi::Threads::Fewer(_) => Some(Mutex::new(())),
             },
             failed: AtomicBool::new(false),
-            stall: OnceLock::new(),
+            watch,
         };
         match threads {
             ffi::Threads::Fewer(level) => Err(CommError::Layout(format!(
@@ -80,8 +82,44 @@ impl Library {
         Err(CommError::Library {
             rank,
             call,
-            reason: ffi::error_text(code),
+            reason: self.words_of(code),
         })
+    }
+}
+
+impl Library {
+    /// What a code means, in the library's words.
+    pub fn words_of(&self, code: i32) -> String {
+        let _turn = self.turn();
+        ffi::error_text(code)
+    }
+
+    /// Ends MPI in order, when all ranks are there: the library's own end would wait for them without a word.
+    fn finish(&self) {
+        if !ffi::running() {
+            return;
+        }
+        let all = {
+            let _turn = self.turn();
+            ffi::Meeting::of_all()
+        };
+        let Some(mut all) = all else {
+            ffi::abort(FAILED_CODE);
+        };
+        let patience = Patience::new(self, || "the end, where all ranks meet,".into());
+        loop {
+            let met = {
+                let _turn = self.turn();
+                all.has_met()
+            };
+            match met {
+                Ok(true) => break,
+                Ok(false) => patience.pause(),
+                Err(_) => ffi::abort(FAILED_CODE),
+            }
+        }
+        let _inside = self.watch.inside(self.rank, "MPI_Finalize");
+        ffi::finish();
     }
 }
 
@@ -93,7 +131,7 @@ impl Drop for Library {
         if self.failed.load(Ordering::Relaxed) {
             ffi::abort(FAILED_CODE);
         }
-        ffi::finish();
+        self.finish();
     }
 }
 

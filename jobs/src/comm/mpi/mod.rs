@@ -11,16 +11,18 @@ mod all_reduce;
 mod ffi;
 mod library;
 mod wait;
+mod watch;
 mod window;
 
 pub use all_reduce::MpiAllReduce;
 pub use library::{PANIC_CODE, STALL_CODE, abort_on_panic};
 
-use super::{Arrival, CommError, Communicator, Result, Window};
+use super::{Arrival, CommError, Communicator, Result, Window, agree};
 use ffi::Group;
-use library::{Library, Stall};
+use library::Library;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use watch::Watch;
 use window::NodeWindow;
 
 /// One rank's end of a group of MPI processes.
@@ -41,7 +43,26 @@ impl Mpi {
     /// [`CommError::Layout`] if MPI runs in this process already or allows calls of one thread only,
     /// [`CommError::Library`].
     pub fn init() -> Result<Self> {
-        let library = Arc::new(Library::start()?);
+        Self::start(Watch::new(), None)
+    }
+
+    /// The same, where the job ends with [`STALL_CODE`] when this rank has waited for others for longer than `after`, from the
+    /// start of MPI on. `report` gets a [`CommError::Stalled`] before; in it this process is `rank` until MPI says who it is.
+    ///
+    /// # Errors
+    /// As [`Mpi::init`].
+    pub fn init_watched(
+        rank: usize,
+        after: Duration,
+        report: impl Fn(&CommError) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let watch = Watch::new();
+        watch.start(after, Box::new(report));
+        Self::start(watch, Some(rank))
+    }
+
+    fn start(watch: Arc<Watch>, rank: Option<usize>) -> Result<Self> {
+        let library = Arc::new(Library::start(watch, rank)?);
         Group::world(library).map(|group| Self { group })
     }
 
@@ -52,19 +73,15 @@ impl Mpi {
 
     /// Ends the job with [`STALL_CODE`] when this rank has waited for another for longer than `after`.
     ///
-    /// `report` gets a [`CommError::Stalled`] first. A message under way cannot be called back from the library, so that
-    /// returning an error would not be safe. Only the first call for a process has an effect; returns whether it was.
+    /// `report` gets a [`CommError::Stalled`] first, which names what this thread is at ([`super::doing`]). A message under way
+    /// cannot be called back from the library, so that returning an error would not be safe. Only the first call for a process has
+    /// an effect; returns whether it was.
     pub fn abort_when_stalled(
         &self,
         after: Duration,
         report: impl Fn(&CommError) + Send + Sync + 'static,
     ) -> bool {
-        let report = Box::new(report);
-        self.group
-            .library
-            .stall
-            .set(Stall { after, report })
-            .is_ok()
+        self.group.library.watch.start(after, Box::new(report))
     }
 
     /// The ranks of this one again, with messages that never meet those of others.
@@ -161,8 +178,30 @@ impl Communicator for Mpi {
         if node.size != self.group.size {
             return Ok(None);
         }
-        let segments = node.segments(floats)?;
-        Ok(Some(Box::new(NodeWindow::new(segments))))
+        // Too little room is seen before it is asked for: where the first rank of a node cannot make the memory, Open MPI lets the
+        // others wait for it, and pages that no longer fit end the process when they are touched.
+        let needed = (node.size * size_of::<f32>()).saturating_mul(floats);
+        if agree::any(self, !window::has_room(needed))? {
+            return Ok(None);
+        }
+        let made = node.segments(floats)?;
+        let failed = made.is_none();
+        if agree::any(self, failed)? {
+            // Those who have it cannot free it without those who have not.
+            std::mem::forget(made);
+            return Ok(None);
+        }
+        match made {
+            Some(mut segments) => {
+                segments.clear()?;
+                Ok(Some(Box::new(NodeWindow::new(segments))))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn limit_waits(&self, after: Duration) {
+        self.group.library.watch.limit_waits(after);
     }
 
     fn abort(&self, code: i32) -> ! {

@@ -1,8 +1,8 @@
 //! Waiting for the library without taking a core from those who compute.
 
-use super::ffi::{self, Group};
-use super::library::STALL_CODE;
-use crate::comm::CommError;
+use super::library::Library;
+use crate::comm::{CommError, doing};
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// For so long after something moved, other threads only get their turn: most waits are short.
@@ -10,6 +10,9 @@ const EAGER: Duration = Duration::from_micros(500);
 
 /// Then we sleep for so long between two looks. A link of 10 Gbit/s brings 60 kB meanwhile, less than sockets hold.
 const NAP: Duration = Duration::from_micros(50);
+
+/// Who has not looked for so long was stopped, and perhaps the whole job with it: nobody is to blame for that time.
+pub(super) const STOPPED: Duration = Duration::from_secs(1);
 
 /// Lets others work for a moment, after so long a wait.
 pub(super) fn rest(waited: Duration) {
@@ -22,39 +25,43 @@ pub(super) fn rest(waited: Duration) {
 
 /// One wait.
 pub(super) struct Patience<'a, F: Fn() -> String> {
-    group: &'a Group,
+    library: &'a Library,
     doing: F,
-    moved: Instant,
+    moved: Cell<Instant>,
+    looked: Cell<Instant>,
 }
 
 impl<'a, F: Fn() -> String> Patience<'a, F> {
-    pub fn new(group: &'a Group, doing: F) -> Self {
+    /// A wait that begins now; `doing` says for what.
+    pub fn new(library: &'a Library, doing: F) -> Self {
+        let now = Cell::new(Instant::now());
         Self {
-            group,
+            library,
             doing,
-            moved: Instant::now(),
+            moved: now.clone(),
+            looked: now,
         }
     }
 
     /// Something has moved.
-    pub fn moved(&mut self) {
-        self.moved = Instant::now();
+    pub fn moved(&self) {
+        self.moved.set(Instant::now());
     }
 
     /// Lets others work for a moment; ends the job where nothing has moved for longer than its limit.
     pub fn pause(&self) {
-        let waited = self.moved.elapsed();
+        let now = Instant::now();
+        if now.duration_since(self.looked.replace(now)) > STOPPED {
+            self.moved.set(now);
+        }
+        let waited = now.duration_since(self.moved.get());
         rest(waited);
-        if let Some(stall) = self.group.library.stall.get()
-            && waited > stall.after
-        {
-            (stall.report)(&CommError::Stalled {
-                rank: self.group.rank,
-                doing: (self.doing)(),
+        if waited > EAGER {
+            self.library.watch.check(waited, || CommError::Stalled {
+                rank: self.library.rank,
+                doing: doing::in_words(&(self.doing)()),
                 waited,
             });
-            // No return: the library still writes to the caller's buffers.
-            ffi::abort(STALL_CODE);
         }
     }
 }

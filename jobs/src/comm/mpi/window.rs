@@ -3,9 +3,25 @@
 use super::ffi::Segments;
 use crate::comm::{Result, Window};
 use std::ops::Range;
+use std::path::Path;
 
 /// Sums go over so many values at a time, so that they stay in the first-level cache between two ranks.
 const BLOCK: usize = 2048;
+
+/// Where MPI libraries keep memory that processes share.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Whether so many bytes of shared memory are to be had, and some besides for the library's own.
+///
+/// A container may have as little as 64 MB of it. Where the system does not say, there is room.
+pub(super) fn has_room(bytes: usize) -> bool {
+    room_in(Path::new(SHARED_MEMORY)).is_none_or(|free| free >= bytes as u64 / 8 * 9)
+}
+
+fn room_in(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder).ok()?;
+    found.f_bavail.checked_mul(found.f_frsize)
+}
 
 /// Shared memory of one node's ranks.
 pub(super) struct NodeWindow {
@@ -43,5 +59,22 @@ impl Window for NodeWindow {
 
     fn sync(&mut self) -> Result<()> {
         self.segments.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_what_the_system_says() {
+        let Some(free) = room_in(Path::new(SHARED_MEMORY)) else {
+            return assert!(
+                has_room(usize::MAX),
+                "an unknown size is no reason to refuse"
+            );
+        };
+        assert!(has_room(0) && !has_room(2 * free as usize + (1 << 30)));
+        assert_eq!(room_in(Path::new("/no/such/folder")), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting for others without ever hanging: who is alive, and a barrier that notices who is not.
 
 use super::{Fault, Faults};
-use crate::comm::{CommError, Result};
+use crate::comm::{CommError, Result, doing};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -121,7 +121,7 @@ impl World {
                 return Ok(found);
             }
             let Wait { rank, doing } = *wait;
-            let doing = doing.to_string();
+            let doing = doing::in_words(doing);
             if let Some(peer) = lost {
                 return Err(CommError::Gone { rank, peer, doing });
             }

@@ -10,6 +10,7 @@ pub use masks::{MaskScores, MaskTally};
 
 use super::goal::{BoxGoal, Goal, target};
 use super::team::Team;
+use crate::comm::doing;
 use crate::error::{JobError, Result};
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -153,6 +154,7 @@ impl Evaluator {
         stop: &AtomicBool,
         team: &mut Team,
     ) -> Result<Option<Scores>> {
+        let _doing = doing::begin("validation");
         let mut judge = Judge::of(self);
         let asked = Arc::clone(&self.asked);
         let plans = self.sampler.epoch(Cursor::default());

@@ -5,7 +5,7 @@ use super::ending::Ending;
 use super::message::{Orders, Reply, Request, kind, raw, take};
 use super::plan;
 use crate::comm::collectives::tree;
-use crate::comm::{Arrival, CommError, Communicator};
+use crate::comm::{Arrival, CommError, Communicator, doing};
 use crate::error::{JobError, Result};
 use crate::train::evaluate::Scores;
 use bytemuck::Zeroable;
@@ -16,6 +16,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// What a rank of a group knows of the servers; its leader talks to them.
+///
+/// It waits for them as long as it takes: they serve others meanwhile, and drop whoever does not answer.
 pub(in crate::train) struct Link {
     /// To the other ranks of the group, if there are any.
     pub(super) group: Option<Box<dyn Communicator>>,
@@ -89,6 +91,7 @@ impl Link {
         parameters: &mut Parameters,
         given: Contribution<'_>,
     ) -> Result<std::result::Result<f64, ModelError>> {
+        let _patient = doing::patiently();
         let unscaled = given.update.gradient_scale;
         let norm = given.gradients.norm() * f64::from(unscaled);
         if !norm.is_finite() {
@@ -139,6 +142,7 @@ impl Link {
 
     /// Tells the servers that a step has nothing for them. All ranks of the group call it.
     pub(super) fn skip(&mut self, step: u64, loss: f64) -> Result<()> {
+        let _patient = doing::patiently();
         if let Some(servers) = &mut self.servers {
             let request = Request {
                 loss,
@@ -161,6 +165,7 @@ impl Link {
 
     /// Waits for the first steps. All ranks of the group call it.
     pub(super) fn begin(&mut self, parameters: &Parameters) -> Result<()> {
+        let _patient = doing::patiently();
         if let Some(servers) = &mut self.servers {
             arrived(&mut **servers, &[0])?;
             self.exchange.orders = reply(&mut **servers, 0)?.orders;
@@ -172,6 +177,7 @@ impl Link {
 
     /// Sends what came of a validation to the first server; none if it was stopped.
     pub(super) fn tell(&mut self, scores: Option<&Scores>, parameters: &Parameters) -> Result<()> {
+        let _patient = doing::patiently();
         let Some(servers) = &mut self.servers else {
             return Ok(());
         };
@@ -206,6 +212,7 @@ impl Link {
         missing_values: u64,
         parameters: &mut Parameters,
     ) -> Result<(Ending, bool)> {
+        let _patient = doing::patiently();
         let mut text = Vec::new();
         if let Some(servers) = &mut self.servers {
             let request = Request {

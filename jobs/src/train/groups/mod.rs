@@ -39,7 +39,7 @@ pub(super) use standing::Standing;
 
 use super::prepare::{Ready, Share};
 use super::{Run, Team, TrainEvent, TrainReport};
-use crate::comm::{CommError, Communicator};
+use crate::comm::{CommError, Communicator, doing};
 use crate::error::{JobError, Result};
 use crate::recipe::{Order, Recipe};
 use crate::run_dir::RunDir;
@@ -138,6 +138,8 @@ pub(super) fn train(
                 run.stands(&standing, group)?;
             }
             announce(&run, world, progress)?;
+            // Who is done waits for those who still score the last state.
+            world.limit_waits(Duration::MAX);
             worker::work(run, job.folder, job.stop)
         }
     }
@@ -168,7 +170,8 @@ fn nobody() -> JobError {
 
 /// Says what will be done, if the machine has the memory. All ranks call it.
 fn announce(run: &Run<'_>, world: &mut Team, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
-    let plan = run.plan();
+    let (_, node_ranks) = world.place_on_node()?;
+    let plan = run.plan(node_ranks);
     let plan = world.all_or_none(plan)?;
     world.all_or_none(run.write_facts(&plan))?;
     progress(&TrainEvent::Started(plan));
@@ -180,6 +183,7 @@ fn serve(
     job: Job<'_>,
     progress: &mut dyn FnMut(&TrainEvent),
 ) -> Result<TrainReport> {
+    let _patient = doing::patiently();
     let start = Instant::now();
     if server.run.run.is_some() {
         let pending = std::mem::take(&mut server.run.pending);

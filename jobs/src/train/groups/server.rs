@@ -103,7 +103,7 @@ impl<'a> Server<'a> {
         let buffers = run.learner.network.parameters().buffers();
         Ok(Self {
             turns: Turns::new(options.order, layout.groups, next),
-            limit: Duration::from_secs_f64(options.stall_seconds),
+            limit: options.longest_wait(),
             statistics: vec![0.0; buffers.iter().map(|b| b.values.len()).sum()],
             done_before: run.learner.progress.step,
             run,

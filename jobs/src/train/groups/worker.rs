@@ -56,6 +56,7 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
             run.team.check_parameters(parameters)?;
         }
     }
+    run.team.trace.end(folder)?;
     let spent = run.team.trace.spent;
     let all = run.team.gather(bytemuck::bytes_of(&spent))?;
     let mut missing = [loader.missing_values()];

@@ -2,10 +2,14 @@
 
 use super::*;
 
-fn learner(settings: &[&str]) -> Learner {
+fn recipe(settings: &[&str]) -> Recipe {
     let text = "precision = 'f32'\n[optimiser]\nrule = 'sgd'\n[network]\nwidth = 0.05\nblocks = [1, 1]\natrous_rates = [2]\nchannels_in = 3";
     let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
-    let recipe = Recipe::parse(text, &settings).unwrap();
+    Recipe::parse(text, &settings).unwrap()
+}
+
+fn learner(settings: &[&str]) -> Learner {
+    let recipe = recipe(settings);
     let criterion = recipe.loss.criterion(vec![0.3, 1.0, 0.7]);
     Learner::new(&recipe, &recipe.network, Goal::Masks(criterion), 10, 1).unwrap()
 }
@@ -125,6 +129,66 @@ fn a_loss_that_is_no_number_names_its_cause() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("decoder.classify.weight"), "{error}");
+}
+
+/// With a lag the batch under way is not the one whose gradients are no numbers.
+#[test]
+fn a_late_gradient_names_its_own_batch() {
+    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'static', scale = 1.0 } }";
+    let mut learner = learner(&[dynamic, "distributed.gradient_lag=1"]);
+    let mut broken = batch();
+    broken.x[77] = f32::NAN;
+    // The loss of such a batch is a number: the field shows in the gradient only.
+    let waiting = learner.look(&broken, &mut Team::solo()).unwrap();
+    assert!(waiting.bad_field.as_ref().unwrap().contains("value 77"));
+    let gradients = vec![f32::NAN; learner.gradients.len()];
+    learner.waiting.push_back(Waiting {
+        shared: Some(Shared {
+            loss: 1.0,
+            factor: 1.0,
+            not_finite: 0,
+            stop: false,
+        }),
+        gradients: Some(gradients),
+        ..waiting
+    });
+    let error = learner.step(&batch(), &mut Team::solo()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("the gradient of `") && text.contains("value 77"),
+        "{text}"
+    );
+}
+
+/// The rank with the fault ends the job as soon as it can, and its own words may be lost: the others know them.
+#[test]
+fn every_rank_names_the_fault_of_one() {
+    use crate::comm::threads;
+    let errors = |broken: bool| {
+        threads::run(threads::ranks(3), |rank| {
+            let recipe = recipe(&[]);
+            let criterion = recipe.loss.criterion(vec![0.3, 1.0, 0.7]);
+            let goal = Goal::Masks(criterion);
+            let mut learner = Learner::new(&recipe, &recipe.network, goal, 10, 3).unwrap();
+            let mut mine = batch();
+            match rank.member() {
+                1 if broken => fill(&mut learner, "decoder.classify.weight", f32::INFINITY),
+                1 => mine.x[77] = f32::NAN,
+                _ => {}
+            }
+            let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+            learner.join(&recipe.distributed, &mut team).unwrap();
+            learner.step(&mine, &mut team).unwrap_err().to_string()
+        })
+    };
+    for error in errors(false) {
+        let told = "rank 1: value 77 of the batch's fields is NaN";
+        assert!(error.contains(told), "{error}");
+    }
+    for error in errors(true) {
+        let told = "on 1 of 3 ranks: rank 1: parameter `decoder.classify.weight`";
+        assert!(error.contains(told), "{error}");
+    }
 }
 
 #[test]

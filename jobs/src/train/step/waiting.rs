@@ -19,6 +19,8 @@ pub(crate) struct Waiting {
     pub statistics: BatchStatistics,
     /// Why the loss of this rank is no number.
     pub fault: Option<String>,
+    /// The first value of its batch that is no number, of a batch that is gone when the gradients are used.
+    pub bad_field: Option<String>,
 }
 
 /// What all ranks together know of a step.

@@ -554,6 +554,12 @@ fn gemm_of_bf16<V: Value>(
 
 /// Library, version and instruction set in words.
 pub fn describe() -> String {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{}, {threads} threads", kind())
+}
+
+/// The library and the instructions that it uses here.
+pub fn kind() -> String {
     // SAFETY: only reads a constant of the library.
     let version = unsafe { sys::squall_dnnl_version() };
     let isa = if multiplies_tiles() {
@@ -570,9 +576,8 @@ pub fn describe() -> String {
     } else {
         "below AVX2"
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
-        "oneDNN {}.{}.{}, {isa}, {threads} threads",
+        "oneDNN {}.{}.{}, {isa}",
         version / 10_000,
         version / 100 % 100,
         version % 100

@@ -50,6 +50,7 @@ impl Group {
         let mut incoming = received.map(|(_, bytes)| bytes);
         let mut outgoing = sent;
         let mut flight = Flight::new(self, from, expected);
+        flight.peers = (sent.map(|(to, _)| to), incoming.is_some().then_some(from));
         for _ in 0..rounds {
             if let Some(bytes) = incoming.take() {
                 let (now, later) =
@@ -71,6 +72,8 @@ impl Group {
 /// Pieces under way. None is left when it is dropped: the library would go on using their memory.
 struct Flight<'a> {
     group: &'a Group,
+    /// To whom, and from whom.
+    peers: (Option<usize>, Option<usize>),
     from: usize,
     /// Bytes of the whole message that we receive.
     expected: usize,
@@ -86,6 +89,7 @@ impl<'a> Flight<'a> {
     fn new(group: &'a Group, from: usize, expected: usize) -> Self {
         Self {
             group,
+            peers: (None, None),
             from,
             expected,
             arrived: 0,
@@ -171,9 +175,14 @@ impl<'a> Flight<'a> {
         let blank: c::MPI_Status = unsafe { MaybeUninit::zeroed().assume_init() };
         let mut statuses = vec![blank; self.requests.len()];
         let mut first_error = None;
-        let from = self.from;
-        let mut patience = Patience::new(self.group, move || {
-            format!("a message exchange, receiving from rank {from}")
+        let (group, peers) = (self.group, self.peers);
+        let patience = Patience::new(&group.library, move || {
+            let named = |way: &str, peer: Option<usize>| {
+                peer.map(|peer| format!(", {way} rank {}", group.in_world(peer)))
+            };
+            let to = named("sending to", peers.0).unwrap_or_default();
+            let from = named("receiving from", peers.1).unwrap_or_default();
+            format!("a message exchange{to}{from}")
         });
         while self.active > 0 {
             let mut ended = 0;
@@ -190,7 +199,8 @@ impl<'a> Flight<'a> {
                     )
                 }
             };
-            let in_status = code != SUCCESS && class_of(code) == c::MPI_ERR_IN_STATUS as c_int;
+            let in_status =
+                code != SUCCESS && self.group.class_of(code) == c::MPI_ERR_IN_STATUS as c_int;
             if !in_status {
                 self.group.check("MPI_Testsome", code)?;
             }
@@ -231,7 +241,7 @@ impl<'a> Flight<'a> {
         let Some(piece) = receiving else {
             return self.group.check("MPI_Isend", code);
         };
-        let too_long = code != SUCCESS && class_of(code) == c::MPI_ERR_TRUNCATE as c_int;
+        let too_long = code != SUCCESS && self.group.class_of(code) == c::MPI_ERR_TRUNCATE as c_int;
         if !too_long {
             self.group.check("MPI_Irecv", code)?;
         }
@@ -251,8 +261,11 @@ impl<'a> Flight<'a> {
             ));
         }
         let mut got = 0;
-        // SAFETY: the status is of a receive that ended without error; the count outlives the call.
-        let code = unsafe { c::MPI_Get_count(status, c::RSMPI_UINT8_T, &mut got) };
+        let code = {
+            let _turn = self.group.library.turn();
+            // SAFETY: the status is of a receive that ended without error; the count outlives the call.
+            unsafe { c::MPI_Get_count(status, c::RSMPI_UINT8_T, &mut got) }
+        };
         self.group.check("MPI_Get_count", code)?;
         let got = usize::try_from(got).unwrap_or(0);
         if got != piece {
@@ -267,6 +280,7 @@ impl<'a> Flight<'a> {
     }
 
     fn cancel_receives(&mut self) {
+        let _turn = self.group.library.turn();
         for (request, receiving) in self.requests.iter_mut().zip(&self.receiving) {
             // SAFETY: a request is either active or null, which is the only one that may not be cancelled; a receive that
             // has matched already ends by itself.
@@ -288,9 +302,13 @@ impl Drop for Flight<'_> {
     }
 }
 
-fn class_of(code: c_int) -> c_int {
-    let mut class = 0;
-    // SAFETY: the class outlives the call, which takes any code that the library returned.
-    unsafe { c::MPI_Error_class(code, &mut class) };
-    class
+impl Group {
+    /// The kind of an error.
+    fn class_of(&self, code: c_int) -> c_int {
+        let mut class = 0;
+        let _turn = self.library.turn();
+        // SAFETY: the class outlives the call, which takes any code that the library returned.
+        unsafe { c::MPI_Error_class(code, &mut class) };
+        class
+    }
 }

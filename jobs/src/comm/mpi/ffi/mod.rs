@@ -10,6 +10,7 @@ pub(super) use segments::Segments;
 
 use super::library::Library;
 use super::wait::Patience;
+use super::watch::Inside;
 use crate::comm::{CommError, Result};
 use mpi::ffi as c;
 use std::ffi::{c_char, c_int, c_void};
@@ -91,10 +92,43 @@ pub(super) fn finish() {
     }
 }
 
+/// This process among all of the job.
+pub(super) fn rank_in_world() -> usize {
+    let mut rank = 0;
+    // SAFETY: MPI runs; the handle is the library's own constant; the rank outlives the call.
+    unsafe { c::MPI_Comm_rank(c::RSMPI_COMM_WORLD, &mut rank) };
+    usize::try_from(rank).unwrap_or(0)
+}
+
+/// All ranks of the job on their way to one place.
+pub(super) struct Meeting(c::MPI_Request);
+
+impl Meeting {
+    /// Begins it; none if the library refuses. It is the caller's turn.
+    pub fn of_all() -> Option<Self> {
+        let mut request = MaybeUninit::uninit();
+        // SAFETY: MPI runs; the handle is the library's own constant; the place for the request outlives the call.
+        let code = unsafe { c::MPI_Ibarrier(c::RSMPI_COMM_WORLD, request.as_mut_ptr()) };
+        // SAFETY: the call succeeded and has written the request.
+        (code == SUCCESS).then(|| Self(unsafe { request.assume_init() }))
+    }
+
+    /// Whether all have come; an error is the library's code. It is the caller's turn, and after `true` this is not called again.
+    pub fn has_met(&mut self) -> std::result::Result<bool, c_int> {
+        let mut done = 0;
+        // SAFETY: the request is active; no buffer belongs to it.
+        match unsafe { c::MPI_Test(&mut self.0, &mut done, c::RSMPI_STATUS_IGNORE) } {
+            SUCCESS => Ok(done != 0),
+            code => Err(code),
+        }
+    }
+}
+
 /// Ends every rank of the job with this exit code.
 pub(super) fn abort(code: i32) -> ! {
     if running() {
-        // SAFETY: MPI runs; aborting is allowed from every thread and in every state.
+        // SAFETY: MPI runs. With level MULTIPLE any thread may call this; below, another thread may be inside the library, perhaps
+        // for ever, so there is no turn to wait for, and nothing of this process is used afterwards, whatever the call does.
         unsafe { c::MPI_Abort(c::RSMPI_COMM_WORLD, code) };
     }
     std::process::exit(code)
@@ -171,7 +205,8 @@ pub(super) struct Group {
 }
 
 // SAFETY: a handle names an object that belongs to the process, not to a thread. MPI allows its use from another thread
-// with level MULTIPLE, and with SERIALIZED under the lock that every call here takes first (`Library::turn`).
+// with level MULTIPLE, and with SERIALIZED under the lock that every call takes first (`Library::turn`), but those that the
+// standard lets any thread make at any time (`running`, `version`) and the one that ends the process (`abort`).
 unsafe impl Send for Group {}
 
 impl Group {
@@ -179,6 +214,7 @@ impl Group {
     pub fn world(library: Arc<Library>) -> Result<Self> {
         let mut comm = MaybeUninit::uninit();
         let code = {
+            let _inside = library.watch.inside(library.rank, "MPI_Comm_dup");
             let _turn = library.turn();
             // SAFETY: MPI runs as long as `library` lives; the place for the handle outlives the call.
             unsafe { c::MPI_Comm_dup(c::RSMPI_COMM_WORLD, comm.as_mut_ptr()) }
@@ -192,6 +228,7 @@ impl Group {
     pub fn duplicate(&self) -> Result<Self> {
         let mut comm = MaybeUninit::uninit();
         let code = {
+            let _inside = self.inside("MPI_Comm_dup");
             let _turn = self.library.turn();
             // SAFETY: the handle is valid until `self` is dropped; the place for the new one outlives the call.
             unsafe { c::MPI_Comm_dup(self.comm, comm.as_mut_ptr()) }
@@ -231,6 +268,34 @@ impl Group {
         self.library.check(self.rank, call, code)
     }
 
+    fn inside(&self, call: &str) -> Inside<'_> {
+        self.library.watch.inside(self.library.rank, call)
+    }
+
+    /// A rank of this group among all of the job: what a message to people says.
+    fn in_world(&self, rank: usize) -> usize {
+        let (Ok(number), mut found) = (c_int::try_from(rank), -1) else {
+            return rank;
+        };
+        let (mut own, mut all) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        let _turn = self.library.turn();
+        // SAFETY: the handles are valid; the places for the groups outlive the calls and are written by them; both are freed; the
+        // arrays have one element; the static is a constant.
+        unsafe {
+            if c::MPI_Comm_group(self.comm, own.as_mut_ptr()) != SUCCESS {
+                return rank;
+            }
+            let mut own = own.assume_init();
+            if c::MPI_Comm_group(c::RSMPI_COMM_WORLD, all.as_mut_ptr()) == SUCCESS {
+                let mut all = all.assume_init();
+                c::MPI_Group_translate_ranks(own, 1, &number, all, &mut found);
+                c::MPI_Group_free(&mut all);
+            }
+            c::MPI_Group_free(&mut own);
+        }
+        usize::try_from(found).unwrap_or(rank)
+    }
+
     /// The ranks of the same colour; `None` without one.
     pub fn split(&self, colour: Option<u32>, key: usize) -> Result<Option<Self>> {
         let colour = colour
@@ -239,6 +304,7 @@ impl Group {
         let key = count(key, self.rank, "key of a split")?;
         let mut comm = MaybeUninit::uninit();
         let code = {
+            let _inside = self.inside("MPI_Comm_split");
             let _turn = self.library.turn();
             // SAFETY: the handle is valid; the place for the new one outlives the call; the static is a constant.
             unsafe {
@@ -259,6 +325,7 @@ impl Group {
         let key = count(self.rank, self.rank, "rank")?;
         let mut comm = MaybeUninit::uninit();
         let code = {
+            let _inside = self.inside("MPI_Comm_split_type");
             let _turn = self.library.turn();
             // SAFETY: the handle is valid; the place for the new one outlives the call; the statics are constants.
             unsafe {
@@ -303,7 +370,7 @@ impl Group {
         self.check("MPI_Ibarrier", code)?;
         // SAFETY: the call succeeded and has written the request.
         let mut request = unsafe { request.assume_init() };
-        let patience = Patience::new(self, || "barrier".into());
+        let patience = Patience::new(&self.library, || "a barrier".into());
         loop {
             let mut done = 0;
             let code = {
@@ -323,6 +390,7 @@ impl Group {
     pub fn sum_in_place(&self, values: &mut [f32]) -> Result<()> {
         let floats = count(values.len(), self.rank, "values of MPI_Allreduce")?;
         let code = {
+            let _inside = self.inside("MPI_Allreduce");
             let _turn = self.library.turn();
             // SAFETY: the buffer holds `floats` values and is ours alone until the call returns; statics are constants.
             unsafe {
@@ -344,7 +412,9 @@ impl Drop for Group {
     fn drop(&mut self) {
         // Freeing waits for the other ranks: not after a panic.
         if running() && !std::thread::panicking() {
-            let _turn = self.library.turn();
+            let library = &self.library;
+            let _inside = library.watch.inside(library.rank, "MPI_Comm_free");
+            let _turn = library.turn();
             // SAFETY: the handle is valid and used no more after this.
             unsafe { c::MPI_Comm_free(&mut self.comm) };
         }

@@ -1,6 +1,6 @@
 //! Memory that the ranks of a node share.
 
-use super::{Group, c, running};
+use super::{Group, SUCCESS, c, running};
 use crate::comm::{CommError, Result};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -20,11 +20,12 @@ pub(in super::super) struct Segments {
 unsafe impl Send for Segments {}
 
 impl Group {
-    /// Shared memory with a segment of so many f32 for each rank; all ranks must be on one node.
+    /// Shared memory with a segment of so many f32 for each rank; all ranks must be on one node. None if there is too little, which
+    /// other ranks may not have seen; [`Segments::clear`] comes before its first use.
     ///
     /// # Errors
     /// [`CommError::Differs`] if ranks ask for different sizes, [`CommError::Library`].
-    pub fn segments(self, floats: usize) -> Result<Segments> {
+    pub fn segments(self, floats: usize) -> Result<Option<Segments>> {
         let bytes = floats
             .checked_mul(size_of::<f32>())
             .and_then(|bytes| c::MPI_Aint::try_from(bytes).ok())
@@ -37,6 +38,7 @@ impl Group {
         let mut window = MaybeUninit::uninit();
         let mut own: *mut c_void = ptr::null_mut();
         let code = {
+            let _inside = self.inside("MPI_Win_allocate_shared");
             let _turn = self.library.turn();
             // SAFETY: the handle is valid; the places for the address (MPI takes a pointer to it as void*) and for the
             // window outlive the call; the static is a constant.
@@ -51,7 +53,14 @@ impl Group {
                 )
             }
         };
-        self.check("MPI_Win_allocate_shared", code)?;
+        if code != SUCCESS {
+            // Not `check`: other means do the same, so that the job goes on.
+            tracing::debug!(
+                "MPI_Win_allocate_shared failed: {}",
+                self.library.words_of(code)
+            );
+            return Ok(None);
+        }
         // SAFETY: the call succeeded and has written the window.
         let window = unsafe { window.assume_init() };
         let code = {
@@ -73,14 +82,17 @@ impl Group {
             let start = segments.start_of(rank)?;
             segments.starts.push(start);
         }
-        // Whoever touches a page first has it in its own memory.
-        segments.own(0..floats).fill(0.0);
-        segments.sync()?;
-        Ok(segments)
+        Ok(Some(segments))
     }
 }
 
 impl Segments {
+    /// Fills this rank's segment with zeros: whoever touches a page first has it in its own memory. All ranks call it.
+    pub fn clear(&mut self) -> Result<()> {
+        self.own(0..self.floats).fill(0.0);
+        self.sync()
+    }
+
     fn start_of(&self, rank: usize) -> Result<*mut f32> {
         let (mut bytes, mut unit) = (0, 0);
         let mut start: *mut c_void = ptr::null_mut();
@@ -166,6 +178,7 @@ impl Drop for Segments {
     fn drop(&mut self) {
         // Freeing waits for the other ranks: not after a panic.
         if running() && !std::thread::panicking() {
+            let _inside = self.group.inside("MPI_Win_free");
             let _turn = self.group.library.turn();
             // SAFETY: the window is valid, locked by this process, and used no more after this.
             unsafe {

@@ -1,0 +1,175 @@
+//! Who waits for the library, and for how long it may.
+//!
+//! Messages and barriers are polled and look at their clocks themselves. What blocks inside the library (its start and its end,
+//! groups and windows that are made, its own sums) cannot, so a thread looks at the clock for it.
+
+use super::ffi;
+use super::library::STALL_CODE;
+use super::wait::STOPPED;
+use crate::comm::{CommError, doing};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What hears of a stall before the job ends.
+pub(super) type Report = Box<dyn Fn(&CommError) + Send + Sync>;
+
+/// The clock over all waits of this process.
+pub(super) struct Watch {
+    /// Nanoseconds that a wait may last; the largest number where it may last for ever.
+    limit: AtomicU64,
+    report: OnceLock<Report>,
+    blocked: Mutex<Blocked>,
+}
+
+/// The calls that are inside the library now.
+#[derive(Default)]
+struct Blocked {
+    calls: BTreeMap<u64, Call>,
+    next: u64,
+}
+
+struct Call {
+    rank: usize,
+    doing: String,
+    since: Instant,
+}
+
+/// A call that blocks, until this is dropped.
+pub(super) struct Inside<'a> {
+    watch: &'a Watch,
+    number: Option<u64>,
+}
+
+impl Watch {
+    /// One that lets everything last for ever, until [`Watch::start`].
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            limit: AtomicU64::new(u64::MAX),
+            report: OnceLock::new(),
+            blocked: Mutex::default(),
+        })
+    }
+
+    /// From now on a wait of more than `after` ends the job, and `report` hears of it before. Only the first call has an effect;
+    /// returns whether it was.
+    pub fn start(self: &Arc<Self>, after: Duration, report: Report) -> bool {
+        if self.report.set(report).is_err() {
+            return false;
+        }
+        self.set_limit(after);
+        let watched = Arc::downgrade(self);
+        let look = move || {
+            let (mut looked, mut resumed) = (Instant::now(), Instant::now());
+            while let Some(watch) = watched.upgrade() {
+                if looked.elapsed() > 2 * STOPPED {
+                    resumed = Instant::now();
+                }
+                looked = Instant::now();
+                watch.look(resumed);
+                let pause = watch.limit() / 10;
+                drop(watch);
+                std::thread::sleep(
+                    pause.clamp(Duration::from_millis(10), Duration::from_millis(500)),
+                );
+            }
+        };
+        let thread = std::thread::Builder::new().name("squall-mpi-watch".into());
+        if let Err(error) = thread.spawn(look) {
+            tracing::warn!("calls of the MPI library may block for ever: {error}");
+        }
+        true
+    }
+
+    /// How long a wait may last, once the clock runs.
+    pub fn limit_waits(&self, after: Duration) {
+        if self.report.get().is_some() {
+            self.set_limit(after);
+        }
+    }
+
+    fn set_limit(&self, after: Duration) {
+        let nanos = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        self.limit.store(nanos, Ordering::Relaxed);
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_nanos(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// Notes a call that blocks inside the library.
+    pub fn inside(&self, rank: usize, call: &str) -> Inside<'_> {
+        let watched = self.report.get().is_some() && !doing::is_patient();
+        let number = watched.then(|| {
+            let mut blocked = self.blocked();
+            let number = blocked.next;
+            blocked.next += 1;
+            let call = Call {
+                rank,
+                doing: doing::in_words(call),
+                since: Instant::now(),
+            };
+            blocked.calls.insert(number, call);
+            number
+        });
+        Inside {
+            watch: self,
+            number,
+        }
+    }
+
+    fn blocked(&self) -> MutexGuard<'_, Blocked> {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the job if a call has blocked for too long since this process was last resumed.
+    fn look(&self, resumed: Instant) {
+        let limit = self.limit();
+        let waited = |call: &Call| call.since.max(resumed).elapsed();
+        let late = |call: &&Call| waited(call) > limit;
+        let stall = self
+            .blocked()
+            .calls
+            .values()
+            .find(late)
+            .map(|call| CommError::Stalled {
+                rank: call.rank,
+                doing: call.doing.clone(),
+                waited: waited(call),
+            });
+        if let Some(stall) = stall {
+            self.end(&stall);
+        }
+    }
+
+    /// Ends the job if this thread has waited for too long; `stall` says for what.
+    pub fn check(&self, waited: Duration, stall: impl FnOnce() -> CommError) {
+        if waited > self.limit() && !doing::is_patient() {
+            self.end(&stall());
+        }
+    }
+
+    fn end(&self, stall: &CommError) -> ! {
+        if let Some(report) = self.report.get() {
+            report(stall);
+        }
+        // No return: the library may still write to somebody's buffers.
+        ffi::abort(STALL_CODE)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.watch.blocked().calls.remove(&number);
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watch of {:?}", self.limit())
+    }
+}

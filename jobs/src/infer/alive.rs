@@ -1,0 +1,200 @@
+//! Whether the other ranks still live while this one waits for them.
+//!
+//! Ranks take mask files as they come, and whoever finds none left waits for those who still have one, which may take hours: the
+//! length of a wait says nothing. So every rank counts in a file of its own until it is done, whatever it computes meanwhile, and
+//! whoever waits sees whether they count. The first rank looks at all, the others at the first.
+
+use super::claims::Claims;
+use crate::comm::CommError;
+use crate::error::{JobError, Result};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time between two counts.
+const COUNT: Duration = Duration::from_secs(5);
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+/// A rank that has not counted for so long is dead: file systems may take minutes to recover.
+pub(super) const DEAD_AFTER: Duration = Duration::from_secs(300);
+/// What a rank writes in the end.
+const DONE: &str = "done";
+
+fn file_of(folder: &Path, rank: usize) -> PathBuf {
+    folder.join(format!("rank{rank}"))
+}
+
+/// Counts for this rank, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    path: PathBuf,
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pulse {
+    /// Begins to count in the folder of these claims; nothing for a single rank.
+    ///
+    /// # Errors
+    /// [`JobError::Io`] if the system gives no thread.
+    pub fn start(claims: &Claims, rank: usize) -> Result<Option<Self>> {
+        let Some(folder) = claims.folder() else {
+            return Ok(None);
+        };
+        let path = file_of(folder, rank);
+        let (end, ended) = channel::<()>();
+        let counted = path.clone();
+        let count = move || {
+            for number in 0u64.. {
+                write(&counted, &number.to_string());
+                if ended.recv_timeout(COUNT) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("squall-alive".into());
+        let thread = thread
+            .spawn(count)
+            .map_err(JobError::io("start a thread for", &path))?;
+        Ok(Some(Self {
+            path,
+            end: Some(end),
+            thread: Some(thread),
+        }))
+    }
+
+    /// This rank has nothing left to do.
+    pub fn done(mut self) {
+        self.stop();
+        write(&self.path, DONE);
+    }
+
+    fn stop(&mut self) {
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Others take a rank that cannot write for dead, and so it is.
+fn write(path: &Path, text: &str) {
+    if let Err(error) = std::fs::write(path, text) {
+        tracing::debug!(%error, path = %path.display(), "not written");
+    }
+}
+
+/// The ranks that this one looks at.
+#[derive(Debug)]
+pub(super) struct Watched {
+    own: usize,
+    /// Those that are not done: who, where, what was read last, and when that changed.
+    ranks: Vec<(usize, PathBuf, String, Instant)>,
+    looked: Option<Instant>,
+}
+
+impl Watched {
+    /// Those of so many that `rank` looks at.
+    pub fn of(claims: &Claims, rank: usize, size: usize) -> Self {
+        let others = match rank {
+            0 => 1..size,
+            _ => 0..1,
+        };
+        let folder = claims.folder().into_iter();
+        let ranks = folder.flat_map(|folder| {
+            let now = Instant::now();
+            (others.clone()).map(move |other| (other, file_of(folder, other), String::new(), now))
+        });
+        Self {
+            own: rank,
+            ranks: ranks.collect(),
+            looked: None,
+        }
+    }
+
+    /// Whether all of them are done; looks now and then.
+    ///
+    /// # Errors
+    /// [`CommError::Stalled`] naming one that has not counted for longer than `limit`.
+    pub fn are_done(&mut self, limit: Duration) -> Result<bool> {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return Ok(self.ranks.is_empty());
+        }
+        // Who did not look itself for long was stopped, and knows nothing of that time.
+        let resumed = self.looked.is_some_and(|looked| looked.elapsed() > COUNT);
+        self.looked = Some(Instant::now());
+        for (_, path, last, changed) in &mut self.ranks {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            if text != *last || resumed {
+                (*last, *changed) = (text, Instant::now());
+            }
+        }
+        self.ranks.retain(|(_, _, last, _)| last != DONE);
+        let dead =
+            |(_, _, _, changed): &&(usize, PathBuf, String, Instant)| changed.elapsed() > limit;
+        match self.ranks.iter().find(dead) {
+            Some((rank, _, _, changed)) => Err(CommError::Stalled {
+                rank: self.own,
+                doing: format!("inference: rank {rank}, which has mask files to finish,"),
+                waited: changed.elapsed(),
+            }
+            .into()),
+            None => Ok(self.ranks.is_empty()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::{Communicator, threads};
+
+    #[test]
+    fn ranks_are_done_alive_or_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let limit = Duration::from_millis(1500);
+        threads::run(threads::ranks(3), |mut comm| {
+            let rank = comm.rank();
+            let claims = Claims::begin(folder.path(), 1, &mut comm).unwrap();
+            // The last rank is dead from the start.
+            let pulse = (rank < 2).then(|| Pulse::start(&claims, rank).unwrap().unwrap());
+            comm.barrier().unwrap();
+            if rank == 1 {
+                pulse.unwrap().done();
+            }
+            comm.barrier().unwrap();
+            let mut watched = Watched::of(&claims, rank, 3);
+            let start = Instant::now();
+            let found = loop {
+                match watched.are_done(limit) {
+                    Ok(false) if start.elapsed() < 2 * limit => std::thread::sleep(LOOK / 4),
+                    other => break other,
+                }
+            };
+            match rank {
+                0 => {
+                    let error = found.unwrap_err().to_string();
+                    assert!(error.starts_with("rank 0: inference: rank 2, "), "{error}");
+                }
+                // The first counts too seldom for such a limit, but its first count was news.
+                _ => assert!(found.is_err()),
+            }
+            comm.barrier().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_single_rank_waits_for_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let claims = Claims::begin(folder.path(), 1, &mut crate::comm::Solo::new()).unwrap();
+        assert!(Pulse::start(&claims, 0).unwrap().is_none());
+        assert!(Watched::of(&claims, 0, 1).are_done(LOOK).unwrap());
+    }
+}

@@ -374,7 +374,8 @@ mod tests {
             parameters.vector(name.into(), Kind::Bias, 3, 0.0).unwrap();
         }
         let mut gradients = Gradients::new(&parameters);
-        gradients.listen(vec![0..6], Box::new(|_, _| ()));
+        let bucket = 0..6;
+        gradients.listen(vec![bucket], Box::new(|_, _| ()));
         for _ in 0..2 {
             // A new pass begins anew.
             gradients.clear();

@@ -3,20 +3,41 @@
 use crate::failure::Advice;
 use squall_data::archive::BadFiles;
 use squall_data::{Archive, Variable};
+use squall_jobs::comm::Communicator;
+use squall_jobs::infer::open_archive;
 
 /// Opens fields and says, as warnings, what was skipped, guessed or replaced.
 pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
-    let bad_files = if skip_bad {
-        BadFiles::Skip
-    } else {
-        BadFiles::Fail
-    };
-    let archive = Archive::open_with(input, bad_files)?;
+    let archive = Archive::open_with(input, bad_files(skip_bad))?;
     archive
         .problems()
         .iter()
         .for_each(|problem| tracing::warn!("{problem}"));
     Ok(archive)
+}
+
+/// The same on all ranks of a job, each of which opens some of the files; the first says what is to be said.
+pub fn open_together(
+    comm: &mut dyn Communicator,
+    input: &str,
+    skip_bad: bool,
+) -> anyhow::Result<Archive> {
+    if comm.size() == 1 {
+        return open(input, skip_bad);
+    }
+    let archive = open_archive(comm, input, bad_files(skip_bad))?;
+    let problems = archive.problems().iter();
+    problems
+        .filter(|_| comm.rank() == 0)
+        .for_each(|problem| tracing::warn!("{problem}"));
+    Ok(archive)
+}
+
+fn bad_files(skip_bad: bool) -> BadFiles {
+    match skip_bad {
+        true => BadFiles::Skip,
+        false => BadFiles::Fail,
+    }
 }
 
 /// Refuses input that lacks channels, naming all of them at once.

@@ -1,19 +1,29 @@
 //! Follows made-up storms for a century without files, to see rate and memory: `century [ROWS COLUMNS YEARS STEP_HOURS [DIR]]`.
 //! With a folder the tables stay there, with tracks in all formats.
 //!
+//! Two other ways to call it, for validation/century.sh: `century fields ROWS COLUMNS YEARS STEP_HOURS DIR` labels the fields of
+//! synthetic runs of ten years each, one run after the other, and follows their events in one stream; `century rivers ROWS COLUMNS
+//! YEARS STEP_HOURS DIR` writes the rivers among the made-up storms as mask files of a year each, for `squall events`.
+//!
 //! Prints for every tenth of the run the steps per second and the resident memory, and in the end how the time divides
 //! between finding, following and writing. The masks of a year are drawn once, as runs of cells that drift on with the
 //! year's number, so that drawing costs little.
 
 use ndarray::Array2;
+use squall_climate::ClimateError;
 use squall_climate::events::{EventFields, ExtractOptions, extract};
+use squall_climate::label::{Labeller, Thresholds};
 use squall_climate::stream::{EventStream, Moment, RunFolder};
 use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::{Format, Setting, export};
 use squall_data::grid::distance_km;
-use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
+use squall_data::mask_file::{MaskFileOptions, MaskWriter};
+use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
+use squall_data::{Calendar, Class, ClassMask, LatLonGrid, Time};
 use std::error::Error;
 use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A storm of a year: class, latitude, longitude at birth, radius in km, degrees east and north a day, birth and life in days.
@@ -100,8 +110,119 @@ fn memory_kb() -> [u64; 2] {
     })
 }
 
+/// Rows, columns, years and hours between two steps, and a folder.
+fn sizes(arguments: &[String]) -> Result<([usize; 4], &str), Box<dyn Error>> {
+    let [rows, columns, years, step_hours, out] = arguments else {
+        return Err("expected ROWS COLUMNS YEARS STEP_HOURS DIR".into());
+    };
+    let sizes = [rows, columns, years, step_hours].map(|text| text.parse::<usize>());
+    let [rows, columns, years, step_hours] = sizes;
+    Ok(([rows?, columns?, years?, step_hours?], out))
+}
+
+/// Labels, events and statistics of synthetic fields; a table of every ten years on standard output.
+fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    const YEARS_A_RUN: usize = 10;
+    let ([rows, columns, years, step_hours], out) = sizes(arguments)?;
+    let grid = Arc::new(LatLonGrid::global(rows, columns)?);
+    let labeller = Labeller::new(&Thresholds::default(), grid.clone())?;
+    let new = EventStream::new(&grid, TrackerOptions::default())?;
+    let (mut folder, mut stream, _) = RunFolder::open(out, "fields", new)?;
+    let options = ExtractOptions::default();
+    let mut print = std::io::stdout().lock();
+    writeln!(
+        print,
+        "decade,steps,seconds,ms_per_step,resident_kb,peak_kb"
+    )?;
+    let mut peaks = Vec::new();
+    for (decade, year) in (0..years).step_by(YEARS_A_RUN).enumerate() {
+        let steps = (years - year).min(YEARS_A_RUN) * 365 * 24 / step_hours;
+        let run = SyntheticRun::new(SyntheticConfig {
+            rows,
+            columns,
+            start: Time::new(Calendar::NoLeap, 2000 + year as i64, 1, 1, 0, 0, 0)?,
+            step_hours: step_hours as u32,
+            steps,
+            scenario: Scenario::PRESENT,
+            seed: 41 + decade as u64,
+        })?;
+        let clock = Instant::now();
+        let read = |index| Ok::<_, ClimateError>(run.snapshot(index).0);
+        let mut saved = 0;
+        labeller.label_series(steps, read, |_, labelled| {
+            let (mask, fields) = (&labelled.mask, EventFields::default());
+            let found = extract(mask, &grid, &fields, &options)?;
+            let moment = Moment {
+                time: mask.time,
+                mask: Some(mask),
+                hours: step_hours as f64,
+                fields: &fields,
+            };
+            folder.write(&stream.add(&moment, found)?)?;
+            saved += 1;
+            if saved % (steps / 10).max(1) == 0 {
+                folder.save(&stream, stream.counts().times)?;
+            }
+            Ok(())
+        })?;
+        let (seconds, [now, most]) = (clock.elapsed().as_secs_f64(), memory_kb());
+        let each = 1000.0 * seconds / steps as f64;
+        writeln!(
+            print,
+            "{},{steps},{seconds:.1},{each:.3},{now},{most}",
+            2000 + year
+        )?;
+        print.flush()?;
+        peaks.push(most);
+    }
+    let finished = folder.finish(stream)?;
+    writeln!(print, "# {:?}", finished.counts)?;
+    if let [first, .., last] = peaks[..] {
+        assert!(
+            last as f64 <= 1.02 * first as f64,
+            "memory grew from {first} to {last} kB"
+        );
+    }
+    Ok(())
+}
+
+/// A file of river masks for every year.
+fn write_rivers(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    let ([rows, columns, years, step_hours], out) = sizes(arguments)?;
+    let grid = LatLonGrid::global(rows, columns)?;
+    let storms: Vec<Storm> = storms()
+        .into_iter()
+        .filter(|storm| storm.0 == Class::AtmosphericRiver.code())
+        .collect();
+    std::fs::create_dir_all(out)?;
+    let options = MaskFileOptions {
+        title: "made-up rivers".into(),
+        ..MaskFileOptions::default()
+    };
+    let mut codes = Array2::zeros(grid.shape());
+    for year in 0..years {
+        let begin = Time::new(Calendar::NoLeap, 1980 + year as i64, 1, 1, 0, 0, 0)?;
+        let path = Path::new(out).join(format!("rivers.{}.nc", begin.year()));
+        let mut file = MaskWriter::create(&path, &grid, begin, &options)?;
+        for step in 0..365 * 24 / step_hours {
+            let hours = step_hours * step;
+            draw(&grid, &storms, hours as f64 / 24.0, year as f64, &mut codes);
+            let mask = ClassMask::new(begin.add_seconds(3600 * hours as i64), codes)?;
+            file.write(&mask, None)?;
+            codes = mask.codes;
+        }
+        file.finish()?;
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("fields") => return follow_fields(&arguments[1..]),
+        Some("rivers") => return write_rivers(&arguments[1..]),
+        _ => {}
+    }
     let number = |k: usize, other: usize| arguments.get(k).map_or(Ok(other), |text| text.parse());
     // A few years of a coarse grid unless asked for more.
     let (rows, columns) = (number(0, 48)?, number(1, 72)?);

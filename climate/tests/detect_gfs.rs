@@ -9,8 +9,10 @@ use squall_climate::detect::{
     Agreement, DetectFields, Detector, DetectorThresholds, Method, TransportSource,
     VapourTransport, agreement::AgreementSource, bard::BardDetector, detect_series,
 };
+use squall_climate::events::{EventFields, from_boxes};
+use squall_climate::track::{Tracker, TrackerOptions};
 use squall_data::grid::lon_difference_deg;
-use squall_data::{Archive, Class, Variable, testdata};
+use squall_data::{Archive, BoxClass, Class, GeoBox, TrackedBox, Variable, testdata};
 
 fn archive() -> Option<Archive> {
     let path = testdata::real("gfs-2p5deg-20111011/gfs_2p5deg_20111011T00.nc")?;
@@ -268,4 +270,60 @@ fn ecmwf_lows_are_found_and_are_no_tropical_cyclones() {
     println!("deepest {deepest:?}");
     // The winter low of the Southern Ocean lies beyond 50 degrees, where no track of tropical cyclones may stay.
     assert!((deepest.0 - 93_310.0).abs() < 30.0 && deepest.1 < -50.0);
+}
+
+/// The winter low of the Southern Ocean through uneven steps of 24, 12 and 12 hours: one extratropical track, and no tropical one.
+#[test]
+fn ecmwf_lows_are_followed_over_uneven_steps_as_what_they_are() {
+    let Some(path) = testdata::real("mslp-ecmwf-0p4-202208/mslp.nc") else {
+        println!("skipped: no real data");
+        return;
+    };
+    let archive = Archive::open(&path.to_string_lossy()).unwrap();
+    let grid = archive.grid().clone();
+    let mut tracker = Tracker::new(&grid, TrackerOptions::for_boxes()).unwrap();
+    let (mut deepest, mut tracks) = (Vec::new(), Vec::new());
+    for index in 0..archive.times().len() {
+        let snapshot = archive.read(index, &[Variable::Psl]).unwrap();
+        let psl = snapshot.field(Variable::Psl).unwrap();
+        let lows = closed_lows(psl, &grid, &NodeThresholds::default()).unwrap();
+        let boxes: Vec<TrackedBox> = lows
+            .iter()
+            .map(|&(j, i)| (grid.lat_deg()[j], grid.lon_deg()[i]))
+            .filter(|(lat, _)| lat.abs() > 30.0)
+            .map(|centre| GeoBox::around(BoxClass::ExtratropicalCyclone, centre, (6.0, 9.0)).into())
+            .collect();
+        let fields = EventFields::of(&snapshot);
+        let mut found = from_boxes(snapshot.time, &boxes, &grid, &fields).unwrap();
+        tracks.extend(tracker.push(snapshot.time, &mut found).unwrap().finished);
+        let events = found.into_iter().map(|detected| detected.event);
+        let low = events.min_by(|a, b| a.min_psl_pa.unwrap().total_cmp(&b.min_psl_pa.unwrap()));
+        deepest.push(low.unwrap());
+    }
+    tracks.extend(tracker.finish().finished);
+    assert!(
+        tracks
+            .iter()
+            .all(|track| track.class == Class::ExtratropicalCyclone)
+    );
+    // Read from the file with numpy: 65S 11E, 66S 7E and 64S 9E on the 18th at 0 and 12 UTC and on the 19th.
+    let expected = [
+        (-64.8, 11.2, 93_447.0),
+        (-65.6, 7.2, 93_312.0),
+        (-64.0, 9.2, 93_806.0),
+    ];
+    for (event, (lat, lon, pa)) in deepest[1..].iter().zip(expected) {
+        let off = (event.lat_deg - lat).hypot(event.lon_deg - lon);
+        assert!(
+            off < 0.5 && (event.min_psl_pa.unwrap() - pa).abs() < 2.0,
+            "{event:?}"
+        );
+    }
+    let id = deepest[1].track_id.unwrap();
+    assert!(
+        deepest[1..].iter().all(|event| event.track_id == Some(id)),
+        "{deepest:?}"
+    );
+    let track = tracks.iter().find(|track| track.track_id == id).unwrap();
+    assert!(track.duration_hours() >= 24.0, "{track:?}");
 }

@@ -98,6 +98,9 @@ pub enum DataError {
         /// What stands there.
         found: String,
     },
+    /// What another process of the job met, in its words; that one has the error itself.
+    #[error("{0}")]
+    Elsewhere(String),
     /// A request that no input could satisfy.
     #[error("{0}")]
     Invalid(String),

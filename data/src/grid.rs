@@ -22,7 +22,7 @@ pub struct LatLonGrid {
 }
 
 /// How the axes of a file map to a [`LatLonGrid`]: rows reversed, columns rotated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AxisOrder {
     /// The file's latitude descends.
     pub flip_lat: bool,

@@ -26,6 +26,7 @@ pub mod store;
 pub mod synthetic;
 pub mod testdata;
 pub mod variable;
+pub mod wire;
 
 pub use archive::Archive;
 pub use batch::HostBatch;

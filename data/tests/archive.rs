@@ -4,7 +4,8 @@ mod archive_support;
 
 use archive_support::{Field, FileSpec, path_of, values_of, write};
 use proptest::prelude::*;
-use squall_data::archive::BadFiles;
+use squall_data::archive::{BadFiles, on_library_thread};
+use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, DataError, Variable};
 use std::fs;
 
@@ -357,6 +358,40 @@ fn what_cannot_be_read_is_named() {
     let list = folder.path().join("list");
     fs::write(&list, "whole.nc\nlost.nc\n").unwrap();
     assert!(error(&list).to_string().contains("lost.nc"));
+}
+
+#[test]
+fn coordinates_of_two_dimensions_are_refused_for_fields_and_masks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rotated.nc");
+    on_library_thread(|| {
+        let mut file = netcdf::create(&path).unwrap();
+        file.add_dimension("time", 1).unwrap();
+        file.add_dimension("y", 4).unwrap();
+        file.add_dimension("x", 5).unwrap();
+        for (name, unit) in [("lat", "degrees_north"), ("lon", "degrees_east")] {
+            let mut axis = file.add_variable::<f64>(name, &["y", "x"]).unwrap();
+            axis.put_attribute("units", unit).unwrap();
+        }
+        let mut time = file.add_variable::<f64>("time", &["time"]).unwrap();
+        time.put_attribute("units", "days since 2000-01-01")
+            .unwrap();
+        for name in ["PSL", "LABELS"] {
+            file.add_variable::<f32>(name, &["time", "y", "x"]).unwrap();
+        }
+        file.close().unwrap();
+    });
+    let input = path.to_str().unwrap();
+    for error in [
+        Archive::open(input).map(|_| ()).unwrap_err(),
+        MaskArchive::open(input).map(|_| ()).unwrap_err(),
+    ] {
+        let said = error.to_string();
+        assert!(
+            said.contains("rotated.nc") && said.contains("curvilinear"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

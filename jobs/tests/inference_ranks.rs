@@ -2,11 +2,12 @@
 
 mod common;
 
+use common::CHANNELS;
 use common::fields::{contents, history, prepared};
 use squall_data::archive::{Archive, BadFiles};
 use squall_jobs::comm::{CommError, Communicator, threads};
 use squall_jobs::infer::{
-    BadInput, Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model,
+    BadInput, Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model, open_archive,
 };
 use squall_jobs::{InferEvent, JobError, Outcome};
 use std::num::NonZeroUsize;
@@ -274,4 +275,57 @@ fn ranks_that_mean_different_work_are_told() {
         assert!(matches!(error, JobError::Contract { .. }), "{error}");
     }
     assert!(!out.exists());
+}
+
+/// What every rank sees in an input.
+fn opened(ranks: usize, input: &str, bad_files: BadFiles) -> Vec<Result<String, JobError>> {
+    threads::run(threads::ranks(ranks), |mut comm| {
+        let archive = open_archive(&mut comm, input, bad_files)?;
+        let seen: Vec<_> = (0..archive.times().len())
+            .map(|index| (archive.times()[index], archive.source_of(index)))
+            .collect();
+        let fields = archive.read(archive.times().len() - 1, &CHANNELS).unwrap();
+        let (available, problems) = (archive.available(), archive.problems());
+        Ok(format!(
+            "{seen:?} {available:?} {problems:?} {:?}",
+            fields.fields
+        ))
+    })
+}
+
+#[test]
+fn ranks_that_each_open_some_files_see_what_one_sees() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().to_str().unwrap();
+    for (k, name) in ["a", "b", "c", "d", "e"].iter().enumerate() {
+        let path = folder.path().join(format!("h2.{name}.nc"));
+        history(&path, 4 * k..4 * k + 4, None, None).unwrap();
+    }
+    let alone = opened(1, input, BadFiles::Fail).remove(0).unwrap();
+    for ranks in [2, 3, 8] {
+        for seen in opened(ranks, input, BadFiles::Fail) {
+            assert_eq!(seen.unwrap(), alone, "{ranks} ranks");
+        }
+    }
+    // A file that only the third of three ranks looks at.
+    std::fs::write(folder.path().join("h2.c.nc"), b"no fields").unwrap();
+    let said = opened(1, input, BadFiles::Fail).remove(0).unwrap_err();
+    let said = said.to_string();
+    assert!(said.contains("h2.c.nc"), "{said}");
+    for (rank, seen) in opened(3, input, BadFiles::Fail).into_iter().enumerate() {
+        match (rank, seen.unwrap_err()) {
+            (2, error) => assert_eq!(error.to_string(), said),
+            (_, error) => assert!(matches!(error, JobError::Elsewhere), "{error}"),
+        }
+    }
+    let rest = opened(1, input, BadFiles::Skip).remove(0).unwrap();
+    assert!(rest.contains("skipped: "), "{rest}");
+    for seen in opened(3, input, BadFiles::Skip) {
+        assert_eq!(seen.unwrap(), rest);
+    }
+    // Nothing there: the first rank says so.
+    let nowhere = folder.path().join("nowhere");
+    let errors = opened(3, nowhere.to_str().unwrap(), BadFiles::Fail);
+    let says = |error: &&Result<String, JobError>| matches!(error, Err(JobError::Data(_)));
+    assert_eq!(errors.iter().filter(says).count(), 1, "{errors:?}");
 }

@@ -240,7 +240,7 @@ impl Infer {
         let is_store = Path::new(&self.input).join(INDEX_FILE).is_file();
         let archive: Option<Archive> = match (is_store, self.split) {
             (true, _) => None,
-            (false, None) => Some(input::open(&self.input, self.skip_bad)?),
+            (false, None) => Some(input::open_together(comm, &self.input, self.skip_bad)?),
             (false, Some(_)) => {
                 let message = format!("`{}` is no sample store and has no splits", self.input);
                 return Err(Advice::usage(message, "leave out --split, or give a store"));
@@ -250,6 +250,8 @@ impl Infer {
             Some(archive) => Input::archive(archive),
             None => Input::store(Arc::new(Store::open(&self.input)?), self.split)?,
         };
+        // Said when the input was opened.
+        let problems = fields.problems().to_vec();
         let load = |path: &PathBuf| Model::load(path, self.precision);
         let models: Vec<Model> = self.model.iter().map(load).collect::<Result<_, _>>()?;
         let mut progress = Progress::new("infer", fields.times().len());
@@ -264,7 +266,9 @@ impl Infer {
             _ if !first => {}
             InferEvent::Skipped(skipped) => progress.note(&format!("{skipped:?}")),
             InferEvent::Started(plan) => {
-                plan.notes.iter().for_each(|note| tracing::warn!("{note}"));
+                let told = |note: &&String| !problems.contains(note);
+                let notes = plan.notes.iter().filter(told);
+                notes.for_each(|note| tracing::warn!("{note}"));
                 announce(plan);
                 progress.start(plan.times, plan.done_times);
             }

@@ -7,6 +7,7 @@ use crate::events::shape::{bounding_box_deg, measure};
 use crate::events::{Event, EventDetails};
 use crate::map::LandMask;
 use ndarray::ArrayView2;
+use serde::{Deserialize, Serialize};
 use squall_data::snapshot::shape_text;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, Variable};
 
@@ -112,7 +113,7 @@ impl<'a> EventFields<'a> {
 }
 
 /// An event with the cells it covers; what the tracker is fed with.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DetectedEvent {
     /// Its properties.
     pub event: Event,

@@ -11,17 +11,19 @@
 mod folder;
 mod ledger;
 mod river_places;
+mod seen;
 
 pub use folder::{Finished, RunFolder};
 pub use ledger::Ledger;
 pub use river_places::RiverPlaces;
+pub use seen::Seen;
 
 use crate::error::Result;
 use crate::events::{DetectedEvent, Event, EventFields};
 use crate::statistics::{PastMonth, Statistics};
 use crate::track::{Track, Tracker, TrackerOptions};
 use serde::{Deserialize, Serialize};
-use squall_data::{Class, ClassMask, LatLonGrid, Time, Variable};
+use squall_data::{Class, ClassMask, LatLonGrid, Time};
 
 /// What a run has seen so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,33 +115,49 @@ impl EventStream {
     ///
     /// # Errors
     /// As [`Tracker::push`], and [`crate::ClimateError::Mismatch`] if the mask is of another grid.
-    pub fn add(&mut self, moment: &Moment<'_>, mut found: Vec<DetectedEvent>) -> Result<Decided> {
-        let time = moment.time;
-        // Inside a box is also what is not of the river.
-        let transport = moment.mask.and_then(|_| moment.fields.vapour_transport());
+    pub fn add(&mut self, moment: &Moment<'_>, found: Vec<DetectedEvent>) -> Result<Decided> {
+        let seen = Seen::beside_mask(moment, found, &self.row_areas_km2);
+        self.advance(seen, moment.mask)
+    }
+
+    /// Takes what was seen of the next time, here or elsewhere.
+    ///
+    /// # Errors
+    /// As [`Self::add`]; [`crate::ClimateError::Data`] if it contradicts itself.
+    pub fn take(&mut self, seen: Seen) -> Result<Decided> {
+        let mask = seen.mask()?;
+        self.advance(seen, mask.as_ref())
+    }
+
+    fn advance(&mut self, seen: Seen, mask: Option<&ClassMask>) -> Result<Decided> {
+        let Seen {
+            time,
+            hours,
+            mut found,
+            transport,
+            rain_km3,
+            ..
+        } = seen;
         let last = self.tracker.last_time();
         let most = self.tracker.options().max_step_hours;
         let goes_on = last.is_some_and(|last| time.seconds_since(last) as f64 <= most * 3600.0);
         for detected in &mut found {
             let details = &mut detected.event.details;
-            details.hours = Some(moment.hours);
+            details.hours = Some(hours);
             let rain = detected.event.mean_prect_m_s;
             details.precipitation_km3 =
-                rain.map(|rain| water_km3(rain * detected.event.area_km2, moment.hours));
+                rain.map(|rain| water_km3(rain * detected.event.area_km2, hours));
         }
         match transport {
-            Some(transport) => self
-                .places
-                .add(&mut found, moment.hours, goes_on, transport),
+            Some(transport) => self.places.add(&mut found, hours, goes_on, &transport),
             None => self.places.forget(),
         }
         // Tracks take the rank of their rivers from them.
         let step = self.tracker.push(time, &mut found)?;
         let events: Vec<Event> = found.into_iter().map(|one| one.event).collect();
-        self.statistics
-            .add_time(time, moment.mask, moment.hours, &events)?;
-        if moment.mask.is_some() {
-            self.add_precipitation(moment);
+        self.statistics.add_time(time, mask, hours, &events)?;
+        if let Some(all_km3) = rain_km3 {
+            self.statistics.add_precipitation(time, all_km3);
         }
         self.counts.times += 1;
         for event in &events {
@@ -191,22 +209,6 @@ impl EventStream {
             tracks,
             months: Vec::new(),
         }
-    }
-
-    fn add_precipitation(&mut self, moment: &Moment<'_>) {
-        let snapshot = moment.fields.snapshot;
-        let Some(rain) = snapshot.and_then(|s| s.field(Variable::Prect)) else {
-            return;
-        };
-        let rows = rain.rows().into_iter().zip(&self.row_areas_km2);
-        let sum: f64 = rows
-            .map(|(row, area)| {
-                let known = row.iter().filter(|v| v.is_finite());
-                area * known.map(|&v| f64::from(v)).sum::<f64>()
-            })
-            .sum();
-        let all_km3 = water_km3(sum, moment.hours);
-        self.statistics.add_precipitation(moment.time, all_km3);
     }
 }
 

@@ -1,9 +1,10 @@
 //! How long and how strongly a river has been over each cell.
 
+use super::seen::is_river;
 use crate::events::DetectedEvent;
 use crate::statistics::{RIVER_SCALE_MIN_IVT_KG_M_S, river_scale};
 use serde::{Deserialize, Serialize};
-use squall_data::{Class, LatLonGrid};
+use squall_data::LatLonGrid;
 
 /// For every cell under a river: the time for which its transport has been 250 kg m-1 s-1 or more without a break, and the
 /// highest. Three numbers for each cell, whatever the length of the run; saved are only the cells that count.
@@ -38,24 +39,21 @@ impl RiverPlaces {
     }
 
     /// Adds a time that stands for some hours and writes the rank of every river. `goes_on` says that the time before was
-    /// one step ago; if not, every stay begins anew.
+    /// one step ago; if not, every stay begins anew. `transport` is that of the cells of every river, river by river.
     pub fn add(
         &mut self,
         found: &mut [DetectedEvent],
         hours: f64,
         goes_on: bool,
-        transport: impl Fn((usize, usize)) -> f64,
+        transport: &[f64],
     ) {
         if !goes_on {
             self.forget();
         }
         let mut next: Vec<(u32, f32, f32)> = Vec::new();
-        for DetectedEvent { event, region } in found {
-            if event.class != Class::AtmosphericRiver {
-                continue;
-            }
-            for (j, i) in region.indices() {
-                let ivt = transport((j, i));
+        let mut transport = transport.iter();
+        for DetectedEvent { event, region } in found.iter_mut().filter(|one| is_river(one)) {
+            for ((j, i), &ivt) in region.indices().zip(&mut transport) {
                 if ivt.is_nan() || ivt < RIVER_SCALE_MIN_IVT_KG_M_S {
                     continue;
                 }

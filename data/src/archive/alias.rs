@@ -2,6 +2,7 @@
 
 use crate::Variable;
 use crate::Variable::*;
+use serde::{Deserialize, Serialize};
 
 /// Names of whole fields, lower case. The first column is CAM's own; then ERA5 (short and CDS names), MERRA-2, CMIP, GFS.
 const SURFACE: [(Variable, &[&str]); 16] = [
@@ -200,7 +201,7 @@ pub(super) fn is_dewpoint(name: &str) -> bool {
 }
 
 /// What a field of vertically integrated vapour transport holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Transport {
     Eastward,
     Northward,
@@ -250,7 +251,7 @@ pub(super) fn transport(name: &str) -> Option<Transport> {
 }
 
 /// Fields on pressure levels that have one meaning under many names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Family {
     Zonal,
     Meridional,

@@ -7,13 +7,14 @@ use crate::error::{DataError, Result};
 use ndarray::Array2;
 use netcdf::types::{FloatType, IntType, NcVariableType};
 use netcdf::{Extent, Variable};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Larger numbers are what netCDF (9.97e36), CMIP (1e20) and Ferret (1e34) leave where nothing was written.
 const HUGE: f64 = 9e19;
 
 /// How the stored numbers of one variable become values.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Decoder {
     missing: Vec<f64>,
     valid: Option<(f64, f64)>,

@@ -13,6 +13,7 @@ mod input;
 pub(crate) mod nc;
 mod read;
 pub(crate) mod scan;
+mod survey;
 mod units;
 
 pub use alias::{Match, matches};
@@ -20,6 +21,7 @@ pub use derive::precipitable_water;
 pub use extra::StoredTransport;
 pub use input::files_of;
 pub use nc::on_library_thread;
+pub use survey::Survey;
 pub use units::conversion;
 
 use crate::error::{DataError, Result};
@@ -77,17 +79,8 @@ impl Archive {
     /// [`DataError::NoInput`] if nothing usable is left; [`DataError::Mismatch`] if files differ in grid or calendar.
     pub fn open_with(input: &str, bad_files: BadFiles) -> Result<Self> {
         let paths = files_of(input)?;
-        let mut build = Build::default();
-        for path in &paths {
-            match on_library_thread(|| scan::scan(path)).and_then(|info| build.add(info)) {
-                Ok(()) => {}
-                Err(error) if bad_files == BadFiles::Skip => {
-                    build.skipped.push(format!("skipped: {error}"));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        build.finish(input, paths.len())
+        let found = (paths.iter()).map(|path| on_library_thread(|| scan::scan(path)));
+        Build::of(input, paths.len(), found, bad_files)
     }
 
     /// The grid of every field.
@@ -139,6 +132,13 @@ impl Archive {
         (&self.files[file].0, at)
     }
 
+    /// Whether the files of a time have a channel, as such or to be computed; its values may still prove unusable.
+    ///
+    /// A channel that [`Self::available`] lacks may be there at some times; this tells which without reading any.
+    pub fn offers(&self, index: usize, variable: Variable) -> bool {
+        index < self.places.len() && self.how(index, variable).is_some()
+    }
+
     /// Names of the fields on pressure levels in the files of a time.
     pub fn level_fields(&self, index: usize) -> Vec<&str> {
         let layouts = self.places[index]
@@ -168,6 +168,26 @@ struct Build {
 }
 
 impl Build {
+    /// The archive of files in their order.
+    fn of(
+        input: &str,
+        candidates: usize,
+        found: impl Iterator<Item = Result<FileInfo>>,
+        bad_files: BadFiles,
+    ) -> Result<Archive> {
+        let mut build = Self::default();
+        for file in found {
+            match file.and_then(|info| build.add(info)) {
+                Ok(()) => {}
+                Err(error) if bad_files == BadFiles::Skip => {
+                    build.skipped.push(format!("skipped: {error}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        build.finish(input, candidates)
+    }
+
     fn add(&mut self, info: FileInfo) -> Result<()> {
         let differs = |what, expected: String, found: String| {
             Err(DataError::Mismatch {

@@ -8,10 +8,12 @@ use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;
 use crate::{Calendar, LatLonGrid, Time, Variable};
 use netcdf::{Extent, File};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// What a dimension of a variable means.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Role {
     Time,
     Lat,
@@ -22,14 +24,14 @@ pub(crate) enum Role {
 }
 
 /// Where a field is found in a file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Source {
     /// The variable's name in the file.
     pub name: String,
     /// The index of its level, if it has levels.
     pub level: Option<usize>,
     /// What is not quite the channel, in words.
-    pub proxy: Option<&'static str>,
+    pub proxy: Option<Cow<'static, str>>,
     pub roles: Vec<Role>,
     pub decoder: Decoder,
 }
@@ -59,7 +61,7 @@ impl Source {
 }
 
 /// A field on pressure levels.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Levels {
     pub pressure_pa: Vec<f64>,
     pub family: Option<alias::Family>,
@@ -67,7 +69,7 @@ pub(crate) struct Levels {
 }
 
 /// Why a variable that bears a channel's name cannot serve it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Refusal {
     pub channel: Variable,
     pub name: String,
@@ -76,7 +78,7 @@ pub(crate) struct Refusal {
 }
 
 /// What the files of one make have in common; a century of files shares one.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Layout {
     pub grid: LatLonGrid,
     pub order: AxisOrder,
@@ -187,7 +189,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
     );
     fields(&file, dimensions, &level_axes, &mut layout);
     for (channel, source) in &layout.channels {
-        if let Some(difference) = source.proxy {
+        if let Some(difference) = &source.proxy {
             layout.problems.push(format!(
                 "{channel} is read from `{}`: {difference}",
                 source.name
@@ -244,10 +246,10 @@ fn fields(
             continue;
         };
         let unit = nc::text(&variable, "units");
-        let source = |conversion, level, proxy| Source {
+        let source = |conversion, level, proxy: Option<&'static str>| Source {
             name: name.clone(),
             level,
-            proxy,
+            proxy: proxy.map(Cow::Borrowed),
             roles: roles.clone(),
             decoder: Decoder::new(&variable, conversion),
         };

@@ -136,8 +136,11 @@ impl<'a> Input<'a> {
         let mut available = archive.available().to_vec();
         if options.bad_input == BadInput::Skip {
             for &variable in wanted {
+                // Only what the files of a time offer is read: for a channel that is nowhere nothing is.
                 let anywhere = || {
-                    (0..archive.times().len()).any(|index| archive.read(index, &[variable]).is_ok())
+                    (0..archive.times().len())
+                        .filter(|&index| archive.offers(index, variable))
+                        .any(|index| archive.read(index, &[variable]).is_ok())
                 };
                 if !available.contains(&variable) && anywhere() {
                     available.push(variable);

@@ -20,6 +20,7 @@ mod ensemble;
 mod input;
 mod log;
 mod model;
+mod opening;
 mod options;
 mod output;
 mod pipeline;
@@ -35,6 +36,7 @@ pub use ensemble::Ensemble;
 pub use input::Input;
 pub use log::{FinishedFile, SkippedTime};
 pub use model::{Model, Prediction};
+pub use opening::open_archive;
 pub use options::{BadInput, InferOptions};
 pub use plan::{InferPlan, batch_for};
 pub use report::{InferEvent, InferReport, Spent};
@@ -410,11 +412,8 @@ fn share(
     if comm.size() == 1 {
         return Ok(files.to_vec());
     }
-    let mut bytes = to_json(&files, folder)?.into_bytes();
-    let mut length = (bytes.len() as u64).to_le_bytes();
-    tree::broadcast(comm, &mut length, 0)?;
-    bytes.resize(u64::from_le_bytes(length) as usize, 0);
-    tree::broadcast(comm, &mut bytes, 0)?;
+    let bytes = to_json(&files, folder)?.into_bytes();
+    let bytes = tree::broadcast_any(comm, bytes, 0)?;
     serde_json::from_slice(&bytes).map_err(|error| JobError::Damaged {
         path: folder.to_path_buf(),
         reason: format!("the first rank's list of finished files: {error}"),

@@ -382,10 +382,8 @@ impl Team {
             return Ok(());
         };
         let _doing = doing::begin("the first rank's state");
-        let mut length = (bytes.len() as u64).to_le_bytes();
-        tree::broadcast(&mut **control, &mut length, 0)?;
-        bytes.resize(u64::from_le_bytes(length) as usize, 0);
-        Ok(tree::broadcast(&mut **control, bytes, 0)?)
+        *bytes = tree::broadcast_any(&mut **control, std::mem::take(bytes), 0)?;
+        Ok(())
     }
 
     /// An error if any of these facts differs between ranks, naming it. All ranks call it.

@@ -3,6 +3,9 @@
 mod fields;
 mod objects;
 mod source;
+#[cfg(test)]
+mod tests;
+mod together;
 
 use crate::failure::Advice;
 use crate::plan::Plan;
@@ -17,17 +20,22 @@ use serde::Serialize;
 use source::Source;
 use squall_climate::events::ExtractOptions;
 use squall_climate::map::LandMask;
-use squall_climate::stream::{EventCounts, EventStream, Moment, RunFolder, hours_of};
+use squall_climate::stream::{EventCounts, EventStream, RunFolder};
 use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
 use squall_data::{Calendar, Time};
+use squall_jobs::comm::{Communicator, Solo};
 use std::path::PathBuf;
 use std::time::Instant;
+use together::Rounds;
 
 /// Most times in memory at once; their events are found in parallel.
 const MOST_TIMES: usize = 8;
 
 /// Turn masks or boxes into events (one row per object and time) and tracks (one row each).
+///
+/// Under `mpirun` or `srun` ranks share the reading of masks and fields and the search for events; the first one follows what all
+/// of them found in the order of time, so that the tables are the same for any number of ranks.
 ///
 /// Events of boxes have the box's area, edges and confidence; their length, width, orientation and rain stay blank, and so do
 /// frequency maps, for which one must know where in a box an event is. Depressions and extratropical cyclones, which masks do
@@ -88,11 +96,16 @@ pub struct EventsSummary {
 impl Events {
     /// Extracts, tracks and says what was found.
     pub fn run(self) -> anyhow::Result<()> {
-        if ranks::number() > 0 {
-            // One process follows a century faster than files are read; several would write the same files.
+        let summary = match ranks::processes()? {
+            Some(mut world) => {
+                let ranks = world.size();
+                ranks::finish(ranks, self.extract_on(&mut world))?
+            }
+            None => Some(self.extract()?),
+        };
+        let Some(summary) = summary else {
             return Ok(());
-        }
-        let summary = self.extract()?;
+        };
         if self.json {
             return output::json(&summary);
         }
@@ -118,17 +131,26 @@ impl Events {
 
     /// Writes both tables and says what is in them.
     pub fn extract(&self) -> anyhow::Result<EventsSummary> {
+        let summary = self.extract_on(&mut Solo::new())?;
+        summary.context("one rank alone is the first: this is a bug")
+    }
+
+    /// The same together with the other ranks; the first one has the summary.
+    fn extract_on(&self, comm: &mut dyn Communicator) -> anyhow::Result<Option<EventsSummary>> {
         let formats = self.formats()?;
-        let archive = self
-            .fields
-            .as_deref()
-            .map(|name| input::open(name, self.skip_bad))
+        let archive = (self.fields.as_deref())
+            .map(|name| input::open_together(comm, name, self.skip_bad))
             .transpose()?;
         let objects = Objects::open(self, archive.as_ref())?;
         let fields = archive
             .zip(self.fields.as_deref())
             .map(|(archive, name)| Fields::new(archive, &objects, name))
             .transpose()?;
+        let land = LandMask::natural_earth(objects.grid());
+        if comm.rank() > 0 {
+            together::help(comm, &objects, fields, &land, self.options())?;
+            return Ok(None);
+        }
         self.plan(&objects, fields.as_ref());
         let tracking = objects.tracking();
         let new = EventStream::new(objects.grid(), tracking)?;
@@ -137,27 +159,24 @@ impl Events {
         if start > 0 {
             tracing::info!("{start} times were done before: going on from there");
         }
-        let land = LandMask::natural_earth(objects.grid());
         let mut source = Source::new(&objects, fields, &land, self.options(), start)?;
         let times = objects.times();
         let mut progress = Progress::new("events", times.len());
         progress.start(times.len(), start);
         let mut saved = Instant::now();
-        let most = rayon::current_num_threads().clamp(1, MOST_TIMES);
-        let mut next = start;
-        while next < times.len() {
-            let block = next..times.len().min(next + most);
-            for mut read in source.read(block)? {
+        let rounds = Rounds::begin(comm, &objects, start)?;
+        for round in rounds.all() {
+            for mut read in source.read(rounds.block(round, 0))? {
                 let found = std::mem::take(&mut read.found);
-                let moment = Moment {
-                    time: read.time,
-                    mask: read.mask(),
-                    hours: hours_of(times, next),
-                    fields: &read.known(&land),
-                };
-                folder.write(&stream.add(&moment, found)?)?;
-                next += 1;
+                let known = read.known(&land);
+                folder.write(&stream.add(&read.moment(times, &known), found)?)?;
             }
+            for rank in 1..rounds.ranks() {
+                for seen in together::receive(comm, rank)? {
+                    folder.write(&stream.take(seen)?)?;
+                }
+            }
+            let next = rounds.end(round);
             let interrupted = interrupt::check();
             if interrupted.is_err() || saved.elapsed().as_secs_f64() >= self.save_every {
                 folder.save(&stream, next)?;
@@ -183,11 +202,11 @@ impl Events {
         if let (true, Objects::Masks(masks)) = (self.object_id, &objects) {
             files.push(write_object_ids(&self.out, masks, &self.options())?);
         }
-        Ok(EventsSummary {
+        Ok(Some(EventsSummary {
             counts: finished.counts,
             resumed_after: start,
             files,
-        })
+        }))
     }
 
     fn options(&self) -> ExtractOptions {

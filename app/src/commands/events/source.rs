@@ -4,6 +4,7 @@ use super::{Fields, Objects};
 use rayon::prelude::*;
 use squall_climate::events::{DetectedEvent, EventFields, ExtractOptions, extract, from_boxes};
 use squall_climate::map::LandMask;
+use squall_climate::stream::{Moment, hours_of};
 use squall_data::boxes::BoxFrame;
 use squall_data::{Class, ClassMask, DataError, LatLonGrid, Snapshot, Time, TrackedBox};
 use std::ops::Range;
@@ -20,8 +21,10 @@ pub struct Source<'a> {
 
 /// One time as read, and its events.
 pub struct Read {
+    /// Its place among all times.
+    index: usize,
     /// When.
-    pub time: Time,
+    time: Time,
     /// What was found.
     pub found: Vec<DetectedEvent>,
     shown: Shown,
@@ -37,10 +40,20 @@ enum Shown {
 
 impl Read {
     /// Its mask, if it has one.
-    pub fn mask(&self) -> Option<&ClassMask> {
+    fn mask(&self) -> Option<&ClassMask> {
         match &self.shown {
             Shown::Mask(mask) => Some(mask),
             Shown::Boxes(_) => None,
+        }
+    }
+
+    /// What a run is told of it; `known` is [`Self::known`], `times` are all.
+    pub fn moment<'r>(&'r self, times: &[Time], known: &'r EventFields<'r>) -> Moment<'r> {
+        Moment {
+            time: self.time,
+            mask: self.mask(),
+            hours: hours_of(times, self.index),
+            fields: known,
         }
     }
 
@@ -132,6 +145,7 @@ impl<'a> Source<'a> {
         let fields = self.fields.as_ref();
         let snapshot = fields.map(|fields| fields.at(time)).transpose()?;
         Ok(Read {
+            index,
             time,
             found: Vec::new(),
             shown,

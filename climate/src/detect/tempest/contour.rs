@@ -4,6 +4,7 @@
 //! TempestExtremes `HasClosedContour` (`DetectNodes.cpp`) and `FindLocalMinMax` (`SimpleGridUtilities.cpp`): neighbours share
 //! an edge, distances are great circles, poles are closed.
 
+use super::thresholds::DomainEdge;
 use squall_data::LatLonGrid;
 use std::collections::VecDeque;
 
@@ -15,8 +16,10 @@ pub(super) struct Walker<'g> {
     cos_lat: Vec<f64>,
     /// Cosine of so many columns' difference of longitude.
     cos_lon: Vec<f64>,
-    /// Whether rows beyond the first and the last do not exist because the pole is there.
+    /// Whether rows beyond the first and the last do not exist: because the pole is there, or a wall.
     closed: [bool; 2],
+    /// Whether columns beyond the first and the last of a regional grid do not exist.
+    walls: bool,
     visited: Vec<u32>,
     walk: u32,
     queue: VecDeque<(u32, u32)>,
@@ -32,17 +35,22 @@ pub(super) struct Contour {
 }
 
 impl<'g> Walker<'g> {
-    pub(super) fn new(grid: &'g LatLonGrid) -> Self {
+    pub(super) fn new(grid: &'g LatLonGrid, edge: DomainEdge) -> Self {
         let (rows, columns) = grid.shape();
         let lat = || grid.lat_deg().iter().map(|lat| lat.to_radians());
         let step = grid.lon_spacing_deg().to_radians();
         let bounds = grid.lat_bounds_deg();
+        let walls = edge == DomainEdge::Wall;
         Self {
             grid,
             sin_lat: lat().map(f64::sin).collect(),
             cos_lat: lat().map(f64::cos).collect(),
             cos_lon: (0..columns).map(|k| (k as f64 * step).cos()).collect(),
-            closed: [bounds[0] < -90.0 + 1e-6, bounds[rows] > 90.0 - 1e-6],
+            closed: [
+                walls || bounds[0] < -90.0 + 1e-6,
+                walls || bounds[rows] > 90.0 - 1e-6,
+            ],
+            walls,
             visited: vec![0; rows * columns],
             walk: 0,
             queue: VecDeque::new(),
@@ -75,7 +83,7 @@ impl<'g> Walker<'g> {
         }
     }
 
-    /// Puts the neighbours in the queue; false if one is beyond the edge of a regional grid.
+    /// Puts the neighbours in the queue; false if one is beyond an open edge of a regional grid.
     fn visit_neighbours(&mut self, (j, i): (usize, usize)) -> bool {
         let mut whole = true;
         match j.checked_sub(1) {
@@ -90,7 +98,7 @@ impl<'g> Walker<'g> {
         for step in [1, -1] {
             match self.grid.column(i, step) {
                 Some(column) => self.visit((j, column)),
-                None => whole = false,
+                None => whole &= self.walls,
             }
         }
         whole
@@ -99,8 +107,8 @@ impl<'g> Walker<'g> {
     /// Whether the field rises by `rise` around a cell on a closed contour, all of whose cells (those that rise enough
     /// included) are within `radius_deg`.
     ///
-    /// A missing value does not rise. Where the walk meets the edge of a regional grid the contour is not closed; for
-    /// TempestExtremes the edge is a wall, and lows that it cuts have closed contours.
+    /// A missing value does not rise. Where the walk meets an open edge of a regional grid ([`DomainEdge`]) the contour is
+    /// not closed.
     pub(super) fn contour(
         &mut self,
         field: &impl Fn(usize, usize) -> f32,
@@ -188,7 +196,7 @@ mod tests {
         // less than 207.2 Pa cannot rise by 200. Cells that have not risen enough must lie a cell farther in, at 4.5 degrees,
         // where 0.895 is reached: 223.6 Pa are enough.
         let grid = LatLonGrid::global(181, 360).unwrap();
-        let mut walker = Walker::new(&grid);
+        let mut walker = Walker::new(&grid, DomainEdge::Open);
         for centre in [(110, 180), (70, 0), (110, 359)] {
             let mut closed = |depth: f64| {
                 let field = low(&grid, centre, depth, 3.0);
@@ -205,7 +213,7 @@ mod tests {
     #[test]
     fn a_way_out_opens_it_and_missing_values_do() {
         let grid = LatLonGrid::global(181, 360).unwrap();
-        let mut walker = Walker::new(&grid);
+        let mut walker = Walker::new(&grid, DomainEdge::Open);
         let centre = (120, 2);
         let field = low(&grid, centre, 1000.0, 2.0);
         let mut closed = |field: &dyn Fn(usize, usize) -> f32| {
@@ -236,24 +244,36 @@ mod tests {
     fn poles_close_and_edges_open() {
         let grid = LatLonGrid::global(91, 180).unwrap();
         let field = low(&grid, (0, 0), 1000.0, 2.0);
-        let mut walker = Walker::new(&grid);
+        let mut walker = Walker::new(&grid, DomainEdge::Open);
         let pole = walker.contour(&|j, i| field[j * 180 + i], (0, 0), 200.0, 5.5);
         assert!(pole.closed && pole.inside.len() >= 180);
         let lat = (0..30).map(f64::from).collect();
         let lon = (0..30).map(f64::from).collect();
         let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
-        let mut walker = Walker::new(&grid);
+        let mut walker = Walker::new(&grid, DomainEdge::Open);
         for (centre, expected) in [((15, 15), true), ((15, 1), false), ((28, 15), false)] {
             let field = low(&grid, centre, 1000.0, 4.0);
             let found = walker.contour(&|j, i| field[j * 30 + i], centre, 200.0, 5.5);
             assert_eq!(found.closed, expected, "{centre:?}");
+            let walled = Walker::new(&grid, DomainEdge::Wall).contour(
+                &|j, i| field[j * 30 + i],
+                centre,
+                200.0,
+                5.5,
+            );
+            assert!(walled.closed, "{centre:?}");
         }
+        // A wall does not make a shallow low deep.
+        let field = low(&grid, (15, 1), 150.0, 4.0);
+        let mut walker = Walker::new(&grid, DomainEdge::Wall);
+        let found = walker.contour(&|j, i| field[j * 30 + i], (15, 1), 200.0, 5.5);
+        assert!(!found.closed);
     }
 
     #[test]
     fn the_lowest_cell_is_found_within_the_distance_only() {
         let grid = LatLonGrid::global(181, 360).unwrap();
-        let mut walker = Walker::new(&grid);
+        let mut walker = Walker::new(&grid, DomainEdge::Open);
         let field = |j: usize, i: usize| match (j, i) {
             (120, 359) => -1.0,
             (120, 356) => -2.0,

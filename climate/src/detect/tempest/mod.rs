@@ -4,7 +4,7 @@
 //! Ullrich et al. 2021, "TempestExtremes v2.1", GMD 14, 5023-5048; McClenny et al. 2020 (JGR 125) for the rivers; the rules
 //! themselves from the program's source. What differs: where the files lack 300 and 500 hPa the warm core is judged by the channels
 //! ([`NodeThresholds::substitute_fall_k`]); transport may be a stand-in ([`super::VapourTransport::proxy`]); edges of regional
-//! grids are open, not walls.
+//! grids are open, not walls, unless [`NodeThresholds::domain_edge`] says so.
 
 mod contour;
 mod laplacian;
@@ -16,7 +16,9 @@ mod thresholds;
 pub use laplacian::Laplacian;
 pub use nodes::{Node, closed_lows};
 pub use stitch::{AcceptedNodes, Stitcher};
-pub use thresholds::{NodeThresholds, RidgeThresholds, StitchThresholds, TempestThresholds};
+pub use thresholds::{
+    DomainEdge, NodeThresholds, RidgeThresholds, StitchThresholds, TempestThresholds,
+};
 
 use super::transport::DetectFields;
 use crate::derived::check_shape;
@@ -141,8 +143,8 @@ impl TempestDetector {
         let mut storms = Vec::with_capacity(cyclones.len());
         if !cyclones.is_empty() {
             let [psl] = planes(snapshot, "the tempest cyclones", [Variable::Psl])?;
-            let mut walker = Walker::new(&self.grid);
             let node = &self.thresholds.node;
+            let mut walker = Walker::new(&self.grid, node.domain_edge);
             let (rise, radius) = (node.contour_rise_pa, node.contour_radius_deg);
             for (cyclone, candidate) in cyclones.iter().zip(&candidates) {
                 let contour = walker.contour(&|j, i| psl[[j, i]], cyclone.cell, rise, radius);

@@ -57,7 +57,7 @@ pub fn closed_lows(
     thresholds: &NodeThresholds,
 ) -> Result<Vec<(usize, usize)>> {
     check_shape("sea-level pressure", &psl_pa, grid)?;
-    let mut walker = Walker::new(grid);
+    let mut walker = Walker::new(grid, thresholds.domain_edge);
     let minima = local_minima(psl_pa, grid);
     let mut lows = merged(&minima, psl_pa, grid, thresholds.merge_distance_deg);
     let (rise, radius) = (thresholds.contour_rise_pa, thresholds.contour_radius_deg);
@@ -117,7 +117,7 @@ pub(super) fn nodes(fields: &DetectFields, thresholds: &NodeThresholds) -> Resul
     let grid = snapshot.grid.as_ref();
     let [psl, u, v] = planes(snapshot, "the tempest cyclones", [Psl, Ubot, Vbot])?;
     let core = Core::of(fields)?;
-    let mut walker = Walker::new(grid);
+    let mut walker = Walker::new(grid, thresholds.domain_edge);
     let lows = closed_lows(psl, grid, thresholds)?;
     let warm = lows
         .into_iter()

@@ -4,6 +4,18 @@ use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 
+/// What lies beyond the edge of a regional grid, where a closed contour would go on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DomainEdge {
+    /// Nobody knows: a contour that meets it is not closed, and a low that it cuts is no cyclone.
+    #[default]
+    Open,
+    /// A wall, as for TempestExtremes: a low that it cuts has a closed contour if the part inside has, and its centre may be
+    /// the place on the edge that is nearest to the true one.
+    Wall,
+}
+
 /// Which lows are nodes: `DetectNodes`.
 ///
 /// # Source
@@ -38,6 +50,8 @@ pub struct NodeThresholds {
     pub core_search_deg: f64,
     /// The strongest wind is searched this far from the minimum, degrees.
     pub wind_radius_deg: f64,
+    /// What the edge of a regional grid is; of no effect on global ones.
+    pub domain_edge: DomainEdge,
 }
 
 impl Default for NodeThresholds {
@@ -52,6 +66,7 @@ impl Default for NodeThresholds {
             core_radius_deg: 6.5,
             core_search_deg: 1.0,
             wind_radius_deg: 2.0,
+            domain_edge: DomainEdge::Open,
         }
     }
 }

@@ -34,6 +34,22 @@ pub fn broadcast_values(
     broadcast(comm, bytemuck::cast_slice_mut(values), root)
 }
 
+/// The bytes of `root` on every rank, which need not know how many they are.
+///
+/// # Errors
+/// [`CommError::Layout`] if there is no rank `root`; those of the backend.
+pub fn broadcast_any(
+    comm: &mut dyn Communicator,
+    mut bytes: Vec<u8>,
+    root: usize,
+) -> Result<Vec<u8>> {
+    let mut length = (bytes.len() as u64).to_le_bytes();
+    broadcast(comm, &mut length, root)?;
+    bytes.resize(u64::from_le_bytes(length) as usize, 0);
+    broadcast(comm, &mut bytes, root)?;
+    Ok(bytes)
+}
+
 /// Leaves in `root`'s values the sums over all ranks; the others keep theirs.
 ///
 /// The order of additions follows from the number of ranks and the root alone.
@@ -84,6 +100,28 @@ pub fn all_gather(comm: &mut dyn Communicator, mine: &[u8]) -> Result<Vec<u8>> {
     // The first block is this rank's own; block 0 of all lies `rank` blocks before it.
     found.rotate_right(rank * each);
     Ok(found)
+}
+
+/// The bytes of each rank, of any number each; on the way every block is as long as the longest.
+///
+/// # Errors
+/// Those of the backend.
+pub fn all_gather_any(comm: &mut dyn Communicator, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let lengths = all_gather(comm, &(mine.len() as u64).to_le_bytes())?;
+    let lengths: Vec<usize> = (lengths.as_chunks().0.iter())
+        .map(|length| u64::from_le_bytes(*length) as usize)
+        .collect();
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    if longest == 0 {
+        return Ok(vec![Vec::new(); lengths.len()]);
+    }
+    let mut block = mine.to_vec();
+    block.resize(longest, 0);
+    let all = all_gather(comm, &block)?;
+    let blocks = all.chunks(longest).zip(lengths);
+    Ok(blocks
+        .map(|(block, length)| block[..length].to_vec())
+        .collect())
 }
 
 /// Returns when all ranks have come here, by messages: for backends that have no barrier of their own.

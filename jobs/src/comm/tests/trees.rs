@@ -57,6 +57,24 @@ fn gathered_bytes_are_in_the_order_of_rank_everywhere() {
 }
 
 #[test]
+fn ranks_need_not_know_how_much_the_others_have_to_say() {
+    for count in counts() {
+        let root = count - 1;
+        // The first rank has nothing to say.
+        let words = |rank: usize| vec![rank as u8; 3 * rank];
+        let heard = run(ranks(count), |mut comm| {
+            let mine = words(comm.rank());
+            let nothing = tree::all_gather_any(&mut comm, &[]).unwrap();
+            assert_eq!(nothing, vec![Vec::<u8>::new(); count]);
+            let all = tree::all_gather_any(&mut comm, &mine).unwrap();
+            (all, tree::broadcast_any(&mut comm, mine, root).unwrap())
+        });
+        let all: Vec<Vec<u8>> = (0..count).map(words).collect();
+        assert_eq!(heard, vec![(all, words(root)); count]);
+    }
+}
+
+#[test]
 fn nobody_leaves_a_barrier_before_all_have_come() {
     for count in counts() {
         for dissemination in [true, false] {

@@ -239,10 +239,7 @@ impl Link {
         }
         self.share_orders()?;
         if let Some(group) = &mut self.group {
-            let mut length = (text.len() as u64).to_le_bytes();
-            tree::broadcast(&mut **group, &mut length, 0)?;
-            text.resize(u64::from_le_bytes(length) as usize, 0);
-            tree::broadcast(&mut **group, &mut text, 0)?;
+            text = tree::broadcast_any(&mut **group, text, 0)?;
         }
         let validate = self.exchange.orders.validates();
         if validate {

@@ -1,0 +1,111 @@
+//! Tables of many ranks are those of one, whatever happens on the way.
+
+use super::Events;
+use clap::Parser;
+use squall_climate::table::read_tracks;
+use squall_data::synthetic::{Scenario, SyntheticConfig, WriteOptions, write_run};
+use squall_data::{Calendar, Time};
+use squall_jobs::comm::threads::{self, Fault, Ranks};
+use std::ffi::OsStr;
+use std::path::Path;
+
+#[derive(Parser)]
+struct Call {
+    #[command(flatten)]
+    events: Events,
+}
+
+/// Ten days of fields and the masks of their truth: a call that saves after every round.
+fn call(folder: &Path, out: &Path) -> Events {
+    let masks = folder.join("truth").join("*.nc");
+    let words: [&OsStr; 8] = [
+        "events".as_ref(),
+        masks.as_os_str(),
+        "--fields".as_ref(),
+        folder.as_os_str(),
+        "--out".as_ref(),
+        out.as_os_str(),
+        "--save-every".as_ref(),
+        "0".as_ref(),
+    ];
+    Call::try_parse_from(words).unwrap().events
+}
+
+fn simulate(folder: &Path) {
+    let config = SyntheticConfig {
+        rows: 24,
+        columns: 36,
+        start: Time::new(Calendar::NoLeap, 2000, 8, 25, 0, 0, 0).unwrap(),
+        step_hours: 6,
+        steps: 61,
+        scenario: Scenario::PRESENT,
+        seed: 7,
+    };
+    write_run(&config, folder, &WriteOptions::default(), |_| Ok(())).unwrap();
+}
+
+/// Name and bytes of all tables; netCDF files hold when they were made.
+fn tables(out: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(out)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let csv = entries.filter(|path| path.extension().is_some_and(|end| end == "csv"));
+    let mut all: Vec<_> = csv
+        .map(|path| {
+            (
+                path.file_name().unwrap().to_string_lossy().into_owned(),
+                std::fs::read(&path).unwrap(),
+            )
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+fn same(expected: &[(String, Vec<u8>)], out: &Path, what: &str) {
+    let found = tables(out);
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for ((name, bytes), (known, others)) in found.iter().zip(expected) {
+        assert!(name == known && bytes == others, "{what}: {name} differs");
+    }
+}
+
+#[test]
+fn any_number_of_ranks_writes_the_same_tables_also_after_one_died() {
+    let folder = tempfile::tempdir().unwrap();
+    simulate(&folder.path().join("run"));
+    let at = |name: &str| folder.path().join(name);
+    let alone = call(&at("run"), &at("alone")).extract().unwrap();
+    assert_eq!(alone.counts.times, 61);
+    let tracks = read_tracks(at("alone").join("tracks.csv"), Calendar::NoLeap).unwrap();
+    assert!(tracks.len() > 10, "{} tracks", tracks.len());
+    let ranked = tracks
+        .iter()
+        .filter(|track| track.details.river_scale.is_some());
+    assert!(ranked.count() > 0, "transport reaches the tracks");
+    let expected = tables(&at("alone"));
+    assert!(expected.len() >= 4, "events, tracks and statistics");
+    for ranks in [2, 3, 5] {
+        let out = at(&format!("ranks{ranks}"));
+        let summaries = threads::run(threads::ranks(ranks), |mut comm| {
+            call(&at("run"), &out).extract_on(&mut comm).unwrap()
+        });
+        let first = summaries[0].as_ref().unwrap();
+        assert_eq!(first.counts, alone.counts);
+        assert!(summaries[1..].iter().all(Option::is_none));
+        same(&expected, &out, &format!("{ranks} ranks"));
+    }
+    // The third of three ranks dies on the way; what its peers had done stays, and another number of ranks goes on.
+    let out = at("died");
+    let with_fault = Ranks::nodes(&[3]).fault(2, 19, Fault::Dies).start();
+    let results = threads::run(with_fault, |mut comm| {
+        call(&at("run"), &out).extract_on(&mut comm).is_ok()
+    });
+    assert!(!results[0] && !results[2], "{results:?}");
+    let summaries = threads::run(threads::ranks(2), |mut comm| {
+        call(&at("run"), &out).extract_on(&mut comm).unwrap()
+    });
+    let resumed = summaries[0].as_ref().unwrap().resumed_after;
+    assert!((1..61).contains(&resumed), "went on after {resumed} times");
+    same(&expected, &out, "after a death");
+}

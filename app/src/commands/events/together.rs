@@ -1,0 +1,126 @@
+//! Events found by many ranks, followed by the first.
+//!
+//! The times go in rounds; in each every rank reads the next stretch and finds its events, and the first one takes them in the
+//! order of time. While it follows them the others are at their next stretch.
+
+use super::source::Source;
+use super::{Fields, MOST_TIMES, Objects};
+use crate::interrupt;
+use squall_climate::events::ExtractOptions;
+use squall_climate::map::LandMask;
+use squall_climate::stream::Seen;
+use squall_data::wire;
+use squall_jobs::comm::Communicator;
+use squall_jobs::comm::collectives::tree;
+use std::ops::Range;
+
+/// Who reads which times when.
+pub struct Rounds {
+    start: usize,
+    count: usize,
+    /// Times that a rank reads in a round.
+    each: usize,
+    ranks: usize,
+}
+
+impl Rounds {
+    /// As the first rank has it, on all; `start` is the first time that is not done.
+    ///
+    /// # Errors
+    /// Those of communication.
+    pub fn begin(
+        comm: &mut dyn Communicator,
+        objects: &Objects,
+        start: usize,
+    ) -> anyhow::Result<Self> {
+        let count = objects.times().len();
+        let each = rayon::current_num_threads().clamp(1, MOST_TIMES);
+        let facts = wire::to_bytes(&(start, count, each))?;
+        let facts = tree::broadcast_any(comm, facts, 0)?;
+        let (start, first_count, each): (usize, usize, usize) = wire::from_bytes(&facts)?;
+        if first_count != count {
+            anyhow::bail!(
+                "rank {} sees {count} times where the first one sees {first_count}: has the input changed?",
+                comm.rank()
+            );
+        }
+        // A table is read faster than it is sent.
+        let ranks = match objects {
+            Objects::Masks(_) => comm.size(),
+            Objects::Boxes { .. } => 1,
+        };
+        Ok(Self {
+            start,
+            count,
+            each,
+            ranks,
+        })
+    }
+
+    /// Ranks that read.
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// The first time of every round.
+    pub fn all(&self) -> impl Iterator<Item = usize> {
+        (self.start..self.count).step_by(self.each * self.ranks)
+    }
+
+    /// What a rank reads in a round; nothing where the times end before.
+    pub fn block(&self, round: usize, rank: usize) -> Range<usize> {
+        let from = (round + rank * self.each).min(self.count);
+        from..(from + self.each).min(self.count)
+    }
+
+    /// Times that are done after a round.
+    pub fn end(&self, round: usize) -> usize {
+        (round + self.each * self.ranks).min(self.count)
+    }
+}
+
+/// What another rank than the first does: reads its stretches and sends what it saw.
+///
+/// # Errors
+/// Those of reading and of communication.
+pub fn help(
+    comm: &mut dyn Communicator,
+    objects: &Objects,
+    fields: Option<Fields>,
+    land: &LandMask,
+    options: ExtractOptions,
+) -> anyhow::Result<()> {
+    // The first rank ends the job where a signal comes.
+    let _ = interrupt::flag();
+    let rounds = Rounds::begin(comm, objects, 0)?;
+    if comm.rank() >= rounds.ranks() {
+        return Ok(());
+    }
+    let areas = objects.grid().row_areas_km2();
+    let times = objects.times();
+    let mut source = Source::new(objects, fields, land, options, 0)?;
+    for round in rounds.all() {
+        let mut seen: Vec<Seen> = Vec::new();
+        for mut read in source.read(rounds.block(round, comm.rank()))? {
+            let found = std::mem::take(&mut read.found);
+            let known = read.known(land);
+            seen.push(Seen::of(&read.moment(times, &known), found, &areas));
+        }
+        let bytes = wire::to_bytes(&seen)?;
+        comm.send(0, &(bytes.len() as u64).to_le_bytes())?;
+        comm.send(0, &bytes)?;
+    }
+    Ok(())
+}
+
+/// What another rank saw in a round.
+///
+/// # Errors
+/// Those of communication.
+pub fn receive(comm: &mut dyn Communicator, from: usize) -> anyhow::Result<Vec<Seen>> {
+    let mut length = [0; 8];
+    comm.receive(from, &mut length)?;
+    let mut bytes = vec![0; u64::from_le_bytes(length) as usize];
+    comm.receive(from, &mut bytes)?;
+    Ok(wire::from_bytes(&bytes)?)
+}

@@ -1,0 +1,169 @@
+//! Masks and fields that do not belong together, and fields in which nobody can tell a cyclone.
+
+mod common;
+
+use common::{path, real, run, simulate, squall, text};
+use ndarray::Array2;
+use squall_data::mask_file::{MaskFileOptions, MaskWriter};
+use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
+use std::path::Path;
+
+/// Runs the program, which must refuse its input (exit code 3), say every one of `words`, and not panic.
+fn refuses(arguments: &[&str], words: &[&str]) {
+    let output = squall()
+        .args(arguments)
+        .output()
+        .expect("the program starts");
+    let said = text(&output);
+    let call = format!("squall {}", arguments.join(" "));
+    assert_eq!(output.status.code(), Some(3), "{call}:\n{said}");
+    assert!(!said.contains("panicked"), "{call}:\n{said}");
+    for word in words {
+        assert!(said.contains(word), "{call} does not say `{word}`:\n{said}");
+    }
+}
+
+/// Six-hourly masks of a cyclone at 15N that drifts westward.
+fn masks(file: &Path, first: Time, steps: i64) {
+    let grid = LatLonGrid::global(48, 72).expect("a grid");
+    let options = MaskFileOptions::default();
+    let mut writer = MaskWriter::create(file, &grid, first, &options).expect("created");
+    for step in 0..steps {
+        let (row, column) = grid.nearest(15.0, 200.0 - 2.0 * step as f64);
+        let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+            u8::from(j.abs_diff(row) < 2 && i.abs_diff(column) < 2)
+        });
+        let mask = ClassMask::new(first.add_seconds(6 * 3600 * step), codes).expect("a mask");
+        writer.write(&mask, None).expect("written");
+    }
+    writer.finish().expect("written");
+}
+
+fn august(calendar: Calendar, year: i64) -> Time {
+    Time::new(calendar, year, 8, 1, 0, 0, 0).expect("a date")
+}
+
+#[test]
+fn masks_and_fields_that_do_not_match() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 1, 3);
+    let (file, out) = (at("masks.nc"), at("events"));
+    let call = [
+        "events",
+        path(&file),
+        "--fields",
+        path(&fields),
+        "--out",
+        path(&out),
+    ];
+
+    masks(&file, august(Calendar::Standard, 2000), 4);
+    refuses(
+        &call,
+        &["calendar of the fields", "noleap", "standard", "hint:"],
+    );
+    masks(&file, august(Calendar::NoLeap, 1990), 4);
+    refuses(&call, &["times of the fields", "1990-08-01", "2000-08-01"]);
+
+    masks(&file, august(Calendar::NoLeap, 2000), 8);
+    let coarse = at("coarse");
+    run(&[
+        "simulate",
+        "--out",
+        path(&coarse),
+        "--grid",
+        "32x64",
+        "--days",
+        "1",
+        "--hours",
+        "6",
+        "--start",
+        "2000-08-01",
+        "--quiet",
+    ]);
+    let other = [
+        "events",
+        path(&file),
+        "--fields",
+        path(&coarse),
+        "--out",
+        path(&out),
+    ];
+    refuses(&other, &["grid of the fields", "48", "32", "hint:"]);
+    assert!(!out.join("events.csv").exists(), "nothing was written");
+
+    // Fields of the first of two days: said, and blank on the second.
+    let output = squall().args(call).output().expect("the program starts");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("no fields at 4 of 8 times"), "{said}");
+    let table = std::fs::read_to_string(out.join("events.csv")).expect("a table");
+    let mut rows = table.lines().map(|row| row.split(',').collect::<Vec<_>>());
+    let columns = rows.next().expect("a header");
+    let pressure = columns.iter().position(|name| *name == "min_psl_pa");
+    let pressure = pressure.expect("a column of pressure");
+    let known: Vec<bool> = rows.map(|row| !row[pressure].is_empty()).collect();
+    assert_eq!(known, [true, true, true, true, false, false, false, false]);
+}
+
+#[test]
+fn masks_without_any_event_give_tables_without_rows() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, out) = (folder.path().join("masks.nc"), folder.path().join("events"));
+    let first = august(Calendar::NoLeap, 2000);
+    let grid = LatLonGrid::global(48, 72).expect("a grid");
+    let options = MaskFileOptions::default();
+    let mut writer = MaskWriter::create(&file, &grid, first, &options).expect("created");
+    let mask = ClassMask::new(first, Array2::zeros(grid.shape())).expect("a mask");
+    writer.write(&mask, None).expect("written");
+    writer.finish().expect("written");
+    let said = run(&["events", path(&file), "--out", path(&out), "--json"]);
+    assert!(
+        said.contains("\"cyclones\":0") || said.contains("\"cyclones\": 0"),
+        "{said}"
+    );
+    for name in ["events.csv", "tracks.csv"] {
+        let table = std::fs::read_to_string(out.join(name)).expect("a table");
+        assert_eq!(table.lines().count(), 1, "{name}: {table}");
+    }
+}
+
+/// Sea-level pressure alone does not tell a hurricane from a winter storm: the deepest low of this analysis is one.
+#[test]
+fn lows_of_pressure_alone_do_not_become_cyclones() {
+    let Some(file) = real("mslp-ecmwf-0p4-202208/mslp.nc") else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("labels");
+    for method in ["deepcam", "tempest"] {
+        let call = [
+            "label",
+            path(&file),
+            "--method",
+            method,
+            "--out",
+            path(&out),
+        ];
+        refuses(&call, &["T200", "T500", "Z200", "hint:"]);
+    }
+    assert!(!out.join("objects.csv").exists(), "nothing was labelled");
+}
+
+/// Curvilinear coordinates that move with the storm.
+#[test]
+fn a_nest_that_moves_is_refused() {
+    let Some(file) = real("katrina-wrf-nest/ci_test_file.nc") else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("out");
+    let words = ["XLAT", "curvilinear", "regridded", "hint:"];
+    refuses(&["label", path(&file), "--out", path(&out)], &words);
+    let said = run(&["inspect", path(&file)]);
+    assert!(
+        said.contains("WRF") && said.contains("curvilinear"),
+        "{said}"
+    );
+}

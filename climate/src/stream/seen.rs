@@ -1,0 +1,180 @@
+//! What a run takes of one time, without the fields: what other processes send.
+
+use super::{Moment, water_km3};
+use crate::error::Result;
+use crate::events::{DetectedEvent, Run};
+use crate::track::time_text;
+use ndarray::Array2;
+use serde::{Deserialize, Serialize};
+use squall_data::{Class, ClassMask, DataError, Time, Variable};
+
+/// The events of one time and what the run needs to know of mask and fields besides: a function of that time alone, which
+/// any process can compute ([`Seen::of`]) and [`super::EventStream::take`] takes in the order of time.
+///
+/// # Example
+/// ```
+/// use squall_climate::events::{EventFields, ExtractOptions, extract};
+/// use squall_climate::stream::{EventStream, Moment, Seen};
+/// use squall_climate::track::TrackerOptions;
+/// use squall_data::{Calendar, ClassMask, LatLonGrid, Time, wire};
+/// let grid = LatLonGrid::global(19, 36).unwrap();
+/// let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+/// let mask = ClassMask::new(time, ndarray::Array2::from_elem((19, 36), 2)).unwrap();
+/// let fields = EventFields::default();
+/// let found = extract(&mask, &grid, &fields, &ExtractOptions::default()).unwrap();
+/// let moment = Moment { time, mask: Some(&mask), hours: 3.0, fields: &fields };
+/// // Elsewhere:
+/// let seen = Seen::of(&moment, found, &grid.row_areas_km2());
+/// let bytes = wire::to_bytes(&seen).unwrap();
+/// // Here:
+/// let mut stream = EventStream::new(&grid, TrackerOptions::default()).unwrap();
+/// stream.take(wire::from_bytes(&bytes).unwrap()).unwrap();
+/// assert_eq!(stream.counts().rivers, 1);
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    #[serde(with = "time_text")]
+    pub(super) time: Time,
+    pub(super) hours: f64,
+    pub(super) found: Vec<DetectedEvent>,
+    /// The mask's runs of one class.
+    marked: Option<Marked>,
+    /// Vapour transport in the cells of every river, river by river.
+    pub(super) transport: Option<Vec<f64>>,
+    /// Rain on the whole grid, km³.
+    pub(super) rain_km3: Option<f64>,
+}
+
+/// A mask without its background.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Marked {
+    shape: (usize, usize),
+    runs: Vec<(u8, Run)>,
+}
+
+impl Seen {
+    /// What a run takes of a moment with these events, given [`squall_data::LatLonGrid::row_areas_km2`].
+    pub fn of(moment: &Moment<'_>, found: Vec<DetectedEvent>, row_areas_km2: &[f64]) -> Self {
+        Self {
+            marked: moment.mask.map(Marked::of),
+            ..Self::beside_mask(moment, found, row_areas_km2)
+        }
+    }
+
+    /// The same without the mask.
+    pub(super) fn beside_mask(
+        moment: &Moment<'_>,
+        found: Vec<DetectedEvent>,
+        row_areas_km2: &[f64],
+    ) -> Self {
+        let masked = moment.mask.is_some();
+        // Inside a box is also what is not of the river.
+        let transport = (moment.fields.vapour_transport()).filter(|_| masked);
+        let transport = transport.map(|transport| {
+            let rivers = found.iter().filter(|one| is_river(one));
+            let cells = rivers.flat_map(|river| river.region.indices());
+            cells.map(transport).collect()
+        });
+        Self {
+            time: moment.time,
+            hours: moment.hours,
+            marked: None,
+            rain_km3: moment.mask.and_then(|_| rain_km3(moment, row_areas_km2)),
+            transport,
+            found,
+        }
+    }
+
+    /// The mask, if there was one.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if a run leaves its shape.
+    pub(super) fn mask(&self) -> Result<Option<ClassMask>> {
+        let Some(Marked { shape, runs }) = &self.marked else {
+            return Ok(None);
+        };
+        let (rows, columns) = *shape;
+        let mut codes = Array2::zeros(*shape);
+        let cells = codes.as_slice_mut().unwrap_or_default();
+        for (code, run) in runs {
+            let (row, first, end) = (run.row as usize, run.first as usize, run.end as usize);
+            if row >= rows || first > end || end > columns {
+                let reason = format!("{run:?} leaves a mask of {rows} x {columns}");
+                return Err(DataError::Invalid(reason).into());
+            }
+            cells[row * columns + first..row * columns + end].fill(*code);
+        }
+        Ok(Some(ClassMask::new(self.time, codes)?))
+    }
+}
+
+/// Whether its stay and strength over each cell are counted.
+pub(super) fn is_river(detected: &DetectedEvent) -> bool {
+    detected.event.class == Class::AtmosphericRiver
+}
+
+impl Marked {
+    fn of(mask: &ClassMask) -> Self {
+        let mut runs: Vec<(u8, Run)> = Vec::new();
+        for (j, row) in mask.codes.rows().into_iter().enumerate() {
+            let mut last = 0;
+            for (i, &code) in row.iter().enumerate() {
+                match runs.last_mut() {
+                    Some((_, run)) if code != 0 && code == last => run.end += 1,
+                    _ if code != 0 => runs.push((
+                        code,
+                        Run {
+                            row: j as u32,
+                            first: i as u32,
+                            end: i as u32 + 1,
+                        },
+                    )),
+                    _ => {}
+                }
+                last = code;
+            }
+        }
+        Self {
+            shape: mask.codes.dim(),
+            runs,
+        }
+    }
+}
+
+/// Water that falls on the whole grid at a moment.
+fn rain_km3(moment: &Moment<'_>, row_areas_km2: &[f64]) -> Option<f64> {
+    let rain = moment.fields.snapshot?.field(Variable::Prect)?;
+    let rows = rain.rows().into_iter().zip(row_areas_km2);
+    let sum: f64 = rows
+        .map(|(row, area)| {
+            let known = row.iter().filter(|v| v.is_finite());
+            area * known.map(|&v| f64::from(v)).sum::<f64>()
+        })
+        .sum();
+    Some(water_km3(sum, moment.hours))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::Calendar;
+
+    #[test]
+    fn masks_come_back_from_their_runs() {
+        let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+        let codes = ndarray::arr2(&[[1, 1, 2, 0, 1], [0, 0, 0, 0, 0], [2, 0, 2, 2, 2]]);
+        let mask = ClassMask::new(time, codes).unwrap();
+        let mut seen = Seen {
+            time,
+            hours: 3.0,
+            found: Vec::new(),
+            marked: Some(Marked::of(&mask)),
+            transport: None,
+            rain_km3: None,
+        };
+        assert_eq!(seen.marked.as_ref().unwrap().runs.len(), 5);
+        assert_eq!(seen.mask().unwrap().unwrap(), mask);
+        seen.marked.as_mut().unwrap().shape = (3, 4);
+        assert!(seen.mask().is_err());
+    }
+}

@@ -1,0 +1,154 @@
+//! What files hold, found by several processes that each look at some of them.
+//!
+//! Opening 7,300 files takes minutes where the file system is far away, and a thousand processes that all do it wait for each
+//! other. So each looks at a share, and what it found goes to the others as bytes.
+
+use super::scan::{self, FileInfo, Layout};
+use super::{Archive, BadFiles, Build, on_library_thread};
+use crate::error::{DataError, Result};
+use crate::{Calendar, Time};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// What every n-th of the files of an archive holds; goes to other processes by [`crate::wire`].
+///
+/// # Example
+/// ```
+/// use squall_data::archive::{BadFiles, Survey};
+/// use std::path::PathBuf;
+/// let paths = [PathBuf::from("not-there.nc"), PathBuf::from("nor-this.nc")];
+/// let survey = Survey::of_share(&paths, (1, 2), BadFiles::Skip);
+/// assert_eq!(survey.len(), 1);
+/// let bytes = squall_data::wire::to_bytes(&survey).unwrap();
+/// let elsewhere: Survey = squall_data::wire::from_bytes(&bytes).unwrap();
+/// assert_eq!(elsewhere.len(), 1);
+/// ```
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Survey {
+    /// The distinct makes of file; a century of files shares one.
+    layouts: Vec<Layout>,
+    files: Vec<Found>,
+}
+
+/// What was found in one file.
+#[derive(Debug, Serialize, Deserialize)]
+enum Found {
+    File {
+        layout: usize,
+        calendar: Calendar,
+        /// Seconds since the start of the year 2000 of the calendar.
+        times: Vec<i64>,
+    },
+    Bad {
+        reason: String,
+        /// Stays where it happened.
+        #[serde(skip)]
+        error: Option<DataError>,
+    },
+}
+
+impl Survey {
+    /// Looks at the files number `part`, `part + parts`, `part + 2 parts`, ...
+    ///
+    /// With [`BadFiles::Fail`] it ends at the first that cannot be used, which [`Archive::from_surveys`] then names.
+    pub fn of_share(paths: &[PathBuf], (part, parts): (usize, usize), bad_files: BadFiles) -> Self {
+        let mut survey = Self::default();
+        for path in paths.iter().skip(part).step_by(parts.max(1)) {
+            let found = on_library_thread(|| scan::scan(path)).and_then(|info| survey.keep(info));
+            if let Err(error) = found {
+                survey.files.push(Found::Bad {
+                    reason: error.to_string(),
+                    error: Some(error),
+                });
+                if bad_files == BadFiles::Fail {
+                    break;
+                }
+            }
+        }
+        survey
+    }
+
+    /// Number of files that were looked at.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether none was.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    fn keep(&mut self, info: FileInfo) -> Result<()> {
+        let origin = origin(info.calendar)?;
+        let known = self.layouts.iter().position(|known| *known == info.layout);
+        let layout = known.unwrap_or_else(|| {
+            self.layouts.push(info.layout);
+            self.layouts.len() - 1
+        });
+        let times = info.times.iter().map(|time| time.seconds_since(origin));
+        self.files.push(Found::File {
+            layout,
+            calendar: info.calendar,
+            times: times.collect(),
+        });
+        Ok(())
+    }
+}
+
+impl Archive {
+    /// The archive of some files, [`super::files_of`] an input, from the surveys of all parts in their order: as
+    /// [`Self::open_with`] makes it from the same files.
+    ///
+    /// # Errors
+    /// As [`Self::open_with`]; for a file that another process could not use, [`DataError::Elsewhere`] with its reason.
+    pub fn from_surveys(
+        input: &str,
+        paths: &[PathBuf],
+        surveys: Vec<Survey>,
+        bad_files: BadFiles,
+    ) -> Result<Self> {
+        let parts = surveys.len().max(1);
+        let mut shares: Vec<_> = (surveys.into_iter())
+            .map(|survey| (survey.layouts, survey.files.into_iter()))
+            .collect();
+        let found = paths.iter().enumerate().map(|(number, path)| {
+            let share = shares.get_mut(number % parts);
+            let next = share.and_then(|(layouts, files)| Some((layouts, files.next()?)));
+            let (layouts, found) = next.ok_or_else(|| missing(path))?;
+            put_together(path, layouts, found)
+        });
+        Build::of(input, paths.len(), found, bad_files)
+    }
+}
+
+/// A file that nobody looked at.
+fn missing(path: &Path) -> DataError {
+    DataError::Invalid(format!("no survey tells what `{}` holds", path.display()))
+}
+
+fn put_together(path: &Path, layouts: &[Layout], found: Found) -> Result<FileInfo> {
+    match found {
+        Found::Bad {
+            error: Some(error), ..
+        } => Err(error),
+        Found::Bad { reason, .. } => Err(DataError::Elsewhere(reason)),
+        Found::File {
+            layout,
+            calendar,
+            times,
+        } => {
+            let origin = origin(calendar)?;
+            let layout = layouts.get(layout).ok_or_else(|| missing(path))?;
+            Ok(FileInfo {
+                path: path.into(),
+                layout: layout.clone(),
+                times: times.iter().map(|&t| origin.add_seconds(t)).collect(),
+                calendar,
+            })
+        }
+    }
+}
+
+fn origin(calendar: Calendar) -> Result<Time> {
+    Time::new(calendar, 2000, 1, 1, 0, 0, 0)
+}

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# A century of 3-hourly fields through labels, events and statistics, and forty years of river masks through `squall events`, with
+# the memory and the time of every decade. Memory must be flat: the peak after the last decade within 2 % of that after the first.
+# The rivers must be followed in less than 2 GB.
+# The fields are computed as they are read: on disk are tables and, of the rivers, forty files of masks.
+# usage: validation/century.sh OUT [YEARS] [GRID] [HOURS] [RIVERS]
+#   OUT     a folder
+#   YEARS   of fields (100)
+#   GRID    latitudes x longitudes of the fields (48x72)
+#   HOURS   between two fields (3)
+#   RIVERS  latitudes x longitudes of the river masks (361x576, every 6 hours)
+# SQUALL and CENTURY name programs that are built already: squall, and the example century of squall-climate.
+set -euo pipefail
+mkdir -p "$1"
+out=$(realpath "$1")
+years=${2:-100} grid=${3:-48x72} hours=${4:-3} rivers=${5:-361x576}
+cd "$(dirname "$0")/.."
+[ -n "${CENTURY:-}" ] || cargo build --release -p squall-climate --example century
+century=$(realpath "${CENTURY:-${CARGO_TARGET_DIR:-target}/release/examples/century}")
+. validation/program.sh
+cd "$out"
+
+echo "fields of $grid, every $hours h, $years years: labels, events, statistics"
+rm -rf events
+# Ends with an error where memory grew.
+"$century" fields "${grid%x*}" "${grid#*x}" "$years" "$hours" events | tee fields.csv
+
+echo "rivers of $rivers, every 6 h, 40 years: events, statistics"
+if [ ! -e rivers.done ]; then
+  rm -rf rivers
+  "$century" rivers "${rivers%x*}" "${rivers#*x}" 40 6 rivers
+  touch rivers.done
+fi
+rm -rf rivers-events
+now() { date +%s.%N; }
+# Resident and largest resident memory of a process, kB.
+memory() { awk '/^VmRSS:/ { now = $2 } /^VmHWM:/ { most = $2 } END { if (most) print now "," most }' "/proc/$1/status" 2>/dev/null; }
+started=$(now)
+echo "unix_s,steps_done,resident_kb,peak_kb" > samples.csv
+echo "$started,0,0,0" >> samples.csv
+"$squall" -q events rivers --out rivers-events --save-every 0.5 --json > rivers.json &
+process=$!
+state=rivers-events/.events.partial/state.json
+while kill -0 $process 2>/dev/null; do
+  # The state tells how many steps are done, its age when they were.
+  if next=$(head -c 100000 "$state" 2>/dev/null | grep -o '"next":[0-9]*' | head -1) && found=$(memory $process); then
+    echo "$(stat -c %.Y "$state" 2>/dev/null || now),${next#*:},$found" >> samples.csv
+  fi
+  sleep 0.2
+done
+wait $process
+# Of each tenth of the run the first sample.
+steps=$((40 * 365 * 4))
+awk -F, -v steps=$steps '
+  NR == 1 { print "tenth,steps_done,ms_per_step,resident_kb,peak_kb"; next }
+  NR == 2 { at = $1; done = 0; tenth = 1; next }
+  $2 >= 0.99 * steps * tenth / 10 && $2 > done {
+    printf "%d,%d,%.3f,%d,%d\n", tenth, $2, 1000 * ($1 - at) / ($2 - done), $3, $4
+    at = $1; done = $2; tenth = int(10 * $2 / steps + 0.1) + 1
+  }' samples.csv | tee rivers.csv
+peak=$(awk -F, 'NR > 1 && $4 > most { most = $4 } END { print most + 0 }' samples.csv)
+echo "$steps masks in $(awk -v a="$started" -v b="$(now)" 'BEGIN { printf "%.0f", b - a }') s, peak $((peak / 1024)) MB: $(tr -d '\n' < rivers.json)"
+[ "$peak" -gt 0 ] && [ "$peak" -lt 2000000 ] || { echo "that is not below 2 GB"; exit 1; }

@@ -20,6 +20,7 @@ pub mod run_dir;
 pub mod staging;
 pub mod tensorboard;
 pub mod train;
+mod upload;
 
 pub use contract::Contract;
 pub use error::JobError;

@@ -1,6 +1,7 @@
 //! What a run will do, read, write and need.
 
 use super::Run;
+use super::feed::STORED_ON_GPU;
 use crate::error::Result;
 use crate::memory::{self, Demand};
 use serde::Serialize;
@@ -56,16 +57,25 @@ impl Run<'_> {
         let validations = left.div_ceil(self.validate_every);
         let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
         let samples = self.local_batch;
+        let backend = self.learner.network.backend();
+        let loaded = match backend.is_gpu() {
+            // As they are stored while they wait, and once as the network's input.
+            true => {
+                let value = self.store.meta().encoding.bytes() as u64;
+                in_memory + in_memory / 4 * value * STORED_ON_GPU
+            }
+            false => in_memory * (self.loader.prefetch as u64 + 2),
+        };
         let demand = Demand {
             summary: summary.clone(),
             storage: self.learner.storage.clone(),
             state,
-            loaded: in_memory * (self.loader.prefetch as u64 + 2),
+            loaded,
         };
         // Where the network computes decides.
-        let available = match self.learner.network.backend() {
-            gpu if gpu.is_gpu() => gpu.free_memory(),
-            _ => memory::available(),
+        let available = match backend.is_gpu() {
+            true => backend.free_memory(),
+            false => memory::available(),
         };
         demand.check(self.recipe, available)?;
         Ok(TrainPlan {

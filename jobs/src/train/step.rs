@@ -1,6 +1,6 @@
 //! One training step: forward, loss, backward, exchange between ranks, update.
 
-use super::evaluate::tensor_of;
+use super::feed::Batch;
 use super::goal::Goal;
 use super::groups::Contribution;
 use super::team::Team;
@@ -11,6 +11,7 @@ use candle_core::DType;
 use rand::Rng;
 use squall_data::HostBatch;
 use squall_data::random::stream;
+use squall_model::gpu::allow_tf32;
 use squall_model::optim::{LossScale, Optimizer, Schedule, Update};
 use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass, Storage};
 use std::collections::VecDeque;
@@ -96,6 +97,7 @@ impl Learner {
         }
         let network = Network::build(network, backend, recipe.seed)?;
         let policy = &recipe.precision;
+        allow_tf32(policy.tf32);
         let (recompute, saved) = (recipe.training.recompute, recipe.training.saved_activations);
         let storage = policy.storage(network.parameters(), dtype)?;
         let storage = storage.keeping(recompute, saved);
@@ -140,7 +142,7 @@ impl Learner {
     /// # Errors
     /// [`JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is no number;
     /// [`JobError::Model`]; [`JobError::Comm`].
-    pub fn step(&mut self, batch: &HostBatch, team: &mut Team) -> Result<StepResult> {
+    pub fn step(&mut self, batch: &Batch, team: &mut Team) -> Result<StepResult> {
         let waiting = self.look(batch, team)?;
         self.waiting.push_back(waiting);
         if self.waiting.len() <= self.lag {
@@ -159,7 +161,7 @@ impl Learner {
     }
 
     /// Forward and backward pass of a batch; gradients go to the other ranks while the backward pass runs.
-    fn look(&mut self, batch: &HostBatch, team: &mut Team) -> Result<Waiting> {
+    fn look(&mut self, batch: &Batch, team: &mut Team) -> Result<Waiting> {
         let step = self.progress.step;
         let backend = self.network.backend();
         // Ranks drop different values of different samples.
@@ -172,10 +174,11 @@ impl Learner {
         let mut pass =
             Pass::train(backend, &self.storage, key).normalising(team.together().cloned());
         let scale = self.loss_scale.scale();
-        let x = tensor_of(batch)?;
+        let x = batch.tensor()?;
         let progress = step as f64 / self.total_steps.max(1) as f64;
         let how = (scale, team.size() > 1);
-        let judged = (self.goal).judge(&self.network, (&x, batch), &mut pass, how, progress)?;
+        let shown = (&x, &batch.host);
+        let judged = (self.goal).judge(&self.network, shown, &mut pass, how, progress)?;
         drop(x);
         let began = team.trace.note(Work::Forward, began);
         let finite = judged.weighted_sum.is_finite();
@@ -189,7 +192,7 @@ impl Learner {
             fault: None,
         };
         if !finite {
-            waiting.fault = Some(self.why_the_loss(batch)?);
+            waiting.fault = Some(self.why_the_loss(&batch.host)?);
         }
         let (value, weighted_sum, divisor) = (judged.value, judged.weighted_sum, judged.divisor);
         self.gradients.clear();
@@ -231,7 +234,7 @@ impl Learner {
             return Ok(shared);
         }
         let began = Instant::now();
-        let (mut facts, stop) = team.collect(self.gradients.as_mut_slice())?;
+        let (mut facts, stop) = team.collect(&mut self.gradients)?;
         team.trace.note(Work::Exchange, began);
         let ranks = team.size() as f32;
         let statistics = facts.split_off(FACTS.min(facts.len()));
@@ -277,7 +280,7 @@ impl Learner {
     fn learn(
         &mut self,
         mut waiting: Waiting,
-        batch: &HostBatch,
+        batch: &Batch,
         team: &mut Team,
     ) -> Result<StepResult> {
         let learning_rate = self.schedule.rate(waiting.step, self.total_steps);
@@ -328,7 +331,7 @@ impl Learner {
                 }
                 // A field that is no number can hide behind a ReLU and show in the gradient only.
                 Err(error @ ModelError::NotFinite { .. }) => {
-                    let field = bad_field(batch).map(|field| format!(", and {field}"));
+                    let field = bad_field(&batch.host).map(|field| format!(", and {field}"));
                     Some(("gradient", format!("{error}{}", field.unwrap_or_default())))
                 }
                 Err(other) => return Err(other.into()),
@@ -416,11 +419,24 @@ const FACTS: usize = 3;
 
 /// The first value of a batch that is no number, in words.
 fn bad_field(batch: &HostBatch) -> Option<String> {
-    let at = batch.x.iter().position(|x| !x.is_finite())?;
-    Some(format!(
-        "value {at} of the batch's fields is {}",
-        batch.x[at]
-    ))
+    let (at, value) = match &batch.stored {
+        None => (batch.x.iter().copied().enumerate()).find(|(_, x)| !x.is_finite())?,
+        // What is missing there is replaced on the GPU.
+        Some(stored) => {
+            let values = batch.shape.iter().product::<usize>().max(1);
+            let value = |word: &[u8]| match *word {
+                [a, b] => f32::from(half::f16::from_le_bytes([a, b])),
+                [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
+                _ => 0.0,
+            };
+            let words = stored.bytes.chunks((stored.bytes.len() / values).max(1));
+            words
+                .map(value)
+                .enumerate()
+                .find(|(_, x)| x.is_infinite())?
+        }
+    };
+    Some(format!("value {at} of the batch's fields is {value}"))
 }
 
 #[cfg(test)]

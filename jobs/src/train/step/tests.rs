@@ -10,18 +10,19 @@ fn learner(settings: &[&str]) -> Learner {
     Learner::new(&recipe, &recipe.network, Goal::Masks(criterion), 10, 1).unwrap()
 }
 
-fn batch() -> HostBatch {
+fn batch() -> Batch {
     let shape = [2, 16, 24, 3];
     let count: usize = shape.iter().product();
-    HostBatch {
+    let host = HostBatch {
         x: (0..count)
             .map(|i| (i * i % 101) as f32 / 50.0 - 1.0)
             .collect(),
         shape,
         labels: (0..count / 3).map(|i| (i / 5 % 3) as u8).collect(),
         ids: vec![0, 1],
-        boxes: Vec::new(),
-    }
+        ..HostBatch::default()
+    };
+    host.into()
 }
 
 fn values(learner: &Learner) -> Vec<Vec<f32>> {
@@ -110,7 +111,7 @@ fn f16_scales_its_loss_unless_told_not_to() {
 fn a_loss_that_is_no_number_names_its_cause() {
     let mut learner = learner(&[]);
     let mut broken = batch();
-    broken.x[77] = f32::NAN;
+    broken.host.x[77] = f32::NAN;
     let error = learner
         .step(&broken, &mut Team::solo())
         .unwrap_err()
@@ -145,4 +146,31 @@ fn parameters_without_gradient_are_told_once() {
     );
     cut.step(&batch(), &mut Team::solo()).unwrap();
     assert_eq!(cut.take_without_gradient(), None);
+}
+
+#[test]
+fn an_infinite_field_is_found_however_it_is_stored() {
+    let shape = [1, 2, 3, 2];
+    let stored = |bytes: Vec<u8>| HostBatch {
+        shape,
+        stored: Some(squall_data::batch::StoredFields {
+            bytes,
+            mirrored: vec![false],
+        }),
+        ..HostBatch::default()
+    };
+    let mut values = vec![1.5f32; 12];
+    // Missing, which is no fault.
+    values[3] = f32::NAN;
+    let as_f32 = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let as_f16 = |values: &[f32]| {
+        let halves = values.iter().map(|&v| half::f16::from_f32(v));
+        halves.flat_map(half::f16::to_le_bytes).collect()
+    };
+    assert_eq!(bad_field(&stored(as_f32(&values))), None);
+    values[7] = f32::INFINITY;
+    for bytes in [as_f32(&values), as_f16(&values)] {
+        let told = bad_field(&stored(bytes)).unwrap();
+        assert_eq!(told, "value 7 of the batch's fields is inf");
+    }
 }

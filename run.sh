@@ -79,14 +79,14 @@ run_tests() {
 # Everything that runs on a GPU, on one that is stood in for: libraries that compute on the CPU (g++ builds them).
 cuda_test() {
   local stand_in="${CARGO_TARGET_DIR:-target}/stand-in-gpu"
+  local with_gpu=(-p squall -p squall-jobs -p squall-model --features squall/cuda,squall/nccl)
   model/tests/stand_in_gpu/build.sh "$stand_in"
   stand_in=$(cd "$stand_in" && pwd)
   # Operations, losses and gradients: the suites of the other backends, with one backend more.
-  LD_LIBRARY_PATH="$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" run_tests -p squall-model --features cuda \
+  LD_LIBRARY_PATH="$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" run_tests "${with_gpu[@]}" \
     --test backend_parity --test ops_of_networks --test losses --test conv3d
-  # Networks, optimisers; the program.
-  run_tests -p squall-model --features cuda --lib --test gpu
-  run_tests -p squall --features cuda --test gpu
+  # Networks, optimisers, fields on their way, ranks with a GPU each; the program.
+  run_tests "${with_gpu[@]}" --lib --test gpu --test gpu_input --test gpu_ranks
 }
 
 # The tests of the operations and networks with oneDNN 3.2, of another API than Debian 12's 2.6.

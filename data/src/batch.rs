@@ -5,8 +5,10 @@ use crate::PixelBox;
 /// A batch in host memory.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostBatch {
-    /// Fields, `(batch, lat, lon, channel)`, contiguous.
+    /// Fields, `(batch, lat, lon, channel)`, contiguous; empty where `stored` holds them.
     pub x: Vec<f32>,
+    /// The fields as they are stored, where the loader leaves it to others to normalise them.
+    pub stored: Option<StoredFields>,
     /// Shape of `x`: batch, lat, lon, channel.
     pub shape: [usize; 4],
     /// Class codes, `(batch, lat, lon)`.
@@ -15,6 +17,15 @@ pub struct HostBatch {
     pub boxes: Vec<Option<Vec<PixelBox>>>,
     /// Which samples of the store.
     pub ids: Vec<usize>,
+}
+
+/// Fields as a store holds them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StoredFields {
+    /// `(batch, lat, lon, channel)` in the store's [`crate::store::Encoding`].
+    pub bytes: Vec<u8>,
+    /// Which samples have their hemispheres exchanged: they are normalised so that meridional winds change their sign.
+    pub mirrored: Vec<bool>,
 }
 
 impl HostBatch {
@@ -28,10 +39,28 @@ impl HostBatch {
         self.len() == 0
     }
 
-    /// Makes room for samples of a shape `(lat, lon, channel)`, keeping the memory it has.
-    pub(crate) fn resize(&mut self, ids: Vec<usize>, [rows, columns, channels]: [usize; 3]) {
+    /// Makes room for samples of a shape `(lat, lon, channel)`, keeping the memory it has; with so many bytes for each value
+    /// of fields that stay as they are stored.
+    pub(crate) fn resize(
+        &mut self,
+        ids: Vec<usize>,
+        [rows, columns, channels]: [usize; 3],
+        stored_bytes: Option<usize>,
+    ) {
         let batch = ids.len();
-        self.x.resize(batch * rows * columns * channels, 0.0);
+        let values = batch * rows * columns * channels;
+        match stored_bytes {
+            None => {
+                self.stored = None;
+                self.x.resize(values, 0.0);
+            }
+            Some(each) => {
+                self.x.clear();
+                let stored = self.stored.get_or_insert_default();
+                stored.bytes.resize(values * each, 0);
+                stored.mirrored.clear();
+            }
+        }
         self.labels.resize(batch * rows * columns, 0);
         self.boxes.clear();
         self.shape = [batch, rows, columns, channels];

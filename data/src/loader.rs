@@ -2,10 +2,10 @@
 
 use crate::batch::HostBatch;
 use crate::error::{DataError, Result};
-use crate::normalise::Normalisation;
+use crate::normalise::{ChannelFactors, Normalisation};
 use crate::random::stream;
 use crate::sampler::BatchPlan;
-use crate::store::{SampleReader, Store, View};
+use crate::store::{Encoding, SampleReader, Store, View};
 use crate::{GeoBox, LatLonGrid, PixelBox, Variable};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use rand::Rng;
@@ -82,6 +82,8 @@ pub struct LoaderConfig {
     pub frames: usize,
     /// Reading threads, at least 1.
     pub threads: usize,
+    /// Leaves fields as the store holds them ([`HostBatch::stored`]), for a GPU that normalises them by [`Loader::factors`].
+    pub stored: bool,
     /// Batches read or being read ahead of the one in use, at least 1: with the memory of one more, this bounds memory.
     pub prefetch: usize,
 }
@@ -95,6 +97,7 @@ impl LoaderConfig {
             augmentation: Augmentation::default(),
             seed: 0,
             frames: 1,
+            stored: false,
             threads: 2,
             prefetch: 2,
         }
@@ -134,6 +137,7 @@ struct Shared {
     augmentation: Augmentation,
     seed: u64,
     frames: usize,
+    stored: bool,
 }
 
 /// The boxes of a sample, turned as its fields are.
@@ -171,6 +175,7 @@ impl Loader {
             augmentation: config.augmentation,
             seed: config.seed,
             frames: config.frames.max(1),
+            stored: config.stored,
         });
         let (permit, permits) = bounded(prefetch);
         let (result, results) = unbounded();
@@ -204,7 +209,17 @@ impl Loader {
         let _ = self.spare.try_send(batch);
     }
 
-    /// Missing values that were replaced in the batches read so far.
+    /// How the store holds fields.
+    pub fn encoding(&self) -> Encoding {
+        self.shared.reader.encoding()
+    }
+
+    /// What normalises fields as they are stored; of samples with exchanged hemispheres if `mirrored`.
+    pub fn factors(&self, mirrored: bool) -> ChannelFactors {
+        self.shared.reader.factors(mirrored)
+    }
+
+    /// Missing values that were replaced (of fields that stay as they are stored: are to be) in the batches read so far.
     pub fn missing_values(&self) -> u64 {
         self.shared.missing.load(Ordering::Relaxed)
     }
@@ -248,20 +263,28 @@ impl Shared {
 
     fn read(&self, plan: BatchPlan, mut batch: HostBatch) -> Result<HostBatch> {
         let shape @ [rows, columns, channels] = self.reader.shape();
-        batch.resize(plan.ids, shape);
+        let each = self.stored.then(|| self.reader.encoding().bytes());
+        batch.resize(plan.ids, shape, each);
         let pixels = rows * columns;
-        let x = batch.x.chunks_exact_mut(pixels * channels);
         let mut boxes = Vec::new();
-        let samples = x.zip(batch.labels.chunks_exact_mut(pixels)).zip(&batch.ids);
         let views: Vec<View> = (batch.ids.iter().step_by(self.frames))
             .map(|&first| {
                 let epoch = plan.at.epoch;
                 self.augmentation.view(self.seed, epoch, first, columns)
             })
             .collect();
-        for (at, ((x, labels), &id)) in samples.enumerate() {
+        let labels = batch.labels.chunks_exact_mut(pixels);
+        for (at, (labels, &id)) in labels.zip(&batch.ids).enumerate() {
             let view = views[at / self.frames];
-            let missing = self.reader.read_into(id, view, x, labels)?;
+            let values = at * pixels * channels..(at + 1) * pixels * channels;
+            let missing = match (&mut batch.stored, each) {
+                (Some(stored), Some(each)) => {
+                    stored.mirrored.push(view.mirror);
+                    let bytes = &mut stored.bytes[values.start * each..values.end * each];
+                    self.reader.copy_into(id, view, bytes, labels)?
+                }
+                _ => (self.reader).read_into(id, view, &mut batch.x[values], labels)?,
+            };
             if let Some(store) = &self.boxes {
                 boxes.push(boxes_of(store, id, view)?);
             }

@@ -48,6 +48,17 @@ impl ChannelScale {
     }
 }
 
+/// What normalises values as they are stored, channel by channel: `(x - subtract) * factor`, and `fill` where that is NaN.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ChannelFactors {
+    /// Subtracted first.
+    pub subtract: Vec<f32>,
+    /// Multiplied by then.
+    pub factor: Vec<f32>,
+    /// What stands for a missing value afterwards.
+    pub fill: Vec<f32>,
+}
+
 /// The normalisation of all channels of a model, in its channel order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -116,6 +127,16 @@ impl Normalisation {
         })
     }
 
+    /// What [`Self::apply`] computes with.
+    pub fn factors(&self) -> ChannelFactors {
+        let of = |get: &dyn Fn(&ChannelScale) -> f32| self.channels.iter().map(get).collect();
+        ChannelFactors {
+            subtract: of(&|c| c.subtract as f32),
+            factor: of(&|c| (1.0 / c.divide) as f32),
+            fill: of(&ChannelScale::fill),
+        }
+    }
+
     /// Normalises whole pixels `(..., channel)` in place; NaN becomes the normalised mean. Gives back how many that were.
     ///
     /// # Errors
@@ -128,14 +149,15 @@ impl Normalisation {
                 pixels.len()
             )));
         }
-        let scales: Vec<(f32, f32, f32)> = self
-            .channels
-            .iter()
-            .map(|c| (c.subtract as f32, (1.0 / c.divide) as f32, c.fill()))
-            .collect();
+        let ChannelFactors {
+            subtract,
+            factor,
+            fill,
+        } = self.factors();
         let mut missing = 0;
         for pixel in pixels.chunks_exact_mut(channels) {
-            for (x, (subtract, factor, fill)) in pixel.iter_mut().zip(&scales) {
+            let scales = subtract.iter().zip(&factor).zip(&fill);
+            for (x, ((subtract, factor), fill)) in pixel.iter_mut().zip(scales) {
                 let value = (*x - subtract) * factor;
                 let nan = value.is_nan();
                 missing += usize::from(nan);

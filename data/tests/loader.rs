@@ -36,6 +36,7 @@ fn config(store: &Store, threads: usize) -> LoaderConfig {
         },
         seed: 11,
         frames: 1,
+        stored: false,
         threads,
         prefetch: 3,
     }
@@ -61,7 +62,59 @@ fn direct(store: &Arc<Store>, plan: &BatchPlan, config: &LoaderConfig) -> HostBa
         shape: [batch, ROWS, COLUMNS, CHANNELS.len()],
         labels,
         ids: plan.ids.clone(),
-        boxes: Vec::new(),
+        ..HostBatch::default()
+    }
+}
+
+#[test]
+fn fields_as_they_are_stored_become_the_same_bits() {
+    for encoding in [Encoding::F32, Encoding::F16] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(write_store(folder.path(), encoding, 20));
+        let sampler = sampler(&store, 0, 1, 3);
+        let plans = || sampler.endless(Cursor::default()).take(9);
+        let ready = config(&store, 2);
+        let later = LoaderConfig {
+            stored: true,
+            ..ready.clone()
+        };
+        let expected = Loader::new(&store, plans(), &ready).unwrap();
+        let mut loader = Loader::new(&store, plans(), &later).unwrap();
+        let (mut turned, mut missing) = (0, 0);
+        for expected in expected {
+            let (expected, batch) = (expected.unwrap(), loader.next().unwrap().unwrap());
+            assert_eq!(
+                (&batch.labels, &batch.ids, batch.shape),
+                (&expected.labels, &expected.ids, expected.shape)
+            );
+            let stored = batch.stored.as_ref().unwrap();
+            assert_eq!(stored.mirrored.len(), 3);
+            assert!(batch.x.is_empty());
+            let wide = |word: &[u8]| match encoding {
+                Encoding::F32 => f32::from_le_bytes(word.try_into().unwrap()),
+                Encoding::F16 => half::f16::from_le_bytes(word.try_into().unwrap()).to_f32(),
+            };
+            let values = stored.bytes.chunks_exact(encoding.bytes()).map(wide);
+            let normalised = values.enumerate().map(|(at, x)| {
+                let mirrored = stored.mirrored[at / VALUES];
+                turned += usize::from(mirrored);
+                let (factors, c) = (loader.factors(mirrored), at % CHANNELS.len());
+                let value = (x - factors.subtract[c]) * factors.factor[c];
+                missing += u64::from(value.is_nan());
+                if value.is_nan() {
+                    factors.fill[c]
+                } else {
+                    value
+                }
+            });
+            let bits = |x: &f32| x.to_bits();
+            let normalised: Vec<u32> = normalised.map(|x| x.to_bits()).collect();
+            let expected: Vec<u32> = expected.x.iter().map(bits).collect();
+            assert!(normalised == expected, "{encoding:?}");
+            loader.give_back(batch);
+        }
+        assert!(loader.next().is_none() && turned > 0);
+        assert_eq!(loader.missing_values(), missing);
     }
 }
 

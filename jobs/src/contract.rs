@@ -83,6 +83,9 @@ pub struct Contract {
     /// Layers that stay in f32 whatever the precision; a policy's names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keep_f32: Vec<String>,
+    /// Whether convolutions of f32 values may be computed in TF32 where a GPU has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tf32: bool,
     /// The network.
     pub network: NetworkConfig,
     /// The resolved recipe, TOML.
@@ -128,6 +131,7 @@ impl Contract {
             .into(),
             precision: recipe.precision.compute,
             keep_f32: recipe.precision.keep_f32.clone(),
+            tf32: recipe.precision.tf32,
             network: network.clone(),
             recipe: recipe.to_toml(),
             code_version: env!("CARGO_PKG_VERSION").to_string(),

@@ -21,6 +21,7 @@ pub mod run_dir;
 pub mod staging;
 pub mod tensorboard;
 pub mod train;
+mod upload;
 
 pub use contract::Contract;
 pub use error::JobError;

@@ -6,6 +6,21 @@ use crate::error::Result;
 use crate::ops::Backend;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether convolutions of f32 values may round their operands to TF32.
+static TF32: AtomicBool = AtomicBool::new(false);
+
+/// Lets convolutions of f32 values on a GPU round their operands to TF32, eleven bits of fraction, from now on; by default f32 is f32. It
+/// holds for the whole process.
+pub fn allow_tf32(allowed: bool) {
+    TF32.store(allowed, Ordering::Relaxed);
+}
+
+/// Whether they may.
+pub fn tf32_is_allowed() -> bool {
+    TF32.load(Ordering::Relaxed)
+}
 
 /// The oldest driver interface that the program's bindings can use, as CUDA numbers them: 12.0, driver 525.
 pub const OLDEST_DRIVER: i32 = 12_000;

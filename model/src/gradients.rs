@@ -1,8 +1,6 @@
 //! The flat buffer that the gradients of all parameters land in.
 
-use crate::error::ModelError;
-#[cfg(feature = "cuda")]
-use crate::error::Result;
+use crate::error::{ModelError, Result};
 use crate::ops::Landing;
 use crate::parameters::{Parameter, Parameters};
 use pulp::{Arch, Simd, WithSimd};
@@ -15,6 +13,9 @@ use std::ops::Range;
 /// Hears of a bucket of gradients as soon as the backward pass has written all of it: its number and its values.
 pub type Listener = Box<dyn FnMut(usize, &[f32]) + Send>;
 
+/// The same of gradients on a GPU, which stay there: it may have them changed, until [`Gradients::take_back`].
+pub type Borrower = Box<dyn FnMut(usize, Result<Lent>) + Send>;
+
 /// The gradient of every parameter, in one buffer.
 #[derive(Debug)]
 pub struct Gradients {
@@ -25,8 +26,11 @@ pub struct Gradients {
     on_gpu: Option<on_gpu::Buffer>,
 }
 
+mod lent;
 #[cfg(feature = "cuda")]
 mod on_gpu;
+
+pub use lent::Lent;
 
 /// Which buckets a backward pass has completed.
 struct Watch {
@@ -39,7 +43,15 @@ struct Watch {
     given: HashSet<usize>,
     /// The bucket that is announced next: they are announced in their order, whichever is complete first.
     next: usize,
-    listener: Listener,
+    hearing: Hearing,
+}
+
+/// Who hears of buckets.
+enum Hearing {
+    Values(Listener),
+    /// Values come multiplied by the factor.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    Lent(Borrower, f32),
 }
 
 impl fmt::Debug for Watch {
@@ -85,7 +97,14 @@ impl Watch {
 
     fn announce(&mut self, values: &Values<'_>) {
         let bucket = self.buckets[self.next].clone();
-        (self.listener)(self.next, &values.part(bucket));
+        match (&mut self.hearing, values) {
+            #[cfg(feature = "cuda")]
+            (Hearing::Lent(borrower, factor), Values::Gpu(buffer)) => {
+                borrower(self.next, buffer.lend(bucket, *factor));
+            }
+            (Hearing::Lent(..), Values::Host(_)) => {}
+            (Hearing::Values(listener), values) => listener(self.next, &values.part(bucket)),
+        }
         self.next += 1;
     }
 }
@@ -169,13 +188,49 @@ impl Gradients {
     /// From now on every backward pass tells of each bucket when it is complete, in the order of `buckets`
     /// ([`Gradients::buckets`]), all of them by its end. Passes begin with [`Gradients::clear`].
     pub fn listen(&mut self, buckets: Vec<Range<usize>>, listener: Listener) {
+        self.watch_with(buckets, Hearing::Values(listener));
+    }
+
+    /// The same of gradients on a GPU: each bucket is multiplied by `factor` and lent to whom may change it there, until
+    /// [`Self::take_back`]. Gives whether they are on a GPU; nobody listens if they are not.
+    pub fn lend(&mut self, buckets: Vec<Range<usize>>, factor: f32, borrower: Borrower) -> bool {
+        if self.is_on_gpu() {
+            self.watch_with(buckets, Hearing::Lent(borrower, factor));
+        }
+        self.is_on_gpu()
+    }
+
+    /// Whether they lie on a GPU.
+    pub fn is_on_gpu(&self) -> bool {
+        #[cfg(feature = "cuda")]
+        return self.on_gpu.is_some();
+        #[cfg(not(feature = "cuda"))]
+        false
+    }
+
+    /// What is computed with the gradients from now on comes after what was done to these.
+    ///
+    /// # Errors
+    /// [`ModelError::Gpu`].
+    #[cfg_attr(not(feature = "cuda"), allow(clippy::unused_self))]
+    pub fn take_back(&mut self, lent: &Lent) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        return match &mut self.on_gpu {
+            Some(buffer) => buffer.take_back(lent),
+            None => Ok(()),
+        };
+        #[cfg(not(feature = "cuda"))]
+        match *lent {}
+    }
+
+    fn watch_with(&mut self, buckets: Vec<Range<usize>>, hearing: Hearing) {
         let mut watch = Watch {
             buckets,
             missing: Vec::new(),
             writing: Vec::new(),
             given: HashSet::new(),
             next: 0,
-            listener,
+            hearing,
         };
         watch.start();
         self.watch = Some(watch);

@@ -5,6 +5,7 @@ pub mod error;
 pub mod exchange;
 pub mod gpu;
 pub mod gradients;
+pub mod input;
 mod layers;
 pub mod memory;
 pub mod model_file;

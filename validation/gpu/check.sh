@@ -59,6 +59,10 @@ close gpu cpu 0.01 || fail "losses differ by more than 1 %"
 train cuda again 4 precision=f32
 cmp gpu/metrics.jsonl again/metrics.jsonl || fail "the same run twice gives other bits"
 
+train cuda tf32 4 'precision={ compute = "f32", tf32 = true }'
+close tf32 gpu 0.01 || fail "TF32 is off by more than 1 %"
+cmp -s <(losses tf32) <(losses gpu) && fail "TF32 changes nothing: is f32 computed in TF32 too?"
+
 step "4 bf16 and f16 learn: the loss falls as in f32 over 60 steps"
 train cuda f32 60 precision=f32
 for precision in bf16 f16; do
@@ -87,6 +91,22 @@ step "8 the network of the 2018 paper (aim: 45 % of the measured bf16 matrix rat
 "$squall" bench step --device cuda --network deeplabv3plus --size 768x1152 --batch 2 --precision bf16 --repeat "$repeat" --json | tee deeplab-step.json
 "$squall" bench step --device cuda --network deeplabv3plus --size 768x1152 --batch 2 --precision bf16 --repeat 1 --profile >profile.txt || true
 "$squall" bench optimizer --device cuda --repeat "$repeat" --json | tee optimizer.json
+
+if [ "$(nvidia-smi -L | wc -l)" -ge 2 ] && command -v mpirun >/dev/null; then
+  step "9 two GPUs: gradients summed by NCCL where they lie, against sums on the host"
+  both() { # FOLDER ALGORITHM
+    rm -rf "$1"
+    mpirun -n 2 "$squall" train --recipe small --data store --out "$1" --device cuda -q --set precision=f32 --set training.steps=8 \
+      --set training.validate_every_steps=8 --set distributed.global_batch=4 --set "distributed.algorithm=$2"
+  }
+  both ring ring
+  both nccl nccl
+  both nccl-again nccl
+  close nccl ring 1e-4 || fail "NCCL learns something else than sums on the host"
+  cmp nccl/metrics.jsonl nccl-again/metrics.jsonl || fail "the same run twice gives other bits"
+else
+  step "9 skipped: fewer than two GPUs, or no mpirun"
+fi
 
 echo
 echo "all steps done; results in $out"

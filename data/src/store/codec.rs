@@ -1,7 +1,7 @@
 //! Between fields and record bytes: interleaving on the way in, one fused pass on the way out.
 
 use super::{Encoding, StoreMeta};
-use crate::normalise::ChannelScale;
+use crate::normalise::{ChannelFactors, ChannelScale};
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use ndarray::{ArrayView2, ArrayView3, Axis};
@@ -235,6 +235,52 @@ impl RecordDecoder {
     /// Number of channels it gives.
     pub fn channels(&self) -> usize {
         self.gather.as_ref().map_or(self.stored_channels, Vec::len)
+    }
+
+    /// How fields are stored.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// What normalises stored values; those of a mirrored sample.
+    pub fn factors(&self, mirrored: bool) -> ChannelFactors {
+        let pattern = if mirrored {
+            &self.mirrored
+        } else {
+            &self.plain
+        };
+        let once = |values: &[f32]| values[..self.channels()].to_vec();
+        ChannelFactors {
+            subtract: once(&pattern.offset),
+            factor: once(&pattern.factor),
+            fill: once(&pattern.fill),
+        }
+    }
+
+    /// Copies the wanted channels of whole pixels as they are stored; gives back how many values are missing.
+    pub fn copy(&self, bytes: &[u8], target: &mut [u8]) -> usize {
+        let size = self.encoding.bytes();
+        match &self.gather {
+            None => target.copy_from_slice(bytes),
+            Some(gather) => {
+                let pixels = bytes.chunks_exact(self.stored_channels * size);
+                for (from, to) in pixels.zip(target.chunks_exact_mut(gather.len() * size)) {
+                    for (&channel, to) in gather.iter().zip(to.chunks_exact_mut(size)) {
+                        to.copy_from_slice(&from[channel * size..][..size]);
+                    }
+                }
+            }
+        }
+        match self.encoding {
+            Encoding::F32 => {
+                let words = target.as_chunks().0.iter();
+                words.filter(|w| f32::from_le_bytes(**w).is_nan()).count()
+            }
+            Encoding::F16 => {
+                let words = target.as_chunks().0.iter();
+                words.filter(|w| f16::from_le_bytes(**w).is_nan()).count()
+            }
+        }
     }
 
     /// Decodes the bytes of whole pixels; gives back how many values were missing.

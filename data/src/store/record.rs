@@ -1,8 +1,9 @@
 //! Reading one record: positioned reads of pieces that stay in the cache until they are checked and normalised.
 
 use super::codec::{DecodeBuffers, RecordDecoder};
-use super::{Checking, Store, View};
+use super::{Checking, Encoding, Store, View};
 use crate::error::{DataError, Result};
+use crate::normalise::ChannelFactors;
 use std::cell::RefCell;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -12,7 +13,12 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes asked for at a time.
 pub const PIECE_BYTES: usize = 256 << 10;
 
+thread_local! {
+    static BUFFERS: RefCell<(Vec<u8>, DecodeBuffers)> = RefCell::default();
+}
+
 impl Store {
+    /// A sample, normalised.
     pub(super) fn read_record(
         &self,
         decoder: &RecordDecoder,
@@ -21,14 +27,46 @@ impl Store {
         x: &mut [f32],
         labels: &mut [u8],
     ) -> Result<usize> {
-        thread_local! {
-            static BUFFERS: RefCell<(Vec<u8>, DecodeBuffers)> = RefCell::default();
-        }
+        let channels = decoder.channels();
+        self.read_pieces(
+            id,
+            view,
+            (x, channels),
+            labels,
+            |bytes, mirror, x, buffers| decoder.decode(bytes, mirror, x, buffers),
+        )
+    }
+
+    /// A sample as it is stored.
+    fn copy_record(
+        &self,
+        decoder: &RecordDecoder,
+        id: usize,
+        view: View,
+        x: &mut [u8],
+        labels: &mut [u8],
+    ) -> Result<usize> {
+        let pixel = decoder.channels() * decoder.encoding().bytes();
+        self.read_pieces(id, view, (x, pixel), labels, |bytes, _, x, _| {
+            decoder.copy(bytes, x)
+        })
+    }
+
+    /// Reads a record piece by piece into `x`, in which a pixel takes so many places: `decode` puts whole pixels there and tells how
+    /// many of their values are missing.
+    fn read_pieces<T>(
+        &self,
+        id: usize,
+        view: View,
+        (x, pixel): (&mut [T], usize),
+        labels: &mut [u8],
+        mut decode: impl FnMut(&[u8], bool, &mut [T], &mut DecodeBuffers) -> usize,
+    ) -> Result<usize> {
         let (rows, columns) = self.meta.grid.shape();
-        let wanted = rows * columns * decoder.channels();
+        let wanted = rows * columns * pixel;
         if x.len() != wanted || labels.len() != rows * columns {
             return Err(DataError::Invalid(format!(
-                "sample {id} has {wanted} values and {} labels; room for {} and {}",
+                "sample {id} takes {wanted} places and {} labels; room for {} and {}",
                 rows * columns,
                 x.len(),
                 labels.len()
@@ -59,9 +97,12 @@ impl Store {
                     count,
                     rows,
                     columns,
+                    pixel,
                     view,
                 };
-                missing += place.decode(decoder, bytes, x, buffers);
+                missing += place.fill(bytes, x, &mut |bytes, mirror, x| {
+                    decode(bytes, mirror, x, buffers)
+                });
             }
             file.read_exact_at(labels, start + self.meta.field_bytes())
                 .map_err(DataError::io("read", &path))?;
@@ -85,28 +126,29 @@ struct Placement {
     count: usize,
     rows: usize,
     columns: usize,
+    /// Places of a pixel.
+    pixel: usize,
     view: View,
 }
 
 impl Placement {
-    fn decode(
+    fn fill<T>(
         &self,
-        decoder: &RecordDecoder,
         bytes: &[u8],
-        x: &mut [f32],
-        buffers: &mut DecodeBuffers,
+        x: &mut [T],
+        decode: &mut impl FnMut(&[u8], bool, &mut [T]) -> usize,
     ) -> usize {
-        let row = self.columns * decoder.channels();
+        let row = self.columns * self.pixel;
         if self.view == View::default() {
             let target = &mut x[self.first * row..(self.first + self.count) * row];
-            return decoder.decode(bytes, false, target, buffers);
+            return decode(bytes, false, target);
         }
         let mirror = self.view.mirror;
         // The columns that pass the eastern edge come back at the western one.
         let roll = self.view.roll % self.columns;
         let row_bytes = bytes.len() / self.count;
         let (split, split_bytes) = (
-            roll * decoder.channels(),
+            roll * self.pixel,
             (self.columns - roll) * (row_bytes / self.columns),
         );
         let mut missing = 0;
@@ -114,8 +156,8 @@ impl Placement {
             let j = self.first + k;
             let j = if mirror { self.rows - 1 - j } else { j };
             let (west, east) = x[j * row..(j + 1) * row].split_at_mut(split);
-            missing += decoder.decode(&bytes[..split_bytes], mirror, east, buffers);
-            missing += decoder.decode(&bytes[split_bytes..], mirror, west, buffers);
+            missing += decode(&bytes[..split_bytes], mirror, east);
+            missing += decode(&bytes[split_bytes..], mirror, west);
         }
         missing
     }
@@ -157,5 +199,28 @@ impl SampleReader {
         labels: &mut [u8],
     ) -> Result<usize> {
         self.store.read_record(&self.decoder, id, view, x, labels)
+    }
+    /// How the store holds fields.
+    pub fn encoding(&self) -> Encoding {
+        self.decoder.encoding()
+    }
+
+    /// What normalises fields that [`Self::copy_into`] gives; of samples with exchanged hemispheres if `mirrored`.
+    pub fn factors(&self, mirrored: bool) -> ChannelFactors {
+        self.decoder.factors(mirrored)
+    }
+
+    /// As [`Self::read_into`], but of fields as they are stored, [`Encoding::bytes`] for each value.
+    ///
+    /// # Errors
+    /// As [`Self::read_into`].
+    pub fn copy_into(
+        &self,
+        id: usize,
+        view: View,
+        x: &mut [u8],
+        labels: &mut [u8],
+    ) -> Result<usize> {
+        self.store.copy_record(&self.decoder, id, view, x, labels)
     }
 }

@@ -12,6 +12,7 @@ use super::collectives::lane::PIECE_BYTES;
 use super::collectives::{self, Choice, Lane, part, ring, values};
 use super::layout::Layout;
 use super::{AllReduce, CommError, Communicator, Phase, Result, Window, Wire};
+use squall_model::gradients::Lent;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -80,6 +81,12 @@ enum Inside {
     Alone,
 }
 
+/// The parts of the leaders, and what changes a leader's own between nodes.
+pub type Between<'a> = (
+    &'a [Range<usize>],
+    &'a mut dyn FnMut(&mut [f32]) -> Result<()>,
+);
+
 /// The ranks of a node, connected by something else than memory and messages.
 pub trait NodeSum: Send {
     /// Sums `all` over the node in parts, one for each leader, which `between` then changes on that leader (local rank `part`
@@ -93,6 +100,32 @@ pub trait NodeSum: Send {
         parts: &[Range<usize>],
         between: &mut dyn FnMut(&mut [f32]) -> Result<()>,
     ) -> Result<()>;
+
+    /// Whether it sums values that lie on a GPU there; the same answer on every rank.
+    fn takes_lent(&self) -> bool {
+        false
+    }
+
+    /// Begins the same with values on a GPU; over this node alone where there are no `parts`. Only the part that this rank leads comes to
+    /// the host.
+    ///
+    /// # Errors
+    /// [`CommError::Layout`] if it does not take them; as [`Self::sum`].
+    fn sum_lent(&mut self, all: &Lent, parts: Option<Between<'_>>) -> Result<()> {
+        let _ = parts;
+        Err(CommError::Layout(format!(
+            "{} values on a GPU given to what sums in host memory",
+            all.len()
+        )))
+    }
+
+    /// Waits until what was begun is done.
+    ///
+    /// # Errors
+    /// Those of the library.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// What connects them, in a word or two.
     fn name(&self) -> &'static str;
@@ -189,6 +222,14 @@ impl Hierarchical {
         collectives::all_reduce(algorithm, &mut **between, sums, &mut self.lane)
     }
 
+    /// The part of each leader of so many values.
+    fn parts(&self, values: usize) -> Vec<Range<usize>> {
+        let leaders = self.leaders;
+        (0..leaders)
+            .map(|leader| part(values, leaders, leader))
+            .collect()
+    }
+
     /// The three phases for as many values as the window holds.
     fn reduce_piece(&mut self, all: &mut [f32], scale: f32) -> Result<()> {
         let (local, ranks) = (self.layout.local_rank, self.layout.ranks_per_node);
@@ -220,9 +261,7 @@ impl Hierarchical {
                 })
             }
             Inside::Library(library) => {
-                let parts: Vec<Range<usize>> = (0..leaders)
-                    .map(|leader| part(all.len(), leaders, leader))
-                    .collect();
+                let parts = self.parts(all.len());
                 library.sum(all, &parts, &mut |sums| {
                     values::scale(sums, scale);
                     self.reduce_between(sums)
@@ -418,6 +457,36 @@ impl AllReduce for Hierarchical {
             self.reduce_piece(piece, scale)?;
         }
         Ok(())
+    }
+
+    fn takes_lent(&self) -> bool {
+        matches!(&self.inside, Inside::Library(library) if library.takes_lent())
+    }
+
+    fn all_reduce_lent(&mut self, values: &Lent) -> Result<()> {
+        // Taken out while it works, so that the phase between nodes may use the rest of `self`.
+        let mut inside = std::mem::replace(&mut self.inside, Inside::Alone);
+        let result = match &mut inside {
+            Inside::Library(library) if self.layout.nodes == 1 => library.sum_lent(values, None),
+            Inside::Library(library) => {
+                let parts = self.parts(values.len());
+                let mut between = |sums: &mut [f32]| self.reduce_between(sums);
+                library.sum_lent(values, Some((&parts, &mut between)))
+            }
+            _ => Err(CommError::Layout(format!(
+                "{} values on a GPU given to what sums in host memory",
+                values.len()
+            ))),
+        };
+        self.inside = inside;
+        result
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        match &mut self.inside {
+            Inside::Library(library) => library.settle(),
+            _ => Ok(()),
+        }
     }
 
     fn bytes_sent(&self) -> u64 {

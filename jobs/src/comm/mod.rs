@@ -42,6 +42,7 @@ pub use solo::Solo;
 pub use start::{Processes, Stalls, processes, processes_watched};
 pub use watchdog::Watchdog;
 
+use squall_model::gradients::Lent;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -225,6 +226,31 @@ pub trait AllReduce: Send {
     /// Where the time of the last sum went, if it has phases: gives them once.
     fn take_phases(&mut self) -> Vec<Phase> {
         Vec::new()
+    }
+
+    /// Whether it sums values that lie on a GPU there; the same answer on every rank.
+    fn takes_lent(&self) -> bool {
+        false
+    }
+
+    /// Begins to replace values on a GPU, which come scaled, by their sum over all ranks. It need not wait for that: the GPU is told when
+    /// it is done ([`Lent`]), the host in [`Self::settle`].
+    ///
+    /// # Errors
+    /// [`CommError::Layout`] if it does not take them; those of the backend.
+    fn all_reduce_lent(&mut self, values: &Lent) -> Result<()> {
+        Err(CommError::Layout(format!(
+            "{} values on a GPU given to what sums in host memory",
+            values.len()
+        )))
+    }
+
+    /// Waits until everything that was begun is done.
+    ///
+    /// # Errors
+    /// What went wrong on the way.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
     }
 
     /// Bytes that this rank has sent to other nodes (of a flat one: to other ranks) since it was made.

@@ -19,6 +19,7 @@
 //! ```
 
 use super::{AllReduce, CommError, Phase, Result, doing, pin};
+use squall_model::gradients::Lent;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,14 +40,16 @@ pub struct Plan {
 }
 
 /// A bucket whose values are summed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub struct Reduced {
     /// The step in which it was submitted.
     pub step: u64,
     /// Its place in the plan.
     pub bucket: usize,
-    /// Sums over ranks times the plan's scale.
+    /// Sums over ranks times the plan's scale; empty where the bucket lies on a GPU.
     pub values: Vec<f32>,
+    /// Values on a GPU, whose sums are under way there.
+    pub lent: Option<Lent>,
     /// When it was submitted.
     pub submitted: Instant,
     /// When its turn came.
@@ -97,6 +100,7 @@ struct Job {
     step: u64,
     bucket: usize,
     values: Vec<f32>,
+    lent: Option<Lent>,
     submitted: Instant,
 }
 
@@ -182,6 +186,24 @@ impl Reducer {
     /// [`CommError::Size`] if it is not the next bucket or has another length than planned, and then nothing was submitted; the
     /// error of an earlier bucket.
     pub fn submit(&mut self, bucket: usize, values: Vec<f32>) -> Result<()> {
+        self.hand_over(bucket, values.len(), (values, None))
+    }
+
+    /// The same of a bucket on a GPU, which is scaled already, to an engine that takes it. It comes back as soon as its sum is begun, so
+    /// that the GPU may wait for it instead of the host; until it is done, it is what [`Self::progress`] tells of.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn submit_lent(&mut self, bucket: usize, lent: Lent) -> Result<()> {
+        self.hand_over(bucket, lent.len(), (Vec::new(), Some(lent)))
+    }
+
+    fn hand_over(
+        &mut self,
+        bucket: usize,
+        length: usize,
+        (values, lent): (Vec<f32>, Option<Lent>),
+    ) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -195,14 +217,15 @@ impl Reducer {
             let what = format!("bucket to be submitted in step {}", self.step);
             return Err(wrong(what, self.next, bucket));
         }
-        if values.len() != self.plan.lengths[bucket] {
+        if length != self.plan.lengths[bucket] {
             let what = format!("values of bucket {bucket} in step {}", self.step);
-            return Err(wrong(what, self.plan.lengths[bucket], values.len()));
+            return Err(wrong(what, self.plan.lengths[bucket], length));
         }
         let job = Job {
             step: self.step,
             bucket,
             values,
+            lent,
             submitted: Instant::now(),
         };
         let sent = self.jobs.as_ref().map(|jobs| jobs.send(job));
@@ -293,6 +316,7 @@ impl Drop for Reducer {
         self.jobs = None;
         // A thread in the middle of a sum may wait for ranks that never come; an idle one ends at once.
         if self.outstanding == 0
+            && self.progress().underway.is_none()
             && let Some(thread) = self.thread.take()
         {
             let _ = thread.join();
@@ -316,7 +340,17 @@ impl Worker {
             }
             let result = self.sum(job);
             let ended = result.is_err();
+            let begun = matches!(&result, Ok(reduced) if reduced.lent.is_some());
             if done.send(result).is_err() || ended {
+                break;
+            }
+            // What goes on without the host is waited for here, so that a stall is seen and an error told.
+            let settled = if begun { self.engine.settle() } else { Ok(()) };
+            if begun {
+                self.note_end(settled.is_ok());
+            }
+            if let Err(error) = settled {
+                let _ = done.send(Err(error));
                 break;
             }
         }
@@ -328,6 +362,7 @@ impl Worker {
             step,
             bucket,
             mut values,
+            lent,
             submitted,
         } = job;
         let since = Instant::now();
@@ -338,22 +373,32 @@ impl Worker {
         };
         self.progress
             .set(|progress| progress.underway = Some(underway));
-        let what = format!("the sum of bucket {bucket} in step {step}");
-        let at_it = doing::begin(what);
-        let result = self.engine.all_reduce(&mut values, self.scale);
+        let at_it = doing::begin(format!("the sum of bucket {bucket} in step {step}"));
+        let result = match &lent {
+            Some(lent) => self.engine.all_reduce_lent(lent),
+            None => self.engine.all_reduce(&mut values, self.scale),
+        };
         drop(at_it);
-        self.progress.set(|progress| {
-            progress.underway = None;
-            progress.finished += u64::from(result.is_ok());
-        });
+        if lent.is_none() || result.is_err() {
+            self.note_end(result.is_ok());
+        }
         result.map(|()| Reduced {
             step,
             bucket,
             values,
+            lent,
             submitted,
             started: since,
             finished: Instant::now(),
             phases: self.engine.take_phases(),
         })
+    }
+
+    /// The bucket under way is done, or never will be.
+    fn note_end(&self, well: bool) {
+        self.progress.set(|progress| {
+            progress.underway = None;
+            progress.finished += u64::from(well);
+        });
     }
 }

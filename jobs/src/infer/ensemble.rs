@@ -1,16 +1,18 @@
 //! Several models, or one that sees a field several times: the mean probability, and how far the members are apart.
 
 use super::Model;
-use super::input::Fields;
+use super::input::{Fields, Pixels};
 use super::output::Found;
 use super::views::{Opinion, most_probable, turned};
 use crate::clips::ClipShape;
 use crate::error::{JobError, Result};
 use crate::recipe::{Recipe, Task};
+use crate::upload;
 use candle_core::{Device, Tensor};
 use squall_data::loader::Augmentation;
 use squall_data::store::View;
 use squall_data::{ClassMask, DataError, GeoBox, LatLonGrid, Normalisation, Variable};
+use squall_model::gpu::allow_tf32;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ pub struct Ensemble<'m> {
 impl<'m> Ensemble<'m> {
     /// One model that sees each field as it is.
     pub fn of(model: &'m Model) -> Self {
+        allow_tf32(model.tf32());
         Self {
             models: vec![model],
             views: vec![View::default()],
@@ -61,6 +64,8 @@ impl<'m> Ensemble<'m> {
                 )],
             });
         }
+        // One rule for all members: what one of them must not, none does.
+        allow_tf32(models.iter().all(|model| model.tf32()));
         let mut views = vec![View::default()];
         for &roll in rolls {
             let view = View {
@@ -195,15 +200,9 @@ impl<'m> Ensemble<'m> {
         frames: &[Arc<Fields>],
         grid: &LatLonGrid,
     ) -> Result<Vec<Vec<GeoBox>>> {
-        let (rows, columns) = grid.shape();
-        let mut values = Vec::new();
-        for frame in frames {
-            values.extend_from_slice(&frame.pixels[0]);
-        }
-        let channels = values.len() / (frames.len() * rows * columns).max(1);
-        let shape = (frames.len(), rows, columns, channels);
-        let x = Tensor::from_vec(values, shape, &Device::Cpu)?;
-        self.first().find_boxes(&x, grid)
+        let frames: Vec<&Fields> = frames.iter().map(Arc::as_ref).collect();
+        self.first()
+            .find_boxes(&side_by_side(&frames, grid.shape())?, grid)
     }
 
     /// What a batch of fields shows.
@@ -218,29 +217,24 @@ impl<'m> Ensemble<'m> {
     ) -> Result<Vec<Found>> {
         let (rows, columns) = grid.shape();
         let times: Vec<_> = batch.iter().map(|fields| fields.time).collect();
-        let mut plain = joined(batch, self.diets.len());
-        let tensor = |values: Vec<f32>| -> Result<Tensor> {
-            let channels = values.len() / (times.len() * rows * columns).max(1);
-            let shape = (times.len(), rows, columns, channels);
-            Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
-        };
         if self.gives_boxes() {
-            let x = tensor(plain.swap_remove(0))?;
+            let x = input(batch, (rows, columns))?;
             let boxes = self.first().find_boxes(&x, grid)?;
             return Ok(Found::boxes(&times, boxes));
         }
         if self.members() == 1 {
-            let x = tensor(plain.swap_remove(0))?;
+            let x = input(batch, (rows, columns))?;
             let prediction = self
                 .first()
                 .predict_tensor(&x, &times, probabilities, strips)?;
             return Ok(Found::masks(prediction));
         }
+        let plain = joined(batch, self.diets.len());
         let mut opinion = Opinion::new((times.len(), rows, columns, 3));
         for view in &self.views {
             for (model, &diet) in self.models.iter().zip(&self.diet_of) {
                 let values = turned(&plain[diet], (rows, columns), *view, &self.diets[diet]);
-                let x = tensor(values)?;
+                let x = tensor(values, times.len(), (rows, columns))?;
                 let prediction = model.predict_tensor(&x, &times, true, strips)?;
                 if let Some(probabilities) = prediction.probabilities {
                     opinion.add(&probabilities, *view);
@@ -262,15 +256,48 @@ impl<'m> Ensemble<'m> {
     }
 }
 
+/// A tensor of so many samples in host memory.
+fn tensor(values: Vec<f32>, samples: usize, (rows, columns): (usize, usize)) -> Result<Tensor> {
+    let channels = values.len() / (samples * rows * columns).max(1);
+    let shape = (samples, rows, columns, channels);
+    Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
+}
+
+/// The only diet's fields, where the network computes or in host memory.
+fn input(batch: Vec<Fields>, shape: (usize, usize)) -> Result<Tensor> {
+    if batch.iter().any(|f| matches!(f.pixels, Pixels::Sent(_))) {
+        return side_by_side(&batch.iter().collect::<Vec<_>>(), shape);
+    }
+    let samples = batch.len();
+    tensor(joined(batch, 1).swap_remove(0), samples, shape)
+}
+
+/// The same of fields that are used again.
+fn side_by_side(fields: &[&Fields], shape: (usize, usize)) -> Result<Tensor> {
+    let (mut values, mut sent) = (Vec::new(), Vec::new());
+    for fields in fields {
+        match &fields.pixels {
+            Pixels::Host(pixels) => values.extend_from_slice(&pixels[0]),
+            Pixels::Sent(one) => sent.push((one, 0, 0)),
+        }
+    }
+    match sent.is_empty() {
+        true => tensor(values, fields.len(), shape),
+        false => upload::normalised(sent, shape),
+    }
+}
+
 /// The pixels of a batch, one after the other, for every diet.
 fn joined(batch: Vec<Fields>, diets: usize) -> Vec<Vec<f32>> {
-    let mut samples = batch.into_iter();
+    let of_host = |fields: Fields| match fields.pixels {
+        Pixels::Host(pixels) => pixels,
+        Pixels::Sent(_) => Vec::new(),
+    };
+    let mut samples = batch.into_iter().map(of_host);
     // A batch of one is not copied.
-    let mut all = samples
-        .next()
-        .map_or_else(|| vec![Vec::new(); diets], |first| first.pixels);
+    let mut all = samples.next().unwrap_or_else(|| vec![Vec::new(); diets]);
     for fields in samples {
-        for (all, pixels) in all.iter_mut().zip(fields.pixels) {
+        for (all, pixels) in all.iter_mut().zip(fields) {
             all.extend(pixels);
         }
     }

@@ -2,9 +2,10 @@
 
 use super::{BadInput, Ensemble, InferOptions};
 use crate::error::{JobError, Result};
+use crate::upload::{Sent, Upload};
 use ndarray::Axis;
 use squall_data::archive::Archive;
-use squall_data::store::{SampleReader, Split, View};
+use squall_data::store::{Encoding, SampleReader, Split, View};
 use squall_data::{
     Calendar, DataError, LatLonGrid, Normalisation, Snapshot, Store, Time, Variable,
 };
@@ -27,13 +28,22 @@ enum Source<'a> {
 }
 
 /// The fields of one time as each diet of an ensemble takes them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Fields {
     pub time: Time,
-    /// `(lat, lon, channel)`, one for each of [`Ensemble::diets`].
-    pub pixels: Vec<Vec<f32>>,
+    /// The fields.
+    pub pixels: Pixels,
     /// Values that were missing and are the mean now, of the diet that lacks most.
     pub missing: usize,
+}
+
+/// Where the fields of one time are.
+#[derive(Debug)]
+pub(super) enum Pixels {
+    /// Normalised, `(lat, lon, channel)`, one for each of [`Ensemble::diets`].
+    Host(Vec<Vec<f32>>),
+    /// On their way to the GPU, which normalises them; of the only diet.
+    Sent(Sent),
 }
 
 impl<'a> Input<'a> {
@@ -183,12 +193,25 @@ impl<'a> Input<'a> {
                     .collect::<std::result::Result<_, _>>()?
             }
         };
+        let backend = ensemble.first().network().backend();
+        // Several opinions see a field turned, which the host does.
+        let upload = match &diets[..] {
+            [diet] if ensemble.members() == 1 => {
+                let (encoding, factors) = match stored.first() {
+                    Some(reader) => (reader.encoding(), reader.factors(false)),
+                    None => (Encoding::F32, diet.factors()),
+                };
+                Upload::of(backend, encoding, [factors])?
+            }
+            _ => None,
+        };
         Ok(Reader {
             input: self,
             diets,
             variables,
             stored,
             labels: vec![0; self.grid().lat_deg().len() * self.grid().lon_deg().len()],
+            upload,
         })
     }
 }
@@ -201,6 +224,8 @@ pub(super) struct Reader<'a> {
     variables: Vec<Variable>,
     stored: Vec<SampleReader>,
     labels: Vec<u8>,
+    /// Where the GPU normalises.
+    upload: Option<Upload>,
 }
 
 impl Reader<'_> {
@@ -210,30 +235,39 @@ impl Reader<'_> {
     /// [`JobError::Data`] naming file and variable, or shard and sample.
     pub fn read(&mut self, index: usize, max_missing_share: f64) -> Result<Fields> {
         let time = self.input.times[index];
-        let (mut pixels, mut missing, mut share) = (Vec::new(), 0, 0f64);
+        let (mut missing, mut share) = (0, 0f64);
+        let mut count = |lacking: usize, values: usize| {
+            share = share.max(lacking as f64 / values.max(1) as f64);
+            missing = missing.max(lacking);
+        };
+        let (mut fields, mut raw) = (Vec::new(), Vec::new());
         let path = match &self.input.source {
             Source::Archive(archive) => {
                 let snapshot = archive.read(index, &self.variables)?;
                 for diet in &self.diets {
-                    let (values, lacking) = normalised(&snapshot, diet)?;
-                    share = share.max(lacking as f64 / values.len().max(1) as f64);
-                    missing = missing.max(lacking);
-                    pixels.push(values);
+                    let (values, lacking) = match self.upload {
+                        Some(_) => interleaved(&snapshot, diet)?,
+                        None => normalised(&snapshot, diet)?,
+                    };
+                    count(lacking, values.len());
+                    fields.push(values);
                 }
                 snapshot.source.0
             }
             Source::Store(store, ids) => {
+                let (id, view) = (ids[index], View::default());
                 for reader in &self.stored {
-                    let mut values = vec![0f32; reader.shape().iter().product()];
-                    let lacking = reader.read_into(
-                        ids[index],
-                        View::default(),
-                        &mut values,
-                        &mut self.labels,
-                    )?;
-                    share = share.max(lacking as f64 / values.len().max(1) as f64);
-                    missing = missing.max(lacking);
-                    pixels.push(values);
+                    let size = reader.shape().iter().product();
+                    let lacking = if self.upload.is_some() {
+                        raw = vec![0u8; size * reader.encoding().bytes()];
+                        reader.copy_into(id, view, &mut raw, &mut self.labels)?
+                    } else {
+                        let mut values = vec![0f32; size];
+                        let lacking = reader.read_into(id, view, &mut values, &mut self.labels)?;
+                        fields.push(values);
+                        lacking
+                    };
+                    count(lacking, size);
                 }
                 store.folder().to_path_buf()
             }
@@ -248,6 +282,13 @@ impl Reader<'_> {
                 ),
             }));
         }
+        let pixels = match &self.upload {
+            Some(upload) => {
+                let of_files = fields.first().map(|v| bytemuck::cast_slice::<f32, u8>(v));
+                Pixels::Sent(upload.send(of_files.unwrap_or(&raw[..]))?)
+            }
+            None => Pixels::Host(fields),
+        };
         Ok(Fields {
             time,
             pixels,
@@ -261,6 +302,22 @@ impl Reader<'_> {
 /// # Errors
 /// [`JobError::Data`] if the snapshot lacks a channel.
 pub(super) fn normalised(snapshot: &Snapshot, diet: &Normalisation) -> Result<(Vec<f32>, usize)> {
+    by_rows(snapshot, diet, |row| Ok(diet.apply(row)?))
+}
+
+/// A snapshot as pixels `(lat, lon, channel)` in SI units, and how many of its values are missing: NaN.
+fn interleaved(snapshot: &Snapshot, diet: &Normalisation) -> Result<(Vec<f32>, usize)> {
+    by_rows(snapshot, diet, |row| {
+        Ok(row.iter().filter(|value| value.is_nan()).count())
+    })
+}
+
+/// The channels of a diet side by side, with `finish` done to every row, which tells how many of its values are missing.
+fn by_rows(
+    snapshot: &Snapshot,
+    diet: &Normalisation,
+    mut finish: impl FnMut(&mut [f32]) -> Result<usize>,
+) -> Result<(Vec<f32>, usize)> {
     let channels = diet.variables();
     let (rows, columns) = snapshot.grid.shape();
     let mut planes = Vec::with_capacity(channels.len());
@@ -290,7 +347,7 @@ pub(super) fn normalised(snapshot: &Snapshot, diet: &Normalisation) -> Result<(V
                     *slot = if value.is_finite() { value } else { f32::NAN };
                 });
         }
-        missing += diet.apply(row)?;
+        missing += finish(row)?;
     }
     Ok((pixels, missing))
 }

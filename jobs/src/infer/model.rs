@@ -12,6 +12,7 @@ use squall_data::grid::LatLonGrid;
 use squall_data::{ClassMask, GeoBox};
 use squall_data::{Snapshot, Time, Variable};
 use squall_model::detection::ScoredBox;
+use squall_model::gpu::allow_tf32;
 use squall_model::{Backend, ModelFile, Network, Precision, PrecisionPolicy, Storage};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub struct Model {
     network: Network,
     hash: String,
     storage: Storage,
+    /// Whether it may compute f32 in TF32 where a GPU has it.
+    tf32: bool,
     /// Which boxes are kept, as the recipe says; of a detector.
     suppression: Suppression,
     /// Of a network over time.
@@ -62,8 +65,12 @@ impl Model {
             Task::Segment => (Suppression::default(), None),
         };
         let backend = Backend::best();
+        // Who asks for a precision gets it.
+        let tf32 = contract.tf32 && precision.is_none();
+        allow_tf32(tf32);
         let policy = PrecisionPolicy {
             keep_f32: contract.keep_f32.clone(),
+            tf32,
             ..precision.unwrap_or(contract.precision).into()
         };
         let (dtype, note) = policy.resolve(backend);
@@ -78,6 +85,7 @@ impl Model {
             network,
             hash,
             storage,
+            tf32,
             suppression,
             clips,
             notes: note.map(str::to_string).into_iter().collect(),
@@ -107,6 +115,11 @@ impl Model {
     /// Data type of activations, but for layers that keep f32.
     pub fn dtype(&self) -> DType {
         self.storage.dtype
+    }
+
+    /// Whether convolutions of f32 values may be computed in TF32 where a GPU has it.
+    pub fn tf32(&self) -> bool {
+        self.tf32
     }
 
     /// How activations are stored.

@@ -1,10 +1,11 @@
 //! What an inference will need, known before its first mask.
 
 use super::chunks::gaps;
-use super::input::Fields;
+use super::input::{Fields, Pixels};
 use super::{Chunk, Ensemble, InferOptions, Input, Model};
 use crate::error::{JobError, Result};
 use serde::Serialize;
+use squall_model::gpu::tf32_is_allowed;
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
@@ -67,7 +68,12 @@ pub(super) fn dtype_name(ensemble: &Ensemble<'_>) -> String {
     let name = |model: &&Model| format!("{:?}", model.dtype()).to_lowercase();
     let mut names: Vec<String> = ensemble.models().iter().map(name).collect();
     names.dedup();
-    names.join(" and ")
+    let names = names.join(" and ");
+    let gpu = ensemble.first().network().backend().is_gpu();
+    match gpu && tf32_is_allowed() {
+        true => format!("{names}, f32 convolutions in TF32"),
+        false => names,
+    }
 }
 
 /// The memory that an inference needs, by batch and strips.
@@ -254,18 +260,18 @@ impl Work<'_, '_> {
         }
         let (shape, start) = (self.input.grid().shape(), self.input.times()[0]);
         let pixels = |channels: usize| vec![0f32; shape.0 * shape.1 * channels];
-        let one = Fields {
+        let diets = self.ensemble.diets().iter();
+        let zeros: Vec<Vec<f32>> = diets.map(|diet| pixels(diet.channels.len())).collect();
+        let one = || Fields {
             time: start,
-            pixels: (self.ensemble.diets().iter())
-                .map(|diet| pixels(diet.channels.len()))
-                .collect(),
+            pixels: Pixels::Host(zeros.clone()),
             missing: 0,
         };
         let how = (self.options.probabilities, self.strips);
         let mut seconds = 0.0;
         for _ in 0..2 {
             let frames = self.ensemble.clips().map_or(1, |clips| clips.frames);
-            let batch = vec![one.clone(); self.batch.get() * frames];
+            let batch = (0..self.batch.get() * frames).map(|_| one()).collect();
             let before = Instant::now();
             self.ensemble.predict(batch, self.input.grid(), how)?;
             seconds = before.elapsed().as_secs_f64();

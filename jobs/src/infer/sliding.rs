@@ -79,6 +79,7 @@ pub(super) fn completed(frames: &[Option<Arc<Fields>>]) -> Option<Vec<Arc<Fields
 
 #[cfg(test)]
 mod tests {
+    use super::super::input::Pixels;
     use super::*;
     use squall_data::Calendar;
 
@@ -137,7 +138,7 @@ mod tests {
         let fields = |missing| {
             Some(Arc::new(Fields {
                 time: axis(1)[0],
-                pixels: Vec::new(),
+                pixels: Pixels::Host(Vec::new()),
                 missing,
             }))
         };

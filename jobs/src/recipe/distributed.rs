@@ -8,7 +8,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// Inside nodes first where several ranks share one, else by the length of a bucket and the number of ranks.
+    /// Inside nodes first where several ranks share one, else by the length of a bucket and the number of ranks; of gradients on GPUs as
+    /// `nccl`, where the program and the machine have it.
     #[default]
     Auto,
     /// A ring over all ranks: least traffic, a latency for each rank.

@@ -1,6 +1,6 @@
 //! The training loop: read this first.
 //!
-//! Batches come from [`squall_data::Loader`], [`step::Learner`] learns from them, [`evaluate::Evaluator`] scores,
+//! Batches come from [`squall_data::Loader`] by way of `feed`, [`step::Learner`] learns from them, [`evaluate::Evaluator`] scores,
 //! `keep` and [`checkpoint`] save. A run that is killed at any point and started again ends with the same bytes as one that never
 //! was: everything random is a pure function of seed and step, and files are written whole.
 //!
@@ -10,6 +10,8 @@
 
 pub mod checkpoint;
 pub mod evaluate;
+mod exchange;
+pub(crate) mod feed;
 mod goal;
 pub mod groups;
 mod keep;
@@ -33,10 +35,11 @@ use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
 use evaluate::Evaluator;
+use feed::Feed;
 use recorder::Recorder;
 use samples::Samples;
+use squall_data::Store;
 use squall_data::loader::LoaderConfig;
-use squall_data::{Loader, Store};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -159,7 +162,8 @@ impl Run<'_> {
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;
         let plans = self.samples.starting_at(done).take(left);
-        let mut loader = Loader::new(self.store, plans, &self.loader)?;
+        let backend = self.learner.network.backend();
+        let mut loader = Feed::new(self.store, plans, &self.loader, backend)?;
         let mut saved_at = Instant::now();
         let mut last_loss = None;
         let mut interrupted = false;
@@ -175,7 +179,7 @@ impl Run<'_> {
             let told = stop.load(Ordering::Relaxed) || self.is_out_of_time(start);
             let stopping = self.team.agree_to_stop(told);
             let result = self.learner.step(&batch, self.team)?;
-            let samples = batch.len() / self.loader.frames;
+            let samples = batch.host.len() / self.loader.frames;
             loader.give_back(batch);
             let step = self.learner.progress.step;
             let epoch = self.samples.cursor(step - 1).epoch;

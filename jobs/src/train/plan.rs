@@ -1,6 +1,7 @@
 //! What a run will do, read, write and need.
 
 use super::Run;
+use super::feed::STORED_ON_GPU;
 use crate::error::Result;
 use crate::memory::{self, Demand, Sharing};
 use serde::Serialize;
@@ -56,17 +57,26 @@ impl Run<'_> {
         let validations = left.div_ceil(self.validate_every);
         let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
         let samples = self.local_batch;
+        let backend = self.learner.network.backend();
+        let loaded = match backend.is_gpu() {
+            // As they are stored while they wait, and once as the network's input.
+            true => {
+                let value = self.store.meta().encoding.bytes() as u64;
+                in_memory + in_memory / 4 * value * STORED_ON_GPU
+            }
+            false => in_memory * (self.loader.prefetch as u64 + 2),
+        };
         let demand = Demand {
             summary: summary.clone(),
             storage: self.learner.storage.clone(),
             state,
-            loaded: in_memory * (self.loader.prefetch as u64 + 2),
+            loaded,
         };
         // Where the network computes decides.
-        let (available, memory_ranks) = match self.learner.network.backend() {
+        let (available, memory_ranks) = match backend.is_gpu() {
             // Every rank has a GPU of its own.
-            gpu if gpu.is_gpu() => (gpu.free_memory(), 1),
-            _ => (memory::available_to(node_ranks as u64), node_ranks as u64),
+            true => (backend.free_memory(), 1),
+            false => (memory::available_to(node_ranks as u64), node_ranks as u64),
         };
         let sharing = Sharing {
             batch: self.local_batch,

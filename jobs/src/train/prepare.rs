@@ -278,6 +278,7 @@ impl Parts {
             augmentation: recipe.data.augmentation,
             seed: recipe.seed,
             frames: recipe.network.frames(),
+            stored: false,
             threads: recipe.data.threads,
             prefetch: recipe.data.prefetch,
         };

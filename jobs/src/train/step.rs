@@ -1,6 +1,6 @@
 //! One training step: forward, loss, backward, exchange between ranks, update.
 
-use super::evaluate::tensor_of;
+use super::feed::Batch;
 use super::goal::Goal;
 use super::groups::Contribution;
 use super::team::Team;
@@ -12,6 +12,7 @@ use rand::Rng;
 use rayon::prelude::*;
 use squall_data::HostBatch;
 use squall_data::random::stream;
+use squall_model::gpu::allow_tf32;
 use squall_model::optim::{LossScale, Mirror, Optimizer, Schedule, Update};
 use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass, Storage};
 use std::collections::VecDeque;
@@ -99,6 +100,7 @@ impl Learner {
         }
         let network = Network::build(network, backend, recipe.seed)?;
         let policy = &recipe.precision;
+        allow_tf32(policy.tf32);
         let (recompute, saved) = (recipe.training.recompute, recipe.training.saved_activations);
         let storage = policy.storage(network.parameters(), dtype)?;
         let storage = storage.keeping(recompute, saved);
@@ -145,7 +147,7 @@ impl Learner {
     /// # Errors
     /// [`JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is no number;
     /// [`JobError::Model`]; [`JobError::Comm`].
-    pub fn step(&mut self, batch: &HostBatch, team: &mut Team) -> Result<StepResult> {
+    pub fn step(&mut self, batch: &Batch, team: &mut Team) -> Result<StepResult> {
         let waiting = self.look(batch, team)?;
         self.waiting.push_back(waiting);
         if self.waiting.len() <= self.lag {
@@ -182,7 +184,7 @@ impl Learner {
     }
 
     /// Forward and backward pass of a batch; gradients go to the other ranks while the backward pass runs.
-    fn look(&mut self, batch: &HostBatch, team: &mut Team) -> Result<Waiting> {
+    fn look(&mut self, batch: &Batch, team: &mut Team) -> Result<Waiting> {
         let step = self.progress.step;
         let backend = self.network.backend();
         // Ranks drop different values of different samples.
@@ -195,10 +197,11 @@ impl Learner {
         let mut pass =
             Pass::train(backend, &self.storage, key).normalising(team.together().cloned());
         let scale = self.loss_scale.scale();
-        let x = tensor_of(batch)?;
+        let x = batch.tensor()?;
         let progress = step as f64 / self.total_steps.max(1) as f64;
         let how = (scale, team.size() > 1);
-        let judged = (self.goal).judge(&self.network, (&x, batch), &mut pass, how, progress)?;
+        let shown = (&x, &batch.host);
+        let judged = (self.goal).judge(&self.network, shown, &mut pass, how, progress)?;
         drop(x);
         let began = team.trace.note(Work::Forward, began);
         let finite = judged.weighted_sum.is_finite();
@@ -213,11 +216,11 @@ impl Learner {
             bad_field: None,
         };
         if !finite {
-            waiting.fault = Some(self.why_the_loss(batch)?);
+            waiting.fault = Some(self.why_the_loss(&batch.host)?);
         }
         if self.lag > 0 {
             // This batch is gone when its gradients are used.
-            waiting.bad_field = bad_field(batch);
+            waiting.bad_field = bad_field(&batch.host);
         }
         let (value, weighted_sum, divisor) = (judged.value, judged.weighted_sum, judged.divisor);
         self.gradients.clear();
@@ -259,7 +262,7 @@ impl Learner {
             return Ok(shared);
         }
         let began = Instant::now();
-        let (mut facts, stop) = team.collect(self.gradients.as_mut_slice())?;
+        let (mut facts, stop) = team.collect(&mut self.gradients)?;
         team.trace.note(Work::Exchange, began);
         let ranks = team.size() as f32;
         let statistics = facts.split_off(FACTS.min(facts.len()));
@@ -305,7 +308,7 @@ impl Learner {
     fn learn(
         &mut self,
         mut waiting: Waiting,
-        batch: &HostBatch,
+        batch: &Batch,
         team: &mut Team,
     ) -> Result<StepResult> {
         let learning_rate = self.schedule.rate(waiting.step, self.total_steps);
@@ -363,7 +366,7 @@ impl Learner {
                 // ranks, so all come here.
                 Err(error @ ModelError::NotFinite { .. }) => {
                     let field = match self.lag {
-                        0 => bad_field(batch),
+                        0 => bad_field(&batch.host),
                         _ => waiting.bad_field,
                     };
                     let field = team.first_to_say(field)?;
@@ -461,15 +464,31 @@ const FACTS: usize = 3;
 
 /// The first value of a batch that is no number, in words.
 fn bad_field(batch: &HostBatch) -> Option<String> {
-    const PART: usize = 1 << 16;
-    let parts = batch.x.par_chunks(PART);
-    let part = parts.position_first(|part| part.iter().any(|x| !x.is_finite()))?;
-    let inside = batch.x[part * PART..].iter().position(|x| !x.is_finite())?;
-    let at = part * PART + inside;
-    Some(format!(
-        "value {at} of the batch's fields is {}",
-        batch.x[at]
-    ))
+    let (at, value) = match &batch.stored {
+        None => {
+            const PART: usize = 1 << 16;
+            let parts = batch.x.par_chunks(PART);
+            let part = parts.position_first(|part| part.iter().any(|x| !x.is_finite()))?;
+            let inside = batch.x[part * PART..].iter().position(|x| !x.is_finite())?;
+            let at = part * PART + inside;
+            (at, batch.x[at])
+        }
+        // What is missing there is replaced on the GPU.
+        Some(stored) => {
+            let values = batch.shape.iter().product::<usize>().max(1);
+            let value = |word: &[u8]| match *word {
+                [a, b] => f32::from(half::f16::from_le_bytes([a, b])),
+                [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
+                _ => 0.0,
+            };
+            let words = stored.bytes.chunks((stored.bytes.len() / values).max(1));
+            words
+                .map(value)
+                .enumerate()
+                .find(|(_, x)| x.is_infinite())?
+        }
+    };
+    Some(format!("value {at} of the batch's fields is {value}"))
 }
 
 #[cfg(test)]

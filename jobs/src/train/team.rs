@@ -4,16 +4,18 @@
 //! (what its loss is to be divided by, whether somebody was told to stop) with the batch statistics, always as f32. What ranks
 //! agree on outside of a step goes through a communicator of its own, so that it never meets a bucket.
 
+use super::exchange::Exchange;
 use super::groups::Link;
 use super::trace::Trace;
 use crate::comm::collectives::{Choice, tree};
 use crate::comm::{
-    AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Phase,
-    Reducer, Watchdog, Wire, agree, doing, reducer,
+    AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Phase, Wire,
+    agree, doing, reducer,
 };
 use crate::error::{JobError, Result, all_or_none};
 use crate::recipe::{Algorithm, Distributed};
 use crate::staging;
+use squall_model::gradients::Lent;
 use squall_model::ops::norm::Together;
 use squall_model::{Gradients, ModelError, Parameters};
 use std::fmt;
@@ -46,16 +48,6 @@ pub struct Team {
     pub(super) link: Option<Link>,
     /// So long every step of this rank takes more.
     dawdling: Duration,
-}
-
-/// Buckets on their way.
-struct Exchange {
-    reducer: Arc<Mutex<Reducer>>,
-    /// Where each bucket belongs; the facts come after the last.
-    ranges: Vec<Range<usize>>,
-    /// Used buffers, so that steps allocate nothing.
-    spare: Arc<Mutex<Vec<Vec<f32>>>>,
-    _watchdog: Watchdog,
 }
 
 impl fmt::Debug for Team {
@@ -203,8 +195,9 @@ impl Team {
         };
         let _doing = doing::begin("the groups of ranks that sum gradients");
         let ranges = Gradients::buckets(parameters, options.bucket_values());
+        let on_gpu = !agree::any(&mut **control, !gradients.is_on_gpu())?;
         let engine = WithFacts {
-            buckets: engine(&mut **control, options)?,
+            buckets: engine(&mut **control, options, on_gpu)?,
             facts: Box::new(Flat::new(&mut **control, Choice::Auto, Wire::F32)?),
             per_step: ranges.len() + 1,
             next: 0,
@@ -228,31 +221,18 @@ impl Team {
             scale,
             cores: self.cores.clone(),
         };
-        let reducer = Reducer::start(Box::new(engine), plan)?;
         let limit = options.longest_wait();
         let on_stall = self.on_stall.take().unwrap_or_else(|| Box::new(|_| ()));
-        let watchdog = Watchdog::start(reducer.progress_reader(), rank, limit, on_stall)?;
-        let reducer = Arc::new(Mutex::new(reducer));
-        let spare: Arc<Mutex<Vec<Vec<f32>>>> = Arc::default();
-        let (sender, buffers) = (Arc::clone(&reducer), Arc::clone(&spare));
-        let listener = move |bucket: usize, values: &[f32]| {
-            let fits = |buffer: &Vec<f32>| buffer.len() == values.len();
-            let mut buffers = lock(&buffers);
-            let found = buffers.iter().position(fits);
-            let mut buffer = found.map_or_else(Vec::new, |at| buffers.swap_remove(at));
-            drop(buffers);
-            buffer.resize(values.len(), 0.0);
-            buffer.copy_from_slice(values);
-            // What went wrong comes out again where results are waited for.
-            let _ = lock(&sender).submit(bucket, buffer);
-        };
-        gradients.listen(ranges.clone(), Box::new(listener));
-        self.exchange = Some(Exchange {
-            reducer,
-            ranges,
-            spare,
-            _watchdog: watchdog,
-        });
+        // A gradient that waits for its use is a copy, which is made in host memory.
+        let lends = on_gpu && engine.takes_lent() && options.gradient_lag == 0;
+        let exchange = Exchange::start(
+            Box::new(engine),
+            plan,
+            (ranges, lends),
+            gradients,
+            (limit, on_stall),
+        );
+        self.exchange = Some(exchange?);
         Ok(())
     }
 
@@ -265,7 +245,7 @@ impl Team {
     /// To which step the next buckets belong.
     pub(super) fn set_step(&mut self, step: u64) {
         if let Some(exchange) = &self.exchange {
-            lock(&exchange.reducer).set_step(step);
+            exchange.set_step(step);
         }
     }
 
@@ -273,32 +253,21 @@ impl Team {
     pub(super) fn submit_facts(&mut self, mut facts: Vec<f32>) -> Result<()> {
         facts.push(f32::from(u8::from(self.stop.0)));
         if let Some(exchange) = &self.exchange {
-            lock(&exchange.reducer).submit(exchange.ranges.len(), facts)?;
+            exchange.submit_facts(facts)?;
         }
         Ok(())
     }
 
     /// Waits for the gradients of the oldest step under way: averages over ranks, put in their places; gives the sums of the
     /// facts, and whether a rank was told to stop.
-    pub(super) fn collect(&mut self, gradients: &mut [f32]) -> Result<(Vec<f32>, bool)> {
+    pub(super) fn collect(&mut self, gradients: &mut Gradients) -> Result<(Vec<f32>, bool)> {
         let Some(exchange) = &self.exchange else {
             return Ok((Vec::new(), false));
         };
-        loop {
-            let Some(reduced) = lock(&exchange.reducer).wait()? else {
-                return Ok((Vec::new(), false));
-            };
-            self.trace.bucket(&reduced);
-            if let Some(range) = exchange.ranges.get(reduced.bucket) {
-                gradients[range.clone()].copy_from_slice(&reduced.values);
-                lock(&exchange.spare).push(reduced.values);
-                continue;
-            }
-            let mut facts = reduced.values;
-            facts.iter_mut().for_each(|v| *v *= self.size as f32);
-            let stop = facts.pop().is_some_and(|told| told > 0.5);
-            return Ok((facts, stop));
-        }
+        let mut facts = exchange.collect(gradients, &mut self.trace)?;
+        facts.iter_mut().for_each(|v| *v *= self.size as f32);
+        let stop = facts.pop().is_some_and(|told| told > 0.5);
+        Ok((facts, stop))
     }
 
     /// Notes whether this rank was told to stop; gives whether all ranks know that one was.
@@ -409,8 +378,12 @@ impl Team {
     }
 }
 
-/// What sums buckets.
-fn engine(comm: &mut dyn Communicator, options: &Distributed) -> Result<Box<dyn AllReduce>> {
+/// What sums buckets, of gradients on a GPU or in host memory.
+fn engine(
+    comm: &mut dyn Communicator,
+    options: &Distributed,
+    on_gpu: bool,
+) -> Result<Box<dyn AllReduce>> {
     let between = |choice| HierarchicalOptions {
         leaders: options.leaders,
         wire: options.wire,
@@ -418,6 +391,13 @@ fn engine(comm: &mut dyn Communicator, options: &Distributed) -> Result<Box<dyn 
         ..HierarchicalOptions::default()
     };
     let wire = options.wire;
+    if on_gpu && options.algorithm == Algorithm::Auto && cfg!(feature = "nccl") {
+        // It fails on all ranks or on none.
+        match nccl(comm, &between(Choice::Auto)) {
+            Ok(engine) => return Ok(engine),
+            Err(error) => tracing::warn!("gradients come to the host to be summed: {error}"),
+        }
+    }
     Ok(match options.algorithm {
         Algorithm::Ring => Box::new(Flat::new(comm, Choice::Ring, wire)?),
         Algorithm::Halving => Box::new(Flat::new(comm, Choice::Halving, wire)?),
@@ -471,6 +451,19 @@ impl AllReduce for WithFacts {
             0 => Vec::new(),
             _ => self.buckets.take_phases(),
         }
+    }
+
+    fn takes_lent(&self) -> bool {
+        self.buckets.takes_lent()
+    }
+
+    fn all_reduce_lent(&mut self, values: &Lent) -> crate::comm::Result<()> {
+        self.next = (self.next + 1) % self.per_step;
+        self.buckets.all_reduce_lent(values)
+    }
+
+    fn settle(&mut self) -> crate::comm::Result<()> {
+        self.buckets.settle()
     }
 
     fn bytes_sent(&self) -> u64 {

@@ -288,6 +288,7 @@ mod tests {
             step: 0,
             bucket: 2,
             values: Vec::new(),
+            lent: None,
             submitted,
             started,
             finished,

@@ -1,5 +1,6 @@
 //! Gradients that lie on the GPU, and what others see of them.
 
+use super::Lent;
 use crate::error::Result;
 use crate::ops::{Landing, cuda};
 use candle_core::Tensor;
@@ -79,6 +80,18 @@ impl Buffer {
             tracing::error!("gradients cannot be read: {error}");
             vec![f32::NAN; count]
         })
+    }
+
+    /// Some of the values, multiplied by a factor, for another stream to change.
+    pub(super) fn lend(&self, range: Range<usize>, factor: f32) -> Result<Lent> {
+        let values = self.made()?.narrow(0, range.start, range.len())?;
+        cuda::lend(values, factor)
+    }
+
+    /// They were changed there.
+    pub(super) fn take_back(&mut self, lent: &Lent) -> Result<()> {
+        (self.copy, self.copy_counts) = (OnceLock::new(), false);
+        lent.take_back()
     }
 
     /// The place of some of them, which more is added to.

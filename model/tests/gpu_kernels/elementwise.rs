@@ -1,5 +1,5 @@
 use crate::stand_in_gpu::{Arg, Gpu, Memory, Storage};
-use crate::{args, assert_close, distance, draw, dtype, grid, tensor, values};
+use crate::{args, assert_close, draw, dtype, grid, tensor, values};
 use squall_model::Backend;
 
 const FILE: &str = "elementwise.cu";
@@ -214,9 +214,16 @@ fn values_that_are_no_numbers_are_found() {
 #[test]
 fn input_is_normalised_and_missing_values_are_counted() {
     let Some(gpu) = Gpu::open() else { return };
-    for channels in [3, 16] {
+    for (channels, stored) in [3, 16]
+        .into_iter()
+        .flat_map(|channels| [Storage::F32, Storage::F16].map(|stored| (channels, stored)))
+    {
         let pixels = 333;
-        let mut x = draw(9, pixels * channels);
+        let mut x = values(&tensor(
+            &draw(9, pixels * channels),
+            &[pixels * channels],
+            stored,
+        ));
         let (subtract, factor, fill) = (draw(10, channels), draw(11, channels), draw(12, channels));
         let absent = [0, 5, pixels * channels - 1];
         absent.iter().for_each(|&at| x[at] = f32::NAN);
@@ -226,25 +233,31 @@ fn input_is_normalised_and_missing_values_are_counted() {
             if value.is_nan() { fill[c] } else { value }
         };
         let want: Vec<f32> = x.iter().enumerate().map(value).collect();
+        let tables = [&subtract, &factor, &fill].map(|t| gpu.f32s(t));
+        let from = gpu.upload(&x, stored);
         for storage in Storage::ALL {
             let (y, missing) = (gpu.room(x.len(), storage), gpu.upload_bytes(&[0; 8]));
-            let tables = [&subtract, &factor, &fill].map(|t| gpu.f32s(t));
-            let from = gpu.f32s(&x);
-            let all = args![
-                &y,
-                &missing,
-                &from,
-                &tables[0],
-                &tables[1],
-                &tables[2],
-                pixels as i64,
-                channels as i32
-            ];
-            gpu.run(FILE, &name("normalise", storage), grid::flat(x.len()), all);
+            let kernel = name(&format!("normalise_{}", stored.suffix()), storage);
+            let run = |missing: Arg<'_>| {
+                let all = args![
+                    &y,
+                    missing,
+                    &from,
+                    &tables[0],
+                    &tables[1],
+                    &tables[2],
+                    pixels as i64,
+                    channels as i32
+                ];
+                gpu.run(FILE, &kernel, grid::flat(x.len()), all);
+            };
+            run(Arg::from(&missing));
             let want = values(&tensor(&want, &[want.len()], storage));
-            let got = gpu.download(&y, storage);
-            assert!(distance(&got, &want) < 1e-7, "{storage:?}");
+            // The CPU's bits.
+            assert_eq!(gpu.download(&y, storage), want, "{kernel}");
             assert_eq!(gpu.download_bytes(&missing), 3u64.to_le_bytes());
+            // Nobody need count.
+            run(Arg::NONE);
         }
     }
 }

@@ -64,6 +64,11 @@ fn listed() -> BTreeMap<String, (String, String)> {
                 ]
                 .map(|pair| format!("cast_{pair}"))
                 .to_vec(),
+                "normalise_FROM_TO" => [
+                    "f32_f32", "f32_bf16", "f32_f16", "f16_f32", "f16_bf16", "f16_f16",
+                ]
+                .map(|pair| format!("normalise_{pair}"))
+                .to_vec(),
                 _ => vec![name.to_string()],
             };
             for name in expanded {

@@ -11,4 +11,5 @@ build() {
 folder=$1
 build libcuda.cpp libcuda.so.1 -ldl
 build libnvrtc.cpp libnvrtc.so.13 -ldl
-build libcudnn.cpp libcudnn.so.9 '-O3 -march=native'
+build libnccl.cpp libnccl.so.2 '-ldl -lrt -pthread'
+build libcudnn.cpp libcudnn.so.9 '-O3 -march=native -ldl'

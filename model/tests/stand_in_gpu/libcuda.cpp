@@ -1,9 +1,9 @@
-// A stand-in for libcuda.so.1 that computes on the CPU: memory is the host's, streams run at once, a module is a shared library of kernels that
-// the stand-in for NVRTC compiled. What a driver leaves undefined is an error here: copies beyond an allocation, writes beyond one (found when it is
-// freed), handles that do not exist, grids that a GPU refuses.
+// A stand-in for libcuda.so.1 that computes on the CPU: memory is the host's, streams run at once or as late as they may (`streams.h`), a module is a
+// shared library of kernels that the stand-in for NVRTC compiled. What a driver leaves undefined is an error here: copies beyond an allocation, writes
+// beyond one (found when it is freed), handles that do not exist, grids that a GPU refuses.
 //
 // Environment: SQUALL_STAND_IN_DEVICES (1), SQUALL_STAND_IN_MEMORY (bytes of each device, 4 GiB), SQUALL_STAND_IN_CAPABILITY (90),
-// SQUALL_STAND_IN_DRIVER (13000).
+// SQUALL_STAND_IN_DRIVER (13000), SQUALL_STAND_IN_LATE (`streams.h`).
 #include <dlfcn.h>
 
 #include <chrono>
@@ -16,6 +16,9 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
+
+#include "streams.h"
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -169,16 +172,32 @@ CUresult set(CUdeviceptr to, T value, size_t count) {
   return SUCCESS;
 }
 
-std::set<Handle> streams, events;
-bool is_stream(Handle stream) { return (uintptr_t)stream <= 2 || streams.count(stream); }
+std::set<Handle> events;
 struct Event {
   bool recorded = false;
   std::chrono::steady_clock::time_point at;
+  // What it stands for: this much of a stream.
+  Stream *stream = nullptr;
+  uint64_t count = 0;
 };
+
+// What does not wait although it was told to, so that tests can see what waiting is for: 1 streams for events, 2 the host for events.
+int deaf;
+
+// Page-locked memory of the host, which a GPU reads when it comes to it; the driver reads other memory during the call.
+std::map<uintptr_t, size_t> locked;
+bool is_locked(const void *pointer) {
+  auto after = locked.upper_bound((uintptr_t)pointer);
+  if (after == locked.begin()) return false;
+  --after;
+  return (uintptr_t)pointer < after->first + after->second;
+}
 
 struct Function {
   int (*launch)(const unsigned *, void **);
   int shared_limit;
+  // One letter for each argument, which says how long it is.
+  std::string letters;
 };
 struct Module {
   void *library;
@@ -260,7 +279,11 @@ API cuDevicePrimaryCtxRetain(Handle *context, CUdevice device) {
   *context = &contexts[device];
   return SUCCESS;
 }
-API cuDevicePrimaryCtxRelease_v2(CUdevice) { return check_all("release of the context"); }
+API cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  Guard guard(lock);
+  const CUresult failed = settle_all();
+  return failed ? failed : check_all("release of the context");
+}
 API cuCtxSetCurrent(Handle context) {
   bound = (Context *)context;
   return SUCCESS;
@@ -279,7 +302,11 @@ API cuCtxGetDevice(CUdevice *out) {
   *out = bound->device;
   return SUCCESS;
 }
-API cuCtxSynchronize() { return check_all("synchronisation"); }
+API cuCtxSynchronize() {
+  Guard guard(lock);
+  const CUresult failed = settle_all();
+  return failed ? failed : check_all("synchronisation");
+}
 API cuCtxSetFlags(unsigned) { return SUCCESS; }
 API cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   *least = 0;
@@ -302,8 +329,16 @@ API cuMemPoolTrimTo(Handle, size_t) { return SUCCESS; }
 API cuMemAlloc_v2(CUdeviceptr *out, size_t size) { return allocate(out, size); }
 API cuMemAllocAsync(CUdeviceptr *out, size_t size, Handle stream) { return is_stream(stream) ? allocate(out, size) : INVALID_HANDLE; }
 API cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, Handle, Handle stream) { return cuMemAllocAsync(out, size, stream); }
-API cuMemFree_v2(CUdeviceptr pointer) { return release(pointer); }
-API cuMemFreeAsync(CUdeviceptr pointer, Handle stream) { return is_stream(stream) ? release(pointer) : INVALID_HANDLE; }
+API cuMemFree_v2(CUdeviceptr pointer) {
+  Guard guard(lock);
+  const CUresult failed = settle_all();
+  const CUresult freed = release(pointer);
+  return failed ? failed : freed;
+}
+API cuMemFreeAsync(CUdeviceptr pointer, Handle stream) {
+  Guard guard(lock);
+  return is_stream(stream) ? submit(stream, [=] { return release(pointer); }) : INVALID_HANDLE;
+}
 API cuMemGetInfo_v2(size_t *left, size_t *total) {
   if (!bound) return INVALID_CONTEXT;
   Guard guard(lock);
@@ -312,13 +347,20 @@ API cuMemGetInfo_v2(size_t *left, size_t *total) {
   return SUCCESS;
 }
 API cuMemHostAlloc(void **out, size_t size, unsigned) {
+  Guard guard(lock);
   *out = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
-  return *out ? SUCCESS : OUT_OF_MEMORY;
+  if (!*out) return OUT_OF_MEMORY;
+  memset(*out, FRESH, size);
+  locked[(uintptr_t)*out] = size;
+  return SUCCESS;
 }
 API cuMemAllocHost_v2(void **out, size_t size) { return cuMemHostAlloc(out, size, 0); }
 API cuMemFreeHost(void *pointer) {
+  Guard guard(lock);
+  const CUresult failed = settle_all();
+  if (!locked.erase((uintptr_t)pointer)) return INVALID_VALUE;
   free(pointer);
-  return SUCCESS;
+  return failed;
 }
 API cuMemHostRegister_v2(void *, size_t, unsigned) { return SUCCESS; }
 API cuMemHostUnregister(void *) { return SUCCESS; }
@@ -326,31 +368,79 @@ API cuMemHostUnregister(void *) { return SUCCESS; }
 API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) { return copy((void *)(uintptr_t)to, from, size, true, false); }
 API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size) { return copy(to, (void *)(uintptr_t)from, size, false, true); }
 API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size) { return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size, true, true); }
-API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, Handle stream) { return is_stream(stream) ? cuMemcpyHtoD_v2(to, from, size) : INVALID_HANDLE; }
-API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, Handle stream) { return is_stream(stream) ? cuMemcpyDtoH_v2(to, from, size) : INVALID_HANDLE; }
-API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, Handle stream) { return is_stream(stream) ? cuMemcpyDtoD_v2(to, from, size) : INVALID_HANDLE; }
+API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, Handle stream) {
+  Guard guard(lock);
+  if (!bound) return INVALID_CONTEXT;
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  if (is_locked(from)) return submit(stream, [=] { return cuMemcpyHtoD_v2(to, from, size); });
+  // Ordinary memory is read before the call returns.
+  const std::vector<char> bytes((const char *)from, (const char *)from + size);
+  return submit(stream, [=] { return cuMemcpyHtoD_v2(to, bytes.data(), size); });
+}
+API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, Handle stream) {
+  Guard guard(lock);
+  if (!bound) return INVALID_CONTEXT;
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  const CUresult begun = submit(stream, [=] { return cuMemcpyDtoH_v2(to, from, size); });
+  // Ordinary memory is written before the call returns.
+  return begun || is_locked(to) ? begun : settle(stream);
+}
+API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, Handle stream) {
+  Guard guard(lock);
+  return is_stream(stream) ? submit(stream, [=] { return cuMemcpyDtoD_v2(to, from, size); }) : INVALID_HANDLE;
+}
 API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) { return set(to, value, count); }
 API cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) { return set(to, value, count); }
-API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, Handle stream) { return is_stream(stream) ? set(to, value, count) : INVALID_HANDLE; }
-API cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, Handle stream) { return is_stream(stream) ? set(to, value, count) : INVALID_HANDLE; }
+API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, Handle stream) {
+  Guard guard(lock);
+  return is_stream(stream) ? submit(stream, [=] { return set(to, value, count); }) : INVALID_HANDLE;
+}
+API cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, Handle stream) {
+  Guard guard(lock);
+  return is_stream(stream) ? submit(stream, [=] { return set(to, value, count); }) : INVALID_HANDLE;
+}
 
 API cuStreamCreate(Handle *stream, unsigned) {
   Guard guard(lock);
   if (!bound) return INVALID_CONTEXT;
-  *stream = malloc(1);
-  streams.insert(*stream);
+  Stream *made = new Stream;
+  made->number = streams_created++;
+  streams.insert(made);
+  *stream = made;
   return SUCCESS;
 }
 API cuStreamCreateWithPriority(Handle *stream, unsigned flags, int) { return cuStreamCreate(stream, flags); }
 API cuStreamDestroy_v2(Handle stream) {
   Guard guard(lock);
-  if (!streams.erase(stream)) return INVALID_HANDLE;
-  free(stream);
-  return SUCCESS;
+  if (!streams.count(stream)) return INVALID_HANDLE;
+  const CUresult failed = settle(stream);
+  streams.erase(stream);
+  return failed;
 }
-API cuStreamSynchronize(Handle stream) { return is_stream(stream) ? check_all("synchronisation") : INVALID_HANDLE; }
-API cuStreamQuery(Handle stream) { return is_stream(stream) ? SUCCESS : INVALID_HANDLE; }
-API cuStreamWaitEvent(Handle stream, Handle event, unsigned) { return is_stream(stream) && events.count(event) ? SUCCESS : INVALID_HANDLE; }
+API cuStreamSynchronize(Handle stream) {
+  Guard guard(lock);
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  const CUresult failed = settle(stream);
+  return failed ? failed : check_all("synchronisation");
+}
+// Who asks again and again is answered yes at last.
+API cuStreamQuery(Handle stream) {
+  Guard guard(lock);
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  Stream *asked = own(stream);
+  if (!asked || asked->done == asked->begun) return SUCCESS;
+  const CUresult failed = run_until(*asked, asked->done + 1);
+  return failed ? failed : NOT_READY;
+}
+API cuStreamWaitEvent(Handle stream, Handle event, unsigned) {
+  Guard guard(lock);
+  if (!is_stream(stream) || !events.count(event)) return INVALID_HANDLE;
+  // What the event stands for now, whatever it is recorded for later.
+  Stream *other = ((Event *)event)->stream;
+  const uint64_t count = ((Event *)event)->count;
+  if (!other || deaf & 1) return SUCCESS;
+  return submit(stream, [=] { return run_until(*other, count); });
+}
 API cuStreamIsCapturing(Handle stream, int *status) {
   *status = 0;
   return is_stream(stream) ? SUCCESS : INVALID_HANDLE;
@@ -358,9 +448,30 @@ API cuStreamIsCapturing(Handle stream, int *status) {
 API cuStreamBeginCapture_v2(Handle, int) { return NOT_SUPPORTED; }
 API cuStreamEndCapture(Handle, Handle *) { return NOT_SUPPORTED; }
 API cuLaunchHostFunc(Handle stream, void (*run)(void *), void *data) {
+  Guard guard(lock);
   if (!is_stream(stream)) return INVALID_HANDLE;
-  run(data);
-  return SUCCESS;
+  return submit(stream, [=] {
+    run(data);
+    return SUCCESS;
+  });
+}
+// For the other stand-ins, which work at once: does what a stream has left.
+API squallStandInSettle(Handle stream) {
+  Guard guard(lock);
+  return is_stream(stream) ? settle(stream) : INVALID_HANDLE;
+}
+// Whether these bytes lie in one allocation.
+API squallStandInHolds(CUdeviceptr pointer, size_t size) {
+  Guard guard(lock);
+  return within(pointer, size);
+}
+// Which streams run late from now on, in the words of SQUALL_STAND_IN_LATE, and what does not wait for events; what is left is done first.
+API squallStandInLate(const char *which, int without) {
+  Guard guard(lock);
+  const CUresult failed = settle_all();
+  late_streams = which;
+  deaf = without;
+  return failed;
 }
 
 API cuEventCreate(Handle *event, unsigned) {
@@ -375,15 +486,30 @@ API cuEventDestroy_v2(Handle event) {
   delete (Event *)event;
   return SUCCESS;
 }
-API cuEventRecord(Handle event, Handle stream) {
+API cuEventRecord(Handle handle, Handle stream) {
   Guard guard(lock);
-  if (!events.count(event) || !is_stream(stream)) return INVALID_HANDLE;
-  ((Event *)event)->recorded = true;
-  ((Event *)event)->at = std::chrono::steady_clock::now();
+  if (!events.count(handle) || !is_stream(stream)) return INVALID_HANDLE;
+  Event *event = (Event *)handle;
+  event->recorded = true;
+  event->at = std::chrono::steady_clock::now();
+  event->stream = own(stream);
+  event->count = event->stream ? event->stream->begun : 0;
   return SUCCESS;
 }
-API cuEventQuery(Handle event) { return events.count(event) ? SUCCESS : INVALID_HANDLE; }
-API cuEventSynchronize(Handle event) { return events.count(event) ? SUCCESS : INVALID_HANDLE; }
+API cuEventQuery(Handle handle) {
+  Guard guard(lock);
+  if (!events.count(handle)) return INVALID_HANDLE;
+  const Event *event = (Event *)handle;
+  if (!event->stream || event->stream->done >= event->count) return SUCCESS;
+  const CUresult failed = run_until(*event->stream, event->stream->done + 1);
+  return failed ? failed : NOT_READY;
+}
+API cuEventSynchronize(Handle handle) {
+  Guard guard(lock);
+  if (!events.count(handle)) return INVALID_HANDLE;
+  const Event *event = (Event *)handle;
+  return event->stream && !(deaf & 2) ? run_until(*event->stream, event->count) : SUCCESS;
+}
 API cuEventElapsedTime(float *milliseconds, Handle from, Handle to) {
   Guard guard(lock);
   if (!events.count(from) || !events.count(to)) return INVALID_HANDLE;
@@ -410,9 +536,10 @@ API cuModuleLoadDataEx(Handle *module, const void *image, unsigned, int *, void 
 API cuModuleUnload(Handle module) {
   Guard guard(lock);
   if (!modules.erase(module)) return INVALID_HANDLE;
+  const CUresult failed = settle_all();
   // The library stays: its kernels may be another module's too.
   delete (Module *)module;
-  return SUCCESS;
+  return failed;
 }
 API cuModuleGetFunction(Handle *function, Handle module, const char *name) {
   Guard guard(lock);
@@ -421,7 +548,8 @@ API cuModuleGetFunction(Handle *function, Handle module, const char *name) {
   void *symbol = dlsym(of->library, (std::string(name) + "__launch").c_str());
   if (!symbol) return NOT_FOUND;
   Function &made = of->functions[name];
-  made = {(int (*)(const unsigned *, void **))symbol, 49152};
+  const char *letters = (const char *)dlsym(of->library, (std::string(name) + "__arguments").c_str());
+  made = {(int (*)(const unsigned *, void **))symbol, 49152, letters ? letters : ""};
   *function = &made;
   return SUCCESS;
 }
@@ -448,8 +576,17 @@ API cuLaunchKernel(Handle function, unsigned grid_x, unsigned grid_y, unsigned g
   const bool fits = grid_x >= 1 && grid_y >= 1 && grid_z >= 1 && threads >= 1 && grid_x <= 2147483647u && grid_y <= 65535 && grid_z <= 65535 &&
                     block_x <= 1024 && block_y <= 1024 && block_z <= 64 && threads <= 1024 && (int)shared <= run->shared_limit;
   if (!fits) return fail(INVALID_VALUE, "no GPU runs the grid (%u, %u, %u) of blocks (%u, %u, %u)", grid_x, grid_y, grid_z, block_x, block_y, block_z);
-  const unsigned dims[6] = {grid_x, grid_y, grid_z, block_x, block_y, block_z};
-  return run->launch(dims, args) ? LAUNCH_FAILED : SUCCESS;
+  // Arguments are read before the call returns.
+  std::vector<uint64_t> words(run->letters.size());
+  for (size_t i = 0; i < words.size(); i++) memcpy(&words[i], args[i], run->letters[i] == 'i' || run->letters[i] == 'f' ? 4 : 8);
+  const auto launch = run->launch;
+  return submit(stream, [=] {
+    const unsigned dims[6] = {grid_x, grid_y, grid_z, block_x, block_y, block_z};
+    std::vector<uint64_t> values = words;
+    std::vector<void *> places(values.size());
+    for (size_t i = 0; i < places.size(); i++) places[i] = &values[i];
+    return launch(dims, places.data()) ? LAUNCH_FAILED : SUCCESS;
+  });
 }
 
 API cuGetErrorName(CUresult code, const char **name) {

@@ -1,7 +1,13 @@
 // A stand-in for the convolutions of libcudnn.so.9 on the CPU: plain loops over the descriptors, f32 sums whatever tensors are stored as. What cuDNN refuses is
 // refused: shapes that do not follow from each other, other compute types than f32, a workspace that is too small.
 //
+// Unless a convolution asks for plain multiplications (CUDNN_FMA_MATH), f32 operands are rounded to TF32, as on a GPU since Ampere.
+//
+// It computes at once, after what its stream has left.
+//
 // Environment: SQUALL_STAND_IN_CUDNN (version, 91900).
+#include <dlfcn.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -11,7 +17,7 @@
 
 namespace {
 
-enum Status { SUCCESS = 0, NOT_INITIALIZED = 1, BAD_PARAM = 3, NOT_SUPPORTED = 9 };
+enum Status { SUCCESS = 0, NOT_INITIALIZED = 1, BAD_PARAM = 3, EXECUTION_FAILED = 8, NOT_SUPPORTED = 9 };
 enum Type { FLOAT = 0, HALF = 2, BFLOAT16 = 9 };
 enum Format { NCHW = 0, NHWC = 1 };
 
@@ -106,8 +112,25 @@ void scatter(const Tensor &t, void *values, const std::vector<float> &from, floa
         }
 }
 
+// To eleven bits of fraction, ties away from zero; half types have no more.
+enum { FMA_MATH = 3 };
+std::vector<float> operand(const Convolution &c, const Tensor &t, const void *from) {
+  std::vector<float> values = gather(t, from);
+  if (t.type == FLOAT && c.math != FMA_MATH)
+    for (float &value : values)
+      if (std::isfinite(value)) value = of_bits((to_bits(value) + 0x1000u) & ~0x1fffu);
+  return values;
+}
+
 int out_size(const Convolution &c, int axis, int input, int kernel) {
   return (input + 2 * c.pad[axis] - (c.dilation[axis] * (kernel - 1) + 1)) / c.stride[axis] + 1;
+}
+
+// Does what was put on the handle's stream before.
+int settle(const Handle *handle) {
+  typedef int (*Settle)(void *);
+  static const Settle driver = (Settle)dlsym(RTLD_DEFAULT, "squallStandInSettle");
+  return driver && handle->stream && driver(handle->stream) ? EXECUTION_FAILED : SUCCESS;
 }
 
 // Whether input, filter and output belong together.
@@ -117,7 +140,7 @@ int check(const Handle *handle, const Tensor *x, const Tensor *w, const Convolut
   if (x->type != w->type || x->type != y->type) return BAD_PARAM;
   const bool fits = x->dims[1] == w->dims[1] * c->groups && w->dims[0] % c->groups == 0 && y->dims[0] == x->dims[0] && y->dims[1] == w->dims[0] &&
                     y->dims[2] == out_size(*c, 0, x->dims[2], w->dims[2]) && y->dims[3] == out_size(*c, 1, x->dims[3], w->dims[3]);
-  return fits ? SUCCESS : BAD_PARAM;
+  return fits ? settle(handle) : BAD_PARAM;
 }
 
 // Calls visit(input pixel, output pixel, tap) for every tap inside the field.
@@ -336,7 +359,7 @@ API cudnnConvolutionForward(Handle *handle, const float *alpha, Tensor *x, const
   int status = check(handle, x, w, c, y);
   if (status == SUCCESS) status = use_workspace(memory, size, algorithm);
   if (status != SUCCESS) return status;
-  const std::vector<float> values = gather(*x, in), kernel = by_tap(*w, gather(*w, filter), false);
+  const std::vector<float> values = operand(*c, *x, in), kernel = by_tap(*w, operand(*c, *w, filter), false);
   std::vector<float> sums((size_t)y->count());
   const int64_t cin = x->dims[1], cout = y->dims[1], in_group = w->dims[1], out_group = cout / c->groups;
   taps(*x, *w, *c, *y, [&](int64_t from, int64_t to, int tap) {
@@ -358,7 +381,7 @@ API cudnnConvolutionBackwardData(Handle *handle, const float *alpha, Tensor *w, 
   if (status == SUCCESS) status = use_workspace(memory, size, algorithm);
   if (status != SUCCESS) return status;
   // As (out, tap, in), the inner loop runs over inputs.
-  const std::vector<float> grads = gather(*dy, in), kernel = gather(*w, filter);
+  const std::vector<float> grads = operand(*c, *dy, in), kernel = operand(*c, *w, filter);
   std::vector<float> sums((size_t)dx->count());
   const int64_t cin = dx->dims[1], cout = dy->dims[1], in_group = w->dims[1], out_group = cout / c->groups, count = (int64_t)w->dims[2] * w->dims[3];
   taps(*dx, *w, *c, *dy, [&](int64_t to, int64_t from, int tap) {
@@ -377,7 +400,7 @@ API cudnnConvolutionBackwardFilter(Handle *handle, const float *alpha, Tensor *x
   int status = check(handle, x, dw, c, dy);
   if (status == SUCCESS) status = use_workspace(memory, size, algorithm);
   if (status != SUCCESS) return status;
-  const std::vector<float> values = gather(*x, in), grads = gather(*dy, grad);
+  const std::vector<float> values = operand(*c, *x, in), grads = operand(*c, *dy, grad);
   std::vector<float> sums((size_t)dw->count());
   const int64_t cin = x->dims[1], cout = dy->dims[1], in_group = dw->dims[1], out_group = cout / c->groups;
   taps(*x, *dw, *c, *dy, [&](int64_t from, int64_t to, int tap) {

@@ -31,8 +31,10 @@ pub fn folder() -> Option<PathBuf> {
     let names = [
         "cuda_emu.h",
         "libcuda.cpp",
+        "streams.h",
         "libnvrtc.cpp",
         "libcudnn.cpp",
+        "libnccl.cpp",
         "build.sh",
     ];
     for name in names {
@@ -50,6 +52,28 @@ pub fn folder() -> Option<PathBuf> {
         assert!(built.status.success(), "{errors}");
     }
     Some(folder)
+}
+
+/// What of the stand-in does not wait for events, although it is told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deaf {
+    Nothing = 0,
+    Streams = 1,
+    Host = 2,
+}
+
+/// Which streams of the stand-in run late from now on (`streams.h`), and what does not wait; what is left is done first, and its error told.
+///
+/// The folder is that of the libraries which this process uses.
+pub fn run_late(folder: &Path, which: &str, deaf: Deaf) -> i32 {
+    let which = CString::new(which).expect("no zero bytes");
+    // SAFETY: the library is ours, loaded already, and the function takes a text that ends in zero and a number.
+    unsafe {
+        let library = Library::new(folder.join("libcuda.so.1")).expect("the stand-in's library");
+        let late: unsafe extern "C" fn(*const c_char, c_int) -> c_int =
+            function(&library, "squallStandInLate");
+        late(which.as_ptr(), deaf as c_int)
+    }
 }
 
 /// How values are stored on the GPU.

@@ -2,11 +2,18 @@
 //!
 //! cudarc panics when it calls into a library that is not there, so both are asked for first.
 
+#[cfg(feature = "cuda")]
+use super::region::Region;
+#[cfg(feature = "cuda")]
+use super::{Between, Lent};
 use super::{Gpu, Group, Ticket};
 use crate::comm::{CommError, Result};
+use cudarc::driver::result;
 #[cfg(not(feature = "cuda"))]
 use cudarc::driver::sys;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError};
+#[cfg(feature = "cuda")]
+use cudarc::driver::{CudaEvent, PinnedHostSlice};
 use cudarc::nccl::result::{NcclError, get_nccl_version};
 use cudarc::nccl::{Comm, Id, ReduceOp, group_end, group_start};
 use std::ops::Range;
@@ -35,6 +42,18 @@ struct Member {
     handle: Handle,
     buffer: Option<CudaSlice<f32>>,
     stream: Arc<CudaStream>,
+    #[cfg(feature = "cuda")]
+    lent: Borrowed,
+}
+
+/// What a group works with whose members lend their values.
+#[cfg(feature = "cuda")]
+#[derive(Default)]
+struct Borrowed {
+    /// Of the part that this member leads, page-locked.
+    shard: Option<PinnedHostSlice<f32>>,
+    /// After which the last sum that was begun is done.
+    last: Option<Arc<CudaEvent>>,
 }
 
 /// NCCL's communicator, a pointer.
@@ -66,11 +85,14 @@ impl Device {
                 "this process sees no GPU (see CUDA_VISIBLE_DEVICES)",
             ));
         }
-        let device = device % visible;
+        let device = the_one_that_computes().unwrap_or(device % visible);
         let context = CudaContext::new(device).map_err(driver(rank, "opening a GPU"))?;
         let uuid = context.uuid().map_err(driver(rank, "cuDeviceGetUuid"))?;
         let name = context.name().map_err(driver(rank, "cuDeviceGetName"))?;
-        let stream = context.new_stream();
+        // Sums go before what is computed meanwhile: others wait for them.
+        let (_, first) = result::stream::get_priority_range()
+            .map_err(driver(rank, "cuCtxGetStreamPriorityRange"))?;
+        let stream = context.new_stream_with_priority(first);
         Ok(Self {
             rank,
             uuid: bytemuck::cast(uuid.bytes),
@@ -109,6 +131,14 @@ fn is_there(library: Library) -> bool {
     }
 }
 
+/// The number of the GPU that this process computes on, whose values NCCL is to sum where they lie.
+fn the_one_that_computes() -> Option<usize> {
+    #[cfg(feature = "cuda")]
+    return squall_model::ops::cuda::identity().map(|(_, number)| number);
+    #[cfg(not(feature = "cuda"))]
+    None
+}
+
 impl Gpu for Device {
     fn uuid(&self) -> [u8; 16] {
         self.uuid
@@ -134,6 +164,8 @@ impl Gpu for Device {
             handle: Handle(comm.map_err(nccl(rank, "ncclCommInitRank"))?),
             buffer: None,
             stream,
+            #[cfg(feature = "cuda")]
+            lent: Borrowed::default(),
         }))
     }
 }
@@ -214,9 +246,97 @@ impl Group for Member {
         done.map_err(driver(rank, "ncclAllReduce"))
     }
 
+    #[cfg(feature = "cuda")]
+    fn takes_lent(&self) -> bool {
+        true
+    }
+
+    #[cfg(feature = "cuda")]
+    fn sum_lent(&mut self, values: &Lent, parts: Option<Between<'_>>) -> Result<()> {
+        let (rank, stream) = (self.rank, &self.stream);
+        let waits = stream.wait(values.ready());
+        waits.map_err(driver(rank, "cuStreamWaitEvent"))?;
+        match parts {
+            None => {
+                let mut all = self.region(values, 0..values.len())?;
+                let summed = self.handle.0.all_reduce_in_place(&mut all, &ReduceOp::Sum);
+                summed.map_err(nccl(rank, "ncclAllReduce"))?;
+            }
+            Some(parts) => self.sum_lent_parts(values, parts)?,
+        }
+        let done = values.done();
+        let recorded = done.record(&self.stream);
+        recorded.map_err(driver(rank, "cuEventRecord"))?;
+        self.lent.last = Some(Arc::clone(done));
+        Ok(())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn settle(&mut self) -> Result<()> {
+        let last = self.lent.last.take();
+        let done = last.map_or(Ok(()), |done| done.synchronize());
+        done.map_err(driver(self.rank, "NCCL's sums"))
+    }
+
     fn describe(&self) -> String {
         let version = get_nccl_version().map_or_else(|_| "of unknown version".into(), dotted);
         format!("NCCL {version} on {}", self.name)
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Member {
+    fn region<'a>(&'a self, values: &'a Lent, range: Range<usize>) -> Result<Region<'a>> {
+        let (expected, got) = (range.end, values.len());
+        Region::of(values, range, &self.stream).ok_or_else(|| too_small(self.rank, expected, got))
+    }
+
+    /// Sums of parts on their leaders, which change theirs on the host, and back to all.
+    fn sum_lent_parts(&mut self, values: &Lent, (parts, between): Between<'_>) -> Result<()> {
+        let (rank, me) = (self.rank, self.handle.0.rank());
+        let led = || (0i32..).zip(parts).filter(|(_, part)| !part.is_empty());
+        grouped(rank, "ncclReduce", || {
+            led().try_for_each(|(leader, part)| {
+                let mut part = self.region(values, part.clone())?;
+                let comm = &self.handle.0;
+                let summed = comm.reduce_in_place(&mut part, &ReduceOp::Sum, leader);
+                summed.map(|_| ()).map_err(nccl(rank, "ncclReduce"))
+            })
+        })?;
+        if let Some(own) = parts.get(me).filter(|part| !part.is_empty()) {
+            // The last part was fetched.
+            self.settle()?;
+            let mut shard = self.shard(own.len())?;
+            let mut place = self.region(values, own.clone())?;
+            let stream = &self.stream;
+            let got = shard.as_mut_slice();
+            let host = &mut got.map_err(driver(rank, "cuEventSynchronize"))?[..own.len()];
+            let received = stream.memcpy_dtoh(&place, host);
+            received.map_err(driver(rank, "cuMemcpyDtoH"))?;
+            stream.synchronize().map_err(driver(rank, "ncclReduce"))?;
+            between(host)?;
+            let sent = stream.memcpy_htod(&*host, &mut place);
+            sent.map_err(driver(rank, "cuMemcpyHtoD"))?;
+            self.lent.shard = Some(shard);
+        }
+        grouped(rank, "ncclBroadcast", || {
+            led().try_for_each(|(leader, part)| {
+                let mut part = self.region(values, part.clone())?;
+                let given = self.handle.0.broadcast_in_place(&mut part, leader);
+                given.map(|_| ()).map_err(nccl(rank, "ncclBroadcast"))
+            })
+        })
+    }
+
+    /// Page-locked memory for so many values.
+    fn shard(&mut self, length: usize) -> Result<PinnedHostSlice<f32>> {
+        if let Some(shard) = self.lent.shard.take().filter(|shard| shard.len() >= length) {
+            return Ok(shard);
+        }
+        // Not write-combined, as the host reads it.
+        // SAFETY: every value is written before it is read.
+        let shard = unsafe { (self.stream.context()).alloc_pinned_with_flags(length, 0) };
+        shard.map_err(driver(self.rank, "cuMemHostAlloc"))
     }
 }
 

@@ -4,17 +4,22 @@
 //! they are missing every rank is told what to do. Ranks find each other through the [`Communicator`] they already have.
 //! What needs a GPU is behind two small traits (`Gpu`, `Group`); all else is tested on threads with a stand-in.
 //!
+//! What trains on the GPU lends its gradients, which NCCL then sums where they lie; values in host memory go to a buffer on the GPU and back.
+//!
 //! # Not done
-//! Values come from the host and return to it through pageable memory. They are f32 on the wire: NCCL adds half types in
+//! Values in host memory are copied through pageable memory. They are f32 on the wire: NCCL adds half types in
 //! half precision, and a [`Wire`](super::Wire) promises sums in f32. A sum whose peer is gone does not return: that is for
 //! the [`Watchdog`](super::Watchdog) to end.
 
 #[allow(unsafe_code, reason = "loading NVIDIA's libraries, and NCCL's handle")]
 mod ffi;
+#[cfg(feature = "cuda")]
+mod region;
 
 use super::collectives::{tree, values};
-use super::hierarchical::NodeSum;
+use super::hierarchical::{Between, NodeSum};
 use super::{AllReduce, CommError, Communicator, Hierarchical, HierarchicalOptions, Result};
+use squall_model::gradients::Lent;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -52,6 +57,22 @@ trait Group: Send {
         between: &mut dyn FnMut(&mut [f32]) -> Result<()>,
     ) -> Result<()>;
 
+    /// Whether it sums values that another part of the program has on the GPU.
+    fn takes_lent(&self) -> bool {
+        false
+    }
+
+    /// Begins the sums of [`NodeSum::sum_lent`].
+    fn sum_lent(&mut self, values: &Lent, parts: Option<Between<'_>>) -> Result<()> {
+        let _ = (values, parts);
+        Err(CommError::Layout("values on a GPU that is none".into()))
+    }
+
+    /// Waits for the sums that were begun.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Library, version and GPU.
     fn describe(&self) -> String;
 }
@@ -85,8 +106,23 @@ impl NodeSum for Node {
         self.0.sum_parts(all, parts, between)
     }
 
+    fn takes_lent(&self) -> bool {
+        self.0.takes_lent()
+    }
+
+    fn sum_lent(&mut self, all: &Lent, parts: Option<Between<'_>>) -> Result<()> {
+        self.0.sum_lent(all, parts)
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.0.settle()
+    }
+
     fn name(&self) -> &'static str {
-        "NCCL"
+        match self.0.takes_lent() {
+            true => "NCCL from GPU to GPU",
+            false => "NCCL",
+        }
     }
 }
 
@@ -200,6 +236,20 @@ impl AllReduce for Nccl {
         self.group.sum(values)?;
         self.bytes_sent += (2 * (self.ranks - 1) * size_of_val(values) / self.ranks) as u64;
         Ok(())
+    }
+
+    fn takes_lent(&self) -> bool {
+        self.group.takes_lent()
+    }
+
+    fn all_reduce_lent(&mut self, values: &Lent) -> Result<()> {
+        self.group.sum_lent(values, None)?;
+        self.bytes_sent += (8 * (self.ranks - 1) * values.len() / self.ranks) as u64;
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.group.settle()
     }
 
     /// The least that an algorithm can send to other ranks: NCCL does not tell.

@@ -8,13 +8,13 @@ pub(super) use asked::Asked;
 pub use boxes::{BoxScores, BoxTally};
 pub use masks::{MaskScores, MaskTally};
 
+use super::feed::{Batch, Feed};
 use super::goal::{BoxGoal, Goal, target};
 use super::team::Team;
 use crate::comm::doing;
 use crate::error::{JobError, Result};
-use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
-use squall_data::loader::{Loader, LoaderConfig};
+use squall_data::loader::LoaderConfig;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
 use squall_data::{BoxClass, GeoBox, HostBatch, PixelBox, Store};
 use squall_model::detection::{DetectionTargets, ScoredBox};
@@ -84,12 +84,6 @@ impl fmt::Display for Scores {
             Self::Boxes(scores) => scores.fmt(f),
         }
     }
-}
-
-/// The tensor of a batch, `(b, h, w, c)`.
-pub(crate) fn tensor_of(batch: &HostBatch) -> Result<Tensor> {
-    let [b, h, w, c] = batch.shape;
-    Ok(Tensor::from_slice(&batch.x, (b, h, w, c), &Device::Cpu)?)
 }
 
 /// What a validation reads, and how it scores.
@@ -162,17 +156,17 @@ impl Evaluator {
             ids: asked.read(&plan.ids),
             ..plan
         });
-        let mut loader = Loader::new(&self.store, plans, &self.loader)?;
+        let mut loader = Feed::new(&self.store, plans, &self.loader, network.backend())?;
         while let Some(batch) = loader.next() {
             let failed = batch.is_err();
             if team.any(failed || stop.load(Ordering::Relaxed))? {
                 return match batch {
-                    Err(error) => Err(error.into()),
+                    Err(error) => Err(error),
                     Ok(_) => Ok(None),
                 };
             }
             let batch = batch?;
-            if !batch.is_empty() {
+            if !batch.host.is_empty() {
                 judge.add(network, &batch)?;
             }
             loader.give_back(batch);
@@ -199,9 +193,9 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn add(&mut self, network: &Network, batch: &HostBatch) -> Result<()> {
+    fn add(&mut self, network: &Network, batch: &Batch) -> Result<()> {
         let backend = network.backend();
-        let x = tensor_of(batch)?;
+        let (x, batch) = (batch.tensor()?, &batch.host);
         match self {
             Self::Masks(evaluator, criterion, tally) => {
                 let logits = network.infer(&x, &evaluator.storage)?;

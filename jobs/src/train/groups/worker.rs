@@ -2,9 +2,9 @@
 
 use super::standing::Standing;
 use crate::error::{JobError, Result};
+use crate::train::feed::Feed;
 use crate::train::trace::Work;
 use crate::train::{Run, TrainReport};
-use squall_data::Loader;
 use squall_data::sampler::BatchPlan;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -20,7 +20,8 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
     // Dropped after `feed`, for which its threads wait.
     let mut loader;
     let (feed, queue) = channel();
-    loader = Loader::new(run.store, queue.into_iter(), &run.loader)?;
+    let backend = run.learner.network.backend();
+    loader = Feed::new(run.store, queue.into_iter(), &run.loader, backend)?;
     let mut steps = VecDeque::new();
     let (mut own, mut last_loss) = (0, None);
     loop {

@@ -14,18 +14,19 @@ fn learner(settings: &[&str]) -> Learner {
     Learner::new(&recipe, &recipe.network, Goal::Masks(criterion), 10, 1).unwrap()
 }
 
-fn batch() -> HostBatch {
+fn batch() -> Batch {
     let shape = [2, 16, 24, 3];
     let count: usize = shape.iter().product();
-    HostBatch {
+    let host = HostBatch {
         x: (0..count)
             .map(|i| (i * i % 101) as f32 / 50.0 - 1.0)
             .collect(),
         shape,
         labels: (0..count / 3).map(|i| (i / 5 % 3) as u8).collect(),
         ids: vec![0, 1],
-        boxes: Vec::new(),
-    }
+        ..HostBatch::default()
+    };
+    host.into()
 }
 
 fn values(learner: &Learner) -> Vec<Vec<f32>> {
@@ -114,7 +115,7 @@ fn f16_scales_its_loss_unless_told_not_to() {
 fn a_loss_that_is_no_number_names_its_cause() {
     let mut learner = learner(&[]);
     let mut broken = batch();
-    broken.x[77] = f32::NAN;
+    broken.host.x[77] = f32::NAN;
     let error = learner
         .step(&broken, &mut Team::solo())
         .unwrap_err()
@@ -137,7 +138,7 @@ fn a_late_gradient_names_its_own_batch() {
     let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'static', scale = 1.0 } }";
     let mut learner = learner(&[dynamic, "distributed.gradient_lag=1"]);
     let mut broken = batch();
-    broken.x[77] = f32::NAN;
+    broken.host.x[77] = f32::NAN;
     // The loss of such a batch is a number: the field shows in the gradient only.
     let waiting = learner.look(&broken, &mut Team::solo()).unwrap();
     assert!(waiting.bad_field.as_ref().unwrap().contains("value 77"));
@@ -173,7 +174,7 @@ fn every_rank_names_the_fault_of_one() {
             let mut mine = batch();
             match rank.member() {
                 1 if broken => fill(&mut learner, "decoder.classify.weight", f32::INFINITY),
-                1 => mine.x[77] = f32::NAN,
+                1 => mine.host.x[77] = f32::NAN,
                 _ => {}
             }
             let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
@@ -236,5 +237,32 @@ fn kernels_rounded_by_chance_move_where_the_nearest_do_not() {
     assert!(moved < 1e-6, "{moved}");
     for (a, b) in rounded.iter().zip(&nearest) {
         assert!((a - b).abs() < 0.02 * b, "{rounded:?} {nearest:?}");
+    }
+}
+
+#[test]
+fn an_infinite_field_is_found_however_it_is_stored() {
+    let shape = [1, 2, 3, 2];
+    let stored = |bytes: Vec<u8>| HostBatch {
+        shape,
+        stored: Some(squall_data::batch::StoredFields {
+            bytes,
+            mirrored: vec![false],
+        }),
+        ..HostBatch::default()
+    };
+    let mut values = vec![1.5f32; 12];
+    // Missing, which is no fault.
+    values[3] = f32::NAN;
+    let as_f32 = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let as_f16 = |values: &[f32]| {
+        let halves = values.iter().map(|&v| half::f16::from_f32(v));
+        halves.flat_map(half::f16::to_le_bytes).collect()
+    };
+    assert_eq!(bad_field(&stored(as_f32(&values))), None);
+    values[7] = f32::INFINITY;
+    for bytes in [as_f32(&values), as_f16(&values)] {
+        let told = bad_field(&stored(bytes)).unwrap();
+        assert_eq!(told, "value 7 of the batch's fields is inf");
     }
 }

@@ -8,6 +8,7 @@ use super::kernels::{Arg, FILTER, Grid, int};
 use super::norm::finish;
 use super::{add_channel_sums, bring_channels, land};
 use crate::error::Result;
+use crate::gpu::tf32_is_allowed;
 use crate::ops::{ConvSpec, Fuse, Landing, Weights};
 use candle_core::{DType, Tensor};
 
@@ -31,6 +32,7 @@ fn problem(
     Problem {
         direction,
         dtype,
+        tf32: dtype == DType::F32 && tf32_is_allowed(),
         x: edges.map_or(x, |edges| edges.shape(x)),
         y,
         kernel: spec.kernel,

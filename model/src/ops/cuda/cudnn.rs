@@ -120,7 +120,8 @@ const NHWC: c_int = 1;
 const CROSS_CORRELATION: c_int = 1;
 /// `CUDNN_DATA_FLOAT`: what sums are kept in.
 const FLOAT: c_int = 0;
-/// `CUDNN_TENSOR_OP_MATH` for half precisions, `CUDNN_FMA_MATH` for f32: f32 means f32, not TF32.
+/// `CUDNN_DEFAULT_MATH`, which is TF32 for f32; `CUDNN_TENSOR_OP_MATH` for half precisions; `CUDNN_FMA_MATH`, with which f32 means f32.
+const DEFAULT_MATH: c_int = 0;
 const TENSOR_OP_MATH: c_int = 1;
 const FMA_MATH: c_int = 3;
 /// More than cuDNN has in any direction.
@@ -141,6 +142,8 @@ pub(super) enum Direction {
 pub(super) struct Problem {
     pub(super) direction: Direction,
     pub(super) dtype: DType,
+    /// Of f32: whether operands may be rounded to TF32.
+    pub(super) tf32: bool,
     /// (b, h, w, c)
     pub(super) x: [usize; 4],
     /// (b, p, q, o)
@@ -167,7 +170,11 @@ impl Problem {
             &[self.stride, self.dilation, self.groups],
         ];
         let numbers: Vec<String> = numbers.concat().iter().map(usize::to_string).collect();
-        format!("{direction} {} {}", self.dtype.as_str(), numbers.join(" "))
+        let dtype = match self.tf32 {
+            true => "tf32",
+            false => self.dtype.as_str(),
+        };
+        format!("{direction} {dtype} {}", numbers.join(" "))
     }
 }
 
@@ -337,10 +344,10 @@ impl Cudnn {
             (null_mut(), null_mut(), null_mut(), null_mut());
         let i = |value: usize| value as c_int;
         let dtype = code(problem.dtype);
-        let math = if problem.dtype == DType::F32 {
-            FMA_MATH
-        } else {
-            TENSOR_OP_MATH
+        let math = match (problem.dtype, problem.tf32) {
+            (DType::F32, false) => FMA_MATH,
+            (DType::F32, true) => DEFAULT_MATH,
+            _ => TENSOR_OP_MATH,
         };
         let Problem {
             kernel,

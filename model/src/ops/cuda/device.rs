@@ -1,12 +1,13 @@
 //! The GPU of this process: its memory, its one stream, its kernels.
 
 use super::cudnn::Cudnn;
+use super::input::Lane;
 use super::kernels::Kernels;
 use super::library::functions;
 use super::nvrtc::Compiler;
 use super::upload::{LARGE, Staging};
 use crate::error::{ModelError, Result};
-use crate::gpu::{GpuError, OLDEST_DRIVER};
+use crate::gpu::{GpuError, OLDEST_DRIVER, tf32_is_allowed};
 use crate::ops::host::Typed;
 use candle_core::cuda_backend::CudaStorageSlice;
 use candle_core::cuda_backend::cudarc::driver::{
@@ -163,6 +164,8 @@ pub(super) struct Gpu {
     pub(super) stream: Arc<CudaStream>,
     /// Made for the first large copy.
     staging: Mutex<Option<Staging>>,
+    /// Made for the first fields that come beside what is computed.
+    lane: OnceLock<Lane>,
     context: Arc<CudaContext>,
     capability: (i32, i32),
     driver: i32,
@@ -198,6 +201,7 @@ impl Gpu {
             device,
             stream,
             staging: Mutex::new(None),
+            lane: OnceLock::new(),
             context,
             capability,
             driver,
@@ -214,8 +218,12 @@ impl Gpu {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .version();
+        let tf32 = match tf32_is_allowed() {
+            true => ", f32 convolutions in TF32",
+            false => "",
+        };
         format!(
-            "GPU {}: {name}, {memory:.0} GiB, compute capability {major}.{minor}; driver for CUDA {}.{}, NVRTC {}.{}, cuDNN {cudnn}",
+            "GPU {}: {name}, {memory:.0} GiB, compute capability {major}.{minor}; driver for CUDA {}.{}, NVRTC {}.{}, cuDNN {cudnn}{tf32}",
             self.context.ordinal(),
             self.driver / 1000,
             self.driver % 1000 / 10,
@@ -227,6 +235,15 @@ impl Gpu {
     /// Makes this thread's calls go to this GPU.
     pub(super) fn bind(&self) -> Result<()> {
         (self.context.bind_to_thread()).map_err(driver_error("cuCtxSetCurrent"))
+    }
+
+    /// The way of fields that come beside what is computed.
+    pub(super) fn lane(&self) -> Result<&Lane> {
+        if let Some(lane) = self.lane.get() {
+            return Ok(lane);
+        }
+        let made = Lane::new(self)?;
+        Ok(self.lane.get_or_init(|| made))
     }
 
     /// Waits for all work.
@@ -330,7 +347,10 @@ impl Gpu {
             let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
             let staging = match &mut *staging {
                 Some(staging) => staging,
-                none => none.insert(Staging::new(&self.context)?),
+                none => {
+                    let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+                    none.insert(Staging::new(&self.context, flags)?)
+                }
             };
             // SAFETY: the values are plain numbers, read as their bytes.
             let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), bytes) };

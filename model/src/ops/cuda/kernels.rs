@@ -1,4 +1,4 @@
-//! The kernels: their sources, compiled for this GPU once, and how they are launched.
+//! The kernels: their sources, compiled for this GPU once, all at the same time, and how they are launched.
 //!
 //! `kernels/README.md` lists them with their arguments and grids.
 
@@ -14,7 +14,8 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 /// What every source begins with.
 const COMMON: &str = include_str!("kernels/common.cuh");
@@ -25,12 +26,22 @@ pub(super) struct File {
     text: &'static str,
 }
 
+impl File {
+    /// As it is compiled.
+    fn whole(&self) -> String {
+        format!("{COMMON}\n{}", self.text)
+    }
+}
+
 macro_rules! files {
     ($($name:ident = $file:literal,)*) => {
         $(pub(super) const $name: &File = &File {
             name: $file,
             text: include_str!(concat!("kernels/", $file)),
         };)*
+
+        /// Every source file.
+        const ALL: &[&File] = &[$($name),*];
     };
 }
 
@@ -168,11 +179,19 @@ pub(super) fn suffix(dtype: DType) -> &'static str {
     }
 }
 
+/// Machine code by source file, or why there is none.
+type Compiled = HashMap<&'static str, std::result::Result<Vec<u8>, GpuError>>;
+
+/// NVRTC's own depth of calls is not known, and a thread's stack costs nothing before it is used.
+const COMPILER_STACK: usize = 16 << 20;
+
 /// All kernels of a GPU.
 pub(super) struct Kernels {
     compiler: Compiler,
     architecture: String,
     cache: Option<PathBuf>,
+    /// Compiled and not loaded yet; none before the first kernel is asked for.
+    compiled: OnceLock<Mutex<Compiled>>,
     modules: Mutex<HashMap<&'static str, Arc<CudaModule>>>,
     functions: Mutex<HashMap<String, CudaFunction>>,
 }
@@ -183,6 +202,7 @@ impl Kernels {
             compiler,
             architecture,
             cache,
+            compiled: OnceLock::new(),
             modules: Mutex::default(),
             functions: Mutex::default(),
         }
@@ -224,34 +244,78 @@ impl Kernels {
 
     /// Compiled, or as compiled by an earlier run.
     fn load(&self, context: &Arc<CudaContext>, file: &'static File) -> Result<Arc<CudaModule>> {
-        let text = format!("{COMMON}\n{}", file.text);
+        let compiled = (self.compiled).get_or_init(|| Mutex::new(self.compile_what_is_missing()));
+        let kept = self.kept(file);
+        let known = kept.as_ref().and_then(|path| std::fs::read(path).ok());
+        // What an interrupted run or another driver left is no reason to fail.
+        if let Some(module) = known.and_then(|code| self.module(context, &code).ok()) {
+            return Ok(module);
+        }
+        let ready = (compiled.lock().unwrap_or_else(PoisonError::into_inner)).remove(file.name);
+        let code = ready.unwrap_or_else(|| self.compile(file))?;
+        Ok(self.module(context, &code)?)
+    }
+
+    /// Every file that no earlier run has left, all at the same time: whoever needs one kernel soon needs the others.
+    fn compile_what_is_missing(&self) -> Compiled {
+        let missing = ALL.iter().copied().filter(|file| {
+            let kept = self.kept(file);
+            !kept.is_some_and(|path| path.exists())
+        });
+        let missing: Vec<&'static File> = missing.collect();
+        if missing.is_empty() {
+            return Compiled::new();
+        }
+        let began = Instant::now();
+        let compiled = std::thread::scope(|scope| {
+            let begin = |file: &'static File| {
+                let builder = std::thread::Builder::new()
+                    .name(format!("compile-{}", file.name))
+                    .stack_size(COMPILER_STACK);
+                (
+                    file.name,
+                    builder.spawn_scoped(scope, move || self.compile(file)),
+                )
+            };
+            let begun: Vec<_> = missing.iter().copied().map(begin).collect();
+            // A file without a thread, or whose thread failed, is compiled when it is asked for.
+            let ended = begun.into_iter().filter_map(|(name, thread)| {
+                let code = thread.ok()?.join().ok()?;
+                Some((name, code))
+            });
+            ended.collect::<Compiled>()
+        });
+        tracing::info!(
+            "{} files of GPU kernels compiled for {} in {:.1} s",
+            compiled.len(),
+            self.architecture,
+            began.elapsed().as_secs_f64()
+        );
+        compiled
+    }
+
+    fn compile(&self, file: &'static File) -> std::result::Result<Vec<u8>, GpuError> {
+        let code = (self.compiler).compile(file.name, &file.whole(), &self.architecture)?;
+        if let Some(path) = self.kept(file) {
+            keep(&path, &code);
+        }
+        Ok(code)
+    }
+
+    /// Where a file's machine code is kept: a name that changes with whatever it depends on.
+    fn kept(&self, file: &File) -> Option<PathBuf> {
+        let folder = self.cache.as_ref()?;
         let (major, minor) = self.compiler.version();
         let digest = Sha256::new()
             .chain_update(format!("{} {major}.{minor}\n", self.architecture))
-            .chain_update(&text)
+            .chain_update(file.whole())
             .finalize();
         let key: String = digest
             .iter()
             .take(16)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let kept = self
-            .cache
-            .as_ref()
-            .map(|folder| folder.join(format!("{key}.cubin")));
-        let known = kept.as_ref().and_then(|path| std::fs::read(path).ok());
-        // What an interrupted run or another driver left is no reason to fail.
-        if let Some(module) = known.and_then(|code| self.module(context, &code).ok()) {
-            return Ok(module);
-        }
-        let code = self
-            .compiler
-            .compile(file.name, &text, &self.architecture)?;
-        let module = self.module(context, &code);
-        if let (Some(path), Ok(_)) = (&kept, &module) {
-            keep(path, &code);
-        }
-        Ok(module?)
+        Some(folder.join(format!("{key}.cubin")))
     }
 
     fn module(

@@ -10,7 +10,9 @@ mod cudnn;
 mod depthwise;
 mod device;
 mod elementwise;
+mod input;
 mod kernels;
+mod lend;
 mod library;
 mod loss;
 mod norm;
@@ -31,6 +33,9 @@ pub(super) use elementwise::{
     add, convert, dropout, leaky_relu, leaky_relu_backward, masked, positive, relu, relu_backward,
     scale,
 };
+pub use input::{Arriving, Uploader};
+pub use lend::Lent;
+pub(crate) use lend::lend;
 pub use library::{finds, look_in};
 pub(super) use loss::{argmax, segmentation, softmax};
 pub(crate) use norm::Moments;

@@ -25,11 +25,11 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self> {
+    /// With events of this kind.
+    pub(super) fn new(context: &Arc<CudaContext>, flags: sys::CUevent_flags) -> Result<Self> {
         let part = |_| {
-            let flags = Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
             let event = context
-                .new_event(flags)
+                .new_event(Some(flags))
                 .map_err(driver_error("cuEventCreate"))?;
             // SAFETY: every byte is written before it is read.
             let memory = unsafe { context.alloc_pinned::<u8>(PART) };

@@ -48,8 +48,8 @@ __device__ inline void cast(To *y, const From *x, i64 n) {
   FOR_EACH(i, n - packs * 4) y[packs * 4 + i] = narrow<To>(widen(x[packs * 4 + i]));
 }
 
-template <i32 V, class T>
-__device__ inline i32 normalise(T *y, const f32 *x, const f32 *subtract, const f32 *factor, const f32 *fill, i64 pixels, i32 c) {
+template <i32 V, class T, class From>
+__device__ inline i32 normalise(T *y, const From *x, const f32 *subtract, const f32 *factor, const f32 *fill, i64 pixels, i32 c) {
   i32 absent = 0;
   f32 minus[V], by[V], instead[V];
   each_pixel<V>(
@@ -119,16 +119,24 @@ __device__ inline i32 normalise(T *y, const f32 *x, const f32 *subtract, const f
       return mixed(key ^ ((u64)at * 0x9e3779b97f4a7c15ull)) >= threshold ? v * keep : 0.0f;                       \
     });                                                                                                           \
   }                                                                                                               \
-  EXPORT_KERNEL(dropout_##S)                                                                                      \
-  GLOBAL normalise_##S(T *y, u64 *missing, const f32 *x, const f32 *subtract,                 \
-                                           const f32 *factor, const f32 *fill, i64 pixels, i32 c) {               \
+  EXPORT_KERNEL(dropout_##S)
+EACH_STORAGE(KERNELS)
+
+#define NORMALISE(FROM, TO)                                                                                       \
+  GLOBAL normalise_##FROM##_##TO(TO *y, u64 *missing, const FROM *x, const f32 *subtract, const f32 *factor,      \
+                                 const f32 *fill, i64 pixels, i32 c) {                                            \
     const bool wide = c % 4 == 0 && aligned(y, x, subtract, factor) && aligned(fill);                             \
     const i32 absent = wide ? normalise<4>(y, x, subtract, factor, fill, pixels, c)                               \
                             : normalise<1>(y, x, subtract, factor, fill, pixels, c);                              \
-    if (absent > 0) atomicAdd(missing, (u64)absent);                                                              \
+    if (missing && absent > 0) atomicAdd(missing, (u64)absent);                                                   \
   }                                                                                                               \
-  EXPORT_KERNEL(normalise_##S)
-EACH_STORAGE(KERNELS)
+  EXPORT_KERNEL(normalise_##FROM##_##TO)
+NORMALISE(f32, f32)
+NORMALISE(f32, bf16)
+NORMALISE(f32, f16)
+NORMALISE(f16, f32)
+NORMALISE(f16, bf16)
+NORMALISE(f16, f16)
 
 #define CAST(FROM, TO)                                                                                 \
   GLOBAL cast_##FROM##_##TO(TO *y, const FROM *x, i64 n) { cast(y, x, n); } \

@@ -1,0 +1,22 @@
+//! Gradients that another stream of the GPU works on.
+
+#[cfg(feature = "cuda")]
+pub use crate::ops::cuda::Lent;
+
+/// Values on a GPU; there is none in this build.
+#[cfg(not(feature = "cuda"))]
+#[derive(Debug)]
+pub enum Lent {}
+
+#[cfg(not(feature = "cuda"))]
+impl Lent {
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        match *self {}
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        match *self {}
+    }
+}

@@ -1,0 +1,40 @@
+//! Without GPUs nothing is uploaded.
+
+use super::{Samples, Scaling, Stored};
+use crate::error::Result;
+use crate::ops::Backend;
+use candle_core::{DType, Tensor};
+
+/// Sends fields to the GPU; there is none in this build.
+#[derive(Debug)]
+pub enum Uploader {}
+
+/// Fields on their way.
+#[derive(Debug)]
+pub enum Arriving {}
+
+impl Uploader {
+    /// None: the host normalises.
+    ///
+    /// # Errors
+    /// None.
+    pub fn of(_: Backend, _: Stored, _: &[Scaling]) -> Result<Option<Self>> {
+        Ok(None)
+    }
+
+    /// Begins to copy samples.
+    ///
+    /// # Errors
+    /// None.
+    pub fn send(&self, _: &[u8]) -> Result<Arriving> {
+        match *self {}
+    }
+
+    /// The samples as the network's input.
+    ///
+    /// # Errors
+    /// None.
+    pub fn normalised(&self, _: &[Samples<'_>], _: (usize, usize), _: DType) -> Result<Tensor> {
+        match *self {}
+    }
+}

@@ -1,0 +1,82 @@
+//! Fields as they are stored, on their way to a GPU that normalises them.
+//!
+//! On the CPU whoever reads fields normalises them in the same pass. A GPU gets them as they are: an [`Uploader`] puts them into page-locked
+//! memory and begins a copy that runs beside what the GPU computes, and one kernel turns them into the network's input when
+//! their turn comes. Arithmetic is the host's, (x − subtract) · factor in f32 and a replacement for what is missing, so the bits are the host's too.
+
+#[cfg(feature = "cuda")]
+#[path = "enabled.rs"]
+mod way;
+#[cfg(not(feature = "cuda"))]
+#[path = "disabled.rs"]
+mod way;
+
+pub use way::{Arriving, Uploader};
+
+use crate::error::{ModelError, Result};
+use candle_core::DType;
+
+/// What stored values are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// Single precision, in the machine's order of bytes.
+    F32,
+    /// Half precision.
+    F16,
+}
+
+impl Stored {
+    /// Of a value.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        self.dtype().size_in_bytes()
+    }
+
+    pub(crate) fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::F16 => DType::F16,
+        }
+    }
+}
+
+/// How each channel is normalised: `(x − subtract) · factor`, and `fill` where that is NaN.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scaling {
+    /// Subtracted first.
+    pub subtract: Vec<f32>,
+    /// Multiplied by then.
+    pub factor: Vec<f32>,
+    /// What stands for a missing value afterwards.
+    pub fill: Vec<f32>,
+}
+
+/// Some of the samples that were sent together.
+#[derive(Debug)]
+pub struct Samples<'a> {
+    /// What was sent.
+    pub arriving: &'a Arriving,
+    /// The first of them.
+    pub first: usize,
+    /// How many.
+    pub count: usize,
+    /// Which of the uploader's scalings they need.
+    pub scaling: usize,
+}
+
+/// The channels of scalings; an error where they disagree.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+fn channels(scalings: &[Scaling]) -> Result<usize> {
+    let lengths = |s: &Scaling| [s.subtract.len(), s.factor.len(), s.fill.len()];
+    let mut all = scalings.iter().flat_map(lengths);
+    let expected = all.next().unwrap_or(0);
+    match all.find(|&length| length != expected) {
+        None if expected > 0 => Ok(expected),
+        got => Err(ModelError::Shape {
+            op: "normalisation of the input",
+            what: "channels",
+            expected: expected.to_string(),
+            got: got.unwrap_or(0).to_string(),
+        }),
+    }
+}

@@ -1,0 +1,252 @@
+//! Fields on their way to the GPU: copied on a stream of their own while the GPU computes, normalised by a kernel when their turn comes.
+//!
+//! Who may touch what when is settled between streams, by events: a copy waits until what its slot held before was read, and what reads a
+//! slot waits for the copy. The host waits only where it wants to write page-locked memory that the GPU still reads.
+
+use super::device::{Gpu, driver_error, gpu};
+use super::kernels::{Arg, ELEMENTWISE, Grid, int, long, suffix};
+use super::upload::Staging;
+use crate::error::{ModelError, Result};
+use crate::input::{Samples, Scaling, Stored};
+use candle_core::cuda_backend::cudarc::driver::{CudaEvent, CudaStream, sys};
+use candle_core::{DType, Tensor};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The stream on which fields come, and the page-locked memory from which they are fetched.
+pub(super) struct Lane {
+    stream: Arc<CudaStream>,
+    staging: Mutex<Staging>,
+}
+
+impl Lane {
+    pub(super) fn new(gpu: &Gpu) -> Result<Self> {
+        let context = gpu.stream.context();
+        let stream = context
+            .new_stream()
+            .map_err(driver_error("cuStreamCreate"))?;
+        // Who waits for page-locked memory is a thread with nothing else to do: it sleeps.
+        let flags = sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC;
+        Ok(Self {
+            stream,
+            staging: Mutex::new(Staging::new(context, flags)?),
+        })
+    }
+}
+
+/// Memory of the GPU that fields are copied to.
+struct Slot {
+    memory: Tensor,
+    bytes: usize,
+    /// The copy is done.
+    copied: CudaEvent,
+    /// What it held before was read; in the beginning, the memory is there.
+    read: CudaEvent,
+}
+
+impl Slot {
+    fn new(gpu: &Gpu, bytes: usize) -> Result<Self> {
+        let flags = Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+        let event = || {
+            let made = gpu.stream.context().new_event(flags);
+            made.map_err(driver_error("cuEventCreate"))
+        };
+        let slot = Self {
+            memory: gpu.empty(&[bytes.max(1)], DType::U8)?,
+            bytes,
+            copied: event()?,
+            read: event()?,
+        };
+        slot.was_read(gpu)?;
+        Ok(slot)
+    }
+
+    fn was_read(&self, gpu: &Gpu) -> Result<()> {
+        (self.read.record(&gpu.stream)).map_err(driver_error("cuEventRecord"))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // Memory is freed in the order of the stream that computes, which must come after the copy to it.
+        if let Ok(gpu) = gpu()
+            && let Err(error) = gpu.stream.wait(&self.copied)
+        {
+            tracing::error!("cuStreamWaitEvent: {error}");
+        }
+    }
+}
+
+/// Slots that nobody uses.
+#[derive(Default)]
+struct Free(Mutex<Vec<Slot>>);
+
+impl Free {
+    /// One of at least so many bytes, if there is one.
+    fn take(&self, bytes: usize) -> Option<Slot> {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = slots.iter().position(|slot| slot.bytes >= bytes)?;
+        // The one that was used the longest ago: what read it is most likely over.
+        Some(slots.remove(fits))
+    }
+
+    fn give(&self, slot: Slot) {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.push(slot);
+    }
+}
+
+/// Where channels are moved and by how much they are scaled, on the GPU.
+struct Table {
+    subtract: Tensor,
+    factor: Tensor,
+    fill: Tensor,
+}
+
+impl Table {
+    fn new(gpu: &Gpu, scaling: &Scaling) -> Result<Self> {
+        let give = |values: &[f32]| gpu.give(values, &[values.len()]);
+        Ok(Self {
+            subtract: give(&scaling.subtract)?,
+            factor: give(&scaling.factor)?,
+            fill: give(&scaling.fill)?,
+        })
+    }
+}
+
+/// See [`crate::input::Uploader`].
+pub struct Uploader {
+    stored: Stored,
+    tables: Vec<Table>,
+    channels: usize,
+    free: Arc<Free>,
+}
+
+impl fmt::Debug for Uploader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Uploader({:?}, {} channels)", self.stored, self.channels)
+    }
+}
+
+impl Uploader {
+    pub(crate) fn new(stored: Stored, scalings: &[Scaling], channels: usize) -> Result<Self> {
+        let gpu = gpu()?;
+        let table = |scaling| Table::new(gpu, scaling);
+        Ok(Self {
+            stored,
+            tables: scalings.iter().map(table).collect::<Result<_>>()?,
+            channels,
+            free: Arc::default(),
+        })
+    }
+
+    pub(crate) fn channels(&self) -> usize {
+        self.channels
+    }
+
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.stored.bytes()
+    }
+
+    pub(crate) fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
+    pub(crate) fn send(&self, bytes: &[u8]) -> Result<Arriving> {
+        let gpu = gpu()?;
+        let lane = gpu.lane()?;
+        let slot = match self.free.take(bytes.len()) {
+            Some(slot) => slot,
+            None => Slot::new(gpu, bytes.len())?,
+        };
+        let address = gpu.address(&slot.memory)?;
+        (lane.stream.wait(&slot.read)).map_err(driver_error("cuStreamWaitEvent"))?;
+        let mut staging = lane.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        let copied = staging.copy(&lane.stream, address, bytes);
+        // Also of a copy that failed half way: its first parts may be under way.
+        let recorded = slot.copied.record(&lane.stream);
+        let arriving = Arriving {
+            slot: Some(slot),
+            bytes: bytes.len(),
+            free: Arc::clone(&self.free),
+        };
+        copied?;
+        recorded.map_err(driver_error("cuEventRecord"))?;
+        Ok(arriving)
+    }
+
+    /// The samples were checked to lie within what was sent.
+    pub(crate) fn normalised(
+        &self,
+        samples: &[Samples<'_>],
+        [b, h, w]: [usize; 3],
+        dtype: DType,
+    ) -> Result<Tensor> {
+        let (gpu, c) = (gpu()?, self.channels);
+        let y = gpu.empty(&[b, h, w, c], dtype)?;
+        let sample_bytes = h * w * c * self.stored.bytes();
+        let kernel = format!(
+            "normalise_{}_{}",
+            suffix(self.stored.dtype()),
+            suffix(dtype)
+        );
+        let mut at = 0;
+        for part in samples {
+            let (slot, table) = (part.arriving.slot()?, &self.tables[part.scaling]);
+            let (first, length) = (part.first * sample_bytes, part.count * sample_bytes);
+            let x = slot.memory.narrow(0, first, length)?;
+            let place = y.narrow(0, at, part.count)?;
+            at += part.count;
+            let arguments = [
+                (&place).into(),
+                Arg::Null,
+                (&x).into(),
+                (&table.subtract).into(),
+                (&table.factor).into(),
+                (&table.fill).into(),
+                long(part.count * h * w),
+                int(c),
+            ];
+            (gpu.stream.wait(&slot.copied)).map_err(driver_error("cuStreamWaitEvent"))?;
+            let grid = Grid::flat(part.count * h * w * c);
+            gpu.launch_named(ELEMENTWISE, &kernel, grid, &arguments)?;
+            slot.was_read(gpu)?;
+        }
+        Ok(y)
+    }
+}
+
+/// See [`crate::input::Arriving`].
+pub struct Arriving {
+    /// None only while it is dropped.
+    slot: Option<Slot>,
+    bytes: usize,
+    free: Arc<Free>,
+}
+
+impl fmt::Debug for Arriving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arriving({} bytes)", self.bytes)
+    }
+}
+
+impl Arriving {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn slot(&self) -> Result<&Slot> {
+        self.slot.as_ref().ok_or(ModelError::Config {
+            key: "input",
+            reason: "fields without memory: this is a bug".into(),
+        })
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.free.give(slot);
+        }
+    }
+}

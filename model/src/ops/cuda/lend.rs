@@ -1,0 +1,86 @@
+//! Values of the GPU that a stream of somebody else works on: of a library that sums gradients over ranks.
+
+use super::device::{driver_error, gpu};
+use super::kernels::{ELEMENTWISE, Grid, long};
+use crate::error::Result;
+use candle_core::Tensor;
+use candle_core::cuda_backend::cudarc::driver::{CudaEvent, sys};
+use std::fmt;
+use std::sync::Arc;
+
+/// f32 values on the GPU of this process, which whoever has this may change, on any stream that waits for [`Self::ready`] first and
+/// records [`Self::done`] at last.
+pub struct Lent {
+    values: Tensor,
+    address: u64,
+    ready: CudaEvent,
+    done: Arc<CudaEvent>,
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lent({} values)", self.len())
+    }
+}
+
+impl Lent {
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.values.elem_count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where they lie, for as long as this lives.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// They are written, in the order of the stream that computes.
+    pub fn ready(&self) -> &CudaEvent {
+        &self.ready
+    }
+
+    /// To be recorded when they are changed.
+    pub fn done(&self) -> &Arc<CudaEvent> {
+        &self.done
+    }
+
+    /// What is computed from now on comes after [`Self::done`] as it is recorded now; the host does not wait.
+    pub(crate) fn take_back(&self) -> Result<()> {
+        let stream = &gpu()?.stream;
+        (stream.wait(&self.done)).map_err(driver_error("cuStreamWaitEvent"))
+    }
+}
+
+/// Lends values, multiplied by a factor.
+pub(crate) fn lend(values: Tensor, factor: f32) -> Result<Lent> {
+    let gpu = gpu()?;
+    let n = values.elem_count();
+    if factor != 1.0 {
+        let arguments = [(&values).into(), (&values).into(), factor.into(), long(n)];
+        gpu.launch(
+            ELEMENTWISE,
+            "scale",
+            values.dtype(),
+            Grid::flat(n),
+            &arguments,
+        )?;
+    }
+    let event = |flags| {
+        let made = gpu.stream.context().new_event(Some(flags));
+        made.map_err(driver_error("cuEventCreate"))
+    };
+    let ready = event(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
+    (ready.record(&gpu.stream)).map_err(driver_error("cuEventRecord"))?;
+    Ok(Lent {
+        address: gpu.address(&values)?,
+        values,
+        ready,
+        // Who waits for it on the host is a thread with nothing else to do.
+        done: Arc::new(event(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC)?),
+    })
+}

@@ -50,7 +50,7 @@ struct Comm {
     }
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (shared->round.load() == round) {
-      usleep(20);
+      usleep(200);
       const bool gives_up = shared->gone.load() || std::chrono::steady_clock::now() > limit;
       if (gives_up && shared->round.load() == round) {
         fprintf(stderr, "stand-in NCCL: rank %d waits for ranks that do not come\n", rank);

@@ -166,7 +166,7 @@ fn what_mlperf_and_the_paper_run_can_be_written_down() {
             "`precision.kernels`",
         ),
         (
-            "precision = { kernels = 'stochastic' }\n[distributed.groups]\ncount = 2",
+            "precision = { kernels = 'stochastic' }\n[distributed]\ngroups = 2",
             "`precision.kernels`",
         ),
         ("precision = { keep = [] }", "did you mean `keep_f32`?"),

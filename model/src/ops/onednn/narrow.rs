@@ -22,6 +22,9 @@ pub fn is_needed<V: Value>(pass: &Pass<'_>) -> bool {
 /// The gradient of the input.
 pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: &[f32]) -> Vec<V> {
     let ([.., width, channels], outputs) = (pass.x_shape, pass.y_shape[3]);
+    // As oneDNN and the forward pass see them.
+    let weights: Vec<f32> = weights.iter().map(|&w| V::narrow(w).widen()).collect();
+    let weights = &weights[..];
     let mut dx = vec![V::default(); dy.len() / outputs * channels];
     let rows = dx.par_chunks_mut(width * channels);
     rows.zip(dy.par_chunks(width * outputs))

@@ -476,10 +476,7 @@ fn what_is_no_number_does_not_become_one() {
                     .take(fuses)
                 {
                     let y = backend.conv2d(&x, &w, None, &spec, fuse).unwrap();
-                    assert!(
-                        any(&y.to_dtype(DType::F32).unwrap()),
-                        "{spec:?}, {fuse:?}, {dtype:?}, {backend:?}"
-                    );
+                    assert!(any(&y), "{spec:?}, {fuse:?}, {dtype:?}, {backend:?}");
                 }
             }
         }

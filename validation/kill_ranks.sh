@@ -18,7 +18,7 @@ if [ ! -d store ]; then
 fi
 train() { # OUT
   echo mpirun -n 4 "$squall" -q train --recipe small --data "$out/store" --out "$1" \
-    --set distributed.global_batch=4 --set training.steps=900 --set training.validate_every_steps=300 \
+    --set distributed.global_batch=4 --set training.steps=$((200 * kills)) --set training.validate_every_steps=$((60 * kills)) \
     --set training.checkpoint_every_steps=5 --set distributed.check_every_steps=20 --set network.width=0.1
 }
 rm -rf alone killed

@@ -111,28 +111,20 @@ impl Summary {
         strips: NonZeroUsize,
     ) -> Result<u64> {
         let ([height, _, _], dtype) = (self.input, storage.dtype);
-        let values = |row: &Row| self.frames * row.output.iter().product::<usize>();
-        let bytes = |row: &Row| (values(row) * dtype.size_in_bytes()) as u64;
-        let largest = |rows: &[Row]| rows.iter().map(bytes).max().unwrap_or(0);
-        // The largest one twice, and what it is made of, or one that waits beside it; a quarter for what the allocator cannot
-        // use again.
-        let alive = |rows: &[Row]| largest(rows) * 15 / 4;
+        let live = self.trace.live();
+        let bytes = |values: u64| values * dtype.size_in_bytes() as u64;
         let batch = batch as u64;
-        let activations = match self.trace.last_from {
-            _ if strips.get() == 1 => batch * alive(&self.layers),
-            None => {
-                return Err(ModelError::Strips {
-                    network: self.network.clone(),
-                    strips: strips.get(),
-                });
-            }
-            Some(from) => {
-                let (before, last) = self.layers.split_at(from);
-                let held = before.last().map_or(0, bytes);
-                let rows = height.min(rows_of_strip(height, strips) + HALO) as u64;
-                let strip = alive(last) * rows / height.max(1) as u64;
-                (batch * alive(before)).max(batch * held + strip)
-            }
+        let activations = if strips.get() == 1 {
+            batch * bytes(live.whole)
+        } else if self.trace.has_last() {
+            let rows = height.min(rows_of_strip(height, strips) + HALO) as u64;
+            let strip = bytes(live.last) * rows / height.max(1) as u64;
+            (batch * bytes(live.before)).max(batch * bytes(live.held) + strip)
+        } else {
+            return Err(ModelError::Strips {
+                network: self.network.clone(),
+                strips: strips.get(),
+            });
         };
         let kept = self.trace.convolutions.iter();
         let kept = kept.map(|conv| backend.kept_bytes(dtype, &conv.spec, conv.x, conv.y));

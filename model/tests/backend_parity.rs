@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use squall_model::ops::norm::After;
-use squall_model::ops::{ConvSpec, ConvTransposeSpec, Fuse, PoolSpec};
+use squall_model::ops::{ConvSpec, ConvTransposeSpec, Fuse, Landing, PoolSpec};
 use squall_model::{Backend, ModelError};
 
 fn random(seed: u64, shape: &[usize]) -> Tensor {
@@ -394,6 +394,70 @@ fn half_precisions_are_close() {
     }
 }
 
+/// Bit for bit, whether loops read the parts where they lie or they are copied together first.
+#[test]
+fn channels_apart_are_those_side_by_side() {
+    let parts_of = [&[48, 32, 32][..], &[16, 20], &[5, 7, 8], &[528, 16, 8]];
+    let specs = [
+        ConvSpec::same(3).periodic(true),
+        ConvSpec::same(5),
+        ConvSpec::same(3).dilation(2),
+        ConvSpec::same(1).stride(2),
+    ];
+    let cases = parts_of
+        .into_iter()
+        .flat_map(|parts| specs.map(|spec| (parts, spec)));
+    for ((counts, spec), dtype) in cases.flat_map(|case| [(case, DType::F32), (case, DType::BF16)])
+    {
+        let (out, all) = (24, counts.iter().sum::<usize>());
+        let stored = |seed, shape: &[usize]| random(seed, shape).to_dtype(dtype).unwrap();
+        let parts: Vec<Tensor> = (counts.iter().zip(1..))
+            .map(|(&c, seed)| stored(seed, &[2, 9, 14, c]))
+            .collect();
+        let parts: Vec<&Tensor> = parts.iter().collect();
+        let (w, bias) = (
+            random(7, &[out, all, spec.kernel.0, spec.kernel.1]),
+            random(8, &[out]),
+        );
+        for backend in Backend::all() {
+            let what = format!("{backend:?} {counts:?} {spec:?} {dtype:?}");
+            let x = backend.concat(&parts).unwrap();
+            let y = backend
+                .conv2d(&x, &w, Some(&bias), &spec, Fuse::Relu)
+                .unwrap();
+            let apart = backend.conv2d_joined(&parts, &w, Some(&bias), &spec, Fuse::Relu);
+            assert_eq!(values(&apart.unwrap()), values(&y), "{what}");
+
+            let dy = stored(9, y.dims());
+            let dx = backend
+                .conv2d_backward_data(&dy, &w, [2, 9, 14, all], &spec)
+                .unwrap();
+            let apart = backend
+                .conv2d_joined_backward_data(&dy, &w, ([2, 9, 14], counts), &spec)
+                .unwrap();
+            let dx = backend.split(&dx, counts).unwrap();
+            assert_eq!(apart.len(), dx.len());
+            for (apart, dx) in apart.iter().zip(&dx) {
+                assert_eq!(apart.dims(), dx.dims(), "{what}");
+                assert_eq!(values(apart), values(dx), "{what}");
+            }
+
+            let mut gradients = [0, 1].map(|_| (vec![0.5; w.elem_count()], vec![0.5; out]));
+            let [(dw, dbias), (dw_apart, dbias_apart)] = &mut gradients;
+            let bias = Some(Landing::Host(dbias));
+            backend
+                .conv2d_backward_weights(&x, &dy, &spec, &mut dw[..], bias)
+                .unwrap();
+            let bias = Some(Landing::Host(dbias_apart));
+            let (dy, dw) = (&dy, &mut dw_apart[..]);
+            backend
+                .conv2d_joined_backward_weights(&parts, dy, &spec, dw, bias)
+                .unwrap();
+            assert_eq!(gradients[0], gradients[1], "{what}");
+        }
+    }
+}
+
 #[test]
 fn wrong_shapes_are_refused_by_name() {
     let x = random(1, &[1, 4, 4, 3]);
@@ -419,6 +483,12 @@ fn wrong_shapes_are_refused_by_name() {
             backend.concat(&[&x, &random(1, &[1, 5, 4, 2])]),
             "(b, h, w)",
         );
+        let parts = [&x, &random(1, &[1, 4, 5, 2])];
+        let (w, spec) = (random(2, &[8, 5, 3, 3]), ConvSpec::same(3));
+        let joined = |parts: &[&Tensor]| backend.conv2d_joined(parts, &w, None, &spec, Fuse::None);
+        refused(joined(&parts), "(b, h, w)");
+        refused(joined(&[&x, &x]), "weights");
+        refused(joined(&[]), "nothing");
         refused(backend.softmax(&random(1, &[4, 3])), "logits");
     }
 }

@@ -75,8 +75,8 @@ impl Layer for Affine {
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         if let Self::Trainable { name, channels, .. } = self {
-            return Ok(trace.layer(name, x, x.shape, 2 * channels, 0));
+            return Ok(trace.layer(name, &[x], x.shape, 2 * channels, 0));
         }
-        Ok(trace.tensor(x.shape))
+        Ok(trace.op(&[x], x.shape))
     }
 }

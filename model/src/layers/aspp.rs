@@ -189,12 +189,12 @@ impl Layer for ImagePooling {
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         let [b, h, w, c] = x.shape;
-        let mean = trace.tensor([b, 1, 1, c]);
+        let mean = trace.op(&[x], [b, 1, 1, c]);
         let mut y = self.conv.trace(mean, trace)?;
         if let Some(after) = &self.after {
             y = after.trace(y, trace)?;
         }
         trace.keep(y);
-        Ok(trace.tensor([b, h, w, y.shape[3]]))
+        Ok(trace.op(&[y], [b, h, w, y.shape[3]]))
     }
 }

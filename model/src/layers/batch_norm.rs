@@ -150,7 +150,7 @@ impl BatchNorm {
     }
 
     pub(crate) fn trace(&self, x: Flow, after: After, trace: &mut Trace) -> Flow {
-        let y = trace.layer(&self.name, x, x.shape, 2 * self.channels, 0);
+        let y = trace.layer(&self.name, &[x], x.shape, 2 * self.channels, 0);
         if after.residual && after.relu {
             trace.keep(y);
         }

@@ -157,13 +157,14 @@ impl Bottleneck {
     pub(crate) fn trace_tapped(&self, x: Flow, trace: &mut Trace) -> Result<(Flow, Flow)> {
         trace.block(&[x], |trace| {
             let active = self.preactivation.trace(x, trace)?;
-            match &self.shortcut {
-                Shortcut::Projection(conv) => conv.trace(active, trace).map(|_| ())?,
-                Shortcut::Subsample(pool) => pool.trace(x, trace).map(|_| ())?,
-                Shortcut::Identity => {}
-            }
+            let shortcut = match &self.shortcut {
+                Shortcut::Projection(conv) => conv.trace(active, trace)?,
+                Shortcut::Subsample(pool) => pool.trace(x, trace)?,
+                Shortcut::Identity => x,
+            };
             let reduced = self.reduce.trace(active, trace)?;
             let inner = self.spatial.trace(reduced, trace)?;
+            trace.reads(shortcut);
             Ok((self.expand.trace(inner, trace)?, reduced))
         })
     }

@@ -1,7 +1,6 @@
 //! A convolution or a transposed convolution with its parameters.
 
-use super::Layer;
-use super::resize::shape_of;
+use super::{Joining, Layer};
 use crate::error::Result;
 use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse, Weights};
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
@@ -16,7 +15,7 @@ pub(crate) struct Conv {
     weight: ParameterId,
     bias: Option<ParameterId>,
     spec: ConvSpec,
-    channels_in: usize,
+    pub(crate) channels_in: usize,
     pub(crate) channels_out: usize,
 }
 
@@ -54,7 +53,7 @@ impl Conv {
         residual: &Tensor,
     ) -> Result<Tensor> {
         let x = pass.push_input(self.weight, x)?;
-        self.apply(parameters, pass, &x, Fuse::Add(residual))
+        self.apply(parameters, pass, &[&x], Fuse::Add(residual))
     }
 
     /// max(output, 0), in one pass over memory.
@@ -62,17 +61,22 @@ impl Conv {
         &self,
         parameters: &Parameters,
         pass: &mut Pass,
-        x: &Tensor,
+        parts: &[Tensor],
     ) -> Result<Tensor> {
-        let x = pass.push_input(self.weight, x)?;
-        self.apply(parameters, pass, &x, Fuse::Relu)
+        let parts = self.push_inputs(pass, parts)?;
+        self.apply(parameters, pass, &all(&parts), Fuse::Relu)
+    }
+
+    fn push_inputs(&self, pass: &mut Pass, parts: &[Tensor]) -> Result<Vec<Tensor>> {
+        let push = |x: &Tensor| pass.push_input(self.weight, x);
+        parts.iter().map(push).collect()
     }
 
     fn apply(
         &self,
         parameters: &Parameters,
         pass: &Pass,
-        x: &Tensor,
+        parts: &[&Tensor],
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
         let weight = parameters.kernel(self.weight, pass);
@@ -80,10 +84,10 @@ impl Conv {
             let weights = parameters.prepared(self.weight, || {
                 biased(Weights::of(weight), parameters, self.bias)
             })?;
-            return (pass.backend).conv2d_of_rows(x, &weights, &self.spec, fuse, pass.rows);
+            return (pass.backend).conv2d_of_parts(parts, &weights, &self.spec, fuse, pass.rows);
         }
         let bias = self.bias.map(|bias| parameters.get(bias));
-        pass.backend.conv2d(x, weight, bias, &self.spec, fuse)
+        (pass.backend).conv2d_joined(parts, weight, bias, &self.spec, fuse)
     }
 
     /// In inference: the convolution with a factor folded into the kernel, plus a shift, then `fuse`, stored as `after`.
@@ -91,17 +95,19 @@ impl Conv {
         &self,
         parameters: &Parameters,
         pass: &Pass,
-        x: &Tensor,
+        parts: &[Tensor],
         fold: impl FnOnce() -> Result<Fold>,
         (fuse, after): (Fuse<'_>, DType),
     ) -> Result<Tensor> {
-        let x = input(pass, x, self.dtype(pass), after)?;
+        let part = |x| input(pass, x, self.dtype(pass), after);
+        let parts = parts.iter().map(part).collect::<Result<Vec<_>>>()?;
         let weights = parameters.prepared(self.weight, || {
             let (scale, shift) = fold()?;
             let weights = Weights::of(parameters.get(self.weight));
             Ok(weights.scaled(scale).biased(shift))
         })?;
-        let y = (pass.backend).conv2d_of_rows(&x, &weights, &self.spec, fuse, pass.rows)?;
+        let y =
+            (pass.backend).conv2d_of_parts(&all(&parts), &weights, &self.spec, fuse, pass.rows)?;
         pass.backend.convert(&y, after)
     }
 
@@ -135,8 +141,24 @@ impl Conv {
         pass: &mut Pass,
         dy: &Tensor,
         gradients: &mut Gradients,
-    ) -> Result<Tensor> {
-        let x = pass.pop_input(self.weight)?;
+    ) -> Result<()> {
+        self.add_gradients(parameters, pass, dy, 1, gradients)
+            .map(drop)
+    }
+
+    /// Adds the parameters' gradients; gives batch and extents of the input, which had so many parts.
+    fn add_gradients(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: &Tensor,
+        parts: usize,
+        gradients: &mut Gradients,
+    ) -> Result<[usize; 3]> {
+        let mut x = (0..parts)
+            .map(|_| pass.pop_input(self.weight))
+            .collect::<Result<Vec<_>>>()?;
+        x.reverse();
         let dy = &pass.gradient(self.weight, dy)?;
         let weight = parameters.range(self.weight);
         let (dw, dbias) = match self.bias {
@@ -146,15 +168,67 @@ impl Conv {
             }
             None => (gradients.of(weight), None),
         };
-        (pass.backend).conv2d_backward_weights(&x, dy, &self.spec, dw, dbias)?;
-        Ok(x)
+        (pass.backend).conv2d_joined_backward_weights(&all(&x), dy, &self.spec, dw, dbias)?;
+        let (b, h, w, _) = x[0].dims4()?;
+        Ok([b, h, w])
+    }
+}
+
+/// The tensors by reference.
+fn all(parts: &[Tensor]) -> Vec<&Tensor> {
+    parts.iter().collect()
+}
+
+impl Joining for Conv {
+    fn forward_joined(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        parts: &[Tensor],
+    ) -> Result<Tensor> {
+        let parts = self.push_inputs(pass, parts)?;
+        self.apply(parameters, pass, &all(&parts), Fuse::None)
+    }
+
+    fn backward_joined(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        channels: &[usize],
+        gradients: &mut Gradients,
+    ) -> Result<Vec<Tensor>> {
+        let dy = pass.gradient(self.weight, &dy)?;
+        let extents = self.add_gradients(parameters, pass, &dy, channels.len(), gradients)?;
+        let kernel = parameters.kernel(self.weight, pass);
+        let shapes = (extents, channels);
+        (pass.backend).conv2d_joined_backward_data(&dy, kernel, shapes, &self.spec)
+    }
+
+    fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow> {
+        let [b, h, w, _] = parts[0].shape;
+        let (p, q) = self.spec.output_size((h, w))?;
+        let taps = self.channels_in / self.spec.groups * self.spec.kernel.0 * self.spec.kernel.1;
+        let y = [b, p, q, self.channels_out];
+        let bias = self.bias.map_or(0, |_| self.channels_out);
+        trace.convolutions.push(Convolution {
+            spec: self.spec,
+            x: [b, h, w, self.channels_in],
+            y,
+        });
+        Ok(trace.layer(
+            &self.name,
+            parts,
+            y,
+            taps * self.channels_out + bias,
+            2 * (b * p * q * taps * self.channels_out) as u64,
+        ))
     }
 }
 
 impl Layer for Conv {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        let x = pass.push_input(self.weight, x)?;
-        self.apply(parameters, pass, &x, Fuse::None)
+        self.forward_joined(parameters, pass, std::slice::from_ref(x))
     }
 
     fn backward(
@@ -164,32 +238,13 @@ impl Layer for Conv {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let dy = pass.gradient(self.weight, &dy)?;
-        let x = self.backward_parameters(parameters, pass, &dy, gradients)?;
-        let shape = shape_of(&x)?;
-        drop(x);
-        let kernel = parameters.kernel(self.weight, pass);
-        (pass.backend).conv2d_backward_data(&dy, kernel, shape, &self.spec)
+        let all = [self.channels_in];
+        let mut dx = self.backward_joined(parameters, pass, dy, &all, gradients)?;
+        Ok(dx.pop().expect("one part"))
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
-        let [b, h, w, _] = x.shape;
-        let (p, q) = self.spec.output_size((h, w))?;
-        let taps = self.channels_in / self.spec.groups * self.spec.kernel.0 * self.spec.kernel.1;
-        let y = [b, p, q, self.channels_out];
-        let bias = self.bias.map_or(0, |_| self.channels_out);
-        trace.convolutions.push(Convolution {
-            spec: self.spec,
-            x: x.shape,
-            y,
-        });
-        Ok(trace.layer(
-            &self.name,
-            x,
-            y,
-            taps * self.channels_out + bias,
-            2 * (b * p * q * taps * self.channels_out) as u64,
-        ))
+        self.trace_joined(&[x], trace)
     }
 }
 
@@ -337,6 +392,6 @@ impl Upsample {
             x: [b, full_h, full_w, self.channels_out],
             y: x.shape,
         });
-        trace.layer(&self.name, x, y, taps + bias, flops)
+        trace.layer(&self.name, &[x], y, taps + bias, flops)
     }
 }

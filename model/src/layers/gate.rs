@@ -39,7 +39,7 @@ impl ChannelGate {
 impl Layer for ChannelGate {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let mean = pass.backend.global_average_pool(x)?;
-        let inner = self.reduce.forward_relu(parameters, pass, &mean)?;
+        let inner = self.reduce.forward_relu(parameters, pass, &[mean])?;
         pass.push_tensor(&inner)?;
         let z = self.expand.forward(parameters, pass, &inner)?;
         pass.push_tensor(x)?;
@@ -68,12 +68,12 @@ impl Layer for ChannelGate {
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         let [b, _, _, c] = x.shape;
-        let mean = trace.tensor([b, 1, 1, c]);
+        let mean = trace.op(&[x], [b, 1, 1, c]);
         let inner = self.reduce.trace(mean, trace)?;
         trace.keep(inner);
         let z = self.expand.trace(inner, trace)?;
         trace.keep(x);
         trace.keep(z);
-        Ok(trace.tensor(x.shape))
+        Ok(trace.op(&[x, z], x.shape))
     }
 }

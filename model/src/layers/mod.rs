@@ -40,6 +40,30 @@ pub(crate) trait Layer {
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow>;
 }
 
+/// A layer that reads several tensors whose channels lie side by side, as if they were one.
+pub(crate) trait Joining {
+    /// The output; in training the tape keeps the parts, not a copy of all of them.
+    fn forward_joined(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        parts: &[Tensor],
+    ) -> Result<Tensor>;
+
+    /// The gradients of parts with so many channels each; the parameters' gradients are added to `gradients`.
+    fn backward_joined(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        channels: &[usize],
+        gradients: &mut Gradients,
+    ) -> Result<Vec<Tensor>>;
+
+    /// As [`Layer::trace`].
+    fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow>;
+}
+
 /// What layers of one network share while it is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {

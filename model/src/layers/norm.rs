@@ -93,7 +93,7 @@ impl Layer for Norm {
         Ok(match self {
             Self::Batch(norm) => norm.trace(x, RELU, trace),
             Self::Half => {
-                let y = trace.tensor(x.shape);
+                let y = trace.op(&[x], x.shape);
                 trace.keep(y);
                 y
             }

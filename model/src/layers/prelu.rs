@@ -96,8 +96,21 @@ impl Layer for NormPrelu {
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         let normed = self.norm.trace(x, NOTHING, trace);
-        let y = trace.layer(&self.name, normed, x.shape, self.channels, 0);
+        Ok(self.trace_slope(normed, trace))
+    }
+}
+
+impl NormPrelu {
+    /// The same after a convolution into which inference folds the normalisation.
+    pub(crate) fn trace_folded(&self, x: Flow, trace: &mut Trace) -> Flow {
+        let normed = self.norm.trace(x, NOTHING, trace);
+        trace.folds(x, normed);
+        self.trace_slope(normed, trace)
+    }
+
+    fn trace_slope(&self, normed: Flow, trace: &mut Trace) -> Flow {
+        let y = trace.layer(&self.name, &[normed], normed.shape, self.channels, 0);
         trace.follows_from(y, normed);
-        Ok(y)
+        y
     }
 }

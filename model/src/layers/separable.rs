@@ -79,7 +79,7 @@ impl Layer for Depthwise {
             x: x.shape,
             y,
         });
-        Ok(trace.layer(&self.name, x, y, weights, flops))
+        Ok(trace.layer(&self.name, &[x], y, weights, flops))
     }
 }
 
@@ -171,7 +171,7 @@ impl SeparableUnit {
         };
         let fold = || self.norm.folded(parameters);
         let after = self.norm.dtype(pass);
-        (self.conv.pointwise).forward_folded(parameters, pass, &y, fold, (fuse, after))
+        (self.conv.pointwise).forward_folded(parameters, pass, &[y], fold, (fuse, after))
     }
 
     /// The gradients of x and, if there was one, of the residual.
@@ -192,6 +192,8 @@ impl SeparableUnit {
 
     pub(crate) fn trace(&self, x: Flow, after: After, trace: &mut Trace) -> Result<Flow> {
         let y = self.conv.trace(x, trace)?;
-        Ok(self.norm.trace(y, after, trace))
+        let normed = self.norm.trace(y, after, trace);
+        trace.folds(y, normed);
+        Ok(normed)
     }
 }

@@ -166,7 +166,7 @@ impl TimedConv {
     /// The mirror of what `x` became.
     pub(crate) fn trace_mirror(&self, name: &str, g: Flow, x: Flow, trace: &mut Trace) -> Flow {
         self.trace_planes(g, x, trace);
-        trace.layer(name, g, x.shape, 0, self.flops(g))
+        trace.layer(name, &[g], x.shape, 0, self.flops(g))
     }
 
     /// Every output value meets every tap once.
@@ -223,7 +223,7 @@ impl Layer for TimedConv {
         let y = [n / self.frames * t, p, q, self.channels_out];
         let parameters = (self.taps() + 1) * self.channels_out;
         let flops = 2 * (y.iter().product::<usize>() * self.taps()) as u64;
-        let y = trace.layer(&self.name, x, y, parameters, flops);
+        let y = trace.layer(&self.name, &[x], y, parameters, flops);
         self.trace_planes(y, x, trace);
         Ok(y)
     }

@@ -2,7 +2,7 @@
 
 use super::conv::Conv;
 use super::norm::Norm;
-use super::{Layer, Style};
+use super::{Joining, Layer, Style};
 use crate::error::Result;
 use crate::ops::{ConvSpec, Fuse};
 use crate::parameters::{Gradients, Parameters};
@@ -43,20 +43,49 @@ impl Unit {
         gradients: &mut Gradients,
     ) -> Result<()> {
         let dy = self.norm.backward(parameters, pass, dy, gradients)?;
-        (self.conv).backward_parameters(parameters, pass, &dy, gradients)?;
-        Ok(())
+        (self.conv).backward_parameters(parameters, pass, &dy, gradients)
+    }
+}
+
+impl Joining for Unit {
+    fn forward_joined(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        parts: &[Tensor],
+    ) -> Result<Tensor> {
+        if !pass.is_training() {
+            let fold = || self.norm.folded(parameters, self.conv.channels_out);
+            let after = self.norm.dtype_after(pass, self.conv.dtype(pass));
+            return (self.conv).forward_folded(parameters, pass, parts, fold, (Fuse::Relu, after));
+        }
+        let x = self.conv.forward_joined(parameters, pass, parts)?;
+        self.norm.forward(parameters, pass, &x)
+    }
+
+    fn backward_joined(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        channels: &[usize],
+        gradients: &mut Gradients,
+    ) -> Result<Vec<Tensor>> {
+        let dy = self.norm.backward(parameters, pass, dy, gradients)?;
+        (self.conv).backward_joined(parameters, pass, dy, channels, gradients)
+    }
+
+    fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow> {
+        let x = self.conv.trace_joined(parts, trace)?;
+        let y = self.norm.trace(x, trace)?;
+        trace.folds(x, y);
+        Ok(y)
     }
 }
 
 impl Layer for Unit {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        if !pass.is_training() {
-            let fold = || self.norm.folded(parameters, self.conv.channels_out);
-            let after = self.norm.dtype_after(pass, self.conv.dtype(pass));
-            return (self.conv).forward_folded(parameters, pass, x, fold, (Fuse::Relu, after));
-        }
-        let x = self.conv.forward(parameters, pass, x)?;
-        self.norm.forward(parameters, pass, &x)
+        self.forward_joined(parameters, pass, std::slice::from_ref(x))
     }
 
     fn backward(
@@ -66,12 +95,12 @@ impl Layer for Unit {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let dy = self.norm.backward(parameters, pass, dy, gradients)?;
-        self.conv.backward(parameters, pass, dy, gradients)
+        let all = [self.conv.channels_in];
+        let mut dx = self.backward_joined(parameters, pass, dy, &all, gradients)?;
+        Ok(dx.pop().expect("one part"))
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
-        let y = self.conv.trace(x, trace)?;
-        self.norm.trace(y, trace)
+        self.trace_joined(&[x], trace)
     }
 }

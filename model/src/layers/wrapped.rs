@@ -84,7 +84,7 @@ impl<L: Layer> Layer for Wrapped<L> {
         if margin == 0 {
             return self.layer.trace(x, trace);
         }
-        let wide = trace.tensor([b, h + margin, w + margin, c]);
+        let wide = trace.op(&[x], [b, h + margin, w + margin, c]);
         self.layer.trace(wide, trace)
     }
 }

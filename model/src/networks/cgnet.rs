@@ -234,13 +234,14 @@ impl Architecture for CgNet {
             }
             Ok(y)
         })?;
-        let pooled =
-            |trace: &mut Trace, [b, h, w, _]: [usize; 4]| trace.tensor([b, h, w, self.inputs]);
-        let half = pooled(trace, y.shape);
+        let pooled = |trace: &mut Trace, from: Flow, [b, h, w, _]: [usize; 4]| {
+            trace.op(&[from], [b, h, w, self.inputs])
+        };
+        let half = pooled(trace, x, y.shape);
         let joined = trace.concat(&[y, half]);
         y = self.join1.trace(joined, trace)?;
         let (first, last) = self.stage2.trace(y, trace)?;
-        let quarter = pooled(trace, last.shape);
+        let quarter = pooled(trace, half, last.shape);
         let joined = trace.concat(&[last, first, quarter]);
         y = self.join2.trace(joined, trace)?;
         let (first, last) = self.stage3.trace(y, trace)?;

@@ -55,7 +55,7 @@ impl Layer for Active {
         };
         let (conv, fold) = (&self.conv.layer, || self.act.folded(parameters));
         let end = (Fuse::None, self.act.dtype(pass));
-        let y = conv.forward_folded(parameters, pass, &wide, fold, end)?;
+        let y = conv.forward_folded(parameters, pass, &[wide], fold, end)?;
         self.act.activate(parameters, pass, &y)
     }
 
@@ -72,7 +72,7 @@ impl Layer for Active {
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         let y = self.conv.trace(x, trace)?;
-        self.act.trace(y, trace)
+        Ok(self.act.trace_folded(y, trace))
     }
 }
 
@@ -226,7 +226,11 @@ impl Layer for Guided {
             if let Some(reduce) = &self.reduce {
                 y = reduce.trace(y, trace)?;
             }
-            self.gate.trace(y, trace)
+            y = self.gate.trace(y, trace)?;
+            Ok(match self.reduce {
+                Some(_) => y,
+                None => trace.op(&[x, y], y.shape),
+            })
         })
     }
 }

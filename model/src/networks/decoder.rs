@@ -12,7 +12,7 @@ use crate::layers::conv::{Conv, Upsample};
 use crate::layers::norm::Norm;
 use crate::layers::resize::{resize, resize_backward};
 use crate::layers::unit::Unit;
-use crate::layers::{Layer, Style};
+use crate::layers::{Joining, Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
@@ -81,10 +81,12 @@ impl Double {
 
     pub(super) fn trace(&self, x: Flow, size: (usize, usize), trace: &mut Trace) -> Result<Flow> {
         let y = self.conv.trace(x, size, trace);
-        if let Some(norm) = &self.norm {
-            norm.trace(y, trace)?;
-        }
-        Ok(y)
+        let Some(norm) = &self.norm else {
+            return Ok(y);
+        };
+        let normed = norm.trace(y, trace)?;
+        trace.folds(y, normed);
+        Ok(normed)
     }
 }
 
@@ -112,6 +114,13 @@ impl Full {
     }
 
     fn layer(&self) -> &dyn Layer {
+        match self {
+            Self::Unit(unit) => unit,
+            Self::Plain(conv) => conv,
+        }
+    }
+
+    fn joining(&self) -> &dyn Joining {
         match self {
             Self::Unit(unit) => unit,
             Self::Plain(conv) => conv,
@@ -156,11 +165,8 @@ impl Beside {
         self.skip[1].layer().forward(p, pass, &skip)
     }
 
-    fn join(&self, p: &Parameters, pass: &mut Pass, [y, skip]: [Tensor; 2]) -> Result<Tensor> {
-        let joined = pass.backend.concat(&[&y, &skip])?;
-        drop((y, skip));
-        let y = self.full[0].layer().forward(p, pass, &joined)?;
-        drop(joined);
+    fn join(&self, p: &Parameters, pass: &mut Pass, parts: [Tensor; 2]) -> Result<Tensor> {
+        let y = (self.full[0].joining()).forward_joined(p, pass, &{ parts })?;
         self.full[1].layer().forward(p, pass, &y)
     }
 }
@@ -267,10 +273,7 @@ impl Decoder {
             Kind::Bilinear => resize(pass, &deep, (h, w), self.periodic)?,
             Kind::Deconv(deconv) => deconv.first.forward(p, pass, &deep, (h, w))?,
         };
-        let joined = pass.backend.concat(&[&deep, &low])?;
-        drop((deep, low));
-        let y = self.refine[0].forward(p, pass, &joined)?;
-        drop(joined);
+        let y = self.refine[0].forward_joined(p, pass, &{ [deep, low] })?;
         self.refine[1].forward(p, pass, &y)
     }
 
@@ -279,12 +282,10 @@ impl Decoder {
         &self,
         p: &Parameters,
         pass: &mut Pass,
-        deep: &Tensor,
-        low: &Tensor,
+        inputs: [Tensor; 2],
         x: &Tensor,
     ) -> Result<Tensor> {
         let (_, h, w, _) = x.dims4()?;
-        let inputs = [deep.clone(), low.clone()];
         let mut y = pass.block(inputs, |pass, inputs| self.join(p, pass, inputs))?;
         let deconv = match &self.kind {
             Kind::Bilinear => {
@@ -324,9 +325,9 @@ impl Decoder {
                     } = beside;
                     pass.replay(|pass, inputs| beside.join(p, pass, inputs))?;
                     dy = full2.layer().backward(p, pass, dy, gradients)?;
-                    dy = full1.layer().backward(p, pass, dy, gradients)?;
                     let counts = [self.channels, self.skip_channels];
-                    let mut parts = pass.backend.split(&dy, &counts)?;
+                    let mut parts =
+                        (full1.joining()).backward_joined(p, pass, dy, &counts, gradients)?;
                     let dskip = parts.pop().expect("two parts");
                     dy = parts.pop().expect("two parts");
                     pass.replay(|pass, [x]| beside.skip(p, pass, &x))?;
@@ -341,10 +342,8 @@ impl Decoder {
         };
         pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
         dy = self.refine[1].backward(p, pass, dy, gradients)?;
-        dy = self.refine[0].backward(p, pass, dy, gradients)?;
         let counts = [self.channels, self.low_channels];
-        let mut parts = pass.backend.split(&dy, &counts)?;
-        drop(dy);
+        let mut parts = self.refine[0].backward_joined(p, pass, dy, &counts, gradients)?;
         let dlow = parts.pop().expect("two parts");
         let ddeep = parts.pop().expect("two parts");
         let ddeep = match &self.kind {
@@ -361,11 +360,10 @@ impl Decoder {
             let [_, low_h, low_w, _] = low.shape;
             let low = self.low.trace(low, trace)?;
             let deep = match &self.kind {
-                Kind::Bilinear => trace.tensor([b, low_h, low_w, deep.shape[3]]),
+                Kind::Bilinear => trace.op(&[deep], [b, low_h, low_w, deep.shape[3]]),
                 Kind::Deconv(deconv) => deconv.first.trace(deep, (low_h, low_w), trace)?,
             };
-            let joined = trace.concat(&[deep, low]);
-            let y = self.refine[0].trace(joined, trace)?;
+            let y = self.refine[0].trace_joined(&[deep, low], trace)?;
             self.refine[1].trace(y, trace)
         })?;
         trace.begin_last();
@@ -380,8 +378,7 @@ impl Decoder {
                     skip[1].layer().trace(inner, trace)
                 })?;
                 y = trace.block(&[y, skip], |trace| {
-                    let joined = trace.concat(&[y, skip]);
-                    let y = full[0].layer().trace(joined, trace)?;
+                    let y = full[0].joining().trace_joined(&[y, skip], trace)?;
                     full[1].layer().trace(y, trace)
                 })?;
             }

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::conv::{Conv, Upsample};
 use crate::layers::unit::Unit;
-use crate::layers::{Layer, Style};
+use crate::layers::{Joining, Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
@@ -105,10 +105,8 @@ impl DeepCam {
         let low = self.low.forward(p, pass, &low)?;
         let y = self.up[0].forward(p, pass, &deep, half((h, w)))?;
         let y = self.up[1].forward(p, pass, &y, (h, w))?;
-        let joined = pass.backend.concat(&[&y, &low])?;
-        drop((y, low, deep));
-        let y = self.refine[0].forward(p, pass, &joined)?;
-        drop(joined);
+        drop(deep);
+        let y = self.refine[0].forward_joined(p, pass, &{ [y, low] })?;
         self.refine[1].forward(p, pass, &y)
     }
 }
@@ -137,9 +135,8 @@ impl Architecture for DeepCam {
         dy = self.project.backward(p, pass, dy, gradients)?;
         pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
         dy = self.refine[1].backward(p, pass, dy, gradients)?;
-        dy = self.refine[0].backward(p, pass, dy, gradients)?;
         let counts = [self.channels, self.low_channels];
-        let mut parts = pass.backend.split(&dy, &counts)?;
+        let mut parts = self.refine[0].backward_joined(p, pass, dy, &counts, gradients)?;
         let dlow = parts.pop().expect("two parts");
         dy = parts.pop().expect("two parts");
         dy = self.up[1].backward(p, pass, dy, gradients)?;
@@ -158,8 +155,7 @@ impl Architecture for DeepCam {
             let low = self.low.trace(low, trace)?;
             let y = self.up[0].trace(deep, half(quarter), trace)?;
             let y = self.up[1].trace(y, quarter, trace)?;
-            let joined = trace.concat(&[y, low]);
-            let y = self.refine[0].trace(joined, trace)?;
+            let y = self.refine[0].trace_joined(&[y, low], trace)?;
             self.refine[1].trace(y, trace)
         })?;
         y = self.project.trace(y, trace)?;

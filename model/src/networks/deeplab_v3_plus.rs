@@ -62,7 +62,7 @@ impl Architecture for DeepLabV3Plus {
             deep = pass.backend.dropout(&deep, self.dropout, key)?;
             pass.push(Saved::Key(key));
         }
-        self.decoder.forward(parameters, pass, &deep, &low, x)
+        self.decoder.forward(parameters, pass, [deep, low], x)
     }
 
     fn backward(
@@ -85,7 +85,7 @@ impl Architecture for DeepLabV3Plus {
         let (deep, low) = self.encoder.trace(x, trace)?;
         let mut deep = self.pyramid.trace(deep, trace)?;
         if self.dropout > 0.0 {
-            deep = trace.tensor(deep.shape);
+            deep = trace.dropout(deep);
         }
         self.decoder.trace(deep, low, x, trace)
     }

@@ -254,7 +254,7 @@ impl Network {
         let mut trace = Trace::default();
         let input = [height, width, self.config.channels_in];
         let frames = self.config.frames();
-        let x = trace.tensor([frames, height, width, self.config.inputs()]);
+        let x = trace.input([frames, height, width, self.config.inputs()]);
         self.layers.trace(x, &mut trace)?;
         Ok(Summary::new(
             self.config.name.as_str(),

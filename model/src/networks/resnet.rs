@@ -118,8 +118,7 @@ impl ResNet {
             dy = unit.backward_tapped(parameters, pass, dy, tapped, gradients)?;
         }
         let dstem = self.pool.backward(parameters, pass, dy, gradients)?;
-        (self.stem).backward_parameters(parameters, pass, &dstem, gradients)?;
-        Ok(())
+        (self.stem).backward_parameters(parameters, pass, &dstem, gradients)
     }
 
     pub(super) fn trace(&self, x: Flow, trace: &mut Trace) -> Result<(Flow, Flow)> {

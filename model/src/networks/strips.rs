@@ -76,11 +76,11 @@ pub(super) fn cut(x: &Tensor, first: usize, rows: &Range<usize>) -> Result<Tenso
 }
 
 /// Rows of the output of a 3x3 `layer`, a field of `whole` rows, whose input `input` gives row by row.
-pub(super) fn kernel(
+pub(super) fn kernel<X>(
     pass: &mut Pass,
     (rows, whole): (Range<usize>, usize),
-    input: impl FnOnce(&mut Pass, Range<usize>) -> Result<Tensor>,
-    layer: impl FnOnce(&mut Pass, &Tensor) -> Result<Tensor>,
+    input: impl FnOnce(&mut Pass, Range<usize>) -> Result<X>,
+    layer: impl FnOnce(&mut Pass, &X) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let tiles = rows.start / TILE * TILE..rows.end.next_multiple_of(TILE).min(whole);
     let inner = tiles.start > 0 && tiles.end < whole;

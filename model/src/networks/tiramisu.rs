@@ -15,7 +15,7 @@ use super::config::NetworkConfig;
 use crate::error::Result;
 use crate::layers::conv::{Conv, Upsample};
 use crate::layers::unit::Unit;
-use crate::layers::{Layer, Style};
+use crate::layers::{Joining, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::{Pass, Saved};
@@ -98,12 +98,12 @@ impl Step {
     }
 }
 
-impl Layer for Step {
-    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+impl Joining for Step {
+    fn forward_joined(&self, p: &Parameters, pass: &mut Pass, parts: &[Tensor]) -> Result<Tensor> {
         let mut y = match &self.kernel {
-            Kernel::Normed(unit) => unit.forward(p, pass, x)?,
+            Kernel::Normed(unit) => unit.forward_joined(p, pass, parts)?,
             Kernel::Biased(conv) => {
-                let y = conv.forward_relu(p, pass, x)?;
+                let y = conv.forward_relu(p, pass, parts)?;
                 pass.push_tensor(&y)?;
                 y
             }
@@ -116,42 +116,44 @@ impl Layer for Step {
         Ok(y)
     }
 
-    fn backward(
+    fn backward_joined(
         &self,
         p: &Parameters,
         pass: &mut Pass,
         dy: Tensor,
+        channels: &[usize],
         gradients: &mut Gradients,
-    ) -> Result<Tensor> {
+    ) -> Result<Vec<Tensor>> {
         let dy = self.before_dropout(pass, dy)?;
         match &self.kernel {
-            Kernel::Normed(unit) => unit.backward(p, pass, dy, gradients),
-            Kernel::Biased(conv) => conv.backward(p, pass, dy, gradients),
+            Kernel::Normed(unit) => unit.backward_joined(p, pass, dy, channels, gradients),
+            Kernel::Biased(conv) => conv.backward_joined(p, pass, dy, channels, gradients),
         }
     }
 
-    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+    fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow> {
         let y = match &self.kernel {
-            Kernel::Normed(unit) => unit.trace(x, trace)?,
+            Kernel::Normed(unit) => unit.trace_joined(parts, trace)?,
             Kernel::Biased(conv) => {
-                let y = conv.trace(x, trace)?;
+                let y = conv.trace_joined(parts, trace)?;
                 trace.keep(y);
                 y
             }
         };
         Ok(if self.dropout > 0.0 {
-            trace.tensor(y.shape)
+            trace.dropout(y)
         } else {
             y
         })
     }
 }
 
-/// Layers each of which reads the block's input and what all before it added.
+/// Layers each of which reads the block's input and what all before it added, each where it lies.
 #[derive(Debug)]
 struct Dense {
     steps: Vec<Step>,
-    channels_in: usize,
+    /// Channels of the tensors that make the input.
+    inputs: Vec<usize>,
     growth: usize,
     /// The output is the input and all that was added; else only what was added.
     whole: bool,
@@ -161,95 +163,104 @@ impl Dense {
     fn new(
         parameters: &mut Parameters,
         name: &str,
-        (channels_in, layers): (usize, usize),
+        (inputs, layers): (Vec<usize>, usize),
         whole: bool,
         shared: Shared,
     ) -> Result<Self> {
         let (growth, spec) = (shared.growth, ConvSpec::same(shared.kernel));
+        let before: usize = inputs.iter().sum();
         let step = |layer: usize| {
-            let channels = (channels_in + layer * growth, growth);
+            let channels = (before + layer * growth, growth);
             let name = format!("{name}.layer{}", layer + 1);
             Step::new(parameters, &name, spec, channels, shared)
         };
         Ok(Self {
             steps: (0..layers).map(step).collect::<Result<Vec<_>>>()?,
-            channels_in,
+            inputs,
             growth,
             whole,
         })
     }
 
+    /// Channels of the tensors that make the output.
+    fn outputs(&self) -> Vec<usize> {
+        let kept = self.inputs.iter().filter(|_| self.whole).copied();
+        kept.chain(self.steps.iter().map(|_| self.growth)).collect()
+    }
+
     fn channels_out(&self) -> usize {
-        let kept = if self.whole { self.channels_in } else { 0 };
-        kept + self.steps.len() * self.growth
-    }
-}
-
-impl Dense {
-    fn inside(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        let (mut joined, mut added) = (x.clone(), Vec::with_capacity(self.steps.len()));
-        for (index, step) in self.steps.iter().enumerate() {
-            let y = step.forward(p, pass, &joined)?;
-            if self.whole || index + 1 < self.steps.len() {
-                joined = pass.backend.concat(&[&joined, &y])?;
-            }
-            added.push(y);
-        }
-        if self.whole {
-            return Ok(joined);
-        }
-        pass.backend.concat(&added.iter().collect::<Vec<_>>())
-    }
-}
-
-impl Layer for Dense {
-    fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        pass.block([x.clone()], |pass, [x]| self.inside(p, pass, &x))
+        self.outputs().iter().sum()
     }
 
-    fn backward(
+    /// The tensors that make the output: those of the input, as they are, and one of every layer.
+    fn forward<const N: usize>(
         &self,
         p: &Parameters,
         pass: &mut Pass,
-        dy: Tensor,
-        gradients: &mut Gradients,
-    ) -> Result<Tensor> {
-        pass.replay(|pass, [x]| self.inside(p, pass, &x))?;
-        let mut djoined = if self.whole {
-            dy
-        } else {
-            let (b, h, w, _) = dy.dims4()?;
-            let nothing = pass
-                .backend
-                .zeros([b, h, w, self.channels_in], dy.dtype())?;
-            pass.backend.concat(&[&nothing, &dy])?
-        };
-        for (index, step) in self.steps.iter().enumerate().rev() {
-            let before = self.channels_in + index * self.growth;
-            let mut parts = pass.backend.split(&djoined, &[before, self.growth])?;
-            drop(djoined);
-            let dstep = parts.pop().expect("two parts");
-            let through = step.backward(p, pass, dstep, gradients)?;
-            djoined = pass
-                .backend
-                .add(&parts.pop().expect("two parts"), &through)?;
-        }
-        Ok(djoined)
+        inputs: [Tensor; N],
+    ) -> Result<Vec<Tensor>> {
+        pass.block(inputs, |pass, inputs| self.inside(p, pass, inputs))
     }
 
-    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
-        trace.block(&[x], |trace| {
-            let (mut joined, mut added) = (x, Vec::with_capacity(self.steps.len()));
-            for step in &self.steps {
-                let y = step.trace(joined, trace)?;
-                joined = trace.concat(&[joined, y]);
-                added.push(y);
+    fn inside<const N: usize>(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        inputs: [Tensor; N],
+    ) -> Result<Vec<Tensor>> {
+        let mut parts = Vec::from(inputs);
+        for step in &self.steps {
+            let y = step.forward_joined(p, pass, &parts)?;
+            parts.push(y);
+        }
+        if !self.whole {
+            parts.drain(..N);
+        }
+        Ok(parts)
+    }
+
+    /// The gradients of the tensors that make the input, from those of the tensors that make the output.
+    fn backward<const N: usize>(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dparts: Vec<Tensor>,
+        gradients: &mut Gradients,
+    ) -> Result<Vec<Tensor>> {
+        pass.replay(|pass, inputs: [Tensor; N]| self.inside(p, pass, inputs))?;
+        let mut dparts: Vec<Option<Tensor>> = dparts.into_iter().map(Some).collect();
+        if !self.whole {
+            dparts.splice(..0, vec![None; N]);
+        }
+        let mut channels = self.inputs.clone();
+        channels.resize(N + self.steps.len(), self.growth);
+        for step in self.steps.iter().rev() {
+            let dstep = dparts
+                .pop()
+                .flatten()
+                .expect("every layer's output is read");
+            channels.pop();
+            let through = step.backward_joined(p, pass, dstep, &channels, gradients)?;
+            for (dpart, through) in dparts.iter_mut().zip(through) {
+                *dpart = Some(match dpart.take() {
+                    Some(dpart) => pass.backend.add(&dpart, &through)?,
+                    None => through,
+                });
             }
-            Ok(if self.whole {
-                joined
-            } else {
-                trace.concat(&added)
-            })
+        }
+        Ok(dparts.into_iter().flatten().collect())
+    }
+
+    fn trace(&self, inputs: &[Flow], trace: &mut Trace) -> Result<Vec<Flow>> {
+        trace.block(inputs, |trace| {
+            let mut parts = inputs.to_vec();
+            for step in &self.steps {
+                parts.push(step.trace_joined(&parts, trace)?);
+            }
+            if !self.whole {
+                parts.drain(..inputs.len());
+            }
+            Ok(parts)
         })
     }
 }
@@ -285,22 +296,25 @@ impl Tiramisu {
         let (mut down, mut channels) = (Vec::new(), ends.1);
         for (index, &layers) in above.iter().enumerate() {
             let name = format!("down{}", index + 1);
-            let block = Dense::new(parameters, &name, (channels, layers), true, shared)?;
+            let inputs = (vec![channels], layers);
+            let block = Dense::new(parameters, &name, inputs, true, shared)?;
             channels = block.channels_out();
             let halve = ConvSpec::same(1).stride(2);
             let name = format!("{name}.halve");
             let same = (channels, channels);
             down.push((block, Step::new(parameters, &name, halve, same, shared)?));
         }
-        let bottom = Dense::new(parameters, "bottom", (channels, *bottom), false, shared)?;
+        let inputs = (vec![channels], *bottom);
+        let bottom = Dense::new(parameters, "bottom", inputs, false, shared)?;
         let (mut up, mut channels) = (Vec::<(Upsample, Dense)>::new(), bottom.channels_out());
         for (index, &layers) in above.iter().enumerate().rev() {
             let name = format!("up{}", index + 1);
             let (same, periodic) = ((channels, channels), shared.style.periodic);
             let double = format!("{name}.double");
             let double = Upsample::new(parameters, &double, periodic, same, true)?;
-            let joined = channels + down[index].0.channels_out();
-            let block = Dense::new(parameters, &name, (joined, layers), index == 0, shared)?;
+            let inputs = vec![channels, down[index].0.channels_out()];
+            let whole = index == 0;
+            let block = Dense::new(parameters, &name, (inputs, layers), whole, shared)?;
             channels = block.channels_out();
             up.push((double, block));
         }
@@ -317,22 +331,24 @@ impl Tiramisu {
 
 impl Architecture for Tiramisu {
     fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        let mut y = self.input.forward(p, pass, x)?;
+        let mut y = (self.input).forward_joined(p, pass, std::slice::from_ref(x))?;
         let mut skips = Vec::with_capacity(self.down.len());
         for (block, halve) in &self.down {
-            let skip = block.forward(p, pass, &y)?;
-            y = halve.forward(p, pass, &skip)?;
+            let parts = block.forward(p, pass, [y])?;
+            // Once, for the halving and for the way up.
+            let skip = pass.backend.concat(&parts.iter().collect::<Vec<_>>())?;
+            y = halve.forward_joined(p, pass, std::slice::from_ref(&skip))?;
             skips.push(skip);
         }
-        y = self.bottom.forward(p, pass, &y)?;
+        let mut parts = self.bottom.forward(p, pass, [y])?;
         for ((double, block), skip) in self.up.iter().zip(skips.into_iter().rev()) {
             let (_, h, w, _) = skip.dims4()?;
+            y = pass.backend.concat(&parts.iter().collect::<Vec<_>>())?;
+            drop(parts);
             y = double.forward(p, pass, &y, (h, w))?;
-            let joined = pass.backend.concat(&[&y, &skip])?;
-            drop(skip);
-            y = block.forward(p, pass, &joined)?;
+            parts = block.forward(p, pass, [y, skip])?;
         }
-        self.classify.forward(p, pass, &y)
+        self.classify.forward_joined(p, pass, &parts)
     }
 
     fn backward(
@@ -342,42 +358,52 @@ impl Architecture for Tiramisu {
         dlogits: Tensor,
         gradients: &mut Gradients,
     ) -> Result<()> {
-        let mut dy = self.classify.backward(p, pass, dlogits, gradients)?;
+        let channels = (self.up.last()).map_or(vec![], |(_, block)| block.outputs());
+        let mut dparts = (self.classify).backward_joined(p, pass, dlogits, &channels, gradients)?;
         let mut dskips = Vec::with_capacity(self.up.len());
-        for ((double, block), (beside, _)) in self.up.iter().rev().zip(&self.down) {
-            dy = block.backward(p, pass, dy, gradients)?;
-            let skipped = beside.channels_out();
-            let counts = [block.channels_in - skipped, skipped];
-            let mut parts = pass.backend.split(&dy, &counts)?;
-            dskips.extend(parts.pop());
-            dy = parts.pop().expect("two parts");
-            dy = double.backward(p, pass, dy, gradients)?;
+        let mut dy;
+        for (index, (double, block)) in self.up.iter().enumerate().rev() {
+            let mut inputs = block.backward::<2>(p, pass, dparts, gradients)?;
+            dskips.extend(inputs.pop());
+            dy = double.backward(p, pass, inputs.pop().expect("two parts"), gradients)?;
+            let below = match index {
+                0 => &self.bottom,
+                _ => &self.up[index - 1].1,
+            };
+            dparts = pass.backend.split(&dy, &below.outputs())?;
         }
-        dy = self.bottom.backward(p, pass, dy, gradients)?;
+        dparts = self.bottom.backward::<1>(p, pass, dparts, gradients)?;
         for ((block, halve), dskip) in self.down.iter().zip(dskips).rev() {
-            dy = halve.backward(p, pass, dy, gradients)?;
+            dy = dparts.pop().expect("one part");
+            let channels = [block.channels_out()];
+            dy = halve
+                .backward_joined(p, pass, dy, &channels, gradients)?
+                .remove(0);
             dy = pass.backend.add(&dy, &dskip)?;
-            dy = block.backward(p, pass, dy, gradients)?;
+            dparts = pass.backend.split(&dy, &block.outputs())?;
+            dparts = block.backward::<1>(p, pass, dparts, gradients)?;
         }
+        dy = dparts.pop().expect("one part");
         self.input.backward_parameters(p, pass, dy, gradients)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
-        let mut y = self.input.trace(x, trace)?;
+        let mut y = self.input.trace_joined(&[x], trace)?;
         let mut skips = Vec::new();
         for (block, halve) in &self.down {
-            let skip = block.trace(y, trace)?;
-            y = halve.trace(skip, trace)?;
+            let parts = block.trace(&[y], trace)?;
+            let skip = trace.concat(&parts);
+            y = halve.trace_joined(&[skip], trace)?;
             skips.push(skip);
         }
-        y = self.bottom.trace(y, trace)?;
+        let mut parts = self.bottom.trace(&[y], trace)?;
         for ((double, block), skip) in self.up.iter().zip(skips.into_iter().rev()) {
             let [_, h, w, _] = skip.shape;
+            y = trace.concat(&parts);
             y = double.trace(y, (h, w), trace);
-            let joined = trace.concat(&[y, skip]);
-            y = block.trace(joined, trace)?;
+            parts = block.trace(&[y, skip], trace)?;
         }
-        self.classify.trace(y, trace)?;
+        self.classify.trace_joined(&parts, trace)?;
         Ok(())
     }
 }

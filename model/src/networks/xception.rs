@@ -123,6 +123,7 @@ impl Block {
                 Fuse::Add(&y)
             };
             let (fold, after) = (|| norm.folded(parameters), norm.dtype(pass));
+            let x = std::slice::from_ref(x);
             return conv.forward_folded(parameters, pass, x, fold, (fuse, after));
         }
         let skip = conv.forward(parameters, pass, x)?;
@@ -175,13 +176,16 @@ impl Layer for Block {
             let Shortcut::Projection(projection) = &self.shortcut else {
                 return Ok(y);
             };
-            projection.last.trace(y, trace)?;
+            let last = projection.last.trace(y, trace)?;
             let skip = projection.conv.trace(x, trace)?;
+            trace.reads(last);
             let after = After {
                 residual: true,
                 relu: self.relu,
             };
-            Ok(projection.norm.trace(skip, after, trace))
+            let y = projection.norm.trace(skip, after, trace);
+            trace.folds(skip, y);
+            Ok(y)
         })
     }
 }

@@ -1,5 +1,7 @@
 //! Convolutions and transposed convolutions: shapes are checked here, work is done by the backend.
 
+#[cfg(feature = "onednn")]
+use super::conv_joined::{add_by_winograd, by_winograd, transposed_by_winograd};
 use super::conv_spec::{ConvSpec, ConvTransposeSpec};
 #[cfg(feature = "onednn")]
 use super::direct;
@@ -19,7 +21,7 @@ use super::way::Way;
 #[cfg(feature = "onednn")]
 pub use super::way::leave_to_onednn;
 #[cfg(feature = "onednn")]
-use super::winograd::{self, Direction};
+use super::winograd::Direction;
 use super::{Backend, Channels, Fuse, Landing, Weights, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
@@ -45,6 +47,37 @@ impl Pass<'_> {
     }
 }
 
+/// Checks what is added to a convolution's output.
+pub(super) fn check_fused(
+    op: &'static str,
+    weights: &Weights,
+    y_shape: [usize; 4],
+    fuse: Fuse<'_>,
+) -> Result<()> {
+    if let Some(bias) = weights.channels() {
+        expect(op, "bias", y_shape[3], bias.len())?;
+    }
+    if let Some(residual) = fuse.residual() {
+        expect(op, "residual", &y_shape[..], residual.dims())?;
+    }
+    Ok(())
+}
+
+/// Checks where the gradients of weights and bias go.
+pub(super) fn check_gradients(
+    op: &'static str,
+    spec: &ConvSpec,
+    (x_shape, y_shape): ([usize; 4], [usize; 4]),
+    dw: usize,
+    dbias: Option<&Landing<'_>>,
+) -> Result<()> {
+    let inner = x_shape[3] / spec.groups.max(1);
+    let weights = [y_shape[3], inner, spec.kernel.0, spec.kernel.1];
+    expect(op, "dy", spec.output_shape(op, x_shape, &weights)?, y_shape)?;
+    expect(op, "dw", weights.iter().product(), dw)?;
+    dbias.map_or(Ok(()), |dbias| expect(op, "dbias", y_shape[3], dbias.len()))
+}
+
 impl Backend {
     /// The convolution of x with weights, plus bias, then `fuse`.
     ///
@@ -61,11 +94,7 @@ impl Backend {
         spec: &ConvSpec,
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
-        let mut all = Weights::of(weights);
-        if let Some(bias) = bias {
-            all = all.biased(self.channels_of("conv2d", bias)?);
-        }
-        self.conv2d_with(x, &all, spec, fuse)
+        self.conv2d_joined(&[x], weights, bias, spec, fuse)
     }
 
     /// The same with weights that keep what was made of them.
@@ -105,12 +134,11 @@ impl Backend {
         };
         let spec = &rows.map_or(*spec, |rows| rows.spec(spec));
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
-        if let Some(bias) = weights.channels() {
-            expect(op, "bias", y_shape[3], bias.len())?;
+        #[cfg(feature = "onednn")]
+        if way == Way::Winograd {
+            return by_winograd(&[x], weights, spec, (x_shape, y_shape), fuse);
         }
-        if let Some(residual) = fuse.residual() {
-            expect(op, "residual", &y_shape[..], residual.dims())?;
-        }
+        check_fused(op, weights, y_shape, fuse)?;
         #[cfg(not(feature = "onednn"))]
         let way = "plain";
         let _span = profile::span(|| {
@@ -133,10 +161,7 @@ impl Backend {
                     relu: fuse.relu(),
                 };
                 let y = match way {
-                    Way::Winograd => {
-                        let kernels = weights.kernels(op)?;
-                        winograd::forward(spec, shapes, &Typed::<V>::of(op, x)?, kernels, finish)
-                    }
+                    Way::Winograd => unreachable!("given above"),
                     Way::Direct => {
                         let panels = weights.panels(op)?;
                         direct::forward(spec, shapes, &Host::of(op, x)?, panels, finish)
@@ -216,7 +241,13 @@ impl Backend {
             super::cuda::transposed(dy, weights, spec, (x_shape, y_shape), relu)
         );
         #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && way != Way::OneDnn {
+        if way == Way::Winograd {
+            let (shapes, whole) = ((x_shape, y_shape), (relu, &x_shape[3..]));
+            let mut dx = transposed_by_winograd(dy, weights, spec, shapes, whole)?;
+            return Ok(dx.pop().expect("one field"));
+        }
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn && way == Way::Direct {
             let shapes = (x_shape, y_shape);
             return by_dtype!(dy.dtype(), V => {
                 let finish = Finish {
@@ -224,13 +255,8 @@ impl Backend {
                     residual: None,
                     relu,
                 };
-                let dx: Vec<V> = if way == Way::Winograd {
-                    let kernels = weights.kernels(op)?;
-                    winograd::backward_data(spec, shapes, &Typed::<V>::of(op, dy)?, kernels, finish)
-                } else {
-                    let panels = weights.panels(op)?;
-                    direct::backward_data(spec, shapes, &Host::of(op, dy)?, panels, finish)
-                };
+                let panels = weights.panels(op)?;
+                let dx: Vec<V> = direct::backward_data(spec, shapes, &Host::of(op, dy)?, panels, finish);
                 tensor(dx, &x_shape, dy.dtype())
             });
         }
@@ -282,15 +308,8 @@ impl Backend {
         });
         let op = "conv2d_backward_weights";
         let (x_shape, y_shape) = (bhwc(op, "x", x)?, bhwc(op, "dy", dy)?);
-        let inner = x_shape[3] / spec.groups.max(1);
-        let weights = [y_shape[3], inner, spec.kernel.0, spec.kernel.1];
-        expect(op, "dy", spec.output_shape(op, x_shape, &weights)?, y_shape)?;
-        expect(op, "dw", weights.iter().product(), dw.len())?;
-        if let Some(dbias) = &dbias {
-            expect(op, "dbias", y_shape[3], dbias.len())?;
-        }
-        #[cfg(any(feature = "onednn", feature = "cuda"))]
         let shapes = (x_shape, y_shape);
+        check_gradients(op, spec, shapes, dw.len(), dbias.as_ref())?;
         on_gpu!(
             self,
             super::cuda::backward_weights(x, dy, spec, shapes, dw, dbias)
@@ -308,12 +327,13 @@ impl Backend {
             #[cfg(feature = "onednn")]
             Self::OneDnn => {
                 let way = Way::of(self, x.dtype(), spec, shapes, Direction::BackwardWeights);
+                if way == Way::Winograd {
+                    return add_by_winograd(&[x], dy, spec, shapes, dw);
+                }
                 by_dtype!(way.dtype(x.dtype()), V => {
                     let (values, grad) = (Typed::<V>::of(op, x)?, Typed::<V>::of(op, dy)?);
                     match way {
-                        Way::Winograd => {
-                            winograd::add_backward_weights(spec, shapes, &values, &grad, dw);
-                        }
+                        Way::Winograd => unreachable!("given above"),
                         Way::Direct => {
                             direct::add_backward_weights(spec, shapes, &values, &grad, dw);
                         }

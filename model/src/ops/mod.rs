@@ -12,6 +12,7 @@
 mod avg_pool;
 pub mod conv;
 pub mod conv3d;
+mod conv_joined;
 pub mod conv_spec;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -28,6 +29,8 @@ mod gate;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod gemm;
 pub(crate) mod host;
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+pub(crate) mod joined;
 mod leaky_relu;
 pub mod loss;
 pub mod norm;

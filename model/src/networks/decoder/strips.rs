@@ -91,14 +91,13 @@ impl Deconv {
                 skip[1].layer().forward(p, pass, x)
             })
         };
-        let joined = |pass: &mut Pass, rows: Range<usize>| {
+        let parts = |pass: &mut Pass, rows: Range<usize>| {
             let decoded = self.enlarge_rows(p, pass, y, (h, w), rows.clone())?;
-            let skip = skip(pass, rows)?;
-            pass.backend.concat(&[&decoded, &skip])
+            Ok([decoded, skip(pass, rows)?])
         };
         let first = |pass: &mut Pass, rows| {
-            kernel(pass, (rows, h), joined, |pass, x| {
-                full[0].layer().forward(p, pass, x)
+            kernel(pass, (rows, h), parts, |pass, parts| {
+                full[0].joining().forward_joined(p, pass, parts)
             })
         };
         kernel(pass, (rows, h), first, |pass, x| {

@@ -235,7 +235,7 @@ impl Architecture for CellDetector {
         let mut fields = vec![x];
         for conv in &self.encoder {
             let linear = conv.trace(fields[fields.len() - 1], trace)?;
-            let y = trace.tensor(linear.shape);
+            let y = trace.op(&[linear], linear.shape);
             trace.keep(y);
             fields.push(y);
         }

@@ -13,7 +13,7 @@ use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::conv::Conv;
 use crate::layers::resize::{resize, resize_backward};
 use crate::layers::unit::Unit;
-use crate::layers::{Layer, Style};
+use crate::layers::{Joining, Layer, Style};
 use crate::networks::NetworkConfig;
 use crate::networks::architecture::Architecture;
 use crate::networks::config::NetworkName;
@@ -178,10 +178,7 @@ impl CentreDetector {
         let (_, h, w, _) = low.dims4()?;
         let low = self.low.forward(p, pass, &low)?;
         let deep = resize(pass, &deep, (h, w), self.layout.periodic)?;
-        let joined = pass.backend.concat(&[&deep, &low])?;
-        drop((deep, low));
-        let y = self.refine[0].forward(p, pass, &joined)?;
-        drop(joined);
+        let y = self.refine[0].forward_joined(p, pass, &{ [deep, low] })?;
         self.refine[1].forward(p, pass, &y)
     }
 
@@ -195,9 +192,7 @@ impl CentreDetector {
     ) -> Result<(Tensor, Tensor)> {
         pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
         let dy = self.refine[1].backward(p, pass, dy, gradients)?;
-        let dy = self.refine[0].backward(p, pass, dy, gradients)?;
-        let mut parts = pass.backend.split(&dy, &self.parts)?;
-        drop(dy);
+        let mut parts = self.refine[0].backward_joined(p, pass, dy, &self.parts, gradients)?;
         let (Some(dlow), Some(ddeep)) = (parts.pop(), parts.pop()) else {
             unreachable!("two parts")
         };
@@ -230,7 +225,7 @@ impl Detector for CentreDetector {
         drop(joined);
         let segmentation = match &self.masks {
             Some(masks) => {
-                let logits = masks.forward(p, pass, &deep, &low, x)?;
+                let logits = masks.forward(p, pass, [deep, low], x)?;
                 Some(wide(pass.backend, &logits)?)
             }
             None => None,
@@ -289,7 +284,7 @@ impl Architecture for CentreDetector {
             return Err(task());
         };
         let [deep, low] = self.features(p, pass, x)?;
-        masks.forward(p, pass, &deep, &low, x)
+        masks.forward(p, pass, [deep, low], x)
     }
 
     fn backward(&self, _: &Parameters, _: &mut Pass, _: Tensor, _: &mut Gradients) -> Result<()> {
@@ -302,9 +297,8 @@ impl Architecture for CentreDetector {
         let joined = trace.block(&[deep, low], |trace| {
             let [b, h, w, _] = low.shape;
             let low = self.low.trace(low, trace)?;
-            let deep = trace.tensor([b, h, w, deep.shape[3]]);
-            let joined = trace.concat(&[deep, low]);
-            let y = self.refine[0].trace(joined, trace)?;
+            let deep = trace.op(&[deep], [b, h, w, deep.shape[3]]);
+            let y = self.refine[0].trace_joined(&[deep, low], trace)?;
             self.refine[1].trace(y, trace)
         })?;
         self.scores.trace(joined, trace)?;

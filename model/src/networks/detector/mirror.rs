@@ -120,7 +120,7 @@ impl Mirror {
                 for (index, conv) in encoder.iter().enumerate().rev() {
                     let name = format!("decoder.layer{}", encoder.len() - index);
                     trace.keep(fields[index + 1]);
-                    let g = trace.tensor(y.shape);
+                    let g = trace.op(&[y], y.shape);
                     y = conv.trace_mirror(&name, g, fields[index], trace);
                 }
             }
@@ -130,7 +130,7 @@ impl Mirror {
                     let [_, h, w, _] = like.shape;
                     y = layer.trace(y, (h, w), trace);
                     if index + 1 < layers.len() {
-                        y = trace.tensor(y.shape);
+                        y = trace.op(&[y], y.shape);
                         trace.keep(y);
                     }
                 }

@@ -5,6 +5,7 @@ use super::kernels::Kernels;
 use super::tiles::Axis;
 use super::transform::{Input, Output, Transform, both_axes};
 use crate::ops::finish::Finish;
+use crate::ops::joined::Joined;
 use crate::ops::value::{PADDING, Value};
 use crate::ops::{gemm, scratch};
 use pulp::{Arch, Simd, WithSimd};
@@ -45,25 +46,30 @@ struct TileRow<'a, V, const M: usize> {
     batch: usize,
     start: usize,
     columns: &'a [usize],
-    /// Output pixels from `first_column` on of up to `M` rows.
-    rows: [Option<&'a mut [V]>; M],
+    /// Of every output field, pixels from `first_column` on of up to `M` rows.
+    rows: Vec<[Option<&'a mut [V]>; M]>,
     first_column: usize,
 }
 
-/// The output, stored as the input.
+/// The output in fields of so many channels each, stored as the input.
 pub fn convolve<V: Value, const P: usize, const M: usize>(
     geometry: &Geometry<P, M>,
-    x: &[V],
+    x: &Joined<'_, V>,
     kernels: &Kernels,
     finish: Finish<'_, V>,
-) -> Vec<V>
+    fields: &[usize],
+) -> Vec<Vec<V>>
 where
     Input: Transform<P, P>,
 {
     let portion = portion(P);
-    let ((height, width), channels) = (geometry.output, kernels.outputs);
-    let mut y = vec![V::default(); geometry.batch * height * width * channels];
-    let mut rows: Vec<Option<&mut [V]>> = y.chunks_mut(width * channels).map(Some).collect();
+    let (height, width) = geometry.output;
+    let pixels = geometry.batch * height * width;
+    let field = |&channels: &usize| vec![V::default(); pixels * channels];
+    let mut y: Vec<Vec<V>> = fields.iter().map(field).collect();
+    let mut rows: Vec<Vec<Option<&mut [V]>>> = (y.iter_mut().zip(fields))
+        .map(|(y, channels)| y.chunks_mut(width * channels).map(Some).collect())
+        .collect();
     let all = &geometry.columns.starts;
     let cut = if geometry.dense {
         all.len().div_ceil(all.len().div_ceil(portion.tiles))
@@ -73,10 +79,10 @@ where
     let mut parts = Vec::new();
     for batch in 0..geometry.batch {
         for &start in &geometry.rows.starts {
-            let mut owned = geometry
-                .rows
-                .writes(start)
-                .map(|row| row.and_then(|row| rows[batch * height + row].take()));
+            let writes = geometry.rows.writes(start);
+            let mut owned: Vec<[Option<&mut [V]>; M]> = (rows.iter_mut())
+                .map(|rows| writes.map(|row| row.and_then(|row| rows[batch * height + row].take())))
+                .collect();
             for columns in all.chunks(cut) {
                 let first_column = if geometry.dense { columns[0] } else { 0 };
                 let pixels = if geometry.dense {
@@ -84,12 +90,11 @@ where
                 } else {
                     width
                 };
-                let rows = owned.each_mut().map(|row| {
-                    let rest = row.take()?;
-                    let (part, after) = rest.split_at_mut(rest.len().min(pixels * channels));
-                    *row = Some(after);
-                    Some(part)
-                });
+                let rows = (owned.iter_mut().zip(fields))
+                    .map(|(owned, channels)| {
+                        owned.each_mut().map(|row| front(row, pixels * channels))
+                    })
+                    .collect();
                 parts.push(TileRow {
                     batch,
                     start,
@@ -121,17 +126,27 @@ where
             x,
             kernels,
             finish,
+            fields,
             unit,
         });
     });
     y
 }
 
+/// Cuts up to so many values from the front of a row.
+fn front<'a, V>(row: &mut Option<&'a mut [V]>, values: usize) -> Option<&'a mut [V]> {
+    let rest = row.take()?;
+    let (part, after) = rest.split_at_mut(rest.len().min(values));
+    *row = Some(after);
+    Some(part)
+}
+
 struct RunUnit<'a, V, const P: usize, const M: usize> {
     geometry: &'a Geometry<P, M>,
-    x: &'a [V],
+    x: &'a Joined<'a, V>,
     kernels: &'a Kernels,
     finish: Finish<'a, V>,
+    fields: &'a [usize],
     unit: Vec<TileRow<'a, V, M>>,
 }
 
@@ -204,10 +219,9 @@ where
         range: (usize, usize),
         depth: usize,
     ) {
-        let x = (self.x, self.kernels.inputs);
         let mut places = points.chunks_exact_mut(tile);
         for part in &self.unit {
-            let lines = Lines::of(self.geometry, x, range, (part.batch, part.start));
+            let lines = Lines::of(self.geometry, self.x, range, (part.batch, part.start));
             let mut columns = Columns::<P, M>::new(kept, depth);
             for (&start, points) in part.columns.iter().zip(&mut places) {
                 let reads = self.geometry.columns.reads(start);
@@ -228,12 +242,15 @@ where
         let all = self.kernels.outputs;
         let (height, full_width) = self.geometry.output;
         let zero = simd.splat_f32s(0.0);
+        let fields = self.fields;
         let mut index = 0;
         for part in &mut self.unit {
             let row_of = self.geometry.rows.writes(part.start);
             for &start in part.columns {
                 let columns = self.geometry.columns.writes(start);
                 for at in channels.clone().step_by(S::F32_LANES) {
+                    let (field, first, count) = field_of(fields, at);
+                    let end = channels.end.min(first + count);
                     let from = index * width + at - channels.start;
                     let mut square = [[zero; P]; P];
                     for (point, vector) in square.as_flattened_mut().iter_mut().enumerate() {
@@ -243,18 +260,32 @@ where
                     for (place, &value) in values.as_flattened().iter().enumerate() {
                         let (row, column) = (place / M, columns[place % M]);
                         let (Some(target), Some(row), Some(column)) =
-                            (&mut part.rows[row], row_of[row], column)
+                            (&mut part.rows[field][row], row_of[row], column)
                         else {
                             continue;
                         };
                         let whole = ((part.batch * height + row) * full_width + column) * all;
                         let value = self.finish.apply(simd, value, whole, (at, channels.end));
-                        let pixel = (column - part.first_column) * all;
-                        V::store(simd, &mut target[pixel + at..pixel + channels.end], value);
+                        let pixel = (column - part.first_column) * count;
+                        let place = pixel + at - first..pixel + end - first;
+                        V::store(simd, &mut target[place], value);
                     }
                 }
                 index += 1;
             }
         }
     }
+}
+
+/// The field that holds a channel, its first one, and how many it has.
+#[inline(always)]
+fn field_of(fields: &[usize], channel: usize) -> (usize, usize, usize) {
+    let mut first = 0;
+    for (field, &count) in fields.iter().enumerate() {
+        if channel < first + count {
+            return (field, first, count);
+        }
+        first += count;
+    }
+    unreachable!("fields have as many channels as kernels have outputs")
 }

@@ -6,36 +6,51 @@
 
 use super::forward::Geometry;
 use super::transform::{Input, Transform};
+use crate::ops::joined::Joined;
 use crate::ops::value::Value;
 use pulp::Simd;
 
 /// The lines of pixels that a row of tiles reads.
 pub struct Lines<'a, V, const P: usize> {
+    /// Of every field that has some of the channels.
+    parts: Vec<Part<'a, V, P>>,
+    /// Channels that are transformed.
+    count: usize,
+}
+
+/// The lines of one of the fields that lie side by side.
+struct Part<'a, V, const P: usize> {
     /// Empty where the padding is zero.
     lines: [&'a [V]; P],
     /// Channels of a pixel, and those that are transformed.
     channels: usize,
     range: (usize, usize),
+    /// Where the first of them goes.
+    at: usize,
 }
 
 impl<'a, V, const P: usize> Lines<'a, V, P> {
-    /// Of the tiles that start at output line `start`; x has so many channels, of which `range` is transformed.
+    /// Of the tiles that start at output line `start`; the channels in `range` are transformed.
     pub fn of<const M: usize>(
         geometry: &Geometry<P, M>,
-        (x, channels): (&'a [V], usize),
+        x: &Joined<'a, V>,
         range: (usize, usize),
         (batch, start): (usize, usize),
     ) -> Self {
         let (height, width) = geometry.input;
-        let lines = geometry.rows.reads(start).map(|row| {
-            row.map_or(&[][..], |row| {
-                &x[(batch * height + row) * width * channels..][..width * channels]
-            })
-        });
-        Self {
-            lines,
+        let part = |(x, channels, range, at): (&'a [V], usize, (usize, usize), usize)| Part {
+            lines: geometry.rows.reads(start).map(|row| {
+                row.map_or(&[][..], |row| {
+                    &x[(batch * height + row) * width * channels..][..width * channels]
+                })
+            }),
             channels,
             range,
+            at,
+        };
+        Self {
+            parts: x.within(range).map(part).collect(),
+            count: range.1 - range.0,
         }
     }
 }
@@ -84,7 +99,7 @@ where
                 self.fill(simd, lines, column, slot);
             }
         }
-        let (depth, count) = (self.depth, lines.range.1 - lines.range.0);
+        let (depth, count) = (self.depth, lines.count);
         for row in 0..P {
             let mut sources = [&self.values[..0]; P];
             for (index, source) in sources.iter_mut().enumerate() {
@@ -116,23 +131,26 @@ where
         column: Option<usize>,
         slot: usize,
     ) {
-        let (channels, (from, to)) = (lines.channels, lines.range);
-        let mut pixels = [&lines.lines[0][..0]; P];
-        if let Some(column) = column {
-            for (pixel, line) in pixels.iter_mut().zip(&lines.lines) {
-                *pixel = (line.get(column * channels + from..column * channels + to))
-                    .unwrap_or_default();
-            }
-        }
         let values = &mut self.values[slot * P * self.depth..][..P * self.depth];
-        for from in (0..to - from).step_by(S::F32_LANES) {
-            let mut line = [simd.splat_f32s(0.0); P];
-            for (vector, pixel) in line.iter_mut().zip(&pixels) {
-                *vector = V::load(simd, pixel.get(from..).unwrap_or_default());
+        for part in &lines.parts {
+            let (channels, (from, to)) = (part.channels, part.range);
+            let mut pixels = [&part.lines[0][..0]; P];
+            if let Some(column) = column {
+                for (pixel, line) in pixels.iter_mut().zip(&part.lines) {
+                    *pixel = (line.get(column * channels + from..column * channels + to))
+                        .unwrap_or_default();
+                }
             }
-            let done = Input::apply(simd, line);
-            for (index, &vector) in done.iter().enumerate() {
-                f32::store(simd, &mut values[index * self.depth + from..], vector);
+            for from in (0..to - from).step_by(S::F32_LANES) {
+                let mut line = [simd.splat_f32s(0.0); P];
+                for (vector, pixel) in line.iter_mut().zip(&pixels) {
+                    *vector = V::load(simd, pixel.get(from..).unwrap_or_default());
+                }
+                let done = Input::apply(simd, line);
+                for (index, &vector) in done.iter().enumerate() {
+                    let place = index * self.depth + part.at + from;
+                    f32::store(simd, &mut values[place..], vector);
+                }
             }
         }
     }

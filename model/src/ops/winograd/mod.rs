@@ -29,6 +29,7 @@ pub use kernels::Kernels;
 
 use super::conv_spec::ConvSpec;
 use super::finish::Finish;
+use super::joined::Joined;
 use super::value::Value;
 use super::{direct, gemm};
 use forward::Geometry;
@@ -145,38 +146,57 @@ fn geometry<const P: usize, const M: usize>(
 pub fn forward<V: Value>(
     spec: &ConvSpec,
     shapes: ([usize; 4], [usize; 4]),
-    x: &[V],
+    x: &Joined<'_, V>,
     kernels: &Kernels,
     finish: Finish<'_, V>,
 ) -> Vec<V> {
-    convolve(spec, shapes, Direction::Forward, x, kernels, finish)
+    let whole = [shapes.1[3]];
+    let mut y = convolve(
+        spec,
+        shapes,
+        (Direction::Forward, &whole),
+        x,
+        kernels,
+        finish,
+    );
+    y.pop().expect("one field")
 }
 
-/// The gradient of x.
+/// The gradient of x, in fields of so many channels each.
 pub fn backward_data<V: Value>(
     spec: &ConvSpec,
     shapes: ([usize; 4], [usize; 4]),
     dy: &[V],
     kernels: &Kernels,
     finish: Finish<'_, V>,
-) -> Vec<V> {
-    convolve(spec, shapes, Direction::BackwardData, dy, kernels, finish)
+    fields: &[usize],
+) -> Vec<Vec<V>> {
+    let [b, p, q, _] = shapes.1;
+    let dy = Joined::new(std::iter::once(dy), b * p * q);
+    convolve(
+        spec,
+        shapes,
+        (Direction::BackwardData, fields),
+        &dy,
+        kernels,
+        finish,
+    )
 }
 
 fn convolve<V: Value>(
     spec: &ConvSpec,
     shapes: ([usize; 4], [usize; 4]),
-    direction: Direction,
-    x: &[V],
+    (direction, fields): (Direction, &[usize]),
+    x: &Joined<'_, V>,
     kernels: &Kernels,
     finish: Finish<'_, V>,
-) -> Vec<V> {
+) -> Vec<Vec<V>> {
     if spec.kernel.0 == 3 {
         let geometry = geometry::<6, OUTPUTS>(spec, shapes, direction);
-        forward::convolve(&geometry, x, kernels, finish)
+        forward::convolve(&geometry, x, kernels, finish, fields)
     } else {
         let geometry = geometry::<8, OUTPUTS>(spec, shapes, direction);
-        forward::convolve(&geometry, x, kernels, finish)
+        forward::convolve(&geometry, x, kernels, finish, fields)
     }
 }
 
@@ -184,7 +204,7 @@ fn convolve<V: Value>(
 pub fn add_backward_weights<V: Value>(
     spec: &ConvSpec,
     shapes: ([usize; 4], [usize; 4]),
-    x: &[V],
+    x: &Joined<'_, V>,
     dy: &[V],
     dw: &mut [f32],
 ) {

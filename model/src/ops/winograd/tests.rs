@@ -6,6 +6,11 @@ use crate::ops::testing::{distance, draw};
 use half::bf16;
 use proptest::prelude::*;
 
+/// A field alone.
+fn one<V>(x: &[V], [b, h, w, _]: [usize; 4]) -> Joined<'_, V> {
+    Joined::new(std::iter::once(x), b * h * w)
+}
+
 fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     let taps = spec.kernel.0;
     let weights_shape = [outputs, x_shape[3], taps, taps];
@@ -28,7 +33,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
         residual: Some(&residual[..]),
         relu: true,
     };
-    let y = forward(&spec, shapes, &x, &kernels, finish);
+    let y = forward(&spec, shapes, &one(&x, x_shape), &kernels, finish);
     let mut expected = plain::forward(&x, x_shape, &w, Some(&bias), y_shape, &spec);
     expected
         .iter_mut()
@@ -53,7 +58,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
         residual: Some(&residual16[..]),
         relu: true,
     };
-    let y = forward(&spec, shapes, &x16, &kernels, finish);
+    let y = forward(&spec, shapes, &one(&x16, x_shape), &kernels, finish);
     let mut expected = plain::forward(&wide(&x16), x_shape, &w, Some(&bias), y_shape, &spec);
     let residual = wide(&residual16);
     expected
@@ -67,7 +72,8 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
 
     if can_turn(&spec) {
         let kernels = Kernels::backward(&w, sizes);
-        let dx = backward_data(&spec, shapes, &dy, &kernels, Finish::NOTHING);
+        let dx =
+            backward_data(&spec, shapes, &dy, &kernels, Finish::NOTHING, &x_shape[3..]).remove(0);
         let expected = plain::backward_data(&dy, y_shape, &w, x_shape, &spec);
         assert!(
             distance(&dx, &expected) < 1e-5,
@@ -77,7 +83,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
 
     let mut dw = draw(6, w.len());
     let mut expected = dw.clone();
-    add_backward_weights(&spec, shapes, &x, &dy, &mut dw);
+    add_backward_weights(&spec, shapes, &one(&x, x_shape), &dy, &mut dw);
     plain::backward_weights(&x, x_shape, &dy, y_shape, &spec, &mut expected);
     assert!(
         distance(&dw, &expected) < 1e-5,

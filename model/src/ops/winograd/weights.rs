@@ -4,6 +4,7 @@ use super::forward::Geometry;
 use super::input::{Columns, Lines};
 use super::transform::{Input, KernelTransposed, OutputTransposed, Transform, both_axes};
 use crate::ops::gemm::{Block, block, columns_by_columns};
+use crate::ops::joined::Joined;
 use crate::ops::scratch;
 use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
@@ -21,7 +22,7 @@ const CHANNELS: usize = 512;
 /// Every point's sums belong to one thread and run over the tiles in order: the bits do not depend on the number of threads.
 pub fn add_gradient<V: Value, const P: usize, const M: usize, const R: usize>(
     geometry: &Geometry<P, M>,
-    x: &[V],
+    x: &Joined<'_, V>,
     dy: &[V],
     (inputs, outputs): (usize, usize),
     dw: &mut [f32],
@@ -46,7 +47,7 @@ pub fn add_gradient<V: Value, const P: usize, const M: usize, const R: usize>(
 #[derive(Clone, Copy)]
 struct Part<'a, V, const P: usize, const M: usize> {
     geometry: &'a Geometry<P, M>,
-    x: &'a [V],
+    x: &'a Joined<'a, V>,
     dy: &'a [V],
     inputs: usize,
     outputs: usize,
@@ -152,7 +153,6 @@ where
         let Part {
             geometry,
             x,
-            inputs,
             channels,
             ..
         } = self.part;
@@ -164,7 +164,7 @@ where
             let (row, column) = (next / column_starts.len(), next % column_starts.len());
             let count = (self.tiles.end - next).min(column_starts.len() - column);
             let (batch, row) = (row / row_starts.len(), row_starts[row % row_starts.len()]);
-            let lines = Lines::of(geometry, (x, inputs), channels, (batch, row));
+            let lines = Lines::of(geometry, x, channels, (batch, row));
             let mut columns = Columns::<P, M>::new(&mut kept, self.depth);
             for (index, &column) in column_starts[column..column + count].iter().enumerate() {
                 let tile = next - self.tiles.start + index;

@@ -1,0 +1,217 @@
+//! Convolutions of tensors whose channels lie side by side, without copying them together where loops can read them apart.
+
+#[cfg(feature = "onednn")]
+use super::finish::Finish;
+#[cfg(feature = "onednn")]
+use super::joined::{self, Joined};
+use super::rows::Rows;
+#[cfg(feature = "onednn")]
+use super::value::by_dtype;
+#[cfg(feature = "onednn")]
+use super::way::Way;
+#[cfg(feature = "onednn")]
+use super::winograd::{self, Direction};
+use super::{Backend, ConvSpec, Fuse, Landing, Weights};
+use crate::error::Result;
+#[cfg(feature = "onednn")]
+use crate::profile;
+use candle_core::Tensor;
+
+/// Shapes of what a convolution reads and of what it gives.
+#[cfg(feature = "onednn")]
+type Shapes = ([usize; 4], [usize; 4]);
+
+impl Backend {
+    /// The convolution of the channels of several tensors: that of [`Self::concat`], to the bit.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn conv2d_joined(
+        self,
+        parts: &[&Tensor],
+        weights: &Tensor,
+        bias: Option<&Tensor>,
+        spec: &ConvSpec,
+        fuse: Fuse<'_>,
+    ) -> Result<Tensor> {
+        let mut all = Weights::of(weights);
+        if let Some(bias) = bias {
+            all = all.biased(self.channels_of("conv2d", bias)?);
+        }
+        self.conv2d_of_parts(parts, &all, spec, fuse, None)
+    }
+
+    /// The same with weights that keep what was made of them, of some rows of a field in the way in which the whole would be computed.
+    pub(crate) fn conv2d_of_parts(
+        self,
+        parts: &[&Tensor],
+        weights: &Weights,
+        spec: &ConvSpec,
+        fuse: Fuse<'_>,
+        rows: Option<Rows>,
+    ) -> Result<Tensor> {
+        if let [x] = parts {
+            return self.conv2d_of_rows(x, weights, spec, fuse, rows);
+        }
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn && joined::can_be_read(parts) {
+            let x_shape @ [b, h, w, c] = joined::shape("conv2d", parts)?;
+            let whole = [b, rows.map_or(h, |rows| rows.whole), w, c];
+            let shapes = (whole, spec.output_shape("conv2d", whole, weights.dims())?);
+            if Way::of(self, parts[0].dtype(), spec, shapes, Direction::Forward) == Way::Winograd {
+                let spec = &rows.map_or(*spec, |rows| rows.spec(spec));
+                let y_shape = spec.output_shape("conv2d", x_shape, weights.dims())?;
+                return by_winograd(parts, weights, spec, (x_shape, y_shape), fuse);
+            }
+        }
+        self.conv2d_of_rows(&self.concat(parts)?, weights, spec, fuse, rows)
+    }
+
+    /// The gradients of [`Self::conv2d_joined`] with respect to tensors of so many channels each.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn conv2d_joined_backward_data(
+        self,
+        dy: &Tensor,
+        weights: &Tensor,
+        ([b, h, w], channels): ([usize; 3], &[usize]),
+        spec: &ConvSpec,
+    ) -> Result<Vec<Tensor>> {
+        let x_shape = [b, h, w, channels.iter().sum()];
+        if channels.len() == 1 {
+            return Ok(vec![self.conv2d_backward_data(dy, weights, x_shape, spec)?]);
+        }
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn && joined::is_aligned(channels.iter().copied()) {
+            let op = "conv2d_backward_data";
+            let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
+            super::host::expect(op, "dy", &y_shape[..], dy.dims())?;
+            let (shapes, direction) = ((x_shape, y_shape), Direction::BackwardData);
+            if Way::of(self, dy.dtype(), spec, shapes, direction) == Way::Winograd {
+                let weights = Weights::transposed(weights);
+                return transposed_by_winograd(dy, &weights, spec, shapes, (false, channels));
+            }
+        }
+        let dx = self.conv2d_backward_data(dy, weights, x_shape, spec)?;
+        self.split(&dx, channels)
+    }
+
+    /// Adds the gradients of [`Self::conv2d_joined`] with respect to the weights and the bias.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    pub fn conv2d_joined_backward_weights<'d>(
+        self,
+        parts: &[&Tensor],
+        dy: &Tensor,
+        spec: &ConvSpec,
+        dw: impl Into<Landing<'d>>,
+        dbias: Option<Landing<'_>>,
+    ) -> Result<()> {
+        if let [x] = parts {
+            return self.conv2d_backward_weights(x, dy, spec, dw, dbias);
+        }
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn && joined::can_be_read(parts) && parts[0].dtype() == dy.dtype() {
+            let op = "conv2d_backward_weights";
+            let shapes = (joined::shape(op, parts)?, super::host::bhwc(op, "dy", dy)?);
+            let direction = Direction::BackwardWeights;
+            if Way::of(self, dy.dtype(), spec, shapes, direction) == Way::Winograd {
+                let dw = dw.into();
+                super::conv::check_gradients(op, spec, shapes, dw.len(), dbias.as_ref())?;
+                let _span = profile::span(|| {
+                    format!(
+                        "conv2d backward weights {:?} {:?} {}",
+                        shapes.0,
+                        shapes.1,
+                        spec.brief()
+                    )
+                });
+                if let Some(dbias) = dbias {
+                    self.add_channel_sums(op, dy, dbias)?;
+                }
+                let dw = dw.host()?;
+                return add_by_winograd(parts, dy, spec, shapes, dw);
+            }
+        }
+        self.conv2d_backward_weights(&self.concat(parts)?, dy, spec, dw, dbias)
+    }
+}
+
+/// The convolution of channels side by side by Winograd's loops.
+#[cfg(feature = "onednn")]
+pub(super) fn by_winograd(
+    parts: &[&Tensor],
+    weights: &Weights,
+    spec: &ConvSpec,
+    shapes: Shapes,
+    fuse: Fuse<'_>,
+) -> Result<Tensor> {
+    let (op, (x_shape, y_shape)) = ("conv2d", shapes);
+    super::conv::check_fused(op, weights, y_shape, fuse)?;
+    let _span = profile::span(|| {
+        format!(
+            "conv2d {:?} {:?} {} Winograd",
+            x_shape,
+            weights.dims(),
+            spec.brief()
+        )
+    });
+    let dtype = parts[0].dtype();
+    by_dtype!(dtype, V => {
+        let held = joined::values::<V>(op, parts)?;
+        let residual = (fuse.residual()).map(|residual| super::host::Typed::<V>::of(op, residual));
+        let residual = residual.transpose()?;
+        let finish = Finish {
+            bias: weights.bias(),
+            residual: residual.as_deref(),
+            relu: fuse.relu(),
+        };
+        let x = Joined::new(held.iter().map(|part| &**part), x_shape[..3].iter().product());
+        let y = winograd::forward(spec, shapes, &x, weights.kernels(op)?, finish);
+        super::host::tensor(y, &y_shape, dtype)
+    })
+}
+
+/// The gradient of such a convolution's input, plus a bias, then ReLU if asked, in tensors of so many channels each.
+#[cfg(feature = "onednn")]
+pub(super) fn transposed_by_winograd(
+    dy: &Tensor,
+    weights: &Weights,
+    spec: &ConvSpec,
+    shapes: Shapes,
+    (relu, channels): (bool, &[usize]),
+) -> Result<Vec<Tensor>> {
+    let op = "conv2d_backward_data";
+    let ([b, h, w, _], _) = shapes;
+    by_dtype!(dy.dtype(), V => {
+        let finish = Finish {
+            bias: weights.bias(),
+            residual: None,
+            relu,
+        };
+        let (kernels, values) = (weights.kernels(op)?, super::host::Typed::<V>::of(op, dy)?);
+        let dx = winograd::backward_data(spec, shapes, &values, kernels, finish, channels);
+        (dx.into_iter().zip(channels))
+            .map(|(dx, &c)| super::host::tensor(dx, &[b, h, w, c], dy.dtype()))
+            .collect()
+    })
+}
+
+#[cfg(feature = "onednn")]
+pub(super) fn add_by_winograd(
+    parts: &[&Tensor],
+    dy: &Tensor,
+    spec: &ConvSpec,
+    shapes: Shapes,
+    dw: &mut [f32],
+) -> Result<()> {
+    let op = "conv2d_backward_weights";
+    by_dtype!(dy.dtype(), V => {
+        let (held, grad) = (joined::values::<V>(op, parts)?, super::host::Typed::<V>::of(op, dy)?);
+        let x = Joined::new(held.iter().map(|part| &**part), shapes.0[..3].iter().product());
+        winograd::add_backward_weights(spec, shapes, &x, &grad, dw);
+        Ok(())
+    })
+}

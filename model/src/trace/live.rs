@@ -1,0 +1,103 @@
+//! The tensors that inference holds, from shapes alone: each from the operation that makes it to the last that reads it.
+
+use super::{Event, Trace};
+
+/// Values that inference of one sample holds at once, without the network's input and its logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Live {
+    /// The most of them, of the whole field.
+    pub whole: u64,
+    /// Of what is not computed in strips the most, and what is left of it for the last part.
+    pub before: u64,
+    pub held: u64,
+    /// The most that the last part makes beside what it is given, if it is the whole field's.
+    pub last: u64,
+}
+
+impl Trace {
+    /// Whether inference can compute the last part in strips.
+    pub fn has_last(&self) -> bool {
+        self.last_from.is_some()
+    }
+
+    /// What inference holds.
+    pub fn live(&self) -> Live {
+        let ends = self.last_reads();
+        let from = self.last_from.unwrap_or(self.events.len());
+        let mut held = vec![false; self.nodes.len()];
+        let (mut now, mut given) = (0, 0);
+        let mut live = Live {
+            whole: 0,
+            before: 0,
+            held: 0,
+            last: 0,
+        };
+        for (at, event) in self.events.iter().enumerate() {
+            if at == from {
+                (given, live.held) = (now, now);
+            }
+            if let Event::Layer(_, y) | Event::Op(_, y) = event {
+                let y = self.owner(*y);
+                // The input is counted by who gives it.
+                if !held[y] && y > 0 {
+                    held[y] = true;
+                    now += self.nodes[y].values;
+                }
+                live.whole = live.whole.max(now);
+                if at < from {
+                    live.before = live.before.max(now);
+                } else {
+                    live.last = live.last.max(now.saturating_sub(given));
+                }
+            }
+            for &id in &ends[at] {
+                if std::mem::take(&mut held[id]) {
+                    now -= self.nodes[id].values;
+                }
+            }
+        }
+        live
+    }
+
+    /// The tensor in whose memory inference has this one.
+    fn owner(&self, mut id: usize) -> usize {
+        while let Some(folded) = self.nodes[id].folded {
+            id = folded;
+        }
+        id
+    }
+
+    /// After every event the tensors that nobody reads any more.
+    fn last_reads(&self) -> Vec<Vec<usize>> {
+        let mut last = vec![None; self.nodes.len()];
+        let mut opened: Vec<(usize, &[usize])> = Vec::new();
+        let mut beside = Vec::new();
+        for (at, event) in self.events.iter().enumerate() {
+            match event {
+                Event::Layer(parts, y) | Event::Op(parts, y) => {
+                    for id in parts.iter().copied().chain([*y]).chain(beside.drain(..)) {
+                        last[self.owner(id)] = Some(at);
+                    }
+                }
+                Event::Read(id) => beside.push(*id),
+                Event::Open(inputs, end) => opened.push((*end, inputs)),
+                // Who calls a block holds its inputs until it ends.
+                Event::Close => {
+                    let index = opened.iter().position(|&(end, _)| end == at);
+                    let (_, inputs) = opened.swap_remove(index.expect("a block closes once"));
+                    for &id in inputs {
+                        last[self.owner(id)] = last[self.owner(id)].max(Some(at));
+                    }
+                }
+                Event::Keep(_) | Event::Bytes(_) | Event::Gate(_) => {}
+            }
+        }
+        let mut ends = vec![Vec::new(); self.events.len()];
+        for (id, at) in last.into_iter().enumerate() {
+            if let Some(at) = at {
+                ends[at].push(id);
+            }
+        }
+        ends
+    }
+}

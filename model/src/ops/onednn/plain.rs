@@ -1,5 +1,6 @@
-//! Geometries that oneDNN must not see: windows that lie in the padding from end to end. Its AVX-512 code (2.6, `brgconv`) reads
-//! memory that is not its own there. No network has any, so plain loops run them.
+//! Geometries that oneDNN must not see: windows that lie in the padding from end to end, and windows of several taps with gaps
+//! between them beside padding. Its AVX-512 code (2.6) reads memory that is not its own in the first (`brgconv`) and gives wrong sums
+//! in the second (3 taps every 6 columns of 15, padded by 2). No network has any, so plain loops run them.
 
 use super::Source;
 use crate::ops::conv::Pass;
@@ -8,7 +9,7 @@ use crate::ops::finish::Finish;
 use crate::ops::reference;
 use crate::ops::value::Value;
 
-/// Whether some window of a pass reads padding only, longitude not wrapped.
+/// Whether some window of a pass reads padding only, longitude not wrapped, or windows leave gaps beside padding.
 pub fn is_needed(pass: &Pass<'_>) -> bool {
     let spec = pass.spec;
     let axis = |kernel: usize, padding: usize, inputs: usize, outputs: usize| {
@@ -16,7 +17,8 @@ pub fn is_needed(pass: &Pass<'_>) -> bool {
             let mut taps = (0..kernel).map(|tap| output * spec.stride + tap * spec.dilation);
             taps.any(|at| (padding..padding + inputs).contains(&at))
         };
-        !(0..outputs).all(sees)
+        let gaps = kernel > 1 && spec.stride > (kernel - 1) * spec.dilation + 1;
+        gaps && padding > 0 || !(0..outputs).all(sees)
     };
     let ([_, height, width, _], [_, out_h, out_w, _]) = (pass.x_shape, pass.y_shape);
     axis(spec.kernel.0, spec.padding.0, height, out_h)

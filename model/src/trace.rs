@@ -45,8 +45,10 @@ enum Event {
     Op(Vec<usize>, usize),
     /// What comes next reads a tensor, too.
     Read(usize),
-    /// A block of as many inputs, and where it ends.
+    /// A block of these inputs, and where it ends.
     Open(Vec<usize>, usize),
+    /// Inference holds these until the block ends that begins here: whoever runs it has them.
+    Hold(Vec<usize>),
     Close,
 }
 
@@ -185,8 +187,18 @@ impl Trace {
         (node.normed, node.signed) = (normed, signed);
     }
 
-    /// A part whose inside can be computed again from its inputs.
+    /// A part whose inside can be computed again from its inputs, which are held until it ends.
     pub fn block<T>(
+        &mut self,
+        inputs: &[Flow],
+        inside: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        self.events.push(Event::Hold(ids(inputs)));
+        self.block_taking(inputs, inside)
+    }
+
+    /// The same of a part that drops its inputs once it has read them.
+    pub fn block_taking<T>(
         &mut self,
         inputs: &[Flow],
         inside: impl FnOnce(&mut Self) -> Result<T>,

@@ -195,7 +195,7 @@ fn more_strips_are_predicted_to_need_less_until_the_rest_needs_more() {
     };
     let deep =
         |batch, count| needed(NetworkName::DeepLabV3Plus, (768, 1152), batch, count).unwrap();
-    assert!(deep(1, 1) > 2 * deep(1, 4) && deep(1, 4) > deep(1, 8));
+    assert!(2 * deep(1, 1) > 3 * deep(1, 4) && deep(1, 4) > deep(1, 8));
     assert_eq!(deep(1, 192), deep(1, 1000), "four rows are the least");
     // Strips are of one sample, however many there are.
     assert!(deep(2, 8) - deep(1, 8) < (deep(2, 1) - deep(1, 1)) / 2);

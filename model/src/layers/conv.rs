@@ -216,6 +216,11 @@ impl Joining for Conv {
             x: [b, h, w, self.channels_in],
             y,
         });
+        if parts.len() > 1 && self.spec.kernel == (1, 1) {
+            // No loops read these apart.
+            let all = trace.concat(parts);
+            trace.reads(all);
+        }
         Ok(trace.layer(
             &self.name,
             parts,

@@ -356,7 +356,7 @@ impl Decoder {
 
     pub(super) fn trace(&self, deep: Flow, low: Flow, x: Flow, trace: &mut Trace) -> Result<()> {
         let [b, h, w, _] = x.shape;
-        let mut y = trace.block(&[deep, low], |trace| {
+        let mut y = trace.block_taking(&[deep, low], |trace| {
             let [_, low_h, low_w, _] = low.shape;
             let low = self.low.trace(low, trace)?;
             let deep = match &self.kind {
@@ -377,7 +377,7 @@ impl Decoder {
                     let inner = skip[0].layer().trace(x, trace)?;
                     skip[1].layer().trace(inner, trace)
                 })?;
-                y = trace.block(&[y, skip], |trace| {
+                y = trace.block_taking(&[y, skip], |trace| {
                     let y = full[0].joining().trace_joined(&[y, skip], trace)?;
                     full[1].layer().trace(y, trace)
                 })?;

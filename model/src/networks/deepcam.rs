@@ -150,7 +150,7 @@ impl Architecture for DeepCam {
         let (deep, low) = self.encoder.trace(x, trace)?;
         let [_, h, w, _] = x.shape;
         let deep = self.pyramid.trace(deep, trace)?;
-        let mut y = trace.block(&[deep, low], |trace| {
+        let mut y = trace.block_taking(&[deep, low], |trace| {
             let quarter = (low.shape[1], low.shape[2]);
             let low = self.low.trace(low, trace)?;
             let y = self.up[0].trace(deep, half(quarter), trace)?;

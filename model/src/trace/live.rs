@@ -70,7 +70,7 @@ impl Trace {
     /// After every event the tensors that nobody reads any more.
     fn last_reads(&self) -> Vec<Vec<usize>> {
         let mut last = vec![None; self.nodes.len()];
-        let mut opened: Vec<(usize, &[usize])> = Vec::new();
+        let (mut opened, mut held): (Vec<(usize, &[usize])>, &[usize]) = (Vec::new(), &[]);
         let mut beside = Vec::new();
         for (at, event) in self.events.iter().enumerate() {
             match event {
@@ -80,8 +80,8 @@ impl Trace {
                     }
                 }
                 Event::Read(id) => beside.push(*id),
-                Event::Open(inputs, end) => opened.push((*end, inputs)),
-                // Who calls a block holds its inputs until it ends.
+                Event::Hold(inputs) => held = inputs,
+                Event::Open(_, end) => opened.push((*end, std::mem::take(&mut held))),
                 Event::Close => {
                     let index = opened.iter().position(|&(end, _)| end == at);
                     let (_, inputs) = opened.swap_remove(index.expect("a block closes once"));

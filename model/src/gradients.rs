@@ -1,4 +1,4 @@
-//! The flat buffer that the gradients of all parameters land in.
+//! The gradients of all parameters: a flat index, in host memory in one piece or in one for each bucket that is given away.
 
 use crate::error::{ModelError, Result};
 use crate::ops::Landing;
@@ -10,26 +10,30 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
-/// Hears of a bucket of gradients as soon as the backward pass has written all of it: its number and its values.
-pub type Listener = Box<dyn FnMut(usize, &[f32]) + Send>;
+/// Gets a bucket of gradients as soon as the backward pass has written all of it: its number and its values, as they are and no
+/// copy of them, until [`Gradients::put`].
+pub type Taker = Box<dyn FnMut(usize, Vec<f32>) + Send>;
 
 /// The same of gradients on a GPU, which stay there: it may have them changed, until [`Gradients::take_back`].
 pub type Borrower = Box<dyn FnMut(usize, Result<Lent>) + Send>;
 
-/// The gradient of every parameter, in one buffer.
+/// The gradient of every parameter.
 #[derive(Debug)]
 pub struct Gradients {
-    values: Vec<f32>,
+    host: Host,
     watch: Option<Watch>,
     /// The buffer on the GPU; that in host memory is then not used.
     #[cfg(feature = "cuda")]
     on_gpu: Option<on_gpu::Buffer>,
 }
 
+mod host;
 mod lent;
 #[cfg(feature = "cuda")]
 mod on_gpu;
 
+use host::Host;
+pub(crate) use host::Slices;
 pub use lent::Lent;
 
 /// Which buckets a backward pass has completed.
@@ -48,7 +52,7 @@ struct Watch {
 
 /// Who hears of buckets.
 enum Hearing {
-    Values(Listener),
+    Given(Taker),
     /// Values come multiplied by the factor.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     Lent(Borrower, f32),
@@ -83,7 +87,7 @@ impl Watch {
     }
 
     /// What was being written is written.
-    fn settle(&mut self, values: &Values<'_>) {
+    fn settle(&mut self, values: &mut Values<'_>) {
         for range in self.writing.drain(..) {
             let holds = |bucket: &Range<usize>| bucket.contains(&range.start);
             if let Some(bucket) = self.buckets.iter().position(holds) {
@@ -95,7 +99,7 @@ impl Watch {
         }
     }
 
-    fn announce(&mut self, values: &Values<'_>) {
+    fn announce(&mut self, values: &mut Values<'_>) {
         let bucket = self.buckets[self.next].clone();
         match (&mut self.hearing, values) {
             #[cfg(feature = "cuda")]
@@ -103,7 +107,7 @@ impl Watch {
                 borrower(self.next, buffer.lend(bucket, *factor));
             }
             (Hearing::Lent(..), Values::Host(_)) => {}
-            (Hearing::Values(listener), values) => listener(self.next, &values.part(bucket)),
+            (Hearing::Given(taker), values) => taker(self.next, values.take(&bucket)),
         }
         self.next += 1;
     }
@@ -111,17 +115,17 @@ impl Watch {
 
 /// Where the values are.
 enum Values<'a> {
-    Host(&'a [f32]),
+    Host(&'a mut Host),
     #[cfg(feature = "cuda")]
     Gpu(&'a on_gpu::Buffer),
 }
 
 impl Values<'_> {
-    fn part(&self, range: Range<usize>) -> Cow<'_, [f32]> {
+    fn take(&mut self, range: &Range<usize>) -> Vec<f32> {
         match self {
-            Self::Host(values) => Cow::Borrowed(&values[range]),
+            Self::Host(host) => host.take(range),
             #[cfg(feature = "cuda")]
-            Self::Gpu(buffer) => Cow::Owned(buffer.part(range)),
+            Self::Gpu(buffer) => buffer.part(range.clone()),
         }
     }
 }
@@ -130,7 +134,7 @@ impl Values<'_> {
 impl Clone for Gradients {
     fn clone(&self) -> Self {
         Self {
-            values: self.as_slice().to_vec(),
+            host: Host::of(self.as_slice().into_owned()),
             watch: None,
             #[cfg(feature = "cuda")]
             on_gpu: None,
@@ -143,7 +147,7 @@ impl Gradients {
     pub fn new(parameters: &Parameters) -> Self {
         let count = parameters.count();
         Self {
-            values: vec![0.0; if parameters.is_on_gpu() { 0 } else { count }],
+            host: Host::new(if parameters.is_on_gpu() { 0 } else { count }),
             watch: None,
             #[cfg(feature = "cuda")]
             on_gpu: (parameters.is_on_gpu()).then(|| on_gpu::Buffer::new(count)),
@@ -156,7 +160,7 @@ impl Gradients {
         if let Some(buffer) = &self.on_gpu {
             return buffer.len();
         }
-        self.values.len()
+        self.host.len()
     }
 
     /// Whether there are none.
@@ -169,13 +173,15 @@ impl Gradients {
     pub(crate) fn on_gpu(&self) -> Result<candle_core::Tensor> {
         match &self.on_gpu {
             Some(buffer) => buffer.tensor(),
-            None => crate::ops::cuda::give(&self.values),
+            None => crate::ops::cuda::give(&self.host.whole()),
         }
     }
 
     /// Back to zero, keeping the memory.
     pub fn clear(&mut self) {
-        self.values.fill(0.0);
+        let given = (self.watch.as_ref())
+            .filter(|watch| matches!(watch.hearing, Hearing::Given(_)) && !self.is_on_gpu());
+        (self.host).clear(given.map_or(&[], |watch| &watch.buckets));
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &mut self.on_gpu {
             buffer.clear();
@@ -185,10 +191,21 @@ impl Gradients {
         }
     }
 
-    /// From now on every backward pass tells of each bucket when it is complete, in the order of `buckets`
-    /// ([`Gradients::buckets`]), all of them by its end. Passes begin with [`Gradients::clear`].
-    pub fn listen(&mut self, buckets: Vec<Range<usize>>, listener: Listener) {
-        self.watch_with(buckets, Hearing::Values(listener));
+    /// From now on every backward pass gives away each bucket when it is complete, in the order of `buckets`
+    /// ([`Gradients::buckets`]), all of them by its end. Passes begin with [`Gradients::clear`], which makes room anew for what is
+    /// still away: with gradients that lag a step behind two sets of buckets take turns.
+    pub fn give(&mut self, buckets: Vec<Range<usize>>, taker: Taker) {
+        self.watch_with(buckets, Hearing::Given(taker));
+    }
+
+    /// Takes a bucket of values; until then nothing is known of one that was given away.
+    pub fn put(&mut self, bucket: &Range<usize>, values: Vec<f32>) {
+        #[cfg(feature = "cuda")]
+        if let Some(buffer) = &mut self.on_gpu {
+            buffer.host_mut()[bucket.clone()].copy_from_slice(&values);
+            return;
+        }
+        self.host.put(bucket, values);
     }
 
     /// The same of gradients on a GPU: each bucket is multiplied by `factor` and lent to whom may change it there, until
@@ -239,10 +256,10 @@ impl Gradients {
     /// The backward pass is over: what it did not reach is complete as it is.
     pub(crate) fn complete(&mut self) {
         if let Some(mut watch) = self.watch.take() {
-            let values = self.place();
-            watch.settle(&values);
+            let mut values = self.place();
+            watch.settle(&mut values);
             while watch.next < watch.buckets.len() {
-                watch.announce(&values);
+                watch.announce(&mut values);
             }
             self.watch = Some(watch);
         }
@@ -250,37 +267,46 @@ impl Gradients {
 
     fn hand_out(&mut self, ranges: [&Range<usize>; 2]) {
         if let Some(mut watch) = self.watch.take() {
-            watch.settle(&self.place());
+            watch.settle(&mut self.place());
             let some = ranges.into_iter().filter(|range| !range.is_empty());
             some.for_each(|range| watch.give(range));
             self.watch = Some(watch);
         }
     }
 
-    fn place(&self) -> Values<'_> {
+    fn place(&mut self) -> Values<'_> {
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &self.on_gpu {
             return Values::Gpu(buffer);
         }
-        Values::Host(&self.values)
+        Values::Host(&mut self.host)
     }
 
-    /// All values, parameters in forward order; of gradients on the GPU a copy of them.
-    pub fn as_slice(&self) -> &[f32] {
+    /// All values, parameters in forward order; of gradients on the GPU or in buckets a copy of them.
+    pub fn as_slice(&self) -> Cow<'_, [f32]> {
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &self.on_gpu {
-            return buffer.host();
+            return Cow::Borrowed(buffer.host());
         }
-        &self.values
+        self.host.whole()
     }
 
-    /// All values, parameters in forward order; gradients on the GPU take what is written.
+    /// The values where they lie; of gradients on the GPU a copy of them.
+    pub(crate) fn slices(&self) -> Slices<'_> {
+        #[cfg(feature = "cuda")]
+        if let Some(buffer) = &self.on_gpu {
+            return Slices::one(buffer.host());
+        }
+        self.host.slices()
+    }
+
+    /// All values, parameters in forward order; buckets are put together for it, and gradients on the GPU take what is written.
     pub fn as_mut_slice(&mut self) -> &mut [f32] {
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &mut self.on_gpu {
             return buffer.host_mut();
         }
-        &mut self.values
+        self.host.whole_mut()
     }
 
     /// The place of one parameter.
@@ -294,7 +320,8 @@ impl Gradients {
         if let Some(buffer) = &mut self.on_gpu {
             return buffer.landing(range);
         }
-        Landing::Host(&mut self.values[range])
+        let end = range.end;
+        self.host.landings(range, end..end).0
     }
 
     /// The place of a parameter that more will be added to: a kernel that a layer shares with an earlier one. Its bucket stays
@@ -315,9 +342,7 @@ impl Gradients {
         if let Some(buffer) = &mut self.on_gpu {
             return buffer.landings(first, second);
         }
-        let (head, tail) = self.values.split_at_mut(second.start);
-        let second = &mut tail[..second.end - second.start];
-        (Landing::Host(&mut head[first]), Landing::Host(second))
+        self.host.landings(first, second)
     }
 
     /// Consecutive ranges of at least `values` values each (the last may be shorter), in the order in which the backward
@@ -339,7 +364,9 @@ impl Gradients {
 
     /// Whether no value is infinite or NaN.
     pub fn is_finite(&self) -> bool {
-        self.as_slice().iter().all(|g| g.is_finite())
+        let slices = self.slices();
+        let mut values = slices.iter().flat_map(|(_, values)| values);
+        values.all(|g| g.is_finite())
     }
 
     /// Parameter, place in it and value of the first that is infinite or no number.
@@ -347,10 +374,14 @@ impl Gradients {
         &self,
         parameters: &'a Parameters,
     ) -> Option<(&'a Parameter, usize, f32)> {
-        let values = self.as_slice();
-        let at = values.iter().position(|g| !g.is_finite())?;
+        let slices = self.slices();
+        let bad = |(start, values): (usize, &[f32])| {
+            let at = values.iter().position(|g| !g.is_finite())?;
+            Some((start + at, values[at]))
+        };
+        let (at, value) = slices.iter().find_map(bad)?;
         let owner = parameters.iter().find(|p| p.range.contains(&at))?;
-        Some((owner, at - owner.range.start, values[at]))
+        Some((owner, at - owner.range.start, value))
     }
 
     /// The error that names the first value that is no number, of the update of this step.
@@ -375,8 +406,9 @@ impl Gradients {
     ///
     /// It is finite exactly if every value is: squares of f32 cannot overflow a sum in f64.
     pub fn norm(&self) -> f64 {
-        let chunks = self.as_slice().par_chunks(1 << 14);
-        let parts: Vec<f64> = chunks
+        let slices = self.slices();
+        let chunks = slices.iter().flat_map(|(_, values)| values.chunks(1 << 14));
+        let parts: Vec<f64> = (chunks.collect::<Vec<_>>().into_par_iter())
             .map(|chunk| Arch::new().dispatch(Squares(chunk)))
             .collect();
         parts.iter().sum::<f64>().sqrt()
@@ -430,7 +462,7 @@ mod tests {
         }
         let mut gradients = Gradients::new(&parameters);
         let bucket = 0..6;
-        gradients.listen(vec![bucket], Box::new(|_, _| ()));
+        gradients.give(vec![bucket], Box::new(|_, _| ()));
         for _ in 0..2 {
             // A new pass begins anew.
             gradients.clear();

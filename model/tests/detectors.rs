@@ -304,15 +304,16 @@ fn small_buckets_are_complete_when_they_are_announced() {
         let buckets = Gradients::buckets(network.parameters(), 1);
         let (ranges, copy) = (buckets.clone(), heard.clone());
         let mut gradients = Gradients::new(network.parameters());
-        gradients.listen(
+        gradients.give(
             buckets,
             Box::new(move |bucket, values| {
-                copy.lock().unwrap()[ranges[bucket].clone()].copy_from_slice(values);
+                copy.lock().unwrap()[ranges[bucket].clone()].copy_from_slice(&values);
             }),
         );
+        gradients.clear();
         let (loss, pass) = judge(&network, &batch, &DType::F32.into());
         (network.backward_detection(loss.gradient, pass, &mut gradients)).unwrap();
-        assert_eq!(*heard.lock().unwrap(), expected.as_slice(), "{name:?}");
+        assert_eq!(*heard.lock().unwrap(), *expected.as_slice(), "{name:?}");
     }
 }
 
@@ -347,7 +348,7 @@ fn backends_and_storages_agree() {
                     (loss / expected - 1.0).abs() < loss_off,
                     "{name:?} {backend:?} {storage:?}: {loss} instead of {expected}"
                 );
-                let off = distance(gradients.as_slice(), reference.as_slice());
+                let off = distance(&gradients.as_slice(), &reference.as_slice());
                 assert!(
                     off < gradient_off,
                     "{name:?} {backend:?} {storage:?}: {off}"

@@ -439,9 +439,9 @@ fn gradients_leave_the_gpu_bucket_by_bucket() {
     assert!(buckets.len() > 2);
     let (tell, told) = std::sync::mpsc::channel();
     let mut gradients = Gradients::new(network.parameters());
-    gradients.listen(
+    gradients.give(
         buckets.clone(),
-        Box::new(move |bucket, values| tell.send((bucket, values.to_vec())).unwrap()),
+        Box::new(move |bucket, values| tell.send((bucket, values)).unwrap()),
     );
     gradients.clear();
     let mut pass = Pass::train(gpu, DType::F32, 1);

@@ -142,7 +142,7 @@ fn backends_agree_on_whole_networks() {
         let off: f64 = gradients
             .as_slice()
             .iter()
-            .zip(expected.as_slice())
+            .zip(expected.as_slice().iter())
             .map(|(a, b)| f64::from(a - b).powi(2))
             .sum::<f64>()
             .sqrt();

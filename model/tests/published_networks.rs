@@ -126,7 +126,7 @@ fn backends_agree_on_odd_sizes() {
             let squares = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2));
             squares.sum::<f64>().sqrt()
         };
-        let distance = off(ours.1.as_slice(), expected.1.as_slice());
+        let distance = off(&ours.1.as_slice(), &expected.1.as_slice());
         assert!(
             distance < 3e-3 * expected.1.norm(),
             "{config:?}: {distance} of {}",

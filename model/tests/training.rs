@@ -77,8 +77,8 @@ fn gradients_add_up_in_place() {
     for ((a, b), sum) in once
         .as_slice()
         .iter()
-        .zip(other.as_slice())
-        .zip(both.as_slice())
+        .zip(other.as_slice().iter())
+        .zip(both.as_slice().iter())
     {
         assert!(
             f64::from(a + b - sum).abs() < 1e-6 * scale,

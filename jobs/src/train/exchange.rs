@@ -1,7 +1,8 @@
 //! Gradients on their way between ranks: buckets leave while the backward pass runs, and come back as averages.
 //!
-//! In host memory a bucket is copied, summed by the communication thread and copied back. On a GPU whose engine sums there it is lent:
-//! no value comes to the host, and what is computed next waits for the sums on the GPU.
+//! No bucket is copied for it. One in host memory changes hands: the communication thread owns it until its sums are put in its
+//! place. On a GPU whose engine sums there it is lent: no value comes to the host, and what is computed next waits for the sums on
+//! the GPU.
 
 use super::team::OnStall;
 use super::trace::Trace;
@@ -19,8 +20,6 @@ pub(super) struct Exchange {
     reducer: Arc<Mutex<Reducer>>,
     /// Where each bucket belongs; the facts come after the last.
     ranges: Vec<Range<usize>>,
-    /// Used buffers, so that steps allocate nothing.
-    spare: Arc<Mutex<Vec<Vec<f32>>>>,
     /// Why a bucket could not be lent.
     failed: Arc<Mutex<Option<ModelError>>>,
     _watchdog: Watchdog,
@@ -31,7 +30,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Exchange {
-    /// Begins to listen to gradients in these ranges, as `plan` has them with the facts last. They are lent if `lends` and they lie on a GPU.
+    /// Begins to take gradients in these ranges, as `plan` has them with the facts last. They are lent if `lends` and they lie on a GPU.
     pub fn start(
         engine: Box<dyn AllReduce>,
         plan: Plan,
@@ -45,7 +44,6 @@ impl Exchange {
         let exchange = Self {
             reducer: Arc::new(Mutex::new(reducer)),
             ranges: ranges.clone(),
-            spare: Arc::default(),
             failed: Arc::default(),
             _watchdog: watchdog,
         };
@@ -62,18 +60,11 @@ impl Exchange {
         if lends && gradients.lend(ranges.clone(), scale, Box::new(borrower)) {
             return Ok(exchange);
         }
-        let (sender, buffers) = (Arc::clone(&exchange.reducer), Arc::clone(&exchange.spare));
-        let listener = move |bucket: usize, values: &[f32]| {
-            let fits = |buffer: &Vec<f32>| buffer.len() == values.len();
-            let mut buffers = lock(&buffers);
-            let found = buffers.iter().position(fits);
-            let mut buffer = found.map_or_else(Vec::new, |at| buffers.swap_remove(at));
-            drop(buffers);
-            buffer.resize(values.len(), 0.0);
-            buffer.copy_from_slice(values);
-            let _ = lock(&sender).submit(bucket, buffer);
+        let sender = Arc::clone(&exchange.reducer);
+        let taker = move |bucket: usize, values: Vec<f32>| {
+            let _ = lock(&sender).submit(bucket, values);
         };
-        gradients.listen(ranges, Box::new(listener));
+        gradients.give(ranges, Box::new(taker));
         Ok(exchange)
     }
 
@@ -104,8 +95,7 @@ impl Exchange {
                 gradients.take_back(lent)?;
                 continue;
             }
-            gradients.as_mut_slice()[range.clone()].copy_from_slice(&reduced.values);
-            lock(&self.spare).push(reduced.values);
+            gradients.put(range, reduced.values);
         }
     }
 }

@@ -248,7 +248,7 @@ impl Learner {
             stop: false,
         });
         if self.lag > 0 {
-            waiting.gradients = Some(self.gradients.as_slice().to_vec());
+            waiting.gradients = Some(self.gradients.as_slice().into_owned());
         }
         Ok(waiting)
     }
@@ -297,7 +297,7 @@ impl Learner {
         for waiting in &mut all {
             if waiting.shared.is_none() {
                 self.receive(waiting, team)?;
-                waiting.gradients = Some(self.gradients.as_slice().to_vec());
+                waiting.gradients = Some(self.gradients.as_slice().into_owned());
             }
         }
         self.waiting = all;

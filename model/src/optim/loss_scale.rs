@@ -184,7 +184,7 @@ mod tests {
         let mut scale = LossScale::new(config).unwrap();
         let mut fine = gradients([8.0, -4.0]);
         assert!(scale.unscale(&mut fine));
-        assert_eq!(fine.as_slice(), [1.0, -0.5]);
+        assert_eq!(*fine.as_slice(), [1.0, -0.5]);
         let mut over = gradients([f32::INFINITY, 1.0]);
         assert!(!scale.unscale(&mut over));
         assert_eq!(

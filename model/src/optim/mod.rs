@@ -20,6 +20,7 @@ pub use mirror::{Mirror, Rounding};
 pub use schedule::Schedule;
 
 use crate::error::{ModelError, Result};
+use crate::gradients::Slices;
 use crate::model_file::ModelFile;
 use crate::parameters::{Gradients, Parameters};
 use adam::Adam;
@@ -184,9 +185,10 @@ impl Optimizer {
                 let kept = kept.filter(|(version, _)| *version == parameters.version());
                 let weights = match kept {
                     Some((_, weights)) => weights,
-                    None => parameters.update_all(|values| squares_of(&self.places, values))?,
+                    None => parameters
+                        .update_all(|values| squares_of(&self.places, &Slices::one(values)))?,
                 };
-                let gradients = squares_of(&self.places, gradients.as_slice());
+                let gradients = squares_of(&self.places, &gradients.slices());
                 Some(weights.into_iter().zip(gradients).collect::<Vec<_>>())
             }
         };
@@ -202,11 +204,12 @@ impl Optimizer {
         if let Some(mirror) = &mut mirror {
             mirror.begin(self.step);
         }
+        let slopes = gradients.slices();
         let weights = parameters.update_all(|values| {
             let memory = Memory {
                 start: 0,
                 values,
-                gradient: gradients.as_slice(),
+                gradient: &slopes,
                 first: &mut self.first,
                 second: &mut self.second,
                 direction: &mut self.direction,

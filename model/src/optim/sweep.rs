@@ -5,6 +5,7 @@
 //! plain loops, compiled for the widest vectors of the processor without contraction: the bits do not depend on those either.
 
 use super::mirror::Stripe;
+use crate::gradients::Slices;
 use crate::parameters::{Kind, Parameters, squares};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -44,7 +45,8 @@ pub(super) struct Memory<'a> {
     /// Where they begin in that order.
     pub(super) start: usize,
     pub(super) values: &'a mut [f32],
-    pub(super) gradient: &'a [f32],
+    /// Of all parameters.
+    pub(super) gradient: &'a Slices<'a>,
     pub(super) first: &'a mut [f32],
     /// Empty for rules with one moment.
     pub(super) second: &'a mut [f32],
@@ -57,7 +59,6 @@ impl<'a> Memory<'a> {
     /// The first `length` values of each array, and the others.
     pub(super) fn split_at(self, length: usize) -> (Self, Self) {
         let (values, other_values) = self.values.split_at_mut(length);
-        let (gradient, other_gradient) = self.gradient.split_at(length);
         let (first, other_first) = self.first.split_at_mut(length);
         let (second, other_second) = self.second.split_at_mut(length.min(self.second.len()));
         let kept = length.min(self.direction.len());
@@ -72,7 +73,7 @@ impl<'a> Memory<'a> {
         let head = Self {
             start: self.start,
             values,
-            gradient,
+            gradient: self.gradient,
             first,
             second,
             direction,
@@ -81,7 +82,7 @@ impl<'a> Memory<'a> {
         let tail = Self {
             start: self.start + length,
             values: other_values,
-            gradient: other_gradient,
+            gradient: self.gradient,
             first: other_first,
             second: other_second,
             direction: other_direction,
@@ -186,10 +187,11 @@ impl<K: Kernel> WithSimd for Task<'_, K> {
         for (parameter, range) in pieces(self.places, chunk.start, chunk.values.len()) {
             let second = part_of(chunk.second, &range);
             let direction = part_of(chunk.direction, &range);
+            let place = chunk.start + range.start..chunk.start + range.end;
             let answer = self.kernel.run(Piece {
                 parameter,
                 values: &mut chunk.values[range.clone()],
-                gradient: &chunk.gradient[range.clone()],
+                gradient: chunk.gradient.within(place),
                 first: &mut chunk.first[range.clone()],
                 second,
                 direction,
@@ -210,14 +212,15 @@ fn part_of<'a>(array: &'a mut [f32], range: &Range<usize>) -> &'a mut [f32] {
 }
 
 /// Σ v² of each parameter, the same bits as the sums of a kernel that gives `squares(piece.values)`.
-pub(super) fn squares_of(places: &[Place], values: &[f32]) -> Vec<f64> {
-    let chunks = values.par_chunks(CHUNK).enumerate();
-    let parts: Vec<Vec<_>> = chunks
-        .map(|(index, chunk)| {
+pub(super) fn squares_of(places: &[Place], values: &Slices<'_>) -> Vec<f64> {
+    let count = values.count();
+    let starts = (0..count).into_par_iter().step_by(CHUNK);
+    let parts: Vec<Vec<_>> = starts
+        .map(|start| {
             Arch::new().dispatch(Squares {
                 places,
-                start: index * CHUNK,
-                chunk,
+                range: start..count.min(start + CHUNK),
+                values,
             })
         })
         .collect();
@@ -227,8 +230,8 @@ pub(super) fn squares_of(places: &[Place], values: &[f32]) -> Vec<f64> {
 
 struct Squares<'a> {
     places: &'a [Place],
-    start: usize,
-    chunk: &'a [f32],
+    range: Range<usize>,
+    values: &'a Slices<'a>,
 }
 
 impl WithSimd for Squares<'_> {
@@ -237,8 +240,10 @@ impl WithSimd for Squares<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> Self::Output {
         let mut sums = Vec::new();
-        for (parameter, range) in pieces(self.places, self.start, self.chunk.len()) {
-            add(&mut sums, parameter, [squares(&self.chunk[range]), 0.0]);
+        let start = self.range.start;
+        for (parameter, range) in pieces(self.places, start, self.range.len()) {
+            let values = self.values.within(start + range.start..start + range.end);
+            add(&mut sums, parameter, [squares(values), 0.0]);
         }
         sums
     }

@@ -111,7 +111,7 @@ impl Link {
                 let version = state.versions[server];
                 servers.send(server, raw(&Request { version, ..request }))?;
                 state.slice.clear();
-                plan::gather(ranges, given.gradients.as_slice(), &mut state.slice);
+                plan::gather(ranges, &given.gradients.as_slice(), &mut state.slice);
                 servers.send(server, bytemuck::cast_slice(&state.slice))?;
                 if server == 0 {
                     servers.send(0, bytemuck::cast_slice(given.statistics))?;

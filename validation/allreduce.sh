@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Sums over ranks on shaped links and inside a node, beside the MPI library's own, by default and with each algorithm forced.
-# usage: validation/allreduce.sh OUT [REPEAT]
-#   OUT      a folder for allreduce.md and logs
-#   REPEAT   sums of each method that count; 3 if not given
+# usage: validation/allreduce.sh OUT [REPEAT [ALGORITHMS]]
+#   OUT          a folder for allreduce.md and logs
+#   REPEAT       sums of each method that count; 3 if not given
+#   ALGORITHMS   which of Open MPI's are forced, by number: "123456" if not given; the first three take most of the time
 # Needs root for network namespaces (validation/netlab.sh), and Open MPI.
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
-repeat=${2:-3}
+repeat=${2:-3} algorithms=${3:-123456}
 cd "$(dirname "$0")/.."
 netlab=$PWD/validation/netlab.sh
 . validation/program.sh
@@ -53,6 +54,7 @@ for shape in "4 8 100mbit 100" "2 12 100mbit 100"; do
   measure "$hosts x $((ranks / hosts)) by slot" "${lab[@]}" "${link[@]}" --methods hierarchical --wires f32,bf16,f16
   for forced in "1 linear" "2 nonoverlapping" "3 recursive doubling" "4 ring" "5 segmented ring" "6 rabenseifner"; do
     read -r number name <<<"$forced"
+    [[ $algorithms == *$number* ]] || continue
     measure "$hosts x $((ranks / hosts)) by slot, library's $name" "${lab[@]}" -mca coll_tuned_use_dynamic_rules 1 \
       -mca coll_tuned_allreduce_algorithm "$number" "${link[@]}" --methods library,hierarchical --wires f32
   done

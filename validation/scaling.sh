@@ -2,13 +2,14 @@
 # Training on several ranks of this machine: weak scaling, loss curves of 1, 2 and 4 ranks on one page, and how much of the
 # communication between two shaped hosts the computation hides.
 # usage: validation/scaling.sh OUT
-#   OUT    a folder for the runs, scaling.md and curves.html
+#   OUT    a folder for the runs, scaling.md, curves.html and curves.svg
 # The last part needs root for network namespaces (validation/netlab.sh); without it says why it is missing.
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
 cd "$(dirname "$0")/.."
 netlab=$PWD/validation/netlab.sh
+plot=$PWD/validation/rank_curves.py
 . validation/program.sh
 cd "$out"
 
@@ -48,8 +49,9 @@ for ranks in 1 2 4; do
 done
 "$squall" report labels --out curves.html --frames 8 "${curves[@]}" --title "Training on 1, 2 and 4 ranks" \
   --about "A global batch of 4, the same samples in the same order, batch statistics over all ranks."
+python3 "$plot" . curves.svg
 say ""
-say "Loss beside that of one rank, with a global batch of 4 (curves.html): $(python3 - <<'PY'
+say "Loss beside that of one rank, with a global batch of 4 (curves.html, curves.svg): $(python3 - <<'PY'
 import json
 def losses(ranks):
     lines = map(json.loads, open(f"ranks{ranks}/metrics.jsonl"))

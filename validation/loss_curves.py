@@ -3,7 +3,7 @@
 
     python3 validation/loss_curves.py OUT DOCS
 
-Reads OUT/{supervised,semi}-SEED/metrics.jsonl and OUT/{supervised,semi}-SEED.json; writes DOCS/semi_supervised.md, a table, and
+Reads OUT/lambdaL-SEED/metrics.jsonl and OUT/lambdaL-SEED.json; writes DOCS/semi_supervised.md, a table, and
 DOCS/semi_supervised.svg, the loss and the mean average precision on the validation samples during training. Standard library only.
 """
 
@@ -12,15 +12,24 @@ import math
 import sys
 from pathlib import Path
 
-WAYS = {"supervised": ("#1f6feb", "supervised"), "semi": ("#d1570a", "semi-supervised")}
+COLOURS = ["#1f6feb", "#d1570a", "#2b8a3e", "#862e9c"]
 # Two-sided 95 % points of Student's t by degrees of freedom.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]
+
+
+def name(way):
+    """A way is the weight of the reconstruction."""
+    return "supervised" if way == 0 else f"semi-supervised, λ {way}"
+
+
+def lambdas(out):
+    return sorted({int(path.name[len("lambda") :].split("-")[0]) for path in out.glob("lambda*-*.json")})
 
 
 def curves(out, way):
     """By seed: step -> (loss, mAP as the mean over overlaps of 0.1 and 0.5), and mAP on the unseen run."""
     found = {}
-    for folder in sorted(out.glob(f"{way}-*")):
+    for folder in sorted(out.glob(f"lambda{way}-*")):
         metrics, scores = folder / "metrics.jsonl", out / f"{folder.name}.json"
         if not (metrics.is_file() and scores.is_file()):
             continue
@@ -68,8 +77,7 @@ def panel(runs, which, left, title):
         parts.append(f'<text x="{left - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.2f}</text>')
     for s in steps[:: max(1, len(steps) // 5)]:
         parts.append(f'<text x="{x(s):.1f}" y="{top + height + 16}" text-anchor="middle">{s}</text>')
-    for way, found in runs.items():
-        colour = WAYS[way][0]
+    for colour, found in zip(COLOURS, runs.values()):
         line = lambda pts: " ".join(f"{x(s):.1f},{y(v):.1f}" for s, v in pts)
         for points, _ in found.values():
             pts = [(s, points[s][which]) for s in sorted(points)]
@@ -88,39 +96,45 @@ def plot(runs):
     parts.append('<rect width="820" height="320" fill="#fff"/>')
     parts += panel(runs, 0, 60, "loss of boxes on validation samples, by step")
     parts += panel(runs, 1, 460, "mAP on validation samples, by step")
-    for k, (way, (colour, name)) in enumerate(WAYS.items()):
-        parts.append(f'<line x1="{60 + 150 * k}" x2="{84 + 150 * k}" y1="304" y2="304" stroke="{colour}" stroke-width="2.5"/>')
-        parts.append(f'<text x="{90 + 150 * k}" y="308">{name}</text>')
+    for k, (way, colour) in enumerate(zip(runs, COLOURS)):
+        parts.append(f'<line x1="{60 + 190 * k}" x2="{84 + 190 * k}" y1="304" y2="304" stroke="{colour}" stroke-width="2.5"/>')
+        parts.append(f'<text x="{90 + 190 * k}" y="308">{name(way)}</text>')
     return "\n".join(parts + ["</svg>"]) + "\n"
 
 
 def table(runs, command):
-    seeds = sorted(set(runs["supervised"]) & set(runs["semi"]))
+    seeds = sorted(set.intersection(*(set(found) for found in runs.values())))
     lines = ["# Supervised and semi-supervised boxes", ""]
     lines += [
         "The `detect` recipe on a synthetic run of which a tenth of the samples has boxes that are used, with and without the other samples,",
-        "which teach by their reconstruction (λ 10). As many labelled samples a step on both sides; another tenth for every seed. Means and",
-        f"95 % intervals of the mean over {len(seeds)} seeds, by `{command}`.",
+        "which teach by their reconstruction, weighted by λ. As many labelled samples a step in all ways; another tenth for every seed. Means",
+        f"and 95 % intervals of the mean over {len(seeds)} seeds, by `{command}`.",
         "",
         "![Loss and mAP on validation samples](semi_supervised.svg)",
         "",
-        "| step | loss, supervised | loss, semi-supervised | mAP, supervised | mAP, semi-supervised |",
+        "On an unseen run, the best model of each training:",
+        "",
+        "| way | mAP at an overlap of 0.1 | its difference to supervised, seed by seed | mAP at 0.5 | its difference |",
         "|---|---|---|---|---|",
     ]
+    for way in runs:
+        cells = [name(way)]
+        for at in (0, 1):
+            values = [runs[way][seed][1][at] for seed in seeds]
+            apart = [value - runs[0][seed][1][at] for value, seed in zip(values, seeds)] if way != 0 and 0 in runs else []
+            cells += [words(values), words(apart, sign="+") if apart else ""]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "On validation samples, as training goes on:", ""]
+    lines.append("| step | " + " | ".join(f"{what}, {name(way)}" for what in ("loss", "mAP") for way in runs) + " |")
+    lines.append("|---" * (1 + 2 * len(runs)) + "|")
     steps = sorted({s for found in runs.values() for points, _ in found.values() for s in points})
     for s in steps:
         cells = [str(s)]
         for which in (0, 1):
-            for way in WAYS:
+            for way in runs:
                 here = [points[s][which] for points, _ in runs[way].values() if s in points]
                 cells.append(words(here) if here else "")
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "On an unseen run, the best model of each training:", ""]
-    lines += ["| overlap | supervised | semi-supervised | difference, seed by seed |", "|---|---|---|---|"]
-    for at, overlap in enumerate(("0.1", "0.5")):
-        each = {way: [runs[way][seed][1][at] for seed in seeds] for way in WAYS}
-        apart = [b - a for a, b in zip(each["supervised"], each["semi"])]
-        lines.append(f"| {overlap} | {words(each['supervised'])} | {words(each['semi'])} | {words(apart, sign='+')} |")
     return "\n".join(lines) + "\n"
 
 
@@ -128,9 +142,9 @@ def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     out, docs = Path(sys.argv[1]), Path(sys.argv[2])
-    runs = {way: curves(out, way) for way in WAYS}
-    if not set(runs["supervised"]) & set(runs["semi"]):
-        sys.exit(f"{out}: no seed was trained in both ways: run validation/semi_supervised.sh first")
+    runs = {way: curves(out, way) for way in lambdas(out)}
+    if len(runs) < 2 or not set.intersection(*(set(found) for found in runs.values())):
+        sys.exit(f"{out}: no seed was trained in two ways: run validation/semi_supervised.sh first")
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "semi_supervised.svg").write_text(plot(runs))
     (docs / "semi_supervised.md").write_text(table(runs, "validation/semi_supervised.sh OUT && python3 validation/loss_curves.py OUT docs"))

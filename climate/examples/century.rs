@@ -110,6 +110,17 @@ fn memory_kb() -> [u64; 2] {
     })
 }
 
+/// Processor time that the process has used, by all its threads, in seconds; 0 where the system does not say.
+fn processor_seconds() -> f64 {
+    // The kernel counts in hundredths of a second. The program's name, in brackets, may hold blanks.
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let numbers = text.rsplit_once(')').map_or("", |(_, numbers)| numbers);
+    let used = numbers.split_whitespace().skip(11).take(2);
+    used.filter_map(|ticks| ticks.parse::<f64>().ok())
+        .sum::<f64>()
+        / 100.0
+}
+
 /// Rows, columns, years and hours between two steps, and a folder.
 fn sizes(arguments: &[String]) -> Result<([usize; 4], &str), Box<dyn Error>> {
     let [rows, columns, years, step_hours, out] = arguments else {
@@ -132,7 +143,7 @@ fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let mut print = std::io::stdout().lock();
     writeln!(
         print,
-        "decade,steps,seconds,ms_per_step,resident_kb,peak_kb"
+        "decade,steps,seconds,ms_per_step,processor_ms_per_step,resident_kb,peak_kb"
     )?;
     let mut peaks = Vec::new();
     for (decade, year) in (0..years).step_by(YEARS_A_RUN).enumerate() {
@@ -146,7 +157,7 @@ fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             scenario: Scenario::PRESENT,
             seed: 41 + decade as u64,
         })?;
-        let clock = Instant::now();
+        let (clock, used) = (Instant::now(), processor_seconds());
         let read = |index| Ok::<_, ClimateError>(run.snapshot(index).0);
         let mut saved = 0;
         labeller.label_series(steps, read, |_, labelled| {
@@ -166,11 +177,13 @@ fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             Ok(())
         })?;
         let (seconds, [now, most]) = (clock.elapsed().as_secs_f64(), memory_kb());
-        let each = 1000.0 * seconds / steps as f64;
+        let each = |seconds: f64| 1000.0 * seconds / steps as f64;
         writeln!(
             print,
-            "{},{steps},{seconds:.1},{each:.3},{now},{most}",
-            2000 + year
+            "{},{steps},{seconds:.1},{:.3},{:.3},{now},{most}",
+            2000 + year,
+            each(seconds),
+            each(processor_seconds() - used)
         )?;
         print.flush()?;
         peaks.push(most);

@@ -8,6 +8,7 @@ use squall_climate::detect::bard::{BardDetector, BardThresholds, sample_members}
 use squall_climate::detect::percentile::{PercentileDetector, PercentileThresholds};
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
 use squall_climate::detect::{DetectFields, Method};
+use squall_climate::events::{EventFields, ExtractOptions, extract};
 use squall_climate::label::{Labeller, Thresholds};
 use squall_data::{Calendar, LatLonGrid, Snapshot, Time, Variable};
 use std::f64::consts::TAU;
@@ -78,6 +79,20 @@ fn main() {
     });
     time("deepcam, masks without cyclones", 5, || {
         deepcam.masks(&snapshot, &[]).unwrap()
+    });
+    let lows = deepcam.lows(&snapshot).unwrap();
+    let count = lows.extratropical.len();
+    time(
+        &format!("deepcam, lows for boxes ({count} found)"),
+        5,
+        || deepcam.lows(&snapshot).unwrap(),
+    );
+    time("deepcam, all of it and events", 7, || {
+        let candidates = deepcam.candidates(&snapshot).unwrap();
+        let mask = deepcam.masks(&snapshot, &candidates).unwrap().mask;
+        let (fields, options) = (EventFields::default(), ExtractOptions::default());
+        let events = extract(&mask, &grid, &fields, &options).unwrap();
+        (deepcam.lows(&snapshot).unwrap(), events)
     });
     time("transport from channels", 7, || {
         fields.transport().unwrap().into_owned()

@@ -91,14 +91,19 @@ cuda_test() {
 
 # The tests of the operations and networks with oneDNN 3.2, of another API than Debian 12's 2.6.
 onednn_v3_test() {
-  local folder="${CARGO_TARGET_DIR:-target}/onednn-v3"
+  local folder="${CARGO_TARGET_DIR:-target}/onednn-v3" wheel
   if [ ! -d "$folder" ]; then
-    python3 -m pip install -q --no-deps --no-compile --target "$folder.new" onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0
+    # Both packages have a folder `lib`, of which pip would install one only.
+    rm -rf "$folder.new"
+    python3 -m pip download -q --no-deps --dest "$folder.new/wheels" onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0
+    for wheel in "$folder.new/wheels/"*.whl; do
+      python3 -m zipfile -e "$wheel" "$folder.new/unpacked"
+    done
+    cp -r "$folder.new/unpacked/"*.data/data/. "$folder.new/"
+    rm -r "$folder.new/wheels" "$folder.new/unpacked"
     mv "$folder.new" "$folder"
   fi
-  local header
-  header=$(find "$folder" -path '*/include/dnnl.h' | head -1)
-  DNNL_DIR=$(cd "$(dirname "$header")/.." && pwd)
+  DNNL_DIR=$(cd "$folder" && pwd)
   export DNNL_DIR LD_LIBRARY_PATH="$DNNL_DIR/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   run_tests -p squall-model
 }

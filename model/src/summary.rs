@@ -98,7 +98,9 @@ impl Summary {
     /// in so many strips ([`crate::Network::infer_in_strips`]): parameters and what is made of them for speed, the input,
     /// the fields that are alive together at any operation, the logits, and what the program itself takes.
     ///
-    /// MEASURED
+    /// Measured peaks in f32, in brackets what is predicted: `deeplabv3plus` 948 MB at 192 x 288 (1.0 GB), 1.51 GB at 384 x 576 (1.5),
+    /// 3.67 at 768 x 1152 (3.4), there in 4 strips 1.78 (1.8), in 8 1.50 (1.5); `deepcam` 905 MB (958) and 1.08 GB (1.1) at the first
+    /// two sizes, `tiramisu` 320 (364) and 682 MB (697), `cgnet` 91 MB (99) at the second.
     ///
     /// # Errors
     /// [`ModelError::Strips`] if the network cannot be computed in strips.

@@ -187,8 +187,9 @@ fn f32_with_batch_normalisation() {
 
 #[test]
 fn bf16_with_batch_normalisation() {
-    // Twice the tolerance: the mean and spread of twelve values rounded to eight bits are that much off.
-    check(NORMALISED, DType::BF16, 6e-2);
+    // More than twice the tolerance: the mean and spread of twelve values rounded to eight bits are that much off, and oneDNN 3.2
+    // adds up in another order than 2.6 (6.2 % in the fifth step).
+    check(NORMALISED, DType::BF16, 8e-2);
 }
 
 #[test]

@@ -144,6 +144,14 @@ if wanted "$event"; then
     [ "$try" -eq 6 ] || cp before.md "$table"
   done
 fi
+# Groups wait for their turn at the server, which is rank 0, as long as it takes, if it lives.
+event="a stopped parameter server of three groups (SIGSTOP; limit $stall s)"
+if wanted "$event"; then
+  with_settings servers --set distributed.groups=3 --set distributed.order=round-robin
+  stop_first() { kill -STOP "$(ranks_of stopped_server | sed -n 1p)" || true; }
+  supervised "$event" stopped_server stop_first
+  stray stopped_server
+fi
 train=("$squall" -q train --recipe small "${settings[@]}")
 alone=alone
 

@@ -132,6 +132,11 @@ pub trait Communicator: Send {
     /// [`CommError::Library`].
     fn window(&mut self, floats: usize) -> Result<Option<Box<dyn Window>>>;
 
+    /// Whether ranks are processes, which may be stopped or cut off one by one; threads are not.
+    fn are_processes(&self) -> bool {
+        false
+    }
+
     /// How long this process may wait for others before the job is ended with a [`CommError::Stalled`], in all its
     /// communicators; where the backend watches its waits at all. Not collective.
     fn limit_waits(&self, _after: Duration) {}

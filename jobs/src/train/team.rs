@@ -110,6 +110,24 @@ impl Team {
         }
     }
 
+    /// What hears of a stall, for somebody who watches besides this team: only the first stall is told.
+    pub(super) fn on_stall_shared(&mut self) -> OnStall {
+        let own = Arc::new(Mutex::new(self.on_stall.take()));
+        let share = |own: Arc<Mutex<Option<OnStall>>>| -> OnStall {
+            Box::new(move |stall| {
+                let told = lock(&own).take();
+                told.into_iter().for_each(|tell| tell(stall.clone()));
+            })
+        };
+        self.on_stall = Some(share(Arc::clone(&own)));
+        share(own)
+    }
+
+    /// This hears of stalls from now on.
+    pub(super) fn hears_of_stalls(&mut self, on_stall: OnStall) {
+        self.on_stall = Some(on_stall);
+    }
+
     /// The ranks of a part of this team, for the time in which that does not communicate.
     pub(super) fn group(&mut self, comm: Box<dyn Communicator>, link: Option<Link>) -> Self {
         let on_stall = self.on_stall.take().unwrap_or_else(|| Box::new(|_| ()));

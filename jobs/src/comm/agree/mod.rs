@@ -73,7 +73,13 @@ impl Facts {
     /// # Errors
     /// [`CommError::Differs`] with the first fact that differs and the ranks in the minority; those of the backend.
     pub fn check(&self, comm: &mut dyn Communicator) -> Result<()> {
-        let Some(found) = compare(comm, "the list of facts", &self.names, &self.hashes)? else {
+        let Some(found) = compare(
+            comm,
+            "the program or its list of facts",
+            &self.names,
+            &self.hashes,
+        )?
+        else {
             return Ok(());
         };
         let mut error = found.error(comm.rank());

@@ -200,6 +200,10 @@ impl Communicator for Mpi {
         }
     }
 
+    fn are_processes(&self) -> bool {
+        true
+    }
+
     fn limit_waits(&self, after: Duration) {
         self.group.library.watch.limit_waits(after);
     }

@@ -80,7 +80,7 @@ fn another_list_of_facts_is_noticed_whatever_its_length() {
             _ => facts.check(comm),
         }
     });
-    assert_eq!(what, "the list of facts");
+    assert_eq!(what, "the program or its list of facts");
     assert_eq!(reason, "rank 2 has another than the other 2");
 }
 

@@ -1,15 +1,17 @@
 //! How a run ends: the last state, its scores, and goodbye to everybody.
 
+use super::LOOK;
 use super::first::{First, send_errand};
 use super::link::json;
-use super::message::{Orders, Reply, Request, errand, raw, take};
+use super::message::{Orders, Reply, Request, errand, raw};
 use super::staleness::StalenessSummary;
+use crate::comm::Arrival;
 use crate::error::{JobError, Result};
 use crate::train::{Balance, Best, Outcome, Spent, TrainReport};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How a run ended, as all ranks are told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -85,6 +87,7 @@ impl First<'_, '_> {
         for other in 1..self.server.layout.servers {
             send_errand(&mut self.server, other, errand::END, &text)?;
         }
+        self.server.pulse.end();
         if !finished && !self.ledger.is_closed() && !stop.load(Ordering::Relaxed) {
             // The next call does the rest.
             let (done, total) = (self.ledger.done(), self.server.run.total_steps);
@@ -128,14 +131,20 @@ impl First<'_, '_> {
         let leader = self.server.leader(group);
         let mut request = Request::of(0, 0);
         let bytes = bytemuck::bytes_of_mut(&mut request);
-        // However long it takes; one that dies is noticed.
-        let limit = Duration::MAX;
-        if take(&mut *self.server.between, leader, bytes, limit)? {
-            self.scores(group, &request)
-        } else {
-            self.server.run.validation_due = true;
-            Ok(())
+        // However long it takes, as long as it lives.
+        while !self.server.is_silent(group) {
+            match self.server.between.wait_any(&[leader], LOOK)? {
+                Arrival::Message(_) => {
+                    self.server.between.receive(leader, bytes)?;
+                    return self.scores(group, &request);
+                }
+                Arrival::Gone(_) => break,
+                Arrival::Nothing => {}
+            }
         }
+        tracing::warn!("group {group} is lost while it scores the last state");
+        self.server.run.validation_due = true;
+        Ok(())
     }
 
     fn ending(&self, finished: bool) -> Result<Ending> {

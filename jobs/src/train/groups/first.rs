@@ -300,9 +300,19 @@ impl<'a, 'b> First<'a, 'b> {
         Some(self.validating.remove(at).step)
     }
 
-    /// Nothing has come for a moment, or for long: then whoever is still expected is gone, unless it scores the network.
+    /// Nothing has come for a moment, or for long: then whoever is still expected is gone, unless it scores the network and lives.
     fn silence(&mut self) {
-        if self.server.heard.elapsed() <= self.server.limit || !self.validating.is_empty() {
+        if self.server.heard.elapsed() <= self.server.limit {
+            return;
+        }
+        let judges: Vec<usize> = self.validating.iter().map(|v| v.group).collect();
+        for group in judges {
+            if self.server.is_silent(group) {
+                self.server.loses(group);
+                self.lost(group);
+            }
+        }
+        if !self.validating.is_empty() {
             return;
         }
         if !self.server.gives_up() {

@@ -4,6 +4,7 @@ use super::LOOK;
 use super::ending::Ending;
 use super::message::{Orders, Reply, Request, kind, raw, take};
 use super::plan;
+use super::pulse::Pulse;
 use crate::comm::collectives::tree;
 use crate::comm::{Arrival, CommError, Communicator, doing};
 use crate::error::{JobError, Result};
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 /// What a rank of a group knows of the servers; its leader talks to them.
 ///
-/// It waits for them as long as it takes: they serve others meanwhile, and drop whoever does not answer.
+/// It waits for them as long as they show that they live: they serve others meanwhile, and drop whoever does not answer.
 pub(in crate::train) struct Link {
     /// To the other ranks of the group, if there are any.
     pub(super) group: Option<Box<dyn Communicator>>,
@@ -28,6 +29,8 @@ pub(in crate::train) struct Link {
     /// The recipe's, which says how gradients are clipped.
     pub(super) optimiser: OptimizerConfig,
     pub(super) exchange: State,
+    /// Of the leader. The last, as on servers: ranks free what they share in the same order.
+    pub(super) pulse: Pulse,
 }
 
 /// What the last exchange left.
@@ -237,6 +240,7 @@ impl Link {
                 servers.receive(0, bytemuck::cast_slice_mut(&mut self.exchange.buffers))?;
             }
         }
+        self.pulse.end();
         self.share_orders()?;
         if let Some(group) = &mut self.group {
             text = tree::broadcast_any(&mut **group, text, 0)?;

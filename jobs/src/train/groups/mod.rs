@@ -27,6 +27,7 @@ mod message;
 pub mod momentum;
 mod part;
 pub mod plan;
+mod pulse;
 mod server;
 mod staleness;
 mod standing;
@@ -39,7 +40,7 @@ pub(super) use standing::Standing;
 
 use super::prepare::{Ready, Share};
 use super::{Run, Team, TrainEvent, TrainReport};
-use crate::comm::{CommError, Communicator, doing};
+use crate::comm::{CommError, Communicator};
 use crate::error::{JobError, Result};
 use crate::recipe::{Order, Recipe};
 use crate::run_dir::RunDir;
@@ -47,6 +48,7 @@ use ending::Ending;
 use first::First;
 use part::Part;
 use plan::{Layout, Role};
+use pulse::Pulse;
 use server::Server;
 use squall_data::Store;
 use std::path::Path;
@@ -92,7 +94,11 @@ pub(super) fn train(
     let parameters = ready.learner().network.parameters();
     let count = parameters.count();
     let slices = plan::deal(&plan::layers(parameters), layout.servers).map_err(bad)?;
-    let (between, group) = split(world, layout, role)?;
+    let Ends {
+        between,
+        pulse,
+        group,
+    } = split(world, layout, role)?;
     let in_turns = recipe.distributed.order == Order::RoundRobin;
     match role {
         Role::Server(index) => {
@@ -111,7 +117,8 @@ pub(super) fn train(
             let run = ready.run((recipe, store), &mut alone);
             announce(&run, world, progress)?;
             let between = between.ok_or_else(nobody)?;
-            let server = Server::new(run, between, layout, (part, slices))?;
+            let mut server = Server::new(run, between, layout, (part, slices))?;
+            server.pulse = begin_pulse(pulse, layout, recipe, world)?;
             serve(server, job, progress)
         }
         Role::Worker { .. } => {
@@ -125,8 +132,11 @@ pub(super) fn train(
                 exchange: link::State::new(parameters, layout.servers),
                 slices,
                 optimiser: recipe.optimiser.clone(),
+                pulse: Pulse::default(),
             };
+            let on_stall = world.on_stall_shared();
             let mut team = world.group(group, Some(link));
+            world.hears_of_stalls(on_stall);
             let joined = ready.learner().join(&recipe.distributed, &mut team);
             world.all_or_none(joined)?;
             let mut run = ready.run((recipe, store), &mut team);
@@ -138,15 +148,24 @@ pub(super) fn train(
                 run.stands(&standing, group)?;
             }
             announce(&run, world, progress)?;
+            run.team.link()?.pulse = begin_pulse(pulse, layout, recipe, world)?;
+            let report = worker::work(run, job.folder, job.stop);
             // Who is done waits for those who still score the last state.
             world.limit_waits(Duration::MAX);
-            worker::work(run, job.folder, job.stop)
+            report
         }
     }
 }
 
-/// The ranks that exchange parameters (servers first, then leaders), and those of this rank's group.
-type Ends = (Option<Box<dyn Communicator>>, Option<Box<dyn Communicator>>);
+/// With whom this rank talks.
+struct Ends {
+    /// The ranks that exchange parameters: servers first, then leaders.
+    between: Option<Box<dyn Communicator>>,
+    /// The same once more for signs of life, where a rank can fall silent alone.
+    pulse: Option<Box<dyn Communicator>>,
+    /// The ranks of this rank's group.
+    group: Option<Box<dyn Communicator>>,
+}
 
 fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
     let place = world.rank();
@@ -155,13 +174,39 @@ fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
         Role::Server(_) | Role::Worker { rank: 0, .. } => Some(0),
         Role::Worker { .. } => None,
     };
-    let between = control.split(between, place)?;
+    let mut between = control.split(between, place)?;
+    let mut pulse = None;
+    if let Some(between) = &mut between
+        && between.are_processes()
+    {
+        let rank = between.rank();
+        pulse = between.split(Some(0), rank)?;
+    }
     let colour = match role {
         Role::Server(_) => layout.groups,
         Role::Worker { group, .. } => group,
     };
     let colour = u32::try_from(colour).unwrap_or(u32::MAX);
-    Ok((between, control.split(Some(colour), place)?))
+    Ok(Ends {
+        between,
+        pulse,
+        group: control.split(Some(colour), place)?,
+    })
+}
+
+/// Shows from now on that this rank lives, where it has somebody to show it to.
+fn begin_pulse(
+    comm: Option<Box<dyn Communicator>>,
+    layout: Layout,
+    recipe: &Recipe,
+    world: &mut Team,
+) -> Result<Pulse> {
+    let limit = recipe.distributed.longest_wait();
+    let on_stall = world.on_stall_shared();
+    comm.map_or_else(
+        || Ok(Pulse::default()),
+        |comm| Pulse::start(comm, layout.servers, limit, on_stall),
+    )
 }
 
 fn nobody() -> JobError {
@@ -183,7 +228,6 @@ fn serve(
     job: Job<'_>,
     progress: &mut dyn FnMut(&TrainEvent),
 ) -> Result<TrainReport> {
-    let _patient = doing::patiently();
     let start = Instant::now();
     if server.run.run.is_some() {
         let pending = std::mem::take(&mut server.run.pending);

@@ -5,6 +5,7 @@ use super::link::json;
 use super::message::{Orders, Reply, Request, errand, kind, raw, take};
 use super::part::Part;
 use super::plan::Layout;
+use super::pulse::Pulse;
 use super::staleness::StalenessSummary;
 use super::standing::{ServerStanding, Standing, Views};
 use super::turns::Turns;
@@ -55,6 +56,8 @@ pub(super) struct Server<'a> {
     /// Batch statistics of the last update, on the first server.
     pub statistics: Vec<f32>,
     pub heard: Instant,
+    /// Shows leaders that it lives, and who of them does.
+    pub pulse: Pulse,
 }
 
 /// What came.
@@ -119,12 +122,18 @@ impl<'a> Server<'a> {
             steps_of: vec![0; layout.groups],
             staleness: counted.staleness,
             heard: Instant::now(),
+            pulse: Pulse::default(),
         })
     }
 
     /// The rank of a group's leader.
     pub fn leader(&self, group: usize) -> usize {
         self.layout.servers + group
+    }
+
+    /// Whether a group's leader has shown no sign of life for longer than the recipe allows.
+    pub fn is_silent(&self, group: usize) -> bool {
+        self.pulse.silent(self.leader(group)) > self.limit
     }
 
     fn is_first(&self) -> bool {
@@ -302,7 +311,10 @@ impl<'a> Server<'a> {
                 Heard::Errand => {
                     let (errand, bytes) = self.errand()?;
                     match errand {
-                        errand::END => return Ok(bytes),
+                        errand::END => {
+                            self.pulse.end();
+                            return Ok(bytes);
+                        }
                         errand::CUT => {
                             let cut: Vec<u64> = bytemuck::pod_collect_to_vec(&bytes);
                             self.cuts.extend(cut);

@@ -89,6 +89,10 @@ impl Backend {
             super::host::expect(op, "dy", &y_shape[..], dy.dims())?;
             let (shapes, direction) = ((x_shape, y_shape), Direction::BackwardData);
             if Way::of(self, dy.dtype(), spec, shapes, direction) == Way::Winograd {
+                let _span = profile::span(|| {
+                    let (dims, spec) = (weights.dims(), spec.brief());
+                    format!("conv2d backward data {x_shape:?} {dims:?} {spec} Winograd")
+                });
                 let weights = Weights::transposed(weights);
                 return transposed_by_winograd(dy, &weights, spec, shapes, (false, channels));
             }

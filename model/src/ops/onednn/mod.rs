@@ -25,6 +25,7 @@ pub use packing::{Packings, Source};
 use super::conv::Pass;
 use super::finish::Finish;
 use super::value::Value;
+use super::winograd::Direction;
 use crate::error::{ModelError, Result};
 use candle_core::DType;
 use half::bf16;
@@ -383,6 +384,10 @@ pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -
 }
 
 fn backward_data_whole<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -> Result<Vec<V>> {
+    if plain::must_widen::<V>(Direction::BackwardData, pass) {
+        let dx = backward_data_whole(pass, &plain::widened(dy), weights.plain.into())?;
+        return Ok(plain::narrowed(dx));
+    }
     let extra = wrapped_columns(pass);
     let desc = descriptor::<V>(sys::BACKWARD_DATA, pass);
     let packed = weights.packed("conv2d_backward_data", desc)?;
@@ -458,6 +463,9 @@ fn backward_weights_whole<V: Value>(
     dy: &[V],
     dw: &mut [f32],
 ) -> Result<()> {
+    if plain::must_widen::<V>(Direction::BackwardWeights, pass) {
+        return backward_weights_whole(pass, &plain::widened(x), &plain::widened(dy), dw);
+    }
     let wide = wrap(x, pass.x_shape, wrapped_columns(pass));
     let mut fresh = Vec::with_capacity(dw.len());
     let operands = Operands {

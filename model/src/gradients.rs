@@ -3,6 +3,7 @@
 use crate::error::{ModelError, Result};
 use crate::ops::Landing;
 use crate::parameters::{Parameter, Parameters};
+use crate::profile;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -179,6 +180,7 @@ impl Gradients {
 
     /// Back to zero, keeping the memory.
     pub fn clear(&mut self) {
+        let _span = profile::span(|| format!("gradients cleared, {}", self.len()));
         let given = (self.watch.as_ref())
             .filter(|watch| matches!(watch.hearing, Hearing::Given(_)) && !self.is_on_gpu());
         (self.host).clear(given.map_or(&[], |watch| &watch.buckets));

@@ -1,8 +1,12 @@
 //! Gradients in host memory: in one piece, or in a piece for each bucket, so that buckets can be given away as they are.
 
 use crate::ops::Landing;
+use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
+
+/// Values that a thread clears at once.
+const TOGETHER: usize = 1 << 18;
 
 /// The values of consecutive ranges of the flat index, together of all of it.
 #[derive(Debug)]
@@ -54,7 +58,10 @@ impl Host {
             self.pieces = ranges.into_iter().map(piece).collect();
         }
         for piece in &mut self.pieces {
-            piece.values.fill(0.0);
+            piece
+                .values
+                .par_chunks_mut(TOGETHER)
+                .for_each(|values| values.fill(0.0));
             piece.values.resize(piece.range.len(), 0.0);
         }
     }

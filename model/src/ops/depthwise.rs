@@ -15,12 +15,18 @@ use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
 use super::{Backend, ConvSpec, Landing, on_gpu, reference};
 use crate::error::Result;
+use crate::profile;
 use candle_core::Tensor;
 
 /// Whether oneDNN beats own loops.
 #[cfg(feature = "onednn")]
 pub(crate) fn is_fast_in_onednn(spec: &ConvSpec, backward: bool) -> bool {
     spec.groups.is_multiple_of(8) && (spec.dilation == 1 || !backward)
+}
+
+/// What the profile calls loops of our own; oneDNN's name themselves.
+fn span(what: &str, x: [usize; 4], spec: &ConvSpec) -> profile::Span {
+    profile::span(|| format!("{what} {x:?} {}", spec.brief()))
 }
 
 impl Backend {
@@ -42,6 +48,7 @@ impl Backend {
         if self == Self::OneDnn && is_fast_in_onednn(spec, false) {
             return self.conv2d(x, weights, None, spec, Fuse::None);
         }
+        let _span = span("depthwise_conv2d", x_shape, spec);
         let (values, w) = (Host::of(op, x)?, Host::of(op, weights)?);
         let y = match self {
             Self::Reference => reference::conv::forward(&values, x_shape, &w, None, y_shape, spec),
@@ -76,6 +83,7 @@ impl Backend {
         if self == Self::OneDnn && is_fast_in_onednn(spec, true) {
             return self.conv2d_backward_data(dy, weights, x_shape, spec);
         }
+        let _span = span("depthwise_conv2d backward data", x_shape, spec);
         let (grad, w) = (Host::of(op, dy)?, Host::of(op, weights)?);
         let dx = match self {
             Self::Reference => reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec),
@@ -114,6 +122,7 @@ impl Backend {
         if self == Self::OneDnn && is_fast_in_onednn(spec, true) {
             return self.conv2d_backward_weights(x, dy, spec, dw, None);
         }
+        let _span = span("depthwise_conv2d backward weights", x_shape, spec);
         let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
         match self {
             Self::Reference => {

@@ -23,6 +23,7 @@ use crate::error::{ModelError, Result};
 use crate::gradients::Slices;
 use crate::model_file::ModelFile;
 use crate::parameters::{Gradients, Parameters};
+use crate::profile;
 use adam::Adam;
 use lamb::Lamb;
 use sgd::Sgd;
@@ -154,6 +155,7 @@ impl Optimizer {
         gradients: &Gradients,
         update: Update<'_>,
     ) -> Result<f64> {
+        let _span = profile::span(|| format!("parameters updated, {}", gradients.len()));
         let Update {
             rate,
             gradient_scale,

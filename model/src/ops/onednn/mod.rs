@@ -8,9 +8,12 @@
 //! falls to reference code at the published rates. Which path runs is a function of the geometry alone, so that two
 //! runs of one recipe give the same bits.
 
+mod machine;
 mod narrow;
 mod packing;
 mod plain;
+mod primitive;
+mod product;
 mod seam;
 mod strips;
 mod tapped;
@@ -19,245 +22,25 @@ mod taps;
 mod tests;
 mod trimmed;
 mod turned;
+mod wrapped;
 
+pub use machine::{computes_bf16, describe, kind, multiplies_tiles};
 pub use packing::{Packings, Source};
 
 use super::conv::Pass;
 use super::finish::Finish;
 use super::value::Value;
 use super::winograd::Direction;
-use crate::error::{ModelError, Result};
-use candle_core::DType;
-use half::bf16;
+use crate::error::Result;
+use machine::in_tiles;
 use packing::Packed;
+use primitive::{Operands, descriptor, run};
 use rayon::prelude::*;
 use seam::Seam;
 use squall_onednn_sys as sys;
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::ffi::{CStr, c_void};
-use std::sync::LazyLock;
+use std::ffi::c_void;
 use trimmed::Trimmed;
-
-/// A primitive of the shim, destroyed with its owner.
-struct Primitive(*mut sys::Conv);
-
-impl Primitive {
-    /// What oneDNN calls the code that runs.
-    fn implementation(&self) -> String {
-        // SAFETY: the primitive exists and its name is a C string inside it.
-        let name = unsafe { CStr::from_ptr(sys::squall_conv_implementation(self.0)) };
-        name.to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for Primitive {
-    fn drop(&mut self) {
-        // SAFETY: the pointer came from `squall_conv_create` and nobody else frees it.
-        unsafe { sys::squall_conv_destroy(self.0) }
-    }
-}
-
-thread_local! {
-    /// Memory objects inside a primitive are set before each run, so a primitive belongs to one thread.
-    static PRIMITIVES: RefCell<HashMap<sys::ConvDesc, Primitive>> = RefCell::new(HashMap::new());
-}
-
-fn error(op: &'static str, status: i32, desc: &sys::ConvDesc) -> ModelError {
-    ModelError::OneDnn {
-        op,
-        status,
-        detail: format!("{desc:?}"),
-    }
-}
-
-/// Operands of one run; which of them is written depends on `ConvDesc::kind`.
-struct Operands {
-    src: *mut c_void,
-    weights: *mut c_void,
-    packed: bool,
-    bias: *mut c_void,
-    dst: *mut c_void,
-}
-
-/// What `work` makes of the primitive of `desc`, which is built if it is new to this thread.
-fn with_primitive<T>(
-    op: &'static str,
-    desc: sys::ConvDesc,
-    work: impl FnOnce(&Primitive) -> Result<T>,
-) -> Result<T> {
-    PRIMITIVES.with_borrow_mut(|primitives| {
-        let primitive = match primitives.entry(desc) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                let mut conv = std::ptr::null_mut();
-                // SAFETY: both pointers are valid for the call; the shim writes `conv` only.
-                let status = unsafe { sys::squall_conv_create(&raw mut conv, &raw const desc) };
-                if status != 0 {
-                    return Err(error(op, status, &desc));
-                }
-                let primitive = Primitive(conv);
-                let name = primitive.implementation();
-                if name.starts_with("ref") {
-                    tracing::warn!(
-                        "oneDNN runs {op} by reference code ({name}), which is slow: {desc:?}"
-                    );
-                } else {
-                    tracing::debug!("oneDNN: {op}: {name}");
-                }
-                entry.insert(primitive)
-            }
-        };
-        work(primitive)
-    })
-}
-
-/// Runs the primitive of `desc`.
-///
-/// # Safety
-/// Every operand must point to as many values, of the type that `desc` says, or be null if `desc` has no bias; the written one
-/// must be writable and overlap no other; `packed` weights must come from [`Source::packed`] for the same `desc`.
-unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Operands) -> Result<()> {
-    with_primitive(op, desc, |primitive| {
-        // SAFETY: the caller vouches for the operands; the primitive is this thread's own.
-        let status = unsafe {
-            let Operands {
-                src,
-                weights,
-                packed,
-                bias,
-                dst,
-            } = *operands;
-            sys::squall_conv_execute(
-                primitive.0,
-                desc.kind,
-                src,
-                weights,
-                packed.into(),
-                bias,
-                dst,
-            )
-        };
-        if status == 0 {
-            Ok(())
-        } else {
-            Err(error(op, status, &desc))
-        }
-    })
-}
-
-/// Columns to copy in front of and behind a field that wraps.
-fn wrapped_columns(pass: &Pass<'_>) -> usize {
-    if pass.spec.periodic {
-        pass.spec.padding.1
-    } else {
-        0
-    }
-}
-
-/// The geometry after `wrapped_columns` have been copied.
-fn descriptor<V: Value>(kind: i64, pass: &Pass<'_>) -> sys::ConvDesc {
-    let ([batch, height, width, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
-    let spec = pass.spec;
-    let extra = wrapped_columns(pass);
-    let (width, pad_w) = (width + 2 * extra, spec.padding.1 - extra);
-    // oneDNN wants the padding that the last window really uses, which stride can make less than was asked for.
-    let reach =
-        |out: usize, kernel: usize| (out - 1) * spec.stride + (kernel - 1) * spec.dilation + 1;
-    let high = |out, kernel, extent: usize, low: usize| {
-        (reach(out, kernel) as i64) - (extent + low) as i64
-    };
-    sys::ConvDesc {
-        kind,
-        batch: batch as i64,
-        channels_in: channels as i64,
-        height_in: height as i64,
-        width_in: width as i64,
-        channels_out: out as i64,
-        height_out: out_h as i64,
-        width_out: out_w as i64,
-        kernel_h: spec.kernel.0 as i64,
-        kernel_w: spec.kernel.1 as i64,
-        stride: spec.stride as i64,
-        dilation: spec.dilation as i64,
-        groups: spec.groups as i64,
-        pad_top: spec.padding.0 as i64,
-        pad_bottom: high(out_h, spec.kernel.0, height, spec.padding.0),
-        pad_left: pad_w as i64,
-        pad_right: high(out_w, spec.kernel.1, width, pad_w),
-        bias: 0,
-        sum: 0,
-        relu: 0,
-        bf16: (V::DTYPE == DType::BF16).into(),
-    }
-}
-
-/// x with `extra` columns of the other side in front and behind; borrowed if there are none.
-fn wrap<V: Value>(x: &[V], shape: [usize; 4], extra: usize) -> std::borrow::Cow<'_, [V]> {
-    if extra == 0 {
-        return x.into();
-    }
-    let [_, _, width, channels] = shape;
-    let mut wide = Vec::with_capacity(x.len() / width * (width + 2 * extra));
-    for row in x.chunks_exact(width * channels) {
-        let columns = (0..width + 2 * extra).map(|column| (column + extra * (width - 1)) % width);
-        if extra <= width {
-            wide.extend_from_slice(&row[(width - extra) * channels..]);
-            wide.extend_from_slice(row);
-            wide.extend_from_slice(&row[..extra * channels]);
-        } else {
-            columns
-                .for_each(|column| wide.extend_from_slice(&row[column * channels..][..channels]));
-        }
-    }
-    wide.into()
-}
-
-/// The transpose of [`wrap`]: gradients of copied columns are added to the columns they were copied from.
-fn unwrap_columns<V: Value>(wide: &[V], shape: [usize; 4], extra: usize) -> Vec<V> {
-    let [_, _, width, channels] = shape;
-    let total = width + 2 * extra;
-    let mut x = Vec::with_capacity(wide.len() / total * width);
-    for row in wide.chunks_exact(total * channels) {
-        let start = x.len();
-        x.extend_from_slice(&row[extra * channels..][..width * channels]);
-        let copied = (0..extra).chain(extra + width..total);
-        for column in copied {
-            let target = start + (column + extra * (width - 1)) % width * channels;
-            let source = &row[column * channels..][..channels];
-            x[target..target + channels]
-                .iter_mut()
-                .zip(source)
-                .for_each(|(x, g)| *x = V::narrow(x.widen() + g.widen()));
-        }
-    }
-    x
-}
-
-/// Instructions by which oneDNN multiplies bf16, in the bits that it gives them.
-const AVX512_CORE_BF16: u32 = 0xe7;
-const AVX512_CORE_AMX: u32 = 0x2e7;
-
-fn has(instructions: u32) -> bool {
-    // SAFETY: only reads what the library knows of the processor.
-    static ISA: LazyLock<u32> = LazyLock::new(|| unsafe { sys::squall_dnnl_isa() });
-    *ISA & instructions == instructions
-}
-
-/// Whether the processor multiplies bf16. Where it does not, oneDNN's bf16 is slower than its f32, or missing.
-pub fn computes_bf16() -> bool {
-    has(AVX512_CORE_BF16)
-}
-
-/// Whether it multiplies tiles of bf16, many times as fast as vectors of f32.
-pub fn multiplies_tiles() -> bool {
-    has(AVX512_CORE_AMX)
-}
-
-/// Whether activations so stored are multiplied in tiles.
-fn in_tiles<V: Value>() -> bool {
-    V::DTYPE == DType::BF16 && multiplies_tiles()
-}
+use wrapped::{unwrap_columns, wrap, wrapped_columns};
 
 /// Where a primitive reads its kernels.
 fn pointer(weights: &Source<'_>, packed: Option<&Packed>) -> *mut c_void {
@@ -486,108 +269,4 @@ fn backward_weights_whole<V: Value>(
         .with_min_len(1 << 14)
         .for_each(|(dw, g): (&mut f32, f32)| *dw += g);
     Ok(())
-}
-
-/// C (m × n) (+)= Aᵀ B with A (k × m), B (k × n), all row-major and dense.
-fn gemm_transposed<V: Value>(
-    (m, n, k): (usize, usize, usize),
-    a: &[V],
-    b: &[V],
-    add: bool,
-    c: &mut [f32],
-) -> Result<()> {
-    assert!(
-        a.len() >= k * m && b.len() >= k * n && c.len() >= m * n,
-        "matrix product over the end of a slice"
-    );
-    let (a, b, c) = (
-        a.as_ptr() as *mut c_void,
-        b.as_ptr() as *mut c_void,
-        c.as_mut_ptr(),
-    );
-    let [m, n, k] = [m as i64, n as i64, k as i64];
-    // SAFETY: the assertion above holds the sizes, A and B are only read and hold what their type says; the slices cannot
-    // overlap because `c` is borrowed mutably.
-    let status = unsafe {
-        if V::DTYPE == DType::BF16 {
-            sys::squall_gemm_bf16(1, 0, m, n, k, a, b, add.into(), c)
-        } else {
-            let (a, b) = (a as *const f32, b as *const f32);
-            sys::squall_gemm(1, m, n, k, a, m, b, n, f32::from(u8::from(add)), c, n)
-        }
-    };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(ModelError::OneDnn {
-            op: "gemm",
-            status,
-            detail: format!("{m} x {n} x {k}"),
-        })
-    }
-}
-
-/// C (m × n) (+)= A B with A (m × k) and C row-major and dense, B (k × n) by columns that lie `column` apart; activations stored in
-/// bf16.
-fn gemm_of_bf16<V: Value>(
-    (m, n, k): (usize, usize, usize),
-    a: &[V],
-    (b, column): (&[bf16], usize),
-    add: bool,
-    c: &mut [f32],
-) -> Result<()> {
-    assert_eq!(V::DTYPE, DType::BF16, "values of another type as bf16");
-    assert!(
-        a.len() >= m * k && b.len() >= (n - 1) * column + k && c.len() >= m * n,
-        "matrix product over the end of a slice"
-    );
-    let (a, b, c) = (
-        a.as_ptr() as *mut c_void,
-        b.as_ptr() as *mut c_void,
-        c.as_mut_ptr(),
-    );
-    let [m, n, k] = [m as i64, n as i64, k as i64];
-    // SAFETY: the assertions above hold the sizes and the type, A and B are only read; the slices cannot overlap because `c` is
-    // borrowed mutably.
-    let status = unsafe { sys::squall_gemm_bf16(0, column as i64, m, n, k, a, b, add.into(), c) };
-    if status == 0 {
-        return Ok(());
-    }
-    Err(ModelError::OneDnn {
-        op: "gemm",
-        status,
-        detail: format!("{m} x {n} x {k}"),
-    })
-}
-
-/// Library, version and instruction set in words.
-pub fn describe() -> String {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{}, {threads} threads", kind())
-}
-
-/// The library and the instructions that it uses here.
-pub fn kind() -> String {
-    // SAFETY: only reads a constant of the library.
-    let version = unsafe { sys::squall_dnnl_version() };
-    let isa = if multiplies_tiles() {
-        "AMX"
-    } else if computes_bf16() {
-        "AVX-512 with bf16"
-    } else if has(0x27) {
-        "AVX-512"
-    } else if version < 20_700 && has(0xf) {
-        // Later versions use AVX2 there, and give the bit to AVX2 with VNNI.
-        "AVX-512 of Knights Landing"
-    } else if has(0x7) {
-        "AVX2"
-    } else {
-        "below AVX2"
-    };
-    format!(
-        "oneDNN {}.{}.{}, {isa}",
-        version / 10_000,
-        version / 100 % 100,
-        version % 100
-    )
 }

@@ -1,7 +1,8 @@
 //! Kernels as oneDNN's primitives want them, kept from call to call.
 
+use super::primitive::{error, with_primitive};
 use super::taps::Tap;
-use super::{Trimmed, error, sys, with_primitive};
+use super::{Trimmed, sys};
 use crate::error::Result;
 use half::bf16;
 use std::collections::HashMap;

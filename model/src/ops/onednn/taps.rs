@@ -1,6 +1,7 @@
 //! Backward-weights as one matrix product per kernel tap: dW[:, :, r, s] = Σ over pixels that the tap sees of dyᵀ x.
 
-use super::{gemm_transposed, seam, strips};
+use super::product::gemm_transposed;
+use super::{seam, strips};
 use crate::error::Result;
 use crate::ops::conv::Pass;
 use crate::ops::scratch;

@@ -1,6 +1,7 @@
 //! bf16 convolutions of oneDNN against plain loops, wherever the library has them: on AVX-512 with or without bf16
 //! instructions. [`super::computes_bf16`] decides only whether the program uses them.
 
+use super::primitive::with_primitive;
 use super::*;
 use crate::ops::conv_spec::ConvSpec;
 use crate::ops::reference;
@@ -9,7 +10,8 @@ use crate::ops::way::Way;
 
 use crate::ops::{Backend, depthwise};
 use crate::trace::Convolution;
-use crate::{Network, NetworkConfig};
+use crate::{ModelError, Network, NetworkConfig};
+use candle_core::DType;
 use half::bf16;
 use std::collections::HashSet;
 

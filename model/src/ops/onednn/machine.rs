@@ -1,0 +1,63 @@
+//! What oneDNN makes of this processor.
+
+use crate::ops::value::Value;
+use candle_core::DType;
+use squall_onednn_sys as sys;
+use std::sync::LazyLock;
+
+/// Instructions by which oneDNN multiplies bf16, in the bits that it gives them.
+const AVX512_CORE_BF16: u32 = 0xe7;
+const AVX512_CORE_AMX: u32 = 0x2e7;
+
+fn has(instructions: u32) -> bool {
+    // SAFETY: only reads what the library knows of the processor.
+    static ISA: LazyLock<u32> = LazyLock::new(|| unsafe { sys::squall_dnnl_isa() });
+    *ISA & instructions == instructions
+}
+
+/// Whether the processor multiplies bf16. Where it does not, oneDNN's bf16 is slower than its f32, or missing.
+pub fn computes_bf16() -> bool {
+    has(AVX512_CORE_BF16)
+}
+
+/// Whether it multiplies tiles of bf16, many times as fast as vectors of f32.
+pub fn multiplies_tiles() -> bool {
+    has(AVX512_CORE_AMX)
+}
+
+/// Whether activations so stored are multiplied in tiles.
+pub(super) fn in_tiles<V: Value>() -> bool {
+    V::DTYPE == DType::BF16 && multiplies_tiles()
+}
+
+/// Library, version and instruction set in words.
+pub fn describe() -> String {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{}, {threads} threads", kind())
+}
+
+/// The library and the instructions that it uses here.
+pub fn kind() -> String {
+    // SAFETY: only reads a constant of the library.
+    let version = unsafe { sys::squall_dnnl_version() };
+    let isa = if multiplies_tiles() {
+        "AMX"
+    } else if computes_bf16() {
+        "AVX-512 with bf16"
+    } else if has(0x27) {
+        "AVX-512"
+    } else if version < 20_700 && has(0xf) {
+        // Later versions use AVX2 there, and give the bit to AVX2 with VNNI.
+        "AVX-512 of Knights Landing"
+    } else if has(0x7) {
+        "AVX2"
+    } else {
+        "below AVX2"
+    };
+    format!(
+        "oneDNN {}.{}.{}, {isa}",
+        version / 10_000,
+        version / 100 % 100,
+        version % 100
+    )
+}

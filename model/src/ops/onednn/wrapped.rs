@@ -1,0 +1,56 @@
+//! Fields copied with more columns in front and behind, for windows that wrap.
+
+use crate::ops::conv::Pass;
+use crate::ops::value::Value;
+use std::borrow::Cow;
+
+/// Columns to copy in front of and behind a field that wraps.
+pub(super) fn wrapped_columns(pass: &Pass<'_>) -> usize {
+    if pass.spec.periodic {
+        pass.spec.padding.1
+    } else {
+        0
+    }
+}
+
+/// x with `extra` columns of the other side in front and behind; borrowed if there are none.
+pub(super) fn wrap<V: Value>(x: &[V], shape: [usize; 4], extra: usize) -> Cow<'_, [V]> {
+    if extra == 0 {
+        return x.into();
+    }
+    let [_, _, width, channels] = shape;
+    let mut wide = Vec::with_capacity(x.len() / width * (width + 2 * extra));
+    for row in x.chunks_exact(width * channels) {
+        let columns = (0..width + 2 * extra).map(|column| (column + extra * (width - 1)) % width);
+        if extra <= width {
+            wide.extend_from_slice(&row[(width - extra) * channels..]);
+            wide.extend_from_slice(row);
+            wide.extend_from_slice(&row[..extra * channels]);
+        } else {
+            columns
+                .for_each(|column| wide.extend_from_slice(&row[column * channels..][..channels]));
+        }
+    }
+    wide.into()
+}
+
+/// The transpose of [`wrap`]: gradients of copied columns are added to the columns they were copied from.
+pub(super) fn unwrap_columns<V: Value>(wide: &[V], shape: [usize; 4], extra: usize) -> Vec<V> {
+    let [_, _, width, channels] = shape;
+    let total = width + 2 * extra;
+    let mut x = Vec::with_capacity(wide.len() / total * width);
+    for row in wide.chunks_exact(total * channels) {
+        let start = x.len();
+        x.extend_from_slice(&row[extra * channels..][..width * channels]);
+        let copied = (0..extra).chain(extra + width..total);
+        for column in copied {
+            let target = start + (column + extra * (width - 1)) % width * channels;
+            let source = &row[column * channels..][..channels];
+            x[target..target + channels]
+                .iter_mut()
+                .zip(source)
+                .for_each(|(x, g)| *x = V::narrow(x.widen() + g.widen()));
+        }
+    }
+    x
+}

@@ -506,7 +506,9 @@ fn judge(dtype: DType, x_shape: [usize; 4], w_shape: [usize; 4], spec: &ConvSpec
     let plain = Backend::Reference;
     let expected = plain.conv2d(&x_wide, &w, None, spec, Fuse::None).unwrap();
     let (dy, dy_wide) = rounded(3, expected.dims());
-    for backend in Backend::all().into_iter().skip(1) {
+    // A GPU's library rounds sums of bf16 to bf16; `gpu.rs` judges it.
+    let fast = |backend: &Backend| *backend != plain && !backend.is_gpu();
+    for backend in Backend::all().into_iter().filter(fast) {
         let case = format!("{backend:?} {dtype:?} {x_shape:?} {w_shape:?} {spec:?}");
         let y = backend.conv2d(&x, &w, None, spec, Fuse::None).unwrap();
         let off = distance(&values(&y), &values(&expected));

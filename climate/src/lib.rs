@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod closed_low;
 pub mod compare;
 pub mod derived;
 pub mod detect;

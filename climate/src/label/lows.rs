@@ -1,10 +1,10 @@
 //! Pass one, lows besides those of the masks: where an extratropical cyclone or a tropical depression may be at one time.
 
 use super::candidates::{CycloneCandidate, CycloneFields};
-use super::closed_contour::{Contour, Plane};
 use super::low_thresholds::EtcThresholds;
 use super::sampling::lowest_near;
 use super::thresholds::TcThresholds;
+use crate::closed_low::{ClosedLow, DomainEdge};
 use squall_data::BoxClass;
 use squall_data::grid::distance_km;
 
@@ -48,16 +48,17 @@ pub(super) fn extratropical(
     cyclone: &TcThresholds,
 ) -> Vec<LowCandidate> {
     let (grid, psl) = (fields.grid(), fields.sea_level_pressure());
-    let contour = Contour {
+    let closed = ClosedLow {
         rise: low.contour_rise_pa,
         radius_deg: low.contour_radius_deg,
         merge_deg: low.merge_radius_deg,
         latitudes_deg: (low.min_latitude_deg, low.max_latitude_deg),
+        edge: DomainEdge::Open,
     };
     let pressure = |j: usize, i: usize| f64::from(psl[[j, i]]);
     let cell_deg = grid.lat_spacing_deg().min(grid.lon_spacing_deg());
-    Plane::new(grid, psl)
-        .closed_lows(&contour)
+    closed
+        .find(psl, grid)
         .into_iter()
         .filter_map(|(j, i)| {
             let cell = (grid.lat_deg()[j], grid.lon_deg()[i]);

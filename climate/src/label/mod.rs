@@ -16,7 +16,6 @@
 
 mod boxes;
 mod candidates;
-mod closed_contour;
 mod cyclone_mask;
 mod low_thresholds;
 mod low_tracks;

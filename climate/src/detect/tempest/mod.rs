@@ -6,9 +6,7 @@
 //! ([`NodeThresholds::substitute_fall_k`]); transport may be a stand-in ([`super::VapourTransport::proxy`]); edges of regional
 //! grids are open, not walls, unless [`NodeThresholds::domain_edge`] says so.
 
-mod contour;
 mod laplacian;
-mod minima;
 mod nodes;
 mod stitch;
 mod thresholds;
@@ -16,18 +14,18 @@ mod thresholds;
 pub use laplacian::Laplacian;
 pub use nodes::{Node, closed_lows};
 pub use stitch::{AcceptedNodes, Stitcher};
-pub use thresholds::{
-    DomainEdge, NodeThresholds, RidgeThresholds, StitchThresholds, TempestThresholds,
-};
+pub use thresholds::{NodeThresholds, RidgeThresholds, StitchThresholds, TempestThresholds};
+
+pub use crate::closed_low::DomainEdge;
 
 use super::transport::DetectFields;
+use crate::closed_low::Walker;
 use crate::derived::check_shape;
 use crate::error::Result;
 use crate::events::{Region, Run};
 use crate::label::objects;
 use crate::label::patches::{Touch, patches, row_runs};
 use crate::label::{CycloneCandidate, LabelledSnapshot, planes};
-use contour::Walker;
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 use squall_data::{Class, ClassMask, LatLonGrid, Variable};

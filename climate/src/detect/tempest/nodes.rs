@@ -1,8 +1,7 @@
 //! Lows with closed contours and warm cores at one time: `DetectNodes`.
 
-use super::contour::Walker;
-use super::minima::{local_minima, merged};
 use super::thresholds::NodeThresholds;
+use crate::closed_low::{ClosedLow, Walker};
 use crate::derived::check_shape;
 use crate::detect::transport::DetectFields;
 use crate::error::Result;
@@ -57,16 +56,14 @@ pub fn closed_lows(
     thresholds: &NodeThresholds,
 ) -> Result<Vec<(usize, usize)>> {
     check_shape("sea-level pressure", &psl_pa, grid)?;
-    let mut walker = Walker::new(grid, thresholds.domain_edge);
-    let minima = local_minima(psl_pa, grid);
-    let mut lows = merged(&minima, psl_pa, grid, thresholds.merge_distance_deg);
-    let (rise, radius) = (thresholds.contour_rise_pa, thresholds.contour_radius_deg);
-    lows.retain(|&low| {
-        walker
-            .contour(&|j, i| psl_pa[[j, i]], low, rise, radius)
-            .closed
-    });
-    Ok(lows)
+    let criteria = ClosedLow {
+        rise: thresholds.contour_rise_pa,
+        radius_deg: thresholds.contour_radius_deg,
+        merge_deg: thresholds.merge_distance_deg,
+        latitudes_deg: (0.0, 90.0),
+        edge: thresholds.domain_edge,
+    };
+    Ok(criteria.find(psl_pa, grid))
 }
 
 /// The fields that tell a warm core.

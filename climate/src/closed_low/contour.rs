@@ -4,13 +4,13 @@
 //! TempestExtremes `HasClosedContour` (`DetectNodes.cpp`) and `FindLocalMinMax` (`SimpleGridUtilities.cpp`): neighbours share
 //! an edge, distances are great circles, poles are closed.
 
-use super::thresholds::DomainEdge;
+use super::DomainEdge;
 use squall_data::LatLonGrid;
 use std::collections::VecDeque;
 
 /// Walks over a grid; one scratch for many walks.
 #[derive(Debug)]
-pub(super) struct Walker<'g> {
+pub(crate) struct Walker<'g> {
     grid: &'g LatLonGrid,
     sin_lat: Vec<f64>,
     cos_lat: Vec<f64>,
@@ -27,7 +27,7 @@ pub(super) struct Walker<'g> {
 
 /// What a walk found.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Contour {
+pub(crate) struct Contour {
     /// Whether the field rises enough on all ways out within the distance.
     pub closed: bool,
     /// Cells inside, the origin first; incomplete if it is not closed.
@@ -35,7 +35,7 @@ pub(super) struct Contour {
 }
 
 impl<'g> Walker<'g> {
-    pub(super) fn new(grid: &'g LatLonGrid, edge: DomainEdge) -> Self {
+    pub(crate) fn new(grid: &'g LatLonGrid, edge: DomainEdge) -> Self {
         let (rows, columns) = grid.shape();
         let lat = || grid.lat_deg().iter().map(|lat| lat.to_radians());
         let step = grid.lon_spacing_deg().to_radians();
@@ -109,7 +109,7 @@ impl<'g> Walker<'g> {
     ///
     /// A missing value does not rise. Where the walk meets an open edge of a regional grid ([`DomainEdge`]) the contour is
     /// not closed.
-    pub(super) fn contour(
+    pub(crate) fn contour(
         &mut self,
         field: &impl Fn(usize, usize) -> f32,
         origin: (usize, usize),
@@ -146,7 +146,7 @@ impl<'g> Walker<'g> {
     }
 
     /// The lowest cell within `radius_deg`; of equals the one that takes the fewest steps. The origin itself if all is missing.
-    pub(super) fn lowest_near(
+    pub(crate) fn lowest_near(
         &mut self,
         field: &impl Fn(usize, usize) -> f32,
         origin: (usize, usize),

@@ -1,18 +1,29 @@
 //! Memory that the ranks of a node share.
 
 use super::{Group, SUCCESS, c, running};
+use crate::comm::mpi::wait::Patience;
 use crate::comm::{CommError, Result};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A segment of f32 for each rank of a node, all of them mapped into this process.
+/// Floats of a cache line: what one rank writes all the time lies in no other's.
+const LINE: usize = 16;
+
+/// A segment of f32 for each rank of a node, all of them mapped into this process. Behind each lies a line with the number of times
+/// that its rank has come to [`Segments::sync`].
 pub(in super::super) struct Segments {
     window: c::MPI_Win,
     starts: Vec<*mut f32>,
     floats: usize,
     pub group: Group,
+}
+
+/// Floats of a segment with its line.
+fn with_line(floats: usize) -> Option<usize> {
+    floats.checked_next_multiple_of(LINE)?.checked_add(LINE)
 }
 
 // SAFETY: the memory is mapped for the whole process and the handle belongs to it (see `Group`); nothing here is bound to
@@ -26,8 +37,8 @@ impl Group {
     /// # Errors
     /// [`CommError::Differs`] if ranks ask for different sizes, [`CommError::Library`].
     pub fn segments(self, floats: usize) -> Result<Option<Segments>> {
-        let bytes = floats
-            .checked_mul(size_of::<f32>())
+        let bytes = with_line(floats)
+            .and_then(|floats| floats.checked_mul(size_of::<f32>()))
             .and_then(|bytes| c::MPI_Aint::try_from(bytes).ok())
             .ok_or_else(|| CommError::Size {
                 rank: self.rank,
@@ -90,7 +101,18 @@ impl Segments {
     /// Fills this rank's segment with zeros: whoever touches a page first has it in its own memory. All ranks call it.
     pub fn clear(&mut self) -> Result<()> {
         self.own(0..self.floats).fill(0.0);
-        self.sync()
+        self.arrivals(self.group.rank).store(0, Ordering::Release);
+        self.fence()?;
+        self.group.barrier()?;
+        self.fence()
+    }
+
+    /// How often a rank has come to [`Self::sync`].
+    fn arrivals(&self, rank: usize) -> &AtomicU32 {
+        let line = self.floats.next_multiple_of(LINE);
+        // SAFETY: the segment has a line behind its floats, as long as the window lives; it is aligned for floats, thus for a
+        // u32, and nobody touches it but through this.
+        unsafe { AtomicU32::from_ptr(self.starts[rank].add(line).cast::<u32>()) }
     }
 
     fn start_of(&self, rank: usize) -> Result<*mut f32> {
@@ -110,19 +132,15 @@ impl Segments {
             }
         };
         self.group.check("MPI_Win_shared_query", code)?;
-        if usize::try_from(bytes).ok() != self.floats.checked_mul(size_of::<f32>()) {
+        let expected = with_line(self.floats).and_then(|all| all.checked_mul(size_of::<f32>()));
+        if usize::try_from(bytes).ok() != expected {
             return Err(CommError::Differs {
                 rank: self.group.rank,
                 what: "size of a window".into(),
                 reason: format!("{} floats here, {bytes} bytes at rank {rank}", self.floats),
             });
         }
-        // An empty segment may have no address; a slice needs one.
-        Ok(if start.is_null() {
-            ptr::NonNull::dangling().as_ptr()
-        } else {
-            start.cast::<f32>()
-        })
+        Ok(start.cast::<f32>())
     }
 
     /// A part of this rank's segment.
@@ -158,9 +176,22 @@ impl Segments {
     }
 
     /// Returns when all ranks have come here and see what the others wrote.
+    ///
+    /// The library's barrier sends messages, each of which waits until its rank gets a core: where ranks share cores, most of the
+    /// time of a sum inside a node went there.
     pub fn sync(&mut self) -> Result<()> {
         self.fence()?;
-        self.group.barrier()?;
+        let own = self.arrivals(self.group.rank);
+        let now = own.load(Ordering::Relaxed).wrapping_add(1);
+        own.store(now, Ordering::Release);
+        let patience = Patience::new(&self.group.library, || "a barrier".into());
+        for rank in 0..self.group.size {
+            // Who is ahead has come here and to the next: further nobody can be.
+            let ahead = |arrived: u32| arrived.wrapping_sub(now) <= 1;
+            while !ahead(self.arrivals(rank).load(Ordering::Acquire)) {
+                patience.pause();
+            }
+        }
         self.fence()
     }
 

@@ -10,6 +10,7 @@ out=$(realpath "$1")
 cd "$(dirname "$0")/.."
 netlab=$PWD/validation/netlab.sh
 plot=$PWD/validation/rank_curves.py
+recipes=$PWD/jobs/recipes
 . validation/program.sh
 cd "$out"
 
@@ -70,25 +71,42 @@ if ! "$netlab" up 2 10gbit 2>lab.log; then
   exit 0
 fi
 # Two hosts with a rank each. The link is shaped so that a step's sums take as long as what can hide them.
-lab=("$netlab" run -n 2 "${train[@]}" --set training.batch=1 --set training.steps=60 --set distributed.bucket_mb=0.1
-  --set distributed.check_every_steps=1000)
-hide() { # NAME SECONDS-OF-A-STEP-TO-FILL LAG
-  local rate
-  rate=$(python3 -c "print(int(8e-3 * 4 * $parameters / $2))")
-  "$netlab" rate "${rate}kbit"
-  rm -rf "$1"; "${lab[@]}" --out "$out/$1" --set "distributed.gradient_lag=$3" >"$1.json"
-  python3 -c "
-import json
-r = json.load(open('$1.json')); s = r['spent']; n = 60
-compute = (s['forward'] + s['backward'] + s['update']) / n
-print(f'| $3 | $rate kbit/s | {1e3*compute:.0f} ms, {1e3*s[\"backward\"]/n:.0f} ms of it backward | {1e3*s[\"communication\"]/n:.0f} ms | {1e3*s[\"exchange\"]/n:.1f} ms | {100*(1-s[\"exchange\"]/s[\"communication\"]):.1f} % |')" | tee -a "$table"
+train_in_lab() { # NAME RECIPE [SETTING]...
+  local name=$1 recipe=$2
+  shift 2
+  rm -rf "$name"
+  sed '/^epochs *=/d' "$recipes/$recipe.toml" >"$recipe.toml" # steps are given instead
+  "$netlab" run -n 2 "$squall" -q train --recipe "$out/$recipe.toml" --data "$out/store" --json --out "$out/$name" \
+    --set training.batch=1 --set training.steps=60 --set training.validate_every_steps=1000000 \
+    --set distributed.bucket_mb=0.1 --set distributed.check_every_steps=1000 "$@" >"$name.json"
 }
-rm -rf free; "${lab[@]}" --out "$out/free" >free.json
-parameters=$(python3 -c "import json; print(json.load(open('free/run.json'))['plan']['parameters'])")
-backward=$(python3 -c "print($(of free spent.backward)/60)")
-compute=$(python3 -c "print(($(of free spent.forward)+$(of free spent.backward)+$(of free spent.update))/60)")
+hide() { # RECIPE LAG PARTS-OF-A-STEP
+  local recipe=$1 lag=$2 parts=$3 rate
+  "$netlab" rate 10gbit
+  train_in_lab "free-$recipe" "$recipe"
+  rate=$(python3 - <<PY
+import json
+parameters = json.load(open("free-$recipe/run.json"))["plan"]["parameters"]
+spent = json.load(open("free-$recipe.json"))["spent"]
+print(int(8e-3 * 4 * parameters * 60 / sum(spent[part] for part in "$parts".split())))
+PY
+)
+  "$netlab" rate "${rate}kbit"
+  train_in_lab "$recipe-lag$lag" "$recipe" --set "distributed.gradient_lag=$lag"
+  python3 - <<PY | tee -a "$table"
+import json
+spent = json.load(open("$recipe-lag$lag.json"))["spent"]
+compute, backward, sums, waited = (
+    1e3 / 60 * sum(spent[part] for part in parts)
+    for parts in (("forward", "backward", "update"), ("backward",), ("communication",), ("exchange",))
+)
+print(f"| $recipe, $lag | $rate kbit/s | {compute:.0f} ms, {backward:.0f} ms of it backward | {sums:.0f} ms | {waited:.1f} ms | {100 * (1 - waited / sums):.1f} % |")
+PY
+}
 say ""
-say "| gradient lag | link | computing of a step | communication | of it not hidden | hidden |"
+say "| recipe, gradient lag | link | computing of a step | communication | of it not hidden | hidden |"
 say "|---|---|---|---|---|---|"
-hide lag0 "$backward" 0
-hide lag1 "$compute" 1
+hide small 0 backward
+hide cgnet 0 backward
+hide small 1 "forward backward update"
+hide cgnet 1 "forward backward update"

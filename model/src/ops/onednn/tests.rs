@@ -16,7 +16,11 @@ use half::bf16;
 use std::collections::HashSet;
 
 /// Root mean square of what rounding a result to bf16 changes, doubled.
-const ROUNDING: f64 = 5e-3;
+const ROUNDING: f64 = 4e-3;
+/// Of f32, whose sums come in another order.
+const ORDER: f64 = 2e-6;
+/// The same where drawn geometries may cancel most of a sum of few values.
+const CANCELLED: f64 = 2e-5;
 
 fn rounded<V: Value>(seed: u64, count: usize) -> Vec<V> {
     draw(seed, count).into_iter().map(V::narrow).collect()
@@ -102,7 +106,7 @@ fn bf16_in_all_directions() {
         return;
     }
     for (x_shape, out, spec) in cases() {
-        judge::<bf16>(x_shape, out, &spec);
+        judge::<bf16>(x_shape, out, &spec, ORDER);
     }
 }
 
@@ -231,7 +235,7 @@ fn no_published_shape_lands_on_reference_code() {
 }
 
 /// Every pass of a geometry against plain loops, and whether its seam was computed apart.
-fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec) -> bool {
+fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64) -> bool {
     let weights = [out, x_shape[3] / spec.groups, spec.kernel.0, spec.kernel.1];
     let y_shape = spec.output_shape("test", x_shape, &weights).unwrap();
     let pass = Pass {
@@ -241,7 +245,7 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec) -> bool {
     };
     let case = format!("{x_shape:?} to {out}, {spec:?}");
     let narrow = size_of::<V>() < size_of::<f32>();
-    let near = if narrow { ROUNDING } else { 2e-5 };
+    let near = if narrow { ROUNDING } else { order };
     let x: Vec<V> = rounded(1, x_shape.iter().product());
     let w = plain::widened::<V>(&rounded(2, weights.iter().product()));
     let dy: Vec<V> = rounded(3, y_shape.iter().product());
@@ -280,7 +284,7 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec) -> bool {
     let sums = &mut expected;
     reference::conv::backward_weights(&x_wide, x_shape, &dy_wide, y_shape, spec, sums);
     let off = distance(&dw, &expected);
-    assert!(off < 2e-5, "backward weights {case}: {off}");
+    assert!(off < order, "backward weights {case}: {off}");
     Seam::of(&pass).is_some()
 }
 
@@ -304,7 +308,7 @@ fn a_seam_is_computed_apart_where_it_is_narrow() {
         for periodic in [true, false] {
             let spec = spec.periodic(periodic);
             assert_eq!(
-                judge::<f32>([2, 6, width, 16], 16, &spec),
+                judge::<f32>([2, 6, width, 16], 16, &spec, ORDER),
                 apart && periodic,
                 "{spec:?}"
             );
@@ -335,9 +339,9 @@ proptest::proptest! {
         let fits = height + 2 * pad_h > (kernel_h - 1) * dilation && width + 2 * pad_w > (kernel_w - 1) * dilation;
         if fits {
             let shape = [batch, height, width, groups * inner];
-            judge::<f32>(shape, groups * outer, &spec);
+            judge::<f32>(shape, groups * outer, &spec, CANCELLED);
             if has_bf16() {
-                judge::<bf16>(shape, groups * outer, &spec);
+                judge::<bf16>(shape, groups * outer, &spec, CANCELLED);
             }
         }
     }

@@ -35,15 +35,7 @@ pub(super) fn gemm_transposed<V: Value>(
             sys::squall_gemm(1, m, n, k, a, m, b, n, f32::from(u8::from(add)), c, n)
         }
     };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(ModelError::OneDnn {
-            op: "gemm",
-            status,
-            detail: format!("{m} x {n} x {k}"),
-        })
-    }
+    checked(status, [m, n, k])
 }
 
 /// C (m × n) (+)= A B with A (m × k) and C row-major and dense, B (k × n) by columns that lie `column` apart; activations stored in
@@ -69,6 +61,10 @@ pub(super) fn gemm_of_bf16<V: Value>(
     // SAFETY: the assertions above hold the sizes and the type, A and B are only read; the slices cannot overlap because `c` is
     // borrowed mutably.
     let status = unsafe { sys::squall_gemm_bf16(0, column as i64, m, n, k, a, b, add.into(), c) };
+    checked(status, [m, n, k])
+}
+
+fn checked(status: i32, [m, n, k]: [i64; 3]) -> Result<()> {
     if status == 0 {
         return Ok(());
     }

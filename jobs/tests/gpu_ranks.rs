@@ -153,7 +153,7 @@ fn small() -> NetworkConfig {
         width: 0.06,
         blocks: vec![1, 1],
         atrous_rates: vec![2],
-        ..NetworkConfig::of(networks::config::NetworkName::DeepLabV3PlusBilinear)
+        ..NetworkConfig::of(networks::NetworkName::DeepLabV3PlusBilinear)
     }
 }
 

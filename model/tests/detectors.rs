@@ -5,7 +5,7 @@ mod common;
 use candle_core::{DType, Tensor};
 use common::{distance, dot, draw, field, values};
 use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets};
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::ops::loss::Criterion;
 use squall_model::optim::{Optimizer, OptimizerConfig, Rule};
 use squall_model::parameters::{Kind, Parameter};

@@ -8,7 +8,7 @@ mod stand_in_gpu;
 use candle_core::{DType, Device, Tensor};
 use common::{distance, draw, field, values};
 use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets};
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::ops::cuda;
 use squall_model::optim::{Larc, Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update};
 use squall_model::{

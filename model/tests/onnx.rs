@@ -7,7 +7,7 @@ mod onnx_graph;
 use candle_core::{DType, Device, Tensor};
 use onnx_graph::{Graph, Values, run::run};
 use squall_model::exchange::{onnx, sample};
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::{Backend, Network, NetworkConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -4,7 +4,7 @@ mod common;
 
 use candle_core::{DType, Tensor};
 use common::{draw, field, shake, values, wrong_gradients};
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{Backend, Gradients, ModelFile, Network, NetworkConfig, Pass};
 use std::collections::BTreeMap;

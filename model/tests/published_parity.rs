@@ -7,7 +7,7 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::named as values;
 use serde_json::Value;
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::networks::{cgnet_names, deepcam_names};
 use squall_model::parameters::{Kind, NamedTensors};
 use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};

@@ -5,7 +5,7 @@ mod common;
 use candle_core::DType;
 use common::{distance, draw, field, shake, values, wrong_gradients};
 use squall_model::gradients::Taker;
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::parameters::Kind;
 use squall_model::{
     Backend, Gradients, Network, NetworkConfig, Pass, Precision, PrecisionPolicy, Recompute,

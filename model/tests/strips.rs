@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::parameters::{Kind, Parameter};
 use squall_model::{Backend, ModelError, Network, NetworkConfig};
 use std::num::NonZeroUsize;

@@ -4,7 +4,7 @@ use crate::commands::simulate::grid;
 use crate::failure::Advice;
 use crate::output;
 use clap::Args;
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::{Backend, Network, NetworkConfig};
 
 /// Print a network as a tree: shapes, parameters, floating-point operations, memory of activations.

@@ -10,7 +10,7 @@
 //! ```
 //! use candle_core::{DType, Device, Tensor};
 //! use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets};
-//! use squall_model::networks::config::NetworkName;
+//! use squall_model::networks::NetworkName;
 //! use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};
 //!
 //! let config = NetworkConfig { width: 0.05, blocks: vec![3], channels_in: 4, ..NetworkConfig::of(NetworkName::Detector2d) };

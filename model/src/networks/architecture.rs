@@ -1,12 +1,12 @@
 //! What every network can do: the one place that knows them all.
 
 use super::cgnet::CgNet;
-use super::config::{NetworkConfig, NetworkName};
 use super::deepcam::DeepCam;
 use super::deeplab_v3_plus::DeepLabV3Plus;
 use super::detector::{CellDetector, CentreDetector, Detector};
 use super::strips::InStrips;
 use super::tiramisu::Tiramisu;
+use super::{NetworkConfig, NetworkName};
 use crate::error::Result;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;

@@ -12,9 +12,9 @@
 //! # Not done
 //! The reference's optional dropout of whole channels, which ClimateNet leaves off.
 
+use super::NetworkConfig;
 use super::architecture::Architecture;
 use super::cgnet_block::{Active, BlockSpec, EPS, Guided};
-use super::config::NetworkConfig;
 use crate::error::Result;
 use crate::layers::Layer;
 use crate::layers::conv::Conv;

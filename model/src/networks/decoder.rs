@@ -6,7 +6,7 @@
 
 mod strips;
 
-use super::config::{NetworkConfig, NetworkName};
+use super::{NetworkConfig, NetworkName};
 use crate::error::Result;
 use crate::layers::conv::{Conv, Upsample};
 use crate::layers::norm::Norm;

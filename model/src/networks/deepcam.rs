@@ -9,8 +9,8 @@
 //! pass of a 768 x 1152 sample. The reference tiles its pooled branch to 48 x 72 and so knows one size only; here any
 //! size works, and extents that are not multiples of 16 are rounded up inside and cut at the end.
 
+use super::NetworkConfig;
 use super::architecture::Architecture;
-use super::config::NetworkConfig;
 use super::decoder::Double;
 use super::strips::{self, InStrips};
 use super::xception::Xception;

@@ -4,8 +4,8 @@
 //! 1810.01993 section V-B (16 channels, ResNet-50, output stride 8, full-resolution decoder); Chen et al. 2018
 //! (arXiv:1802.02611).
 
+use super::NetworkConfig;
 use super::architecture::Architecture;
-use super::config::NetworkConfig;
 use super::decoder::Decoder;
 use super::resnet::ResNet;
 use super::strips::InStrips;

@@ -1,6 +1,6 @@
 //! A network's configuration as it stands in a recipe: keys that are left out have the defaults of the chosen network.
 
-use super::config::{NetworkConfig, NetworkName};
+use super::{NetworkConfig, NetworkName};
 use crate::error::{ModelError, Result};
 use serde::{Deserialize, Serialize};
 

@@ -4,19 +4,21 @@ mod architecture;
 mod cgnet;
 pub(crate) mod cgnet_block;
 pub mod cgnet_names;
-pub mod config;
+mod config;
 mod decoder;
 mod deepcam;
 pub mod deepcam_names;
 mod deeplab_v3_plus;
 mod detector;
 mod keys;
+mod name;
 mod resnet;
 pub(crate) mod strips;
 mod tiramisu;
 mod xception;
 
 pub use config::NetworkConfig;
+pub use name::NetworkName;
 
 use crate::error::{ModelError, Result};
 use crate::ops::Backend;

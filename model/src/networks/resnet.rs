@@ -4,7 +4,7 @@
 //! TensorFlow slim `resnet_v2`: a block's stride sits in its last unit; once the output stride is reached, strides become
 //! dilations of the blocks that follow.
 
-use super::config::NetworkConfig;
+use super::NetworkConfig;
 use crate::error::Result;
 use crate::layers::bottleneck::{Bottleneck, BottleneckSpec};
 use crate::layers::conv::Conv;

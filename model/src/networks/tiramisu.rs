@@ -10,8 +10,8 @@
 //! pixel further: its weights would have to be turned round. The reference drops out logits too; here dropout ends before
 //! them.
 
+use super::NetworkConfig;
 use super::architecture::Architecture;
-use super::config::NetworkConfig;
 use crate::error::Result;
 use crate::layers::conv::{Conv, Upsample};
 use crate::layers::unit::Unit;

@@ -4,7 +4,7 @@
 //! mlcommons/hpc `deepcam/src/deepCam/architecture/deeplab_xception.py`; Chollet 2017 (arXiv:1610.02357) as modified by
 //! Chen et al. 2018 (arXiv:1802.02611).
 
-use super::config::NetworkConfig;
+use super::NetworkConfig;
 use crate::error::Result;
 use crate::layers::batch_norm::{BatchNorm, EPS};
 use crate::layers::conv::Conv;

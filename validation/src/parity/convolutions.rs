@@ -3,7 +3,7 @@
 use super::{DTYPES, Line, Row, draw, field, values};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::ops::Fuse;
 use squall_model::summary::Convolution;
 use squall_model::{Backend, ModelError, Network, NetworkConfig};

@@ -12,7 +12,7 @@ use candle_core::{DType, Device, Tensor};
 use rand::Rng;
 use serde::Serialize;
 use squall_data::random::stream;
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::{Backend, ModelError};
 use std::fmt;
 

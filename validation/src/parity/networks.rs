@@ -3,7 +3,7 @@
 use super::{Line, Row, draw, field, values};
 use crate::error::Result;
 use candle_core::DType;
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass};
 
 /// The plain loops compute in f32, so half precisions differ from them by what rounding every activation costs.

@@ -2,7 +2,7 @@
 
 use crate::output;
 use anyhow::bail;
-use squall_model::networks::config::NetworkName;
+use squall_model::networks::NetworkName;
 use squall_validation::parity::Parity;
 
 /// The extents that plain loops take minutes for, not hours.

@@ -5,7 +5,7 @@ use super::layers::{Layers, SAME, Steps, Value};
 use super::pyramid;
 use crate::error::Result;
 use crate::layers::aspp::Pooling;
-use crate::networks::config::NetworkName;
+use crate::networks::NetworkName;
 
 /// The logits of `x`.
 pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {

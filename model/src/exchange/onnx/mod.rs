@@ -21,7 +21,7 @@ mod wire;
 use crate::error::{ModelError, Result};
 use crate::layers::{batch_norm, wrapped::Padding};
 use crate::model_file::write_whole;
-use crate::networks::config::NetworkName;
+use crate::networks::NetworkName;
 use crate::networks::{Network, NetworkConfig, cgnet_block};
 use crate::parameters::NamedTensors;
 use graph::{Attribute, DataType, Extent, Graph};

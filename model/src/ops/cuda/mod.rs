@@ -6,6 +6,7 @@
 mod algorithms;
 mod channels;
 mod convolution;
+mod copies;
 mod cudnn;
 mod depthwise;
 mod device;
@@ -26,9 +27,10 @@ pub(super) use channels::{
     concat, gate, gate_backward, pad, pad_backward, prelu, prelu_backward, rows, split, zeros,
 };
 pub(super) use convolution::{backward_weights, forward, transposed};
+pub(crate) use copies::to_host;
 pub(super) use depthwise::{depthwise, depthwise_backward_data, depthwise_backward_weights};
+pub(crate) use device::computes_bf16;
 pub use device::{cache_in, choose, describe, free_memory, identity, is_chosen};
-pub(crate) use device::{computes_bf16, to_host};
 pub(super) use elementwise::{
     add, convert, dropout, leaky_relu, leaky_relu_backward, masked, positive, relu, relu_backward,
     scale,

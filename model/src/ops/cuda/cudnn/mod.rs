@@ -4,138 +4,31 @@
 //! disk, so that a run that goes on takes the same one. Only deterministic algorithms are taken: the same recipe gives the same
 //! bits on the same kind of GPU.
 
+mod calls;
+
+pub(super) use calls::Direction;
+
 use super::algorithms::Algorithms;
 use super::device::{Gpu, failed};
-use super::library::{functions, prepare};
+use super::library::prepare;
 use crate::error::Result;
 use crate::gpu::GpuError;
+use calls::{
+    CROSS_CORRELATION, DEFAULT_MATH, FLOAT, FMA_MATH, Functions, NHWC, Performance, Place, Pointer,
+    TENSOR_OP_MATH, code, dotted,
+};
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::{DType, Tensor};
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::c_int;
 use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::{Arc, PoisonError};
 
-/// Handles and descriptors are pointers to what the library hides.
-type Pointer = *mut c_void;
-type Place = *const c_void;
-
-/// What cuDNN tells of an algorithm; the same for all three directions.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Performance {
-    pub(super) algorithm: c_int,
-    pub(super) status: c_int,
-    pub(super) milliseconds: f32,
-    pub(super) memory: usize,
-    /// 1: the same bits every time.
-    pub(super) determinism: c_int,
-    pub(super) math: c_int,
-    reserved: [c_int; 3],
-}
-
-/// All three directions take two operands and give one result.
-type Run = unsafe extern "C" fn(
-    Pointer,
-    *const f32,
-    Pointer,
-    Place,
-    Pointer,
-    Place,
-    Pointer,
-    c_int,
-    Pointer,
-    usize,
-    *const f32,
-    Pointer,
-    Pointer,
-) -> c_int;
-type Room =
-    unsafe extern "C" fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut usize) -> c_int;
-type Guess = unsafe extern "C" fn(
-    Pointer,
-    Pointer,
-    Pointer,
-    Pointer,
-    Pointer,
-    c_int,
-    *mut c_int,
-    *mut Performance,
-) -> c_int;
-type Measure = unsafe extern "C" fn(
-    Pointer,
-    Pointer,
-    Place,
-    Pointer,
-    Place,
-    Pointer,
-    Pointer,
-    Pointer,
-    c_int,
-    *mut c_int,
-    *mut Performance,
-    Pointer,
-    usize,
-) -> c_int;
-
-functions! {
-    /// What of cuDNN is used.
-    Functions of "cuDNN 9" in &["libcudnn.so.9", "libcudnn.so"];
-    cudnnGetVersion: fn() -> usize,
-    cudnnGetErrorString: fn(c_int) -> *const c_char,
-    cudnnCreate: fn(*mut Pointer) -> c_int,
-    cudnnSetStream: fn(Pointer, Pointer) -> c_int,
-    cudnnCreateTensorDescriptor: fn(*mut Pointer) -> c_int,
-    cudnnSetTensor4dDescriptor: fn(Pointer, c_int, c_int, c_int, c_int, c_int, c_int) -> c_int,
-    cudnnCreateFilterDescriptor: fn(*mut Pointer) -> c_int,
-    cudnnSetFilter4dDescriptor: fn(Pointer, c_int, c_int, c_int, c_int, c_int, c_int) -> c_int,
-    cudnnCreateConvolutionDescriptor: fn(*mut Pointer) -> c_int,
-    cudnnSetConvolution2dDescriptor: fn(Pointer, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_int) -> c_int,
-    cudnnSetConvolutionGroupCount: fn(Pointer, c_int) -> c_int,
-    cudnnSetConvolutionMathType: fn(Pointer, c_int) -> c_int,
-    cudnnConvolutionForward:
-        fn(Pointer, *const f32, Pointer, Place, Pointer, Place, Pointer, c_int, Pointer, usize, *const f32, Pointer, Pointer) -> c_int,
-    cudnnGetConvolutionForwardWorkspaceSize: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut usize) -> c_int,
-    cudnnGetConvolutionForwardAlgorithm_v7: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance) -> c_int,
-    cudnnFindConvolutionForwardAlgorithmEx:
-        fn(Pointer, Pointer, Place, Pointer, Place, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance, Pointer, usize) -> c_int,
-    cudnnConvolutionBackwardData:
-        fn(Pointer, *const f32, Pointer, Place, Pointer, Place, Pointer, c_int, Pointer, usize, *const f32, Pointer, Pointer) -> c_int,
-    cudnnGetConvolutionBackwardDataWorkspaceSize: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut usize) -> c_int,
-    cudnnGetConvolutionBackwardDataAlgorithm_v7: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance) -> c_int,
-    cudnnFindConvolutionBackwardDataAlgorithmEx:
-        fn(Pointer, Pointer, Place, Pointer, Place, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance, Pointer, usize) -> c_int,
-    cudnnConvolutionBackwardFilter:
-        fn(Pointer, *const f32, Pointer, Place, Pointer, Place, Pointer, c_int, Pointer, usize, *const f32, Pointer, Pointer) -> c_int,
-    cudnnGetConvolutionBackwardFilterWorkspaceSize: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut usize) -> c_int,
-    cudnnGetConvolutionBackwardFilterAlgorithm_v7: fn(Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance) -> c_int,
-    cudnnFindConvolutionBackwardFilterAlgorithmEx:
-        fn(Pointer, Pointer, Place, Pointer, Place, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Performance, Pointer, usize) -> c_int,
-}
-
-/// `CUDNN_TENSOR_NHWC`; extents are given as (n, c, h, w) all the same.
-const NHWC: c_int = 1;
-/// `CUDNN_CROSS_CORRELATION`: kernels are not mirrored.
-const CROSS_CORRELATION: c_int = 1;
-/// `CUDNN_DATA_FLOAT`: what sums are kept in.
-const FLOAT: c_int = 0;
-/// `CUDNN_DEFAULT_MATH`, which is TF32 for f32; `CUDNN_TENSOR_OP_MATH` for half precisions; `CUDNN_FMA_MATH`, with which f32 means f32.
-const DEFAULT_MATH: c_int = 0;
-const TENSOR_OP_MATH: c_int = 1;
-const FMA_MATH: c_int = 3;
 /// More than cuDNN has in any direction.
 const MOST_ALGORITHMS: usize = 16;
 /// Working memory of one convolution.
 const MOST_MEMORY: usize = 1 << 30;
-
-/// What is computed: y of x and w; dx of w and dy; dw of x and dy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Direction {
-    Forward,
-    BackwardData,
-    BackwardFilter,
-}
 
 /// Everything that decides which algorithm runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -228,69 +121,6 @@ impl Cudnn {
     }
 }
 
-fn dotted(version: usize) -> String {
-    let (major, rest) = if version >= 90_000 {
-        (version / 10_000, version % 10_000)
-    } else {
-        (version / 1000, version % 1000)
-    };
-    format!("{major}.{}.{}", rest / 100, rest % 100)
-}
-
-impl Functions {
-    fn version(&self) -> usize {
-        // SAFETY: it only gives a number.
-        unsafe { (self.cudnnGetVersion)() }
-    }
-
-    fn check(&self, call: &'static str, status: c_int) -> Result<()> {
-        if status == 0 {
-            return Ok(());
-        }
-        // SAFETY: the library gives a constant text for any number.
-        let reason = unsafe { CStr::from_ptr((self.cudnnGetErrorString)(status)) };
-        Err(failed(call, &reason.to_string_lossy()))
-    }
-
-    fn run(&self, direction: Direction) -> (&'static str, Run) {
-        match direction {
-            Direction::Forward => ("cudnnConvolutionForward", self.cudnnConvolutionForward),
-            Direction::BackwardData => (
-                "cudnnConvolutionBackwardData",
-                self.cudnnConvolutionBackwardData,
-            ),
-            Direction::BackwardFilter => (
-                "cudnnConvolutionBackwardFilter",
-                self.cudnnConvolutionBackwardFilter,
-            ),
-        }
-    }
-
-    fn room(&self, direction: Direction) -> Room {
-        match direction {
-            Direction::Forward => self.cudnnGetConvolutionForwardWorkspaceSize,
-            Direction::BackwardData => self.cudnnGetConvolutionBackwardDataWorkspaceSize,
-            Direction::BackwardFilter => self.cudnnGetConvolutionBackwardFilterWorkspaceSize,
-        }
-    }
-
-    fn guess(&self, direction: Direction) -> Guess {
-        match direction {
-            Direction::Forward => self.cudnnGetConvolutionForwardAlgorithm_v7,
-            Direction::BackwardData => self.cudnnGetConvolutionBackwardDataAlgorithm_v7,
-            Direction::BackwardFilter => self.cudnnGetConvolutionBackwardFilterAlgorithm_v7,
-        }
-    }
-
-    fn measure(&self, direction: Direction) -> Measure {
-        match direction {
-            Direction::Forward => self.cudnnFindConvolutionForwardAlgorithmEx,
-            Direction::BackwardData => self.cudnnFindConvolutionBackwardDataAlgorithmEx,
-            Direction::BackwardFilter => self.cudnnFindConvolutionBackwardFilterAlgorithmEx,
-        }
-    }
-}
-
 impl Library {
     /// A handle on a stream.
     pub(super) fn start(
@@ -314,14 +144,6 @@ impl Library {
             plans: HashMap::new(),
             algorithms: Algorithms::read(cache.map(|folder| folder.join(name))),
         })
-    }
-}
-
-fn code(dtype: DType) -> c_int {
-    match dtype {
-        DType::F16 => 2,
-        DType::BF16 => 9,
-        _ => FLOAT,
     }
 }
 
@@ -599,11 +421,5 @@ mod tests {
         ];
         assert_eq!(best(&found), Some((3, 64)));
         assert_eq!(best(&found[..3]), None);
-    }
-
-    #[test]
-    fn versions_read_as_in_release_notes() {
-        assert_eq!(dotted(91_900), "9.19.0");
-        assert_eq!(dotted(8_907), "8.9.7");
     }
 }

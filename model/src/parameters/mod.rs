@@ -1,19 +1,17 @@
 //! What training changes: named f32 tensors, and running statistics.
 
+mod update;
+
 pub use crate::gradients::Gradients;
 pub(crate) use crate::gradients::squares;
 
 use crate::error::{ModelError, Result};
 use crate::ops::{Backend, Channels, Weights};
-use crate::optim::Mirror;
 use crate::pass::Pass;
-use crate::storage::Storage;
-use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Tensor};
+use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -204,41 +202,6 @@ impl Parameters {
         (rounded.filter(|_| pass.is_training())).unwrap_or(&self.entries[id.0].tensor)
     }
 
-    /// Has training multiply by the values of `copies` from now on, instead of the masters, in the layers that `storage` computes
-    /// in bf16. Inference keeps the masters.
-    ///
-    /// # Errors
-    /// [`ModelError::Shape`] if the copies are of other parameters; [`ModelError::Candle`], [`ModelError::Gpu`].
-    pub fn compute_with(&mut self, copies: &Mirror, storage: &Storage) -> Result<()> {
-        let copies = copies.as_slice();
-        crate::ops::host::expect("parameters", "copies", self.total, copies.len())?;
-        self.rounded.resize_with(self.entries.len(), || None);
-        for (index, (entry, rounded)) in self.entries.iter().zip(&mut self.rounded).enumerate() {
-            if entry.kind != Kind::Weight || storage.of(ParameterId(index)) != DType::BF16 {
-                continue;
-            }
-            let copies = &copies[entry.range.clone()];
-            match rounded {
-                Some(rounded) if rounded.device().is_cpu() => {
-                    rounded.inplace_op1(&Change(RefCell::new(|values: &mut [f32]| {
-                        (values.par_iter_mut().zip(copies))
-                            .with_min_len(1 << 14)
-                            .for_each(|(value, copy)| *value = copy.to_f32());
-                    })))?;
-                }
-                _ => {
-                    let values = copies.iter().map(|copy| copy.to_f32()).collect();
-                    let values = Tensor::from_vec(values, entry.tensor.dims(), &Device::Cpu)?;
-                    *rounded = Some(match entry.tensor.device().is_cpu() {
-                        true => values,
-                        false => Backend::best().bring(&values)?,
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// What `prepare` made of a kernel the first time, until any value changes.
     pub(crate) fn prepared(
         &self,
@@ -324,100 +287,6 @@ impl Parameters {
     /// Trainable values.
     pub fn count(&self) -> usize {
         self.total
-    }
-
-    /// Gives every parameter and its values, mutable, to `change`.
-    ///
-    /// # Errors
-    /// [`ModelError::Candle`] if a tensor is not in host memory.
-    pub fn update(&mut self, mut change: impl FnMut(&Parameter, &mut [f32])) -> Result<()> {
-        self.changes();
-        self.version = next_version();
-        #[cfg(feature = "cuda")]
-        if self.on_gpu {
-            for entry in &self.entries {
-                let mut values = entry.values()?;
-                change(entry, &mut values);
-                crate::ops::cuda::write(&entry.tensor, &values)?;
-            }
-            return Ok(());
-        }
-        for entry in &self.entries {
-            let op = Change(RefCell::new(|values: &mut [f32]| change(entry, values)));
-            entry.tensor.inplace_op1(&op)?;
-        }
-        Ok(())
-    }
-
-    /// Gives all values at once, mutable, in the order of [`Parameter::range`], to `change`.
-    ///
-    /// The first call moves every parameter into one buffer, so that an optimiser is one loop over memory and not one for
-    /// each tensor.
-    ///
-    /// # Errors
-    /// [`ModelError::Candle`] if a tensor is not in host memory.
-    pub fn update_all<R>(&mut self, change: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
-        self.changes();
-        self.version = next_version();
-        let flat = match self.flat.take() {
-            Some(flat) => flat,
-            None => self.join()?,
-        };
-        #[cfg(feature = "cuda")]
-        if self.on_gpu {
-            let mut values: Vec<f32> = crate::ops::cuda::read(&flat)?;
-            let answer = change(&mut values);
-            crate::ops::cuda::write(&flat, &values)?;
-            self.flat = Some(flat);
-            return Ok(answer);
-        }
-        let (mut change, mut answer) = (Some(change), None);
-        flat.inplace_op1(&Change(RefCell::new(|values: &mut [f32]| {
-            answer = change.take().map(|change| change(values));
-        })))?;
-        self.flat = Some(flat);
-        answer.ok_or_else(|| {
-            candle_core::Error::msg("the update was not run")
-                .bt()
-                .into()
-        })
-    }
-
-    /// Gives all values at once, on the GPU, to `change`.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn update_on_gpu<R>(
-        &mut self,
-        change: impl FnOnce(&Tensor) -> Result<R>,
-    ) -> Result<R> {
-        self.changes();
-        self.version = next_version();
-        let flat = match self.flat.take() {
-            Some(flat) => flat,
-            None => self.join()?,
-        };
-        let answer = change(&flat);
-        self.flat = Some(flat);
-        answer
-    }
-
-    /// Moves all values into one tensor and makes every parameter a view of it.
-    fn join(&mut self) -> Result<Tensor> {
-        let mut values = Vec::with_capacity(self.total);
-        for entry in &self.entries {
-            values.extend(entry.values()?);
-        }
-        #[cfg(feature = "cuda")]
-        let flat = match self.on_gpu {
-            true => crate::ops::cuda::give(&values)?,
-            false => Tensor::from_vec(values, self.total, &Device::Cpu)?,
-        };
-        #[cfg(not(feature = "cuda"))]
-        let flat = Tensor::from_vec(values, self.total, &Device::Cpu)?;
-        for entry in &mut self.entries {
-            let view = flat.narrow(0, entry.range.start, entry.range.len())?;
-            entry.tensor = view.reshape(entry.tensor.dims())?;
-        }
-        Ok(flat)
     }
 
     /// The first parameter with an infinite value or one that is no number.
@@ -519,24 +388,5 @@ impl Parameters {
             self.flat = Some(self.join()?);
         }
         Ok(())
-    }
-}
-
-/// candle's way to write into a tensor that others may hold.
-struct Change<F>(RefCell<F>);
-
-impl<F: FnMut(&mut [f32])> InplaceOp1 for Change<F> {
-    fn name(&self) -> &'static str {
-        "update"
-    }
-
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
-        match (storage, layout.contiguous_offsets()) {
-            (CpuStorage::F32(values), Some((start, end))) => {
-                (self.0.borrow_mut())(&mut values[start..end]);
-                Ok(())
-            }
-            _ => candle_core::bail!("parameters are contiguous f32 in host memory"),
-        }
     }
 }

@@ -1,0 +1,117 @@
+//! Which buckets of gradients are complete, and who is told.
+
+use super::host::Host;
+#[cfg(feature = "cuda")]
+use super::on_gpu;
+use super::{Borrower, Taker};
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
+
+/// Which buckets a backward pass has completed.
+pub(super) struct Watch {
+    pub(super) buckets: Vec<Range<usize>>,
+    /// Values of each that are not written yet.
+    missing: Vec<usize>,
+    /// What was handed out last; it is written when something else is handed out, or at the end.
+    writing: Vec<Range<usize>>,
+    /// Where the ranges begin that were handed out in this pass, each of them for the last time.
+    given: HashSet<usize>,
+    /// The bucket that is announced next: they are announced in their order, whichever is complete first.
+    pub(super) next: usize,
+    pub(super) hearing: Hearing,
+}
+
+/// Who hears of buckets.
+pub(super) enum Hearing {
+    Given(Taker),
+    /// Values come multiplied by the factor.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    Lent(Borrower, f32),
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (next, all) = (self.next, self.buckets.len());
+        write!(f, "Watch({next} of {all} buckets announced)")
+    }
+}
+
+impl Watch {
+    pub(super) fn new(buckets: Vec<Range<usize>>, hearing: Hearing) -> Self {
+        let mut watch = Self {
+            buckets,
+            missing: Vec::new(),
+            writing: Vec::new(),
+            given: HashSet::new(),
+            next: 0,
+            hearing,
+        };
+        watch.start();
+        watch
+    }
+
+    /// Begins a backward pass.
+    pub(super) fn start(&mut self) {
+        self.missing = self.buckets.iter().map(Range::len).collect();
+        self.writing.clear();
+        self.given.clear();
+        self.next = 0;
+    }
+
+    /// Something is handed out for the last time.
+    ///
+    /// # Panics
+    /// When it was before in this pass: its bucket could have been announced, and summed over ranks, before it was complete.
+    pub(super) fn give(&mut self, range: &Range<usize>) {
+        assert!(
+            self.given.insert(range.start),
+            "the gradient at {range:?} is given out a second time in one backward pass; a kernel that is shared is `of_shared` \
+             until the last time"
+        );
+        self.writing.push(range.clone());
+    }
+
+    /// What was being written is written.
+    pub(super) fn settle(&mut self, values: &mut Values<'_>) {
+        for range in self.writing.drain(..) {
+            let holds = |bucket: &Range<usize>| bucket.contains(&range.start);
+            if let Some(bucket) = self.buckets.iter().position(holds) {
+                self.missing[bucket] -= range.len();
+            }
+        }
+        while self.missing.get(self.next) == Some(&0) {
+            self.announce(values);
+        }
+    }
+
+    pub(super) fn announce(&mut self, values: &mut Values<'_>) {
+        let bucket = self.buckets[self.next].clone();
+        match (&mut self.hearing, values) {
+            #[cfg(feature = "cuda")]
+            (Hearing::Lent(borrower, factor), Values::Gpu(buffer)) => {
+                borrower(self.next, buffer.lend(bucket, *factor));
+            }
+            (Hearing::Lent(..), Values::Host(_)) => {}
+            (Hearing::Given(taker), values) => taker(self.next, values.take(&bucket)),
+        }
+        self.next += 1;
+    }
+}
+
+/// Where the values are.
+pub(super) enum Values<'a> {
+    Host(&'a mut Host),
+    #[cfg(feature = "cuda")]
+    Gpu(&'a on_gpu::Buffer),
+}
+
+impl Values<'_> {
+    pub(super) fn take(&mut self, range: &Range<usize>) -> Vec<f32> {
+        match self {
+            Self::Host(host) => host.take(range),
+            #[cfg(feature = "cuda")]
+            Self::Gpu(buffer) => buffer.part(range.clone()),
+        }
+    }
+}

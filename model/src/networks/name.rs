@@ -1,0 +1,144 @@
+//! The networks by name.
+
+use crate::error::{ModelError, Result};
+use serde::{Deserialize, Serialize};
+
+/// Which network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NetworkName {
+    /// DeepLabV3+ with the full-resolution `deconv1x` decoder of the SC18 paper.
+    #[serde(rename = "deeplabv3plus")]
+    DeepLabV3Plus,
+    /// DeepLabV3+ with the decoder that ends at a quarter of the resolution and doubles twice.
+    #[serde(rename = "deeplabv3plus-deconv")]
+    DeepLabV3PlusDeconv,
+    /// DeepLabV3+ with the bilinear decoder.
+    #[serde(rename = "deeplabv3plus-bilinear")]
+    DeepLabV3PlusBilinear,
+    /// MLPerf HPC DeepCAM: DeepLabV3+ on an Xception encoder, weight-compatible with its PyTorch checkpoints.
+    #[serde(rename = "deepcam")]
+    DeepCam,
+    /// The fully convolutional DenseNet of the SC18 paper.
+    #[serde(rename = "tiramisu")]
+    Tiramisu,
+    /// ClimateNet's context-guided network.
+    #[serde(rename = "cgnet")]
+    CgNet,
+    /// The semi-supervised box detector of ExtremeWeather, frame by frame.
+    #[serde(rename = "detector-2d")]
+    Detector2d,
+    /// The same with half the channels.
+    #[serde(rename = "detector-2d-half")]
+    Detector2dHalf,
+    /// That with kernels over time.
+    #[serde(rename = "detector-3d")]
+    Detector3d,
+    /// The box detector of the 15-petaflop runs: nine convolutions, five transposed ones.
+    #[serde(rename = "detector-15pf")]
+    Detector15pf,
+    /// Boxes around centres, on the encoder and pyramid of DeepLabV3+; masks too if asked for.
+    #[serde(rename = "detector-dense")]
+    DetectorDense,
+}
+
+impl NetworkName {
+    /// Every name.
+    pub const ALL: [Self; 11] = [
+        Self::DeepLabV3Plus,
+        Self::DeepLabV3PlusDeconv,
+        Self::DeepLabV3PlusBilinear,
+        Self::DeepCam,
+        Self::Tiramisu,
+        Self::CgNet,
+        Self::Detector2d,
+        Self::Detector2dHalf,
+        Self::Detector3d,
+        Self::Detector15pf,
+        Self::DetectorDense,
+    ];
+
+    /// Those that give the class of every pixel.
+    pub const SEGMENTATION: [Self; 6] = [
+        Self::DeepLabV3Plus,
+        Self::DeepLabV3PlusDeconv,
+        Self::DeepLabV3PlusBilinear,
+        Self::DeepCam,
+        Self::Tiramisu,
+        Self::CgNet,
+    ];
+
+    /// Those that give boxes.
+    pub const DETECTION: [Self; 5] = [
+        Self::Detector2d,
+        Self::Detector2dHalf,
+        Self::Detector3d,
+        Self::Detector15pf,
+        Self::DetectorDense,
+    ];
+
+    /// Whether it gives boxes.
+    pub fn is_detector(self) -> bool {
+        Self::DETECTION.contains(&self)
+    }
+
+    /// As in recipes and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DeepLabV3Plus => "deeplabv3plus",
+            Self::DeepLabV3PlusDeconv => "deeplabv3plus-deconv",
+            Self::DeepLabV3PlusBilinear => "deeplabv3plus-bilinear",
+            Self::DeepCam => "deepcam",
+            Self::Tiramisu => "tiramisu",
+            Self::CgNet => "cgnet",
+            Self::Detector2d => "detector-2d",
+            Self::Detector2dHalf => "detector-2d-half",
+            Self::Detector3d => "detector-3d",
+            Self::Detector15pf => "detector-15pf",
+            Self::DetectorDense => "detector-dense",
+        }
+    }
+
+    /// The keys of [`NetworkConfig`](super::NetworkConfig) that this network reads besides those that all read: `channels_in`, `classes`,
+    /// `width`, `batch_norm_decay`, `periodic_longitude` and `latitude_input`.
+    pub fn own_keys(self) -> &'static [&'static str] {
+        match self {
+            Self::DeepLabV3Plus | Self::DeepLabV3PlusDeconv | Self::DeepLabV3PlusBilinear => &[
+                "decoder_width",
+                "blocks",
+                "output_stride",
+                "atrous_rates",
+                "batch_norm",
+                "dropout",
+            ],
+            Self::DeepCam => &["decoder_width", "blocks", "atrous_rates"],
+            Self::Tiramisu => &["blocks", "growth", "kernel", "batch_norm", "dropout"],
+            Self::CgNet => &["blocks", "atrous_rates", "periodic_latitude"],
+            Self::Detector2d | Self::Detector2dHalf => &["blocks", "kernel", "box_relu"],
+            Self::Detector3d => &["blocks", "kernel", "box_relu", "time_steps"],
+            Self::Detector15pf => &["kernel", "box_relu"],
+            Self::DetectorDense => &[
+                "decoder_width",
+                "blocks",
+                "atrous_rates",
+                "batch_norm",
+                "mask_classes",
+            ],
+        }
+    }
+}
+
+impl std::str::FromStr for NetworkName {
+    type Err = ModelError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|name| name.as_str() == text);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.into_iter().map(Self::as_str).collect();
+            let reason = format!("expected one of {}, found `{text}`", known.join(", "));
+            ModelError::Config {
+                key: "network",
+                reason,
+            }
+        })
+    }
+}

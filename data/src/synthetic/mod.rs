@@ -6,19 +6,21 @@
 //! - `catalogue`: which tropical and extratropical cyclones live when and where;
 //! - `base_state`: zonal-mean climate, season, terrain;
 //! - `waves`: weather noise, the same travelling waves in pressure, temperature and moisture;
-//! - `fields`: everything together, winds in geostrophic balance with pressure and temperature;
-//! - `truth`, `truth_boxes`: what is there, as masks, objects and boxes;
+//! - `fields`: everything together, on `planes`: winds in geostrophic balance with pressure and temperature;
+//! - `truth`, `truth_masks`, `truth_boxes`: what is there, as masks, objects and boxes;
 //! - `cyclone`, `river`: a warm-core vortex in gradient-wind balance, a moist filament with its jet.
 
 mod base_state;
 mod catalogue;
 mod cyclone;
 mod fields;
+mod planes;
 mod river;
 mod run;
 mod scenario;
 mod truth;
 mod truth_boxes;
+mod truth_masks;
 mod waves;
 
 pub use catalogue::{Basin, ExtratropicalCyclone, TropicalCyclone};

@@ -1,0 +1,93 @@
+//! The truth while fields are made: which cells a storm marks, and the object that they are.
+
+use super::SyntheticRun;
+use super::cyclone::Vortex;
+use super::planes::Touched;
+use super::truth::TruthObject;
+use crate::Class;
+use crate::grid::lon_difference_deg;
+use ndarray::Array2;
+
+/// The share of its axis value that marks a river's true extent.
+const TRUE_SHARE: f64 = 0.5;
+
+/// What storms leave behind, while fields are made.
+pub(super) struct TruthBuilder<'a> {
+    run: &'a SyntheticRun,
+    /// Classes by cell.
+    pub(super) codes: Array2<u8>,
+    /// What was marked.
+    pub(super) objects: Vec<TruthObject>,
+}
+
+impl<'a> TruthBuilder<'a> {
+    pub(super) fn new(run: &'a SyntheticRun) -> Self {
+        Self {
+            run,
+            codes: Array2::zeros(run.grid.shape()),
+            objects: Vec::new(),
+        }
+    }
+
+    pub(super) fn river(&mut self, track_id: u64, touched: &Touched) {
+        let cells: Vec<(usize, usize)> = touched
+            .iter()
+            .filter(|(_, share)| *share >= TRUE_SHARE)
+            .map(|(at, _)| *at)
+            .collect();
+        let centre = touched
+            .iter()
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(at, _)| *at);
+        if let Some((j, i)) = centre {
+            let place = (self.run.grid.lat_deg()[j], self.run.grid.lon_deg()[i]);
+            self.object(Class::AtmosphericRiver, track_id, place, &cells, None);
+        }
+    }
+
+    pub(super) fn cyclone(&mut self, id: u64, vortex: &Vortex, touched: &Touched) {
+        let cells: Vec<(usize, usize)> = touched.iter().map(|(at, _)| *at).collect();
+        let wind = touched.iter().map(|(_, wind)| *wind).fold(0.0, f64::max);
+        let place = (vortex.state.lat, vortex.state.lon);
+        self.object(Class::TropicalCyclone, id, place, &cells, Some(wind));
+    }
+
+    /// Marks the cells and lists the object. Cyclones come after rivers and stand above them.
+    fn object(
+        &mut self,
+        class: Class,
+        track_id: u64,
+        (lat, lon): (f64, f64),
+        cells: &[(usize, usize)],
+        wind: Option<f64>,
+    ) {
+        if cells.is_empty() {
+            return;
+        }
+        let grid = &self.run.grid;
+        let area_km2 = cells.iter().map(|&(j, _)| grid.cell_area_km2(j)).sum();
+        cells.iter().for_each(|&at| self.codes[at] = class.code());
+        let rows = cells.iter().map(|&(j, _)| grid.lat_deg()[j]);
+        let east = |&(_, i): &(usize, usize)| lon_difference_deg(grid.lon_deg()[i], lon);
+        let half = (grid.lat_spacing_deg() / 2.0, grid.lon_spacing_deg() / 2.0);
+        let fold = |values: &mut dyn Iterator<Item = f64>| {
+            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
+                (low.min(v), high.max(v))
+            })
+        };
+        let (south, north) = fold(&mut rows.into_iter());
+        let (west, east) = fold(&mut cells.iter().map(east));
+        self.objects.push(TruthObject {
+            class,
+            track_id,
+            lat_deg: lat,
+            lon_deg: lon,
+            area_km2,
+            west_deg: (lon + west - half.1).rem_euclid(360.0),
+            east_deg: (lon + east + half.1).rem_euclid(360.0),
+            south_deg: (south - half.0).max(-90.0),
+            north_deg: (north + half.0).min(90.0),
+            max_wind_m_s: wind,
+        });
+    }
+}

@@ -1,17 +1,15 @@
 //! One run as sums by year: what is left of a century of events when they have been read once.
 
-use crate::compare::coverage::{Coverage, Selection, Years, events_table};
+mod tables;
+
+use crate::compare::coverage::{Coverage, Selection, Years};
 use crate::compare::group::{Group, season_of};
 use crate::compare::maps::YearMaps;
 use crate::compare::quantity::{Kind, Quantity};
 use crate::compare::statistic::Statistic;
 use crate::error::Result;
-use crate::statistics::{Basin, Category, ace_of_point};
-use crate::table::lines::{Line, Table};
+use crate::statistics::{Basin, Category};
 use squall_data::Class;
-use squall_data::grid::EARTH_RADIUS_KM;
-use std::collections::HashMap;
-use std::f64::consts::PI;
 
 /// Pascals of a hectopascal.
 const HPA: f64 = 100.0;
@@ -32,14 +30,6 @@ struct Value {
 struct Sum {
     total: f64,
     count: f64,
-}
-
-/// A cyclone's track while the events are read.
-struct Storm {
-    place: Place,
-    wind_m_s: f64,
-    lat_deg: f64,
-    energy_1e4_kt2: f64,
 }
 
 /// Year (by its place among those used), basin and season that something counts for.
@@ -274,107 +264,6 @@ impl Side {
         }
     }
 
-    fn knows_now(&mut self, table: &Table, columns: &[(&str, &[Quantity])]) {
-        for (column, quantities) in columns {
-            if column.is_empty() || table.column(column).is_some() {
-                quantities
-                    .iter()
-                    .for_each(|q| self.known[*q as usize] = true);
-            }
-        }
-    }
-
-    fn read_tracks(&mut self, selection: &Selection) -> Result<HashMap<u64, Storm>> {
-        let path = self.coverage.path.join("tracks.csv");
-        let required = [
-            "track_id",
-            "class",
-            "start_time",
-            "genesis_lon_deg",
-            "genesis_lat_deg",
-        ];
-        let mut table = Table::open(&path, &required)?;
-        use Quantity as Q;
-        self.knows_now(
-            &table,
-            &[
-                ("", &[Q::CycloneTracks, Q::RiverTracks]),
-                ("end_time", &[Q::CycloneLifetime, Q::RiverLifetime]),
-                ("landfalls", &[Q::CycloneLandfalls, Q::RiverLandfalls]),
-                ("min_psl_pa", &[Q::CyclonePressure, Q::CyclonePressureLow]),
-                ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
-                (
-                    "max_wind_m_s",
-                    &[
-                        Q::CycloneWind,
-                        Q::CycloneWindHigh,
-                        Q::Hurricanes,
-                        Q::MajorHurricanes,
-                    ],
-                ),
-            ],
-        );
-        let has_wind = table.column("max_wind_m_s").is_some();
-        let calendar = self.coverage.calendar;
-        let mut storms = HashMap::new();
-        while let Some(line) = table.next()? {
-            let (lon_deg, lat_deg) = line.position("genesis_lon_deg", "genesis_lat_deg")?;
-            let start = line.time("start_time", calendar)?;
-            let (year, month, _) = start.date();
-            let class = line.class()?;
-            let Some(place) = self.place(selection, (year, month), (lat_deg, lon_deg)) else {
-                continue;
-            };
-            self.maps.add_genesis(place.year, class, lat_deg, lon_deg);
-            let days = match self.known[Q::CycloneLifetime as usize] {
-                true => {
-                    Some(line.time("end_time", calendar)?.seconds_since(start) as f64 / 86_400.0)
-                }
-                false => None,
-            };
-            let river = class == Class::AtmosphericRiver;
-            let (tracks, lifetime, landfalls, water) = if river {
-                (
-                    Q::RiverTracks,
-                    Q::RiverLifetime,
-                    Q::RiverLandfalls,
-                    Q::RiverWater,
-                )
-            } else {
-                (
-                    Q::CycloneTracks,
-                    Q::CycloneLifetime,
-                    Q::CycloneLandfalls,
-                    Q::CycloneWater,
-                )
-            };
-            self.add(tracks, place, 1.0, 1.0);
-            self.add_mean(lifetime, place, days);
-            self.add_mean(landfalls, place, line.number("landfalls")?);
-            self.add_mean(water, place, line.number("precipitation_km3")?);
-            if river {
-                self.add_extreme(Extreme::RiverArea, place, line.number("max_area_km2")?);
-                continue;
-            }
-            let pressure_hpa = line.number("min_psl_pa")?.map(|pa| pa / HPA);
-            self.add_mean(Q::CyclonePressure, place, pressure_hpa);
-            self.add_extreme(Extreme::CyclonePressure, place, pressure_hpa);
-            if has_wind {
-                self.add_wind(place, line.number("max_wind_m_s")?);
-            }
-            let id = line.whole("track_id")?;
-            let id = id.ok_or_else(|| line.bad("track_id", "a whole number"))?;
-            let storm = Storm {
-                place,
-                wind_m_s: f64::NEG_INFINITY,
-                lat_deg: lat_deg.abs(),
-                energy_1e4_kt2: 0.0,
-            };
-            storms.insert(id, storm);
-        }
-        Ok(storms)
-    }
-
     fn add_extreme(&mut self, of: Extreme, place: Place, value: Option<f64>) {
         let Some(value) = value else { return };
         let values = match of {
@@ -403,102 +292,6 @@ impl Side {
             self.add(Quantity::MajorHurricanes, place, 1.0, 1.0);
         }
     }
-
-    fn read_events(
-        &mut self,
-        selection: &Selection,
-        storms: &mut HashMap<u64, Storm>,
-    ) -> Result<()> {
-        let path = events_table(&self.coverage.path)?;
-        let mut table = Table::open(&path, &["class", "time", "lon_deg", "lat_deg"])?;
-        use Quantity as Q;
-        self.knows_now(
-            &table,
-            &[
-                ("", &[Q::CyclonesPresent, Q::RiversPresent]),
-                ("area_km2", &[Q::CycloneArea, Q::RiverArea, Q::RiverCover]),
-                ("length_km", &[Q::RiverLength]),
-                ("max_tmq_kg_m2", &[Q::RiverMoisture]),
-                ("max_ivt_proxy_kg_m_s", &[Q::RiverTransport]),
-                ("mean_prect_m_s", &[Q::CycloneRain, Q::RiverRain]),
-                (
-                    "max_wind_m_s",
-                    &[
-                        Q::CycloneLatitude,
-                        Q::CycloneEnergy,
-                        Q::CycloneWind,
-                        Q::CycloneWindHigh,
-                        Q::Hurricanes,
-                        Q::MajorHurricanes,
-                    ],
-                ),
-            ],
-        );
-        // Without statistics nobody knows the step: energy stays unknown.
-        let hours = 24.0 / self.coverage.times_per_day;
-        self.known[Q::CycloneEnergy as usize] &= self.coverage.counted;
-        let earth_km2 = 4.0 * PI * EARTH_RADIUS_KM * EARTH_RADIUS_KM;
-        while let Some(line) = table.next()? {
-            let class = line.class()?;
-            if class == Class::TropicalCyclone {
-                note_storm(&line, storms, hours)?;
-            }
-            let (lon_deg, lat_deg) = line.position("lon_deg", "lat_deg")?;
-            let (year, month, _) = line.time("time", self.coverage.calendar)?.date();
-            let Some(place) = self.place(selection, (year, month), (lat_deg, lon_deg)) else {
-                continue;
-            };
-            let area_km2 = line.number("area_km2")?;
-            let rain_mm_day = line.number("mean_prect_m_s")?.map(|rate| rate * MM_PER_DAY);
-            let (present, area, rain) = if class == Class::TropicalCyclone {
-                (Q::CyclonesPresent, Q::CycloneArea, Q::CycloneRain)
-            } else {
-                (Q::RiversPresent, Q::RiverArea, Q::RiverRain)
-            };
-            self.add(present, place, 1.0, 1.0);
-            self.add_mean(area, place, area_km2);
-            if let (Some(mm_day), Some(area_km2)) = (rain_mm_day, area_km2) {
-                self.add(rain, place, mm_day * area_km2, area_km2);
-            }
-            if class == Class::AtmosphericRiver {
-                self.add_mean(
-                    Q::RiverCover,
-                    place,
-                    area_km2.map(|km2| 100.0 * km2 / earth_km2),
-                );
-                self.add_mean(Q::RiverLength, place, line.number("length_km")?);
-                self.add_mean(Q::RiverMoisture, place, line.number("max_tmq_kg_m2")?);
-                self.add_mean(
-                    Q::RiverTransport,
-                    place,
-                    line.number("max_ivt_proxy_kg_m_s")?,
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// What was found out about cyclones along their tracks.
-    fn end_storms(&mut self, storms: HashMap<u64, Storm>) {
-        let wind_in_tracks = !self.winds.is_empty();
-        let mut storms: Vec<(u64, Storm)> = storms.into_iter().collect();
-        // Sums must not depend on the order of a hash map.
-        storms.sort_by_key(|(id, _)| *id);
-        for (_, storm) in storms {
-            if storm.wind_m_s.is_finite() {
-                self.add(Quantity::CycloneLatitude, storm.place, storm.lat_deg, 1.0);
-                self.add(
-                    Quantity::CycloneEnergy,
-                    storm.place,
-                    storm.energy_1e4_kt2,
-                    1.0,
-                );
-                if !wind_in_tracks {
-                    self.add_wind(storm.place, Some(storm.wind_m_s));
-                }
-            }
-        }
-    }
 }
 
 /// An extreme of a year.
@@ -507,18 +300,4 @@ pub(crate) enum Extreme {
     CycloneWind,
     CyclonePressure,
     RiverArea,
-}
-
-/// A point of a cyclone's track: its energy counts, and where it is the strongest so far, its latitude.
-fn note_storm(line: &Line<'_>, storms: &mut HashMap<u64, Storm>, hours: f64) -> Result<()> {
-    let storm = line.whole("track_id")?.and_then(|id| storms.get_mut(&id));
-    let (Some(storm), Some(wind_m_s)) = (storm, line.number("max_wind_m_s")?) else {
-        return Ok(());
-    };
-    storm.energy_1e4_kt2 += ace_of_point(wind_m_s, hours);
-    if wind_m_s > storm.wind_m_s {
-        storm.wind_m_s = wind_m_s;
-        storm.lat_deg = line.position("lon_deg", "lat_deg")?.1.abs();
-    }
-    Ok(())
 }

@@ -1,0 +1,71 @@
+//! The change of every quantity in every group, with what is significant among many.
+
+use super::{ChangeRow, Design, Group, Quantity, Side, adjusted_p};
+use rayon::prelude::*;
+
+/// The changes of all quantities that both sides know, in all groups, with p adjusted family by family.
+pub(super) fn changes(
+    a: &Side,
+    b: &Side,
+    design: &Design,
+    whole_year: bool,
+    notes: &mut Vec<String>,
+) -> Vec<ChangeRow> {
+    let known = |q: &Quantity| a.knows(*q) && b.knows(*q);
+    let absent: Vec<String> = (Quantity::ALL.iter().filter(|q| !known(q)))
+        .map(|q| format!("{} {}", q.about().class.name(), q.about().name))
+        .collect();
+    if !absent.is_empty() {
+        notes.push(format!(
+            "Left out, because a run's tables lack their columns or values: {}.",
+            absent.join(", ")
+        ));
+    }
+    let wanted: Vec<(Quantity, Group)> = (Quantity::ALL.into_iter().filter(known))
+        .flat_map(|quantity| Group::all().map(move |group| (quantity, group)))
+        // Parts of seasons would be called by the seasons' names.
+        .filter(|(_, group)| whole_year || !matches!(group, Group::Season(_)))
+        .collect();
+    let mut rows: Vec<ChangeRow> = wanted
+        .par_iter()
+        .map(|&(quantity, group)| {
+            let about = quantity.about();
+            let (basin, season) = group.columns();
+            let mut change =
+                design.change(&a.statistic(quantity, group), &b.statistic(quantity, group));
+            if !about.relative {
+                (change.relative, change.relative_interval) = (None, None);
+            }
+            ChangeRow {
+                quantity,
+                name: about.name.into(),
+                class: about.class.name().into(),
+                basin: basin.into(),
+                season: season.into(),
+                unit: about.unit.into(),
+                change,
+                adjusted_p: None,
+                significant: false,
+            }
+        })
+        .collect();
+    let family = |group: Group| match group {
+        Group::All => 0,
+        Group::Basin(_) => 1,
+        Group::Season(_) => 2,
+    };
+    for wanted in 0..3 {
+        let members: Vec<usize> = (0..rows.len())
+            .filter(|&k| family(rows[k].group()) == wanted)
+            .collect();
+        let p: Vec<f64> = members
+            .iter()
+            .map(|&k| rows[k].change.p.unwrap_or(f64::NAN))
+            .collect();
+        for (&k, adjusted) in members.iter().zip(adjusted_p(&p)) {
+            rows[k].adjusted_p = (!adjusted.is_nan()).then_some(adjusted);
+            rows[k].significant = adjusted < 1.0 - design.options().confidence;
+        }
+    }
+    rows
+}

@@ -1,0 +1,140 @@
+//! What two runs have in common, before their tables are read: grid, months, whole years.
+
+use super::{Coverage, SideInput, SideOptions, words};
+use crate::error::{ClimateError, Result};
+
+/// Grids must be the same, unless asked otherwise; then a note says that they are not.
+pub(super) fn check_grids(
+    coverage: &[Coverage; 2],
+    any_grid: bool,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let [Some(a), Some(b)] = coverage.each_ref().map(|c| c.grid.as_ref()) else {
+        notes.push(
+            "Without statistics.nc on both sides the grids are not known and taken to be the same."
+                .into(),
+        );
+        return Ok(());
+    };
+    if a.hash() == b.hash() {
+        return Ok(());
+    }
+    if any_grid {
+        notes.push(format!(
+            "The grids differ ({} against {}): part of every change may be the resolution's.",
+            a.describe(),
+            b.describe()
+        ));
+        return Ok(());
+    }
+    Err(ClimateError::Mismatch {
+        what: format!("grid of `{}`", coverage[1].path.display()),
+        expected: format!("{} as in `{}`", a.describe(), coverage[0].path.display()),
+        found: b.describe(),
+    })
+}
+
+/// The months that are compared: those asked for, or those that both runs have.
+pub(super) fn common_months(
+    inputs: [&SideInput; 2],
+    coverage: &[Coverage; 2],
+    wanted: &[i64],
+    notes: &mut Vec<String>,
+) -> Result<Vec<i64>> {
+    let seasons = coverage.each_ref().map(Coverage::seasons);
+    for (input, found) in inputs.iter().zip(&seasons) {
+        let lacking: Vec<i64> = wanted
+            .iter()
+            .copied()
+            .filter(|m| !found.contains(m))
+            .collect();
+        if found.is_empty() || !lacking.is_empty() {
+            let reason = if found.is_empty() {
+                "no month of the year is whole; changes need whole months of several years"
+                    .to_string()
+            } else {
+                format!(
+                    "it has {}, not {}",
+                    words::months(found),
+                    words::months(&lacking)
+                )
+            };
+            return Err(ClimateError::Period {
+                path: input.folder.clone(),
+                reason,
+            });
+        }
+    }
+    let mut months: Vec<i64> = match wanted {
+        [] => seasons[0]
+            .iter()
+            .copied()
+            .filter(|m| seasons[1].contains(m))
+            .collect(),
+        chosen => chosen.to_vec(),
+    };
+    months.sort_unstable();
+    months.dedup();
+    if months.is_empty() {
+        return Err(ClimateError::Mismatch {
+            what: format!("months of `{}`", inputs[1].folder.display()),
+            expected: format!("some of {}", words::months(&seasons[0])),
+            found: words::months(&seasons[1]),
+        });
+    }
+    if wanted.is_empty() && seasons[0] != seasons[1] {
+        notes.push(format!(
+            "{} has {}, {} has {}: only {} are compared.",
+            inputs[0].label,
+            words::months(&seasons[0]),
+            inputs[1].label,
+            words::months(&seasons[1]),
+            words::months(&months)
+        ));
+    }
+    Ok(months)
+}
+
+/// Notes which years are not used; a side without any is refused.
+pub(super) fn check_years(
+    input: &SideInput,
+    coverage: &Coverage,
+    options: &SideOptions,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let years = coverage.years(&options.selection, options.range);
+    if years.used.is_empty() {
+        let reason = match (&options.range, years.left_out.first()) {
+            (_, Some((year, reason))) => format!("no year is whole; {year}: {reason}"),
+            (Some((from, to)), None) => format!("it has no year from {from} to {to}"),
+            (None, None) => "no year is whole".into(),
+        };
+        return Err(ClimateError::Period {
+            path: input.folder.clone(),
+            reason,
+        });
+    }
+    if !years.left_out.is_empty() {
+        let listed: Vec<String> = (years.left_out.iter().take(5))
+            .map(|(year, reason)| format!("{year} ({reason})"))
+            .collect();
+        let more = years.left_out.len().saturating_sub(5);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        notes.push(format!(
+            "Years of {} that are not whole are left out: {}{more}.",
+            input.label,
+            listed.join(", ")
+        ));
+    }
+    if !coverage.counted {
+        notes.push(format!(
+            "{} has no statistics.nc: its analysed times are taken to run from the first to the last event ({}), and numbers by time are left out.",
+            input.label, coverage.calendar
+        ));
+    }
+    Ok(())
+}

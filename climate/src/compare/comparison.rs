@@ -1,0 +1,125 @@
+//! What a comparison gives: numbers, sentences, maps, and who was compared.
+
+use super::{Change, DrawOptions, Group, MapChange, Quantity, ReturnLevels, Side, SideInput};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The change of one quantity in one basin or season.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChangeRow {
+    /// What is compared.
+    pub quantity: Quantity,
+    /// Its word in tables.
+    pub name: String,
+    /// The class in tables.
+    pub class: String,
+    /// `all`, or the code of a basin.
+    pub basin: String,
+    /// `all`, or a season.
+    pub season: String,
+    /// The unit of a, b, difference and interval.
+    pub unit: String,
+    /// Numbers.
+    #[serde(flatten)]
+    pub change: Change,
+    /// p adjusted for the rows of the same family: all rows of the whole, of basins, or of seasons.
+    pub adjusted_p: Option<f64>,
+    /// Whether the adjusted p is below 1 - confidence.
+    pub significant: bool,
+}
+
+impl ChangeRow {
+    /// Which part of the events it is about.
+    pub fn group(&self) -> Group {
+        let found = Group::all()
+            .find(|group| group.columns() == (self.basin.as_str(), self.season.as_str()));
+        found.unwrap_or(Group::All)
+    }
+}
+
+/// What is said about a side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SideSummary {
+    /// What it is called.
+    pub label: String,
+    /// The folder.
+    pub folder: PathBuf,
+    /// Calendar of the data.
+    pub calendar: String,
+    /// Grid of the masks, if known.
+    pub grid: Option<String>,
+    /// Years that are compared.
+    pub years: Vec<i64>,
+    /// Years that are not, with the reason.
+    pub left_out: Vec<(i64, String)>,
+    /// Blocks of years that are drawn.
+    pub blocks: usize,
+}
+
+/// How many cells of a map changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MapSummary {
+    /// What the map shows.
+    pub name: String,
+    /// The class in tables.
+    pub class: String,
+    /// Cells where a run has an event.
+    pub tested: usize,
+    /// Cells with a significant increase at the false discovery rate 1 - confidence.
+    pub increases: usize,
+    /// Cells with a significant decrease.
+    pub decreases: usize,
+}
+
+/// Everything that a comparison found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The first run.
+    pub a: SideSummary,
+    /// The second run.
+    pub b: SideSummary,
+    /// How draws were made.
+    pub draws: DrawOptions,
+    /// Months that are compared.
+    pub months: Vec<i64>,
+    /// What a reader must know: years left out, months restricted, columns that are not there.
+    pub notes: Vec<String>,
+    /// Sentences, the most important first.
+    pub statements: Vec<String>,
+    /// All numbers.
+    pub changes: Vec<ChangeRow>,
+    /// Maps in numbers.
+    pub maps: Vec<MapSummary>,
+    /// Return levels.
+    pub return_levels: Vec<ReturnLevels>,
+    /// The maps themselves.
+    #[serde(skip)]
+    pub map_changes: Vec<MapChange>,
+}
+
+pub(super) fn summary(input: &SideInput, side: &Side) -> SideSummary {
+    SideSummary {
+        label: input.label.clone(),
+        folder: input.folder.clone(),
+        calendar: side.coverage.calendar.cf_name().into(),
+        grid: side.coverage.grid.as_ref().map(|grid| grid.describe()),
+        years: side.years.used.clone(),
+        left_out: side.years.left_out.clone(),
+        blocks: side.blocks(),
+    }
+}
+
+pub(super) fn map_summary(map: &MapChange, rate: f64) -> MapSummary {
+    let significant = || {
+        map.significant(rate)
+            .zip(&map.difference)
+            .filter(|(yes, _)| *yes)
+    };
+    MapSummary {
+        name: map.quantity.name().into(),
+        class: map.class.name().into(),
+        tested: map.tested(),
+        increases: significant().filter(|(_, d)| **d > 0.0).count(),
+        decreases: significant().filter(|(_, d)| **d < 0.0).count(),
+    }
+}

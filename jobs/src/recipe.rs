@@ -1,5 +1,6 @@
 //! A training run as one TOML file.
 
+mod check;
 mod detection;
 mod distributed;
 mod explain;
@@ -15,10 +16,8 @@ use squall_data::class_weights::ClassWeighting;
 use squall_data::loader::Augmentation;
 use squall_data::normalise::NormalisationMethod;
 use squall_model::ops::loss::{Criterion, Focal, Normalisation};
-use squall_model::optim::{LossScale, OptimizerConfig, Schedule};
-use squall_model::{
-    KernelRounding, NetworkConfig, Precision, PrecisionPolicy, Recompute, SavedActivations,
-};
+use squall_model::optim::{OptimizerConfig, Schedule};
+use squall_model::{NetworkConfig, PrecisionPolicy, Recompute, SavedActivations};
 use std::path::{Path, PathBuf};
 
 /// What a network learns.
@@ -276,139 +275,6 @@ impl Recipe {
                 .collect(),
             Err(_) => self.to_toml(),
         }
-    }
-
-    /// Refuses what makes no sense whatever the data.
-    ///
-    /// # Errors
-    /// [`JobError::Recipe`] naming the key, what was expected and found.
-    pub fn check(&self) -> Result<()> {
-        let bad = |reason: String| Err(JobError::Recipe { path: None, reason });
-        let training = &self.training;
-        let counts = [
-            ("training.batch", Some(training.batch as u64)),
-            ("training.steps", training.steps),
-            (
-                "training.validate_every_steps",
-                training.validate_every_steps,
-            ),
-            (
-                "training.validation_samples",
-                training.validation_samples.map(|n| n as u64),
-            ),
-            (
-                "training.checkpoint_every_steps",
-                training.checkpoint_every_steps,
-            ),
-            ("data.clip_stride", Some(self.data.clip_stride as u64)),
-            ("data.threads", Some(self.data.threads as u64)),
-            ("data.prefetch", Some(self.data.prefetch as u64)),
-        ];
-        if let Some((key, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
-            return bad(format!("`{key}`: expected 1 or more, found 0"));
-        }
-        if training.epochs.is_some() && training.steps.is_some() {
-            return bad("`training.epochs` and `training.steps` are both given: keep one".into());
-        }
-        let positive = [
-            ("training.epochs", training.epochs),
-            (
-                "training.checkpoint_every_seconds",
-                Some(training.checkpoint_every_seconds),
-            ),
-            ("training.max_seconds", training.max_seconds),
-        ];
-        for (key, value) in positive {
-            if value.is_some_and(|value| value.is_nan() || value <= 0.0) {
-                return bad(format!(
-                    "`{key}`: expected above 0, found {}",
-                    value.unwrap_or(0.0)
-                ));
-            }
-        }
-        if let Err(reason) = self.distributed.check() {
-            return bad(reason);
-        }
-        if let Some(channels) = &self.data.channels {
-            let mut once = channels.clone();
-            once.sort();
-            once.dedup();
-            if channels.is_empty() || once.len() != channels.len() {
-                return bad("`data.channels`: expected one or more, each once".into());
-            }
-        }
-        if let Some(weights) = &self.loss.class_weights {
-            let usable = weights.iter().all(|w| *w >= 0.0 && w.is_finite());
-            if weights.len() != 3 || !usable || weights.iter().all(|w| *w == 0.0) {
-                return bad(format!(
-                    "`loss.class_weights`: expected 3 numbers (background, tropical cyclone, atmospheric river), 0 or more, found {weights:?}"
-                ));
-            }
-        }
-        let section =
-            |name: &str, error: squall_model::ModelError| bad(format!("[{name}] {error}"));
-        if let Err(error) = self.loss.criterion(Vec::new()).check() {
-            return section("loss", error);
-        }
-        if let Some(Err(error)) = self.precision.loss_scale.map(LossScale::new) {
-            return section("precision", error);
-        }
-        if self.precision.kernels == KernelRounding::Stochastic {
-            let compute = self.precision.compute;
-            if matches!(compute, Precision::F32 | Precision::F16) {
-                return bad(format!(
-                    "`precision.kernels`: \"stochastic\" rounds to bf16, and `precision.compute` is {compute:?}"
-                ));
-            }
-            if self.distributed.groups.is_some() {
-                return bad(
-                    "`precision.kernels`: with `distributed.groups` servers change the parameters, which round nothing: expected \"nearest\""
-                        .into(),
-                );
-            }
-        }
-        if let Err(error) = self.optimiser.check() {
-            return section("optimiser", error);
-        }
-        if let Err(error) = self.schedule.check() {
-            return section("schedule", error);
-        }
-        if let Err(error) = self.network.check() {
-            return section("network", error);
-        }
-        if let Err(reason) = self.detection.check() {
-            return bad(reason);
-        }
-        self.check_task()
-    }
-
-    /// Refuses a network that does another task, and what a task cannot.
-    fn check_task(&self) -> Result<()> {
-        let bad = |reason: String| Err(JobError::Recipe { path: None, reason });
-        let name = self.network.name;
-        let task = match name.is_detector() {
-            true => Task::Detect,
-            false => Task::Segment,
-        };
-        if task != self.task {
-            let expected = if task == Task::Detect {
-                "detect"
-            } else {
-                "segment"
-            };
-            return bad(format!(
-                "`task`: the network `{}` needs \"{expected}\"",
-                name.as_str()
-            ));
-        }
-        let beside = self.detection.unlabelled_per_batch;
-        if beside > 0 && beside >= self.training.batch {
-            return bad(format!(
-                "`detection.unlabelled_per_batch`: expected less than `training.batch`, {}, found {beside}",
-                self.training.batch
-            ));
-        }
-        Ok(())
     }
 
     /// The clips that its network learns from; none of a network that sees single fields.

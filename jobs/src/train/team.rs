@@ -4,25 +4,24 @@
 //! (what its loss is to be divided by, whether somebody was told to stop) with the batch statistics, always as f32. What ranks
 //! agree on outside of a step goes through a communicator of its own, so that it never meets a bucket.
 
+mod engine;
+
 use super::exchange::Exchange;
 use super::groups::Link;
 use super::trace::Trace;
 use crate::comm::collectives::{Choice, tree};
-use crate::comm::{
-    AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Phase, Wire,
-    agree, doing, reducer,
-};
+use crate::comm::{AllReduce, CommError, Communicator, Flat, Wire, agree, doing, reducer};
 use crate::error::{JobError, Result, all_or_none};
-use crate::recipe::{Algorithm, Distributed};
+use crate::recipe::Distributed;
 use crate::staging;
-use squall_model::gradients::Lent;
+use engine::{Group, WithFacts, engine};
 use squall_model::ops::norm::Together;
-use squall_model::{Gradients, ModelError, Parameters};
+use squall_model::{Gradients, Parameters};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a rank does when communication stands still; it usually ends the job.
 pub type OnStall = Box<dyn FnOnce(CommError) + Send>;
@@ -393,127 +392,6 @@ impl Team {
             .iter()
             .map(|(name, (_, values))| (name.as_str(), values.as_slice()));
         Ok(agree::same_parameters(&mut **control, tensors)?)
-    }
-}
-
-/// What sums buckets, of gradients on a GPU or in host memory.
-fn engine(
-    comm: &mut dyn Communicator,
-    options: &Distributed,
-    on_gpu: bool,
-) -> Result<Box<dyn AllReduce>> {
-    let between = |choice| HierarchicalOptions {
-        leaders: options.leaders,
-        wire: options.wire,
-        between: choice,
-        ..HierarchicalOptions::default()
-    };
-    let wire = options.wire;
-    if on_gpu && options.algorithm == Algorithm::Auto && cfg!(feature = "nccl") {
-        // It fails on all ranks or on none.
-        match nccl(comm, &between(Choice::Auto)) {
-            Ok(engine) => return Ok(engine),
-            Err(error) => tracing::warn!("gradients come to the host to be summed: {error}"),
-        }
-    }
-    Ok(match options.algorithm {
-        Algorithm::Ring => Box::new(Flat::new(comm, Choice::Ring, wire)?),
-        Algorithm::Halving => Box::new(Flat::new(comm, Choice::Halving, wire)?),
-        Algorithm::Grid => Box::new(Grid::square(comm, Choice::Auto, wire)?),
-        Algorithm::Nccl => nccl(comm, &between(Choice::Auto))?,
-        Algorithm::Hierarchical => Box::new(Hierarchical::new(comm, &between(Choice::Auto))?),
-        Algorithm::Auto => match Hierarchical::new(comm, &between(Choice::Auto)) {
-            Ok(hierarchical) => Box::new(hierarchical),
-            Err(CommError::Layout(reason)) if options.leaders.is_none() => {
-                tracing::warn!("gradients are summed without regard to nodes: {reason}");
-                Box::new(Flat::new(comm, Choice::Auto, wire)?)
-            }
-            Err(other) => return Err(other.into()),
-        },
-    })
-}
-
-/// NCCL inside nodes, messages between them.
-#[cfg(feature = "nccl")]
-fn nccl(comm: &mut dyn Communicator, options: &HierarchicalOptions) -> Result<Box<dyn AllReduce>> {
-    Ok(Box::new(crate::comm::Nccl::inside_nodes(comm, options)?))
-}
-
-#[cfg(not(feature = "nccl"))]
-fn nccl(_: &mut dyn Communicator, _: &HierarchicalOptions) -> Result<Box<dyn AllReduce>> {
-    Err(JobError::Recipe {
-        path: None,
-        reason: "`distributed.algorithm` is nccl, but this program was built without it (its feature `nccl`)".into(),
-    })
-}
-
-/// Buckets by one engine, the last call of every step by another.
-struct WithFacts {
-    buckets: Box<dyn AllReduce>,
-    facts: Box<dyn AllReduce>,
-    per_step: usize,
-    next: usize,
-}
-
-impl AllReduce for WithFacts {
-    fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> crate::comm::Result<()> {
-        self.next = (self.next + 1) % self.per_step;
-        match self.next {
-            0 => self.facts.all_reduce(values, scale),
-            _ => self.buckets.all_reduce(values, scale),
-        }
-    }
-
-    fn take_phases(&mut self) -> Vec<Phase> {
-        match self.next {
-            0 => Vec::new(),
-            _ => self.buckets.take_phases(),
-        }
-    }
-
-    fn takes_lent(&self) -> bool {
-        self.buckets.takes_lent()
-    }
-
-    fn all_reduce_lent(&mut self, values: &Lent) -> crate::comm::Result<()> {
-        self.next = (self.next + 1) % self.per_step;
-        self.buckets.all_reduce_lent(values)
-    }
-
-    fn settle(&mut self) -> crate::comm::Result<()> {
-        self.buckets.settle()
-    }
-
-    fn bytes_sent(&self) -> u64 {
-        self.buckets.bytes_sent() + self.facts.bytes_sent()
-    }
-
-    fn describe(&self) -> String {
-        self.buckets.describe()
-    }
-}
-
-/// Consecutive ranks that share batch statistics.
-struct Group {
-    comm: Mutex<Box<dyn Communicator>>,
-    waited: Arc<AtomicU64>,
-}
-
-impl fmt::Debug for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Group of {}", lock(&self.comm).size())
-    }
-}
-
-impl Together for Group {
-    fn sum(&self, values: &mut [f64]) -> squall_model::error::Result<()> {
-        let mut comm = lock(&self.comm);
-        let _doing = doing::begin("statistics of batch normalisation");
-        let since = Instant::now();
-        let summed = tree::all_fold(&mut **comm, values, |total, value| *total += value);
-        let taken = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.waited.fetch_add(taken, Ordering::Relaxed);
-        summed.map_err(|error| ModelError::Together(error.to_string()))
     }
 }
 

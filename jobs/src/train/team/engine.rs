@@ -1,0 +1,137 @@
+//! What sums over ranks in a step: buckets and facts, and batch statistics.
+
+use super::lock;
+use crate::comm::collectives::{Choice, tree};
+use crate::comm::{
+    AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Phase, doing,
+};
+use crate::error::Result;
+use crate::recipe::{Algorithm, Distributed};
+use squall_model::ModelError;
+use squall_model::gradients::Lent;
+use squall_model::ops::norm::Together;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// What sums buckets, of gradients on a GPU or in host memory.
+pub(super) fn engine(
+    comm: &mut dyn Communicator,
+    options: &Distributed,
+    on_gpu: bool,
+) -> Result<Box<dyn AllReduce>> {
+    let between = |choice| HierarchicalOptions {
+        leaders: options.leaders,
+        wire: options.wire,
+        between: choice,
+        ..HierarchicalOptions::default()
+    };
+    let wire = options.wire;
+    if on_gpu && options.algorithm == Algorithm::Auto && cfg!(feature = "nccl") {
+        // It fails on all ranks or on none.
+        match nccl(comm, &between(Choice::Auto)) {
+            Ok(engine) => return Ok(engine),
+            Err(error) => tracing::warn!("gradients come to the host to be summed: {error}"),
+        }
+    }
+    Ok(match options.algorithm {
+        Algorithm::Ring => Box::new(Flat::new(comm, Choice::Ring, wire)?),
+        Algorithm::Halving => Box::new(Flat::new(comm, Choice::Halving, wire)?),
+        Algorithm::Grid => Box::new(Grid::square(comm, Choice::Auto, wire)?),
+        Algorithm::Nccl => nccl(comm, &between(Choice::Auto))?,
+        Algorithm::Hierarchical => Box::new(Hierarchical::new(comm, &between(Choice::Auto))?),
+        Algorithm::Auto => match Hierarchical::new(comm, &between(Choice::Auto)) {
+            Ok(hierarchical) => Box::new(hierarchical),
+            Err(CommError::Layout(reason)) if options.leaders.is_none() => {
+                tracing::warn!("gradients are summed without regard to nodes: {reason}");
+                Box::new(Flat::new(comm, Choice::Auto, wire)?)
+            }
+            Err(other) => return Err(other.into()),
+        },
+    })
+}
+
+/// NCCL inside nodes, messages between them.
+#[cfg(feature = "nccl")]
+fn nccl(comm: &mut dyn Communicator, options: &HierarchicalOptions) -> Result<Box<dyn AllReduce>> {
+    Ok(Box::new(crate::comm::Nccl::inside_nodes(comm, options)?))
+}
+
+#[cfg(not(feature = "nccl"))]
+fn nccl(_: &mut dyn Communicator, _: &HierarchicalOptions) -> Result<Box<dyn AllReduce>> {
+    Err(crate::error::JobError::Recipe {
+        path: None,
+        reason: "`distributed.algorithm` is nccl, but this program was built without it (its feature `nccl`)".into(),
+    })
+}
+
+/// Buckets by one engine, the last call of every step by another.
+pub(super) struct WithFacts {
+    pub(super) buckets: Box<dyn AllReduce>,
+    pub(super) facts: Box<dyn AllReduce>,
+    pub(super) per_step: usize,
+    pub(super) next: usize,
+}
+
+impl AllReduce for WithFacts {
+    fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> crate::comm::Result<()> {
+        self.next = (self.next + 1) % self.per_step;
+        match self.next {
+            0 => self.facts.all_reduce(values, scale),
+            _ => self.buckets.all_reduce(values, scale),
+        }
+    }
+
+    fn take_phases(&mut self) -> Vec<Phase> {
+        match self.next {
+            0 => Vec::new(),
+            _ => self.buckets.take_phases(),
+        }
+    }
+
+    fn takes_lent(&self) -> bool {
+        self.buckets.takes_lent()
+    }
+
+    fn all_reduce_lent(&mut self, values: &Lent) -> crate::comm::Result<()> {
+        self.next = (self.next + 1) % self.per_step;
+        self.buckets.all_reduce_lent(values)
+    }
+
+    fn settle(&mut self) -> crate::comm::Result<()> {
+        self.buckets.settle()
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.buckets.bytes_sent() + self.facts.bytes_sent()
+    }
+
+    fn describe(&self) -> String {
+        self.buckets.describe()
+    }
+}
+
+/// Consecutive ranks that share batch statistics.
+pub(super) struct Group {
+    pub(super) comm: Mutex<Box<dyn Communicator>>,
+    pub(super) waited: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Group of {}", lock(&self.comm).size())
+    }
+}
+
+impl Together for Group {
+    fn sum(&self, values: &mut [f64]) -> squall_model::error::Result<()> {
+        let mut comm = lock(&self.comm);
+        let _doing = doing::begin("statistics of batch normalisation");
+        let since = Instant::now();
+        let summed = tree::all_fold(&mut **comm, values, |total, value| *total += value);
+        let taken = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.waited.fetch_add(taken, Ordering::Relaxed);
+        summed.map_err(|error| ModelError::Together(error.to_string()))
+    }
+}

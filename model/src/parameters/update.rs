@@ -13,7 +13,7 @@ impl Parameters {
     /// Gives every parameter and its values, mutable, to `change`.
     ///
     /// # Errors
-    /// [`ModelError::Candle`] if a tensor is not in host memory.
+    /// [`crate::ModelError::Candle`] if a tensor is not in host memory.
     pub fn update(&mut self, mut change: impl FnMut(&Parameter, &mut [f32])) -> Result<()> {
         self.changes();
         self.version = next_version();
@@ -39,7 +39,7 @@ impl Parameters {
     /// each tensor.
     ///
     /// # Errors
-    /// [`ModelError::Candle`] if a tensor is not in host memory.
+    /// [`crate::ModelError::Candle`] if a tensor is not in host memory.
     pub fn update_all<R>(&mut self, change: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
         self.changes();
         self.version = next_version();
@@ -108,7 +108,7 @@ impl Parameters {
     /// in bf16. Inference keeps the masters.
     ///
     /// # Errors
-    /// [`ModelError::Shape`] if the copies are of other parameters; [`ModelError::Candle`], [`ModelError::Gpu`].
+    /// [`crate::ModelError::Shape`] if the copies are of other parameters; [`crate::ModelError::Candle`], [`crate::ModelError::Gpu`].
     pub fn compute_with(&mut self, copies: &Mirror, storage: &Storage) -> Result<()> {
         let copies = copies.as_slice();
         crate::ops::host::expect("parameters", "copies", self.total, copies.len())?;

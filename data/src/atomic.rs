@@ -2,6 +2,7 @@
 
 use crate::error::{DataError, Result};
 use std::fs::{self, File};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// A file under a temporary name that takes its real name in [`Pending::commit`]; dropped without it, it is removed.
@@ -64,6 +65,48 @@ impl Drop for Pending {
         if !self.committed {
             let _ = fs::remove_file(&self.temporary);
         }
+    }
+}
+
+/// A text file, written piece by piece, that takes its name in [`TextFile::finish`].
+#[derive(Debug)]
+pub struct TextFile {
+    file: BufWriter<File>,
+    pending: Pending,
+}
+
+impl TextFile {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if it cannot be created.
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        let pending = Pending::new(path)?;
+        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        Ok(Self {
+            file: BufWriter::new(file),
+            pending,
+        })
+    }
+
+    /// Appends a text.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if writing fails.
+    pub fn write(&mut self, text: &str) -> Result<()> {
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(DataError::io("write", self.pending.path()))
+    }
+
+    /// Ends the file and gives it its name.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if writing, syncing or renaming fails.
+    pub fn finish(mut self) -> Result<()> {
+        let flushed = self.file.flush();
+        flushed.map_err(DataError::io("write", self.pending.path()))?;
+        drop(self.file);
+        self.pending.commit()
     }
 }
 

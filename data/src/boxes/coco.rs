@@ -8,14 +8,14 @@
 use super::fault::BoxFault;
 use super::{BoxClass, BoxFrames, BoxSink, PixelBox, SinkSummary, TrackedBox};
 use crate::archive::file_date;
-use crate::atomic::Pending;
+use crate::atomic::TextFile;
 use crate::error::{DataError, Result};
 use crate::{Calendar, LatLonGrid, Time};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,13 +26,10 @@ const SLACK: f64 = 1.0;
 #[derive(Debug)]
 pub struct CocoWriter {
     grid: Arc<LatLonGrid>,
-    file: BufWriter<File>,
-    pending: Pending,
-    path: PathBuf,
+    file: TextFile,
+    done: SinkSummary,
     /// The list of images, which stands behind the annotations.
     images: String,
-    times: usize,
-    boxes: usize,
 }
 
 impl CocoWriter {
@@ -42,42 +39,34 @@ impl CocoWriter {
     /// [`DataError::Io`] if it cannot be created.
     pub fn create(path: impl Into<PathBuf>, grid: Arc<LatLonGrid>) -> Result<Self> {
         let path = path.into();
-        let pending = Pending::new(&path)?;
-        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        let file = TextFile::create(&path)?;
         let mut writer = Self {
             grid,
-            file: BufWriter::new(file),
-            pending,
-            path,
+            file,
+            done: SinkSummary::begun(path),
             images: String::new(),
-            times: 0,
-            boxes: 0,
         };
         let info = json!({
             "description": format!("boxes around storms on a grid of {}", writer.grid.describe()),
             "version": "1.0",
         });
-        writer.put(&format!("{{\"info\":{info},\n\"annotations\":["))?;
+        writer
+            .file
+            .write(&format!("{{\"info\":{info},\n\"annotations\":["))?;
         Ok(writer)
-    }
-
-    fn put(&mut self, text: &str) -> Result<()> {
-        self.file
-            .write_all(text.as_bytes())
-            .map_err(DataError::io("write", self.pending.path()))
     }
 }
 
 impl BoxSink for CocoWriter {
     fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<()> {
         let (rows, columns) = self.grid.shape();
-        self.times += 1;
+        self.done.times += 1;
         for found in boxes {
             let pixels = found.geo.to_pixels(&self.grid)?;
             let (width, height) = (pixels.x_max - pixels.x_min, pixels.y_max - pixels.y_min);
             let mut annotation = json!({
-                "id": self.boxes + 1,
-                "image_id": self.times,
+                "id": self.done.boxes + 1,
+                "image_id": self.done.times,
                 "category_id": u32::from(pixels.class.code()) + 1,
                 "bbox": [pixels.x_min, rows as f64 - pixels.y_max, width, height],
                 "area": width * height,
@@ -89,18 +78,19 @@ impl BoxSink for CocoWriter {
             if let Some(track_id) = found.track_id {
                 annotation["track_id"] = json!(track_id);
             }
-            self.put(if self.boxes > 0 { ",\n" } else { "\n" })?;
-            self.put(&annotation.to_string())?;
-            self.boxes += 1;
+            self.file
+                .write(if self.done.boxes > 0 { ",\n" } else { "\n" })?;
+            self.file.write(&annotation.to_string())?;
+            self.done.boxes += 1;
         }
         let image = json!({
-            "id": self.times,
+            "id": self.done.times,
             "width": columns,
             "height": rows,
             "file_name": time.to_string(),
             "date_captured": time.to_string(),
         });
-        self.images += if self.times > 1 { ",\n" } else { "\n" };
+        self.images += if self.done.times > 1 { ",\n" } else { "\n" };
         self.images += &image.to_string();
         Ok(())
     }
@@ -115,20 +105,11 @@ impl BoxSink for CocoWriter {
         };
         let categories = json!(BoxClass::ALL.map(category));
         let images = std::mem::take(&mut self.images);
-        self.put(&format!(
+        self.file.write(&format!(
             "\n],\n\"images\":[{images}\n],\n\"categories\":{categories}}}\n"
         ))?;
-        self.file
-            .flush()
-            .map_err(DataError::io("write", self.pending.path()))?;
-        drop(self.file);
-        self.pending.commit()?;
-        Ok(SinkSummary {
-            path: self.path,
-            times: self.times,
-            boxes: self.boxes,
-            left_out: 0,
-        })
+        self.file.finish()?;
+        Ok(self.done)
     }
 }
 

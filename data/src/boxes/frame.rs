@@ -92,6 +92,18 @@ pub struct SinkSummary {
     pub left_out: usize,
 }
 
+impl SinkSummary {
+    /// Of a file that holds nothing yet.
+    pub(super) fn begun(path: PathBuf) -> Self {
+        Self {
+            path,
+            times: 0,
+            boxes: 0,
+            left_out: 0,
+        }
+    }
+}
+
 /// A file of boxes that is written time by time and takes its name when it is whole.
 pub trait BoxSink {
     /// Adds the boxes of the next time; none are a time at which nothing was found.

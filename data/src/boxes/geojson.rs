@@ -5,47 +5,34 @@
 
 use super::{BoxSink, GeoBox, SinkSummary, TrackedBox};
 use crate::Time;
-use crate::atomic::Pending;
-use crate::error::{DataError, Result};
+use crate::atomic::TextFile;
+use crate::error::Result;
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 /// Writes a collection of features.
 #[derive(Debug)]
 pub struct GeoJsonWriter {
-    file: BufWriter<File>,
-    pending: Pending,
-    path: PathBuf,
-    times: usize,
-    boxes: usize,
+    file: TextFile,
+    done: SinkSummary,
 }
 
 impl GeoJsonWriter {
     /// Begins a file.
     ///
     /// # Errors
-    /// [`DataError::Io`] if it cannot be created.
+    /// [`crate::DataError::Io`] if it cannot be created.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let pending = Pending::new(&path)?;
-        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        let file = TextFile::create(&path)?;
         let mut writer = Self {
-            file: BufWriter::new(file),
-            pending,
-            path,
-            times: 0,
-            boxes: 0,
+            file,
+            done: SinkSummary::begun(path),
         };
-        writer.put("{\"type\":\"FeatureCollection\",\"features\":[")?;
+        writer
+            .file
+            .write("{\"type\":\"FeatureCollection\",\"features\":[")?;
         Ok(writer)
-    }
-
-    fn put(&mut self, text: &str) -> Result<()> {
-        self.file
-            .write_all(text.as_bytes())
-            .map_err(DataError::io("write", self.pending.path()))
     }
 }
 
@@ -53,27 +40,19 @@ impl BoxSink for GeoJsonWriter {
     fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<()> {
         for found in boxes {
             found.geo.check()?;
-            self.put(if self.boxes > 0 { ",\n" } else { "\n" })?;
-            self.put(&feature(time, found).to_string())?;
-            self.boxes += 1;
+            self.file
+                .write(if self.done.boxes > 0 { ",\n" } else { "\n" })?;
+            self.file.write(&feature(time, found).to_string())?;
+            self.done.boxes += 1;
         }
-        self.times += 1;
+        self.done.times += 1;
         Ok(())
     }
 
     fn finish(mut self: Box<Self>) -> Result<SinkSummary> {
-        self.put("\n]}\n")?;
-        self.file
-            .flush()
-            .map_err(DataError::io("write", self.pending.path()))?;
-        drop(self.file);
-        self.pending.commit()?;
-        Ok(SinkSummary {
-            path: self.path,
-            times: self.times,
-            boxes: self.boxes,
-            left_out: 0,
-        })
+        self.file.write("\n]}\n")?;
+        self.file.finish()?;
+        Ok(self.done)
     }
 }
 

@@ -6,12 +6,11 @@
 
 use super::fault::{BoxFault, edges};
 use super::{BoxClass, BoxFrames, BoxSink, GeoBox, SinkSummary, TrackedBox};
-use crate::atomic::Pending;
+use crate::atomic::TextFile;
 use crate::error::{DataError, Result};
 use crate::{Calendar, Time};
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The least extent that four decimals can tell.
@@ -32,12 +31,9 @@ pub const BOX_COLUMNS: [&str; 8] = [
 /// Writes a table of boxes.
 #[derive(Debug)]
 pub struct BoxTableWriter {
-    file: BufWriter<File>,
-    pending: Pending,
-    path: PathBuf,
+    file: TextFile,
+    done: SinkSummary,
     text: String,
-    times: usize,
-    boxes: usize,
 }
 
 impl BoxTableWriter {
@@ -47,24 +43,18 @@ impl BoxTableWriter {
     /// [`DataError::Io`] if the file cannot be created.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let pending = Pending::new(&path)?;
-        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        let file = TextFile::create(&path)?;
         let mut writer = Self {
-            file: BufWriter::new(file),
-            pending,
-            path,
+            file,
+            done: SinkSummary::begun(path),
             text: header(),
-            times: 0,
-            boxes: 0,
         };
         writer.put()?;
         Ok(writer)
     }
 
     fn put(&mut self) -> Result<()> {
-        self.file
-            .write_all(self.text.as_bytes())
-            .map_err(DataError::io("write", self.pending.path()))?;
+        self.file.write(&self.text)?;
         self.text.clear();
         Ok(())
     }
@@ -74,23 +64,14 @@ impl BoxSink for BoxTableWriter {
     fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<()> {
         boxes.iter().try_for_each(|found| found.geo.check())?;
         append_rows(time, boxes, &mut self.text);
-        self.times += 1;
-        self.boxes += boxes.len();
+        self.done.times += 1;
+        self.done.boxes += boxes.len();
         self.put()
     }
 
-    fn finish(mut self: Box<Self>) -> Result<SinkSummary> {
-        self.file
-            .flush()
-            .map_err(DataError::io("write", self.pending.path()))?;
-        drop(self.file);
-        self.pending.commit()?;
-        Ok(SinkSummary {
-            path: self.path,
-            times: self.times,
-            boxes: self.boxes,
-            left_out: 0,
-        })
+    fn finish(self: Box<Self>) -> Result<SinkSummary> {
+        self.file.finish()?;
+        Ok(self.done)
     }
 }
 

@@ -65,12 +65,12 @@ impl Collection {
         let feature = json!({"type": "Feature", "geometry": geometry, "properties": properties});
         let comma = if self.features > 0 { "," } else { "" };
         self.features += 1;
-        self.file.write(&format!("{comma}\n{feature}"))
+        Ok(self.file.write(&format!("{comma}\n{feature}"))?)
     }
 
     fn finish(mut self) -> Result<()> {
         self.file.write("\n]}\n")?;
-        self.file.finish()
+        Ok(self.file.finish()?)
     }
 }
 

@@ -28,10 +28,8 @@ use crate::error::{ClimateError, Result};
 use crate::events::Event;
 use crate::table::TrackReader;
 use crate::track::Track;
-use squall_data::atomic::Pending;
-use squall_data::{Calendar, Class, DataError, LatLonGrid, Time};
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use squall_data::atomic::TextFile;
+use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
 
 /// A format that tracks can be written in.
@@ -203,35 +201,6 @@ fn longest(tracks: &Path, calendar: Calendar) -> Result<[usize; 4]> {
         }
     }
     Ok(most)
-}
-
-/// A text file that appears whole.
-struct TextFile {
-    file: BufWriter<File>,
-    pending: Pending,
-}
-
-impl TextFile {
-    fn create(path: &Path) -> Result<Self> {
-        let pending = Pending::new(path)?;
-        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
-        Ok(Self {
-            file: BufWriter::new(file),
-            pending,
-        })
-    }
-
-    fn write(&mut self, text: &str) -> Result<()> {
-        let written = self.file.write_all(text.as_bytes());
-        Ok(written.map_err(DataError::io("write", self.pending.path()))?)
-    }
-
-    fn finish(mut self) -> Result<()> {
-        let flushed = self.file.flush();
-        flushed.map_err(DataError::io("write", self.pending.path()))?;
-        drop(self.file);
-        Ok(self.pending.commit()?)
-    }
 }
 
 /// A longitude as [-180, 180).

@@ -48,7 +48,7 @@ impl TrackSink for Text<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        self.file.finish()
+        Ok(self.file.finish()?)
     }
 }
 
@@ -84,7 +84,7 @@ impl TrackSink for Csv<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        self.file.finish()
+        Ok(self.file.finish()?)
     }
 }
 

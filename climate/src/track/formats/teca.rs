@@ -113,6 +113,6 @@ impl TrackSink for Table<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        self.file.finish()
+        Ok(self.file.finish()?)
     }
 }

@@ -3,9 +3,8 @@
 mod common;
 
 use candle_core::{DType, Tensor};
-use common::{draw, field, shake, values, wrong_gradients};
+use common::{draw, field, learn, shake, values, wrong_gradients};
 use squall_model::networks::NetworkName;
-use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{Backend, Gradients, ModelFile, Network, NetworkConfig, Pass};
 
 /// The other networks have `published_networks.rs`.
@@ -170,26 +169,7 @@ fn one_batch_is_learnt_saved_and_found_again() {
             }
         })
         .collect();
-    let mut optimizer = Optimizer::new(&OptimizerConfig::default(), network.parameters()).unwrap();
-    let mut gradients = Gradients::new(network.parameters());
-    let mut losses = Vec::new();
-    for step in 0..120 {
-        let mut pass = Pass::train(network.backend(), DType::F32, step);
-        let logits = network.forward(&x, &mut pass).unwrap();
-        let loss = network
-            .backend()
-            .softmax_cross_entropy(&logits, &labels, &[1.0; 3], 1.0)
-            .unwrap();
-        losses.push(loss.mean());
-        network.update_running_statistics(&mut pass).unwrap();
-        gradients.clear();
-        network
-            .backward(&loss.gradient, pass, &mut gradients)
-            .unwrap();
-        optimizer
-            .step(network.parameters_mut(), &gradients, 5e-3)
-            .unwrap();
-    }
+    let losses = learn(&mut network, &x, &labels, 120);
     let (first, last) = (losses[0], losses[losses.len() - 1]);
     assert!(last < first / 10.0, "loss {first} -> {last}");
 

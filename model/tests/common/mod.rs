@@ -2,10 +2,11 @@
 
 #![allow(dead_code)] // each test file takes what it needs
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
+use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::parameters::{Kind, Parameter};
 use squall_model::{Gradients, Network, Pass, Storage};
 
@@ -129,4 +130,27 @@ pub fn wrong_gradients(
         }
     }
     (wrong, judged)
+}
+
+/// The loss of each of so many steps of Adam on one batch, in f32.
+pub fn learn(network: &mut Network, x: &Tensor, labels: &[u8], steps: u64) -> Vec<f64> {
+    let mut optimizer = Optimizer::new(&OptimizerConfig::default(), network.parameters()).unwrap();
+    let mut gradients = Gradients::new(network.parameters());
+    let step = |step| {
+        let mut pass = Pass::train(network.backend(), DType::F32, step);
+        let logits = network.forward(x, &mut pass).unwrap();
+        let loss = (network.backend())
+            .softmax_cross_entropy(&logits, labels, &[1.0; 3], 1.0)
+            .unwrap();
+        network.update_running_statistics(&mut pass).unwrap();
+        gradients.clear();
+        network
+            .backward(&loss.gradient, pass, &mut gradients)
+            .unwrap();
+        optimizer
+            .step(network.parameters_mut(), &gradients, 5e-3)
+            .unwrap();
+        loss.mean()
+    };
+    (0..steps).map(step).collect()
 }

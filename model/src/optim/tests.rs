@@ -3,6 +3,7 @@
 mod reference;
 
 use super::*;
+use crate::ops::Backend;
 use crate::parameters::{Kind, ParameterId};
 use approx::assert_relative_eq;
 use proptest::prelude::*;
@@ -23,6 +24,7 @@ fn network(sizes: &[usize], seed: u64) -> Parameters {
                 .unwrap();
         }
     }
+    parameters.settle(Backend::Reference).unwrap();
     parameters
 }
 

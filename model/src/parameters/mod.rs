@@ -1,16 +1,17 @@
 //! What training changes: named f32 tensors, and running statistics.
 
+mod parameter;
 mod update;
 
 pub use crate::gradients::Gradients;
 pub(crate) use crate::gradients::squares;
+pub use parameter::{Kind, Parameter};
 
 use crate::error::{ModelError, Result};
 use crate::ops::{Backend, Channels, Weights};
 use crate::pass::Pass;
-use candle_core::{Device, Tensor};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use candle_core::{DType, Device, Tensor};
+use parameter::Initial;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -35,52 +36,6 @@ impl ParameterId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(usize);
 
-/// What a parameter does; weight decay and LARC ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A convolution's kernel.
-    Weight,
-    /// A convolution's bias.
-    Bias,
-    /// γ of a batch normalisation.
-    Scale,
-    /// β of a batch normalisation.
-    Shift,
-    /// Of a parametric ReLU below zero.
-    Slope,
-}
-
-/// One trainable tensor.
-#[derive(Debug)]
-pub struct Parameter {
-    /// Its path in the network, such as `encoder.block1.unit1.conv2.weight`.
-    pub name: String,
-    /// What it does.
-    pub kind: Kind,
-    /// Its place in the flat gradient.
-    pub range: Range<usize>,
-    tensor: Tensor,
-}
-
-impl Parameter {
-    /// The f32 master.
-    pub fn tensor(&self) -> &Tensor {
-        &self.tensor
-    }
-
-    /// Its values, wherever they lie.
-    ///
-    /// # Errors
-    /// [`ModelError::Candle`] or [`ModelError::Gpu`] if they cannot be read.
-    pub fn values(&self) -> Result<Vec<f32>> {
-        #[cfg(feature = "cuda")]
-        if self.tensor.device().is_cuda() {
-            return crate::ops::cuda::read(&self.tensor);
-        }
-        Ok(self.tensor.flatten_all()?.to_vec1()?)
-    }
-}
-
 /// A running statistic: saved with the model, not trained.
 #[derive(Debug, Clone)]
 pub struct Buffer {
@@ -97,7 +52,7 @@ pub struct Parameters {
     buffers: Vec<Buffer>,
     seed: u64,
     total: usize,
-    /// One tensor of all values that the entries are views of; none before the first update of everything at once.
+    /// One tensor of all values that the entries are views of; none while parameters are added.
     flat: Option<Tensor>,
     /// Values lie on the GPU, in one buffer.
     on_gpu: bool,
@@ -143,13 +98,13 @@ impl Parameters {
             .chain_update(self.seed.to_le_bytes())
             .chain_update(name.as_bytes())
             .finalize();
-        let mut rng = ChaCha8Rng::from_seed(digest.into());
         let bound = (6.0 / fan_in as f32).sqrt();
-        let count = shape.iter().product();
-        let values = (0..count)
-            .map(|_| rng.random_range(-bound..bound))
-            .collect();
-        self.push(name, Kind::Weight, shape, values)
+        self.push(
+            name,
+            Kind::Weight,
+            shape,
+            Initial::Uniform(digest.into(), bound),
+        )
     }
 
     /// Adds a vector of one value.
@@ -160,26 +115,28 @@ impl Parameters {
         length: usize,
         value: f32,
     ) -> Result<ParameterId> {
-        self.push(name, kind, &[length], vec![value; length])
+        self.push(name, kind, &[length], Initial::Constant(value))
     }
 
+    /// Adds a parameter, whose values come with [`Self::settle`]: all of them at once, in one buffer.
     fn push(
         &mut self,
         name: String,
         kind: Kind,
         shape: &[usize],
-        values: Vec<f32>,
+        initial: Initial,
     ) -> Result<ParameterId> {
-        let range = self.total..self.total + values.len();
+        let range = self.total..self.total + shape.iter().product::<usize>();
         self.total = range.end;
         self.flat = None;
         self.version = next_version();
-        let tensor = Tensor::from_vec(values, shape, &Device::Cpu)?;
         self.entries.push(Parameter {
             name,
             kind,
             range,
-            tensor,
+            shape: shape.into(),
+            initial: Some(initial),
+            tensor: Tensor::zeros(0, DType::F32, &Device::Cpu)?,
         });
         Ok(ParameterId(self.entries.len() - 1))
     }
@@ -247,11 +204,10 @@ impl Parameters {
         self.on_gpu
     }
 
-    /// Moves all values to where a backend computes.
+    /// Puts all values into one buffer, where a backend computes, once a network has all of its parameters.
     pub(crate) fn settle(&mut self, backend: Backend) -> Result<()> {
-        if backend.is_gpu() && !self.on_gpu {
-            self.on_gpu = true;
-            self.flat = Some(self.join()?);
+        if self.flat.is_none() || backend.is_gpu() != self.on_gpu {
+            self.flat = Some(self.join(backend.is_gpu())?);
         }
         Ok(())
     }
@@ -311,7 +267,7 @@ impl Parameters {
         let mut named = NamedTensors::new();
         for entry in &self.entries {
             let values = entry.values()?;
-            named.insert(entry.name.clone(), (entry.tensor.dims().to_vec(), values));
+            named.insert(entry.name.clone(), (entry.shape.clone(), values));
         }
         for Buffer { name, values } in &self.buffers {
             named.insert(name.clone(), (vec![values.len()], values.clone()));
@@ -327,10 +283,13 @@ impl Parameters {
     pub fn part(&self, ranges: &[Range<usize>]) -> Result<Self> {
         let mut part = Self::new(self.seed);
         let lies_there = |p: &Parameter| ranges.iter().any(|r| r.contains(&p.range.start));
+        let mut values = Vec::new();
         for entry in self.entries.iter().filter(|p| lies_there(p)) {
-            let values = entry.values()?;
-            part.push(entry.name.clone(), entry.kind, entry.tensor.dims(), values)?;
+            values.extend(entry.values()?);
+            let zero = Initial::Constant(0.0);
+            part.push(entry.name.clone(), entry.kind, &entry.shape, zero)?;
         }
+        part.flat = Some(part.lay_out(values, false)?);
         Ok(part)
     }
 
@@ -360,8 +319,6 @@ impl Parameters {
         path: &std::path::Path,
         find: impl Fn(&str) -> Option<(&'a [usize], &'a [f32])>,
     ) -> Result<()> {
-        self.changes();
-        self.version = next_version();
         let fitting = |name: &str, expected: &[usize]| match find(name) {
             None => Err(ModelError::MissingWeight {
                 path: path.into(),
@@ -374,19 +331,23 @@ impl Parameters {
                 expected: expected.into(),
                 found: found.into(),
             }),
-            Some((_, values)) => Ok(values.to_vec()),
+            Some((_, values)) => Ok(values),
         };
-        self.flat = None;
-        for entry in &mut self.entries {
-            let values = fitting(&entry.name, entry.tensor.dims())?;
-            entry.tensor = Tensor::from_vec(values, entry.tensor.dims(), &Device::Cpu)?;
+        // All or none: what was there stays if anything does not fit.
+        let mut values = Vec::with_capacity(self.total);
+        for entry in &self.entries {
+            values.extend_from_slice(fitting(&entry.name, &entry.shape)?);
         }
-        for buffer in &mut self.buffers {
-            buffer.values = fitting(&buffer.name, &[buffer.values.len()])?;
+        let mut buffers = Vec::with_capacity(self.buffers.len());
+        for buffer in &self.buffers {
+            buffers.push(fitting(&buffer.name, &[buffer.values.len()])?.to_vec());
         }
-        if self.on_gpu {
-            self.flat = Some(self.join()?);
+        for (buffer, values) in self.buffers.iter_mut().zip(buffers) {
+            buffer.values = values;
         }
+        self.changes();
+        self.version = next_version();
+        self.flat = Some(self.lay_out(values, self.on_gpu)?);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! How values change: one parameter at a time, all at once, or as rounded copies beside the masters.
 
 use super::{Kind, Parameter, ParameterId, Parameters, next_version};
-use crate::error::Result;
+use crate::error::{ModelError, Result};
 use crate::ops::Backend;
 use crate::optim::Mirror;
 use crate::storage::Storage;
@@ -13,10 +13,13 @@ impl Parameters {
     /// Gives every parameter and its values, mutable, to `change`.
     ///
     /// # Errors
-    /// [`crate::ModelError::Candle`] if a tensor is not in host memory.
+    /// [`ModelError::Candle`] if a tensor is not in host memory.
     pub fn update(&mut self, mut change: impl FnMut(&Parameter, &mut [f32])) -> Result<()> {
         self.changes();
         self.version = next_version();
+        if self.flat.is_none() {
+            self.flat = Some(self.join(self.on_gpu)?);
+        }
         #[cfg(feature = "cuda")]
         if self.on_gpu {
             for entry in &self.entries {
@@ -35,17 +38,16 @@ impl Parameters {
 
     /// Gives all values at once, mutable, in the order of [`Parameter::range`], to `change`.
     ///
-    /// The first call moves every parameter into one buffer, so that an optimiser is one loop over memory and not one for
-    /// each tensor.
+    /// They lie in one buffer, so that an optimiser is one loop over memory and not one for each tensor.
     ///
     /// # Errors
-    /// [`crate::ModelError::Candle`] if a tensor is not in host memory.
+    /// [`ModelError::Candle`] if a tensor is not in host memory.
     pub fn update_all<R>(&mut self, change: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
         self.changes();
         self.version = next_version();
         let flat = match self.flat.take() {
             Some(flat) => flat,
-            None => self.join()?,
+            None => self.join(self.on_gpu)?,
         };
         #[cfg(feature = "cuda")]
         if self.on_gpu {
@@ -77,21 +79,36 @@ impl Parameters {
         self.version = next_version();
         let flat = match self.flat.take() {
             Some(flat) => flat,
-            None => self.join()?,
+            None => self.join(self.on_gpu)?,
         };
         let answer = change(&flat);
         self.flat = Some(flat);
         answer
     }
 
-    /// Moves all values into one tensor and makes every parameter a view of it.
-    pub(super) fn join(&mut self) -> Result<Tensor> {
-        let mut values = Vec::with_capacity(self.total);
+    /// One tensor of all values, those that parameters start with where they have none yet, which every parameter is a view of.
+    pub(super) fn join(&mut self, on_gpu: bool) -> Result<Tensor> {
+        let mut values = vec![0.0; self.total];
+        let (mut places, mut left) = (Vec::with_capacity(self.entries.len()), &mut values[..]);
         for entry in &self.entries {
-            values.extend(entry.values()?);
+            let (place, others) = left.split_at_mut(entry.range.len());
+            places.push(place);
+            left = others;
         }
+        (places.into_par_iter().zip(&self.entries)).try_for_each(|(place, entry)| {
+            match entry.initial {
+                Some(initial) => initial.fill(place),
+                None => place.copy_from_slice(&entry.values()?),
+            }
+            Ok::<_, ModelError>(())
+        })?;
+        self.lay_out(values, on_gpu)
+    }
+
+    /// A tensor of these values, on the GPU or in host memory, that every parameter is a view of from now on.
+    pub(super) fn lay_out(&mut self, values: Vec<f32>, on_gpu: bool) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
-        let flat = match self.on_gpu {
+        let flat = match on_gpu {
             true => crate::ops::cuda::give(&values)?,
             false => Tensor::from_vec(values, self.total, &Device::Cpu)?,
         };
@@ -99,8 +116,10 @@ impl Parameters {
         let flat = Tensor::from_vec(values, self.total, &Device::Cpu)?;
         for entry in &mut self.entries {
             let view = flat.narrow(0, entry.range.start, entry.range.len())?;
-            entry.tensor = view.reshape(entry.tensor.dims())?;
+            entry.tensor = view.reshape(&entry.shape[..])?;
+            entry.initial = None;
         }
+        self.on_gpu = on_gpu;
         Ok(flat)
     }
 
@@ -108,7 +127,7 @@ impl Parameters {
     /// in bf16. Inference keeps the masters.
     ///
     /// # Errors
-    /// [`crate::ModelError::Shape`] if the copies are of other parameters; [`crate::ModelError::Candle`], [`crate::ModelError::Gpu`].
+    /// [`ModelError::Shape`] if the copies are of other parameters; [`ModelError::Candle`], [`ModelError::Gpu`].
     pub fn compute_with(&mut self, copies: &Mirror, storage: &Storage) -> Result<()> {
         let copies = copies.as_slice();
         crate::ops::host::expect("parameters", "copies", self.total, copies.len())?;

@@ -1,0 +1,77 @@
+//! One parameter: its name, its place, what it starts with and its values.
+
+use crate::error::Result;
+use candle_core::Tensor;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::ops::Range;
+
+/// What a parameter does; weight decay and LARC ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A convolution's kernel.
+    Weight,
+    /// A convolution's bias.
+    Bias,
+    /// γ of a batch normalisation.
+    Scale,
+    /// β of a batch normalisation.
+    Shift,
+    /// Of a parametric ReLU below zero.
+    Slope,
+}
+
+/// One trainable tensor.
+#[derive(Debug)]
+pub struct Parameter {
+    /// Its path in the network, such as `encoder.block1.unit1.conv2.weight`.
+    pub name: String,
+    /// What it does.
+    pub kind: Kind,
+    /// Its place in the flat gradient.
+    pub range: Range<usize>,
+    pub(super) shape: Vec<usize>,
+    /// What it will start with; none once it has values.
+    pub(super) initial: Option<Initial>,
+    /// Of no values while it has none.
+    pub(super) tensor: Tensor,
+}
+
+/// What a parameter starts with.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Initial {
+    Constant(f32),
+    /// Uniform between minus a bound and the bound, drawn from this seed.
+    Uniform([u8; 32], f32),
+}
+
+impl Initial {
+    pub fn fill(self, values: &mut [f32]) {
+        match self {
+            Self::Constant(value) => values.fill(value),
+            Self::Uniform(seed, bound) => {
+                let mut rng = ChaCha8Rng::from_seed(seed);
+                values.fill_with(|| rng.random_range(-bound..bound));
+            }
+        }
+    }
+}
+
+impl Parameter {
+    /// The f32 master.
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// Its values, wherever they lie.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Candle`] or [`crate::ModelError::Gpu`] if they cannot be read.
+    pub fn values(&self) -> Result<Vec<f32>> {
+        #[cfg(feature = "cuda")]
+        if self.tensor.device().is_cuda() {
+            return crate::ops::cuda::read(&self.tensor);
+        }
+        Ok(self.tensor.flatten_all()?.to_vec1()?)
+    }
+}

@@ -26,6 +26,7 @@ use super::{Backend, Channels, Fuse, Landing, Weights, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
+use std::borrow::Cow;
 
 /// Everything a backend needs for one pass of a convolution, checked.
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
@@ -61,6 +62,14 @@ pub(super) fn check_fused(
         expect(op, "residual", &y_shape[..], residual.dims())?;
     }
     Ok(())
+}
+
+/// What is added to every channel before a ReLU, if either is asked for.
+fn bias(weights: &Weights, channels: usize, relu: bool) -> Option<Cow<'_, [f32]>> {
+    match weights.bias() {
+        Some(bias) => Some(Cow::Borrowed(bias)),
+        None => relu.then(|| Cow::Owned(vec![0.0; channels])),
+    }
 }
 
 /// Checks where the gradients of weights and bias go.
@@ -168,8 +177,8 @@ impl Backend {
                     }
                     Way::OneDnn => {
                         let pass = Pass { x_shape, y_shape, spec };
-                        let plain = weights.plain(op)?;
-                        let kernels = weights.for_onednn(&plain);
+                        let values = weights.values(op)?;
+                        let kernels = weights.for_onednn(&values);
                         onednn::forward(&pass, &Typed::<V>::of(op, x)?, kernels, finish)?
                     }
                 };
@@ -260,29 +269,26 @@ impl Backend {
                 tensor(dx, &x_shape, dy.dtype())
             });
         }
-        let w = weights.plain(op)?;
-        let dx = match self {
-            Self::Reference => {
-                let grad = Host::of(op, dy)?;
-                let dx = reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec);
-                tensor(dx, &x_shape, dy.dtype())?
-            }
-            #[cfg(feature = "onednn")]
-            Self::OneDnn => by_dtype!(way.dtype(dy.dtype()), V => {
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn {
+            return by_dtype!(way.dtype(dy.dtype()), V => {
                 let pass = Pass { x_shape, y_shape, spec };
-                let kernels = weights.for_onednn(&w);
-                let dx = onednn::backward_data(&pass, &Typed::<V>::of(op, dy)?, kernels)?;
-                tensor(dx, &x_shape, dy.dtype())?
-            }),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
-        };
-        if weights.bias().is_none() && !relu {
-            return Ok(dx);
+                let values = weights.values(op)?;
+                let kernels = weights.for_onednn(&values);
+                let mut dx = onednn::backward_data(&pass, &Typed::<V>::of(op, dy)?, kernels)?;
+                if let Some(bias) = bias(weights, x_shape[3], relu) {
+                    super::fast::norm::shift_in_place(&mut dx, &bias, relu);
+                }
+                tensor(dx, &x_shape, dy.dtype())
+            });
         }
-        let (one, zero) = (vec![1.0; x_shape[3]], vec![0.0; x_shape[3]]);
-        let bias = weights.bias().unwrap_or(&zero);
-        self.batch_norm_apply(&dx, &one, bias, None, relu)
+        let w = weights.plain(op)?;
+        let dx = reference::conv::backward_data(&Host::of(op, dy)?, y_shape, &w, x_shape, spec);
+        let dx = tensor(dx, &x_shape, dy.dtype())?;
+        let Some(bias) = bias(weights, x_shape[3], relu) else {
+            return Ok(dx);
+        };
+        self.batch_norm_apply(&dx, &vec![1.0; x_shape[3]], &*bias, None, relu)
     }
 
     /// Adds the gradients of [`Self::conv2d`] with respect to the weights and the bias.

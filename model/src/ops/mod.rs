@@ -31,6 +31,8 @@ pub(crate) mod gemm;
 pub(crate) mod host;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod joined;
+#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
+pub(crate) mod kept;
 mod leaky_relu;
 pub mod loss;
 pub mod norm;

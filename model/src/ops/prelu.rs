@@ -6,13 +6,15 @@
 //! He et al. 2015 (arXiv:1502.01852); at exactly 0 as PyTorch's.
 
 #[cfg(feature = "onednn")]
-use super::fast::CHUNK;
+use super::fast;
+#[cfg(feature = "onednn")]
+use super::host::Typed;
 use super::host::{Host, bhwc, expect, tensor};
+#[cfg(feature = "onednn")]
+use super::value::by_dtype;
 use super::{Backend, Channels, Landing, on_gpu};
 use crate::error::Result;
 use candle_core::Tensor;
-#[cfg(feature = "onednn")]
-use rayon::prelude::*;
 
 impl Backend {
     /// x where it is above 0, else x times its channel's slope.
@@ -27,20 +29,14 @@ impl Backend {
         expect("prelu", "slope", shape[3], slope.len())?;
         on_gpu!(self, super::cuda::prelu(x, &slope));
         let slope = &*slope.host()?;
-        let values = Host::of("prelu", x)?;
-        let y = match self {
-            Self::Reference => plain(&values, slope),
-            #[cfg(feature = "onednn")]
-            Self::OneDnn => {
-                let mut y = vec![0.0; values.len()];
-                let length = whole_pixels(slope.len());
-                (y.par_chunks_mut(length).zip(values.par_chunks(length)))
-                    .for_each(|(y, x)| forward(y, x, slope));
-                y
-            }
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
-        };
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn {
+            return by_dtype!(x.dtype(), V => {
+                let y = fast::prelu::forward(&Typed::<V>::of("prelu", x)?, slope);
+                tensor(y, &shape, x.dtype())
+            });
+        }
+        let y = plain(&Host::of("prelu", x)?, slope);
         tensor(y, &shape, x.dtype())
     }
 
@@ -67,18 +63,21 @@ impl Backend {
         )?;
         on_gpu!(self, super::cuda::prelu_backward(dy, x, &slope, dslope));
         let (slope, dslope) = (&*slope.host()?, dslope.host()?);
-        let (grad, values) = (Host::of(op, dy)?, Host::of(op, x)?);
-        let (dx, sums) = match self {
-            Self::Reference => plain_backward(&grad, &values, slope),
-            #[cfg(feature = "onednn")]
-            Self::OneDnn => parallel_backward(&grad, &values, slope),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+        let mut add = |sums: Vec<f64>| {
+            let sums = dslope.iter_mut().zip(sums);
+            sums.for_each(|(dslope, sum)| *dslope += sum as f32);
         };
-        dslope
-            .iter_mut()
-            .zip(sums)
-            .for_each(|(d, sum)| *d += sum as f32);
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn {
+            return by_dtype!(dy.dtype(), V => {
+                let (grad, values) = (Typed::<V>::of(op, dy)?, Typed::<V>::of(op, x)?);
+                let (dx, sums) = fast::prelu::backward(&grad, &values, slope);
+                add(sums);
+                tensor(dx, &shape, dy.dtype())
+            });
+        }
+        let (dx, sums) = plain_backward(&Host::of(op, dy)?, &Host::of(op, x)?, slope);
+        add(sums);
         tensor(dx, &shape, dy.dtype())
     }
 }
@@ -99,53 +98,6 @@ fn plain_backward(dy: &[f32], x: &[f32], slope: &[f32]) -> (Vec<f32>, Vec<f64>) 
             sums[c] += f64::from(*dx) * f64::from(x);
             *dx *= slope[c];
         }
-    }
-    (dx, sums)
-}
-
-#[cfg(feature = "onednn")]
-fn whole_pixels(channels: usize) -> usize {
-    (CHUNK / channels).max(1) * channels
-}
-
-#[cfg(feature = "onednn")]
-fn forward(y: &mut [f32], x: &[f32], slope: &[f32]) {
-    let channels = slope.len();
-    for (y, x) in y.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
-        for c in 0..channels {
-            y[c] = if x[c] > 0.0 { x[c] } else { slope[c] * x[c] };
-        }
-    }
-}
-
-/// Chunks do not depend on the number of threads, and their sums are added in order.
-#[cfg(feature = "onednn")]
-fn parallel_backward(dy: &[f32], x: &[f32], slope: &[f32]) -> (Vec<f32>, Vec<f64>) {
-    let (channels, length) = (slope.len(), whole_pixels(slope.len()));
-    let mut dx = vec![0.0; dy.len()];
-    let partials: Vec<Vec<f32>> = (dx.par_chunks_mut(length))
-        .zip(dy.par_chunks(length))
-        .zip(x.par_chunks(length))
-        .map(|((dx, dy), x)| {
-            let mut sums = vec![0.0f32; channels];
-            let pixels = (dx.chunks_exact_mut(channels))
-                .zip(dy.chunks_exact(channels))
-                .zip(x.chunks_exact(channels));
-            for ((dx, dy), x) in pixels {
-                for c in 0..channels {
-                    let above = x[c] > 0.0;
-                    dx[c] = if above { dy[c] } else { slope[c] * dy[c] };
-                    sums[c] += if above { 0.0 } else { dy[c] * x[c] };
-                }
-            }
-            sums
-        })
-        .collect();
-    let mut sums = vec![0.0; channels];
-    for part in partials {
-        sums.iter_mut()
-            .zip(part)
-            .for_each(|(sum, part)| *sum += f64::from(part));
     }
     (dx, sums)
 }

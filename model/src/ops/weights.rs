@@ -8,7 +8,7 @@ use super::onednn::{Packings, Source};
 #[cfg(feature = "onednn")]
 use super::way::Way;
 #[cfg(feature = "onednn")]
-use super::winograd::{Direction, Kernels};
+use super::winograd::{self, Direction, Kernels};
 use super::{Backend, Channels, ConvSpec};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
@@ -35,6 +35,32 @@ pub struct Weights {
     /// As the GPU wants them, by the type of activations.
     #[cfg(feature = "cuda")]
     on_gpu: std::sync::Mutex<Vec<Tensor>>,
+}
+
+/// One factor for every output of kernels `(a, b, kh, kw)`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Factors<'a> {
+    scale: &'a [f32],
+    transposed: bool,
+    /// The kernels' second extent, and their taps.
+    inner: usize,
+    taps: usize,
+}
+
+impl Factors<'_> {
+    /// The kernels times their factors.
+    pub fn times(&self, values: &[f32]) -> Vec<f32> {
+        let mut values = values.to_vec();
+        for (index, kernel) in values.chunks_exact_mut(self.taps.max(1)).enumerate() {
+            let output = if self.transposed {
+                index % self.inner
+            } else {
+                index / self.inner
+            };
+            kernel.iter_mut().for_each(|w| *w *= self.scale[output]);
+        }
+        values
+    }
 }
 
 impl Weights {
@@ -147,23 +173,23 @@ impl Weights {
     /// The same without keeping them, for those who keep something made of them.
     fn fold(&self, op: &'static str) -> Result<Host<'_>> {
         let values = Host::of(op, &self.values)?;
-        let Some(scale) = &self.scale else {
-            return Ok(values);
-        };
-        let mut values = values.to_vec();
+        Ok(match self.factors() {
+            Some(factors) => Host::Owned(factors.times(&values)),
+            None => values,
+        })
+    }
+
+    fn factors(&self) -> Option<Factors<'_>> {
         let [inner, taps] = match *self.dims() {
             [_, inner, kh, kw] => [inner, kh * kw],
             _ => [1, 1],
         };
-        for (index, kernel) in values.chunks_exact_mut(taps.max(1)).enumerate() {
-            let output = if self.transposed {
-                index % inner
-            } else {
-                index / inner
-            };
-            kernel.iter_mut().for_each(|w| *w *= scale[output]);
-        }
-        Ok(Host::Owned(values))
+        Some(Factors {
+            scale: self.scale.as_deref()?,
+            transposed: self.transposed,
+            inner,
+            taps,
+        })
     }
 
     /// First and second extent, and taps.
@@ -175,13 +201,21 @@ impl Weights {
         }
     }
 
-    /// For oneDNN, which packs them itself; `plain` is [`Self::plain`].
+    /// For oneDNN, which packs them itself; `values` are [`Self::values`].
     #[cfg(feature = "onednn")]
-    pub(crate) fn for_onednn<'a>(&'a self, plain: &'a [f32]) -> Source<'a> {
+    pub(crate) fn for_onednn<'a>(&'a self, values: &'a [f32]) -> Source<'a> {
         Source {
-            plain,
+            values,
+            factors: self.factors(),
+            trimmed: None,
             packings: self.packings.as_ref(),
         }
+    }
+
+    /// The kernels as they were given, without the factor.
+    #[cfg(feature = "onednn")]
+    pub(crate) fn values(&self, op: &'static str) -> Result<Host<'_>> {
+        Host::of(op, &self.values)
     }
 
     /// Transformed for Winograd's loops.
@@ -192,10 +226,14 @@ impl Weights {
         }
         let (values, sizes) = (self.fold(op)?, self.sizes());
         Ok(self.kernels.get_or_init(|| {
-            if self.transposed {
+            let made = if self.transposed {
                 Kernels::backward(&values, sizes)
             } else {
                 Kernels::forward(&values, sizes)
+            };
+            match self.packings {
+                Some(_) => made.to_pages(),
+                None => made,
             }
         }))
     }
@@ -208,10 +246,14 @@ impl Weights {
         }
         let (values, sizes) = (self.fold(op)?, self.sizes());
         Ok(self.panels.get_or_init(|| {
-            if self.transposed {
+            let made = if self.transposed {
                 Panels::backward(&values, sizes)
             } else {
                 Panels::forward(&values, sizes)
+            };
+            match self.packings {
+                Some(_) => made.to_pages(),
+                None => made,
             }
         }))
     }
@@ -226,24 +268,24 @@ impl Backend {
         x: [usize; 4],
         y: [usize; 4],
     ) -> u64 {
-        let values = y[3] * x[3] / spec.groups.max(1) * spec.kernel.0 * spec.kernel.1;
-        let copies = match self {
-            Self::Reference => 1,
+        let kernels = y[3] * x[3] / spec.groups.max(1);
+        let taps = spec.kernel.0 * spec.kernel.1;
+        let bytes = match self {
+            Self::Reference => 4 * taps,
             #[cfg(feature = "onednn")]
             Self::OneDnn => match Way::of(self, dtype, spec, (x, y), Direction::Forward) {
-                // 36 points for nine taps.
-                Way::Winograd => 4,
-                Way::Direct => 1,
-                // With the factor folded in, and packed.
-                Way::OneDnn => 2,
+                Way::Winograd => 4 * winograd::points(spec),
+                Way::Direct => 4 * taps,
+                // Packed.
+                Way::OneDnn => Way::OneDnn.dtype(dtype).size_in_bytes() * taps,
             },
             // In the type of activations.
             #[cfg(feature = "cuda")]
-            Self::Cuda => 1,
+            Self::Cuda => 4 * taps,
         };
         #[cfg(not(feature = "onednn"))]
         let _ = dtype;
-        4 * copies * values as u64
+        (bytes * kernels) as u64
     }
 }
 

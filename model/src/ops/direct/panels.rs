@@ -1,16 +1,17 @@
 //! Kernels packed for the inner loop.
 
 use crate::ops::gemm::{Block, block};
+use crate::ops::kept::Values;
 use rayon::prelude::*;
 
 /// Kernels in panels of [`Block::columns`] outputs: `[panel][tap][input][output in the panel]`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Panels {
     pub inputs: usize,
     pub outputs: usize,
     pub taps: usize,
     pub block: Block,
-    values: Vec<f32>,
+    values: Values,
 }
 
 impl Panels {
@@ -59,13 +60,21 @@ impl Panels {
             outputs,
             taps,
             block,
-            values,
+            values: values.into(),
         }
     }
 
     /// Panels in all.
     pub fn count(&self) -> usize {
         self.outputs.div_ceil(self.block.columns)
+    }
+
+    /// The same for as long as a network: out of the way of what comes and goes.
+    pub fn to_pages(self) -> Self {
+        Self {
+            values: self.values.to_pages(),
+            ..self
+        }
     }
 
     /// The rows `from..to` (input channels) of one panel at one tap.

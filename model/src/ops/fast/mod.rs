@@ -6,6 +6,7 @@
 pub(super) mod depthwise;
 pub(super) mod loss;
 pub(super) mod norm;
+pub(super) mod prelu;
 pub(super) mod resample;
 
 /// Values per chunk of work: fits a core's second-level cache several times over.

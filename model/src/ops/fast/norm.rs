@@ -129,6 +129,36 @@ impl<V: Value> WithSimd for Apply<'_, V> {
     }
 }
 
+/// + shift, ReLU, where the values lie.
+pub fn shift_in_place<V: Value>(y: &mut [V], shift: &[f32], relu: bool) {
+    y.par_chunks_mut(chunk_len(shift.len()))
+        .for_each(|y| Arch::new().dispatch(Shift { y, shift, relu }));
+}
+
+struct Shift<'a, V> {
+    y: &'a mut [V],
+    shift: &'a [f32],
+    relu: bool,
+}
+
+impl<V: Value> WithSimd for Shift<'_, V> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let channels = self.shift.len();
+        let floor = simd.splat_f32s(if self.relu { 0.0 } else { f32::NEG_INFINITY });
+        for y in self.y.chunks_exact_mut(channels) {
+            for at in (0..channels).step_by(S::F32_LANES) {
+                let shift = f32::load(simd, &self.shift[at..]);
+                let value = simd.add_f32s(V::load(simd, &y[at..]), shift);
+                // In this order NaN goes through, as in `Apply`.
+                V::store(simd, &mut y[at..], simd.max_f32s(floor, value));
+            }
+        }
+    }
+}
+
 /// Where the gradient counts.
 #[derive(Clone, Copy)]
 pub enum Gate<'a> {

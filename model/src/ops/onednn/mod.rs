@@ -38,13 +38,34 @@ use primitive::{Operands, descriptor, run};
 use rayon::prelude::*;
 use seam::Seam;
 use squall_onednn_sys as sys;
+use std::borrow::Cow;
 use std::ffi::c_void;
+use std::sync::Arc;
 use trimmed::Trimmed;
 use wrapped::{unwrap_columns, wrap, wrapped_columns};
 
-/// Where a primitive reads its kernels.
-fn pointer(weights: &Source<'_>, packed: Option<&Packed>) -> *mut c_void {
-    packed.map_or(weights.plain.as_ptr().cast(), Packed::as_ptr) as *mut c_void
+/// The kernels as a primitive reads them.
+enum Ready<'a> {
+    Packed(Arc<Packed>),
+    Plain(Cow<'a, [f32]>),
+}
+
+impl<'a> Ready<'a> {
+    fn of(op: &'static str, weights: Source<'a>, desc: sys::ConvDesc) -> Result<Self> {
+        let packed = weights.packed(op, desc)?;
+        Ok(packed.map_or_else(|| Self::Plain(weights.plain()), Self::Packed))
+    }
+
+    fn is_packed(&self) -> bool {
+        matches!(self, Self::Packed(_))
+    }
+
+    fn as_ptr(&self) -> *mut c_void {
+        match self {
+            Self::Packed(packed) => packed.as_ptr() as *mut c_void,
+            Self::Plain(plain) => plain.as_ptr() as *mut c_void,
+        }
+    }
 }
 
 /// The output of a convolution, + bias, + residual, ReLU.
@@ -62,9 +83,12 @@ pub fn forward<V: Value>(
     }
     if let Some((trimmed, spec)) = Trimmed::of(pass) {
         let pass = pass.with(&spec);
-        let kernels = weights.trimmed(&trimmed);
+        if weights.packings.is_none() {
+            let kernels = trimmed.kernels(&weights.plain());
+            return forward_open_or_wrapped(&pass, x, kernels[..].into(), finish);
+        }
         let weights = Source {
-            plain: &kernels,
+            trimmed: Some(&trimmed),
             ..weights
         };
         return forward_open_or_wrapped(&pass, x, weights, finish);
@@ -118,15 +142,15 @@ fn forward_whole<V: Value>(
         residual.is_some().into(),
         relu.into(),
     );
-    let packed = weights.packed("conv2d", desc)?;
+    let weights = Ready::of("conv2d", weights, desc)?;
     let wide = wrap(x, pass.x_shape, wrapped_columns(pass));
     let length = pass.y_shape.iter().product();
     let mut y = Vec::with_capacity(length);
     y.extend_from_slice(residual.unwrap_or(&[]));
     let operands = Operands {
         src: wide.as_ptr() as *mut c_void,
-        weights: pointer(&weights, packed.as_deref()),
-        packed: packed.is_some(),
+        weights: weights.as_ptr(),
+        packed: weights.is_packed(),
         bias: bias.map_or(std::ptr::null_mut(), |bias| bias.as_ptr() as *mut c_void),
         dst: y.as_mut_ptr() as *mut c_void,
     };
@@ -145,7 +169,7 @@ pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -
         return Ok(plain::backward_data(pass, dy, weights));
     }
     if narrow::is_needed::<V>(pass) {
-        return Ok(narrow::backward_data(pass, dy, weights.plain));
+        return Ok(narrow::backward_data(pass, dy, &weights.plain()));
     }
     if let Some(spec) = turned::turned::<V>(pass) {
         return turned::backward_data(pass, &spec, dy, weights);
@@ -168,19 +192,19 @@ pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -
 
 fn backward_data_whole<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -> Result<Vec<V>> {
     if plain::must_widen::<V>(Direction::BackwardData, pass) {
-        let dx = backward_data_whole(pass, &plain::widened(dy), weights.plain.into())?;
+        let dx = backward_data_whole(pass, &plain::widened(dy), weights.unpacked())?;
         return Ok(plain::narrowed(dx));
     }
     let extra = wrapped_columns(pass);
     let desc = descriptor::<V>(sys::BACKWARD_DATA, pass);
-    let packed = weights.packed("conv2d_backward_data", desc)?;
+    let weights = Ready::of("conv2d_backward_data", weights, desc)?;
     let [batch, height, width, channels] = pass.x_shape;
     let length = batch * height * (width + 2 * extra) * channels;
     let mut dx = Vec::with_capacity(length);
     let operands = Operands {
         src: dx.as_mut_ptr() as *mut c_void,
-        weights: pointer(&weights, packed.as_deref()),
-        packed: packed.is_some(),
+        weights: weights.as_ptr(),
+        packed: weights.is_packed(),
         bias: std::ptr::null_mut(),
         dst: dy.as_ptr() as *mut c_void,
     };

@@ -4,28 +4,26 @@ use super::primitive::{error, with_primitive};
 use super::taps::Tap;
 use super::{Trimmed, sys};
 use crate::error::Result;
+use crate::ops::kept::pages;
+use crate::ops::weights::Factors;
 use half::bf16;
+use memmap2::MmapMut;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A cache line of packed kernels.
-#[repr(align(64))]
-#[derive(Debug, Clone, Copy)]
-struct Line(#[allow(dead_code)] [u8; 64]);
 
 /// Packed kernels by what they were packed for: another batch or type of activations may want another order.
 #[derive(Debug, Default)]
 pub struct Packings {
     packed: Mutex<HashMap<sys::ConvDesc, Arc<Packed>>>,
-    trimmed: Mutex<HashMap<Trimmed, Arc<Vec<f32>>>>,
     /// By the indices of the taps.
     by_tap: Mutex<HashMap<Vec<usize>, Arc<Vec<bf16>>>>,
 }
 
 /// Kernels in the order that one primitive reads.
 #[derive(Debug)]
-pub struct Packed(Vec<Line>);
+pub struct Packed(MmapMut);
 
 impl Packed {
     pub fn as_ptr(&self) -> *const c_void {
@@ -36,8 +34,34 @@ impl Packed {
 /// The kernels of a convolution, and where packed ones are kept, if they are.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    pub plain: &'a [f32],
+    pub values: &'a [f32],
+    /// What they still are to be multiplied by.
+    pub factors: Option<Factors<'a>>,
+    /// The taps that are left of them then, if not all.
+    pub trimmed: Option<&'a Trimmed>,
     pub packings: Option<&'a Packings>,
+}
+
+impl<'a> Source<'a> {
+    /// The kernels times their factors, trimmed: made anew, because once they are packed nobody asks.
+    pub fn plain(&self) -> Cow<'a, [f32]> {
+        let all = match self.factors {
+            Some(factors) => Cow::Owned(factors.times(self.values)),
+            None => Cow::Borrowed(self.values),
+        };
+        match self.trimmed {
+            Some(trimmed) => Cow::Owned(trimmed.kernels(&all)),
+            None => all,
+        }
+    }
+
+    /// The same kernels, of which nothing is kept.
+    pub fn unpacked(self) -> Self {
+        Self {
+            packings: None,
+            ..self
+        }
+    }
 }
 
 impl Source<'_> {
@@ -50,29 +74,35 @@ impl Source<'_> {
         if let Some(packed) = known.get(&desc) {
             return Ok(Some(packed.clone()));
         }
-        let lines = with_primitive(op, desc, |primitive| {
+        let pages = with_primitive(op, desc, |primitive| {
             // SAFETY: the primitive exists.
             let bytes = unsafe { sys::squall_conv_packed_bytes(primitive.0) };
-            let mut lines = vec![Line([0; 64]); bytes.div_ceil(64)];
-            let plain = self.plain.as_ptr() as *mut c_void;
+            let Some(mut pages) = pages(bytes) else {
+                return Ok(None);
+            };
+            let plain = self.plain();
+            let from = plain.as_ptr() as *mut c_void;
             // SAFETY: the plain kernels have the size that `desc` says, which `conv.rs` has checked, and are only read;
-            // the lines have room for as many bytes as the primitive asks for.
+            // the pages have room for as many bytes as the primitive asks for.
             let status =
-                unsafe { sys::squall_conv_pack(primitive.0, plain, lines.as_mut_ptr().cast()) };
+                unsafe { sys::squall_conv_pack(primitive.0, from, pages.as_mut_ptr().cast()) };
             if status == 0 {
-                Ok(lines)
+                Ok(Some(pages))
             } else {
                 Err(error(op, status, &desc))
             }
         })?;
-        let packed = Arc::new(Packed(lines));
+        let Some(pages) = pages else {
+            return Ok(None);
+        };
+        let packed = Arc::new(Packed(pages));
         known.insert(desc, packed.clone());
         Ok(Some(packed))
     }
 
     /// What `make` makes of the kernels for products by some of their taps.
     pub fn by_tap(self, taps: &[Tap], make: impl FnOnce(&[f32]) -> Vec<bf16>) -> Arc<Vec<bf16>> {
-        let made = || Arc::new(make(self.plain));
+        let made = || Arc::new(make(&self.plain()));
         let Some(Packings { by_tap, .. }) = self.packings else {
             return made();
         };
@@ -80,24 +110,14 @@ impl Source<'_> {
         let indices = taps.iter().map(|tap| tap.index).collect();
         known.entry(indices).or_insert_with(made).clone()
     }
-
-    /// The kernels without the taps that read nothing.
-    pub fn trimmed(self, to: &Trimmed) -> Arc<Vec<f32>> {
-        let Some(Packings { trimmed, .. }) = self.packings else {
-            return Arc::new(to.kernels(self));
-        };
-        let mut known = trimmed.lock().unwrap_or_else(PoisonError::into_inner);
-        let kernels = known.entry(to.clone());
-        kernels
-            .or_insert_with(|| Arc::new(to.kernels(self)))
-            .clone()
-    }
 }
 
 impl<'a> From<&'a [f32]> for Source<'a> {
-    fn from(plain: &'a [f32]) -> Self {
+    fn from(values: &'a [f32]) -> Self {
         Self {
-            plain,
+            values,
+            factors: None,
+            trimmed: None,
             packings: None,
         }
     }

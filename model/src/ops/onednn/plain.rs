@@ -60,7 +60,7 @@ pub fn forward<V: Value>(
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Vec<V> {
-    let (w, y_shape) = (weights.plain, pass.y_shape);
+    let (w, y_shape) = (&weights.plain(), pass.y_shape);
     let x = widened(x);
     let mut y = reference::conv::forward(&x, pass.x_shape, w, finish.bias, y_shape, pass.spec);
     if let Some(residual) = finish.residual {
@@ -76,7 +76,7 @@ pub fn forward<V: Value>(
 
 /// The gradient of the input.
 pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -> Vec<V> {
-    let (w, x_shape) = (weights.plain, pass.x_shape);
+    let (w, x_shape) = (&weights.plain(), pass.x_shape);
     let dx = reference::conv::backward_data(&widened(dy), pass.y_shape, w, x_shape, pass.spec);
     narrowed(dx)
 }

@@ -259,7 +259,9 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64)
     let y = forward(&pass, &x, w[..].into(), finish).unwrap();
     let packings = Packings::default();
     let kept = Source {
-        plain: &w,
+        values: &w,
+        factors: None,
+        trimmed: None,
         packings: Some(&packings),
     };
     for _ in 0..2 {

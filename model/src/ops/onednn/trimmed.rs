@@ -1,7 +1,6 @@
 //! Kernels without the outer taps that read nothing but padding: at the published rates, on small fields, that is most of an
 //! atrous kernel, and oneDNN multiplies it all.
 
-use super::Source;
 use crate::ops::conv::Pass;
 use crate::ops::conv_spec::ConvSpec;
 use rayon::prelude::*;
@@ -49,13 +48,13 @@ impl Trimmed {
     }
 
     /// What is left of kernels `(out, in / groups, kh, kw)`.
-    pub fn kernels(&self, weights: Source<'_>) -> Vec<f32> {
+    pub fn kernels(&self, plain: &[f32]) -> Vec<f32> {
         let area = self.kernel.0 * self.kernel.1;
         let left = self.rows.len() * self.columns.len();
-        let mut kernels = vec![0.0; weights.plain.len() / area * left];
+        let mut kernels = vec![0.0; plain.len() / area * left];
         let pairs = kernels.par_chunks_exact_mut(left);
         pairs
-            .zip(weights.plain.par_chunks_exact(area))
+            .zip(plain.par_chunks_exact(area))
             .with_min_len(4096)
             .for_each(|(to, from)| {
                 let taps = (self.rows.clone())

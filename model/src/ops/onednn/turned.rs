@@ -37,11 +37,12 @@ pub fn backward_data<V: Value>(
 ) -> Result<Vec<V>> {
     let (inputs, outputs) = (pass.x_shape[3], pass.y_shape[3]);
     let taps = spec.kernel.0 * spec.kernel.1;
-    let mut kernels = vec![0.0; weights.plain.len()];
+    let plain = weights.plain();
+    let mut kernels = vec![0.0; plain.len()];
     let of_inputs = kernels.par_chunks_exact_mut(outputs * taps).enumerate();
     of_inputs.for_each(|(input, to)| {
         for (output, to) in to.chunks_exact_mut(taps).enumerate() {
-            let from = &weights.plain[(output * inputs + input) * taps..][..taps];
+            let from = &plain[(output * inputs + input) * taps..][..taps];
             to.iter_mut()
                 .zip(from.iter().rev())
                 .for_each(|(to, from)| *to = *from);

@@ -2,19 +2,20 @@
 
 use super::transform::{Kernel, both_axes};
 use crate::ops::gemm::{Block, block};
+use crate::ops::kept::Values;
 use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Transformed kernels, in panels of [`Block::columns`] outputs: `[panel][point][input][output in the panel]`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Kernels {
     pub inputs: usize,
     pub outputs: usize,
     pub block: Block,
     /// Points of a tile.
     points: usize,
-    values: Vec<f32>,
+    values: Values,
 }
 
 impl Kernels {
@@ -40,6 +41,14 @@ impl Kernels {
             Self::at_points::<3, 6>(outputs, inputs, at)
         } else {
             Self::at_points::<5, 8>(outputs, inputs, at)
+        }
+    }
+
+    /// The same for as long as a network: out of the way of what comes and goes.
+    pub fn to_pages(self) -> Self {
+        Self {
+            values: self.values.to_pages(),
+            ..self
         }
     }
 
@@ -69,7 +78,7 @@ impl Kernels {
             outputs,
             block,
             points: P * P,
-            values,
+            values: values.into(),
         }
     }
 

@@ -43,6 +43,11 @@ pub enum Direction {
     BackwardWeights,
 }
 
+/// Values of a kernel as it is kept: one for every point of a tile of 4x4 outputs.
+pub fn points(spec: &ConvSpec) -> usize {
+    (spec.kernel.0 + 3) * (spec.kernel.1 + 3)
+}
+
 /// Whether these loops are faster than a direct convolution. A function of the geometry and the kind of processor, never
 /// of a timing, so that two runs of one recipe give the same bits; nor of the batch, so that a sample's result does not depend
 /// on what it is computed with.

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "onednn")]
 use super::finish::Finish;
+use super::host::{bhwc, expect};
 #[cfg(feature = "onednn")]
 use super::joined::{self, Joined};
 use super::rows::Rows;
@@ -86,7 +87,7 @@ impl Backend {
         if self == Self::OneDnn && joined::is_aligned(channels.iter().copied()) {
             let op = "conv2d_backward_data";
             let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
-            super::host::expect(op, "dy", &y_shape[..], dy.dims())?;
+            expect(op, "dy", &y_shape[..], dy.dims())?;
             let (shapes, direction) = ((x_shape, y_shape), Direction::BackwardData);
             if Way::of(self, dy.dtype(), spec, shapes, direction) == Way::Winograd {
                 let _span = profile::span(|| {
@@ -96,6 +97,15 @@ impl Backend {
                 let weights = Weights::transposed(weights);
                 return transposed_by_winograd(dy, &weights, spec, shapes, (false, channels));
             }
+        }
+        if self.reads_apart(spec) {
+            let mut first = 0;
+            let part = |&count: &usize| {
+                let kernel = weights.narrow(1, first, count)?.contiguous()?;
+                first += count;
+                self.conv2d_backward_data(dy, &kernel, [b, h, w, count], spec)
+            };
+            return channels.iter().map(part).collect();
         }
         let dx = self.conv2d_backward_data(dy, weights, x_shape, spec)?;
         self.split(&dx, channels)
@@ -119,7 +129,7 @@ impl Backend {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn && joined::can_be_read(parts) && parts[0].dtype() == dy.dtype() {
             let op = "conv2d_backward_weights";
-            let shapes = (joined::shape(op, parts)?, super::host::bhwc(op, "dy", dy)?);
+            let shapes = (joined::shape(op, parts)?, bhwc(op, "dy", dy)?);
             let direction = Direction::BackwardWeights;
             if Way::of(self, dy.dtype(), spec, shapes, direction) == Way::Winograd {
                 let dw = dw.into();
@@ -139,7 +149,43 @@ impl Backend {
                 return add_by_winograd(parts, dy, spec, shapes, dw);
             }
         }
+        if self.reads_apart(spec) {
+            return self.add_side_by_side(parts, dy, spec, dw.into().host()?, dbias);
+        }
         self.conv2d_backward_weights(&self.concat(parts)?, dy, spec, dw, dbias)
+    }
+
+    /// Whether gradients of a kernel are as well computed for some of its input channels at a time, so that nothing is copied
+    /// side by side: a kernel of one tap is a product of matrices.
+    fn reads_apart(self, spec: &ConvSpec) -> bool {
+        !self.is_gpu() && spec.kernel == (1, 1) && spec.groups == 1
+    }
+
+    /// Adds the gradient of a kernel of one tap, input by input, each to its columns.
+    fn add_side_by_side(
+        self,
+        parts: &[&Tensor],
+        dy: &Tensor,
+        spec: &ConvSpec,
+        dw: &mut [f32],
+        mut dbias: Option<Landing<'_>>,
+    ) -> Result<()> {
+        let op = "conv2d_backward_weights";
+        let counts = parts.iter().map(|x| Ok(bhwc(op, "x", x)?[3]));
+        let counts = counts.collect::<Result<Vec<usize>>>()?;
+        let (all, outputs) = (counts.iter().sum::<usize>(), bhwc(op, "dy", dy)?[3]);
+        expect(op, "dw", outputs * all, dw.len())?;
+        let mut first = 0;
+        for (x, count) in parts.iter().zip(counts) {
+            let mut columns = vec![0.0; outputs * count];
+            self.conv2d_backward_weights(x, dy, spec, &mut columns[..], dbias.take())?;
+            for (dw, column) in dw.chunks_mut(all.max(1)).zip(columns.chunks(count.max(1))) {
+                let dw = dw[first..first + count].iter_mut();
+                dw.zip(column).for_each(|(dw, column)| *dw += column);
+            }
+            first += count;
+        }
+        Ok(())
     }
 }
 

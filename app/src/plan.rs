@@ -48,7 +48,7 @@ pub fn bytes(size: u64) -> String {
     let size = size as f64;
     match size {
         s if s >= 1e12 => format!("{:.1} TB", s / 1e12),
-        s if s >= 1e9 => format!("{:.1} GB", s / 1e9),
+        s if s >= 1e9 => format!("{:.2} GB", s / 1e9),
         s if s >= 1e6 => format!("{:.0} MB", s / 1e6),
         s => format!("{:.0} kB", s / 1e3),
     }

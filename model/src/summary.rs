@@ -3,7 +3,7 @@
 use crate::error::{ModelError, Result};
 use crate::networks::strips::{HALO, rows_of_strip};
 use crate::ops::Backend;
-use crate::storage::Storage;
+use crate::storage::{Recompute, Storage};
 pub use crate::trace::Convolution;
 use crate::trace::Trace;
 use candle_core::DType;
@@ -76,18 +76,18 @@ impl Summary {
     ///
     /// Layers that keep f32 by their names count as the others.
     ///
-    /// Measured peaks of `deeplabv3plus` in f32: 1.55 GB at 192 x 288 (predicted 1.55), 3.84 at 384 x 576 (3.68), 12.15 at
-    /// 768 x 1152 (12.22); with `norms` 1.44 at 192 x 288 (1.4); with `blocks` 1.36 (1.2) and 2.70 at 384 x 576 (2.4).
-    ///
-    /// # Not done
-    /// What operations allocate for themselves and what the allocator cannot use again: up to an eighth with `blocks`.
+    /// `validation/memory.sh` compares it with measured peaks: docs/speed.md has them.
     pub fn training_bytes(&self, batch: usize, storage: &Storage, state: usize) -> u64 {
         let activations = self.trace.peak_bytes(storage);
-        let input = 4 * self.frames * self.input.iter().product::<usize>();
+        let [height, width, channels] = self.input;
+        let classes = self.layers.last().map_or(0, |row| row.output[2]);
+        // The input, the logits and their gradient.
+        let ends = 4 * self.frames * height * width * (channels + 2 * classes);
         let largest = self.layers.iter().map(|row| row.parameters).max();
         // Transformed kernels of the largest layer have 36 points for 9 taps.
         let kernels = 16 * largest.unwrap_or(0);
-        batch as u64 * (activations + input as u64)
+        let activations = activations + activations / holes(storage.recompute);
+        batch as u64 * (activations + ends as u64)
             + (4 * (2 * self.parameters + state) + kernels) as u64
             + PROGRAM
     }
@@ -98,9 +98,7 @@ impl Summary {
     /// in so many strips ([`crate::Network::infer_in_strips`]): parameters and what is made of them for speed, the input,
     /// the fields that are alive together at any operation, the logits, and what the program itself takes.
     ///
-    /// Measured peaks in f32, in brackets what is predicted: `deeplabv3plus` 948 MB at 192 x 288 (1.0 GB), 1.51 GB at 384 x 576 (1.5),
-    /// 3.67 at 768 x 1152 (3.4), there in 4 strips 1.78 (1.8), in 8 1.50 (1.5); `deepcam` 905 MB (958) and 1.08 GB (1.1) at the first
-    /// two sizes, `tiramisu` 320 (364) and 682 MB (697), `cgnet` 91 MB (99) at the second.
+    /// As [`Self::training_bytes`] it is compared with measured peaks.
     ///
     /// # Errors
     /// [`ModelError::Strips`] if the network cannot be computed in strips.
@@ -133,13 +131,24 @@ impl Summary {
         let classes = self.layers.last().map_or(0, |row| row.output[2]);
         let [_, width, channels] = self.input;
         let ends = 4 * (self.frames * height * width * (channels + classes)) as u64;
-        // While kernels are made ready there are copies, whose memory nothing that comes later fits into.
-        Ok(batch * ends + activations + kernels + kernels * 2 / 5 + PROGRAM)
+        // An eighth are holes in the heap, as measured.
+        let activations = activations + activations / 8;
+        // What the loops themselves hold grows with the network.
+        Ok(batch * ends + activations + kernels + kernels / 20 + PROGRAM)
+    }
+}
+
+/// One byte in so many of a step's activations is a hole in the heap between others, as measured: more where the tensors that come
+/// and go are of many sizes, as they are inside blocks.
+fn holes(recompute: Recompute) -> u64 {
+    match recompute {
+        Recompute::Blocks => 12,
+        Recompute::None | Recompute::Norms => 20,
     }
 }
 
 /// Code, libraries and threads, bytes.
-const PROGRAM: u64 = 60 << 20;
+const PROGRAM: u64 = 38 << 20;
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,18 +182,26 @@ impl fmt::Display for Summary {
             }
             open = path;
         }
-        let gigabytes =
-            |dtype: DType| self.training_bytes(1, &dtype.into(), 2 * self.parameters) as f64 / 1e9;
+        let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+        let training =
+            |dtype: DType| gigabytes(self.training_bytes(1, &dtype.into(), 2 * self.parameters));
+        let inference = |dtype: DType| {
+            let (backend, whole) = (Backend::best(), NonZeroUsize::MIN);
+            let bytes = self.inference_bytes(backend, 1, &dtype.into(), whole);
+            gigabytes(bytes.unwrap_or(0))
+        };
         writeln!(
             f,
-            "parameters {:.2} M; forward {:.3} TF, training {:.2} TF per sample; activations {:.2} GB in f32; a training step \
-             of one sample needs {:.2} GB (bf16 {:.2} GB)",
+            "parameters {:.2} M; forward {:.3} TF, training {:.2} TF per sample; activations {:.2} GB in f32; memory of one \
+             sample: training step {:.2} GB (bf16 {:.2}), inference {:.2} GB (bf16 {:.2})",
             self.parameters as f64 / 1e6,
             self.forward_flops as f64 / 1e12,
             self.training_flops as f64 / 1e12,
             self.activation_bytes as f64 / 1e9,
-            gigabytes(DType::F32),
-            gigabytes(DType::BF16),
+            training(DType::F32),
+            training(DType::BF16),
+            inference(DType::F32),
+            inference(DType::BF16),
         )
     }
 }

@@ -29,6 +29,8 @@ struct Node {
     signed: bool,
     /// Inference computes it together with this one, in the same memory.
     folded: Option<usize>,
+    /// Channels side by side that only the next layer's forward pass reads.
+    passing: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -39,9 +41,9 @@ enum Event {
     Bytes(u64),
     /// The tape keeps a bit of every value, if it rounds the values themselves.
     Gate(usize),
-    /// A layer turns tensors side by side into another: on the way back it holds the gradients of all.
-    Layer(Vec<usize>, usize),
-    /// So does an operation that is no row of the summary.
+    /// A layer turns tensors side by side, which the tape keeps, into another: on the way back it holds the gradients of all.
+    Layer(Vec<usize>, usize, Reads),
+    /// So does an operation that is no row of the summary, whose inputs the tape does not keep.
     Op(Vec<usize>, usize),
     /// What comes next reads a tensor, too.
     Read(usize),
@@ -50,6 +52,15 @@ enum Event {
     /// Inference holds these until the block ends that begins here: whoever runs it has them.
     Hold(Vec<usize>),
     Close,
+}
+
+/// Until when a layer's backward pass reads what it kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// For the gradients of its parameters, before those of its inputs.
+    First,
+    /// To the end.
+    Throughout,
 }
 
 /// A convolution from x to y; of a transposed one, the convolution that it transposes.
@@ -93,6 +104,7 @@ impl Trace {
             normed: None,
             signed: false,
             folded: None,
+            passing: false,
         });
         Flow {
             shape,
@@ -109,7 +121,7 @@ impl Trace {
 
     /// x after dropout: in inference x itself.
     pub fn dropout(&mut self, x: Flow) -> Flow {
-        let y = self.tensor(x.shape);
+        let y = self.op(&[x], x.shape);
         self.folds(x, y);
         y
     }
@@ -119,9 +131,16 @@ impl Trace {
         self.nodes[y.id].folded = Some(x.id);
     }
 
-    /// The next layer reads x beside what it is said to.
+    /// The next layer reads x beside what it is said to, and adds it.
     pub fn reads(&mut self, x: Flow) {
         self.events.push(Event::Read(x.id));
+    }
+
+    /// The next layer's forward pass copies channels side by side.
+    pub fn reads_joined(&mut self, parts: &[Flow]) {
+        let all = self.concat(parts);
+        self.nodes[all.id].passing = true;
+        self.reads(all);
     }
 
     /// From here on inference can compute in strips.
@@ -161,8 +180,11 @@ impl Trace {
         flops: u64,
     ) -> Flow {
         let y = self.tensor(shape);
-        parts.iter().for_each(|&x| self.keep(x));
-        self.events.push(Event::Layer(ids(parts), y.id));
+        let reads = match flops {
+            0 => Reads::Throughout,
+            _ => Reads::First,
+        };
+        self.events.push(Event::Layer(ids(parts), y.id, reads));
         self.values += self.nodes[y.id].values;
         self.rows.push(Row {
             name: name.to_string(),

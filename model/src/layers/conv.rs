@@ -218,8 +218,7 @@ impl Joining for Conv {
         });
         if parts.len() > 1 && self.spec.kernel == (1, 1) {
             // No loops read these apart.
-            let all = trace.concat(parts);
-            trace.reads(all);
+            trace.reads_joined(parts);
         }
         Ok(trace.layer(
             &self.name,

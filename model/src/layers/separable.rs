@@ -190,8 +190,18 @@ impl SeparableUnit {
         ))
     }
 
-    pub(crate) fn trace(&self, x: Flow, after: After, trace: &mut Trace) -> Result<Flow> {
+    /// The shape of the output; `residual` is what is added to it, if `after` says so.
+    pub(crate) fn trace(
+        &self,
+        x: Flow,
+        residual: Flow,
+        after: After,
+        trace: &mut Trace,
+    ) -> Result<Flow> {
         let y = self.conv.trace(x, trace)?;
+        if after.residual {
+            trace.reads(residual);
+        }
         let normed = self.norm.trace(y, after, trace);
         trace.folds(y, normed);
         Ok(normed)

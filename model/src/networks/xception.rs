@@ -171,7 +171,7 @@ impl Layer for Block {
         trace.block(&[x], |trace| {
             let mut y = x;
             for (index, unit) in self.units.iter().enumerate() {
-                y = unit.trace(y, self.after(index), trace)?;
+                y = unit.trace(y, x, self.after(index), trace)?;
             }
             let Shortcut::Projection(projection) = &self.shortcut else {
                 return Ok(y);
@@ -318,7 +318,7 @@ impl Xception {
         y = trace.block(&[y], |trace| {
             let mut y = y;
             for unit in &self.exit {
-                y = unit.trace(y, RELU, trace)?;
+                y = unit.trace(y, y, RELU, trace)?;
             }
             Ok(y)
         })?;

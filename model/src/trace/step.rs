@@ -1,11 +1,14 @@
-//! The tape of a training step from shapes alone.
+//! What a training step holds, from shapes alone: the tape as it grows and shrinks, and the gradients of activations beside it.
 
-use super::{Event, Trace};
+use super::{Event, Reads, Trace};
 use crate::storage::{Recompute, Storage};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// The tape of a training step as it grows and shrinks.
+/// The network's input: whoever gives it holds it, and nobody asks for its gradient.
+const INPUT: usize = 0;
+
+/// The tensors of a training step.
 pub(super) struct Step<'a> {
     trace: &'a Trace,
     recompute: Recompute,
@@ -14,6 +17,8 @@ pub(super) struct Step<'a> {
     kept: u64,
     /// How often the tape holds a tensor.
     held: HashMap<usize, usize>,
+    /// Tensors whose gradients wait for the layer that gave them.
+    gradients: HashSet<usize>,
     now: u64,
     /// The most bytes of activations and their gradients so far.
     pub peak: u64,
@@ -28,6 +33,7 @@ impl<'a> Step<'a> {
             computed,
             kept,
             held: HashMap::new(),
+            gradients: HashSet::new(),
             now: 0,
             peak: 0,
         }
@@ -39,12 +45,21 @@ impl Step<'_> {
         self.trace.nodes[id].values
     }
 
+    fn computed(&self, id: usize) -> u64 {
+        self.computed * self.values(id)
+    }
+
     fn gate(&self, id: usize) -> u64 {
         if self.kept < self.computed {
             self.values(id).div_ceil(8)
         } else {
             0
         }
+    }
+
+    /// So much is held beside what is held anyway.
+    fn beside(&mut self, bytes: u64) {
+        self.peak = self.peak.max(self.now + bytes);
     }
 
     /// Whether the tape does without a tensor that is read in this block.
@@ -60,19 +75,25 @@ impl Step<'_> {
         }
     }
 
+    /// Whether the tape holds a tensor in memory of its own.
+    fn is_kept(&self, id: usize, block: usize) -> bool {
+        let is_given = id == INPUT && self.kept == 4;
+        !is_given && !self.is_made_again(id, block)
+    }
+
     fn keep(&mut self, id: usize, block: usize) {
-        if !self.is_made_again(id, block) {
+        if self.is_kept(id, block) {
             let count = self.held.entry(id).or_default();
             *count += 1;
             if *count == 1 {
-                self.now += self.kept * self.trace.nodes[id].values;
+                self.now += self.kept * self.values(id);
             }
         }
-        self.peak = self.peak.max(self.now);
+        self.beside(0);
     }
 
     fn release(&mut self, id: usize, block: usize) {
-        if self.is_made_again(id, block) {
+        if !self.is_kept(id, block) {
             return;
         }
         if let Some(count) = self.held.get_mut(&id) {
@@ -89,26 +110,26 @@ impl Step<'_> {
         if self.kept == self.computed {
             return self.keep(id, block);
         }
-        self.now += self.computed * self.values(id);
-        self.peak = self.peak.max(self.now);
+        self.now += self.computed(id);
+        self.beside(0);
     }
 
     fn release_input(&mut self, id: usize, block: usize) {
         if self.kept == self.computed {
             return self.release(id, block);
         }
-        self.now -= self.computed * self.values(id);
+        self.now -= self.computed(id);
     }
 
-    /// What an operation holds beside the tape: the gradients of what it read and gave, and what it read if the tape does not hold
-    /// that as it is needed.
-    fn work(&mut self, parts: &[usize], y: usize, block: usize) {
-        let again = |&x: &usize| self.is_made_again(x, block) || self.kept < self.computed;
-        let values = |x: usize| if again(&x) { 2 } else { 1 } * self.values(x);
-        let read: u64 = parts.iter().map(|&x| values(x)).sum();
-        self.peak = (self.peak).max(self.now + self.computed * (read + self.values(y)));
+    /// What an operation reads in memory of its own, because the tape does not hold it as it is needed.
+    fn restored(&self, parts: &[usize], block: usize) -> u64 {
+        let is_restored = |id: usize| self.is_made_again(id, block) || self.kept < self.computed;
+        let parts = parts.iter().copied().filter(|&id| is_restored(id));
+        parts.map(|id| self.computed(id)).sum()
     }
+}
 
+impl Step<'_> {
     pub fn forward(&mut self, range: Range<usize>, block: usize) {
         let mut at = range.start;
         while at < range.end {
@@ -116,11 +137,16 @@ impl Step<'_> {
                 Event::Keep(id) => self.keep(*id, block),
                 Event::Bytes(bytes) => self.now += bytes,
                 Event::Gate(id) => self.now += self.gate(*id),
+                Event::Layer(parts, y, _) => {
+                    parts.iter().for_each(|&id| self.keep(id, block));
+                    self.beside(self.restored(parts, block) + self.computed(*y));
+                }
+                Event::Op(_, y) => self.beside(self.computed(*y)),
                 Event::Open(inputs, end) if self.recompute == Recompute::Blocks => {
                     inputs.iter().for_each(|id| self.keep_input(*id, block));
                     at = *end;
                 }
-                _ => {}
+                Event::Open(..) | Event::Close | Event::Read(_) | Event::Hold(_) => {}
             }
             at += 1;
         }
@@ -141,21 +167,85 @@ impl Step<'_> {
                 Event::Keep(id) => self.release(*id, block),
                 Event::Bytes(bytes) => self.now -= bytes,
                 Event::Gate(id) => self.now -= self.gate(*id),
-                Event::Layer(parts, y) => self.work(parts, *y, block),
+                Event::Layer(parts, y, reads) => self.turn_layer(at, (parts, *y), *reads, block),
+                Event::Op(parts, y) => self.turn_op(parts, *y),
                 Event::Close if self.recompute == Recompute::Blocks => {
                     let Some(index) = opened.iter().position(|&(_, end)| end == at) else {
                         continue;
                     };
                     let (start, end) = opened[index];
+                    self.forward(start + 1..end, index + 1);
                     if let Event::Open(inputs, _) = &self.trace.events[start] {
                         inputs.iter().for_each(|id| self.release_input(*id, block));
                     }
-                    self.forward(start + 1..end, index + 1);
                     self.backward(start + 1..end, index + 1);
                     at = start;
                 }
-                _ => {}
+                Event::Open(..) | Event::Close | Event::Read(_) | Event::Hold(_) => {}
             }
+        }
+    }
+
+    /// The backward pass of a layer.
+    fn turn_layer(&mut self, at: usize, (parts, y): (&[usize], usize), reads: Reads, block: usize) {
+        let dy = self.take(y);
+        let (restored, through) = (self.restored(parts, block), self.through(parts));
+        match reads {
+            Reads::First => {
+                self.beside(dy + restored);
+                parts.iter().for_each(|&id| self.release(id, block));
+                self.beside(dy + through);
+            }
+            Reads::Throughout => {
+                self.beside(dy + restored + through);
+                parts.iter().for_each(|&id| self.release(id, block));
+            }
+        }
+        self.land(parts, through);
+        // What the layer added gets the same gradient.
+        if let Some(Event::Read(id)) = at.checked_sub(1).map(|before| &self.trace.events[before])
+            && !self.trace.nodes[*id].passing
+        {
+            self.land(&[*id], dy);
+        }
+    }
+
+    /// The backward pass of an operation.
+    fn turn_op(&mut self, parts: &[usize], y: usize) {
+        if self.trace.nodes[y].passing {
+            return;
+        }
+        let (dy, through) = (self.take(y), self.through(parts));
+        self.beside(dy + through);
+        self.land(parts, through);
+    }
+
+    /// Bytes of the gradient of a layer's output, which goes when the layer is done with it.
+    fn take(&mut self, y: usize) -> u64 {
+        let dy = self.computed(y);
+        if self.gradients.remove(&y) {
+            self.now -= dy;
+        }
+        dy
+    }
+
+    /// Bytes of the gradients of a layer's inputs.
+    fn through(&self, parts: &[usize]) -> u64 {
+        let parts = parts.iter().filter(|&&id| id != INPUT);
+        parts.map(|&id| self.computed(id)).sum()
+    }
+
+    /// Gradients of so many bytes in all are there: the first of a tensor stays, another is added to it in a third place.
+    fn land(&mut self, parts: &[usize], through: u64) {
+        let (known, fresh): (Vec<usize>, Vec<usize>) = (parts.iter().copied())
+            .filter(|&id| id != INPUT)
+            .partition(|id| self.gradients.contains(id));
+        for id in known {
+            self.beside(through + self.computed(id));
+        }
+        for id in fresh {
+            self.gradients.insert(id);
+            self.now += self.computed(id);
         }
     }
 }

@@ -80,6 +80,8 @@ pub(super) struct Row {
     ceiling: &'static str,
     /// Highest memory use of the process so far.
     peak_mb: f64,
+    /// What was said before it ran that it would need, where that is said.
+    predicted_mb: Option<f64>,
 }
 
 struct Table(Vec<Row>);
@@ -88,8 +90,8 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<48} {:>9} {:>9} {:>6} {:>11} {:>8}  ceiling",
-            "", "seconds", "peer", "ratio", "of ceiling", "peak MB"
+            "{:<48} {:>9} {:>9} {:>6} {:>11} {:>8} {:>9}  ceiling",
+            "", "seconds", "peer", "ratio", "of ceiling", "peak MB", "predicted"
         )?;
         for row in &self.0 {
             let ceiling = row
@@ -100,12 +102,13 @@ impl fmt::Display for Table {
             };
             writeln!(
                 f,
-                "{:<48} {:>9.4} {:>9} {:>6} {ceiling:>11} {:>8.0}  {}",
+                "{:<48} {:>9.4} {:>9} {:>6} {ceiling:>11} {:>8.0} {:>9}  {}",
                 row.name,
                 row.ours,
                 or_dash(row.peer, 4),
                 or_dash(row.ratio, 2),
                 row.peak_mb,
+                or_dash(row.predicted_mb, 0),
                 row.ceiling
             )?;
         }
@@ -135,14 +138,13 @@ impl Bench {
         if wants(Part::Read) {
             rows.push(self.read()?);
         }
-        if wants(Part::Step) || wants(Part::Infer) {
-            let options = &self.network;
-            rows.extend(network::rows(
-                options,
-                self.repeat,
-                wants(Part::Step),
-                wants(Part::Infer),
-            )?);
+        for (part, work) in [
+            (Part::Step, network::Work::Step),
+            (Part::Infer, network::Work::Infer),
+        ] {
+            if wants(part) {
+                rows.push(network::measure(&self.network, self.repeat, work)?);
+            }
         }
         if self.part == Part::AllReduce {
             rows.extend(all_reduce::rows(&self.all_reduce, self.repeat)?);
@@ -255,6 +257,7 @@ pub(super) fn row(name: String, ours: f64, ceiling: Option<f64>, what: &'static 
         ceiling_percent: ceiling.map(|ceiling| 100.0 * ceiling / ours),
         ceiling: what,
         peak_mb: peak_memory() as f64 / 1e6,
+        predicted_mb: None,
     }
 }
 

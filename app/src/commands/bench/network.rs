@@ -4,7 +4,7 @@ use super::peer::Peer;
 use super::{Row, median, row};
 use crate::commands::simulate::grid;
 use crate::commands::train::RECIPES;
-use crate::plan::bytes;
+use crate::plan::{bytes, peak_memory};
 use candle_core::{DType, Device, Tensor};
 use clap::{Args, ValueEnum};
 use squall_jobs::Recipe;
@@ -96,86 +96,97 @@ impl NetworkOptions {
     }
 }
 
-/// A row for each kind of work.
-pub(super) fn rows(
-    options: &NetworkOptions,
-    repeat: usize,
-    step: bool,
-    infer: bool,
-) -> anyhow::Result<Vec<Row>> {
+/// What a network is timed at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// A training step.
+    Step,
+    /// Inference.
+    Infer,
+}
+
+impl Work {
+    /// As peers know it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Infer => "infer",
+        }
+    }
+}
+
+/// The time of one kind of work, beside that of the fastest peer.
+pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> anyhow::Result<Row> {
     let (config, optimiser, batch) = options.resolve()?;
     let (rows, columns) = options.size;
     let mut ours = Ours::new(
         &config,
-        &optimiser,
+        (work == Work::Step).then_some(&optimiser),
         (batch, rows, columns),
         options.storage(),
     )?;
     ours.strips = options.strips;
     let mut peers = start_peers(options, &config, batch)?;
     let summary = ours.network.summary(rows, columns)?;
-    let state = ours.optimizer.state_len();
-    if step {
-        let predicted = summary.training_bytes(batch, &ours.storage, state);
-        tracing::info!("a training step should need {}", bytes(predicted));
-    } else {
-        let (backend, strips) = (ours.backend, options.strips);
-        let predicted = summary.inference_bytes(backend, batch, &ours.storage, strips)?;
-        tracing::info!("inference should need {}", bytes(predicted));
-    }
-    let mut found = Vec::new();
-    let works = [
-        (step, "step", summary.training_flops),
-        (infer, "infer", summary.forward_flops),
-    ];
-    for (_, work, flops) in works.into_iter().filter(|work| work.0) {
-        let (mut our_times, mut rates) = (Vec::new(), Vec::new());
-        let mut their_times = vec![Vec::new(); peers.len()];
-        // The first turn builds what is kept.
-        for turn in 0..=repeat.max(1) {
-            let started = Instant::now();
-            ours.work(work)?;
-            let seconds = started.elapsed().as_secs_f64();
-            let rate = ours.backend.matrix_rate(ours.storage.dtype)?;
+    let predicted = match &ours.learning {
+        Some((optimizer, _)) => summary.training_bytes(batch, &ours.storage, optimizer.state_len()),
+        None => summary.inference_bytes(ours.backend, batch, &ours.storage, options.strips)?,
+    };
+    tracing::info!("{} should be needed", bytes(predicted));
+    let (mut our_times, mut rates) = (Vec::new(), Vec::new());
+    let mut their_times = vec![Vec::new(); peers.len()];
+    let mut peak = 0;
+    // The first turn builds what is kept.
+    for turn in 0..=repeat.max(1) {
+        let started = Instant::now();
+        ours.work()?;
+        let seconds = started.elapsed().as_secs_f64();
+        if turn == 1 {
+            // Before the products of the ceiling take memory, too.
+            peak = peak_memory();
+        }
+        if turn > 0 {
+            our_times.push(seconds / batch as f64);
+            rates.push(ours.backend.matrix_rate(ours.storage.dtype)?);
+        }
+        for (peer, times) in peers.iter_mut().zip(&mut their_times) {
+            let answer = peer.time(work.name())?;
+            tracing::info!(
+                "{} {turn}: {seconds:.3} s; PyTorch {} {} {:.3} s, peak {:.0} MB",
+                work.name(),
+                answer.torch,
+                answer.mode,
+                answer.seconds,
+                answer.peak_rss_mb
+            );
             if turn > 0 {
-                our_times.push(seconds / batch as f64);
-                rates.push(rate);
-            }
-            for (peer, times) in peers.iter_mut().zip(&mut their_times) {
-                let answer = peer.time(work)?;
-                tracing::info!(
-                    "{work} {turn}: {seconds:.3} s; PyTorch {} {} {:.3} s, peak {:.0} MB",
-                    answer.torch,
-                    answer.mode,
-                    answer.seconds,
-                    answer.peak_rss_mb
-                );
-                if turn > 0 {
-                    times.push(answer.seconds / batch as f64);
-                }
+                times.push(answer.seconds / batch as f64);
             }
         }
-        let verb = if work == "step" { "train" } else { "infer" };
-        let (network, precision) = (&options.network, options.precision.name());
-        let name = format!("{verb} a sample, {network} {rows} x {columns}, {precision}");
-        let ceiling = flops as f64 / median(&mut rates);
-        let mut line = row(
-            name,
-            median(&mut our_times),
-            Some(ceiling),
-            "its operations at the rate of matrix products of that type",
-        );
-        let medians = their_times.iter_mut().map(|times| median(times));
-        if let Some(theirs) = medians.min_by(f64::total_cmp) {
-            line.peer = Some(theirs);
-            line.ratio = Some(theirs / line.ours);
-        }
-        found.push(line);
+    }
+    let (verb, flops) = match work {
+        Work::Step => ("train", summary.training_flops),
+        Work::Infer => ("infer", summary.forward_flops),
+    };
+    let (network, precision) = (&options.network, options.precision.name());
+    let ceiling = flops as f64 / median(&mut rates);
+    let mut line = row(
+        format!("{verb} a sample, {network} {rows} x {columns}, {precision}"),
+        median(&mut our_times),
+        Some(ceiling),
+        "its operations at the rate of matrix products of that type",
+    );
+    line.peak_mb = peak as f64 / 1e6;
+    line.predicted_mb = Some(predicted as f64 / 1e6);
+    let medians = their_times.iter_mut().map(|times| median(times));
+    if let Some(theirs) = medians.min_by(f64::total_cmp) {
+        line.peer = Some(theirs);
+        line.ratio = Some(theirs / line.ours);
     }
     if options.profile {
-        print_profile(&mut ours, if step { "step" } else { "infer" })?;
+        print_profile(&mut ours, work)?;
     }
-    Ok(found)
+    Ok(line)
 }
 
 /// The programs that run the same network, ready.
@@ -207,8 +218,8 @@ struct Ours {
     network: Network,
     backend: Backend,
     storage: Storage,
-    optimizer: Optimizer,
-    gradients: Gradients,
+    /// Of a benchmark that trains.
+    learning: Option<(Optimizer, Gradients)>,
     x: Tensor,
     labels: Vec<u8>,
     key: u64,
@@ -218,18 +229,21 @@ struct Ours {
 impl Ours {
     fn new(
         config: &NetworkConfig,
-        optimiser: &OptimizerConfig,
+        optimiser: Option<&OptimizerConfig>,
         (batch, rows, columns): (usize, usize, usize),
         storage: Storage,
     ) -> anyhow::Result<Self> {
         let backend = Backend::best();
         let network = Network::build(config, backend, 1)?;
+        let learning = |optimiser| -> anyhow::Result<_> {
+            let optimizer = Optimizer::new(optimiser, network.parameters())?;
+            Ok((optimizer, Gradients::new(network.parameters())))
+        };
         let shape = (batch * config.frames(), rows, columns, config.channels_in);
         Ok(Self {
             backend,
             storage,
-            optimizer: Optimizer::new(optimiser, network.parameters())?,
-            gradients: Gradients::new(network.parameters()),
+            learning: optimiser.map(learning).transpose()?,
             x: Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?,
             labels: (0..batch * rows * columns)
                 .map(|i| u8::from(i % 97 == 0))
@@ -240,16 +254,17 @@ impl Ours {
         })
     }
 
-    fn work(&mut self, work: &str) -> anyhow::Result<()> {
-        if work == "infer" && self.network.is_detector() {
-            self.network.find_boxes(&self.x, &self.storage, 0.5)?;
-            return Ok(());
-        }
-        if work == "infer" {
+    /// A training step, if there is an optimiser; else inference.
+    fn work(&mut self) -> anyhow::Result<()> {
+        let Some((optimizer, gradients)) = &mut self.learning else {
+            if self.network.is_detector() {
+                self.network.find_boxes(&self.x, &self.storage, 0.5)?;
+                return Ok(());
+            }
             let logits = (self.network).infer_in_strips(&self.x, &self.storage, self.strips)?;
             self.backend.argmax(&logits)?;
             return Ok(());
-        }
+        };
         self.key += 1;
         let mut pass = Pass::train(self.backend, &self.storage, self.key);
         if self.network.is_detector() {
@@ -262,21 +277,18 @@ impl Ours {
             };
             let loss = output.loss(&targets, &DetectionLossConfig::default(), 1.0)?;
             self.network.update_running_statistics(&mut pass)?;
-            self.gradients.clear();
-            (self.network).backward_detection(loss.gradient, pass, &mut self.gradients)?;
-            self.optimizer
-                .step(self.network.parameters_mut(), &self.gradients, 1e-4)?;
+            gradients.clear();
+            (self.network).backward_detection(loss.gradient, pass, gradients)?;
+            optimizer.step(self.network.parameters_mut(), gradients, 1e-4)?;
             return Ok(());
         }
         let logits = self.network.forward(&self.x, &mut pass)?;
         let weights = vec![1.0; self.network.config().classes];
         let loss = (self.backend).softmax_cross_entropy(&logits, &self.labels, &weights, 1.0)?;
         self.network.update_running_statistics(&mut pass)?;
-        self.gradients.clear();
-        self.network
-            .backward(&loss.gradient, pass, &mut self.gradients)?;
-        self.optimizer
-            .step(self.network.parameters_mut(), &self.gradients, 1e-4)?;
+        gradients.clear();
+        self.network.backward(&loss.gradient, pass, gradients)?;
+        optimizer.step(self.network.parameters_mut(), gradients, 1e-4)?;
         Ok(())
     }
 }
@@ -290,16 +302,17 @@ const BOX: BoxTarget = BoxTarget {
     x_max: 46.0,
 };
 
-fn print_profile(ours: &mut Ours, work: &str) -> anyhow::Result<()> {
+fn print_profile(ours: &mut Ours, work: Work) -> anyhow::Result<()> {
     profile::start();
     let started = Instant::now();
-    ours.work(work)?;
+    ours.work()?;
     let total = started.elapsed().as_secs_f64();
     let entries = profile::finish();
     let known: f64 = entries.iter().map(|entry| entry.time.as_secs_f64()).sum();
     tracing::info!(
-        "{:.1} % of one {work} of {total:.3} s is in these operations:",
-        100.0 * known / total
+        "{:.1} % of one {} of {total:.3} s is in these operations:",
+        100.0 * known / total,
+        work.name()
     );
     for entry in entries {
         let seconds = entry.time.as_secs_f64();

@@ -288,7 +288,7 @@ impl Backend {
         let Some(bias) = bias(weights, x_shape[3], relu) else {
             return Ok(dx);
         };
-        self.batch_norm_apply(&dx, &vec![1.0; x_shape[3]], &*bias, None, relu)
+        self.batch_norm_apply(&dx, vec![1.0; x_shape[3]], &*bias, None, relu)
     }
 
     /// Adds the gradients of [`Self::conv2d`] with respect to the weights and the bias.

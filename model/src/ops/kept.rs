@@ -13,7 +13,7 @@ pub(crate) enum Values {
 
 impl Values {
     /// The same in pages of their own; on the heap still where the system gives none.
-    pub fn to_pages(self) -> Self {
+    pub fn into_pages(self) -> Self {
         let Self::Heap(values) = self else {
             return self;
         };

@@ -232,7 +232,7 @@ impl Weights {
                 Kernels::forward(&values, sizes)
             };
             match self.packings {
-                Some(_) => made.to_pages(),
+                Some(_) => made.into_pages(),
                 None => made,
             }
         }))
@@ -252,7 +252,7 @@ impl Weights {
                 Panels::forward(&values, sizes)
             };
             match self.packings {
-                Some(_) => made.to_pages(),
+                Some(_) => made.into_pages(),
                 None => made,
             }
         }))

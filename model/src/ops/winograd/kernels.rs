@@ -45,9 +45,9 @@ impl Kernels {
     }
 
     /// The same for as long as a network: out of the way of what comes and goes.
-    pub fn to_pages(self) -> Self {
+    pub fn into_pages(self) -> Self {
         Self {
-            values: self.values.to_pages(),
+            values: self.values.into_pages(),
             ..self
         }
     }

@@ -43,7 +43,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// A size in words: 1.2 GB.
+/// A size in words: 1.23 GB.
 pub fn bytes(size: u64) -> String {
     let size = size as f64;
     match size {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn words() {
-        assert_eq!(bytes(1_234_000_000), "1.2 GB");
+        assert_eq!(bytes(1_234_000_000), "1.23 GB");
         assert_eq!(duration(200.4), "3 min 20 s");
         let plan = Plan {
             work: "label 2 times".into(),

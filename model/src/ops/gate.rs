@@ -3,7 +3,7 @@
 //! y = x σ(z), σ(z) = 1 / (1 + exp(−z)); dx = dy σ(z), dz = σ(z) (1 − σ(z)) Σ dy x over the pixels of a sample.
 
 #[cfg(feature = "onednn")]
-use super::fast::CHUNK;
+use super::fast::whole_pixels;
 use super::host::{Host, bhwc, expect, tensor};
 use super::{Backend, on_gpu};
 use crate::error::Result;
@@ -107,7 +107,7 @@ fn plain_sums(dy: &[f32], x: &[f32], channels: usize) -> Vec<f64> {
 /// The same, chunk by chunk; chunks do not depend on the number of threads.
 #[cfg(feature = "onednn")]
 fn parallel_sums(dy: &[f32], x: &[f32], channels: usize) -> Vec<f64> {
-    let length = (CHUNK / channels).max(1) * channels;
+    let length = whole_pixels(channels);
     let partials: Vec<Vec<f32>> = (dy.par_chunks(length).zip(x.par_chunks(length)))
         .map(|(dy, x)| {
             let mut sums = vec![0.0f32; channels];

@@ -11,3 +11,8 @@ pub(super) mod resample;
 
 /// Values per chunk of work: fits a core's second-level cache several times over.
 pub(super) const CHUNK: usize = 1 << 15;
+
+/// Values of the whole pixels that make a chunk.
+pub(super) fn whole_pixels(channels: usize) -> usize {
+    (CHUNK / channels).max(1) * channels
+}

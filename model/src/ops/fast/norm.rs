@@ -1,21 +1,16 @@
 //! Batch normalisation in as few passes over memory as possible.
 
-use super::CHUNK;
+use super::whole_pixels;
 use crate::ops::value::Value;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
-
-/// Whole pixels per chunk.
-fn chunk_len(channels: usize) -> usize {
-    (CHUNK / channels).max(1) * channels
-}
 
 /// Mean and (biased) variance per channel, in one pass over memory: each chunk is read twice while it is in cache.
 ///
 /// Chunks are merged by the parallel-variance formula of Chan, Golub and LeVeque (1983).
 pub fn moments<V: Value>(x: &[V], channels: usize) -> (Vec<f64>, Vec<f64>) {
     let partials: Vec<(f64, Vec<f32>, Vec<f32>)> = x
-        .par_chunks(chunk_len(channels))
+        .par_chunks(whole_pixels(channels))
         .map(|chunk| {
             let count = (chunk.len() / channels) as f32;
             let (mut mean, mut square) = (vec![0.0f32; channels], vec![0.0f32; channels]);
@@ -79,7 +74,7 @@ pub fn apply<V: Value>(
     residual: Option<&[V]>,
     relu: bool,
 ) -> Vec<V> {
-    let length = chunk_len(scale.len());
+    let length = whole_pixels(scale.len());
     let mut y = vec![V::default(); x.len()];
     y.par_chunks_mut(length).enumerate().for_each(|(index, y)| {
         let range = index * length..index * length + y.len();
@@ -131,7 +126,7 @@ impl<V: Value> WithSimd for Apply<'_, V> {
 
 /// + shift, ReLU, where the values lie.
 pub fn shift_in_place<V: Value>(y: &mut [V], shift: &[f32], relu: bool) {
-    y.par_chunks_mut(chunk_len(shift.len()))
+    y.par_chunks_mut(whole_pixels(shift.len()))
         .for_each(|y| Arch::new().dispatch(Shift { y, shift, relu }));
 }
 
@@ -217,7 +212,7 @@ pub fn backward_sums<V: Value>(
     inv_std: &[f32],
 ) -> (Vec<f64>, Vec<f64>) {
     let channels = mean.len();
-    let (length, total) = (chunk_len(channels), operands.dy.len());
+    let (length, total) = (whole_pixels(channels), operands.dy.len());
     let partials: Vec<(Vec<f32>, Vec<f32>)> = (0..total.div_ceil(length))
         .into_par_iter()
         .map(|index| {
@@ -278,7 +273,7 @@ pub fn backward_apply<V: Value>(
     b: &[f32],
     c: &[f32],
 ) -> Vec<V> {
-    let length = chunk_len(a.len());
+    let length = whole_pixels(a.len());
     let mut dx = vec![V::default(); operands.dy.len()];
     dx.par_chunks_mut(length)
         .enumerate()

@@ -1,13 +1,9 @@
 //! The parametric ReLU as vectors, in the type that activations have.
 
-use super::CHUNK;
+use super::whole_pixels;
 use crate::ops::value::Value;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
-
-fn whole_pixels(channels: usize) -> usize {
-    (CHUNK / channels).max(1) * channels
-}
 
 /// x where it is above 0, else x times its channel's slope.
 pub fn forward<V: Value>(x: &[V], slope: &[f32]) -> Vec<V> {

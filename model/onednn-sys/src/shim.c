@@ -36,6 +36,10 @@ static dnnl_engine_t engine(void) {
     return the_engine;
 }
 
+/* Primitives are made and dropped one at a time: when several threads make some at once, oneDNN 2.6 now and then returns one
+ * that computes something else, and goes on doing so. */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
 static _Thread_local dnnl_stream_t thread_stream = NULL;
 static _Thread_local void *weights_scratch = NULL;
 static _Thread_local size_t weights_scratch_bytes = 0;
@@ -137,8 +141,7 @@ static dnnl_status_t post_ops(dnnl_primitive_attr_t attr, const squall_conv_desc
     return status;
 }
 
-void squall_conv_destroy(squall_conv *conv) {
-    if (!conv) return;
+static void destroy(squall_conv *conv) {
     if (conv->primitive) dnnl_primitive_destroy(conv->primitive);
     if (conv->reorder) dnnl_primitive_destroy(conv->reorder);
     if (conv->src) dnnl_memory_destroy(conv->src);
@@ -148,6 +151,13 @@ void squall_conv_destroy(squall_conv *conv) {
     if (conv->dst) dnnl_memory_destroy(conv->dst);
     if (conv->scratchpad) dnnl_memory_destroy(conv->scratchpad);
     free(conv);
+}
+
+void squall_conv_destroy(squall_conv *conv) {
+    if (!conv) return;
+    pthread_mutex_lock(&making);
+    destroy(conv);
+    pthread_mutex_unlock(&making);
 }
 
 /* Builds a convolution primitive; 0 and *out on success, else a dnnl_status_t. */
@@ -169,6 +179,7 @@ int squall_conv_create(squall_conv **out, const squall_conv_desc *d) {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL, reorder_pd = NULL;
     dnnl_status_t status;
+    pthread_mutex_lock(&making);
     TRY(describe(&src, 4, src_dims, type, dnnl_nhwc));
     TRY(describe(&dst, 4, dst_dims, type, dnnl_nhwc));
     TRY(describe(&bias, 1, bias_dims, dnnl_f32, dnnl_x));
@@ -205,7 +216,8 @@ done:
     if (attr) dnnl_primitive_attr_destroy(attr);
     release(src), release(dst), release(bias), release(any), release(any_f32), release(plain);
     if (status == dnnl_success) *out = conv;
-    else squall_conv_destroy(conv);
+    else destroy(conv);
+    pthread_mutex_unlock(&making);
     return status;
 }
 
@@ -277,6 +289,7 @@ int squall_gemm_bf16(int a_transposed, int64_t b_column, int64_t m, int64_t n, i
     memset(&a_md, 0, sizeof a_md), memset(&b_md, 0, sizeof b_md), memset(&c_md, 0, sizeof c_md);
     const squall_conv_desc sum = {.sum = beta};
     dnnl_status_t status;
+    pthread_mutex_lock(&making);
     TRY(describe(&c_md, 2, c_dims, dnnl_f32, dnnl_ab));
     TRY(dnnl_primitive_attr_create(&attr));
     TRY(post_ops(attr, &sum));
@@ -296,8 +309,10 @@ int squall_gemm_bf16(int a_transposed, int64_t b_column, int64_t m, int64_t n, i
     TRY(dnnl_memory_create(&memory[1], POINTER(b_md), engine(), b));
     TRY(dnnl_memory_create(&memory[2], POINTER(c_md), engine(), c));
     dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, memory[0]}, {DNNL_ARG_WEIGHTS, memory[1]}, {DNNL_ARG_DST, memory[2]}};
-    TRY(dnnl_primitive_execute(product, stream(), 3, args));
-    TRY(dnnl_stream_wait(stream()));
+    pthread_mutex_unlock(&making);
+    status = dnnl_primitive_execute(product, stream(), 3, args);
+    if (status == dnnl_success) status = dnnl_stream_wait(stream());
+    pthread_mutex_lock(&making);
 done:
     for (int i = 0; i < 3; ++i)
         if (memory[i]) dnnl_memory_destroy(memory[i]);
@@ -305,6 +320,7 @@ done:
     if (pd) dnnl_primitive_desc_destroy(pd);
     if (attr) dnnl_primitive_attr_destroy(attr);
     release(a_md), release(b_md), release(c_md);
+    pthread_mutex_unlock(&making);
     return status;
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use squall_model::summary::Summary;
-use squall_model::{Recompute, SavedActivations, Storage};
+use squall_model::{Backend, Recompute, SavedActivations, Storage};
 use std::path::{Path, PathBuf};
 
 /// Who trains together, as far as memory asks.
@@ -21,6 +21,7 @@ pub(crate) struct Sharing {
 #[derive(Debug)]
 pub(crate) struct Demand {
     pub summary: Summary,
+    pub backend: Backend,
     pub storage: Storage,
     /// Values that the optimiser keeps.
     pub state: usize,
@@ -35,7 +36,8 @@ impl Demand {
     }
 
     fn bytes_with(&self, batch: usize, storage: &Storage) -> u64 {
-        self.summary.training_bytes(batch, storage, self.state) + batch as u64 * self.loaded
+        let step = (self.summary).training_bytes(self.backend, batch, storage, self.state);
+        step + batch as u64 * self.loaded
     }
 
     /// Refuses a run of which this rank needs more than `available` bytes, unless the recipe says to go on.
@@ -188,12 +190,13 @@ fn left_in_group(limit: &str, current: &str, stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squall_model::{Backend, Network};
+    use squall_model::Network;
 
     fn demand(recipe: &Recipe) -> Demand {
         let network = Network::build(&recipe.network, Backend::best(), 1).unwrap();
         Demand {
             summary: network.summary(192, 288).unwrap(),
+            backend: network.backend(),
             storage: candle_core::DType::F32.into(),
             state: 2 * network.parameters().count(),
             loaded: 0,

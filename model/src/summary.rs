@@ -3,6 +3,7 @@
 use crate::error::{ModelError, Result};
 use crate::networks::strips::{HALO, rows_of_strip};
 use crate::ops::Backend;
+use crate::ops::footprint::Sizes;
 use crate::storage::{Recompute, Storage};
 pub use crate::trace::Convolution;
 use crate::trace::Trace;
@@ -77,18 +78,28 @@ impl Summary {
     /// Layers that keep f32 by their names count as the others.
     ///
     /// `validation/memory.sh` compares it with measured peaks: docs/speed.md has them.
-    pub fn training_bytes(&self, batch: usize, storage: &Storage, state: usize) -> u64 {
+    pub fn training_bytes(
+        &self,
+        backend: Backend,
+        batch: usize,
+        storage: &Storage,
+        state: usize,
+    ) -> u64 {
         let activations = self.trace.peak_bytes(storage);
         let [height, width, channels] = self.input;
         let classes = self.layers.last().map_or(0, |row| row.output[2]);
         // The input, the logits and their gradient.
         let ends = 4 * self.frames * height * width * (channels + 2 * classes);
-        let largest = self.layers.iter().map(|row| row.parameters).max();
-        // Transformed kernels of the largest layer have 36 points for 9 taps.
-        let kernels = 16 * largest.unwrap_or(0);
+        let ends = ends as u64 + self.input_copy();
+        let sizes = |conv| sizes(storage.dtype, conv);
+        let convolutions = self.trace.convolutions.iter().map(sizes);
+        let kernels = convolutions.clone().map(|conv| backend.working_bytes(conv));
+        let threads = convolutions.map(|conv| backend.thread_bytes(conv));
         let activations = activations + activations / holes(storage.recompute);
-        batch as u64 * (activations + ends as u64)
-            + (4 * (2 * self.parameters + state) + kernels) as u64
+        batch as u64 * (activations + ends)
+            + 4 * (2 * self.parameters + state) as u64
+            + kernels.max().unwrap_or(0)
+            + threads.max().unwrap_or(0)
             + PROGRAM
     }
 }
@@ -125,16 +136,44 @@ impl Summary {
                 strips: strips.get(),
             });
         };
-        let kept = self.trace.convolutions.iter();
-        let kept = kept.map(|conv| backend.kept_bytes(dtype, &conv.spec, conv.x, conv.y));
-        let kernels = 4 * self.parameters as u64 + kept.sum::<u64>();
-        let classes = self.layers.last().map_or(0, |row| row.output[2]);
+        let sizes = |conv| sizes(dtype, conv);
+        let (kept, made) = (self.trace.kept.iter(), self.trace.made.iter());
+        let threads = kept.clone().map(|conv| backend.thread_bytes(sizes(conv)));
+        let kept: u64 = kept.map(|conv| backend.kept_bytes(sizes(conv))).sum();
+        let made = made.map(|conv| backend.kept_bytes(sizes(conv))).max();
+        let kernels = 4 * self.parameters as u64 + kept + made.unwrap_or(0);
+        let output = self.trace.inferred_rows().last();
+        let output = output.map_or(0, |row| row.output.iter().product());
         let [_, width, channels] = self.input;
-        let ends = 4 * (self.frames * height * width * (channels + classes)) as u64;
+        let ends = 4 * self.frames * (height * width * channels + output);
+        let ends = ends as u64 + self.input_copy();
         // An eighth are holes in the heap, as measured.
         let activations = activations + activations / 8;
         // What the loops themselves hold grows with the network.
-        Ok(batch * ends + activations + kernels + kernels / 20 + PROGRAM)
+        let loops = kernels / 20 + threads.max().unwrap_or(0);
+        Ok(batch * ends + activations + kernels + loops + PROGRAM)
+    }
+}
+
+impl Summary {
+    /// Bytes of the input with what the network adds to it, if it adds any.
+    fn input_copy(&self) -> u64 {
+        let [height, width, channels] = self.input;
+        let taken = self.trace.input_values();
+        if taken == (self.frames * height * width * channels) as u64 {
+            0
+        } else {
+            4 * taken
+        }
+    }
+}
+
+fn sizes(dtype: DType, conv: &Convolution) -> Sizes<'_> {
+    Sizes {
+        dtype,
+        spec: &conv.spec,
+        x: conv.x,
+        y: conv.y,
     }
 }
 
@@ -183,10 +222,12 @@ impl fmt::Display for Summary {
             open = path;
         }
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
-        let training =
-            |dtype: DType| gigabytes(self.training_bytes(1, &dtype.into(), 2 * self.parameters));
+        let backend = Backend::best();
+        let training = |dtype: DType| {
+            gigabytes(self.training_bytes(backend, 1, &dtype.into(), 2 * self.parameters))
+        };
         let inference = |dtype: DType| {
-            let (backend, whole) = (Backend::best(), NonZeroUsize::MIN);
+            let whole = NonZeroUsize::MIN;
             let bytes = self.inference_bytes(backend, 1, &dtype.into(), whole);
             gigabytes(bytes.unwrap_or(0))
         };

@@ -29,8 +29,15 @@ struct Node {
     signed: bool,
     /// Inference computes it together with this one, in the same memory.
     folded: Option<usize>,
-    /// Channels side by side that only the next layer's forward pass reads.
-    passing: bool,
+    /// Channels side by side that only the next layer reads.
+    joined: Option<Joined>,
+}
+
+/// A copy of channels side by side, which a layer makes for itself.
+#[derive(Debug, Clone, Copy)]
+struct Joined {
+    /// For its backward pass, too.
+    both_ways: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -82,6 +89,11 @@ pub(crate) struct Trace {
     pub values: u64,
     /// In forward order.
     pub convolutions: Vec<Convolution>,
+    /// Those of them whose kernels inference keeps as its loops read them, and those that it makes ready each time.
+    pub kept: Vec<Convolution>,
+    pub made: Vec<Convolution>,
+    /// Where what only training runs begins: the event, and the row.
+    training_from: Option<(usize, usize)>,
     /// The event from which on inference can compute in strips.
     last_from: Option<usize>,
     nodes: Vec<Node>,
@@ -104,7 +116,7 @@ impl Trace {
             normed: None,
             signed: false,
             folded: None,
-            passing: false,
+            joined: None,
         });
         Flow {
             shape,
@@ -136,11 +148,51 @@ impl Trace {
         self.events.push(Event::Read(x.id));
     }
 
-    /// The next layer's forward pass copies channels side by side.
-    pub fn reads_joined(&mut self, parts: &[Flow]) {
+    /// The next layer copies channels side by side for its forward pass, and on the way back, too, or not.
+    pub fn reads_joined(&mut self, parts: &[Flow], both_ways: bool) {
         let all = self.concat(parts);
-        self.nodes[all.id].passing = true;
+        self.nodes[all.id].joined = Some(Joined { both_ways });
         self.reads(all);
+    }
+
+    /// A convolution whose kernels inference makes ready once.
+    pub fn convolution(&mut self, convolution: Convolution) {
+        self.convolutions.push(convolution);
+        self.kept.push(convolution);
+    }
+
+    /// Convolutions whose kernels every pass makes ready.
+    pub fn convolutions_unkept(&mut self, planes: impl Iterator<Item = Convolution> + Clone) {
+        self.convolutions.extend(planes.clone());
+        self.made.extend(planes);
+    }
+
+    /// The end of a network, which inference does without.
+    pub fn training_only(&mut self, end: impl FnOnce(&mut Self)) {
+        let (kept, made) = (self.kept.len(), self.made.len());
+        self.training_from = Some((self.events.len(), self.rows.len()));
+        end(self);
+        self.kept.truncate(kept);
+        self.made.truncate(made);
+    }
+
+    /// What inference runs.
+    fn inferred(&self) -> &[Event] {
+        let end = self
+            .training_from
+            .map_or(self.events.len(), |(event, _)| event);
+        &self.events[..end]
+    }
+
+    /// The rows of it.
+    pub fn inferred_rows(&self) -> &[Row] {
+        let end = self.training_from.map_or(self.rows.len(), |(_, row)| row);
+        &self.rows[..end]
+    }
+
+    /// Values of the network's input.
+    pub fn input_values(&self) -> u64 {
+        self.nodes.first().map_or(0, |input| input.values)
     }
 
     /// From here on inference can compute in strips.

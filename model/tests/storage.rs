@@ -183,7 +183,7 @@ fn computing_again_holds_less() {
         let summary = network.summary(192, 288).unwrap();
         let bytes = |recompute, saved| {
             let storage = Storage::from(DType::F32).keeping(recompute, saved);
-            summary.training_bytes(1, &storage, 0)
+            summary.training_bytes(Backend::best(), 1, &storage, 0)
         };
         let all = Recompute::ALL.map(|recompute| bytes(recompute, SavedActivations::Same));
         let name = (config.name, config.batch_norm);

@@ -68,6 +68,7 @@ impl Run<'_> {
         };
         let demand = Demand {
             summary: summary.clone(),
+            backend,
             storage: self.learner.storage.clone(),
             state,
             loaded,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define V3 (DNNL_VERSION_MAJOR >= 3)
 
@@ -49,13 +50,14 @@ static dnnl_stream_t stream(void) {
     return thread_stream;
 }
 
-/* Blocked weights live only during one call: one buffer per thread serves every layer. */
+/* Blocked weights live only during one call: one buffer per thread serves every layer. In pages of its own, because it grows:
+ * on the heap it would leave holes. */
 static void *scratch(size_t bytes) {
     if (bytes > weights_scratch_bytes) {
-        free(weights_scratch);
-        weights_scratch = NULL;
-        if (posix_memalign(&weights_scratch, 64, bytes)) return NULL;
-        weights_scratch_bytes = bytes;
+        if (weights_scratch) munmap(weights_scratch, weights_scratch_bytes);
+        weights_scratch = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (weights_scratch == MAP_FAILED) weights_scratch = NULL;
+        weights_scratch_bytes = weights_scratch ? bytes : 0;
     }
     return weights_scratch;
 }

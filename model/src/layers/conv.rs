@@ -2,6 +2,7 @@
 
 use super::{Joining, Layer};
 use crate::error::Result;
+use crate::ops::joined;
 use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse, Weights};
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
@@ -211,14 +212,17 @@ impl Joining for Conv {
         let taps = self.channels_in / self.spec.groups * self.spec.kernel.0 * self.spec.kernel.1;
         let y = [b, p, q, self.channels_out];
         let bias = self.bias.map_or(0, |_| self.channels_out);
-        trace.convolutions.push(Convolution {
+        trace.convolution(Convolution {
             spec: self.spec,
             x: [b, h, w, self.channels_in],
             y,
         });
+        let aligned = joined::is_aligned(parts.iter().map(|part| part.shape[3]));
         if parts.len() > 1 && self.spec.kernel == (1, 1) {
-            // No loops read these apart.
-            trace.reads_joined(parts);
+            // No loops read these apart, but on the way back.
+            trace.reads_joined(parts, false);
+        } else if !aligned {
+            trace.reads_joined(parts, true);
         }
         Ok(trace.layer(
             &self.name,
@@ -391,7 +395,7 @@ impl Upsample {
         // Every input pixel meets every tap once.
         let flops = 2 * (b * h * w * taps) as u64;
         let (full_h, full_w) = self.spec.output_size((h, w));
-        trace.convolutions.push(Convolution {
+        trace.convolution(Convolution {
             spec: self.spec.conv,
             x: [b, full_h, full_w, self.channels_out],
             y: x.shape,

@@ -74,7 +74,7 @@ impl Layer for Depthwise {
         let weights = self.channels * self.spec.kernel.0 * self.spec.kernel.1;
         let y = [b, p, q, self.channels];
         let flops = 2 * (b * p * q * weights) as u64;
-        trace.convolutions.push(Convolution {
+        trace.convolution(Convolution {
             spec: self.spec,
             x: x.shape,
             y,

@@ -181,13 +181,15 @@ impl TimedConv {
 
     /// Notes the convolutions over latitude and longitude that it is made of.
     fn trace_planes(&self, y: Flow, x: Flow, trace: &mut Trace) {
-        for _ in 0..self.spec.kernel_t {
-            trace.convolutions.push(Convolution {
-                spec: self.spec.plane,
-                x: x.shape,
-                y: y.shape,
-            });
+        let plane = Convolution {
+            spec: self.spec.plane,
+            x: x.shape,
+            y: y.shape,
+        };
+        if self.is_flat() {
+            return trace.convolution(plane);
         }
+        trace.convolutions_unkept(std::iter::repeat_n(plane, self.spec.kernel_t));
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn shape(op: &'static str, parts: &[&Tensor]) -> Result<[usize; 4]> {
 }
 
 /// Whether vectors of channels never reach from one part into the next.
-pub(super) fn is_aligned(channels: impl DoubleEndedIterator<Item = usize>) -> bool {
+pub(crate) fn is_aligned(channels: impl DoubleEndedIterator<Item = usize>) -> bool {
     channels.rev().skip(1).all(|c| c.is_multiple_of(PADDING))
 }
 

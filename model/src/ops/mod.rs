@@ -24,6 +24,7 @@ mod elementwise;
 mod fast;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod finish;
+pub(crate) mod footprint;
 mod fuse;
 mod gate;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]

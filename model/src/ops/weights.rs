@@ -1,17 +1,17 @@
 //! A convolution's weights with what the fast loops make of them, so that inference packs once.
 
+use super::Channels;
 #[cfg(feature = "onednn")]
 use super::direct::Panels;
 use super::host::Host;
 #[cfg(feature = "onednn")]
 use super::onednn::{Packings, Source};
 #[cfg(feature = "onednn")]
-use super::way::Way;
-#[cfg(feature = "onednn")]
-use super::winograd::{self, Direction, Kernels};
-use super::{Backend, Channels, ConvSpec};
+use super::winograd::Kernels;
 use crate::error::Result;
-use candle_core::{DType, Tensor};
+#[cfg(feature = "cuda")]
+use candle_core::DType;
+use candle_core::Tensor;
 use std::sync::OnceLock;
 
 /// Kernels of a convolution or of a transposed one, `(a, b, kh, kw)`, with a factor and a bias per output.
@@ -256,36 +256,6 @@ impl Weights {
                 None => made,
             }
         }))
-    }
-}
-
-impl Backend {
-    /// Bytes that inference keeps beside a convolution's own f32 weights: what [`Weights`] makes of them.
-    pub(crate) fn kept_bytes(
-        self,
-        dtype: DType,
-        spec: &ConvSpec,
-        x: [usize; 4],
-        y: [usize; 4],
-    ) -> u64 {
-        let kernels = y[3] * x[3] / spec.groups.max(1);
-        let taps = spec.kernel.0 * spec.kernel.1;
-        let bytes = match self {
-            Self::Reference => 4 * taps,
-            #[cfg(feature = "onednn")]
-            Self::OneDnn => match Way::of(self, dtype, spec, (x, y), Direction::Forward) {
-                Way::Winograd => 4 * winograd::points(spec),
-                Way::Direct => 4 * taps,
-                // Packed.
-                Way::OneDnn => Way::OneDnn.dtype(dtype).size_in_bytes() * taps,
-            },
-            // In the type of activations.
-            #[cfg(feature = "cuda")]
-            Self::Cuda => 4 * taps,
-        };
-        #[cfg(not(feature = "onednn"))]
-        let _ = dtype;
-        (bytes * kernels) as u64
     }
 }
 

@@ -23,7 +23,7 @@ impl Trace {
     /// What inference holds.
     pub fn live(&self) -> Live {
         let ends = self.last_reads();
-        let from = self.last_from.unwrap_or(self.events.len());
+        let from = self.last_from.unwrap_or(self.inferred().len());
         let mut held = vec![false; self.nodes.len()];
         let (mut now, mut given) = (0, 0);
         let mut live = Live {
@@ -32,7 +32,7 @@ impl Trace {
             held: 0,
             last: 0,
         };
-        for (at, event) in self.events.iter().enumerate() {
+        for (at, event) in self.inferred().iter().enumerate() {
             if at == from {
                 (given, live.held) = (now, now);
             }
@@ -72,7 +72,7 @@ impl Trace {
         let mut last = vec![None; self.nodes.len()];
         let (mut opened, mut held): (Vec<(usize, &[usize])>, &[usize]) = (Vec::new(), &[]);
         let mut beside = Vec::new();
-        for (at, event) in self.events.iter().enumerate() {
+        for (at, event) in self.inferred().iter().enumerate() {
             match event {
                 Event::Layer(parts, y, _) | Event::Op(parts, y) => {
                     for id in parts.iter().copied().chain([*y]).chain(beside.drain(..)) {
@@ -92,7 +92,7 @@ impl Trace {
                 Event::Keep(_) | Event::Bytes(_) | Event::Gate(_) => {}
             }
         }
-        let mut ends = vec![Vec::new(); self.events.len()];
+        let mut ends = vec![Vec::new(); self.inferred().len()];
         for (id, at) in last.into_iter().enumerate() {
             if let Some(at) = at {
                 ends[at].push(id);

@@ -1,6 +1,6 @@
 //! What a training step holds, from shapes alone: the tape as it grows and shrinks, and the gradients of activations beside it.
 
-use super::{Event, Reads, Trace};
+use super::{Event, Joined, Reads, Trace};
 use crate::storage::{Recompute, Storage};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -190,6 +190,16 @@ impl Step<'_> {
     fn turn_layer(&mut self, at: usize, (parts, y): (&[usize], usize), reads: Reads, block: usize) {
         let dy = self.take(y);
         let (restored, through) = (self.restored(parts, block), self.through(parts));
+        let read = at.checked_sub(1).map(|before| &self.trace.events[before]);
+        let read = match read {
+            Some(Event::Read(id)) => Some((*id, self.trace.nodes[*id].joined)),
+            _ => None,
+        };
+        let copied = match read {
+            Some((id, Some(Joined { both_ways: true }))) => self.computed(id),
+            _ => 0,
+        };
+        let (restored, through) = (restored + copied, through + copied);
         match reads {
             Reads::First => {
                 self.beside(dy + restored);
@@ -203,16 +213,14 @@ impl Step<'_> {
         }
         self.land(parts, through);
         // What the layer added gets the same gradient.
-        if let Some(Event::Read(id)) = at.checked_sub(1).map(|before| &self.trace.events[before])
-            && !self.trace.nodes[*id].passing
-        {
-            self.land(&[*id], dy);
+        if let Some((id, None)) = read {
+            self.land(&[id], dy);
         }
     }
 
     /// The backward pass of an operation.
     fn turn_op(&mut self, parts: &[usize], y: usize) {
-        if self.trace.nodes[y].passing {
+        if self.trace.nodes[y].joined.is_some() {
             return;
         }
         let (dy, through) = (self.take(y), self.through(parts));

@@ -129,7 +129,10 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     let mut peers = start_peers(options, &config, batch)?;
     let summary = ours.network.summary(rows, columns)?;
     let predicted = match &ours.learning {
-        Some((optimizer, _)) => summary.training_bytes(batch, &ours.storage, optimizer.state_len()),
+        Some((optimizer, _)) => {
+            let state = optimizer.state_len();
+            summary.training_bytes(ours.backend, batch, &ours.storage, state)
+        }
         None => summary.inference_bytes(ours.backend, batch, &ours.storage, options.strips)?,
     };
     tracing::info!("{} should be needed", bytes(predicted));

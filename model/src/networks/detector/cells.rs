@@ -247,7 +247,7 @@ impl Architecture for CellDetector {
         for head in &self.heads {
             head.trace(normed, trace)?;
         }
-        self.mirror.trace(&self.encoder, &fields, trace);
+        trace.training_only(|trace| self.mirror.trace(&self.encoder, &fields, trace));
         Ok(())
     }
 

@@ -28,6 +28,13 @@ const fn portion(points: usize) -> Portion {
     }
 }
 
+/// Values that a thread works in, of tiles with so many points along an axis.
+pub fn scratch_values(along: usize, (inputs, outputs): (usize, usize)) -> usize {
+    let portion = portion(along);
+    let (depth, width) = (inputs.min(portion.inputs), outputs.min(portion.outputs));
+    along * along * (depth * (1 + portion.tiles) + portion.tiles * width)
+}
+
 /// A stride-1 convolution by [`Kernels`].
 #[derive(Debug, Clone)]
 pub struct Geometry<const P: usize, const M: usize> {

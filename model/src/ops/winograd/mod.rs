@@ -48,6 +48,11 @@ pub fn points(spec: &ConvSpec) -> usize {
     (spec.kernel.0 + 3) * (spec.kernel.1 + 3)
 }
 
+/// Values that a thread works in, for so many inputs and outputs.
+pub fn scratch_values(spec: &ConvSpec, channels: (usize, usize)) -> usize {
+    forward::scratch_values(spec.kernel.0 + OUTPUTS - 1, channels)
+}
+
 /// Whether these loops are faster than a direct convolution. A function of the geometry and the kind of processor, never
 /// of a timing, so that two runs of one recipe give the same bits; nor of the batch, so that a sample's result does not depend
 /// on what it is computed with.

@@ -39,6 +39,23 @@ pub const BACKWARD_DATA: i64 = 1;
 /// `ConvDesc::kind` of the gradient of the weights.
 pub const BACKWARD_WEIGHTS: i64 = 2;
 
+/// Axes and blocks of kernels at most.
+pub const LAYOUT_AXES: usize = 6;
+
+/// Where packed kernels lie; see `shim.c`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // the names of `squall_layout`
+pub struct Layout {
+    pub kind: i64,
+    pub rank: i64,
+    pub blocks: i64,
+    pub padded: [i64; LAYOUT_AXES],
+    pub strides: [i64; LAYOUT_AXES],
+    pub block_sizes: [i64; LAYOUT_AXES],
+    pub block_axes: [i64; LAYOUT_AXES],
+}
+
 /// A primitive owned by the shim.
 #[repr(C)]
 #[derive(Debug)]
@@ -58,6 +75,7 @@ unsafe extern "C" {
         bias: *mut c_void,
         dst: *mut c_void,
     ) -> c_int;
+    pub fn squall_conv_layout(conv: *const Conv, layout: *mut Layout) -> c_int;
     pub fn squall_conv_packed_bytes(conv: *const Conv) -> usize;
     pub fn squall_conv_pack(conv: *mut Conv, plain: *mut c_void, packed: *mut c_void) -> c_int;
     pub fn squall_conv_implementation(conv: *const Conv) -> *const c_char;

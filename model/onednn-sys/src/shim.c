@@ -19,6 +19,13 @@ typedef struct {
     int64_t bf16; /* activations, and the kernels that meet them; bias and the kernels' gradient are f32 */
 } squall_conv_desc;
 
+#define LAYOUT_AXES 6
+
+typedef struct {
+    int64_t kind, rank, blocks; /* kind: of value */
+    int64_t padded[LAYOUT_AXES], strides[LAYOUT_AXES], block_sizes[LAYOUT_AXES], block_axes[LAYOUT_AXES];
+} squall_layout;
+
 typedef struct {
     dnnl_primitive_t primitive, reorder;
     dnnl_memory_t src, weights_plain, weights, bias, dst, scratchpad;
@@ -225,6 +232,40 @@ done:
 
 /* Bytes of the kernels as the primitive wants them. */
 size_t squall_conv_packed_bytes(const squall_conv *conv) { return conv->weights_bytes; }
+
+/* Where each of the kernels lies as the primitive wants them: equal for two primitives whose packed kernels are the same
+ * bytes. 0 where oneDNN does not say. */
+int squall_conv_layout(const squall_conv *conv, squall_layout *layout) {
+    memset(layout, 0, sizeof *layout);
+    queried md = NULL;
+#if V3
+    if (dnnl_memory_get_memory_desc(conv->weights, &md) != dnnl_success) return 0;
+    dnnl_format_kind_t kind;
+    dnnl_data_type_t type;
+    int32_t rank = 0, blocks = 0;
+    int64_t *padded = NULL, *strides = NULL, *sizes = NULL, *axes = NULL;
+    if (dnnl_memory_desc_query(md, dnnl_query_format_kind, &kind) != dnnl_success || kind != dnnl_blocked) return 0;
+    if (dnnl_memory_desc_query(md, dnnl_query_data_type, &type) != dnnl_success) return 0;
+    if (dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &rank) != dnnl_success) return 0;
+    if (dnnl_memory_desc_query(md, dnnl_query_padded_dims, &padded) != dnnl_success) return 0;
+    if (dnnl_memory_desc_query(md, dnnl_query_strides, &strides) != dnnl_success) return 0;
+    if (dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &blocks) != dnnl_success) return 0;
+    if (dnnl_memory_desc_query(md, dnnl_query_inner_blks, &sizes) != dnnl_success) return 0;
+    if (dnnl_memory_desc_query(md, dnnl_query_inner_idxs, &axes) != dnnl_success) return 0;
+#else
+    if (dnnl_memory_get_memory_desc(conv->weights, &md) != dnnl_success || md->format_kind != dnnl_blocked) return 0;
+    const dnnl_blocking_desc_t *blocking = &md->format_desc.blocking;
+    const dnnl_data_type_t type = md->data_type;
+    const int rank = md->ndims, blocks = blocking->inner_nblks;
+    const int64_t *padded = md->padded_dims, *strides = blocking->strides;
+    const int64_t *sizes = blocking->inner_blks, *axes = blocking->inner_idxs;
+#endif
+    if (rank > LAYOUT_AXES || blocks > LAYOUT_AXES) return 0;
+    layout->kind = type, layout->rank = rank, layout->blocks = blocks;
+    for (int i = 0; i < rank; ++i) layout->padded[i] = padded[i], layout->strides[i] = strides[i];
+    for (int i = 0; i < blocks; ++i) layout->block_sizes[i] = sizes[i], layout->block_axes[i] = axes[i];
+    return 1;
+}
 
 static int repack(squall_conv *conv, void *plain, void *packed, int unpack) {
     dnnl_status_t status;

@@ -2,35 +2,44 @@
 //! without holes between them.
 
 use memmap2::MmapMut;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
-/// f32 values on the heap, as they are made, or in pages of their own.
+/// f32 values on the heap or in pages of their own.
 #[derive(Debug)]
 pub(crate) enum Values {
     Heap(Vec<f32>),
     Pages(MmapMut),
 }
 
+/// How long values stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stay {
+    /// For one operation: on the heap.
+    Operation,
+    /// As long as a network: in pages.
+    Network,
+}
+
 impl Values {
-    /// The same in pages of their own; on the heap still where the system gives none.
-    pub fn into_pages(self) -> Self {
-        let Self::Heap(values) = self else {
-            return self;
+    /// So many zeros; on the heap, too, where the system gives no pages.
+    pub fn zeros(count: usize, stay: Stay) -> Self {
+        let pages = match stay {
+            Stay::Network => pages(count * size_of::<f32>()),
+            Stay::Operation => None,
         };
-        let bytes = size_of_val(&values[..]);
-        match pages(bytes).filter(|_| bytes > 0) {
-            Some(mut pages) => {
-                pages.copy_from_slice(bytemuck::cast_slice(&values));
-                Self::Pages(pages)
-            }
-            None => Self::Heap(values),
+        match pages {
+            Some(pages) if count > 0 => Self::Pages(pages),
+            _ => Self::Heap(vec![0.0; count]),
         }
     }
 }
 
-impl From<Vec<f32>> for Values {
-    fn from(values: Vec<f32>) -> Self {
-        Self::Heap(values)
+impl DerefMut for Values {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        match self {
+            Self::Heap(values) => values,
+            Self::Pages(pages) => bytemuck::cast_slice_mut(pages),
+        }
     }
 }
 

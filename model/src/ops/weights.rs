@@ -5,6 +5,8 @@ use super::Channels;
 use super::direct::Panels;
 use super::host::Host;
 #[cfg(feature = "onednn")]
+use super::kept::Stay;
+#[cfg(feature = "onednn")]
 use super::onednn::{Packings, Source};
 #[cfg(feature = "onednn")]
 use super::winograd::Kernels;
@@ -218,6 +220,15 @@ impl Weights {
         Host::of(op, &self.values)
     }
 
+    /// How long what is made of them stays.
+    #[cfg(feature = "onednn")]
+    fn stay(&self) -> Stay {
+        match self.packings {
+            Some(_) => Stay::Network,
+            None => Stay::Operation,
+        }
+    }
+
     /// Transformed for Winograd's loops.
     #[cfg(feature = "onednn")]
     pub(crate) fn kernels(&self, op: &'static str) -> Result<&Kernels> {
@@ -226,14 +237,10 @@ impl Weights {
         }
         let (values, sizes) = (self.fold(op)?, self.sizes());
         Ok(self.kernels.get_or_init(|| {
-            let made = if self.transposed {
-                Kernels::backward(&values, sizes)
+            if self.transposed {
+                Kernels::backward(&values, sizes, self.stay())
             } else {
-                Kernels::forward(&values, sizes)
-            };
-            match self.packings {
-                Some(_) => made.into_pages(),
-                None => made,
+                Kernels::forward(&values, sizes, self.stay())
             }
         }))
     }
@@ -246,14 +253,10 @@ impl Weights {
         }
         let (values, sizes) = (self.fold(op)?, self.sizes());
         Ok(self.panels.get_or_init(|| {
-            let made = if self.transposed {
-                Panels::backward(&values, sizes)
+            if self.transposed {
+                Panels::backward(&values, sizes, self.stay())
             } else {
-                Panels::forward(&values, sizes)
-            };
-            match self.packings {
-                Some(_) => made.into_pages(),
-                None => made,
+                Panels::forward(&values, sizes, self.stay())
             }
         }))
     }

@@ -1,7 +1,7 @@
 //! Kernels packed for the inner loop.
 
 use crate::ops::gemm::{Block, block};
-use crate::ops::kept::Values;
+use crate::ops::kept::{Stay, Values};
 use rayon::prelude::*;
 
 /// Kernels in panels of [`Block::columns`] outputs: `[panel][tap][input][output in the panel]`.
@@ -16,13 +16,23 @@ pub struct Panels {
 
 impl Panels {
     /// Of weights `(outputs, inputs, taps)`.
-    pub fn forward(weights: &[f32], (outputs, inputs, taps): (usize, usize, usize)) -> Self {
-        Self::new(weights, (outputs, inputs, taps), (inputs * taps, taps))
+    pub fn forward(
+        weights: &[f32],
+        (outputs, inputs, taps): (usize, usize, usize),
+        stay: Stay,
+    ) -> Self {
+        let steps = (inputs * taps, taps);
+        Self::new(weights, (outputs, inputs, taps), steps, stay)
     }
 
     /// Of the gradient of the input: outputs and inputs change sides.
-    pub fn backward(weights: &[f32], (outputs, inputs, taps): (usize, usize, usize)) -> Self {
-        Self::new(weights, (inputs, outputs, taps), (taps, inputs * taps))
+    pub fn backward(
+        weights: &[f32],
+        (outputs, inputs, taps): (usize, usize, usize),
+        stay: Stay,
+    ) -> Self {
+        let steps = (taps, inputs * taps);
+        Self::new(weights, (inputs, outputs, taps), steps, stay)
     }
 
     /// Of weights that lie so far apart from output to output and from input to input.
@@ -33,11 +43,12 @@ impl Panels {
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
         (output_step, input_step): (usize, usize),
+        stay: Stay,
     ) -> Self {
         let block = block();
         let columns = block.columns;
         let panel = taps * inputs * columns;
-        let mut values = vec![0.0; outputs.div_ceil(columns) * panel];
+        let mut values = Values::zeros(outputs.div_ceil(columns) * panel, stay);
         values
             .par_chunks_mut(panel)
             .enumerate()
@@ -60,21 +71,13 @@ impl Panels {
             outputs,
             taps,
             block,
-            values: values.into(),
+            values,
         }
     }
 
     /// Panels in all.
     pub fn count(&self) -> usize {
         self.outputs.div_ceil(self.block.columns)
-    }
-
-    /// The same for as long as a network: out of the way of what comes and goes.
-    pub fn into_pages(self) -> Self {
-        Self {
-            values: self.values.into_pages(),
-            ..self
-        }
     }
 
     /// The rows `from..to` (input channels) of one panel at one tap.

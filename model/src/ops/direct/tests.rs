@@ -1,6 +1,7 @@
 //! All three directions against the plain loops.
 
 use super::*;
+use crate::ops::kept::Stay;
 use crate::ops::reference::conv as plain;
 use crate::ops::testing::{distance, draw};
 use proptest::prelude::*;
@@ -19,7 +20,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     let dy = draw(3, y_shape.iter().product());
     let (bias, residual) = (draw(4, outputs), draw(5, dy.len()));
 
-    let panels = Panels::forward(&w, (outputs, x_shape[3], taps));
+    let panels = Panels::forward(&w, (outputs, x_shape[3], taps), Stay::Operation);
     let finish = Finish {
         bias: Some(&bias),
         residual: Some(&residual[..]),
@@ -36,7 +37,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
         "forward {spec:?} {x_shape:?}"
     );
 
-    let panels = Panels::backward(&w, (outputs, x_shape[3], taps));
+    let panels = Panels::backward(&w, (outputs, x_shape[3], taps), Stay::Operation);
     let dx = backward_data(&spec, shapes, &dy, &panels, Finish::<f32>::NOTHING);
     let expected = plain::backward_data(&dy, y_shape, &w, x_shape, &spec);
     assert!(

@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub struct Packings {
     packed: Mutex<HashMap<sys::ConvDesc, Arc<Packed>>>,
+    /// By taps and order: a field and its edges, say, mostly want the same.
+    shared: Mutex<HashMap<(Option<Trimmed>, sys::Layout), Arc<Packed>>>,
     /// By the indices of the taps.
     by_tap: Mutex<HashMap<Vec<usize>, Arc<Vec<bf16>>>>,
 }
@@ -67,11 +69,22 @@ impl<'a> Source<'a> {
 impl Source<'_> {
     /// Packed for a primitive; none where packing is left to each run.
     pub fn packed(&self, op: &'static str, desc: sys::ConvDesc) -> Result<Option<Arc<Packed>>> {
-        let Some(Packings { packed, .. }) = self.packings else {
+        let Some(Packings { packed, shared, .. }) = self.packings else {
             return Ok(None);
         };
         let mut known = packed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(packed) = known.get(&desc) {
+            return Ok(Some(packed.clone()));
+        }
+        let layout = with_primitive(op, desc, |primitive| {
+            let mut layout = sys::Layout::default();
+            // SAFETY: the primitive exists; the layout is written.
+            let told = unsafe { sys::squall_conv_layout(primitive.0, &raw mut layout) };
+            Ok((told == 1).then_some((self.trimmed.cloned(), layout)))
+        })?;
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(packed) = layout.as_ref().and_then(|layout| shared.get(layout)) {
+            known.insert(desc, packed.clone());
             return Ok(Some(packed.clone()));
         }
         let pages = with_primitive(op, desc, |primitive| {
@@ -97,6 +110,9 @@ impl Source<'_> {
         };
         let packed = Arc::new(Packed(pages));
         known.insert(desc, packed.clone());
+        if let Some(layout) = layout {
+            shared.insert(layout, packed.clone());
+        }
         Ok(Some(packed))
     }
 

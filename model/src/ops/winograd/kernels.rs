@@ -2,7 +2,7 @@
 
 use super::transform::{Kernel, both_axes};
 use crate::ops::gemm::{Block, block};
-use crate::ops::kept::Values;
+use crate::ops::kept::{Stay, Values};
 use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -20,46 +20,47 @@ pub struct Kernels {
 
 impl Kernels {
     /// Of a convolution with weights `(outputs, inputs, 3, 3)` or `(outputs, inputs, 5, 5)`, which have so many `taps`.
-    pub fn forward(weights: &[f32], (outputs, inputs, taps): (usize, usize, usize)) -> Self {
-        Self::new((outputs, inputs, taps), |output, input, tap| {
+    pub fn forward(
+        weights: &[f32],
+        (outputs, inputs, taps): (usize, usize, usize),
+        stay: Stay,
+    ) -> Self {
+        Self::new((outputs, inputs, taps), stay, |output, input, tap| {
             weights[(output * inputs + input) * taps + tap]
         })
     }
 
     /// Of the gradient of its input: outputs and inputs change sides and the taps turn around.
-    pub fn backward(weights: &[f32], (outputs, inputs, taps): (usize, usize, usize)) -> Self {
-        Self::new((inputs, outputs, taps), |output, input, tap| {
+    pub fn backward(
+        weights: &[f32],
+        (outputs, inputs, taps): (usize, usize, usize),
+        stay: Stay,
+    ) -> Self {
+        Self::new((inputs, outputs, taps), stay, |output, input, tap| {
             weights[(input * inputs + output) * taps + taps - 1 - tap]
         })
     }
 
     fn new(
         (outputs, inputs, taps): (usize, usize, usize),
+        stay: Stay,
         at: impl Fn(usize, usize, usize) -> f32 + Sync,
     ) -> Self {
         if taps == 9 {
-            Self::at_points::<3, 6>(outputs, inputs, at)
+            Self::at_points::<3, 6>((outputs, inputs), stay, at)
         } else {
-            Self::at_points::<5, 8>(outputs, inputs, at)
-        }
-    }
-
-    /// The same for as long as a network: out of the way of what comes and goes.
-    pub fn into_pages(self) -> Self {
-        Self {
-            values: self.values.into_pages(),
-            ..self
+            Self::at_points::<5, 8>((outputs, inputs), stay, at)
         }
     }
 
     fn at_points<const R: usize, const P: usize>(
-        outputs: usize,
-        inputs: usize,
+        (outputs, inputs): (usize, usize),
+        stay: Stay,
         at: impl Fn(usize, usize, usize) -> f32 + Sync,
     ) -> Self {
         let block = block();
         let panel = P * P * inputs * block.columns;
-        let mut values = vec![0.0; outputs.div_ceil(block.columns) * panel];
+        let mut values = Values::zeros(outputs.div_ceil(block.columns) * panel, stay);
         values
             .par_chunks_mut(panel)
             .enumerate()
@@ -78,7 +79,7 @@ impl Kernels {
             outputs,
             block,
             points: P * P,
-            values: values.into(),
+            values,
         }
     }
 

@@ -85,20 +85,26 @@ impl Summary {
         storage: &Storage,
         state: usize,
     ) -> u64 {
-        let activations = self.trace.peak_bytes(storage);
         let [height, width, channels] = self.input;
         let classes = self.layers.last().map_or(0, |row| row.output[2]);
         // The input, the logits and their gradient.
         let ends = 4 * self.frames * height * width * (channels + 2 * classes);
         let ends = ends as u64 + self.input_copy();
-        let sizes = |conv| sizes(storage.dtype, conv);
+        let sizes = |conv| sizes_of(storage.dtype, conv);
         let convolutions = self.trace.convolutions.iter().map(sizes);
-        let kernels = convolutions.clone().map(|conv| backend.working_bytes(conv));
+        let packed = convolutions.clone().map(|conv| backend.packed_bytes(conv));
         let threads = convolutions.map(|conv| backend.thread_bytes(conv));
+        let batch = batch.max(1) as u64;
+        // Kernels once, however many samples.
+        let working = |conv: &Convolution| {
+            let sizes = sizes_of(storage.dtype, conv);
+            backend.working_bytes(sizes) / batch + backend.copied_bytes(sizes)
+        };
+        let activations = self.trace.peak_bytes(storage, &working);
         let activations = activations + activations / holes(storage.recompute);
-        batch as u64 * (activations + ends)
+        batch * (activations + ends)
             + 4 * (2 * self.parameters + state) as u64
-            + kernels.max().unwrap_or(0)
+            + packed.max().unwrap_or(0)
             + threads.max().unwrap_or(0)
             + PROGRAM
     }
@@ -136,7 +142,7 @@ impl Summary {
                 strips: strips.get(),
             });
         };
-        let sizes = |conv| sizes(dtype, conv);
+        let sizes = |conv| sizes_of(dtype, conv);
         let (kept, made) = (self.trace.kept.iter(), self.trace.made.iter());
         let threads = kept.clone().map(|conv| backend.thread_bytes(sizes(conv)));
         let kept: u64 = kept.map(|conv| backend.kept_bytes(sizes(conv))).sum();
@@ -168,7 +174,7 @@ impl Summary {
     }
 }
 
-fn sizes(dtype: DType, conv: &Convolution) -> Sizes<'_> {
+fn sizes_of(dtype: DType, conv: &Convolution) -> Sizes<'_> {
     Sizes {
         dtype,
         spec: &conv.spec,
@@ -181,13 +187,13 @@ fn sizes(dtype: DType, conv: &Convolution) -> Sizes<'_> {
 /// and go are of many sizes, as they are inside blocks.
 fn holes(recompute: Recompute) -> u64 {
     match recompute {
-        Recompute::Blocks => 12,
+        Recompute::Blocks => 8,
         Recompute::None | Recompute::Norms => 20,
     }
 }
 
 /// Code, libraries and threads, bytes.
-const PROGRAM: u64 = 38 << 20;
+const PROGRAM: u64 = 40 << 20;
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::ops::ConvSpec;
 use crate::storage::Storage;
 use crate::summary::Row;
+use std::ops::Range;
 use step::Step;
 
 /// A tensor that would be: its shape, and which one it is.
@@ -49,7 +50,8 @@ enum Event {
     /// The tape keeps a bit of every value, if it rounds the values themselves.
     Gate(usize),
     /// A layer turns tensors side by side, which the tape keeps, into another: on the way back it holds the gradients of all.
-    Layer(Vec<usize>, usize, Reads),
+    /// Between them lie these convolutions.
+    Layer(Vec<usize>, usize, Reads, Range<usize>),
     /// So does an operation that is no row of the summary, whose inputs the tape does not keep.
     Op(Vec<usize>, usize),
     /// What comes next reads a tensor, too.
@@ -89,6 +91,8 @@ pub(crate) struct Trace {
     pub values: u64,
     /// In forward order.
     pub convolutions: Vec<Convolution>,
+    /// Those that belong to layers so far.
+    told: usize,
     /// Those of them whose kernels inference keeps as its loops read them, and those that it makes ready each time.
     pub kept: Vec<Convolution>,
     pub made: Vec<Convolution>,
@@ -236,7 +240,10 @@ impl Trace {
             0 => Reads::Throughout,
             _ => Reads::First,
         };
-        self.events.push(Event::Layer(ids(parts), y.id, reads));
+        let convolutions = self.told..self.convolutions.len();
+        self.told = convolutions.end;
+        self.events
+            .push(Event::Layer(ids(parts), y.id, reads, convolutions));
         self.values += self.nodes[y.id].values;
         self.rows.push(Row {
             name: name.to_string(),
@@ -291,9 +298,10 @@ impl Trace {
         Ok(output)
     }
 
-    /// The most bytes of activations and their gradients that a training step of one sample holds at once.
-    pub fn peak_bytes(&self, storage: &Storage) -> u64 {
-        let mut step = Step::new(self, storage);
+    /// The most bytes of activations and their gradients that a training step of one sample holds at once, and of `working` beside
+    /// them: what a convolution holds while it runs.
+    pub fn peak_bytes(&self, storage: &Storage, working: &dyn Fn(&Convolution) -> u64) -> u64 {
+        let mut step = Step::new(self, storage, working);
         let all = 0..self.events.len();
         step.forward(all.clone(), 0);
         step.backward(all, 0);

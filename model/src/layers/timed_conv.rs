@@ -165,7 +165,7 @@ impl TimedConv {
 
     /// The mirror of what `x` became.
     pub(crate) fn trace_mirror(&self, name: &str, g: Flow, x: Flow, trace: &mut Trace) -> Flow {
-        self.trace_planes(g, x, trace);
+        self.trace_planes(g.shape, x.shape, trace);
         trace.layer(name, &[g], x.shape, 0, self.flops(g))
     }
 
@@ -180,11 +180,11 @@ impl TimedConv {
     }
 
     /// Notes the convolutions over latitude and longitude that it is made of.
-    fn trace_planes(&self, y: Flow, x: Flow, trace: &mut Trace) {
+    fn trace_planes(&self, y: [usize; 4], x: [usize; 4], trace: &mut Trace) {
         let plane = Convolution {
             spec: self.spec.plane,
-            x: x.shape,
-            y: y.shape,
+            x,
+            y,
         };
         if self.is_flat() {
             return trace.convolution(plane);
@@ -225,8 +225,7 @@ impl Layer for TimedConv {
         let y = [n / self.frames * t, p, q, self.channels_out];
         let parameters = (self.taps() + 1) * self.channels_out;
         let flops = 2 * (y.iter().product::<usize>() * self.taps()) as u64;
-        let y = trace.layer(&self.name, &[x], y, parameters, flops);
-        self.trace_planes(y, x, trace);
-        Ok(y)
+        self.trace_planes(y, x.shape, trace);
+        Ok(trace.layer(&self.name, &[x], y, parameters, flops))
     }
 }

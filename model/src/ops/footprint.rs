@@ -1,6 +1,10 @@
 //! Bytes that a convolution's loops hold beside its activations, from shapes alone.
 
 #[cfg(feature = "onednn")]
+use super::conv::Pass;
+#[cfg(feature = "onednn")]
+use super::onednn;
+#[cfg(feature = "onednn")]
 use super::way::Way;
 #[cfg(feature = "onednn")]
 use super::winograd::{self, Direction};
@@ -55,8 +59,7 @@ impl Backend {
         sizes.kernels(4 * sizes.taps())
     }
 
-    /// The most bytes of kernels, and of sums of their gradient, that a step makes beside the parameters and gradients themselves
-    /// before it gives them back.
+    /// The most bytes of kernels, or of sums of their gradient, that a step makes while it runs the convolution.
     pub(crate) fn working_bytes(self, sizes: Sizes<'_>) -> u64 {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
@@ -64,15 +67,49 @@ impl Backend {
                 let way = sizes.way(self, direction);
                 match (way, direction) {
                     (Way::Winograd, _) => 4 * winograd::points(sizes.spec),
-                    // As the primitive gives it, and as it is added to the rest.
-                    (Way::OneDnn, Direction::BackwardWeights) => 8 * sizes.taps(),
-                    (Way::OneDnn, _) => way.dtype(sizes.dtype).size_in_bytes() * sizes.taps(),
+                    // Before it is added to the rest.
+                    (Way::OneDnn, Direction::BackwardWeights) => 4 * sizes.taps(),
+                    // Packed where they stay.
+                    (Way::OneDnn, _) => 0,
                     (Way::Direct, _) => 4 * sizes.taps(),
                 }
             });
             return sizes.kernels(made.into_iter().max().unwrap_or(0));
         }
         sizes.kernels(4 * sizes.taps())
+    }
+
+    /// Bytes of copies of fields that a step makes for the gradient of the kernels.
+    pub(crate) fn copied_bytes(self, sizes: Sizes<'_>) -> u64 {
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn && sizes.way(self, Direction::BackwardWeights) == Way::OneDnn {
+            let spec = sizes.spec;
+            let window = spec.kernel != (1, 1) && spec.dilation < 3 && spec.groups == 1;
+            if window && Way::OneDnn.dtype(sizes.dtype) == DType::BF16 {
+                return onednn::transposed_bytes(&Pass {
+                    x_shape: sizes.x,
+                    y_shape: sizes.y,
+                    spec,
+                }) as u64;
+            }
+        }
+        let _ = sizes;
+        0
+    }
+
+    /// Bytes of kernels as oneDNN's primitives of a step read and write them, in memory that the thread goes on holding.
+    pub(crate) fn packed_bytes(self, sizes: Sizes<'_>) -> u64 {
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn {
+            let packed = DIRECTIONS.map(|direction| match sizes.way(self, direction) {
+                Way::OneDnn if direction == Direction::BackwardWeights => 4 * sizes.taps(),
+                Way::OneDnn => Way::OneDnn.dtype(sizes.dtype).size_in_bytes() * sizes.taps(),
+                _ => 0,
+            });
+            return sizes.kernels(packed.into_iter().max().unwrap_or(0));
+        }
+        let _ = sizes;
+        0
     }
 
     /// Bytes that the threads hold to compute it, and go on holding.

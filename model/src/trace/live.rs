@@ -36,7 +36,7 @@ impl Trace {
             if at == from {
                 (given, live.held) = (now, now);
             }
-            if let Event::Layer(_, y, _) | Event::Op(_, y) = event {
+            if let Event::Layer(_, y, ..) | Event::Op(_, y) = event {
                 let y = self.owner(*y);
                 // The input is counted by who gives it.
                 if !held[y] && y > 0 {
@@ -74,7 +74,7 @@ impl Trace {
         let mut beside = Vec::new();
         for (at, event) in self.inferred().iter().enumerate() {
             match event {
-                Event::Layer(parts, y, _) | Event::Op(parts, y) => {
+                Event::Layer(parts, y, ..) | Event::Op(parts, y) => {
                     for id in parts.iter().copied().chain([*y]).chain(beside.drain(..)) {
                         last[self.owner(id)] = Some(at);
                     }

@@ -1,6 +1,6 @@
 //! What a training step holds, from shapes alone: the tape as it grows and shrinks, and the gradients of activations beside it.
 
-use super::{Event, Joined, Reads, Trace};
+use super::{Convolution, Event, Joined, Reads, Trace};
 use crate::storage::{Recompute, Storage};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -11,6 +11,8 @@ const INPUT: usize = 0;
 /// The tensors of a training step.
 pub(super) struct Step<'a> {
     trace: &'a Trace,
+    /// Bytes that a convolution holds while it runs.
+    working: &'a dyn Fn(&Convolution) -> u64,
     recompute: Recompute,
     /// Bytes of a value as it is computed, and as it is kept.
     computed: u64,
@@ -25,10 +27,15 @@ pub(super) struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    pub fn new(trace: &'a Trace, storage: &Storage) -> Self {
+    pub fn new(
+        trace: &'a Trace,
+        storage: &Storage,
+        working: &'a dyn Fn(&Convolution) -> u64,
+    ) -> Self {
         let (computed, kept) = storage.value_bytes();
         Self {
             trace,
+            working,
             recompute: storage.recompute,
             computed,
             kept,
@@ -55,6 +62,12 @@ impl Step<'_> {
         } else {
             0
         }
+    }
+
+    /// Bytes that the convolutions of a layer hold while they run, one after another.
+    fn working(&self, convolutions: &Range<usize>) -> u64 {
+        let convolutions = self.trace.convolutions[convolutions.clone()].iter();
+        convolutions.map(self.working).max().unwrap_or(0)
     }
 
     /// So much is held beside what is held anyway.
@@ -137,9 +150,10 @@ impl Step<'_> {
                 Event::Keep(id) => self.keep(*id, block),
                 Event::Bytes(bytes) => self.now += bytes,
                 Event::Gate(id) => self.now += self.gate(*id),
-                Event::Layer(parts, y, _) => {
+                Event::Layer(parts, y, _, convolutions) => {
                     parts.iter().for_each(|&id| self.keep(id, block));
-                    self.beside(self.restored(parts, block) + self.computed(*y));
+                    let working = self.working(convolutions);
+                    self.beside(self.restored(parts, block) + self.computed(*y) + working);
                 }
                 Event::Op(_, y) => self.beside(self.computed(*y)),
                 Event::Open(inputs, end) if self.recompute == Recompute::Blocks => {
@@ -167,7 +181,10 @@ impl Step<'_> {
                 Event::Keep(id) => self.release(*id, block),
                 Event::Bytes(bytes) => self.now -= bytes,
                 Event::Gate(id) => self.now -= self.gate(*id),
-                Event::Layer(parts, y, reads) => self.turn_layer(at, (parts, *y), *reads, block),
+                Event::Layer(parts, y, reads, convolutions) => {
+                    let working = self.working(convolutions);
+                    self.turn_layer(at, (parts, *y), (*reads, working), block);
+                }
                 Event::Op(parts, y) => self.turn_op(parts, *y),
                 Event::Close if self.recompute == Recompute::Blocks => {
                     let Some(index) = opened.iter().position(|&(_, end)| end == at) else {
@@ -187,7 +204,13 @@ impl Step<'_> {
     }
 
     /// The backward pass of a layer.
-    fn turn_layer(&mut self, at: usize, (parts, y): (&[usize], usize), reads: Reads, block: usize) {
+    fn turn_layer(
+        &mut self,
+        at: usize,
+        (parts, y): (&[usize], usize),
+        (reads, working): (Reads, u64),
+        block: usize,
+    ) {
         let dy = self.take(y);
         let (restored, through) = (self.restored(parts, block), self.through(parts));
         let read = at.checked_sub(1).map(|before| &self.trace.events[before]);
@@ -199,15 +222,15 @@ impl Step<'_> {
             Some((id, Some(Joined { both_ways: true }))) => self.computed(id),
             _ => 0,
         };
-        let (restored, through) = (restored + copied, through + copied);
+        let beside = dy + copied + working;
         match reads {
             Reads::First => {
-                self.beside(dy + restored);
+                self.beside(beside + restored);
                 parts.iter().for_each(|&id| self.release(id, block));
-                self.beside(dy + through);
+                self.beside(beside + through);
             }
             Reads::Throughout => {
-                self.beside(dy + restored + through);
+                self.beside(beside + restored + through);
                 parts.iter().for_each(|&id| self.release(id, block));
             }
         }

@@ -26,6 +26,7 @@ mod wrapped;
 
 pub use machine::{computes_bf16, describe, kind, multiplies_tiles};
 pub use packing::{Packings, Source};
+pub use strips::transposed_bytes;
 
 use super::conv::Pass;
 use super::finish::Finish;

@@ -17,10 +17,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub struct Packings {
     packed: Mutex<HashMap<sys::ConvDesc, Arc<Packed>>>,
-    /// By taps and order: a field and its edges, say, mostly want the same.
-    shared: Mutex<HashMap<(Option<Trimmed>, sys::Layout), Arc<Packed>>>,
+    /// A field and its edges, say, mostly want the same.
+    shared: Mutex<HashMap<Order, Arc<Packed>>>,
     /// By the indices of the taps.
     by_tap: Mutex<HashMap<Vec<usize>, Arc<Vec<bf16>>>>,
+}
+
+/// What packed kernels hold, and where.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Order {
+    trimmed: Option<Trimmed>,
+    layout: sys::Layout,
 }
 
 /// Kernels in the order that one primitive reads.
@@ -76,14 +83,15 @@ impl Source<'_> {
         if let Some(packed) = known.get(&desc) {
             return Ok(Some(packed.clone()));
         }
-        let layout = with_primitive(op, desc, |primitive| {
+        let order = with_primitive(op, desc, |primitive| {
             let mut layout = sys::Layout::default();
             // SAFETY: the primitive exists; the layout is written.
             let told = unsafe { sys::squall_conv_layout(primitive.0, &raw mut layout) };
-            Ok((told == 1).then_some((self.trimmed.cloned(), layout)))
+            let trimmed = self.trimmed.cloned();
+            Ok((told == 1).then_some(Order { trimmed, layout }))
         })?;
         let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(packed) = layout.as_ref().and_then(|layout| shared.get(layout)) {
+        if let Some(packed) = order.as_ref().and_then(|order| shared.get(order)) {
             known.insert(desc, packed.clone());
             return Ok(Some(packed.clone()));
         }
@@ -110,8 +118,8 @@ impl Source<'_> {
         };
         let packed = Arc::new(Packed(pages));
         known.insert(desc, packed.clone());
-        if let Some(layout) = layout {
-            shared.insert(layout, packed.clone());
+        if let Some(order) = order {
+            shared.insert(order, packed.clone());
         }
         Ok(Some(packed))
     }

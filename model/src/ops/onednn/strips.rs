@@ -34,6 +34,17 @@ pub fn must_be_cut(pass: &Pass<'_>, tiles: bool) -> bool {
     tiles && spec.kernel == (3, 3) && spec.stride == 1 && pass.y_shape[2] > TILED_ROW
 }
 
+/// Bytes of copies that the gradient of the kernels makes of a field that is read whole, and of its gradient: oneDNN's code for bf16 puts
+/// pixels before channels, 16 of which lie together, in every thread that takes a part of the rows (measured with two).
+pub fn transposed_bytes(pass: &Pass<'_>) -> usize {
+    let values = |shape: [usize; 4]| {
+        let [batch, height, width, channels] = shape;
+        batch * height * width * channels.next_multiple_of(16)
+    };
+    let all = size_of::<half::bf16>() * (values(pass.x_shape) + values(pass.y_shape));
+    all.min(GROUP) * rayon::current_num_threads()
+}
+
 /// How to cut one convolution.
 pub struct Strips {
     count: usize,

@@ -187,7 +187,7 @@ fn sizes_of(dtype: DType, conv: &Convolution) -> Sizes<'_> {
 /// and go are of many sizes, as they are inside blocks.
 fn holes(recompute: Recompute) -> u64 {
     match recompute {
-        Recompute::Blocks => 8,
+        Recompute::Blocks => 9,
         Recompute::None | Recompute::Norms => 20,
     }
 }

@@ -146,3 +146,41 @@ impl<'a> From<&'a [f32]> for Source<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::ConvSpec;
+    use crate::ops::conv::Pass;
+    use crate::ops::finish::Finish;
+    use crate::ops::testing::draw;
+
+    #[test]
+    fn a_field_and_its_edges_share_packed_kernels() {
+        let spec = ConvSpec::same(5).stride(2).periodic(true);
+        let pass = Pass {
+            x_shape: [1, 48, 96, 32],
+            y_shape: [1, 24, 48, 64],
+            spec: &spec,
+        };
+        let (x, w) = (draw(1, 48 * 96 * 32), draw(2, 64 * 32 * 25));
+        let packings = Packings::default();
+        let kept = Source {
+            packings: Some(&packings),
+            ..w[..].into()
+        };
+        let finish = || Finish::<f32> {
+            bias: None,
+            residual: None,
+            relu: false,
+        };
+        let y = super::super::forward(&pass, &x, kept, finish()).unwrap();
+        assert_eq!(
+            y,
+            super::super::forward(&pass, &x, w[..].into(), finish()).unwrap()
+        );
+        let known = packings.packed.lock().unwrap();
+        assert_eq!(known.len(), 2, "a field and its edges");
+        assert_eq!(packings.shared.lock().unwrap().len(), 1);
+    }
+}

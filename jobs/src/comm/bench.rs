@@ -1,5 +1,6 @@
 //! How long sums over ranks take, method beside method in the same run.
 
+use super::collectives::values;
 use super::{AllReduce, Communicator, Layout, Result, Wire};
 use serde::Serialize;
 use std::time::Instant;
@@ -46,7 +47,8 @@ pub struct BenchRow {
     pub slowest_seconds: f64,
     /// The most bytes that a rank sent for one sum.
     pub bytes_sent: u64,
-    /// The time that any method needs on these links: what every node must send, 2 (N - 1) / N of the vector, at full rate.
+    /// The time that any method needs. On several nodes whose links are known: what every node must send, 2 (N - 1) / N of the
+    /// vector, at full rate. On one node: one pass of all ranks at once over their vectors, as measured between the methods.
     pub bound_seconds: Option<f64>,
     /// Largest difference from the exact average, relative to the largest average.
     pub error: f64,
@@ -75,45 +77,56 @@ pub fn measure(
     let layout = Layout::agree(comm, &mut *node)?;
     let mut rows = Vec::new();
     for &length in &options.lengths {
-        let mut values = vec![0.0; length];
+        let mut vector = vec![0.0; length];
         let mut lists = vec![Sample::default(); contestants.len()];
+        let mut passes = Sample::default();
         for repetition in 0..=options.repetitions.max(1) {
             for (contestant, sample) in contestants.iter_mut().zip(&mut lists) {
                 let times = &mut sample.seconds;
-                fill(&mut values, comm.rank());
+                fill(&mut vector, comm.rank());
                 let before = contestant.reduce.bytes_sent();
                 comm.barrier()?;
                 let started = Instant::now();
                 let scale = 1.0 / comm.size() as f32;
-                contestant.reduce.all_reduce(&mut values, scale)?;
+                contestant.reduce.all_reduce(&mut vector, scale)?;
                 let seconds = started.elapsed().as_secs_f64();
                 if repetition > 0 {
                     times.push(seconds);
                 }
                 sample.bytes = (contestant.reduce.bytes_sent() - before) as f64;
-                sample.error = sample.error.max(error(&values, comm.size()));
+                sample.error = sample.error.max(error(&vector, comm.size()));
+            }
+            comm.barrier()?;
+            let started = Instant::now();
+            values::scale(&mut vector, 0.5);
+            comm.barrier()?;
+            if repetition > 0 {
+                passes.seconds.push(started.elapsed().as_secs_f64());
             }
         }
+        let memory = passes.slowest(comm)?.map(Sample::median);
+        let share = 2.0 * (layout.nodes - 1) as f64 / layout.nodes as f64;
         for (contestant, sample) in contestants.iter().zip(lists) {
-            let Some(mut worst) = sample.slowest(comm)? else {
+            let Some(worst) = sample.slowest(comm)? else {
                 continue;
             };
-            worst.seconds.sort_by(f64::total_cmp);
             let wire_bytes = (length * contestant.wire.bytes()) as f64;
-            let share = 2.0 * (layout.nodes - 1) as f64 / layout.nodes as f64;
-            let link = options.link_mbit.filter(|_| layout.nodes > 1);
+            let link = |mbit: f64| share * wire_bytes / (mbit * 1e6 / 8.0);
             rows.push(BenchRow {
                 name: contestant.name.clone(),
                 wire: contestant.wire,
                 values: length,
                 nodes: layout.nodes,
                 ranks_per_node: layout.ranks_per_node,
-                seconds: worst.seconds[worst.seconds.len() / 2],
-                fastest_seconds: worst.seconds[0],
-                slowest_seconds: worst.seconds[worst.seconds.len() - 1],
+                fastest_seconds: worst.seconds.iter().copied().fold(f64::INFINITY, f64::min),
+                slowest_seconds: worst.seconds.iter().copied().fold(0.0, f64::max),
                 bytes_sent: worst.bytes as u64,
-                bound_seconds: link.map(|mbit| share * wire_bytes / (mbit * 1e6 / 8.0)),
+                bound_seconds: match layout.nodes {
+                    1 => memory,
+                    _ => options.link_mbit.map(link),
+                },
                 error: worst.error,
+                seconds: worst.median(),
             });
         }
     }
@@ -129,6 +142,11 @@ struct Sample {
 }
 
 impl Sample {
+    fn median(mut self) -> f64 {
+        self.seconds.sort_by(f64::total_cmp);
+        self.seconds[self.seconds.len() / 2]
+    }
+
     /// The largest of every figure over all ranks, on rank 0.
     fn slowest(self, comm: &mut dyn Communicator) -> Result<Option<Self>> {
         let mut figures = self.seconds;

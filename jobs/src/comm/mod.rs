@@ -155,8 +155,14 @@ pub trait Window: Send {
     /// Copies values into this rank's segment from position `at`.
     fn write(&mut self, at: usize, values: &[f32]);
 
-    /// For every position of `range` the sum over all ranks' segments, in the order of rank.
-    fn sum(&self, range: Range<usize>, into: &mut [f32]);
+    /// The same past this core's caches, where that can be: for readers that do not share them.
+    fn stream(&mut self, at: usize, values: &[f32]) {
+        self.write(at, values);
+    }
+
+    /// Makes sums over all ranks, in the order of rank, of this rank's own `values`, which its segment need not hold, and those at
+    /// the positions `range` of the other ranks' segments.
+    fn sum(&self, range: Range<usize>, values: &mut [f32]);
 
     /// Copies a part of one rank's segment.
     fn read(&self, rank: usize, range: Range<usize>, into: &mut [f32]);

@@ -115,9 +115,7 @@ impl Window for Alone {
         self.0[at..at + values.len()].copy_from_slice(values);
     }
 
-    fn sum(&self, range: Range<usize>, into: &mut [f32]) {
-        into.copy_from_slice(&self.0[range]);
-    }
+    fn sum(&self, _range: Range<usize>, _values: &mut [f32]) {}
 
     fn read(&self, _rank: usize, range: Range<usize>, into: &mut [f32]) {
         into.copy_from_slice(&self.0[range]);

@@ -142,7 +142,11 @@ fn as_row(own: &BenchRow, all: &[BenchRow]) -> Row {
         own.nodes,
         own.ranks_per_node
     );
-    let mut line = row(name, own.seconds, own.bound_seconds, "a node's link");
+    let bound = match own.nodes {
+        1 => "one pass over memory",
+        _ => "a node's link",
+    };
+    let mut line = row(name, own.seconds, own.bound_seconds, bound);
     if let Some(peer) = peer.filter(|_| !is_library(own)) {
         line.peer = Some(peer);
         line.ratio = Some(peer / own.seconds);

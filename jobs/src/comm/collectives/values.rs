@@ -28,6 +28,16 @@ pub(super) fn add(totals: &mut [f32], values: &[f32]) {
     Arch::new().dispatch(Add(totals, values));
 }
 
+/// The sums of so many terms, added in their order.
+pub(in crate::comm) fn add_in_order<'a>(
+    sums: &mut [f32],
+    terms: usize,
+    term: impl Fn(usize) -> &'a [f32],
+) {
+    sums.copy_from_slice(term(0));
+    (1..terms).for_each(|at| add(sums, term(at)));
+}
+
 /// Multiplies values one by one.
 pub fn scale(values: &mut [f32], by: f32) {
     if by != 1.0 {

@@ -1,10 +1,12 @@
 //! Inside a node: shared memory, messages, or a library that knows the node's own links.
 
 use super::HierarchicalOptions;
+use super::writing::{Busy, Way, Ways};
 use crate::comm::collectives::{Lane, part, ring};
 use crate::comm::{CommError, Communicator, Result, Window, Wire};
 use squall_model::gradients::Lent;
 use std::ops::Range;
+use std::time::Duration;
 
 /// How the ranks of a node reach each other.
 pub(super) enum Inside {
@@ -14,7 +16,7 @@ pub(super) enum Inside {
         half: usize,
         /// Which half of the window comes next: the other may still be read by a slower rank.
         odd: bool,
-        sums: Vec<f32>,
+        ways: Ways,
     },
     Ring {
         node: Box<dyn Communicator>,
@@ -101,7 +103,7 @@ impl Inside {
                 window,
                 half: at_once,
                 odd: false,
-                sums: Vec::new(),
+                ways: Ways::new(),
             },
             None => Self::Ring {
                 node,
@@ -116,34 +118,53 @@ pub(super) struct Shared<'a> {
     pub(super) window: &'a mut dyn Window,
     pub(super) base: usize,
     pub(super) leaders: usize,
+    pub(super) way: Way,
 }
 
 impl Shared<'_> {
+    /// Gives the time that this rank was busy. What a leader sums it keeps to itself: the others read only the sums.
     pub(super) fn reduce(
-        self,
+        mut self,
         all: &mut [f32],
-        sums: &mut Vec<f32>,
         local: usize,
         between: impl FnOnce(&mut [f32]) -> Result<()>,
-    ) -> Result<()> {
-        self.window.write(self.base, all);
+    ) -> Result<Duration> {
+        let mut busy = Busy::begin();
+        let own = match local < self.leaders {
+            true => part(all.len(), self.leaders, local),
+            false => all.len()..all.len(),
+        };
+        self.write(0, &all[..own.start]);
+        self.write(own.end, &all[own.end..]);
+        busy.pause();
         self.window.sync()?;
         if local < self.leaders {
-            let own = part(all.len(), self.leaders, local);
-            sums.resize(own.len(), 0.0);
-            let (start, end) = (self.base + own.start, self.base + own.end);
-            self.window.sum(start..end, sums);
+            let (start, end) = (own.start, own.end);
+            let sums = &mut all[own];
+            busy.go_on();
+            self.window.sum(self.base + start..self.base + end, sums);
+            busy.pause();
             between(sums)?;
+            busy.go_on();
             // Nobody else reads this part of this segment before the next synchronisation: it was this leader's to sum.
-            self.window.write(start, sums);
+            self.write(start, sums);
+            busy.pause();
         }
         self.window.sync()?;
-        for leader in 0..self.leaders {
+        busy.go_on();
+        for leader in (0..self.leaders).filter(|&leader| leader != local) {
             let theirs = part(all.len(), self.leaders, leader);
             let (start, end) = (self.base + theirs.start, self.base + theirs.end);
             self.window.read(leader, start..end, &mut all[theirs]);
         }
-        Ok(())
+        Ok(busy.end())
+    }
+
+    fn write(&mut self, at: usize, values: &[f32]) {
+        match self.way {
+            Way::Cached => self.window.write(self.base + at, values),
+            Way::Streamed => self.window.stream(self.base + at, values),
+        }
     }
 }
 

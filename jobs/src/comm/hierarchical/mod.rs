@@ -2,13 +2,15 @@
 //!
 //! Only the phase between nodes uses the network, and it sends each value once per node instead of once per rank; several
 //! ranks of a node lead, each with its part of the values, so that all of a node's links are busy. Inside a node values go
-//! through memory that its ranks share: every rank writes its own, leaders sum their part from all of them in the order of
-//! rank, which rounds nothing but the sums, and everybody reads the result. Where memory cannot be shared, rings do the same;
-//! a library that knows the node's own links, such as NCCL, may do it instead ([`Hierarchical::with_node`]).
+//! through memory that its ranks share: every rank writes what others sum, leaders sum their part from all of them in the order of
+//! rank, which rounds nothing but the sums, and everybody reads the result. Which way of writing is the faster one is tried now and
+//! then (`writing`). Where memory cannot be shared, rings do the same; a library that knows the node's own links, such as NCCL, may
+//! do it instead ([`Hierarchical::with_node`]).
 //!
 //! The result does not depend on how nodes are numbered: they are ordered by their lowest rank.
 
 mod inside;
+mod writing;
 
 pub use inside::{Between, NodeSum};
 
@@ -183,7 +185,7 @@ impl Hierarchical {
                 window,
                 half,
                 odd,
-                sums,
+                ways,
             } => {
                 let base = usize::from(*odd) * *half;
                 *odd = !*odd;
@@ -191,11 +193,13 @@ impl Hierarchical {
                     window: &mut **window,
                     base,
                     leaders,
+                    way: ways.next(all.len()),
                 };
-                shared.reduce(all, sums, local, |sums| {
+                let busy = shared.reduce(all, local, |sums| {
                     values::scale(sums, scale);
                     self.reduce_between(sums)
-                })
+                });
+                busy.map(|busy| ways.passed(all.len(), busy))
             }
             Inside::Library(library) => {
                 let parts = self.parts(all.len());

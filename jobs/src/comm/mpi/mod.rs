@@ -187,8 +187,7 @@ impl Communicator for Mpi {
         let made = node.segments(floats)?;
         let failed = made.is_none();
         if agree::any(self, failed)? {
-            // Those who have it cannot free it without those who have not.
-            std::mem::forget(made);
+            made.into_iter().for_each(|made| made.abandon());
             return Ok(None);
         }
         match made {

@@ -1,6 +1,7 @@
 //! A window whose sums read the neighbours' memory straight.
 
 use super::ffi::Segments;
+use crate::comm::collectives::values::add_in_order;
 use crate::comm::{Result, Window};
 use std::ops::Range;
 use std::path::Path;
@@ -40,16 +41,20 @@ impl Window for NodeWindow {
         self.segments.own(part).copy_from_slice(values);
     }
 
-    fn sum(&self, range: Range<usize>, into: &mut [f32]) {
-        let ranks = self.segments.group.size;
-        for (start, block) in range.step_by(BLOCK).zip(into.chunks_mut(BLOCK)) {
-            let part = start..start + block.len();
-            block.copy_from_slice(self.segments.of(0, part.clone()));
-            for rank in 1..ranks {
-                for (sum, value) in block.iter_mut().zip(self.segments.of(rank, part.clone())) {
-                    *sum += value;
-                }
-            }
+    fn stream(&mut self, at: usize, values: &[f32]) {
+        self.segments.stream(at, values);
+    }
+
+    fn sum(&self, range: Range<usize>, values: &mut [f32]) {
+        let group = &self.segments.group;
+        let mut own = [0.0; BLOCK];
+        for (start, block) in range.step_by(BLOCK).zip(values.chunks_mut(BLOCK)) {
+            let own = &mut own[..block.len()];
+            own.copy_from_slice(block);
+            add_in_order(block, group.size, |rank| match rank == group.rank {
+                true => own,
+                false => self.segments.of(rank, start..start + own.len()),
+            });
         }
     }
 

@@ -116,13 +116,18 @@ fn a_window_is_shared_on_a_node_and_nowhere_else() {
         let mut window = node.window(4).unwrap().unwrap();
         let base = comm.rank() as f32;
         for round in 0..3 {
-            window.write(1, &[base + round as f32, 10.0]);
+            if round < 2 {
+                window.write(1, &[base + round as f32, 10.0]);
+            } else {
+                window.stream(1, &[base + round as f32, 10.0]);
+            }
             window.sync().unwrap();
             let first = (comm.rank() / 3 * 3) as f32;
-            let mut sums = [0.0; 3];
+            // A rank's own terms are those it gives, whatever it wrote.
+            let mut sums = [7.0, base + round as f32, 4.0];
             window.sum(0..3, &mut sums);
             let expected = 3.0 * (first + round as f32) + 3.0;
-            assert_eq!(sums, [0.0, expected, 30.0]);
+            assert_eq!(sums, [7.0, expected, 24.0]);
             let mut last = [0.0; 1];
             window.read(2, 1..2, &mut last);
             assert_eq!(last, [first + 2.0 + round as f32]);

@@ -1,6 +1,7 @@
 //! Memory that threads share, a lock for each rank's segment.
 
 use super::meeting::{Lateness, Meeting};
+use crate::comm::collectives::values::add_in_order;
 use crate::comm::{Result, Window};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -59,14 +60,15 @@ impl Window for ThreadWindow {
         segment[at..at + values.len()].copy_from_slice(values);
     }
 
-    fn sum(&self, range: Range<usize>, into: &mut [f32]) {
-        into.copy_from_slice(&self.shared.segment(0)[range.clone()]);
-        for rank in 1..self.shared.segments.len() {
-            let segment = self.shared.segment(rank);
-            for (total, value) in into.iter_mut().zip(&segment[range.clone()]) {
-                *total += value;
-            }
-        }
+    fn sum(&self, range: Range<usize>, values: &mut [f32]) {
+        let own = values.to_vec();
+        let all: Vec<_> = (0..self.shared.segments.len())
+            .map(|rank| self.shared.segment(rank))
+            .collect();
+        add_in_order(values, all.len(), |rank| match rank == self.rank {
+            true => &own,
+            false => &all[rank][range.clone()],
+        });
     }
 
     fn read(&self, rank: usize, range: Range<usize>, into: &mut [f32]) {

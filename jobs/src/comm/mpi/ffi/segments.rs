@@ -4,7 +4,7 @@ use super::{Group, SUCCESS, c, running};
 use crate::comm::mpi::wait::Patience;
 use crate::comm::{CommError, Result};
 use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -107,6 +107,14 @@ impl Segments {
         self.fence()
     }
 
+    /// Leaves the memory as it is until the process ends: where not all ranks have it, those who have cannot free it.
+    pub fn abandon(self) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is neither used nor dropped after this, so the group has one owner. The addresses hold nothing to drop but
+        // their list, which stays.
+        drop(unsafe { ptr::read(&raw const this.group) });
+    }
+
     /// How often a rank has come to [`Self::sync`].
     fn arrivals(&self, rank: usize) -> &AtomicU32 {
         let line = self.floats.next_multiple_of(LINE);
@@ -153,6 +161,33 @@ impl Segments {
         // after the next `sync`, by the contract of `comm::Window`, and may use the rest of the segment meanwhile: the slice is
         // no longer than what is written. `&mut self` keeps readers of this process away.
         unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
+    }
+
+    /// Copies values into this rank's segment from position `at`, past this core's caches where the processor can.
+    ///
+    /// # Panics
+    /// When the segment ends before the values do.
+    pub fn stream(&mut self, at: usize, values: &[f32]) {
+        let own = self.own(at..at + values.len());
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_mm_loadu_ps, _mm_sfence, _mm_stream_ps};
+            let head = own.as_ptr().align_offset(16).min(own.len());
+            let (own_head, own) = own.split_at_mut(head);
+            let (head, values) = values.split_at(head);
+            own_head.copy_from_slice(head);
+            let (own, own_rest) = own.as_chunks_mut::<4>();
+            let (values, rest) = values.as_chunks::<4>();
+            for (own, values) in own.iter_mut().zip(values) {
+                // SAFETY: both are four floats; the chunks of `own` begin at a multiple of 16 bytes. SSE is part of every x86-64.
+                unsafe { _mm_stream_ps(own.as_mut_ptr(), _mm_loadu_ps(values.as_ptr())) };
+            }
+            own_rest.copy_from_slice(rest);
+            // SAFETY: it touches no memory. Without it these stores might come after the release that says they are done.
+            unsafe { _mm_sfence() };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        own.copy_from_slice(values);
     }
 
     /// A part of a rank's segment.

@@ -1,0 +1,167 @@
+//! Which way of writing into shared memory is the faster one, here and now.
+//!
+//! Values that a core has just written lie in its caches. A reader that shares the last of them has them from there, at once; for one
+//! that does not, as between sockets or the dies of one, memory is nearer than another's caches. Which of the two holds depends on where
+//! ranks run, which nobody tells inside a virtual machine and which may change. The sums are the same, to the bit.
+
+use std::time::{Duration, Instant};
+
+/// How values are written that other ranks read next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Through this core's caches.
+    Cached,
+    /// Past them, into memory.
+    Streamed,
+}
+
+/// Passes from one trial to the next.
+const ROUND: usize = 256;
+/// Passes of each way in a trial. The first of them still pay for the other way's.
+const TRIED: usize = 6;
+/// The last of these, which count: of a few the fastest, because others may take the core in the midst of one.
+const COUNTED: usize = 4;
+/// Fewer values than these say nothing, and take no time.
+const FEWEST: usize = 1 << 14;
+
+/// Tries both ways now and then and takes the faster one in between.
+///
+/// All ranks count the same passes and so try the same way at the same time; what they find need not agree.
+#[derive(Debug)]
+pub(super) struct Ways {
+    passes: usize,
+    /// Of the trial under way: the fastest pass of either way, seconds a value.
+    fastest: [f64; 2],
+    best: Way,
+}
+
+impl Ways {
+    pub fn new() -> Self {
+        Self {
+            passes: 0,
+            fastest: [f64::INFINITY; 2],
+            best: Way::Cached,
+        }
+    }
+
+    /// The way of the next pass, over so many values.
+    pub fn next(&self, values: usize) -> Way {
+        match self.passes % ROUND / TRIED {
+            _ if values < FEWEST => Way::Cached,
+            0 => Way::Cached,
+            1 => Way::Streamed,
+            _ => self.best,
+        }
+    }
+
+    /// That pass is over, and this rank was busy with it for so long, not counting what it waited for others.
+    pub fn passed(&mut self, values: usize, busy: Duration) {
+        if values < FEWEST {
+            return;
+        }
+        let at = self.passes % ROUND;
+        let (way, pass) = (at / TRIED, at % TRIED);
+        if way < 2 && pass >= TRIED - COUNTED {
+            let fastest = &mut self.fastest[way];
+            *fastest = fastest.min(busy.as_secs_f64() / values as f64);
+        }
+        self.passes += 1;
+        if self.passes % ROUND == 2 * TRIED {
+            let [cached, streamed] = std::mem::replace(&mut self.fastest, [f64::INFINITY; 2]);
+            self.best = match streamed < cached {
+                true => Way::Streamed,
+                false => Way::Cached,
+            };
+        }
+    }
+}
+
+/// The time that a rank is busy, in parts.
+pub(super) struct Busy {
+    since: Instant,
+    total: Duration,
+}
+
+impl Busy {
+    pub fn begin() -> Self {
+        Self {
+            since: Instant::now(),
+            total: Duration::ZERO,
+        }
+    }
+
+    /// What comes now is waiting.
+    pub fn pause(&mut self) {
+        self.total += self.since.elapsed();
+    }
+
+    /// It waited long enough.
+    pub fn go_on(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// How long it was busy.
+    pub fn end(mut self) -> Duration {
+        self.pause();
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ways of so many passes, of which each takes as long as `seconds` says.
+    fn ways(ways: &mut Ways, passes: usize, seconds: impl Fn(Way, usize) -> f64) -> Vec<Way> {
+        let values = 10 * FEWEST;
+        let pass = |pass| {
+            let way = ways.next(values);
+            ways.passed(values, Duration::from_secs_f64(seconds(way, pass)));
+            way
+        };
+        (0..passes).map(pass).collect()
+    }
+
+    #[test]
+    fn the_faster_way_is_taken_until_the_next_trial() {
+        let mut all = Ways::new();
+        let found = ways(&mut all, ROUND, |way, pass| match (way, pass) {
+            // The first passes of a way pay for the other's, and one was disturbed.
+            (Way::Streamed, TRIED | 9) => 9.0,
+            (Way::Streamed, _) => 1.0,
+            (Way::Cached, 0..2) => 0.5,
+            (Way::Cached, _) => 2.0,
+        });
+        assert_eq!(found[..TRIED], [Way::Cached; TRIED]);
+        assert_eq!(found[TRIED..], [Way::Streamed; ROUND - TRIED]);
+        // The ranks have moved: what was found before counts no longer.
+        let found = ways(&mut all, ROUND, |way, pass| match (way, pass) {
+            (Way::Streamed, 6..8) => 0.7,
+            (Way::Streamed, _) => 1.5,
+            (Way::Cached, _) => 1.2,
+        });
+        assert_eq!(found[..TRIED], [Way::Cached; TRIED]);
+        assert_eq!(found[TRIED..2 * TRIED], [Way::Streamed; TRIED]);
+        assert_eq!(found[2 * TRIED..], [Way::Cached; ROUND - 2 * TRIED]);
+    }
+
+    #[test]
+    fn short_vectors_neither_try_nor_count() {
+        let mut all = Ways::new();
+        ways(&mut all, TRIED, |_, _| 1.0);
+        assert_eq!(all.next(FEWEST), Way::Streamed);
+        assert_eq!(all.next(FEWEST - 1), Way::Cached);
+        let before = all.passes;
+        all.passed(FEWEST - 1, Duration::from_secs(1));
+        assert_eq!(all.passes, before);
+    }
+
+    #[test]
+    fn waiting_is_not_counted() {
+        let mut busy = Busy::begin();
+        busy.pause();
+        std::thread::sleep(Duration::from_millis(30));
+        busy.go_on();
+        assert!(busy.end() < Duration::from_millis(20));
+    }
+}

@@ -231,7 +231,7 @@ fn of_jobs(error: &JobError) -> Verdict {
             USAGE,
             Some("change the number of ranks, or `distributed` in the recipe"),
         ),
-        JobError::Comm(_) | JobError::Elsewhere => (
+        JobError::Comm(_) | JobError::Elsewhere | JobError::Apart(_) => (
             RUN,
             Some("`squall supervise -- COMMAND` starts it again from the newest checkpoint"),
         ),

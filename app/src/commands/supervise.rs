@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Run a command, and again from its newest valid state when it fails, until it finishes or stops advancing.
 ///
-/// Wrong usage and unusable input (exit codes 2 and 3) are not tried again. Signals go on to the command (the first SIGTERM to
+/// Wrong usage and unusable input (exit codes 2 and 3) are not tried again, nor is what saved and asks to be run again later (75). Signals go on to the command (the first SIGTERM to
 /// Open MPI's mpirun as SIGUSR1, so that ranks have the time to save); what it then exits with is what this exits with. Options of cores and memory act on the command only if they stand after `--`, or in the
 /// environment.
 #[derive(Debug, Args)]
@@ -55,7 +55,8 @@ impl Supervise {
             let after = State::of(&watch);
             let code = status.code().and_then(|code| u8::try_from(code).ok());
             let how = describe(status);
-            if relay.was_told() || matches!(code, Some(USAGE | INPUT)) {
+            // 75 without a signal to us: the batch system told the ranks themselves, or the time that the recipe gives is over.
+            if relay.was_told() || matches!(code, Some(USAGE | INPUT | INTERRUPTED)) {
                 return Err(ended(&self.command, &how, code.unwrap_or(INTERRUPTED)));
             }
             without_progress = if after == before {

@@ -1,0 +1,93 @@
+//! `squall supervise` with commands that fail in every way.
+
+mod common;
+
+use common::{path, squall, text};
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A supervised shell script that watches this folder.
+fn supervise(folder: &Path, tries: u32, script: &str) -> std::process::Command {
+    let mut command = squall();
+    let tries = tries.to_string();
+    command.args([
+        "supervise",
+        "--watch",
+        path(folder),
+        "--pause",
+        "0",
+        "--tries",
+        &tries,
+    ]);
+    command.args(["--", "sh", "-c", script]).current_dir(folder);
+    command
+}
+
+fn ended(folder: &Path, tries: u32, script: &str) -> Output {
+    supervise(folder, tries, script).output().expect("starts")
+}
+
+/// How often the script began.
+fn starts(folder: &Path) -> usize {
+    let lines = std::fs::read_to_string(folder.join("starts")).unwrap_or_default();
+    lines.lines().count()
+}
+
+#[test]
+fn what_fails_is_started_again_while_it_advances() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Each start leaves more behind; the fourth ends well.
+    let output = ended(
+        folder.path(),
+        2,
+        "echo >>starts; [ $(wc -l <starts) -ge 4 ]",
+    );
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(starts(folder.path()), 4);
+}
+
+#[test]
+fn what_does_not_advance_is_given_up_with_its_own_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // What begins with a dot is no progress.
+    let output = ended(folder.path(), 3, "echo >>.n; exit 9");
+    assert_eq!(output.status.code(), Some(9), "{}", text(&output));
+    assert!(
+        text(&output).contains("3 times without progress"),
+        "{}",
+        text(&output)
+    );
+    let tried = std::fs::read_to_string(folder.path().join(".n")).expect("written");
+    assert_eq!(tried.lines().count(), 3);
+}
+
+/// Wrong usage, unusable input, and what saved and asks to be run again later.
+#[test]
+fn some_ends_are_not_tried_again() {
+    for code in [2, 3, 75] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let output = ended(folder.path(), 5, &format!("echo >>starts; exit {code}"));
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+        assert_eq!(starts(folder.path()), 1, "exit code {code}");
+    }
+}
+
+#[test]
+fn a_signal_goes_on_and_the_end_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "trap 'exit 75' TERM; echo >>starts; while :; do sleep 0.02; done";
+    let mut child = supervise(folder.path(), 5, script)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let patience = Instant::now() + Duration::from_secs(20);
+    while starts(folder.path()) == 0 && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("told");
+    let status = child.wait().expect("ends");
+    assert_eq!(status.code(), Some(75));
+    assert_eq!(starts(folder.path()), 1);
+}

@@ -2,6 +2,8 @@
 
 use crate::failure::Advice;
 use crate::threads::{self, Placement};
+#[cfg(feature = "mpi")]
+use squall_jobs::JobError;
 use squall_jobs::comm::launch::Launch;
 use squall_jobs::comm::{self, AllReduce, CommError, Communicator, Processes, Stalls};
 use squall_jobs::staging::node_number;
@@ -10,6 +12,10 @@ use std::time::Duration;
 
 /// How long a rank waits for another where no recipe says otherwise: nodes may check copies of very different sizes.
 const LONGEST_WAIT: Duration = Duration::from_secs(900);
+
+/// How long a rank leaves it to another to end the job, which failed and says why.
+#[cfg(feature = "mpi")]
+const FOR_THE_OTHER: Duration = Duration::from_secs(2);
 
 /// The environment's word on it, in seconds.
 const LONGEST_WAIT_SECONDS: &str = "SQUALL_STALL_SECONDS";
@@ -194,6 +200,10 @@ pub fn finish<T>(ranks: usize, result: anyhow::Result<T>) -> anyhow::Result<T> {
     {
         let (code, _) = crate::failure::classify(error);
         crate::failure::report(error);
+        if matches!(error.downcast_ref(), Some(JobError::Elsewhere)) {
+            // The job ends with the code of whoever is first: the rank that knows why.
+            std::thread::sleep(FOR_THE_OTHER);
+        }
         comm::mpi::abort(i32::from(code));
     }
     let _ = ranks;

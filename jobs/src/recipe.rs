@@ -282,7 +282,8 @@ impl Recipe {
         ClipShape::of(&self.network, self.data.clip_stride)
     }
 
-    /// The keys whose values differ from another recipe's and change results: all but lengths, savings and threads.
+    /// The keys whose values differ from another recipe's and change results: all but lengths, savings, threads and how long
+    /// ranks wait for each other.
     pub fn changes_of_result(&self, other: &Self) -> Vec<String> {
         let neutral = |recipe: &Self| {
             let mut recipe = recipe.clone();
@@ -305,6 +306,10 @@ impl Recipe {
             };
             recipe.data.threads = 1;
             recipe.data.prefetch = 1;
+            // When a run is checked and given up changes nothing that it learns.
+            let usual = Distributed::default();
+            recipe.distributed.stall_seconds = usual.stall_seconds;
+            recipe.distributed.check_every_steps = usual.check_every_steps;
             flat(&toml::Table::try_from(&recipe).unwrap_or_default())
         };
         let (new, old) = (neutral(self), neutral(other));

@@ -243,10 +243,19 @@ fn a_window_sums_in_the_order_of_rank() {
                 .map(|at| (at as f32 + 0.1) * 3f32.powi(rank as i32 * 5))
                 .collect()
         };
-        for round in 0..3 {
-            window.write(0, &values((rank + round) % 4));
+        for round in 0..4 {
+            let own = values((rank + round) % 4);
+            if round < 2 {
+                window.write(0, &own);
+            } else {
+                // Past the caches, from and to places that no vector begins at.
+                window.stream(0, &own[..1]);
+                window.stream(1, &own[1..round]);
+                window.stream(round, &own[round..floats - 1]);
+                window.stream(floats - 1, &own[floats - 1..]);
+            }
             window.sync().expect("written");
-            let mut sums = vec![0.0; floats - 7];
+            let mut sums = own[3..floats - 4].to_vec();
             window.sum(3..floats - 4, &mut sums);
             let [first, second, third, last] = [0, 1, 2, 3].map(|rank| values((rank + round) % 4));
             for (at, sum) in (3..).zip(&sums) {

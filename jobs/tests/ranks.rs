@@ -109,7 +109,7 @@ fn ranks_learn_what_one_learns() {
         &at("one"),
         None,
     ));
-    let cases: [(&str, Vec<Threads>, &[&str]); 4] = [
+    let cases: [(&str, Vec<Threads>, &[&str]); 5] = [
         ("two", threads::ranks(2), &["distributed.norm_ranks=2"]),
         (
             "four",
@@ -120,6 +120,16 @@ fn ranks_learn_what_one_learns() {
             "grid",
             threads::ranks(4),
             &["distributed.norm_ranks=4", "distributed.algorithm=grid"],
+        ),
+        (
+            "a row of ranks",
+            threads::ranks(4),
+            &[
+                "distributed.norm_ranks=0",
+                "distributed.algorithm=grid",
+                "distributed.grid=[1, 4]",
+                "distributed.between=halving",
+            ],
         ),
         (
             "small buckets",
@@ -216,7 +226,12 @@ fn a_run_goes_on_with_another_number_of_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder.path().join("store"), 12, 2);
     let at = |name: &str| folder.path().join(name);
-    let recipe = with(&["network.batch_norm=false"]);
+    // Statistics over all ranks, and a rate that follows the samples of a step, which stay.
+    let elastic = [
+        "distributed.norm_ranks=0",
+        "distributed.rate_scaling=linear",
+    ];
+    let recipe = with(&elastic);
     all_finished(train_on(
         threads::ranks(1),
         &recipe,
@@ -249,7 +264,7 @@ fn a_run_goes_on_with_another_number_of_ranks() {
         );
     }
     // Another global batch would be another run.
-    let other = with(&["network.batch_norm=false", "distributed.global_batch=6"]);
+    let other = with(&[&elastic[..], &["distributed.global_batch=6"]].concat());
     let refused = train_on(threads::ranks(2), &other, &store, &at("elastic"), None);
     assert!(refused.iter().all(Result::is_err));
 }

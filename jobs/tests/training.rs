@@ -193,6 +193,55 @@ fn told_to_stop_it_saves_and_goes_on() {
     assert_same(&part, &result(&whole), "one call too many");
 }
 
+/// The next checkpoint would take its place among the two that are kept, and a crash while it is written leave none.
+#[test]
+fn a_checkpoint_that_cannot_be_read_does_not_replace_one_that_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 7, 2);
+    let (recipe, part) = (recipe(&[]), folder.path().join("part"));
+    let step = |part: &Path| train::checkpoint::newest_step(part);
+    let stop_after = |steps: usize| {
+        let stop = AtomicBool::new(false);
+        let mut done = 0;
+        let mut stopper = |event: &TrainEvent| {
+            if let TrainEvent::Step { .. } = event {
+                done += 1;
+                stop.store(done >= steps, Ordering::Relaxed);
+            }
+        };
+        train(&recipe, &store, &part, &mut stopper, &stop).unwrap()
+    };
+    stop_after(7);
+    assert_eq!(step(&part), Some(7));
+    let newest = part.join("checkpoint.safetensors");
+    let bytes = std::fs::read(&newest).unwrap();
+    std::fs::write(&newest, &bytes[..bytes.len() / 2]).unwrap();
+    let before = step(&part).unwrap();
+    assert!(before < 7, "{before}");
+    // It goes on from the one before and is killed in the midst of writing the next.
+    let killed = catch_unwind(AssertUnwindSafe(|| {
+        let mut at_once = |event: &TrainEvent| {
+            if let TrainEvent::Step { .. } = event {
+                panic!("killed");
+            }
+        };
+        train(
+            &recipe,
+            &store,
+            &part,
+            &mut at_once,
+            &AtomicBool::new(false),
+        )
+    }));
+    assert!(killed.is_err());
+    assert!(!newest.exists() && part.join("checkpoint.damaged.safetensors").exists());
+    assert_eq!(step(&part), Some(before));
+    stop_after(1);
+    assert_eq!(step(&part), Some(before + 1));
+    let previous = ModelFile::read(&part.join("checkpoint.previous.safetensors"));
+    assert!(previous.is_ok(), "the readable one is kept");
+}
+
 #[test]
 fn a_time_limit_stops_like_an_interruption() {
     let folder = tempfile::tempdir().unwrap();

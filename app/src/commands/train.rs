@@ -63,13 +63,18 @@ pub struct Train {
     pub json: bool,
 }
 
+/// The share of what matrix products on so many ranks like this one reach.
+fn percent_of_peak(balance: &Balance, ranks: usize, rate: f64) -> f64 {
+    100.0 * balance.flops_per_second / (rate * ranks as f64)
+}
+
 /// How fast the ranks were, beside the rate of matrix products of one of them, and how evenly they worked.
 fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
     let speed = format!(
         "{:.2} samples/s, {:.1} GFLOP/s: {:.0} % of what matrix products of that type reach",
         balance.samples_per_second,
         balance.flops_per_second / 1e9,
-        100.0 * balance.flops_per_second / (rate * ranks as f64),
+        percent_of_peak(balance, ranks, rate),
     );
     match ranks {
         1 => format!("{speed} here"),
@@ -84,6 +89,8 @@ fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
 impl Train {
     /// Trains and says how it went.
     pub fn run(self) -> anyhow::Result<()> {
+        // Before ranks meet, which may take long: what a batch system says then is heard.
+        interrupt::flag();
         self.device.open()?;
         let mut team = ranks::team()?;
         let first = team.is_first();
@@ -97,7 +104,10 @@ impl Train {
             return Ok(());
         }
         if self.json {
-            return output::json(&report);
+            let percent = percent_of_peak(&report.balance, report.ranks, rate);
+            let mut summary = serde_json::to_value(&report)?;
+            summary["percent_of_peak"] = percent.into();
+            return output::json(&summary);
         }
         let best = report
             .best

@@ -1,6 +1,7 @@
 //! How several ranks train one network.
 
 use crate::comm::Wire;
+use crate::comm::collectives::Choice;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -31,19 +32,19 @@ pub enum RateScaling {
     /// Not: the recipe's rate is for the global batch.
     #[default]
     None,
-    /// By the number of ranks (Goyal et al. 2017, arXiv:1706.02677).
+    /// By that number, over `training.batch` (Goyal et al. 2017, arXiv:1706.02677).
     Linear,
     /// By its square root (Krizhevsky 2014, arXiv:1404.5997).
     Sqrt,
 }
 
 impl RateScaling {
-    /// What the rate of one rank is multiplied by.
-    pub fn factor(self, ranks: usize) -> f32 {
+    /// What the rate for `training.batch` samples is multiplied by in a step of so many times as many.
+    pub fn factor(self, times: f32) -> f32 {
         match self {
             Self::None => 1.0,
-            Self::Linear => ranks as f32,
-            Self::Sqrt => (ranks as f32).sqrt(),
+            Self::Linear => times,
+            Self::Sqrt => times.sqrt(),
         }
     }
 }
@@ -104,15 +105,20 @@ pub struct Distributed {
     pub wire: Wire,
     /// Ranks of a node that send to other nodes. Default: all of them.
     pub leaders: Option<usize>,
+    /// How sums go between nodes, and along the columns of a grid: `"ring"`, `"halving"`, or `"auto"` by the length of what is sent and
+    /// the number of nodes. Default `"auto"`.
+    pub between: Choice,
+    /// Rows and columns of `algorithm = "grid"`. Default: as nearly square as the number of ranks allows.
+    pub grid: Option<(usize, usize)>,
     /// Gradients are sent in buckets of about so many megabytes while the backward pass goes on. Default 16.
     pub bucket_mb: f64,
     /// 0: parameters change by the gradients of their own step. 1: by those of the step before, so that communication has a
     /// whole step's time; the first step changes nothing. Default 0.
     pub gradient_lag: usize,
-    /// So many consecutive ranks share the statistics of batch normalisation; 1 is none. It must divide the number of
-    /// ranks. Default 1.
+    /// So many consecutive ranks share the statistics of batch normalisation; 1 is none, 0 all ranks, however many. It must divide the
+    /// number of ranks. Default 1.
     pub norm_ranks: usize,
-    /// How the learning rate grows with the number of ranks. Default `"none"`.
+    /// How the learning rate grows with the samples of a step, beyond `training.batch`. Default `"none"`.
     pub rate_scaling: RateScaling,
     /// Steps between checks that all ranks hold the same bits. Default 100.
     pub check_every_steps: u64,
@@ -132,6 +138,8 @@ impl Default for Distributed {
             algorithm: Algorithm::default(),
             wire: Wire::default(),
             leaders: None,
+            between: Choice::Auto,
+            grid: None,
             bucket_mb: 16.0,
             gradient_lag: 0,
             norm_ranks: 1,
@@ -150,11 +158,13 @@ impl Distributed {
             ("servers", Some(self.servers)),
             ("global_batch", self.global_batch),
             ("leaders", self.leaders),
-            ("norm_ranks", Some(self.norm_ranks)),
             ("check_every_steps", Some(self.check_every_steps as usize)),
         ];
         if let Some((key, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
             return Err(format!("`distributed.{key}`: expected 1 or more, found 0"));
+        }
+        if self.grid.is_some() && self.algorithm != Algorithm::Grid {
+            return Err("`distributed.grid`: expected with `algorithm = \"grid\"` only".into());
         }
         if self.gradient_lag > 1 {
             return Err(format!(
@@ -194,7 +204,7 @@ impl Distributed {
     /// # Errors
     /// Key, expected and found, if the global batch cannot be dealt evenly or the groups of normalisation do not fit.
     pub fn local_batch(&self, batch: usize, ranks: usize) -> Result<usize, String> {
-        if !ranks.is_multiple_of(self.norm_ranks) {
+        if !ranks.is_multiple_of(self.norm_ranks(ranks)) {
             return Err(format!(
                 "`distributed.norm_ranks`: expected a divisor of {ranks} ranks, found {}",
                 self.norm_ranks
@@ -206,6 +216,22 @@ impl Distributed {
             Some(global) => Err(format!(
                 "`distributed.global_batch`: expected a multiple of {ranks} ranks, found {global}"
             )),
+        }
+    }
+
+    /// How many of `ranks` share the statistics of batch normalisation.
+    pub fn norm_ranks(&self, ranks: usize) -> usize {
+        match self.norm_ranks {
+            0 => ranks,
+            some => some,
+        }
+    }
+
+    /// How many times `training.batch` samples a step of `ranks` takes.
+    pub fn batches(&self, batch: usize, ranks: usize) -> f32 {
+        match self.global_batch {
+            Some(global) => global as f32 / batch as f32,
+            None => ranks as f32,
         }
     }
 
@@ -245,6 +271,12 @@ mod tests {
                 .contains("norm_ranks")
         );
         assert_eq!(grouped.local_batch(1, 6), Ok(1));
+        let together = Distributed {
+            norm_ranks: 0,
+            ..Distributed::default()
+        };
+        assert_eq!(together.local_batch(1, 5), Ok(1));
+        assert_eq!((together.norm_ranks(5), grouped.norm_ranks(6)), (5, 3));
     }
 
     #[test]
@@ -254,6 +286,11 @@ mod tests {
             ..Distributed::default()
         };
         assert!(zero.check().unwrap_err().contains("distributed.leaders"));
+        let shape = Distributed {
+            grid: Some((2, 3)),
+            ..Distributed::default()
+        };
+        assert!(shape.check().unwrap_err().contains("distributed.grid"));
         let lag = Distributed {
             gradient_lag: 2,
             ..Distributed::default()
@@ -303,8 +340,20 @@ mod tests {
 
     #[test]
     fn rates_grow_as_published() {
-        assert_eq!(RateScaling::Linear.factor(16), 16.0);
-        assert_eq!(RateScaling::Sqrt.factor(16), 4.0);
-        assert_eq!(RateScaling::None.factor(16), 1.0);
+        assert_eq!(RateScaling::Linear.factor(16.0), 16.0);
+        assert_eq!(RateScaling::Sqrt.factor(16.0), 4.0);
+        assert_eq!(RateScaling::None.factor(16.0), 1.0);
+    }
+
+    /// A run that goes on with another number of ranks keeps its rate where the samples of a step stay.
+    #[test]
+    fn rates_follow_the_samples_of_a_step() {
+        let each = Distributed::default();
+        assert_eq!((each.batches(2, 1), each.batches(2, 8)), (1.0, 8.0));
+        let global = Distributed {
+            global_batch: Some(12),
+            ..Distributed::default()
+        };
+        assert_eq!((global.batches(2, 1), global.batches(2, 4)), (6.0, 6.0));
     }
 }

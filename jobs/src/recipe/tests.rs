@@ -84,6 +84,8 @@ fn only_what_changes_results_keeps_a_run_from_going_on() {
     new.data.threads = 7;
     new.training.recompute = Recompute::Blocks;
     new.training.ignore_memory = true;
+    new.distributed.stall_seconds = 900.0;
+    new.distributed.check_every_steps = 7;
     assert!(new.changes_of_result(&old).is_empty());
     let mut rounded = new.clone();
     rounded.training.saved_activations = SavedActivations::Bf16;

@@ -131,6 +131,17 @@ pub(super) fn save(
     Ok(())
 }
 
+/// Takes a checkpoint that cannot be read out of the way: the next one would put it in the place of the one that can.
+fn set_aside(run: &RunDir) -> Result<()> {
+    let path = run.checkpoint();
+    if path.exists() {
+        let aside = run.folder().join("checkpoint.damaged.safetensors");
+        std::fs::rename(&path, &aside).map_err(JobError::io("rename", &path))?;
+        tracing::warn!("it is kept as `{}`", aside.display());
+    }
+    Ok(())
+}
+
 /// The steps of the newest checkpoint of a run that can be read; none if there is none. What a supervisor watches.
 pub fn newest_step(folder: &Path) -> Option<u64> {
     ["checkpoint.safetensors", "checkpoint.previous.safetensors"]
@@ -219,7 +230,9 @@ pub(super) fn start(
     let (facts, standing) = match load(&run.checkpoint(), learner) {
         Err(error) if run.previous_checkpoint().exists() => {
             tracing::warn!("{error}: continuing from the checkpoint before it");
-            load(&run.previous_checkpoint(), learner)?
+            let loaded = load(&run.previous_checkpoint(), learner)?;
+            set_aside(run)?;
+            loaded
         }
         loaded => loaded?,
     };

@@ -7,10 +7,12 @@ use squall_data::loader::LoaderConfig;
 use squall_data::sampler::BatchPlan;
 use squall_data::{HostBatch, Loader, Store};
 use squall_model::Backend;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// Batches that wait on the GPU for their step, besides the one that is being sent.
 const AHEAD: usize = 1;
@@ -23,12 +25,18 @@ pub(super) const STORED_ON_GPU: u64 = AHEAD as u64 + 2;
 pub struct Batch {
     /// Labels, boxes and ids; also the fields, which may be on the GPU as well.
     pub host: HostBatch,
+    /// From when to when it was read, by a thread of its own.
+    pub read: Option<Range<Instant>>,
     sent: Option<Sent>,
 }
 
 impl From<HostBatch> for Batch {
     fn from(host: HostBatch) -> Self {
-        Self { host, sent: None }
+        Self {
+            host,
+            read: None,
+            sent: None,
+        }
     }
 }
 
@@ -149,7 +157,8 @@ impl Sending {
             let batch = batch.map_err(JobError::from).and_then(|host| {
                 let bytes = host.stored.as_ref().map_or(&[][..], |s| &s.bytes[..]);
                 let sent = Some(self.upload.send(bytes)?);
-                Ok(Batch { host, sent })
+                let read = self.loader.last_read();
+                Ok(Batch { host, read, sent })
             });
             let missing = self.loader.missing_values();
             self.missing.store(missing, Ordering::Relaxed);
@@ -168,7 +177,14 @@ impl Iterator for Feed {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
-            Self::Host(loader) => Some(loader.next()?.map(Batch::from).map_err(JobError::from)),
+            Self::Host(loader) => {
+                let host = loader.next()?.map_err(JobError::from);
+                let read = loader.last_read();
+                Some(host.map(|host| Batch {
+                    read,
+                    ..Batch::from(host)
+                }))
+            }
             Self::Gpu(ahead) => ahead.batches.as_ref()?.recv().ok(),
         }
     }

@@ -176,6 +176,9 @@ impl Run<'_> {
             let batch = loader.next().ok_or(JobError::Thread("loader"))??;
             let wait_seconds = before.elapsed().as_secs_f64();
             self.team.trace.note(Work::Input, before);
+            if let Some(read) = &batch.read {
+                self.team.trace.read(read);
+            }
             let told = stop.load(Ordering::Relaxed) || self.is_out_of_time(start);
             let stopping = self.team.agree_to_stop(told);
             let result = self.learner.step(&batch, self.team)?;
@@ -202,7 +205,8 @@ impl Run<'_> {
             });
             self.team.trace.step(folder)?;
             let last = step == self.total_steps;
-            if last || step.is_multiple_of(self.recipe.distributed.check_every_steps) {
+            let checked = last || step.is_multiple_of(self.recipe.distributed.check_every_steps);
+            if checked {
                 self.team
                     .check_parameters(self.learner.network.parameters())?;
             }
@@ -213,6 +217,11 @@ impl Run<'_> {
                 || saved_at.elapsed().as_secs_f64()
                     >= self.recipe.training.checkpoint_every_seconds;
             if last || interrupted || due {
+                // A checkpoint of ranks that have come apart would be what the next start goes on from.
+                if !checked {
+                    self.team
+                        .check_parameters(self.learner.network.parameters())?;
+                }
                 self.save(progress)?;
                 saved_at = Instant::now();
             }

@@ -107,7 +107,8 @@ impl Learner {
         let copies = policy.copies(network.parameters(), dtype, recipe.seed);
         let loss_scale = policy.loss_scale(dtype);
         let mut schedule = recipe.schedule.clone();
-        schedule.rate *= recipe.distributed.rate_scaling.factor(ranks);
+        let batches = recipe.distributed.batches(recipe.training.batch, ranks);
+        schedule.rate *= recipe.distributed.rate_scaling.factor(batches);
         Ok(Self {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),

@@ -220,8 +220,9 @@ impl Team {
             next: 0,
         };
         self.description = format!("{}; {}", control.describe(), engine.describe());
-        if options.norm_ranks > 1 {
-            let colour = u32::try_from(rank / options.norm_ranks).unwrap_or(u32::MAX);
+        let norm_ranks = options.norm_ranks(size);
+        if norm_ranks > 1 {
+            let colour = u32::try_from(rank / norm_ranks).unwrap_or(u32::MAX);
             let group = control.split(Some(colour), rank)?;
             let waited = Arc::clone(&self.waited);
             let together = |comm| Group {
@@ -391,7 +392,10 @@ impl Team {
         let tensors = named
             .iter()
             .map(|(name, (_, values))| (name.as_str(), values.as_slice()));
-        Ok(agree::same_parameters(&mut **control, tensors)?)
+        agree::same_parameters(&mut **control, tensors).map_err(|error| match error {
+            CommError::Differs { .. } => JobError::Apart(error),
+            other => other.into(),
+        })
     }
 }
 

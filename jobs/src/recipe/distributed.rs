@@ -74,7 +74,7 @@ pub enum Momentum {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MomentumRule {
-    /// So that it and the momentum of asynchrony add up to the optimiser's.
+    /// So that it and the momentum of asynchrony add up to the optimiser's; SGD's rate grows for what a gradient loses by it.
     Tuned,
 }
 
@@ -92,7 +92,7 @@ pub struct Distributed {
     /// With groups: `"arrival"` or `"round-robin"`. Default `"arrival"`.
     pub order: Order,
     /// With groups: SGD's momentum (Adam's and LAMB's beta1) on the servers, a number or `"tuned"`: what is left of the optimiser's
-    /// after that of asynchrony, 1 - 1 / groups. Default: the optimiser's.
+    /// after that of asynchrony, 1 - 1 / groups, and a rate that makes up for what was taken away (SGD). Default: the optimiser's.
     pub momentum: Option<Momentum>,
     /// Samples of a step over all ranks (of a group), instead of `training.batch` for each; the number of ranks must divide it. Any
     /// number of ranks then takes the same samples in the same steps, and a run may be continued on another number. What is learnt is

@@ -17,10 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The run that networks learn from: its grid, and its times for training and for the loss.
+/// The run that networks learn from: its grid, and its times for training and for the loss, a day apart.
 const GRID: (usize, usize) = (32, 48);
-const TRAINING: usize = 48;
-const VALIDATION: usize = 12;
+const TRAINING: usize = 288;
+const VALIDATION: usize = 72;
+
+/// How much of the running statistics of batch normalisation a sample leaves, whoever learns from it.
+const STATISTICS_KEPT: f64 = 0.98;
 
 /// Which groups, and how slow the slowest rank is.
 #[derive(Debug, Args)]
@@ -49,6 +52,9 @@ pub struct GroupOptions {
     /// Whose turn it is at the servers.
     #[arg(long, value_enum, default_value = "arrival")]
     order: Turn,
+    /// Momentum of groups: that of training in step, or less by that of asynchrony.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["same"])]
+    momentum: Vec<Share>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
@@ -57,11 +63,21 @@ enum Turn {
     RoundRobin,
 }
 
+/// What of the optimiser's momentum groups have.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum Share {
+    Same,
+    Tuned,
+}
+
 /// How one way to train went, over all seeds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 struct Outcome {
     /// None in step.
     groups: Option<usize>,
+    /// None in step.
+    momentum: Option<Share>,
     slow: u32,
     steps_per_second: f64,
     samples_per_second: f64,
@@ -72,9 +88,35 @@ struct Outcome {
     staleness_max: Option<u64>,
     /// On samples that were not learnt from.
     loss: f64,
-    /// Against training in step.
+    /// The same for each seed.
+    losses: Vec<f64>,
+    /// Mean over seeds of the loss against that of training in step with the same seed.
     loss_change_percent: f64,
+    /// Standard error of that mean; none of a single seed.
+    loss_change_error: Option<f64>,
 }
+
+impl Outcome {
+    /// Sets what is told against training in step.
+    fn compare(&mut self, in_step: &Self) {
+        self.faster = self.samples_per_second / in_step.samples_per_second;
+        let change = |(one, other): (&f64, &f64)| 100.0 * (one / other - 1.0);
+        let changes: Vec<f64> = self
+            .losses
+            .iter()
+            .zip(&in_step.losses)
+            .map(change)
+            .collect();
+        let n = changes.len() as f64;
+        let mean = changes.iter().sum::<f64>() / n;
+        let squares: f64 = changes.iter().map(|change| (change - mean).powi(2)).sum();
+        self.loss_change_percent = mean;
+        self.loss_change_error = (n > 1.0).then(|| (squares / (n - 1.0) / n).sqrt());
+    }
+}
+
+/// Groups and their momentum; none is training in step.
+type Way = Option<(usize, Share)>;
 
 struct Table(Vec<Outcome>);
 
@@ -82,7 +124,7 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<10} {:>12} {:>8} {:>10} {:>10} {:>16} {:>9} {:>8}",
+            "{:<15} {:>12} {:>8} {:>10} {:>10} {:>16} {:>9} {:>16}",
             "training",
             "slowest rank",
             "steps/s",
@@ -98,25 +140,32 @@ impl fmt::Display for Table {
                 Some(1) => "1 group".to_string(),
                 Some(groups) => format!("{groups} groups"),
             };
+            let tuned = match row.momentum {
+                Some(Share::Tuned) => ", tuned",
+                _ => "",
+            };
+            let error = row.loss_change_error.map(|error| format!(" ± {error:.1}"));
+            let change = format!(
+                "{:+.1}{} %",
+                row.loss_change_percent,
+                error.unwrap_or_default()
+            );
+            let name = name + tuned;
             let stale = match (row.staleness_mean, row.staleness_max) {
                 (Some(mean), Some(max)) => format!("{mean:.2}, at most {max}"),
                 _ => "-".to_string(),
             };
             writeln!(
                 f,
-                "{name:<10} {:>11}x {:>8.2} {:>10.2} {:>9.2}x {stale:>16} {:>9.4} {:>+6.1} %",
-                row.slow,
-                row.steps_per_second,
-                row.samples_per_second,
-                row.faster,
-                row.loss,
-                row.loss_change_percent
+                "{name:<15} {:>11}x {:>8.2} {:>10.2} {:>9.2}x {stale:>16} {:>9.4} {change:>16}",
+                row.slow, row.steps_per_second, row.samples_per_second, row.faster, row.loss,
             )?;
         }
         write!(
             f,
             "a step is one of a group; faster: by samples; staleness: updates by others between reading parameters and using their gradient; \
-             loss: on samples not learnt from, as many learnt from in every row"
+             loss: on samples not learnt from, as many learnt from in every row; change: against training in step with the same seed, mean and \
+             its standard error"
         )
     }
 }
@@ -131,11 +180,12 @@ pub(super) fn run(options: &GroupOptions, json: bool) -> anyhow::Result<()> {
         let in_step = options.mean(folder.path(), None, slow)?;
         let mut all = vec![in_step.clone()];
         for &groups in &options.groups {
-            all.push(options.mean(folder.path(), Some(groups), slow)?);
+            for &momentum in &options.momentum {
+                all.push(options.mean(folder.path(), Some((groups, momentum)), slow)?);
+            }
         }
         for row in &mut all {
-            row.faster = row.samples_per_second / in_step.samples_per_second;
-            row.loss_change_percent = 100.0 * (row.loss / in_step.loss - 1.0);
+            row.compare(&in_step);
         }
         rows.append(&mut all);
     }
@@ -170,19 +220,21 @@ impl GroupOptions {
     }
 
     /// One way to train, the mean over all seeds.
-    fn mean(&self, folder: &Path, groups: Option<usize>, slow: u32) -> anyhow::Result<Outcome> {
+    fn mean(&self, folder: &Path, way: Way, slow: u32) -> anyhow::Result<Outcome> {
         let mut mean = Outcome {
-            groups,
+            groups: way.map(|(groups, _)| groups),
+            momentum: way.map(|(_, momentum)| momentum),
             slow,
             ..Outcome::default()
         };
         let part = 1.0 / self.seeds as f64;
         for seed in 1..=self.seeds {
-            let (report, loss) = self.train(folder, groups, slow, seed)?;
+            let (report, loss) = self.train(folder, way, slow, seed)?;
             let rate = report.steps as f64 / report.seconds;
             mean.steps_per_second += part * rate;
-            mean.samples_per_second += part * rate * self.ranks_of_step(groups) as f64;
+            mean.samples_per_second += part * rate * self.ranks_of_step(way) as f64;
             mean.loss += part * loss;
+            mean.losses.push(loss);
             if let Some(stale) = report.staleness {
                 let so_far = mean.staleness_mean.unwrap_or(0.0);
                 mean.staleness_mean = Some(so_far + part * stale.mean);
@@ -193,22 +245,25 @@ impl GroupOptions {
     }
 
     /// Ranks that do a step together, each with one sample.
-    fn ranks_of_step(&self, groups: Option<usize>) -> usize {
-        self.workers / groups.unwrap_or(1)
+    fn ranks_of_step(&self, way: Way) -> usize {
+        self.workers / way.map_or(1, |(groups, _)| groups)
     }
 
     fn train(
         &self,
         folder: &Path,
-        groups: Option<usize>,
+        way: Way,
         slow: u32,
         seed: u64,
     ) -> anyhow::Result<(TrainReport, f64)> {
-        let recipe = self.recipe(groups, seed)?;
-        let name = format!("{}-{slow}-{seed}", groups.unwrap_or(0));
+        let recipe = self.recipe(way, seed)?;
+        let name = match way {
+            None => format!("in-step-{slow}-{seed}"),
+            Some((groups, momentum)) => format!("{groups}-{momentum:?}-{slow}-{seed}"),
+        };
         let out = folder.join(name);
         std::fs::create_dir_all(&out)?;
-        let servers = groups.map_or(0, |_| self.servers);
+        let servers = way.map_or(0, |_| self.servers);
         let ranks = servers + self.workers;
         let sleep = Duration::from_millis(self.sleep_ms);
         let reports = threads::run(threads::ranks(ranks), |rank| {
@@ -230,15 +285,21 @@ impl GroupOptions {
     }
 
     /// The smallest network, a sample for each rank and step, and a rate in proportion to the ranks of a step.
-    fn recipe(&self, groups: Option<usize>, seed: u64) -> anyhow::Result<Recipe> {
-        let steps = self.samples / self.ranks_of_step(groups) as u64;
+    fn recipe(&self, way: Way, seed: u64) -> anyhow::Result<Recipe> {
+        let ranks = self.ranks_of_step(way);
+        let steps = self.samples / ranks as u64;
+        let kept = STATISTICS_KEPT.powi(ranks as i32);
         let order = match self.order {
             Turn::Arrival => "arrival",
             Turn::RoundRobin => "round-robin",
         };
-        let groups = groups.map_or_else(String::new, |groups| {
+        let groups = way.map_or_else(String::new, |(groups, momentum)| {
             let servers = self.servers;
-            format!("groups = {groups}\nservers = {servers}\norder = '{order}'")
+            let momentum = match momentum {
+                Share::Same => "",
+                Share::Tuned => "momentum = 'tuned'",
+            };
+            format!("groups = {groups}\nservers = {servers}\norder = '{order}'\n{momentum}")
         });
         let warmup = steps / 50 + 1;
         let text = format!(
@@ -266,7 +327,7 @@ impl GroupOptions {
             blocks = [1, 1]
             atrous_rates = [1, 2]
             dropout = 0.0
-            batch_norm_decay = 0.8"
+            batch_norm_decay = {kept:.4}"
         );
         Ok(Recipe::parse(&text, &[])?)
     }

@@ -104,13 +104,13 @@ pub(super) fn train(
         Role::Server(index) => {
             let learner = ready.learner();
             let config = recipe.distributed.momentum;
-            let config = momentum::of_servers(&recipe.optimiser, config, groups);
+            let how = momentum::of_servers(&recipe.optimiser, config, groups);
             let ranges = &slices[index];
             let part = Part::of(
                 learner.network.parameters(),
                 &learner.optimizer,
                 ranges,
-                &config,
+                how,
             );
             let part = world.all_or_none(part)?;
             let mut alone = Team::solo();

@@ -13,19 +13,21 @@ pub(super) struct Part {
     parameters: Parameters,
     gradients: Gradients,
     optimizer: Optimizer,
+    /// What the rate of a group is multiplied by.
+    faster: f32,
     values: Vec<f32>,
 }
 
 impl Part {
-    /// What lies in these ranges, with the state that `optimizer` has of it.
+    /// What lies in these ranges, with the state that `optimizer` has of it; changed as [`of_servers`](super::momentum::of_servers) says.
     pub fn of(
         parameters: &Parameters,
         optimizer: &Optimizer,
         ranges: &[Range<usize>],
-        config: &OptimizerConfig,
+        (config, faster): (OptimizerConfig, f32),
     ) -> Result<Self> {
         let part = parameters.part(ranges)?;
-        let mut own = Optimizer::new(config, &part)?;
+        let mut own = Optimizer::new(&config, &part)?;
         if optimizer.steps() > 0 {
             let mut state = ModelFile::default();
             optimizer.save_into(&mut state)?;
@@ -36,6 +38,7 @@ impl Part {
             values: vec![0.0; plan::count(ranges)],
             parameters: part,
             optimizer: own,
+            faster,
         })
     }
 
@@ -48,7 +51,7 @@ impl Part {
     pub fn learn(&mut self, rate: f32, scale: f32) -> Result<()> {
         let update = Update {
             gradient_scale: scale,
-            ..Update::rate(rate)
+            ..Update::rate(rate * self.faster)
         };
         let Self {
             parameters,

@@ -4,7 +4,7 @@ mod common;
 
 use candle_core::{DType, Tensor};
 use common::{distance, dot, draw, field, values};
-use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets};
+use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets, MaskTargets};
 use squall_model::networks::NetworkName;
 use squall_model::ops::loss::Criterion;
 use squall_model::optim::{Optimizer, OptimizerConfig, Rule};
@@ -105,11 +105,15 @@ fn judge(
 ) -> (squall_model::detection::DetectionLoss, Pass) {
     let mut pass = Pass::train(network.backend(), storage, 5);
     let output = network.detect(&batch.x, &mut pass, true).unwrap();
-    let masks = network.gives_masks();
+    let pixels = batch.masks.len() / batch.x.dim(0).unwrap();
+    let masks: Vec<_> = batch.masks.chunks_exact(pixels).map(Some).collect();
     let targets = DetectionTargets {
         fields: &batch.x,
         boxes: &batch.boxes,
-        masks: masks.then_some((&batch.masks[..], &batch.criterion)),
+        masks: network.gives_masks().then_some(MaskTargets {
+            labels: &masks,
+            criterion: &batch.criterion,
+        }),
     };
     (output.loss(&targets, &batch.config, 1.0).unwrap(), pass)
 }

@@ -7,10 +7,10 @@
 //! loss of all their frames.
 
 use super::layout::Scheme;
+use super::mask_loss::{self, MaskTargets};
 use super::{BoxTarget, DetectorOutput, cell_loss, centre_loss, check};
 use crate::error::{ModelError, Result};
 use crate::ops::host::{Host, bhwc, expect, tensor};
-use crate::ops::loss::Criterion;
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -95,8 +95,8 @@ pub struct DetectionTargets<'a> {
     /// The boxes of every frame that the output has ([`DetectorOutput::frames`]); none where nobody labelled the frame, which
     /// then teaches by its reconstruction only.
     pub boxes: &'a [Option<Vec<BoxTarget>>],
-    /// The class of every pixel, and the rule for masks, of a network that gives them too.
-    pub masks: Option<(&'a [u8], &'a Criterion)>,
+    /// The masks, of a network that gives them too.
+    pub masks: Option<MaskTargets<'a>>,
 }
 
 /// The gradient of the loss with respect to everything that a detector gave; [`crate::Network::backward_detection`] takes it.
@@ -168,11 +168,12 @@ impl DetectorOutput {
         let segmentation = match (&self.segmentation, targets.masks) {
             (None, _) => None,
             (Some(logits), None) => Some(logits.zeros_like()?),
-            (Some(logits), Some((labels, criterion))) => {
-                let scale = (config.segmentation * f64::from(scale)) as f32;
-                let loss = (self.backend).segmentation_loss(logits, labels, criterion, scale)?;
-                parts.push(("segmentation", config.segmentation * loss.value()));
-                Some(loss.gradient)
+            (Some(logits), Some(targets)) => {
+                let weight = config.segmentation;
+                let factor = weight * f64::from(scale);
+                let (value, gradient) = mask_loss::judge(self.backend, logits, &targets, factor)?;
+                parts.push(("segmentation", weight * value));
+                Some(gradient)
             }
         };
         Ok(DetectionLoss {

@@ -36,11 +36,13 @@ mod centres;
 mod giou;
 mod layout;
 mod loss;
+mod mask_loss;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use layout::{Layout, Scheme};
 pub use loss::{DetectionLoss, DetectionLossConfig, DetectionTargets, DetectorGradient};
+pub use mask_loss::MaskTargets;
 
 use crate::error::{ModelError, Result};
 use crate::ops::Backend;

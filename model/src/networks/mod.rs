@@ -40,6 +40,18 @@ pub struct Prediction {
     pub probabilities: Option<Tensor>,
 }
 
+impl Prediction {
+    /// Of logits `(b, h, w, k)`.
+    fn of(backend: Backend, logits: &Tensor, probabilities: bool) -> Result<Self> {
+        Ok(Self {
+            classes: backend.argmax(logits)?,
+            probabilities: probabilities
+                .then(|| backend.to_host(&backend.softmax(logits)?))
+                .transpose()?,
+        })
+    }
+}
+
 /// A segmentation network: fields to the logits of every class at every pixel; or one that finds boxes
 /// ([`Network::detect`], [`crate::detection`]).
 ///
@@ -240,12 +252,7 @@ impl Network {
         strips: NonZeroUsize,
     ) -> Result<Prediction> {
         let logits = self.infer_in_strips(x, storage, strips)?;
-        Ok(Prediction {
-            classes: self.backend.argmax(&logits)?,
-            probabilities: probabilities
-                .then(|| self.backend.to_host(&self.backend.softmax(&logits)?))
-                .transpose()?,
-        })
+        Prediction::of(self.backend, &logits, probabilities)
     }
 
     /// Shapes and costs for one sample of (h, w); of a network over time a sample is a clip.

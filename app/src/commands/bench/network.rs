@@ -8,7 +8,8 @@ use crate::plan::{bytes, peak_memory};
 use candle_core::{DType, Device, Tensor};
 use clap::{Args, ValueEnum};
 use squall_jobs::Recipe;
-use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets};
+use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets, MaskTargets};
+use squall_model::ops::loss::Criterion;
 use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{
     Backend, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations, Storage, profile,
@@ -273,10 +274,18 @@ impl Ours {
         if self.network.is_detector() {
             let output = self.network.detect(&self.x, &mut pass, true)?;
             let boxes = vec![Some(vec![BOX]); output.frames()];
+            let weights = vec![1.0; self.network.config().mask_classes];
+            let criterion = Criterion::cross_entropy(&weights);
+            let frames = self.x.dim(0)?;
+            let masks = self.labels.chunks_exact(self.labels.len() / frames);
+            let masks: Vec<_> = masks.map(Some).collect();
             let targets = DetectionTargets {
                 fields: &self.x,
                 boxes: &boxes,
-                masks: None,
+                masks: self.network.gives_masks().then_some(MaskTargets {
+                    labels: &masks,
+                    criterion: &criterion,
+                }),
             };
             let loss = output.loss(&targets, &DetectionLossConfig::default(), 1.0)?;
             self.network.update_running_statistics(&mut pass)?;

@@ -3,7 +3,7 @@
 use super::Detector;
 use crate::detection::{DetectorGradient, DetectorOutput, ScoredBox};
 use crate::error::{ModelError, Result};
-use crate::networks::Network;
+use crate::networks::{Network, Prediction};
 use crate::parameters::Gradients;
 use crate::pass::Pass;
 use crate::storage::Storage;
@@ -62,6 +62,23 @@ impl Network {
     ) -> Result<Vec<Vec<ScoredBox>>> {
         let mut pass = Pass::infer(self.backend, storage);
         self.detect(x, &mut pass, false)?.decode(min_confidence)
+    }
+
+    /// The same boxes, and the masks of a network that gives them too, by one inference pass.
+    ///
+    /// # Errors
+    /// As [`Self::detect`].
+    pub fn find_boxes_and_masks(
+        &self,
+        x: &Tensor,
+        storage: impl Into<Storage>,
+        (min_confidence, probabilities): (f32, bool),
+    ) -> Result<(Vec<Vec<ScoredBox>>, Option<Prediction>)> {
+        let mut pass = Pass::infer(self.backend, storage);
+        let output = self.detect(x, &mut pass, false)?;
+        let masks = output.segmentation.as_ref();
+        let masks = masks.map(|logits| Prediction::of(self.backend, logits, probabilities));
+        Ok((output.decode(min_confidence)?, masks.transpose()?))
     }
 
     /// Whether [`DetectorOutput::segmentation`] will be there.

@@ -438,3 +438,110 @@ fn tracks_are_scored_against_best_tracks() {
         );
     }
 }
+
+/// One network for both tasks, from a store to scores, an interruption between: every command takes what the one before gave.
+#[test]
+fn masks_and_boxes_of_one_network() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 10, 3);
+    let (store, model, found) = (at("store"), at("model"), at("found"));
+    let truth = fields.join("truth");
+    run(&[
+        "stage",
+        path(&fields),
+        "--labels",
+        path(&truth),
+        "--block-days",
+        "1",
+        "--out",
+        path(&store),
+        "-q",
+    ]);
+    run(&[
+        "train",
+        "--recipe",
+        "masks-and-boxes",
+        "--data",
+        path(&store),
+        "--out",
+        path(&model),
+        "--set",
+        "training.steps=12",
+        "--set",
+        "training.validate_every_steps=6",
+        "--set",
+        "network.width=0.1",
+        "-q",
+    ]);
+    let metrics = fs::read_to_string(model.join("metrics.jsonl")).expect("metrics");
+    let of_both = |line: &&str| {
+        let line: Value = serde_json::from_str(line).expect("a JSON line");
+        line["scores"]["masks"]["mean_iou"].is_number()
+            && line["scores"]["boxes"]["mean_ap_50"].is_number()
+    };
+    assert_eq!(metrics.lines().filter(of_both).count(), 2);
+
+    let best = model.join("best.safetensors");
+    let infer = [
+        "infer",
+        path(&fields),
+        "--model",
+        path(&best),
+        "--out",
+        path(&found),
+        "--json",
+        "-q",
+    ];
+    let report = json(&infer);
+    assert_eq!(
+        (&report["gives"], &report["masks"]),
+        (&"both".into(), &40.into())
+    );
+    let contents = || common::contents(&found, |name| name == ".lock");
+    let first = contents();
+    let count = |end: &str| first.iter().filter(|(name, _)| name.ends_with(end)).count();
+    // A table for each of ten days, and that of all.
+    assert_eq!((count(".nc"), count(".csv")), (10, 11));
+    // What is gone is made again, and nothing else.
+    let gone = ["boxes.2000-08-03.csv", "masks.2000-08-05.nc"];
+    gone.iter()
+        .for_each(|name| fs::remove_file(found.join(name)).expect("a file"));
+    assert_eq!(json(&infer)["new_masks"], 8);
+    let again = contents();
+    let differ = first.iter().zip(&again).filter(|(a, b)| a != b);
+    let differ: Vec<_> = differ
+        .map(|((name, _), (other, _))| (name, other))
+        .collect();
+    assert!(
+        differ.is_empty() && again.len() == first.len(),
+        "{differ:?}"
+    );
+
+    let scores = json(&[
+        "score",
+        "--prediction",
+        path(&found),
+        "--truth",
+        path(&truth),
+        "--json",
+        "-q",
+    ]);
+    assert!(scores["pixels"]["mean_iou"].is_number());
+    assert!(scores["boxes"]["mean"]["at_10"].is_number());
+    // Masks by the folder, boxes by their table.
+    for (input, out) in [(found.clone(), "a"), (found.join("boxes.csv"), "b")] {
+        let out = at(out);
+        let events = json(&[
+            "events",
+            path(&input),
+            "--fields",
+            path(&fields),
+            "--out",
+            path(&out),
+            "--json",
+            "-q",
+        ]);
+        assert_eq!(events["times"], 40);
+    }
+}

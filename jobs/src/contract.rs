@@ -60,6 +60,11 @@ fn classes_of(task: Task) -> impl Iterator<Item = &'static str> {
     names.into_iter()
 }
 
+/// The same of masks beside boxes.
+fn mask_classes_of(network: &NetworkConfig) -> impl Iterator<Item = &'static str> {
+    classes_of(Task::Segment).take(network.mask_classes)
+}
+
 /// What a model takes, gives and was made from; kept in the model file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,6 +79,9 @@ pub struct Contract {
     pub normalisation_hash: String,
     /// What the outputs are, in order of their codes.
     pub classes: Vec<String>,
+    /// What masks hold, in order of their codes, of a detector that gives some beside boxes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mask_classes: Vec<String>,
     /// The grid it was trained on.
     pub grid: GridFacts,
     /// How longitude is padded: `periodic` or `zero`. Latitude is zero-padded unless the network says `periodic_latitude`.
@@ -122,6 +130,7 @@ impl Contract {
             normalisation: normalisation.clone(),
             normalisation_hash: normalisation.hash(),
             classes: classes_of(recipe.task).map(str::to_string).collect(),
+            mask_classes: mask_classes_of(network).map(str::to_string).collect(),
             grid: GridFacts::of(grid),
             longitude_padding: if network.periodic_longitude {
                 "periodic"
@@ -240,6 +249,14 @@ impl Contract {
             reasons.push(format!(
                 "the model's classes are {}, this program's are {}",
                 self.classes.join(", "),
+                ours.join(", ")
+            ));
+        }
+        let ours: Vec<&str> = mask_classes_of(&self.network).collect();
+        if self.mask_classes != ours {
+            reasons.push(format!(
+                "the classes of the model's masks are {}, this program's are {}",
+                self.mask_classes.join(", "),
                 ours.join(", ")
             ));
         }

@@ -114,7 +114,7 @@ fn learn(recipe: &Recipe, store: &Arc<Store>, folder: &Path) -> (BoxScores, std:
     let report = train(recipe, store, folder, &mut |_| {}, &stop).unwrap();
     match report.best.unwrap().scores {
         Scores::Boxes(scores) => (scores, report.model),
-        Scores::Masks(_) => panic!("a detector gives boxes"),
+        Scores::Masks(_) | Scores::Both(_) => panic!("a detector gives boxes"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `squall infer`: models over files or a sample store to CF masks, on one process or many.
+//! `squall infer`: models over files or a sample store to CF masks and tables of boxes, on one process or many.
 
 use crate::failure::Advice;
 use crate::plan::{Plan, duration};
@@ -12,8 +12,8 @@ use squall_data::store::{INDEX_FILE, Split};
 use squall_data::{Archive, Store};
 use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::infer::{
-    BadInput, Ensemble, FilePer, InferEvent, InferOptions, InferPlan, InferReport, Inference,
-    Input, Model, Strips,
+    BadInput, Ensemble, FilePer, Gives, InferEvent, InferOptions, InferPlan, InferReport,
+    Inference, Input, Model, Strips,
 };
 use squall_jobs::{JobError, Outcome};
 use squall_model::Precision;
@@ -172,8 +172,8 @@ impl Infer {
         }
         let rate = report.new_masks as f64 / report.seconds.max(1e-3);
         tracing::info!(
-            "{} masks ({} of them new, {rate:.1} a second) in {}: {}",
-            report.masks,
+            "{} ({} of them new, {rate:.1} a second) in {}: {}",
+            report.gives.count(report.masks),
             report.new_masks,
             duration(report.seconds),
             self.out.display()
@@ -309,9 +309,14 @@ fn announce(plan: &InferPlan) {
     }
     Plan {
         work: format!(
-            "infer {} masks into {} files ({} masks are there; {}; {:.2} TF each)",
-            plan.times,
+            "infer {} into {} files{} ({} are there; {}; {:.2} TF each)",
+            plan.gives.count(plan.times),
             plan.files,
+            if plan.gives == Gives::Both {
+                " of masks and as many of boxes"
+            } else {
+                ""
+            },
             plan.done_times,
             how.join(", "),
             plan.flops_per_mask as f64 / 1e12

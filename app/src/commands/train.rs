@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Recipes that come with the program.
-pub const RECIPES: [(&str, &str); 9] = [
+pub const RECIPES: [(&str, &str); 11] = [
     ("small", include_str!("../../../jobs/recipes/small.toml")),
     ("full", include_str!("../../../jobs/recipes/full.toml")),
     (
@@ -38,13 +38,21 @@ pub const RECIPES: [(&str, &str); 9] = [
         "detect-over-time",
         include_str!("../../../jobs/recipes/detect-over-time.toml"),
     ),
+    (
+        "detect-published",
+        include_str!("../../../jobs/recipes/detect-published.toml"),
+    ),
+    (
+        "masks-and-boxes",
+        include_str!("../../../jobs/recipes/masks-and-boxes.toml"),
+    ),
 ];
 
 /// Train a network on a sample store; the same command continues a run that was stopped.
 #[derive(Debug, Args)]
 pub struct Train {
     /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published, deepcam, tiramisu,
-    /// cgnet, detect, detect-dense, detect-over-time.
+    /// cgnet, detect, detect-dense, detect-over-time, detect-published, masks-and-boxes.
     #[arg(long, value_name = "R.toml")]
     pub recipe: PathBuf,
     /// A sample store of `squall stage`; {node} in it becomes the node's number, as for `squall stage --local`.

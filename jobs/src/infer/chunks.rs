@@ -87,17 +87,22 @@ pub fn chunks(times: &[Time], per: FilePer) -> Vec<Chunk> {
     chunks
 }
 
-/// The same for tables of boxes: `boxes.2000-02-28.csv`.
+/// The table of boxes that belongs to a mask file: `boxes.2000-02-28.csv`; such a table's own name stays.
+pub(super) fn table_of(name: &str) -> String {
+    match name
+        .strip_prefix("masks")
+        .and_then(|n| n.strip_suffix("nc"))
+    {
+        Some(time) => format!("boxes{time}csv"),
+        None => name.to_string(),
+    }
+}
+
+/// The same where there are tables of boxes and no masks.
 pub(super) fn of_boxes(masks: Vec<Chunk>) -> Vec<Chunk> {
-    let renamed = |chunk: Chunk| {
-        let time = chunk
-            .name
-            .trim_start_matches("masks")
-            .trim_end_matches("nc");
-        Chunk {
-            name: format!("boxes{time}csv"),
-            ..chunk
-        }
+    let renamed = |chunk: Chunk| Chunk {
+        name: table_of(&chunk.name),
+        ..chunk
     };
     masks.into_iter().map(renamed).collect()
 }
@@ -147,6 +152,9 @@ mod tests {
             names,
             ["masks.2000-01-01-00000.nc", "masks.2000-01-01-32400.nc"]
         );
+        let table = table_of(&names[1]);
+        assert_eq!(table, "boxes.2000-01-01-32400.csv");
+        assert_eq!(table_of(&table), table);
     }
 
     proptest! {

@@ -1,12 +1,12 @@
 //! Several models, or one that sees a field several times: the mean probability, and how far the members are apart.
 
-use super::Model;
 use super::input::{Fields, Pixels};
-use super::output::Found;
+use super::output::{Found, FoundMask};
 use super::views::{Opinion, most_probable, turned};
+use super::{Gives, Model};
 use crate::clips::ClipShape;
 use crate::error::{JobError, Result};
-use crate::recipe::{Recipe, Task};
+use crate::recipe::Recipe;
 use crate::upload;
 use candle_core::{Device, Tensor};
 use squall_data::loader::Augmentation;
@@ -115,9 +115,9 @@ impl<'m> Ensemble<'m> {
         self.models.len() * self.views.len()
     }
 
-    /// Whether its models find boxes instead of the class of every pixel.
-    pub fn gives_boxes(&self) -> bool {
-        self.first().contract().task() == Task::Detect
+    /// What its models say about a time.
+    pub fn gives(&self) -> Gives {
+        self.first().gives()
     }
 
     /// The first model, which stands for all in what they have in common.
@@ -149,7 +149,7 @@ impl<'m> Ensemble<'m> {
             notes.extend(model.check(grid, available)?);
         }
         let mut reasons = Vec::new();
-        if self.gives_boxes() && self.members() > 1 {
+        if self.gives().boxes() && self.members() > 1 {
             reasons.push(
                 "boxes have no mean: a detector is asked alone, about fields as they are"
                     .to_string(),
@@ -217,10 +217,18 @@ impl<'m> Ensemble<'m> {
     ) -> Result<Vec<Found>> {
         let (rows, columns) = grid.shape();
         let times: Vec<_> = batch.iter().map(|fields| fields.time).collect();
-        if self.gives_boxes() {
+        if self.gives().boxes() {
             let x = input(batch, (rows, columns))?;
-            let boxes = self.first().find_boxes(&x, grid)?;
-            return Ok(Found::boxes(&times, boxes));
+            let model = self.first();
+            let (boxes, masks) = model.find_boxes_and_masks(&x, &times, grid, probabilities)?;
+            let mut masks = masks.map(Found::masks).into_iter().flatten();
+            let each = times.into_iter().zip(boxes);
+            return Ok(each
+                .map(|(time, boxes)| Found {
+                    mask: masks.next().and_then(|found| found.mask),
+                    ..Found::boxes(time, boxes)
+                })
+                .collect());
         }
         if self.members() == 1 {
             let x = input(batch, (rows, columns))?;
@@ -246,11 +254,11 @@ impl<'m> Ensemble<'m> {
             .into_iter()
             .zip(mean.outer_iter().zip(spread.outer_iter()));
         each.map(|(time, (mean, spread))| {
-            Ok(Found::Mask {
+            Ok(Found::mask(FoundMask {
                 mask: ClassMask::new(time, most_probable(mean))?,
                 probabilities: probabilities.then(|| mean.to_owned()),
                 spread: Some(spread.to_owned()),
-            })
+            }))
         })
         .collect()
     }

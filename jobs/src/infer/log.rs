@@ -3,6 +3,7 @@
 //! Every rank appends to a log of its own, `finished.<rank>.jsonl`; the first one puts them together into `finished.jsonl`,
 //! in order of time, when a call begins and when it ends.
 
+use super::chunks::table_of;
 use crate::error::{JobError, Result};
 use crate::metrics::{JsonLines, to_json};
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,9 @@ pub struct SkippedTime {
 pub struct FinishedFile {
     /// Its name; there is no such file if it would hold no mask.
     pub file: String,
+    /// Whether a table of boxes lies beside the masks, of the same name but for `boxes` and `csv`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_boxes: bool,
     /// First time asked for.
     pub first: String,
     /// Last time asked for.
@@ -59,8 +63,12 @@ impl FinishedFile {
             return true;
         }
         let path = folder.join(&self.file);
+        // Tables appear whole, under their name.
+        if self.with_boxes && !folder.join(table_of(&self.file)).is_file() {
+            tracing::warn!(file = %self.file, "the table of boxes beside it is gone: both are made again");
+            return false;
+        }
         if path.extension().is_some_and(|kind| kind == "csv") {
-            // Tables appear whole, under their name.
             return path.is_file();
         }
         let opened = path
@@ -200,6 +208,7 @@ mod tests {
             file: format!("masks.2000-01-{day:02}.nc"),
             first: "a".into(),
             last: "b".into(),
+            with_boxes: false,
             masks: 0,
             missing_values: 0,
             skipped: vec![SkippedTime {

@@ -6,6 +6,8 @@
 //! killed anywhere is continued by the next one, with any number of ranks: finished files stay, the others are made, and in
 //! the end folders are the same byte for byte.
 //!
+//! A network that gives masks and boxes has two files for the same times, the table of boxes named first.
+//!
 //! A network over time is shown windows of the time axis that slide so that every time is asked for once (`sliding`); a
 //! frame that is missing at an end of the axis, at a hole or in a bad file is replaced by its neighbour.
 //!
@@ -17,6 +19,7 @@ mod alive;
 mod chunks;
 mod claims;
 mod ensemble;
+mod gives;
 mod input;
 mod log;
 mod model;
@@ -33,6 +36,7 @@ mod views;
 
 pub use chunks::{Chunk, FilePer, chunks};
 pub use ensemble::Ensemble;
+pub use gives::Gives;
 pub use input::Input;
 pub use log::{FinishedFile, SkippedTime};
 pub use model::{Model, Prediction};
@@ -135,9 +139,9 @@ impl Inference<'_> {
         let strips = demand.strips(self.options, batch, free);
         let strips = all_or_none(comm, strips)?;
         let all = chunks(self.input.times(), self.options.file_per);
-        let all = match self.ensemble.gives_boxes() {
-            true => chunks::of_boxes(all),
-            false => all,
+        let all = match self.ensemble.gives() {
+            Gives::Boxes => chunks::of_boxes(all),
+            Gives::Masks | Gives::Both => all,
         };
         let sliding = (self.ensemble.clips()).map(|shape| Sliding::of(&self.input, shape));
         let finished = self.finished_before(comm, &all, sliding.as_ref())?;
@@ -362,6 +366,7 @@ impl Inference<'_> {
                 .flat_map(|entry| entry.skipped)
                 .collect(),
             ranks: comm.size(),
+            gives: self.ensemble.gives(),
             members: self.ensemble.members(),
             seconds: start.elapsed().as_secs_f64(),
             wait_seconds: wait,
@@ -385,7 +390,7 @@ impl Inference<'_> {
                 &settings,
                 &in_order,
             )?;
-            if self.ensemble.gives_boxes() {
+            if self.ensemble.gives().boxes() {
                 output::join_tables(self.out, &in_order)?;
             }
         }

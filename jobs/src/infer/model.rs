@@ -1,5 +1,6 @@
 //! A model file, ready to use.
 
+use super::Gives;
 use crate::clips::ClipShape;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
@@ -127,6 +128,11 @@ impl Model {
         &self.storage
     }
 
+    /// What it says about a time.
+    pub fn gives(&self) -> Gives {
+        Gives::of(&self.network)
+    }
+
     /// The clips that it takes; none of a network that sees single fields.
     pub fn clips(&self) -> Option<ClipShape> {
         self.clips
@@ -164,15 +170,36 @@ impl Model {
     /// # Errors
     /// [`JobError::Model`] if the network finds no boxes, or the shape does not fit it.
     pub fn find_boxes(&self, x: &Tensor, grid: &LatLonGrid) -> Result<Vec<Vec<GeoBox>>> {
-        let suppression = self.suppression;
-        let least = suppression.min_confidence;
+        let least = self.suppression.min_confidence;
         let found = self.network.find_boxes(x, &self.storage, least)?;
+        Ok(self.kept(found, grid))
+    }
+
+    /// The same boxes, and the masks of a network that gives them too.
+    ///
+    /// # Errors
+    /// As [`Self::find_boxes`].
+    pub(super) fn find_boxes_and_masks(
+        &self,
+        x: &Tensor,
+        times: &[Time],
+        grid: &LatLonGrid,
+        probabilities: bool,
+    ) -> Result<(Vec<Vec<GeoBox>>, Option<Prediction>)> {
+        let how = (self.suppression.min_confidence, probabilities);
+        let (found, masks) = (self.network).find_boxes_and_masks(x, &self.storage, how)?;
+        let masks = masks.map(|masks| prediction(masks, times, grid.shape()));
+        Ok((self.kept(found, grid), masks.transpose()?))
+    }
+
+    /// The boxes that the recipe's suppression keeps.
+    fn kept(&self, found: Vec<Vec<ScoredBox>>, grid: &LatLonGrid) -> Vec<Vec<GeoBox>> {
         let geo = |found: &ScoredBox| Some(in_pixels(found)?.to_degrees(grid));
         let of_sample = |found: Vec<ScoredBox>| {
             let boxes: Vec<GeoBox> = found.iter().filter_map(geo).collect();
-            suppression.apply(&boxes)
+            self.suppression.apply(&boxes)
         };
-        Ok(found.into_iter().map(of_sample).collect())
+        found.into_iter().map(of_sample).collect()
     }
 
     /// Masks of samples of normalised pixels.
@@ -216,31 +243,40 @@ impl Model {
         probabilities: bool,
         strips: NonZeroUsize,
     ) -> Result<Prediction> {
-        let (batch, rows, columns, _) = x.dims4()?;
+        let (_, rows, columns, _) = x.dims4()?;
         let predicted =
             (self.network).predict_in_strips(x, &self.storage, probabilities, strips)?;
-        let shaped = |error: ndarray::ShapeError| {
-            JobError::Data(squall_data::DataError::Invalid(format!("logits: {error}")))
-        };
-        let masks = times
-            .iter()
-            .zip(predicted.classes.chunks_exact(rows * columns))
-            .map(|(&time, codes)| {
-                let codes = Array2::from_shape_vec((rows, columns), codes.to_vec());
-                Ok(ClassMask::new(time, codes.map_err(shaped)?)?)
-            })
-            .collect::<Result<_>>()?;
-        let probabilities = match predicted.probabilities {
-            Some(values) => {
-                let shape = (batch, rows, columns, self.contract.classes.len());
-                let values = values.flatten_all()?.to_vec1::<f32>()?;
-                Some(Array4::from_shape_vec(shape, values).map_err(shaped)?)
-            }
-            None => None,
-        };
-        Ok(Prediction {
-            masks,
-            probabilities,
-        })
+        prediction(predicted, times, (rows, columns))
     }
+}
+
+/// What a network says about pixels, as masks of times.
+fn prediction(
+    predicted: squall_model::Prediction,
+    times: &[Time],
+    (rows, columns): (usize, usize),
+) -> Result<Prediction> {
+    let shaped = |error: ndarray::ShapeError| {
+        JobError::Data(squall_data::DataError::Invalid(format!("logits: {error}")))
+    };
+    let masks = times
+        .iter()
+        .zip(predicted.classes.chunks_exact(rows * columns))
+        .map(|(&time, codes)| {
+            let codes = Array2::from_shape_vec((rows, columns), codes.to_vec());
+            Ok(ClassMask::new(time, codes.map_err(shaped)?)?)
+        })
+        .collect::<Result<_>>()?;
+    let probabilities = match predicted.probabilities {
+        Some(values) => {
+            let shape = values.dims4()?;
+            let values = values.flatten_all()?.to_vec1::<f32>()?;
+            Some(Array4::from_shape_vec(shape, values).map_err(shaped)?)
+        }
+        None => None,
+    };
+    Ok(Prediction {
+        masks,
+        probabilities,
+    })
 }

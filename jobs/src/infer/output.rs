@@ -1,7 +1,8 @@
 //! What a network makes of a time, and the file it goes to.
 
-use super::Prediction;
+use super::chunks::table_of;
 use super::log::FinishedFile;
+use super::{Chunk, Prediction};
 use crate::error::{JobError, Result};
 use ndarray::{Array3, Axis};
 use squall_data::atomic::Pending;
@@ -13,103 +14,119 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-/// What was found at one time.
+/// What was found at one time: a mask, boxes, or both.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) struct Found {
+    pub time: Time,
+    pub mask: Option<FoundMask>,
+    /// The surest first.
+    pub boxes: Option<Vec<TrackedBox>>,
+}
+
+/// A mask and how sure it is.
+#[derive(Debug)]
+pub(super) struct FoundMask {
     /// Classes of all cells.
-    Mask {
-        mask: ClassMask,
-        /// `(lat, lon, class)`, if asked for.
-        probabilities: Option<Array3<f32>>,
-        /// Their standard deviation over an ensemble.
-        spread: Option<Array3<f32>>,
-    },
-    /// Boxes, the surest first.
-    Boxes { time: Time, boxes: Vec<TrackedBox> },
+    pub mask: ClassMask,
+    /// `(lat, lon, class)`, if asked for.
+    pub probabilities: Option<Array3<f32>>,
+    /// Their standard deviation over an ensemble.
+    pub spread: Option<Array3<f32>>,
 }
 
 impl Found {
-    /// Those of a detector.
-    pub fn boxes(times: &[Time], boxes: Vec<Vec<GeoBox>>) -> Vec<Self> {
+    /// A mask and nothing else.
+    pub fn mask(found: FoundMask) -> Self {
+        Self {
+            time: found.mask.time,
+            mask: Some(found),
+            boxes: None,
+        }
+    }
+
+    /// Boxes and nothing else.
+    pub fn boxes(time: Time, boxes: Vec<GeoBox>) -> Self {
         let untracked = |geo| TrackedBox {
             geo,
             track_id: None,
         };
-        let each = times.iter().zip(boxes);
-        each.map(|(&time, boxes)| Self::Boxes {
+        Self {
             time,
-            boxes: boxes.into_iter().map(untracked).collect(),
-        })
-        .collect()
+            mask: None,
+            boxes: Some(boxes.into_iter().map(untracked).collect()),
+        }
     }
 
-    /// Those of a single network.
+    /// The masks of a single network.
     pub fn masks(prediction: Prediction) -> Vec<Self> {
         let all = prediction.probabilities;
         let masks = prediction.masks.into_iter().enumerate();
-        masks
-            .map(|(k, mask)| Self::Mask {
-                mask,
-                probabilities: all.as_ref().map(|p| p.index_axis(Axis(0), k).to_owned()),
-                spread: None,
-            })
-            .collect()
+        let found = masks.map(|(k, mask)| FoundMask {
+            mask,
+            probabilities: all.as_ref().map(|p| p.index_axis(Axis(0), k).to_owned()),
+            spread: None,
+        });
+        found.map(Self::mask).collect()
     }
 }
 
-/// An output file under way, which appears whole when it is finished.
+/// Output files under way, which appear whole when they are finished.
 #[derive(Debug)]
-pub(super) enum OutputFile {
+pub(super) struct OutputFile {
     /// CF netCDF.
-    Masks(MaskWriter),
+    masks: Option<MaskWriter>,
     /// A table.
-    Boxes(Box<BoxTableWriter>),
+    boxes: Option<Box<BoxTableWriter>>,
 }
 
 impl OutputFile {
-    /// Begins the file for what was found first.
+    /// Begins the files of a chunk for what was found first.
     pub fn create(
-        path: &Path,
-        grid: &LatLonGrid,
+        folder: &Path,
+        (chunk, grid): (&Chunk, &LatLonGrid),
         first: &Found,
         about: &MaskFileOptions,
     ) -> Result<Self> {
-        match first {
-            Found::Mask { mask, .. } => {
-                let writer = MaskWriter::create(path, grid, mask.time, about)?;
-                Ok(Self::Masks(writer))
+        let masks = match &first.mask {
+            Some(_) => {
+                let path = folder.join(&chunk.name);
+                Some(MaskWriter::create(&path, grid, first.time, about)?)
             }
-            Found::Boxes { .. } => Ok(Self::Boxes(Box::new(BoxTableWriter::create(path)?))),
-        }
+            None => None,
+        };
+        let boxes = match &first.boxes {
+            Some(_) => Some(Box::new(BoxTableWriter::create(
+                &folder.join(table_of(&chunk.name)),
+            )?)),
+            None => None,
+        };
+        Ok(Self { masks, boxes })
     }
 
     /// Adds what was found at the next time.
     pub fn write(&mut self, found: &Found) -> Result<()> {
-        match (self, found) {
-            (
-                Self::Masks(writer),
-                Found::Mask {
-                    mask,
-                    probabilities,
-                    spread,
-                },
-            ) => writer.write_with_spread(
-                mask,
-                probabilities.as_ref().map(|p| p.view()),
-                spread.as_ref().map(|s| s.view()),
-            )?,
-            (Self::Boxes(writer), Found::Boxes { time, boxes }) => writer.write(*time, boxes)?,
-            _ => unreachable!("a network gives masks or boxes, not both"),
+        if let (Some(writer), Some(found)) = (&mut self.masks, &found.mask) {
+            writer.write_with_spread(
+                &found.mask,
+                found.probabilities.as_ref().map(|p| p.view()),
+                found.spread.as_ref().map(|s| s.view()),
+            )?;
+        }
+        if let (Some(writer), Some(boxes)) = (&mut self.boxes, &found.boxes) {
+            writer.write(found.time, boxes)?;
         }
         Ok(())
     }
 
-    /// Closes the file and gives it its name.
+    /// Closes the files and gives them their names.
     pub fn finish(self) -> Result<()> {
-        match self {
-            Self::Masks(writer) => Ok(writer.finish()?),
-            Self::Boxes(writer) => Ok(writer.finish().map(|_| ())?),
+        if let Some(writer) = self.boxes {
+            writer.finish()?;
         }
+        if let Some(writer) = self.masks {
+            writer.finish()?;
+        }
+        Ok(())
     }
 }
 
@@ -120,7 +137,7 @@ pub(super) fn join_tables(folder: &Path, files: &[&FinishedFile]) -> Result<()> 
     let mut all = BufWriter::new(File::create(&to).map_err(JobError::io("create", &to))?);
     let mut has_header = false;
     for file in files.iter().filter(|file| file.masks > 0) {
-        let path = folder.join(&file.file);
+        let path = folder.join(table_of(&file.file));
         let part = File::open(&path).map_err(JobError::io("read", &path))?;
         let mut part = BufReader::new(part);
         // Every table begins with the same line.

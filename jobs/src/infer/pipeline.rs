@@ -1,13 +1,14 @@
 //! Read, compute and write at the same time, on each rank.
 
 use super::alive::{DEAD_AFTER, Watched};
+use super::chunks::table_of;
 use super::claims::{Bell, Claims};
 use super::input::{Fields, Reader};
 use super::log::{FinishedFile, Others, SkippedTime};
-use super::output::{Found, OutputFile};
+use super::output::{Found, FoundMask, OutputFile};
 use super::settings::about;
 use super::sliding::{Sliding, completed};
-use super::{BadInput, Chunk, Ensemble, InferEvent, InferOptions, Input};
+use super::{BadInput, Chunk, Ensemble, Gives, InferEvent, InferOptions, Input};
 use crate::error::{JobError, Result};
 use crate::metrics::JsonLines;
 use std::collections::{BTreeMap, BTreeSet};
@@ -243,7 +244,11 @@ impl Job<'_, '_> {
                     match open.take() {
                         Some(file) => file.finish()?,
                         // Of an earlier call with other input; it must not be taken for ours.
-                        None => remove(&self.out.join(&self.chunks[number].name))?,
+                        None => {
+                            let name = &self.chunks[number].name;
+                            remove(&self.out.join(name))?;
+                            remove(&self.out.join(table_of(name)))?;
+                        }
                     }
                     log.push(&entry)?;
                     log.sync()?;
@@ -259,12 +264,7 @@ impl Job<'_, '_> {
         let chunk = &self.chunks[number];
         let indices = chunk.indices.clone();
         let about = about(self.input, self.ensemble, self.options, indices);
-        OutputFile::create(
-            &self.out.join(&chunk.name),
-            self.input.grid(),
-            first,
-            &about,
-        )
+        OutputFile::create(self.out, (chunk, self.input.grid()), first, &about)
     }
 }
 
@@ -373,6 +373,7 @@ impl Computer<'_, '_, '_> {
         let time = |index: usize| self.job.input.times()[index].to_string();
         let entry = FinishedFile {
             file: chunk.name.clone(),
+            with_boxes: under.masks > 0 && self.job.ensemble.gives() == Gives::Both,
             first: time(chunk.indices.start),
             last: time(chunk.indices.end - 1),
             masks: under.masks,
@@ -410,13 +411,9 @@ impl Computer<'_, '_, '_> {
             under.missing += frames[answer * every].missing as u64;
             self.own += 1;
             let done = self.job.done + self.own + others;
-            for found in Found::boxes(&[time], vec![boxes]) {
-                if let Found::Boxes { boxes, .. } = &found {
-                    let total = self.job.total;
-                    (self.progress)(&InferEvent::Boxes { done, total, boxes });
-                }
-                under.found.insert(index, found);
-            }
+            let found = Found::boxes(time, boxes);
+            self.tell(done, &found);
+            under.found.insert(index, found);
         }
         Ok(())
     }
@@ -426,6 +423,17 @@ impl Computer<'_, '_, '_> {
         let found = std::mem::take(&mut under.found);
         under.masks += found.len();
         (found.into_values()).all(|found| self.send(Write::Found(under.number, found)))
+    }
+
+    /// Says what was found.
+    fn tell(&mut self, done: usize, found: &Found) {
+        let total = self.job.total;
+        if let Some(FoundMask { mask, .. }) = &found.mask {
+            (self.progress)(&InferEvent::Mask { done, total, mask });
+        }
+        if let Some(boxes) = &found.boxes {
+            (self.progress)(&InferEvent::Boxes { done, total, boxes });
+        }
     }
 
     /// Masks of the samples that wait; false if the writer is gone.
@@ -441,12 +449,7 @@ impl Computer<'_, '_, '_> {
             for found in found {
                 self.own += 1;
                 under.masks += 1;
-                let done = self.job.done + self.own + others;
-                let total = self.job.total;
-                (self.progress)(&match &found {
-                    Found::Mask { mask, .. } => InferEvent::Mask { done, total, mask },
-                    Found::Boxes { boxes, .. } => InferEvent::Boxes { done, total, boxes },
-                });
+                self.tell(self.job.done + self.own + others, &found);
                 if !self.send(Write::Found(under.number, found)) {
                     return Ok(false);
                 }

@@ -2,7 +2,7 @@
 
 use super::chunks::gaps;
 use super::input::{Fields, Pixels};
-use super::{Chunk, Ensemble, InferOptions, Input, Model};
+use super::{Chunk, Ensemble, Gives, InferOptions, Input, Model};
 use crate::error::{JobError, Result};
 use serde::Serialize;
 use squall_model::gpu::tf32_is_allowed;
@@ -21,6 +21,8 @@ const MASKS_WORTH_A_TRIAL: usize = 50;
 /// What will be done, known before the first mask.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InferPlan {
+    /// What is made of each time.
+    pub gives: Gives,
     /// Times of the input.
     pub times: usize,
     /// Mask files of the input.
@@ -228,6 +230,7 @@ impl Work<'_, '_> {
         }
         let channels = self.ensemble.variables().len();
         Ok(InferPlan {
+            gives: self.ensemble.gives(),
             times,
             files: self.all.len(),
             done_times: times - to_do,

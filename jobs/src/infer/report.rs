@@ -1,6 +1,6 @@
 //! What happens during an inference, and what came of it.
 
-use super::{InferPlan, SkippedTime};
+use super::{Gives, InferPlan, SkippedTime};
 use crate::train::Outcome;
 use serde::Serialize;
 use squall_data::{ClassMask, TrackedBox};
@@ -48,11 +48,13 @@ pub enum InferEvent<'a> {
 pub struct InferReport {
     /// How it ended.
     pub outcome: Outcome,
-    /// Masks in the folder.
+    /// What was made of each time.
+    pub gives: Gives,
+    /// Masks in the folder, or times of which boxes are.
     pub masks: usize,
     /// Masks made by this call, on all ranks.
     pub new_masks: usize,
-    /// Mask files in the folder, in order of time.
+    /// Mask files in the folder, or tables of boxes where there are no masks, in order of time.
     pub files: Vec<PathBuf>,
     /// Times left out.
     pub skipped: Vec<SkippedTime>,

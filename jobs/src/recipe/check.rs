@@ -2,6 +2,7 @@
 
 use super::{Recipe, Task};
 use crate::error::{JobError, Result};
+use squall_data::Class;
 use squall_model::optim::LossScale;
 use squall_model::{KernelRounding, Precision};
 
@@ -127,6 +128,13 @@ impl Recipe {
             return bad(format!(
                 "`task`: the network `{}` needs \"{expected}\"",
                 name.as_str()
+            ));
+        }
+        let masks = Class::ALL.len();
+        if ![0, masks].contains(&self.network.mask_classes) {
+            return bad(format!(
+                "`network.mask_classes`: expected 0, or {masks} for masks of background, tropical cyclones and atmospheric rivers, found {}",
+                self.network.mask_classes
             ));
         }
         let beside = self.detection.unlabelled_per_batch;

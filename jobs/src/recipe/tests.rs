@@ -68,7 +68,9 @@ fn the_recipes_of_this_repository_are_valid() {
             "detect",
             "detect-dense",
             "detect-over-time",
+            "detect-published",
             "full",
+            "masks-and-boxes",
             "small",
             "tiramisu"
         ]

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::recipe::{Detection, Recipe, Task};
 use candle_core::Tensor;
 use squall_data::{HostBatch, PixelBox};
-use squall_model::detection::{BoxTarget, DetectionTargets, DetectorGradient};
+use squall_model::detection::{BoxTarget, DetectionTargets, DetectorGradient, MaskTargets};
 use squall_model::ops::loss::Criterion;
 use squall_model::{Gradients, Network, Pass};
 use std::collections::HashSet;
@@ -24,7 +24,8 @@ pub(super) enum Goal {
 #[derive(Debug, Clone)]
 pub(super) struct BoxGoal {
     pub detection: Detection,
-    pub masks: Criterion,
+    /// Of masks, where the network gives them too.
+    pub criterion: Criterion,
     /// The samples whose labels are used; all of them where there is none.
     pub labelled: Option<Arc<HashSet<usize>>>,
     /// Of a network over time.
@@ -75,7 +76,7 @@ impl Goal {
             Task::Segment => Self::Masks(masks),
             Task::Detect => Self::Boxes(BoxGoal {
                 detection: recipe.detection.clone(),
-                masks,
+                criterion: masks,
                 labelled,
                 clips: recipe.clips(),
             }),
@@ -133,12 +134,14 @@ impl Goal {
                 let config = goal.detection.loss_at(progress);
                 let output = network.detect(x, pass, config.reconstruction > 0.0)?;
                 let boxes = goal.targets(batch);
+                let masks = goal.masks(batch);
                 let targets = DetectionTargets {
                     fields: x,
                     boxes: &boxes,
-                    masks: network
-                        .gives_masks()
-                        .then_some((&batch.labels, &goal.masks)),
+                    masks: network.gives_masks().then_some(MaskTargets {
+                        labels: &masks,
+                        criterion: &goal.criterion,
+                    }),
                 };
                 let loss = output.loss(&targets, &config, scale)?;
                 // Every sample counts the same, and so does every clip.
@@ -159,9 +162,8 @@ impl BoxGoal {
     /// The boxes that the network should have found, of every sample or, of clips, of every frame that it has boxes for: none
     /// where labels do not exist or are not used.
     pub(super) fn targets(&self, batch: &HostBatch) -> Vec<Option<Vec<BoxTarget>>> {
-        let used = |id: &usize| self.labelled.as_ref().is_none_or(|ids| ids.contains(id));
         let of_sample = |(at, id): (usize, &usize)| {
-            let boxes = batch.boxes.get(at)?.as_ref().filter(|_| used(id))?;
+            let boxes = batch.boxes.get(at)?.as_ref().filter(|_| self.uses(*id))?;
             Some(boxes.iter().map(target).collect())
         };
         let answered = |at: &usize| {
@@ -173,6 +175,20 @@ impl BoxGoal {
             .filter(|(at, _)| answered(at))
             .map(of_sample)
             .collect()
+    }
+
+    /// The mask that the network should have given, of every sample: none where labels are not used.
+    fn masks<'b>(&self, batch: &'b HostBatch) -> Vec<Option<&'b [u8]>> {
+        let pixels = batch.labels.len() / batch.ids.len().max(1);
+        let masks = batch.labels.chunks_exact(pixels.max(1));
+        let each = masks.zip(&batch.ids);
+        each.map(|(mask, id)| self.uses(*id).then_some(mask))
+            .collect()
+    }
+
+    /// Whether a sample's labels are used.
+    fn uses(&self, id: usize) -> bool {
+        self.labelled.as_ref().is_none_or(|ids| ids.contains(&id))
     }
 }
 

@@ -18,9 +18,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What is preferred where both sides have several.
-    pub const ALL: [Self; 3] = [Self::Masks, Self::Boxes, Self::Tracks];
-
     /// The name for people.
     pub fn name(self) -> &'static str {
         match self {

@@ -12,13 +12,15 @@ use crate::failure::Advice;
 use crate::output;
 use clap::Args;
 use kind::Kind;
+use serde::Serialize;
 use squall_data::Calendar;
+use std::fmt;
 
 /// Score masks, boxes or tracks against labels, truth or best tracks.
 ///
 /// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes (boxes.csv,
 /// ExtremeWeather's .h5 on CAM5's 0.25-degree grid, COCO's .json) by average precision, and by event and track at one confidence; tracks (events.csv, TempestExtremes,
-/// TECA, IBTrACS) by hit rate, false alarms and distance.
+/// TECA, IBTrACS) by hit rate, false alarms and distance. Where both sides hold masks and boxes, both are scored.
 #[derive(Debug, Args)]
 pub struct Score {
     /// What is judged: masks (a folder may also hold events.csv or objects.csv), boxes.csv, or a file of tracks.
@@ -48,6 +50,20 @@ pub struct Score {
     /// One JSON document instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Of folders that both hold masks and boxes.
+#[derive(Debug, Serialize)]
+struct Both {
+    #[serde(flatten)]
+    masks: masks::Scores,
+    boxes: boxes::Scores,
+}
+
+impl fmt::Display for Both {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "masks:\n{}\n\nboxes:\n{}", self.masks, self.boxes)
+    }
 }
 
 /// The calendar of a name.
@@ -80,15 +96,20 @@ impl Score {
             let offer = offers.iter().find(|offer| offer.kind == kind);
             offer.map(|offer| offer.path.clone())
         };
-        for kind in Kind::ALL {
-            let (Some(predicted), Some(truth)) = (of(&predicted, kind), of(&truth, kind)) else {
-                continue;
-            };
-            return match kind {
-                Kind::Masks => self.print(&self.score()?),
-                Kind::Boxes => self.print(&boxes::score(&self, &predicted, &truth)?),
-                Kind::Tracks => self.print(&tracks::score(&self, &predicted, &truth)?),
-            };
+        let shared = |kind| Some((of(&predicted, kind)?, of(&truth, kind)?));
+        let boxes = shared(Kind::Boxes);
+        let boxes = boxes.map(|(predicted, truth)| boxes::score(&self, &predicted, &truth));
+        match (shared(Kind::Masks), boxes, shared(Kind::Tracks)) {
+            (Some(_), Some(boxes), _) => {
+                let (masks, boxes) = (self.score()?, boxes?);
+                return self.print(&Both { masks, boxes });
+            }
+            (Some(_), None, _) => return self.print(&self.score()?),
+            (None, Some(boxes), _) => return self.print(&boxes?),
+            (None, None, Some((predicted, truth))) => {
+                return self.print(&tracks::score(&self, &predicted, &truth)?);
+            }
+            (None, None, None) => {}
         }
         let say = |offers: &[kind::Offer]| {
             let names: Vec<&str> = offers.iter().map(|offer| offer.kind.name()).collect();

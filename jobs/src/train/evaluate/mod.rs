@@ -1,10 +1,12 @@
 //! How good a network is on samples that it does not learn from.
 
 mod asked;
+mod both;
 mod boxes;
 mod masks;
 
 pub(super) use asked::Asked;
+pub use both::BothScores;
 pub use boxes::{BoxScores, BoxTally};
 pub use masks::{MaskScores, MaskTally};
 
@@ -33,6 +35,8 @@ pub enum Scores {
     Masks(MaskScores),
     /// Of a detector.
     Boxes(BoxScores),
+    /// Of a detector that gives masks too.
+    Both(BothScores),
 }
 
 impl Scores {
@@ -41,6 +45,7 @@ impl Scores {
         match self {
             Self::Masks(scores) => scores.mean_iou,
             Self::Boxes(scores) => scores.score(),
+            Self::Both(scores) => scores.score(),
         }
     }
 
@@ -49,6 +54,7 @@ impl Scores {
         match self {
             Self::Masks(scores) => scores.loss,
             Self::Boxes(scores) => scores.loss,
+            Self::Both(scores) => scores.boxes.loss,
         }
     }
 
@@ -57,6 +63,7 @@ impl Scores {
         match self {
             Self::Masks(_) => "mean IoU",
             Self::Boxes(_) => "mAP",
+            Self::Both(_) => "mean of mAP and mean IoU",
         }
     }
 
@@ -65,6 +72,7 @@ impl Scores {
         match self {
             Self::Masks(scores) => scores.scalars(),
             Self::Boxes(scores) => scores.scalars(),
+            Self::Both(scores) => scores.scalars(),
         }
     }
 
@@ -73,6 +81,7 @@ impl Scores {
         match self {
             Self::Masks(scores) => scores.samples,
             Self::Boxes(scores) => scores.samples,
+            Self::Both(scores) => scores.boxes.samples,
         }
     }
 }
@@ -82,6 +91,7 @@ impl fmt::Display for Scores {
         match self {
             Self::Masks(scores) => scores.fmt(f),
             Self::Boxes(scores) => scores.fmt(f),
+            Self::Both(scores) => scores.fmt(f),
         }
     }
 }
@@ -179,7 +189,8 @@ impl Evaluator {
 /// A validation under way.
 enum Judge<'a> {
     Masks(&'a Evaluator, &'a Criterion, MaskTally),
-    Boxes(&'a Evaluator, &'a BoxGoal, BoxTally),
+    /// And masks, where the network gives them too.
+    Boxes(&'a Evaluator, &'a BoxGoal, BoxTally, MaskTally),
 }
 
 impl<'a> Judge<'a> {
@@ -189,7 +200,10 @@ impl<'a> Judge<'a> {
                 let tally = MaskTally::new(&evaluator.row_areas_km2);
                 Self::Masks(evaluator, criterion, tally)
             }
-            Goal::Boxes(goal) => Self::Boxes(evaluator, goal, BoxTally::default()),
+            Goal::Boxes(goal) => {
+                let masks = MaskTally::new(&evaluator.row_areas_km2);
+                Self::Boxes(evaluator, goal, BoxTally::default(), masks)
+            }
         }
     }
 
@@ -210,7 +224,7 @@ impl<'a> Judge<'a> {
                     tally.add(place, truth, predicted, (loss.weighted_sum, loss.divisor));
                 }
             }
-            Self::Boxes(evaluator, goal, tally) => {
+            Self::Boxes(evaluator, goal, tally, mask_tally) => {
                 let grid = evaluator.store.grid();
                 let suppression = &goal.detection.suppression;
                 let config = goal.detection.loss_at(1.0);
@@ -239,13 +253,24 @@ impl<'a> Judge<'a> {
                             masks: None,
                         };
                         // The mean over all answers, of which one was judged.
-                        let loss = output.loss(&targets, &config, 1.0)?.total * boxes.len() as f64;
+                        let mut loss =
+                            output.loss(&targets, &config, 1.0)?.total * boxes.len() as f64;
+                        let place = evaluator.place(batch, first + at);
+                        if let Some(logits) = output.segmentation() {
+                            let pixels = batch.labels.len() / batch.len();
+                            let truth = &batch.labels[(first + at) * pixels..][..pixels];
+                            let one = logits.narrow(0, at, 1)?;
+                            let of_mask =
+                                backend.segmentation_loss(&one, truth, &goal.criterion, 1.0)?;
+                            loss += config.segmentation * of_mask.value();
+                            let terms = (of_mask.weighted_sum, of_mask.divisor);
+                            mask_tally.add(place, truth, &backend.argmax(&one)?, terms);
+                        }
                         let found: Vec<GeoBox> = std::mem::take(&mut found[answer])
                             .iter()
                             .filter_map(|found| Some(in_pixels(found)?.to_degrees(grid)))
                             .collect();
                         let truth: Vec<GeoBox> = truth.iter().map(|b| b.to_degrees(grid)).collect();
-                        let place = evaluator.place(batch, first + at);
                         tally.add(place, &truth, &suppression.apply(&found), loss);
                     }
                 }
@@ -261,9 +286,13 @@ impl<'a> Judge<'a> {
                 tally.share(team)?;
                 Ok(tally.scores().map(Scores::Masks))
             }
-            Self::Boxes(_, _, mut tally) => {
+            Self::Boxes(_, _, mut tally, mut masks) => {
                 tally.share(team)?;
-                Ok(tally.scores().map(Scores::Boxes))
+                masks.share(team)?;
+                Ok(tally.scores().map(|boxes| match masks.scores() {
+                    None => Scores::Boxes(boxes),
+                    Some(masks) => Scores::Both(BothScores { boxes, masks }),
+                }))
             }
         }
     }

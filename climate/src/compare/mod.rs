@@ -34,6 +34,7 @@ pub use discovery::adjusted_p;
 pub use group::{Group, SEASONS};
 pub use levels::{Fit, RETURN_YEARS, ReturnLevels};
 pub use maps::{MapChange, MapQuantity};
+pub use normal::student_limit;
 pub use quantity::{About, Kind, Quantity};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};

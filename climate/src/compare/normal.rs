@@ -59,7 +59,7 @@ pub(crate) fn normal_quantile(probability: f64) -> f64 {
 ///
 /// # Source
 /// The finite series of Abramowitz and Stegun 1964, 26.7.3 and 26.7.4.
-pub(crate) fn student_limit(inside: f64, degrees: usize) -> f64 {
+pub fn student_limit(inside: f64, degrees: usize) -> f64 {
     let degrees = degrees.max(1);
     bisect(0.0, 1e4, |t| student_inside(t, degrees) < inside)
 }

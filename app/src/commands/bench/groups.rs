@@ -4,6 +4,7 @@ use crate::failure::Advice;
 use crate::output;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use squall_climate::compare::student_limit;
 use squall_data::store::{Split, StoreMeta, StoreWriter};
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
 use squall_data::{Calendar, Store, Time, Variable};
@@ -17,10 +18,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The run that networks learn from: its grid, and its times for training and for the loss, a day apart.
+/// The run that networks learn from: its grid, and its days, of which every fifth block is for the loss, so that both have
+/// all seasons.
 const GRID: (usize, usize) = (32, 48);
-const TRAINING: usize = 288;
-const VALIDATION: usize = 72;
+const DAYS: usize = 750;
+const BLOCK: usize = 15;
+
+/// How sure the interval of a change of the loss is.
+const CONFIDENCE: f64 = 0.95;
 
 /// How much of the running statistics of batch normalisation a sample leaves, whoever learns from it.
 const STATISTICS_KEPT: f64 = 0.98;
@@ -90,28 +95,29 @@ struct Outcome {
     loss: f64,
     /// The same for each seed.
     losses: Vec<f64>,
-    /// Mean over seeds of the loss against that of training in step with the same seed.
+    /// Geometric mean over seeds of the loss against that of training in step with the same seed.
     loss_change_percent: f64,
-    /// Standard error of that mean; none of a single seed.
-    loss_change_error: Option<f64>,
+    /// Its 95 % interval, by Student's t of the logarithms; none of a single seed.
+    loss_change_interval: Option<[f64; 2]>,
 }
 
 impl Outcome {
     /// Sets what is told against training in step.
     fn compare(&mut self, in_step: &Self) {
         self.faster = self.samples_per_second / in_step.samples_per_second;
-        let change = |(one, other): (&f64, &f64)| 100.0 * (one / other - 1.0);
-        let changes: Vec<f64> = self
-            .losses
-            .iter()
-            .zip(&in_step.losses)
-            .map(change)
-            .collect();
-        let n = changes.len() as f64;
-        let mean = changes.iter().sum::<f64>() / n;
-        let squares: f64 = changes.iter().map(|change| (change - mean).powi(2)).sum();
-        self.loss_change_percent = mean;
-        self.loss_change_error = (n > 1.0).then(|| (squares / (n - 1.0) / n).sqrt());
+        // Ratios, whose mean would favour those above 1: twice as good and twice as bad are no change together.
+        let pairs = self.losses.iter().zip(&in_step.losses);
+        let logs: Vec<f64> = pairs.map(|(one, other)| (one / other).ln()).collect();
+        let n = logs.len() as f64;
+        let mean = logs.iter().sum::<f64>() / n;
+        let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
+        let percent = |log: f64| 100.0 * log.exp_m1();
+        self.loss_change_percent = percent(mean);
+        self.loss_change_interval = (logs.len() > 1).then(|| {
+            let error = (squares / (n - 1.0) / n).sqrt();
+            let half = student_limit(CONFIDENCE, logs.len() - 1) * error;
+            [percent(mean - half), percent(mean + half)]
+        });
     }
 }
 
@@ -124,7 +130,7 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<15} {:>12} {:>8} {:>10} {:>10} {:>16} {:>9} {:>16}",
+            "{:<15} {:>12} {:>8} {:>10} {:>10} {:>16} {:>9} {:>24}",
             "training",
             "slowest rank",
             "steps/s",
@@ -144,11 +150,12 @@ impl fmt::Display for Table {
                 Some(Share::Tuned) => ", tuned",
                 _ => "",
             };
-            let error = row.loss_change_error.map(|error| format!(" ± {error:.1}"));
+            let interval = row.loss_change_interval;
+            let interval = interval.map(|[low, high]| format!(" ({low:+.1} to {high:+.1})"));
             let change = format!(
                 "{:+.1}{} %",
                 row.loss_change_percent,
-                error.unwrap_or_default()
+                interval.unwrap_or_default()
             );
             let name = name + tuned;
             let stale = match (row.staleness_mean, row.staleness_max) {
@@ -157,15 +164,15 @@ impl fmt::Display for Table {
             };
             writeln!(
                 f,
-                "{name:<15} {:>11}x {:>8.2} {:>10.2} {:>9.2}x {stale:>16} {:>9.4} {change:>16}",
+                "{name:<15} {:>11}x {:>8.2} {:>10.2} {:>9.2}x {stale:>16} {:>9.4} {change:>24}",
                 row.slow, row.steps_per_second, row.samples_per_second, row.faster, row.loss,
             )?;
         }
         write!(
             f,
             "a step is one of a group; faster: by samples; staleness: updates by others between reading parameters and using their gradient; \
-             loss: on samples not learnt from, as many learnt from in every row; change: against training in step with the same seed, mean and \
-             its standard error"
+             loss: on samples not learnt from, as many learnt from in every row; change: against training in step with the same seed, \
+             geometric mean and its 95 % interval over seeds"
         )
     }
 }
@@ -176,12 +183,23 @@ pub(super) fn run(options: &GroupOptions, json: bool) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     store(&folder.path().join("store"))?;
     let mut rows: Vec<Outcome> = Vec::new();
+    let mut learnt: Option<Outcome> = None;
     for &slow in &options.slow {
-        let in_step = options.mean(folder.path(), None, slow)?;
+        // What ranks in step learn is the same bit for bit whoever is slow; how fast is told from one seed.
+        let in_step = match &learnt {
+            None => options.mean(folder.path(), None, slow, options.seeds)?,
+            Some(first) => Outcome {
+                loss: first.loss,
+                losses: first.losses.clone(),
+                ..options.mean(folder.path(), None, slow, 1)?
+            },
+        };
+        learnt.get_or_insert_with(|| in_step.clone());
         let mut all = vec![in_step.clone()];
         for &groups in &options.groups {
             for &momentum in &options.momentum {
-                all.push(options.mean(folder.path(), Some((groups, momentum)), slow)?);
+                let way = Some((groups, momentum));
+                all.push(options.mean(folder.path(), way, slow, options.seeds)?);
             }
         }
         for row in &mut all {
@@ -219,16 +237,16 @@ impl GroupOptions {
         ))
     }
 
-    /// One way to train, the mean over all seeds.
-    fn mean(&self, folder: &Path, way: Way, slow: u32) -> anyhow::Result<Outcome> {
+    /// One way to train, the mean over so many seeds.
+    fn mean(&self, folder: &Path, way: Way, slow: u32, seeds: u64) -> anyhow::Result<Outcome> {
         let mut mean = Outcome {
             groups: way.map(|(groups, _)| groups),
             momentum: way.map(|(_, momentum)| momentum),
             slow,
             ..Outcome::default()
         };
-        let part = 1.0 / self.seeds as f64;
-        for seed in 1..=self.seeds {
+        let part = 1.0 / seeds as f64;
+        for seed in 1..=seeds {
             let (report, loss) = self.train(folder, way, slow, seed)?;
             let rate = report.steps as f64 / report.seconds;
             mean.steps_per_second += part * rate;
@@ -340,7 +358,7 @@ fn store(folder: &Path) -> anyhow::Result<()> {
         columns: GRID.1,
         start: Time::parse("2000-08-01", Calendar::NoLeap)?,
         step_hours: 24,
-        steps: TRAINING + VALIDATION,
+        steps: DAYS,
         scenario: Scenario::PRESENT,
         seed: 1,
     })?;
@@ -349,9 +367,9 @@ fn store(folder: &Path) -> anyhow::Result<()> {
     let mut writer = StoreWriter::create(folder, meta)?;
     for index in 0..run.len() {
         let (snapshot, truth) = run.snapshot(index);
-        let split = match index {
-            0..TRAINING => Split::Train,
-            _ => Split::Validation,
+        let split = match (index / BLOCK) % 5 {
+            4 => Split::Validation,
+            _ => Split::Train,
         };
         writer.push(&snapshot, &truth.mask, split)?;
     }

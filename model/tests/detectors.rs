@@ -199,11 +199,14 @@ fn a_training_without_reconstruction_counts_no_decoder() {
     assert_eq!(without.parameters, with.parameters);
     let is_decoder = |name: &str| name.starts_with("decoder");
     assert!(without.layers.iter().all(|row| !is_decoder(&row.name)));
-    // Activations: outputs of encoder and heads.
+    // Activations: outputs of the encoder, the normalised code, and the heads.
     let kept: usize = (1..7)
         .map(|i| channels[i] as usize * (768 >> i) * (1152 >> i))
         .sum();
-    assert_eq!(without.activation_bytes as usize, 4 * (kept + 10 * 12 * 18));
+    assert_eq!(
+        without.activation_bytes as usize,
+        4 * (kept + (1280 + 10) * 12 * 18)
+    );
     for name in NetworkName::DETECTION {
         let [with, without] = summaries(name, (192, 288));
         assert_eq!(without.parameters, with.parameters, "{name:?}");

@@ -71,6 +71,9 @@ impl Class {
     }
 }
 
+/// The code of pixels that nobody labelled, where class codes are stored: no class, and counted nowhere.
+pub const UNLABELLED: u8 = 255;
+
 /// The classes of every cell at one time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassMask {

@@ -144,14 +144,26 @@ struct Shared {
     stored: bool,
 }
 
-/// The boxes of a sample, turned as its fields are.
+/// The boxes of a sample, turned as its fields are; of a box that a regional grid cuts, the part on the grid.
 fn boxes_of(store: &Store, id: usize, view: View) -> Result<Option<Vec<PixelBox>>> {
     let Some(boxes) = store.boxes(id) else {
         return Ok(None);
     };
     let grid = store.grid();
-    let turned = |found: &GeoBox| Ok(view.turn_box(found.to_pixels(grid)?, grid.shape()));
-    boxes.iter().map(turned).collect::<Result<_>>().map(Some)
+    let turned = |(index, found): (usize, &GeoBox)| {
+        let pixels = found.to_pixels(grid).map_err(|error| {
+            let time = &store.samples()[id].time;
+            let folder = store.folder().display();
+            DataError::Invalid(format!(
+                "box {index} of the sample of {time} in `{folder}`: {error}; stage again"
+            ))
+        })?;
+        Ok(view.turn_box(pixels, grid.shape()))
+    };
+    (boxes.iter().enumerate())
+        .map(turned)
+        .collect::<Result<_>>()
+        .map(Some)
 }
 
 impl Loader {

@@ -554,8 +554,20 @@ fn wrong_coco_files_are_named() {
             BoxFault::OffTheGrid,
         ),
         (
-            r#""image_id": 7, "category_id": 1, "bbox": [1, 90, 3, 20]"#,
+            r#""image_id": 7, "category_id": 1, "bbox": [-5, 2, 3, 4]"#,
             BoxFault::OffTheGrid,
+        ),
+        (
+            r#""image_id": 7, "category_id": 1, "bbox": [1, 96.2, 3, 0.5]"#,
+            BoxFault::OffTheGrid,
+        ),
+        (
+            r#""image_id": 7, "category_id": 1, "bbox": [1, -0.9, 3, 0.5]"#,
+            BoxFault::OffTheGrid,
+        ),
+        (
+            r#""image_id": 7, "category_id": 1, "bbox": [1, 95, 3, 1e-30]"#,
+            BoxFault::NoExtent,
         ),
         (
             r#""image_id": 7, "category_id": 1, "bbox": [1, 2, 3]"#,

@@ -55,7 +55,8 @@ impl Summary {
             network: network.to_string(),
             input,
             frames,
-            parameters: trace.rows.iter().map(|row| row.parameters).sum(),
+            parameters: trace.rows.iter().map(|row| row.parameters).sum::<usize>()
+                + trace.parameters_left_out,
             forward_flops,
             training_flops: 3 * forward_flops,
             activation_bytes: 4 * trace.values,
@@ -86,9 +87,10 @@ impl Summary {
         state: usize,
     ) -> u64 {
         let [height, width, channels] = self.input;
-        let classes = self.layers.last().map_or(0, |row| row.output[2]);
-        // The input, the logits and their gradient.
-        let ends = 4 * self.frames * height * width * (channels + 2 * classes);
+        let output = self.layers.last();
+        let output: usize = output.map_or(0, |row| row.output.iter().product());
+        // The input, what the loss reads and its gradient.
+        let ends = 4 * self.frames * (height * width * channels + 2 * output);
         let ends = ends as u64 + self.input_copy();
         let sizes = |conv| sizes_of(storage.dtype, conv);
         let convolutions = self.trace.convolutions.iter().map(sizes);

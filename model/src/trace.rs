@@ -98,6 +98,10 @@ pub(crate) struct Trace {
     pub made: Vec<Convolution>,
     /// Where what only training runs begins: the event, and the row.
     training_from: Option<(usize, usize)>,
+    /// Training does without that end, too.
+    leaves_end_out: bool,
+    /// Trainable values of the end that was left out.
+    pub parameters_left_out: usize,
     /// The event from which on inference can compute in strips.
     last_from: Option<usize>,
     nodes: Vec<Node>,
@@ -171,8 +175,24 @@ impl Trace {
         self.made.extend(planes);
     }
 
+    /// A trace of a training that does without the end that [`Self::training_only`] marks.
+    pub fn without_end() -> Self {
+        Self {
+            leaves_end_out: true,
+            ..Self::default()
+        }
+    }
+
     /// The end of a network, which inference does without.
     pub fn training_only(&mut self, end: impl FnOnce(&mut Self)) {
+        if self.leaves_end_out {
+            // Its parameters are there, and are trained by nothing.
+            let mut aside = self.clone();
+            end(&mut aside);
+            let rows = aside.rows[self.rows.len()..].iter();
+            self.parameters_left_out += rows.map(|row| row.parameters).sum::<usize>();
+            return;
+        }
         let (kept, made) = (self.kept.len(), self.made.len());
         self.training_from = Some((self.events.len(), self.rows.len()));
         end(self);

@@ -185,6 +185,59 @@ fn flops_counted_by_hand() {
     assert_eq!(over_time.forward_flops, 2 * 8 * 3 * halves + heads);
 }
 
+/// Without reconstruction the decoder does nothing: encoder and heads are left, and all parameters.
+#[test]
+fn a_training_without_reconstruction_counts_no_decoder() {
+    let summaries = |name, (h, w)| {
+        let network = Network::build(&NetworkConfig::published(name), Backend::best(), 1).unwrap();
+        [true, false].map(|reconstruct| network.training_summary(h, w, reconstruct).unwrap())
+    };
+    let channels = [16u64, 128, 256, 512, 768, 1024, 1280];
+    let encoder: u64 = (0..6)
+        .map(|i| 50 * channels[i] * channels[i + 1] * (768 >> (i + 1)) * (1152 >> (i + 1)))
+        .sum();
+    let [with, without] = summaries(NetworkName::Detector2d, (768, 1152));
+    assert_eq!(with.forward_flops, 2 * encoder + 18 * 1280 * 10 * 12 * 18);
+    assert_eq!(without.forward_flops, encoder + 18 * 1280 * 10 * 12 * 18);
+    assert_eq!(without.training_flops, 3 * without.forward_flops);
+    assert_eq!(without.parameters, with.parameters);
+    let is_decoder = |name: &str| name.starts_with("decoder");
+    assert!(without.layers.iter().all(|row| !is_decoder(&row.name)));
+    // Activations: outputs of the encoder, the normalised code, and the heads.
+    let kept: usize = (1..7)
+        .map(|i| channels[i] as usize * (768 >> i) * (1152 >> i))
+        .sum();
+    assert_eq!(
+        without.activation_bytes as usize,
+        4 * (kept + (1280 + 10) * 12 * 18)
+    );
+    for name in NetworkName::DETECTION {
+        let [with, without] = summaries(name, (192, 288));
+        assert_eq!(without.parameters, with.parameters, "{name:?}");
+        let bytes = |summary: &squall_model::summary::Summary| {
+            summary.training_bytes(Backend::Reference, 1, &DType::F32.into(), 0)
+        };
+        if !name.reconstructs() {
+            assert_eq!(without.training_flops, with.training_flops);
+            assert_eq!(bytes(&without), bytes(&with));
+        } else {
+            // The decoder of 15pf is thinner than its encoder.
+            assert!(
+                without.training_flops < with.training_flops * 9 / 10,
+                "{name:?}"
+            );
+            assert!(bytes(&without) < bytes(&with), "{name:?}");
+        }
+        let inference = |summary: &squall_model::summary::Summary| {
+            let whole = std::num::NonZeroUsize::MIN;
+            summary
+                .inference_bytes(Backend::Reference, 1, &DType::F32.into(), whole)
+                .unwrap()
+        };
+        assert_eq!(inference(&without), inference(&with), "{name:?}");
+    }
+}
+
 #[test]
 fn cells_are_those_of_the_papers() {
     for (name, grid) in [

@@ -112,6 +112,7 @@ impl Demo {
             train_share: 0.8,
             block_days: 3.0,
             seed: 12345,
+            keep_unlabelled: false,
             skip_bad: false,
             json: false,
         }

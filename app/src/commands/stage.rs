@@ -9,8 +9,8 @@ use crate::{input, interrupt, output};
 use clap::Args;
 use serde::Serialize;
 use squall_data::mask_file::MaskArchive;
-use squall_data::store::{Split, SplitRule, StoreMeta, StoreWriter};
-use squall_data::{Archive, BoxFrames, DataError, GeoBox, Snapshot, Time, boxes};
+use squall_data::store::{Selected, Selection, Split, SplitRule, StoreMeta, StoreWriter};
+use squall_data::{Archive, BoxFrames, ClassMask, DataError, Snapshot, Time, boxes};
 use std::path::{Path, PathBuf};
 
 /// Write fields and labels into a sample store: flat, checksummed, with statistics and a split.
@@ -19,18 +19,21 @@ use std::path::{Path, PathBuf};
 /// Train with --data DIR afterwards; a copy of a part makes every node learn from the samples that it has.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  squall stage run --labels labels --out store\n  mpirun -n 64 squall stage store --local /tmp/store"
+    after_help = "Examples:\n  squall stage run --labels labels --out store\n  squall stage run --boxes boxes.csv --keep-unlabelled --out store\n  mpirun -n 64 squall stage store --local /tmp/store"
 )]
 pub struct Stage {
     /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths. With --local: a sample store.
     pub input: String,
-    /// Labels: masks of `squall label`, or of another tool.
-    #[arg(long, value_name = "DIR", required_unless_present = "local")]
+    /// Labels: masks of `squall label`, or of another tool; not needed with --boxes. Samples without a mask teach detectors only.
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["local", "boxes"])]
     pub labels: Option<String>,
     /// Boxes for detectors: a table (.csv), an ExtremeWeather file (.h5) or a COCO file (.json); default: boxes.csv among the labels, if
     /// it is there.
     #[arg(long, value_name = "FILE", conflicts_with = "local")]
     pub boxes: Option<PathBuf>,
+    /// Keep times that have neither masks nor boxes: a detector can learn from their reconstruction.
+    #[arg(long, conflicts_with = "local")]
+    pub keep_unlabelled: bool,
     /// Folder for the store.
     #[arg(long, value_name = "STORE", required_unless_present = "local")]
     pub out: Option<PathBuf>,
@@ -67,14 +70,20 @@ pub struct StageSummary {
     pub samples: [usize; 3],
     /// Channels kept.
     pub channels: Vec<&'static str>,
-    /// Times of the input without a mask.
+    /// Times of the input with neither mask nor boxes.
     pub unlabelled: usize,
+    /// Samples with a mask.
+    pub masked: usize,
     /// Share of background, cyclone and river pixels in training.
     pub class_shares: [f64; 3],
     /// Samples whose boxes are known; none if there are no boxes.
     pub boxed: Option<usize>,
     /// Boxes over all samples.
     pub boxes: usize,
+    /// Boxes that the edge of the grid cut.
+    pub boxes_cut: usize,
+    /// Boxes wholly outside the grid, which were left out.
+    pub boxes_outside: usize,
 }
 
 impl Stage {
@@ -88,26 +97,30 @@ impl Stage {
             return output::json(&summary);
         }
         let [train, validation, test] = summary.samples;
-        let [_, cyclone, river] = summary.class_shares.map(|share| 100.0 * share);
         tracing::info!(
-            "{train} samples for training, {validation} for validation, {test} for the test; {} channels; \
-             {cyclone:.2} % cyclone and {river:.2} % river pixels; in {}",
+            "{train} samples for training, {validation} for validation, {test} for the test; {} channels; in {}",
             summary.channels.len(),
-            self.places()?.1.display()
+            self.place()?.display()
         );
+        let [_, cyclone, river] = summary.class_shares.map(|share| 100.0 * share);
+        match summary.masked {
+            0 => tracing::info!("no sample has a mask: the store is for detectors"),
+            masked => tracing::info!(
+                "{masked} samples with masks; {cyclone:.2} % cyclone and {river:.2} % river pixels in training"
+            ),
+        }
         if let Some(boxed) = summary.boxed {
             tracing::info!("{} boxes in {boxed} samples", summary.boxes);
         }
         Ok(())
     }
 
-    /// The boxes that go with the labels, if there are any.
-    fn find_boxes(&self, labels: &str, archive: &Archive) -> anyhow::Result<Option<BoxFrames>> {
-        let beside = Path::new(labels).join("boxes.csv");
-        let path = match &self.boxes {
-            Some(path) => path,
-            None if beside.is_file() => &beside,
-            None => return Ok(None),
+    /// The boxes that were given or lie among the labels, if there are any.
+    fn find_boxes(&self, archive: &Archive) -> anyhow::Result<Option<BoxFrames>> {
+        let beside = (self.labels.as_ref()).map(|labels| Path::new(labels).join("boxes.csv"));
+        let beside = beside.filter(|path| path.is_file());
+        let Some(path) = self.boxes.as_ref().or(beside.as_ref()) else {
+            return Ok(None);
         };
         let frames = boxes::read(path, archive.grid(), archive.calendar())?;
         frames
@@ -129,21 +142,11 @@ impl Stage {
         Ok(Some(frames))
     }
 
-    /// Where the labels are and where the store goes.
-    fn places(&self) -> anyhow::Result<(&String, &PathBuf)> {
-        match (&self.labels, &self.out) {
-            (Some(labels), Some(out)) => Ok((labels, out)),
-            _ => Err(Advice::usage(
-                "a store is made of fields and labels",
-                "give --labels and --out",
-            )),
-        }
-    }
-
-    /// Writes the store; a store that was begun is continued.
-    pub fn stage(&self) -> anyhow::Result<StageSummary> {
-        let (labels, out) = self.places()?;
-        let archive = input::open(&self.input, self.skip_bad)?;
+    /// The masks, of the fields' grid, if there are any.
+    fn find_masks(&self, archive: &Archive) -> anyhow::Result<Option<MaskArchive>> {
+        let Some(labels) = &self.labels else {
+            return Ok(None);
+        };
         let masks = MaskArchive::open(labels)?;
         if masks.grid().hash() != archive.grid().hash() {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
@@ -155,13 +158,7 @@ impl Stage {
             }
             .into());
         }
-        let channels = channels(&self.channels, &archive)?;
-        input::require(&archive, &channels, "staging")?;
-        let labelled: Vec<(usize, usize)> = (archive.times().iter().enumerate())
-            .filter_map(|(index, &time)| Some((index, masks.find(time)?)))
-            .collect();
-        let unlabelled = archive.times().len() - labelled.len();
-        if labelled.is_empty() {
+        if !(archive.times().iter()).any(|&time| masks.find(time).is_some()) {
             let reason = format!(
                 "none of its {} masks is at a time of `{}`",
                 masks.times().len(),
@@ -173,28 +170,61 @@ impl Stage {
             }
             .into());
         }
-        if unlabelled > 0 {
-            tracing::warn!("{unlabelled} times have no mask and are left out");
+        Ok(Some(masks))
+    }
+
+    /// Where the store goes.
+    fn place(&self) -> anyhow::Result<&PathBuf> {
+        self.out.as_ref().ok_or_else(|| {
+            Advice::usage(
+                "a store is made of fields and labels",
+                "give --out, and --labels or --boxes",
+            )
+        })
+    }
+
+    /// Says what is left out or cut.
+    fn warn(&self, selection: &Selection) {
+        let Selection {
+            unlabelled,
+            cut,
+            outside,
+            ..
+        } = *selection;
+        if unlabelled > 0 && !self.keep_unlabelled {
+            tracing::warn!(
+                "{unlabelled} times have neither mask nor boxes and are left out (--keep-unlabelled keeps them)"
+            );
         }
-        let times: Vec<_> = labelled
-            .iter()
-            .map(|&(index, _)| archive.times()[index])
-            .collect();
+        if cut > 0 {
+            tracing::warn!("{cut} boxes are cut by the edge of the grid");
+        }
+        if outside > 0 {
+            tracing::warn!("{outside} boxes lie wholly outside the grid and are left out");
+        }
+    }
+
+    /// Writes the store; a store that was begun is continued.
+    pub fn stage(&self) -> anyhow::Result<StageSummary> {
+        let out = self.place()?;
+        let archive = input::open(&self.input, self.skip_bad)?;
+        let masks = self.find_masks(&archive)?;
+        let channels = channels(&self.channels, &archive)?;
+        input::require(&archive, &channels, "staging")?;
+        let frames = self.find_boxes(&archive)?;
+        let fields = (archive.times(), &**archive.grid());
+        let mask_at = |time: Time| masks.as_ref()?.find(time);
+        let selection = Selection::new(fields, mask_at, frames.as_ref(), self.keep_unlabelled)?;
+        self.warn(&selection);
+        let samples = &selection.samples;
+        let times: Vec<Time> = samples.iter().map(|sample| sample.time).collect();
         let splits = self.rule().assign(&times)?;
-        let frames = self.find_boxes(labels, &archive)?;
-        let boxes: Option<Vec<Option<Vec<GeoBox>>>> = frames.map(|frames| {
-            let of = |&time: &Time| {
-                let found = frames.at(time)?;
-                Some(found.iter().map(|tracked| tracked.geo).collect())
-            };
-            times.iter().map(of).collect()
-        });
         let meta = StoreMeta::new(archive.grid().clone(), archive.calendar(), channels.clone());
-        let total = meta.record_bytes() * labelled.len() as u64;
+        let total = meta.record_bytes() * samples.len() as u64;
         Plan {
             work: format!(
                 "stage {} samples of {} channels",
-                labelled.len(),
+                samples.len(),
                 channels.len()
             ),
             read: total,
@@ -204,29 +234,36 @@ impl Stage {
         }
         .announce();
         let mut writer = StoreWriter::create(out, meta)?;
-        let mut progress = Progress::new("stage", labelled.len());
-        // The next sample is read while this one is written.
-        let read = |sample: usize| -> Result<(Snapshot, squall_data::ClassMask), DataError> {
-            let (index, mask) = labelled[sample];
-            Ok((archive.read(index, &channels)?, masks.read(mask)?))
-        };
         let first = writer.len();
-        let mut next = (first < labelled.len()).then(|| read(first)).transpose()?;
+        selection.check_begun(out, writer.samples())?;
+        let mut progress = Progress::new("stage", samples.len());
+        // The next sample is read while this one is written.
+        let read = |sample: usize| -> Result<(Snapshot, Option<ClassMask>), DataError> {
+            let Selected { index, mask, .. } = samples[sample];
+            let mask = masks.as_ref().zip(mask);
+            let mask = mask.map(|(masks, mask)| masks.read(mask)).transpose()?;
+            Ok((archive.read(index, &channels)?, mask))
+        };
+        let mut next = (first < samples.len()).then(|| read(first)).transpose()?;
         for (sample, &split) in splits.iter().enumerate().skip(first) {
             interrupt::check()?;
             let Some((snapshot, mask)) = next.take() else {
                 break;
             };
-            let following = (sample + 1 < labelled.len()).then_some(sample + 1);
+            let following = (sample + 1 < samples.len()).then_some(sample + 1);
             let (ahead, pushed) = rayon::join(
                 || following.map(read).transpose(),
-                || writer.push(&snapshot, &mask, split),
+                || match &mask {
+                    Some(mask) => writer.push(&snapshot, mask, split),
+                    None => writer.push_without_mask(&snapshot, split),
+                },
             );
             pushed?;
             next = ahead?;
             progress.set(sample + 1, String::new());
         }
         progress.finish();
+        let boxes = frames.is_some().then(|| selection.boxes());
         let store = writer.finish_with_boxes(boxes.as_deref())?;
         let counts = store.class_counts(Split::Train);
         let all = counts.iter().sum::<u64>().max(1) as f64;
@@ -234,10 +271,13 @@ impl Stage {
         Ok(StageSummary {
             samples: Split::ALL.map(|split| store.ids(split).len()),
             channels: channels.iter().map(|v| v.name()).collect(),
-            unlabelled,
+            unlabelled: selection.unlabelled,
+            masked: selection.masked(),
             class_shares: counts.map(|count| count as f64 / all),
             boxed: boxes.as_ref().map(|boxes| boxes.iter().flatten().count()),
             boxes: boxes.iter().flatten().flatten().map(Vec::len).sum(),
+            boxes_cut: selection.cut,
+            boxes_outside: selection.outside,
         })
     }
 

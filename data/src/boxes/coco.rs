@@ -6,7 +6,7 @@
 //! and ids do not. `date_captured` holds the time, `score` the confidence and `track_id` the track, where there is one.
 
 use super::fault::BoxFault;
-use super::{BoxClass, BoxFrames, BoxSink, PixelBox, SinkSummary, TrackedBox};
+use super::{BoxClass, BoxFrames, BoxSink, GeoBox, PixelBox, SinkSummary, TrackedBox};
 use crate::archive::file_date;
 use crate::atomic::TextFile;
 use crate::error::{DataError, Result};
@@ -18,9 +18,6 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Slack for boxes that were rounded on their way, pixels.
-const SLACK: f64 = 1.0;
 
 /// Writes a COCO file.
 #[derive(Debug)]
@@ -144,10 +141,11 @@ struct Category {
     name: String,
 }
 
-/// Reads a COCO file whose images are times of a grid. An image without a date is known by the date in its file's name.
+/// Reads a COCO file whose images are times of a grid. An image without a date is known by the date in its file's name. A box that is
+/// partly outside its image is cut at the edge; on a global grid it goes on across the seam instead.
 ///
 /// # Errors
-/// [`DataError::BadBox`] naming image or annotation, fault, what was expected and what was found; [`DataError::Mismatch`] for an image
+/// [`DataError::BadBox`] naming image or annotation, fault, what was expected and what was found, also for a box wholly outside its image; [`DataError::Mismatch`] for an image
 /// that is not of the grid's size; [`DataError::Unreadable`] if it is no COCO file; [`DataError::Io`].
 pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
@@ -187,11 +185,9 @@ pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<B
             };
             BoxFault::UnknownClass.at(path, place(), expected, found)
         })?;
-        let geo = pixels(annotation, class, grid)
-            .map_err(|(fault, expected)| {
-                fault.at(path, place(), expected, format!("{:?}", annotation.bbox))
-            })?
-            .to_degrees(grid);
+        let geo = part_in_image(annotation, class, grid).map_err(|(fault, expected)| {
+            fault.at(path, place(), expected, format!("{:?}", annotation.bbox))
+        })?;
         let track_id = annotation.track_id;
         rows.push((time, Some(TrackedBox { geo, track_id })));
     }
@@ -226,12 +222,12 @@ fn image_time(path: &Path, image: &Image, grid: &LatLonGrid, calendar: Calendar)
     })
 }
 
-/// The box of an annotation, or what is wrong with it and what would be right.
-fn pixels(
+/// The part of an annotation's box that lies in its image, or what is wrong with it and what would be right.
+fn part_in_image(
     annotation: &Annotation,
     class: BoxClass,
     grid: &LatLonGrid,
-) -> std::result::Result<PixelBox, (BoxFault, String)> {
+) -> std::result::Result<GeoBox, (BoxFault, String)> {
     let (rows, columns) = (grid.shape().0 as f64, grid.shape().1 as f64);
     let [x, y, width, height] = annotation.bbox[..] else {
         return Err((BoxFault::NoNumber, "[x, y, width, height]".into()));
@@ -242,36 +238,42 @@ fn pixels(
     if width <= 0.0 || height <= 0.0 {
         return Err((BoxFault::NoExtent, "width and height above 0".into()));
     }
-    let furthest = if grid.is_periodic() {
-        x + columns
-    } else {
-        columns
-    };
-    let outside = x < -SLACK
-        || x >= columns
-        || x + width > furthest + SLACK
-        || y < -SLACK
-        || y + height > rows + SLACK;
-    if outside {
-        let expected = format!("a box within {columns} columns and {rows} rows");
-        return Err((BoxFault::OffTheGrid, expected));
-    }
     let sure = |score: f32| (0.0..=1.0).contains(&score);
     if !annotation.score.is_none_or(sure) {
         return Err((BoxFault::NoConfidence, "a score from 0 to 1".into()));
     }
-    let (y_min, y_max) = ((rows - y - height).max(0.0), (rows - y).min(rows));
-    let x_min = if grid.is_periodic() {
-        x.rem_euclid(columns)
+    // A box across the seam begins within the image, and runs on past its right edge.
+    if x >= columns || x + width <= 0.0 || y >= rows || y + height <= 0.0 {
+        let expected = format!("a box within {columns} columns and {rows} rows, be it in part");
+        return Err((BoxFault::OffTheGrid, expected));
+    }
+    let (x_min, x_max) = if grid.is_periodic() {
+        let west = turned(x, columns);
+        (west, west + width.min(columns))
     } else {
-        x.max(0.0)
+        (x.max(0.0), (x + width).min(columns))
     };
-    Ok(PixelBox {
+    let part = PixelBox {
         class,
-        y_min,
+        y_min: (rows - y - height).max(0.0),
         x_min,
-        y_max,
-        x_max: x_min + width.min(columns),
+        y_max: (rows - y).min(rows),
+        x_max,
         confidence: annotation.score,
-    })
+    };
+    // Edges that differ in pixels may be one number in degrees.
+    match part.to_degrees(grid).within(grid) {
+        Ok(Some(geo)) => Ok(geo),
+        _ => Err((
+            BoxFault::NoExtent,
+            "a part in the image that has an extent".into(),
+        )),
+    }
+}
+
+/// x in [0, columns).
+fn turned(x: f64, columns: f64) -> f64 {
+    let x = x.rem_euclid(columns);
+    // Of a tiny negative number the remainder is `columns` itself.
+    if x < columns { x } else { 0.0 }
 }

@@ -11,6 +11,7 @@ mod fault;
 mod frame;
 pub mod geojson;
 mod labelled_share;
+mod pixels;
 mod place;
 pub mod precision;
 mod read;
@@ -25,8 +26,8 @@ pub use labelled_share::LabelledShare;
 pub use read::read;
 pub use series::BoxSeries;
 
+use crate::Class;
 use crate::error::{DataError, Result};
-use crate::{Class, LatLonGrid};
 use serde::{Deserialize, Serialize};
 
 /// What a box holds; the discriminant is the stored code.
@@ -155,40 +156,6 @@ impl GeoBox {
         if either > 0.0 { shared / either } else { 0.0 }
     }
 
-    /// The same box in pixels of a grid.
-    ///
-    /// # Errors
-    /// [`DataError::Invalid`] if it has no extent, is no box of the globe, or lies outside a regional grid.
-    pub fn to_pixels(&self, grid: &LatLonGrid) -> Result<PixelBox> {
-        self.check()?;
-        let (rows, columns) = grid.shape();
-        let bounds = grid.lat_bounds_deg();
-        let y = |lat: f64| {
-            let above = bounds.partition_point(|&bound| bound <= lat);
-            let j = above.clamp(1, rows) - 1;
-            (j as f64 + (lat - bounds[j]) / (bounds[j + 1] - bounds[j])).clamp(0.0, rows as f64)
-        };
-        let west_edge = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
-        let turned = (self.west_deg - west_edge).rem_euclid(360.0);
-        let x_min = turned / grid.lon_spacing_deg();
-        let x_max = x_min + self.width_deg() / grid.lon_spacing_deg();
-        let (y_min, y_max) = (y(self.south_deg), y(self.north_deg));
-        let regional = !grid.is_periodic();
-        if y_max <= y_min || regional && (x_min >= columns as f64 || x_max > columns as f64 + 1e-6)
-        {
-            let place = format!("{self:?} lies outside the grid, {}", grid.describe());
-            return Err(DataError::Invalid(place));
-        }
-        Ok(PixelBox {
-            class: self.class,
-            y_min,
-            x_min,
-            y_max,
-            x_max,
-            confidence: self.confidence,
-        })
-    }
-
     /// # Errors
     /// [`DataError::Invalid`] if the box has no extent or is no box of the globe.
     pub fn check(&self) -> Result<()> {
@@ -203,35 +170,6 @@ impl GeoBox {
         Err(DataError::Invalid(format!(
             "expected a box with south below north within ±90 and west apart from east within 0 to 360, found {self:?}"
         )))
-    }
-}
-
-impl PixelBox {
-    /// The same box in degrees.
-    pub fn to_degrees(&self, grid: &LatLonGrid) -> GeoBox {
-        let (rows, _) = grid.shape();
-        let bounds = grid.lat_bounds_deg();
-        let lat = |y: f64| {
-            let j = (y.floor().max(0.0) as usize).min(rows - 1);
-            bounds[j] + (y - j as f64) * (bounds[j + 1] - bounds[j])
-        };
-        let west_edge = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
-        let lon = |x: f64| (west_edge + x * grid.lon_spacing_deg()).rem_euclid(360.0);
-        // Both edges of the whole circle are one meridian.
-        let circle = (self.x_max - self.x_min) * grid.lon_spacing_deg() >= 360.0 - 1e-9;
-        let (west_deg, east_deg) = if circle {
-            (0.0, 360.0)
-        } else {
-            (lon(self.x_min), lon(self.x_max))
-        };
-        GeoBox {
-            class: self.class,
-            west_deg,
-            south_deg: lat(self.y_min),
-            east_deg,
-            north_deg: lat(self.y_max),
-            confidence: self.confidence,
-        }
     }
 }
 
@@ -289,18 +227,6 @@ pub(super) mod tests {
     }
 
     proptest! {
-        #[test]
-        fn pixels_and_back_is_the_same_box(west in 0.0..360.0f64, width in 1.0..180.0f64, south in -85.0..70.0f64, height in 1.0..15.0f64) {
-            let grid = LatLonGrid::global(48, 72).unwrap();
-            let original = geo(west, south, (west + width).rem_euclid(360.0), south + height);
-            let pixels = original.to_pixels(&grid).unwrap();
-            prop_assert!((0.0..72.0).contains(&pixels.x_min));
-            let back = pixels.to_degrees(&grid);
-            let same = |a: f64, b: f64| crate::grid::lon_difference_deg(a, b).abs() < 1e-6;
-            prop_assert!(same(back.west_deg, original.west_deg) && same(back.east_deg, original.east_deg));
-            prop_assert!((back.south_deg - original.south_deg).abs() < 1e-6 && (back.north_deg - original.north_deg).abs() < 1e-6);
-        }
-
         #[test]
         fn overlap_is_symmetric_and_turns_with_the_globe(w in 0.0..360.0f64, a in 1.0..300.0f64, b in 1.0..300.0f64, shift in 0.0..360.0f64, turn in 0.0..360.0f64) {
             let at = |west: f64, width: f64, south| geo(west.rem_euclid(360.0), south, (west + width).rem_euclid(360.0), south + 20.0);

@@ -123,7 +123,7 @@ pub struct SampleEntry {
     pub source_index: usize,
     /// What it may be used for.
     pub split: Split,
-    /// Pixels of each class, in code order.
+    /// Pixels of each class, in code order; all 0 of a sample without a mask.
     pub class_counts: [u64; 3],
     /// Missing values over all channels.
     pub missing: u64,
@@ -132,6 +132,11 @@ pub struct SampleEntry {
 }
 
 impl SampleEntry {
+    /// Whether it has a mask: the class of every pixel.
+    pub fn has_mask(&self) -> bool {
+        self.class_counts.iter().any(|&count| count > 0)
+    }
+
     pub(super) fn parse_time(&self, calendar: Calendar) -> crate::error::Result<Time> {
         Time::parse(&self.time, calendar)
     }

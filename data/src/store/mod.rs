@@ -6,11 +6,14 @@
 //! | bytes | what |
 //! |---|---|
 //! | `h·w·c·size` | the fields, `(lat, lon, channel)`, little-endian f32 or f16 ([`Encoding`]) |
-//! | `h·w` | the class codes, one byte each |
+//! | `h·w` | the class codes, one byte each; of a sample without a mask all [`UNLABELLED`](crate::label::UNLABELLED) |
 //! | up to the next multiple of 4096 | zeros |
 //!
 //! After the records stands what the index needs to know about them (JSON, with its length, checksum and a magic word),
 //! so that a finished shard survives whatever happens to the writer and a later writer continues behind it.
+//!
+//! A sample without a mask teaches no class of pixels: it counts in no class weight, and nobody who learns or judges masks reads it
+//! ([`Store::masked_ids`]).
 //!
 //! Boxes around storms, for detectors, stand in a file of their own, `boxes.jsonl`, if the store has any ([`Store::boxes`]).
 //!
@@ -23,6 +26,7 @@ mod index;
 mod local;
 mod reader;
 mod record;
+mod selection;
 mod shard;
 mod split;
 mod statistics;
@@ -35,6 +39,7 @@ pub use entry::{Encoding, SampleEntry, ShardEntry, StoreMeta};
 pub use local::{LocalCopy, STAGED_FILE};
 pub use reader::{Checking, Store, Verification};
 pub use record::SampleReader;
+pub use selection::{Selected, Selection};
 pub use split::{Split, SplitRule};
 pub use statistics::{ChannelStatistics, Statistics};
 pub use writer::StoreWriter;

@@ -144,6 +144,13 @@ impl Store {
         (0..self.len()).filter(of_split).collect()
     }
 
+    /// Those of them that have a mask.
+    pub fn masked_ids(&self, split: Split) -> Vec<usize> {
+        let mut ids = self.ids(split);
+        ids.retain(|&id| self.index.samples[id].has_mask());
+        ids
+    }
+
     /// What is known of each sample, by id.
     pub fn samples(&self) -> &[SampleEntry] {
         &self.index.samples
@@ -186,7 +193,7 @@ impl Store {
     /// The class weights that its training samples give.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if there is no training sample.
+    /// [`DataError::Invalid`] if no training sample has a mask.
     pub fn class_weights(&self, weighting: ClassWeighting) -> Result<Vec<f32>> {
         weighting.weights(&self.class_counts(Split::Train))
     }
@@ -204,9 +211,15 @@ impl Store {
     /// Reads the class codes of a sample.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for an unknown id; [`DataError::Io`].
+    /// [`DataError::Invalid`] for an unknown id, or a sample without a mask; [`DataError::Io`].
     pub fn read_mask(&self, id: usize) -> Result<ClassMask> {
         let (file, path, start) = self.locate(id)?;
+        if !self.index.samples[id].has_mask() {
+            let time = self.times[id];
+            return Err(DataError::Invalid(format!(
+                "sample {id} of {time} has no mask"
+            )));
+        }
         let (rows, columns) = self.meta.grid.shape();
         let mut codes = vec![0; rows * columns];
         file.read_exact_at(&mut codes, start + self.meta.field_bytes())

@@ -6,9 +6,10 @@ use super::shard::{ShardWriter, read_footer, remove_unfinished, shard_name};
 use super::statistics::ChannelStatistics;
 use super::{INDEX_FILE, SampleEntry, ShardEntry, Split, Statistics, Store, StoreMeta};
 use crate::error::{DataError, Result};
+use crate::label::UNLABELLED;
 use crate::snapshot::shape_text;
 use crate::{ClassMask, GeoBox, Snapshot, atomic};
-use ndarray::{Array3, Axis};
+use ndarray::{Array2, Array3, ArrayView2, Axis};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,7 +94,8 @@ impl StoreWriter {
     /// [`DataError::MissingVariable`] if the snapshot lacks a channel; [`DataError::Mismatch`] if its grid, calendar, or the time or shape of the
     /// mask differ; [`DataError::Invalid`] for a class code above 2; [`DataError::Io`].
     pub fn push(&mut self, snapshot: &Snapshot, mask: &ClassMask, split: Split) -> Result<()> {
-        self.check(snapshot, mask)?;
+        self.check(snapshot)?;
+        self.check_mask(snapshot, mask)?;
         let mut class_counts = [0u64; 3];
         for &code in &mask.codes {
             let count = class_counts.get_mut(usize::from(code)).ok_or_else(|| {
@@ -101,6 +103,26 @@ impl StoreWriter {
             })?;
             *count += 1;
         }
+        self.append(snapshot, mask.codes.view(), class_counts, split)
+    }
+
+    /// Appends a sample without a mask, of which nobody knows the class of any pixel.
+    ///
+    /// # Errors
+    /// As [`StoreWriter::push`].
+    pub fn push_without_mask(&mut self, snapshot: &Snapshot, split: Split) -> Result<()> {
+        self.check(snapshot)?;
+        let codes = Array2::from_elem(self.meta.grid.shape(), UNLABELLED);
+        self.append(snapshot, codes.view(), [0; 3], split)
+    }
+
+    fn append(
+        &mut self,
+        snapshot: &Snapshot,
+        codes: ArrayView2<'_, u8>,
+        class_counts: [u64; 3],
+        split: Split,
+    ) -> Result<()> {
         let planes: Vec<_> = self
             .meta
             .channels
@@ -146,27 +168,30 @@ impl StoreWriter {
             }
         };
         let for_statistics = (split == Split::Train).then_some(&statistics);
-        shard.push(
-            &mut self.encoder,
-            fields,
-            mask.codes.view(),
-            entry,
-            for_statistics,
-        )?;
+        shard.push(&mut self.encoder, fields, codes, entry, for_statistics)?;
         if shard.len() >= self.meta.samples_per_shard() {
             self.seal()?;
         }
         Ok(())
     }
 
-    fn check(&self, snapshot: &Snapshot, mask: &ClassMask) -> Result<()> {
+    fn check_mask(&self, snapshot: &Snapshot, mask: &ClassMask) -> Result<()> {
+        let (rows, columns) = self.meta.grid.shape();
+        if mask.codes.shape() != [rows, columns] {
+            let found = shape_text(mask.codes.shape());
+            let expected = shape_text(&[rows, columns]);
+            return Err(differs(snapshot, "shape of the mask", expected, found));
+        }
+        if mask.time != snapshot.time {
+            let (expected, found) = (snapshot.time.to_string(), mask.time.to_string());
+            return Err(differs(snapshot, "time of the mask", expected, found));
+        }
+        Ok(())
+    }
+
+    fn check(&self, snapshot: &Snapshot) -> Result<()> {
         let path = &snapshot.source.0;
-        let differs = |what, expected: String, found: String| DataError::Mismatch {
-            what,
-            path: path.clone(),
-            expected,
-            found,
-        };
+        let differs = |what, expected, found| differs(snapshot, what, expected, found);
         let same_grid = Arc::ptr_eq(&snapshot.grid, &self.meta.grid)
             || snapshot.grid.hash() == self.meta.grid.hash();
         if !same_grid {
@@ -175,21 +200,13 @@ impl StoreWriter {
         }
         let (rows, columns) = self.meta.grid.shape();
         let planes = [snapshot.variables.len(), rows, columns];
-        for (what, expected, found) in [
-            ("shape of the fields", &planes[..], snapshot.fields.shape()),
-            ("shape of the mask", &planes[1..], mask.codes.shape()),
-        ] {
-            if expected != found {
-                return Err(differs(what, shape_text(expected), shape_text(found)));
-            }
+        if snapshot.fields.shape() != planes {
+            let (expected, found) = (shape_text(&planes), shape_text(snapshot.fields.shape()));
+            return Err(differs("shape of the fields", expected, found));
         }
         if snapshot.time.calendar() != self.meta.calendar {
             let found = snapshot.time.calendar().to_string();
             return Err(differs("calendar", self.meta.calendar.to_string(), found));
-        }
-        if mask.time != snapshot.time {
-            let (expected, found) = (snapshot.time.to_string(), mask.time.to_string());
-            return Err(differs("time of the mask", expected, found));
         }
         let lacks = |v: &&crate::Variable| !snapshot.variables.contains(v);
         match self.meta.channels.iter().find(lacks) {
@@ -260,5 +277,15 @@ impl StoreWriter {
         super::boxes::write(&self.folder, &index.data_hash, boxes)?;
         atomic::write(self.folder.join(INDEX_FILE), &text)?;
         Store::open(&self.folder)
+    }
+}
+
+/// The error of a sample that is not of its store's making.
+fn differs(snapshot: &Snapshot, what: &'static str, expected: String, found: String) -> DataError {
+    DataError::Mismatch {
+        what,
+        path: snapshot.source.0.clone(),
+        expected,
+        found,
     }
 }

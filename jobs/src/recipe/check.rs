@@ -144,6 +144,20 @@ impl Recipe {
                 self.training.batch
             ));
         }
+        // Masks, where a network gives them too, teach whatever is known of boxes.
+        let network = &self.network;
+        if beside > 0 && network.mask_classes == 0 {
+            let why = if !name.reconstructs() {
+                format!("the network `{}` has no decoder", name.as_str())
+            } else if !self.detection.reconstructs() {
+                "`detection.loss.reconstruction` and `detection.reconstruction_end` are 0".into()
+            } else {
+                return Ok(());
+            };
+            return bad(format!(
+                "`detection.unlabelled_per_batch`: expected 0, found {beside}: {why}, so samples without labels would teach nothing"
+            ));
+        }
         Ok(())
     }
 }

@@ -18,7 +18,8 @@ pub struct Detection {
     pub labelled_share: f64,
     /// Of the drawing. Default 1.
     pub labelled_seed: u64,
-    /// Samples of every batch that come from those without labels (or whose labels are not used). Default 0: these are not read.
+    /// Samples of every batch that come from those without labels (or whose labels are not used), which teach by their reconstruction.
+    /// Default 0: these are not read.
     pub unlabelled_per_batch: usize,
     /// Which boxes are kept, in validation and inference.
     pub suppression: Suppression,
@@ -55,6 +56,13 @@ impl Detection {
             }),
             ..self.loss
         }
+    }
+
+    /// Whether the reconstruction counts anywhere in the run; where it does not, no decoder is run.
+    pub fn reconstructs(&self) -> bool {
+        [0.0, 1.0]
+            .iter()
+            .any(|&progress| self.loss_at(progress).reconstruction > 0.0)
     }
 
     /// # Errors

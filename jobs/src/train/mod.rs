@@ -255,9 +255,15 @@ impl Run<'_> {
         let all = self.team.gather(bytemuck::bytes_of(&mine))?;
         let ranks: Vec<Spent> = bytemuck::pod_collect_to_vec(&all);
         let [rows, columns, _] = self.store.shape();
-        let flops = self.learner.network.summary(rows, columns)?.training_flops;
+        let reconstruct = self.recipe.detection.reconstructs();
+        let network = &self.learner.network;
+        let summary = network.training_summary(rows, columns, reconstruct)?;
         let samples = steps * (self.local_batch * ranks.len()) as u64;
-        Ok(Balance::of(&ranks, samples as f64, flops as f64))
+        Ok(Balance::of(
+            &ranks,
+            samples as f64,
+            summary.training_flops as f64,
+        ))
     }
 
     fn is_out_of_time(&self, start: Instant) -> bool {

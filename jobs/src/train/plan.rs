@@ -48,7 +48,9 @@ impl Run<'_> {
     /// [`crate::JobError::Memory`] if the machine has too little.
     pub(super) fn plan(&self, node_ranks: usize) -> Result<TrainPlan> {
         let [rows, columns, _] = self.store.shape();
-        let summary = self.learner.network.summary(rows, columns)?;
+        let reconstruct = self.recipe.detection.reconstructs();
+        let network = &self.learner.network;
+        let summary = network.training_summary(rows, columns, reconstruct)?;
         let batch = self.local_batch as u64;
         let parameters = summary.parameters as u64;
         let state = self.learner.optimizer.state_len() + self.learner.copied_values();

@@ -247,6 +247,13 @@ impl Parts {
         };
         let class_weights = match &recipe.loss.class_weights {
             Some(weights) => weights.clone(),
+            // A store for detectors may have no masks to take them from, and boxes alone need none.
+            None if network.name.is_detector()
+                && network.mask_classes == 0
+                && store.masked_ids(Split::Train).is_empty() =>
+            {
+                vec![1.0; Class::ALL.len()]
+            }
             None => store.class_weights(recipe.loss.weighting)?,
         };
         let bad = |reason| JobError::Recipe { path: None, reason };
@@ -255,7 +262,7 @@ impl Parts {
             .map_err(bad)?;
         let config = samples::shuffled(share.shuffle_seed, (share.rank, share.ranks), batch);
         let (samples, labelled) = match recipe.task {
-            Task::Segment => (Samples::all(share.ids, config)?, None),
+            Task::Segment => (Samples::for_masks(store, share.ids, config)?, None),
             Task::Detect => {
                 let (samples, labelled) = Samples::for_boxes(recipe, store, share.ids, config)?;
                 (samples, Some(labelled))
@@ -283,9 +290,14 @@ impl Parts {
             prefetch: recipe.data.prefetch,
         };
         let judged = Asked::of(recipe, store);
-        let validation_samples = judged.samples();
+        let validation_samples = match recipe.task {
+            Task::Segment => judged.samples(),
+            Task::Detect => labelled_for_validation(store, &judged, rank),
+        };
         let evaluator = if validation_samples == 0 {
-            tracing::warn!("the store has no validation samples: the last model will be the best");
+            tracing::warn!(
+                "the store has no validation samples with labels: the last model will be the best"
+            );
             None
         } else {
             let loader = LoaderConfig {
@@ -340,6 +352,20 @@ impl Parts {
             .with_text("what computes", self.learner.network.backend().kind());
         team.check_facts(&facts)
     }
+}
+
+/// How many samples a validation judges boxes of. The first rank says if there is none to be found.
+fn labelled_for_validation(store: &Store, asked: &Asked, rank: usize) -> usize {
+    let ids = asked.places().into_keys();
+    let labelled: Vec<usize> = ids.filter(|&id| store.boxes(id).is_some()).collect();
+    let holds = |&id: &usize| store.boxes(id).is_some_and(|boxes| !boxes.is_empty());
+    if rank == 0 && !labelled.is_empty() && !labelled.iter().any(holds) {
+        tracing::warn!(
+            "none of the {} validation samples has a box: average precision has no value, and no model is chosen by it",
+            labelled.len()
+        );
+    }
+    labelled.len()
 }
 
 /// Channels of the batches and their normalisation.

@@ -19,8 +19,21 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// All samples.
-    pub(super) fn all(ids: Vec<usize>, config: SamplerConfig) -> Result<Self> {
+    /// Those that have masks: of the others nobody knows the class of any pixel.
+    ///
+    /// # Errors
+    /// [`JobError::Recipe`] if no sample has a mask; [`JobError::Data`] if there are too few.
+    pub(super) fn for_masks(
+        store: &Store,
+        mut ids: Vec<usize>,
+        config: SamplerConfig,
+    ) -> Result<Self> {
+        ids.retain(|&id| store.samples()[id].has_mask());
+        if ids.is_empty() {
+            return Err(refused(
+                "`task = \"segment\"`: no training sample of the store has a mask: stage it with --labels".into(),
+            ));
+        }
         let main = Sampler::new(ids, config)?;
         Ok(Self {
             main,
@@ -33,7 +46,8 @@ impl Samples {
     /// have boxes that are used.
     ///
     /// # Errors
-    /// [`JobError::Recipe`] if no sample has boxes, or no clip can be made; [`JobError::Data`] if there are too few of a kind.
+    /// [`JobError::Recipe`] if no sample has boxes, none that is used holds one, none is left to learn without labels, or no clip can be
+    /// made; [`JobError::Data`] if there are too few of a kind.
     pub(super) fn for_boxes(
         recipe: &Recipe,
         store: &Store,
@@ -46,10 +60,7 @@ impl Samples {
         if with_boxes.is_empty() {
             let reason = "`task = \"detect\"`: no training sample of the store has boxes: stage it with a folder of labels that holds \
                           boxes.csv, or with --boxes";
-            return Err(JobError::Recipe {
-                path: None,
-                reason: reason.into(),
-            });
+            return Err(refused(reason.into()));
         }
         let used = recipe.detection.share().choose(&with_boxes)?;
         let labelled: HashSet<usize> = used.iter().copied().collect();
@@ -69,6 +80,17 @@ impl Samples {
                 (used, others.collect())
             }
         };
+        // Of a store in parts, another node may have the boxes that this one lacks.
+        if !store.is_partial() && !any_box(store, &teaching, clips.as_deref(), recipe, &labelled) {
+            return Err(no_box(recipe, labelled.len(), with_boxes.len()));
+        }
+        if beside > 0 && others.is_empty() {
+            return Err(refused(format!(
+                "`detection.unlabelled_per_batch`: expected 0, found {beside}: all {} training samples have boxes that are used, so that \
+                 none is left to learn from without: lower `detection.labelled_share`, or stage with --keep-unlabelled",
+                labelled.len()
+            )));
+        }
         let main = Sampler::new(teaching, config_of(config.batch - beside))?;
         let beside = (beside > 0).then(|| Sampler::new(others, config_of(beside)));
         let samples = Self {
@@ -122,21 +144,55 @@ impl Samples {
     }
 }
 
+/// Whether anything of what teaches directly, samples or clips, holds a box that is learnt.
+fn any_box(
+    store: &Store,
+    teaching: &[usize],
+    clips: Option<&Vec<Vec<usize>>>,
+    recipe: &Recipe,
+    labelled: &HashSet<usize>,
+) -> bool {
+    let holds = |id: &usize| {
+        labelled.contains(id) && store.boxes(*id).is_some_and(|boxes| !boxes.is_empty())
+    };
+    teaching.iter().any(|unit| match (clips, recipe.clips()) {
+        (Some(clips), Some(shape)) => clips[*unit].iter().step_by(shape.every).any(holds),
+        _ => holds(unit),
+    })
+}
+
+/// What is wrong if nothing that teaches holds a box.
+fn no_box(recipe: &Recipe, used: usize, labelled: usize) -> JobError {
+    let way_out = match used < labelled {
+        true => "raise `detection.labelled_share`, or draw others by `detection.labelled_seed`",
+        false => "check the labels that the store was staged with",
+    };
+    let (share, seed) = (
+        recipe.detection.labelled_share,
+        recipe.detection.labelled_seed,
+    );
+    refused(format!(
+        "`task = \"detect\"`: no used training sample has a box: {used} of {labelled} labelled samples are used \
+         (`detection.labelled_share` = {share}, `detection.labelled_seed` = {seed}), and no box of theirs would be learnt: {way_out}"
+    ))
+}
+
+fn refused(reason: String) -> JobError {
+    JobError::Recipe { path: None, reason }
+}
+
 /// The samples of every clip of these samples.
 fn clips_of(store: &Store, ids: &[usize], shape: ClipShape) -> Result<Vec<Vec<usize>>> {
     let (ids, times, step) = in_time(store, ids);
     let clips = clips::whole(&times, step, shape);
     if clips.is_empty() {
         let ClipShape { frames, stride, .. } = shape;
-        return Err(JobError::Recipe {
-            path: None,
-            reason: format!(
-                "`network.time_steps`: none of the {} training samples has {} followers {stride} steps apart: stage with \
-                 longer `--block-days`, which keep consecutive times together",
-                times.len(),
-                frames - 1
-            ),
-        });
+        return Err(refused(format!(
+            "`network.time_steps`: none of the {} training samples has {} followers {stride} steps apart: stage with \
+             longer `--block-days`, which keep consecutive times together",
+            times.len(),
+            frames - 1
+        )));
     }
     let of_clip = |places: Vec<usize>| places.into_iter().map(|place| ids[place]).collect();
     Ok(clips.into_iter().map(of_clip).collect())

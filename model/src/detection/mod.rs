@@ -163,7 +163,10 @@ impl DetectorOutput {
     }
 }
 
-/// Refuses a label that is no box of this network's.
+/// Share of a field's width by which rounding may make a box wider than the field.
+const WIDER: f32 = 1e-5;
+
+/// Refuses a label that is no box of this network's: of a class that it does not know, without extent, or wholly outside the field.
 fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) -> Result<()> {
     let all = [target.y_min, target.x_min, target.y_max, target.x_max];
     let reason = if target.class >= layout.classes {
@@ -172,6 +175,8 @@ fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) ->
         "an edge is no number".to_string()
     } else if target.y_min >= target.y_max || target.x_min >= target.x_max {
         "it has no extent".to_string()
+    } else if let Some(reason) = outside(target, layout) {
+        reason
     } else {
         return Ok(());
     };
@@ -180,4 +185,23 @@ fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) ->
         index,
         reason,
     })
+}
+
+/// Why a box is none of the field's; none if a part of it lies there. Longitude wraps on a globe, latitude nowhere does.
+fn outside(target: &BoxTarget, layout: &Layout) -> Option<String> {
+    let (h, w) = (layout.field.0 as f32, layout.field.1 as f32);
+    let (from, to) = (target.y_min, target.y_max);
+    if from >= h || to <= 0.0 {
+        return Some(format!(
+            "its rows {from} to {to} lie outside the {h} rows of the field"
+        ));
+    }
+    let (from, to) = (target.x_min, target.x_max);
+    if layout.periodic {
+        // Edges are rounded: the whole circle may be a little wider than the field.
+        return (to - from > w * (1.0 + WIDER))
+            .then(|| format!("its columns {from} to {to} go more than once round a field of {w}"));
+    }
+    (from >= w || to <= 0.0)
+        .then(|| format!("its columns {from} to {to} lie outside the {w} columns of the field"))
 }

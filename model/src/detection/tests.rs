@@ -297,3 +297,53 @@ fn labels_that_are_no_boxes_are_named() {
         assert!(error.contains(word), "{error}");
     }
 }
+
+/// They would be taught at the edge's cells.
+#[test]
+fn boxes_wholly_outside_the_field_are_refused() {
+    let judge = |scheme: Scheme, periodic: bool, edges: [f32; 4]| {
+        let output = output(layout(scheme, periodic), 1);
+        let fields = tensor(vec![0.0f32; 1], &[1, 1, 1, 1], DType::F32).unwrap();
+        let good = target(0, [0.0, 0.0, 4.0, 4.0]);
+        let targets = DetectionTargets {
+            fields: &fields,
+            boxes: &[None, Some(vec![good, target(1, edges)])],
+            masks: None,
+        };
+        output.loss(&targets, &DetectionLossConfig::default(), 1.0)
+    };
+    for scheme in [Scheme::Cells, Scheme::Centres] {
+        // Rows 0 to 32, columns 0 to 64.
+        for (edges, regional, global) in [
+            ([-8.0, 3.0, 0.0, 9.0], Some("rows"), Some("rows")),
+            ([32.0, 3.0, 40.0, 9.0], Some("rows"), Some("rows")),
+            ([-8.0, 3.0, 40.0, 9.0], None, None),
+            ([31.5, 3.0, 40.0, 9.0], None, None),
+            ([2.0, -9.0, 8.0, 0.0], Some("columns"), None),
+            ([2.0, 64.0, 8.0, 70.0], Some("columns"), None),
+            ([2.0, 60.0, 8.0, 70.0], None, None),
+            ([2.0, -5.0, 8.0, 1.0], None, None),
+            ([2.0, 60.0, 8.0, 124.0], None, None),
+            ([2.0, 60.0, 8.0, 124.1], None, Some("more than once round")),
+        ] {
+            for (periodic, refused) in [(false, regional), (true, global)] {
+                match (judge(scheme, periodic, edges), refused) {
+                    (Ok(loss), None) => assert!(loss.total.is_finite()),
+                    (Err(error), Some(word)) => {
+                        let ModelError::Box {
+                            frame,
+                            index,
+                            reason,
+                        } = &error
+                        else {
+                            panic!("{error}")
+                        };
+                        assert_eq!((*frame, *index), (1, 1));
+                        assert!(reason.contains(word), "{reason}");
+                    }
+                    (judged, _) => panic!("{scheme:?} {periodic} {edges:?}: {judged:?}"),
+                }
+            }
+        }
+    }
+}

@@ -260,7 +260,25 @@ impl Network {
     /// # Errors
     /// [`crate::ModelError::Shape`] if the field is too small for the network.
     pub fn summary(&self, height: usize, width: usize) -> Result<Summary> {
-        let mut trace = Trace::default();
+        self.training_summary(height, width, true)
+    }
+
+    /// The same of a training that makes its input again or, unless `reconstruct`, does not run a detector's decoder, as [`Self::detect`]
+    /// is told: then the decoder's layers are not among the summary's, and cost neither operations nor activations; its parameters are
+    /// counted all the same.
+    ///
+    /// # Errors
+    /// As [`Self::summary`].
+    pub fn training_summary(
+        &self,
+        height: usize,
+        width: usize,
+        reconstruct: bool,
+    ) -> Result<Summary> {
+        let mut trace = match reconstruct {
+            true => Trace::default(),
+            false => Trace::without_end(),
+        };
         let input = [height, width, self.config.channels_in];
         let frames = self.config.frames();
         let x = trace.input([frames, height, width, self.config.inputs()]);

@@ -81,6 +81,11 @@ impl NetworkName {
         Self::DETECTION.contains(&self)
     }
 
+    /// Whether it has a decoder that makes its input again.
+    pub fn reconstructs(self) -> bool {
+        self.is_detector() && self != Self::DetectorDense
+    }
+
     /// As in recipes and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {

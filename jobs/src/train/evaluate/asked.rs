@@ -1,7 +1,7 @@
 //! Which samples a validation asks about, and in which clips.
 
 use crate::clips::{ClipShape, windows};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, Task};
 use crate::train::samples::in_time;
 use squall_data::Store;
 use squall_data::store::Split;
@@ -26,9 +26,12 @@ pub(in crate::train) struct Clip {
 }
 
 impl Asked {
-    /// The validation samples of a store, thinned evenly to the recipe's number; of a network over time clips are thinned.
+    /// The validation samples of a store (of masks, those that have one), thinned evenly to the recipe's number; of a network over time clips are thinned.
     pub(in crate::train) fn of(recipe: &Recipe, store: &Store) -> Self {
-        let ids = store.ids(Split::Validation);
+        let ids = match recipe.task {
+            Task::Segment => store.masked_ids(Split::Validation),
+            Task::Detect => store.ids(Split::Validation),
+        };
         let limit = recipe.training.validation_samples;
         let Some(shape) = recipe.clips() else {
             return Self::Samples(thinned(ids, limit));
@@ -103,7 +106,7 @@ impl Asked {
     }
 
     /// The place of every sample in the order of all.
-    pub(super) fn places(&self) -> HashMap<usize, usize> {
+    pub(in crate::train) fn places(&self) -> HashMap<usize, usize> {
         let ids: Vec<usize> = match self {
             Self::Samples(ids) => ids.clone(),
             Self::Clips(_, clips) => {

@@ -150,7 +150,9 @@ impl First<'_, '_> {
     fn ending(&self, finished: bool) -> Result<Ending> {
         let run = &self.server.run;
         let [rows, columns, _] = run.store.shape();
-        let flops = run.learner.network.summary(rows, columns)?.training_flops;
+        let reconstruct = run.recipe.detection.reconstructs();
+        let network = &run.learner.network;
+        let summary = network.training_summary(rows, columns, reconstruct)?;
         let layout = self.server.layout;
         let steps = self.ledger.done() - self.done_before;
         let samples = steps * (run.local_batch * layout.ranks_per_group) as u64;
@@ -159,7 +161,7 @@ impl First<'_, '_> {
             steps: self.ledger.done(),
             skipped_steps: run.learner.progress.skipped,
             best: run.best.clone(),
-            balance: Balance::of(&self.spent, samples as f64, flops as f64),
+            balance: Balance::of(&self.spent, samples as f64, summary.training_flops as f64),
             ranks: layout.servers + layout.groups * layout.ranks_per_group,
             staleness: self.staleness.clone(),
         })

@@ -1,0 +1,230 @@
+//! Boxes from degrees to pixels of a grid, and back.
+//!
+//! A field has edges: its first and last row, and the first and last column of a regional grid. What of a box lies beyond them is cut off.
+
+use super::{GeoBox, PixelBox};
+use crate::LatLonGrid;
+use crate::error::{DataError, Result};
+
+/// Parts of a box that are narrower come from rounding, pixels.
+const SLIVER: f64 = 1e-6;
+
+impl GeoBox {
+    /// The part of the box that lies on a grid, in its pixels. Of a box that reaches into a regional grid over both its ends the wider part
+    /// is taken.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if it has no extent, is no box of the globe, or lies wholly outside the grid.
+    pub fn to_pixels(&self, grid: &LatLonGrid) -> Result<PixelBox> {
+        self.check()?;
+        let outside = || {
+            let place = grid.describe();
+            DataError::Invalid(format!("{self:?} lies outside the grid, {place}"))
+        };
+        self.on(grid).ok_or_else(outside)
+    }
+
+    /// The part of the box that lies on a grid: itself, to the last bit, if all of it does; none if it lies wholly outside.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if it has no extent or is no box of the globe.
+    pub fn within(&self, grid: &LatLonGrid) -> Result<Option<Self>> {
+        self.check()?;
+        let Some(part) = self.on(grid) else {
+            return Ok(None);
+        };
+        let cut = part.to_degrees(grid);
+        let lost_deg = [
+            self.width_deg() - cut.width_deg(),
+            cut.south_deg - self.south_deg,
+            self.north_deg - cut.north_deg,
+        ];
+        let is_cut = lost_deg.iter().any(|&lost| lost > SLIVER);
+        let part = if is_cut { cut } else { *self };
+        // So little may be left that its edges are one number.
+        Ok(part.check().is_ok().then_some(part))
+    }
+
+    /// The part on a grid; none if there is none.
+    fn on(&self, grid: &LatLonGrid) -> Option<PixelBox> {
+        let (y_min, y_max) = (row(self.south_deg, grid), row(self.north_deg, grid));
+        let (x_min, x_max) = match grid.is_periodic() {
+            true => self.columns(grid),
+            false => self.columns_of_region(grid)?,
+        };
+        (y_min < y_max && x_min < x_max).then_some(PixelBox {
+            class: self.class,
+            y_min,
+            x_min,
+            y_max,
+            x_max,
+            confidence: self.confidence,
+        })
+    }
+
+    /// Western and eastern edge in columns, as far east as it takes.
+    fn columns(&self, grid: &LatLonGrid) -> (f64, f64) {
+        let west_edge_deg = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
+        let turned_deg = (self.west_deg - west_edge_deg).rem_euclid(360.0);
+        // Of a tiny negative number the remainder is 360 itself.
+        let turned_deg = if turned_deg < 360.0 { turned_deg } else { 0.0 };
+        let x_min = turned_deg / grid.lon_spacing_deg();
+        (x_min, x_min + self.width_deg() / grid.lon_spacing_deg())
+    }
+
+    /// The same of the part on a regional grid.
+    fn columns_of_region(&self, grid: &LatLonGrid) -> Option<(f64, f64)> {
+        let columns = grid.shape().1 as f64;
+        let (x_min, x_max) = self.columns(grid);
+        let circle = 360.0 / grid.lon_spacing_deg();
+        if x_max - x_min >= circle - SLIVER {
+            return Some((0.0, columns));
+        }
+        let part = |x_min: f64, x_max: f64| (x_min.max(0.0), x_max.min(columns));
+        // It begins east of the grid's western edge, or west of it.
+        let (east, west) = (part(x_min, x_max), part(x_min - circle, x_max - circle));
+        let width = |(x_min, x_max): (f64, f64)| x_max - x_min;
+        let wider = if width(west) > width(east) {
+            west
+        } else {
+            east
+        };
+        (width(wider) > SLIVER.min((x_max - x_min) / 2.0)).then_some(wider)
+    }
+}
+
+/// A latitude in rows, no further than the grid's edges.
+fn row(lat_deg: f64, grid: &LatLonGrid) -> f64 {
+    let (rows, _) = grid.shape();
+    let bounds = grid.lat_bounds_deg();
+    let above = bounds.partition_point(|&bound| bound <= lat_deg);
+    let j = above.clamp(1, rows) - 1;
+    let y = j as f64 + (lat_deg - bounds[j]) / (bounds[j + 1] - bounds[j]);
+    y.clamp(0.0, rows as f64)
+}
+
+impl PixelBox {
+    /// The same box in degrees.
+    pub fn to_degrees(&self, grid: &LatLonGrid) -> GeoBox {
+        let (rows, _) = grid.shape();
+        let bounds = grid.lat_bounds_deg();
+        let lat = |y: f64| {
+            let j = (y.floor().max(0.0) as usize).min(rows - 1);
+            bounds[j] + (y - j as f64) * (bounds[j + 1] - bounds[j])
+        };
+        let west_edge = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
+        let lon = |x: f64| (west_edge + x * grid.lon_spacing_deg()).rem_euclid(360.0);
+        // Both edges of the whole circle are one meridian.
+        let circle = (self.x_max - self.x_min) * grid.lon_spacing_deg() >= 360.0 - 1e-9;
+        let (west_deg, east_deg) = if circle {
+            (0.0, 360.0)
+        } else {
+            (lon(self.x_min), lon(self.x_max))
+        };
+        GeoBox {
+            class: self.class,
+            west_deg,
+            south_deg: lat(self.y_min),
+            east_deg,
+            north_deg: lat(self.y_max),
+            confidence: self.confidence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::geo;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// 20 rows from 10.25 S to 9.75 N, and columns of a degree with edges from 95.5 E (or, across 0 E, from 354.7 E).
+    fn region(first_lon: f64, columns: usize) -> LatLonGrid {
+        let lat = (0..20).map(|j| -9.75 + f64::from(j)).collect();
+        let lon = (0..columns).map(|i| first_lon + i as f64).collect();
+        LatLonGrid::from_axes(lat, lon).unwrap().0
+    }
+
+    #[test]
+    fn what_lies_beyond_a_region_is_cut_off() {
+        for first in [96.0, 355.2] {
+            let grid = region(first, 30);
+            let west_edge = first - 0.5;
+            let at = |west: f64, east: f64, south: f64, north: f64| {
+                let lon = |x: f64| (west_edge + x).rem_euclid(360.0);
+                geo(lon(west), south, lon(east), north)
+            };
+            for (found, expected) in [
+                (at(3.0, 8.0, 0.0, 5.0), Some([3.0, 8.0, 10.25, 15.25])),
+                (at(0.0, 30.0, 0.0, 5.0), Some([0.0, 30.0, 10.25, 15.25])),
+                (at(-4.0, 6.0, 0.0, 5.0), Some([0.0, 6.0, 10.25, 15.25])),
+                (at(25.0, 40.0, 0.0, 5.0), Some([25.0, 30.0, 10.25, 15.25])),
+                (at(-5.0, 50.0, -40.0, 40.0), Some([0.0, 30.0, 0.0, 20.0])),
+                (geo(0.0, 0.0, 360.0, 5.0), Some([0.0, 30.0, 10.25, 15.25])),
+                // Over both ends, further into the eastern one.
+                (at(20.0, 364.0, 0.0, 5.0), Some([20.0, 30.0, 10.25, 15.25])),
+                (at(-4.0, 0.0, 0.0, 5.0), None),
+                (at(30.0, 35.0, 0.0, 5.0), None),
+                (at(3.0, 8.0, 9.75, 20.0), None),
+                (at(3.0, 8.0, 12.0, 20.0), None),
+                (at(100.0, 200.0, 0.0, 5.0), None),
+            ] {
+                let pixels = found.to_pixels(&grid);
+                let within = found.within(&grid).unwrap();
+                let Some([x_min, x_max, y_min, y_max]) = expected else {
+                    let error = pixels.unwrap_err().to_string();
+                    assert!(error.contains("outside the grid"), "{error}");
+                    assert_eq!(within, None);
+                    continue;
+                };
+                let part = pixels.unwrap();
+                for (is, wanted) in [
+                    (part.x_min, x_min),
+                    (part.x_max, x_max),
+                    (part.y_min, y_min),
+                    (part.y_max, y_max),
+                ] {
+                    assert!((is - wanted).abs() < 1e-6, "{found:?}: {part:?}");
+                }
+                let again = within.unwrap().to_pixels(&grid).unwrap();
+                assert!((again.x_max - again.x_min - (x_max - x_min)).abs() < 1e-6);
+            }
+            let inside = at(3.0, 8.0, 0.0, 5.0);
+            assert_eq!(inside.within(&grid).unwrap(), Some(inside));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pixels_and_back_is_the_same_box(west in 0.0..360.0f64, width in 1.0..180.0f64, south in -85.0..70.0f64, height in 1.0..15.0f64) {
+            let grid = LatLonGrid::global(48, 72).unwrap();
+            let original = geo(west, south, (west + width).rem_euclid(360.0), south + height);
+            let pixels = original.to_pixels(&grid).unwrap();
+            prop_assert!((0.0..72.0).contains(&pixels.x_min));
+            let back = pixels.to_degrees(&grid);
+            let same = |a: f64, b: f64| crate::grid::lon_difference_deg(a, b).abs() < 1e-6;
+            prop_assert!(same(back.west_deg, original.west_deg) && same(back.east_deg, original.east_deg));
+            prop_assert!((back.south_deg - original.south_deg).abs() < 1e-6 && (back.north_deg - original.north_deg).abs() < 1e-6);
+            prop_assert_eq!(original.within(&grid).unwrap(), Some(original));
+        }
+
+        /// Whatever is cut lies on the grid, and cutting it again changes nothing.
+        #[test]
+        fn parts_lie_on_the_region(
+            west in 0.0..360.0f64, width in 0.001..360.0f64, south in -89.0..88.0f64, height in 0.001..100.0f64, first in 0.0..360.0f64,
+            columns in 2usize..350,
+        ) {
+            let grid = region(first, columns);
+            let found = geo(west, south, (west + width).rem_euclid(360.0), (south + height).min(90.0));
+            if let Some(part) = found.within(&grid).unwrap() {
+                part.check().unwrap();
+                prop_assert!(part.width_deg() <= found.width_deg() + 1e-6);
+                let pixels = part.to_pixels(&grid).unwrap();
+                prop_assert!(pixels.x_min >= 0.0 && pixels.x_max <= columns as f64 && pixels.x_min < pixels.x_max);
+                prop_assert!(pixels.y_min >= 0.0 && pixels.y_max <= 20.0 && pixels.y_min < pixels.y_max);
+                let again = part.within(&grid).unwrap().unwrap();
+                prop_assert!((again.width_deg() - part.width_deg()).abs() < 1e-5);
+            }
+        }
+    }
+}

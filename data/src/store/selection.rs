@@ -1,0 +1,123 @@
+//! Which times of fields become samples of a store, and with which labels.
+
+use super::SampleEntry;
+use crate::boxes::{BoxFrames, GeoBox};
+use crate::error::{DataError, Result};
+use crate::{LatLonGrid, Time};
+use std::path::Path;
+
+/// A time of fields that becomes a sample.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Selected {
+    /// Its place among the times of the fields.
+    pub index: usize,
+    /// When.
+    pub time: Time,
+    /// Its place among the masks; none if nobody made one.
+    pub mask: Option<usize>,
+    /// Its boxes on the grid; none if nobody looked for any, empty if nothing was found.
+    pub boxes: Option<Vec<GeoBox>>,
+}
+
+/// The times that become samples, and what was done on the way.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Selection {
+    /// In the order of the fields.
+    pub samples: Vec<Selected>,
+    /// Times with neither mask nor boxes, whether they became samples or not.
+    pub unlabelled: usize,
+    /// Boxes of which the grid has a part: that part was taken.
+    pub cut: usize,
+    /// Boxes wholly outside the grid, which were left out.
+    pub outside: usize,
+}
+
+impl Selection {
+    /// Chooses among the times of fields on a grid those with a mask (`mask_at` says which) or boxes, and the others only if
+    /// `keep_unlabelled`. A time at which somebody looked for boxes is labelled, although all of them may lie outside the grid.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] for a box without extent or off the globe.
+    pub fn new(
+        (times, grid): (&[Time], &LatLonGrid),
+        mask_at: impl Fn(Time) -> Option<usize>,
+        frames: Option<&BoxFrames>,
+        keep_unlabelled: bool,
+    ) -> Result<Self> {
+        let mut all = Self::default();
+        for (index, &time) in times.iter().enumerate() {
+            let mask = mask_at(time);
+            let found = frames.and_then(|frames| frames.at(time));
+            if mask.is_none() && found.is_none() {
+                all.unlabelled += 1;
+                if !keep_unlabelled {
+                    continue;
+                }
+            }
+            let boxes = match found {
+                None => None,
+                Some(found) => {
+                    let geo = found.iter().map(|tracked| tracked.geo);
+                    Some(all.on_grid(geo, grid)?)
+                }
+            };
+            all.samples.push(Selected {
+                index,
+                time,
+                mask,
+                boxes,
+            });
+        }
+        Ok(all)
+    }
+
+    fn on_grid(
+        &mut self,
+        boxes: impl Iterator<Item = GeoBox>,
+        grid: &LatLonGrid,
+    ) -> Result<Vec<GeoBox>> {
+        let mut kept = Vec::new();
+        for whole in boxes {
+            let part = whole.within(grid)?;
+            self.cut += usize::from(part.is_some_and(|part| part != whole));
+            self.outside += usize::from(part.is_none());
+            kept.extend(part);
+        }
+        Ok(kept)
+    }
+
+    /// The boxes of every sample.
+    pub fn boxes(&self) -> Vec<Option<Vec<GeoBox>>> {
+        self.samples.iter().map(|s| s.boxes.clone()).collect()
+    }
+
+    /// Samples with a mask.
+    pub fn masked(&self) -> usize {
+        self.samples.iter().filter(|s| s.mask.is_some()).count()
+    }
+
+    /// Refuses to go on with a store in `folder` whose first samples, `there`, are others.
+    ///
+    /// # Errors
+    /// [`DataError::Mismatch`] naming the first that differs.
+    pub fn check_begun(&self, folder: &Path, there: &[SampleEntry]) -> Result<()> {
+        let describe = |time: &str, masked: bool| {
+            let with = if masked { "with" } else { "without" };
+            format!("{time} {with} a mask")
+        };
+        for (id, entry) in there.iter().enumerate() {
+            let found = describe(&entry.time, entry.has_mask());
+            let wanted = self.samples.get(id);
+            let expected = wanted.map(|s| describe(&s.time.to_string(), s.mask.is_some()));
+            if expected.as_ref() != Some(&found) {
+                return Err(DataError::Mismatch {
+                    what: "a sample that is there already",
+                    path: folder.into(),
+                    expected: expected.unwrap_or_else(|| format!("{} samples", self.samples.len())),
+                    found: format!("{found} as sample {id}"),
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! What a training does with samples without labels, and with labels that teach nothing.
+
+mod common;
+
+use common::boxes::{CELLS, CENTRES, Known, recipe, store};
+use squall_data::Store;
+use squall_data::store::Split;
+use squall_jobs::train::TrainPlan;
+use squall_jobs::{Recipe, TrainEvent, TrainReport, train};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Trains in a folder of its own.
+fn learn(recipe: &Recipe, store: &Arc<Store>) -> Result<(TrainReport, TrainPlan), String> {
+    let out = tempfile::tempdir().unwrap();
+    let mut plan = None;
+    let mut tell = |event: &TrainEvent| {
+        if let TrainEvent::Started(started) = event {
+            plan = Some(started.clone());
+        }
+    };
+    let stop = AtomicBool::new(false);
+    let report = train(recipe, store, out.path(), &mut tell, &stop);
+    report
+        .map(|report| (report, plan.unwrap()))
+        .map_err(|error| error.to_string())
+}
+
+fn refused(recipe: &Recipe, store: &Arc<Store>, words: &[&str]) {
+    let error = learn(recipe, store).unwrap_err();
+    for word in words {
+        assert!(error.contains(word), "`{error}` lacks `{word}`");
+    }
+}
+
+fn made(folder: &Path, training: &[Known], validation: &[Known]) -> Arc<Store> {
+    store(&folder.join("store"), training, validation)
+}
+
+#[test]
+fn a_store_without_boxes_teaches_no_detector() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = made(folder.path(), &[Known::MaskOnly; 6], &[Known::Box]);
+    let words = ["no training sample of the store has boxes", "--boxes"];
+    refused(&recipe(CELLS, &[]), &store, &words);
+}
+
+#[test]
+fn labels_without_any_box_are_refused_before_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = made(&folder.path().join("1"), &[Known::NoBox; 6], &[Known::Box]);
+    let none = "no used training sample has a box";
+    refused(
+        &recipe(CELLS, &[]),
+        &empty,
+        &[none, "6 of 6", "check the labels"],
+    );
+
+    // One box among many samples: whether it is drawn depends on share and seed.
+    let mut known = [Known::NoBox; 20];
+    known[7] = Known::Box;
+    let rare = made(&folder.path().join("2"), &known, &[Known::Box]);
+    let drawn = |seed: usize| {
+        let seed = format!("detection.labelled_seed={seed}");
+        let changes = ["detection.labelled_share=0.3", "training.steps=1", &seed];
+        learn(&recipe(CELLS, &changes), &rare)
+    };
+    let results: Vec<_> = (0..12).map(drawn).collect();
+    let errors: Vec<&String> = results.iter().filter_map(|r| r.as_ref().err()).collect();
+    assert!(!errors.is_empty() && errors.len() < 12, "{}", errors.len());
+    for error in errors {
+        for word in [
+            none,
+            "6 of 20",
+            "raise `detection.labelled_share`",
+            "labelled_seed",
+        ] {
+            assert!(error.contains(word), "{error}");
+        }
+    }
+    learn(&recipe(CELLS, &["training.steps=1"]), &rare).unwrap();
+}
+
+#[test]
+fn fields_without_labels_are_learnt_from_where_there_are_any() {
+    let folder = tempfile::tempdir().unwrap();
+    let semi = [
+        "detection.unlabelled_per_batch=2",
+        "detection.loss.reconstruction=10",
+    ];
+    let all = made(&folder.path().join("1"), &[Known::Box; 8], &[Known::Box]);
+    let words = [
+        "`detection.unlabelled_per_batch`",
+        "all 8 training samples",
+        "labelled_share",
+        "--keep-unlabelled",
+    ];
+    refused(&recipe(CELLS, &semi), &all, &words);
+    let part = [&semi[..], &["detection.labelled_share=0.5"]].concat();
+    let (_, plan) = learn(&recipe(CELLS, &part), &all).unwrap();
+    assert_eq!((plan.training_samples, plan.steps_per_epoch), (8, 2));
+
+    // Truly unlabelled ones; half of the others have no masks either.
+    let mut known = [Known::Nothing; 12];
+    known[..4].fill(Known::Box);
+    known[4..8].fill(Known::BoxOnly);
+    let mixed = made(
+        &folder.path().join("2"),
+        &known,
+        &[Known::BoxOnly, Known::Nothing],
+    );
+    let (report, plan) = learn(&recipe(CELLS, &semi), &mixed).unwrap();
+    assert_eq!((plan.training_samples, plan.steps_per_epoch), (12, 4));
+    assert_eq!(
+        (
+            plan.validation_samples,
+            report.best.unwrap().scores.samples()
+        ),
+        (1, 1)
+    );
+    let (_, plan) = learn(&recipe(CELLS, &[]), &mixed).unwrap();
+    assert_eq!((plan.training_samples, plan.steps_per_epoch), (8, 2));
+}
+
+#[test]
+fn masks_are_learnt_and_judged_where_there_are_any() {
+    let folder = tempfile::tempdir().unwrap();
+    let known = [Known::BoxOnly, Known::Nothing, Known::Box, Known::MaskOnly];
+    let store = made(&folder.path().join("1"), &known.repeat(3), &known);
+    let changes = ["training.steps=2", "training.validate_every_steps=2"];
+    let segment = common::recipe(&changes);
+    let (report, plan) = learn(&segment, &store).unwrap();
+    assert_eq!((plan.training_samples, plan.validation_samples), (6, 2));
+    assert_eq!(report.best.unwrap().scores.samples(), 2);
+    let weighting = segment.loss.weighting;
+    let pixels = (store.masked_ids(Split::Train).len() * 32 * 64) as u64;
+    assert_eq!(
+        plan.class_weights,
+        weighting.weights(&[pixels, 0, 0]).unwrap()
+    );
+
+    let without = made(
+        &folder.path().join("2"),
+        &[Known::BoxOnly; 6],
+        &[Known::BoxOnly],
+    );
+    refused(&segment, &without, &["no labelled pixel"]);
+    let given = [&changes[..], &["loss.class_weights=[1, 1, 1]"]].concat();
+    refused(
+        &common::recipe(&given),
+        &without,
+        &["no training sample of the store has a mask", "--labels"],
+    );
+    // Boxes are learnt without any mask.
+    let (report, _) = learn(&recipe(CELLS, &["training.steps=2"]), &without).unwrap();
+    assert_eq!(report.best.unwrap().scores.samples(), 1);
+}
+
+/// A validation without labels is none; one without boxes has a loss and no average precision.
+#[test]
+fn validations_without_boxes_have_no_precision() {
+    let folder = tempfile::tempdir().unwrap();
+    let training = [Known::Box; 4];
+    let unknown = made(&folder.path().join("1"), &training, &[Known::Nothing]);
+    let (report, plan) = learn(&recipe(CELLS, &["training.steps=2"]), &unknown).unwrap();
+    assert!(report.best.is_none() && plan.validation_samples == 0);
+    assert!(report.model.ends_with("best.safetensors"));
+    let empty = made(&folder.path().join("2"), &training, &[Known::NoBox; 2]);
+    let (report, _) = learn(&recipe(CELLS, &["training.steps=2"]), &empty).unwrap();
+    let best = report.best.unwrap().scores;
+    assert_eq!((best.samples(), best.score()), (2, 0.0));
+    assert!(best.loss() > 0.0);
+}
+
+#[test]
+fn samples_that_would_teach_nothing_are_refused_by_the_recipe() {
+    let parse = |network: &str, changes: &[&str]| {
+        let text = recipe(network, &[]).to_toml();
+        let changes = changes.iter().map(|c| c.to_string());
+        let changes: Vec<String> = changes
+            .chain(["detection.unlabelled_per_batch=2".into()])
+            .collect();
+        Recipe::parse(&text, &changes).map_err(|error| error.to_string())
+    };
+    for (network, changes, word) in [
+        (CELLS, &[][..], "`detection.reconstruction_end`"),
+        (
+            CELLS,
+            &["detection.reconstruction_end=0"],
+            "`detection.loss.reconstruction`",
+        ),
+        (CENTRES, &[], "`detector-dense` has no decoder"),
+        (CENTRES, &["detection.loss.reconstruction=10"], "no decoder"),
+    ] {
+        let error = parse(network, changes).unwrap_err();
+        for word in [
+            word,
+            "`detection.unlabelled_per_batch`",
+            "found 2",
+            "teach nothing",
+        ] {
+            assert!(error.contains(word), "{error}");
+        }
+    }
+    parse(CELLS, &["detection.loss.reconstruction=10"]).unwrap();
+    parse(CELLS, &["detection.reconstruction_end=10"]).unwrap();
+    // Masks teach without boxes.
+    parse(CENTRES, &["network.mask_classes=3"]).unwrap();
+}
+
+/// What a plan says of a step: without reconstruction no decoder is run.
+#[test]
+fn plans_count_the_decoder_where_it_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = made(folder.path(), &[Known::Box; 4], &[]);
+    let plan = |changes: &[&str]| {
+        let changes = [&["training.steps=1"], changes].concat();
+        learn(&recipe(CELLS, &changes), &store).unwrap().1
+    };
+    let (without, with) = (plan(&[]), plan(&["detection.loss.reconstruction=10"]));
+    let rising = plan(&["detection.reconstruction_end=1"]);
+    // Kernels of 5 x 5 between these channels, on halves and quarters of 32 x 64; heads of 3 x 3 to ten values on 8 x 16.
+    let encoder = 50 * (3 * 8 * 16 * 32 + 8 * 16 * 8 * 16);
+    let heads = 18 * 16 * 10 * 8 * 16;
+    assert_eq!(without.step_flops, 4 * 3 * (encoder + heads));
+    assert_eq!(with.step_flops, 4 * 3 * (2 * encoder + heads));
+    assert_eq!(rising.step_flops, with.step_flops);
+    assert_eq!(without.parameters, with.parameters);
+    assert!(without.memory_bytes < with.memory_bytes);
+}

@@ -109,7 +109,8 @@ impl Stage {
             None if beside.is_file() => &beside,
             None => return Ok(None),
         };
-        let frames = boxes::read(path, archive.grid(), archive.calendar())?;
+        let grid = boxes::pixel_grid(path, Some(archive.grid()))?;
+        let frames = boxes::read(path, &grid, archive.calendar())?;
         frames
             .notes
             .iter()

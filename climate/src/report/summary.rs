@@ -21,7 +21,7 @@ pub(crate) struct Object<'a> {
     pub(crate) min_psl_pa: Option<f64>,
     pub(crate) max_tmq_kg_m2: Option<f64>,
     pub(crate) max_area_km2: f64,
-    /// The event where it is longest.
+    /// The event where it is longest; none of boxes, which have no length.
     pub(crate) longest: Option<&'a Event>,
     /// Its events in time order.
     pub(crate) points: Vec<&'a Event>,
@@ -78,6 +78,7 @@ pub(crate) fn objects(source: &Source, class: Class) -> Vec<Object<'_>> {
                 longest: points
                     .iter()
                     .copied()
+                    .filter(|e| e.length_km.is_finite())
                     .max_by(|a, b| a.length_km.total_cmp(&b.length_km)),
                 points,
             }
@@ -98,7 +99,7 @@ fn of_event(event: &Event) -> Object<'_> {
         min_psl_pa: event.min_psl_pa,
         max_tmq_kg_m2: event.max_tmq_kg_m2,
         max_area_km2: event.area_km2,
-        longest: Some(event),
+        longest: Some(event).filter(|e| e.length_km.is_finite()),
         points: vec![event],
     }
 }

@@ -212,6 +212,13 @@ fn boxes_that_were_followed_have_winds_and_unsure_ones_are_not_shown() {
         }));
     }
     let tracks = track::from_events(&events);
+    // Another low was seen once, so that it has no track: its box is drawn all the same.
+    events.push(Event {
+        track_id: None,
+        west_deg: 60.0,
+        east_deg: 80.0,
+        ..events[0].clone()
+    });
     input
         .sources
         .push(Source::new(SourceKind::Network, events, tracks));
@@ -230,12 +237,12 @@ fn boxes_that_were_followed_have_winds_and_unsure_ones_are_not_shown() {
     for part in [
         "id=\"layer-boxes-0\"",
         "id=\"layer-boxes-1\"",
-        "detector</strong> has 2 boxes at 2 times (2 extratropical cyclones). 1 box of less than 50\u{a0}% confidence is left out.",
+        "detector</strong> has 2 boxes at 2 times: 2 extratropical cyclones. 1 box of less than 50\u{a0}% confidence is left out.",
     ] {
         assert!(html.contains(part), "{part}");
     }
     let page = unpack(&html);
-    assert_eq!(page.len(), 2, "the unsure box is no event");
+    assert_eq!(page.len(), 3, "the unsure box is no event");
     let finders = &page.head["finders"];
     assert_eq!(
         (&finders[0]["boxes"], &finders[0]["confidence"]),
@@ -245,7 +252,17 @@ fn boxes_that_were_followed_have_winds_and_unsure_ones_are_not_shown() {
         (&finders[1]["boxes"], &finders[1]["confidence"]),
         (&true.into(), &true.into())
     );
-    let row = (0..2).find(|&row| page.rows[0][row] == 0).unwrap();
+    let ids = page.summed(2);
+    let of = |finder: u64, id: i64| {
+        let mut rows = (0..3).filter(|&row| page.rows[0][row] == finder);
+        rows.find(|&row| ids[row] == id).unwrap()
+    };
+    assert_eq!(
+        page.points_of(of(0, 0))[0][2],
+        700,
+        "the middle of 60 and 80°E"
+    );
+    let row = of(0, 6);
     assert_eq!(page.rows[1][row], 2, "an extratropical cyclone");
     assert_eq!(known(page.rows[14][row], 1.0), Some(90.0));
     assert_eq!(known(page.rows[7][row], 1.0), None, "no category");

@@ -61,8 +61,12 @@ fn strongest<'a>(source: &'a Source) -> Option<Object<'a>> {
 /// Sentences on one source.
 fn sentences(page: &Page<'_>, source: &Source) -> String {
     let mut parts = Vec::new();
-    for class in Class::EVENTS {
+    for class in Class::TRACKED {
         let found = objects(source, class);
+        // Only boxes tell the others apart: of masks there is nothing to say about them.
+        if found.is_empty() && !Class::EVENTS.contains(&class) {
+            continue;
+        }
         let noun = if is_tracked(source, class) {
             class_word(class).to_string()
         } else {
@@ -82,7 +86,7 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
         "<strong><i class=\"key {}\"></i>{}</strong> found {}.",
         source.kind.css(),
         escape(&source.label),
-        parts.join(" and ")
+        listed(&parts)
     );
     if let Some(top) = strongest(source) {
         let wind = top.max_wind_m_s.unwrap_or(0.0);
@@ -134,7 +138,7 @@ fn box_sentence(source: &BoxSource) -> String {
     let of_classes = if classes.is_empty() {
         String::new()
     } else {
-        format!(" ({})", classes.join(", "))
+        format!(": {}", listed(&classes))
     };
     let less_sure = match source.left_out {
         Some((least, count)) if count > 0 => format!(
@@ -159,6 +163,15 @@ fn boxes(count: usize) -> String {
         0 => "no boxes".into(),
         1 => "1 box".into(),
         _ => format!("{} boxes", grouped(count as f64, 0)),
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 

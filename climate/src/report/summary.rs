@@ -5,7 +5,7 @@ use crate::report::basins::basin;
 use crate::report::{ReportInput, Source};
 use squall_data::{Class, Time};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An object over its life; an untracked event is an object of one time and unknown life.
 #[derive(Debug, Clone)]
@@ -84,6 +84,19 @@ pub(crate) fn objects(source: &Source, class: Class) -> Vec<Object<'_>> {
             }
         })
         .collect()
+}
+
+/// The objects of a class that has tracks which belong to none of them: seen too shortly to be followed.
+pub(crate) fn strays(source: &Source, class: Class) -> Vec<Object<'_>> {
+    let tracks = source.tracks.iter().filter(|t| t.class == class);
+    let followed: BTreeSet<u64> = tracks.map(|t| t.track_id).collect();
+    let stray =
+        |e: &&Event| e.class == class && e.track_id.is_none_or(|id| !followed.contains(&id));
+    match followed.is_empty() {
+        // Then they all are objects already.
+        true => Vec::new(),
+        false => source.events.iter().filter(stray).map(of_event).collect(),
+    }
 }
 
 fn of_event(event: &Event) -> Object<'_> {

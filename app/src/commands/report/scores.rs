@@ -101,16 +101,28 @@ pub(super) fn box_lines(group: &str, scores: &BoxScores) -> Vec<report::Score> {
         .filter(|c| c.truths > 0 || c.predictions > 0)
     {
         let name = words(class.class.into());
-        let of = format!(
-            "average precision of {} boxes against {}, found where shared over covered area is",
-            class.predictions, class.truths
-        );
-        for (level, value, interval) in [
-            ("0.1", class.at_10.average_precision, class.at_10.interval),
-            ("0.5", class.at_50.average_precision, class.at_50.interval),
-            ("0.5 to 0.95", class.coco, class.coco_interval),
+        let of = format!("{} boxes against {}", class.predictions, class.truths);
+        let found = "found where shared over covered area is";
+        for ((level, meaning), value, interval) in [
+            (
+                ("0.1", format!("{of}, {found} 0.1 or more")),
+                class.at_10.average_precision,
+                class.at_10.interval,
+            ),
+            (
+                ("0.5", format!("{of}, {found} 0.5 or more")),
+                class.at_50.average_precision,
+                class.at_50.interval,
+            ),
+            (
+                (
+                    "0.5 to 0.95",
+                    format!("{of}, mean over 0.5, 0.55 and so on"),
+                ),
+                class.coco,
+                class.coco_interval,
+            ),
         ] {
-            let meaning = format!("{of} {level} or more");
             lines.push(share(
                 format!("AP at {level}, {name}"),
                 value,
@@ -122,8 +134,11 @@ pub(super) fn box_lines(group: &str, scores: &BoxScores) -> Vec<report::Score> {
     let classes: Vec<EventScore> = (scores.events.classes.iter().copied())
         .filter(|class| class.hits + class.misses + class.false_alarms > 0)
         .collect();
-    let what = format!("boxes of a confidence of {} or more", scores.min_confidence);
-    lines.extend(event_lines(group, &classes, &what));
+    let sure = format!(
+        "{group}, of a confidence of {} or more",
+        scores.min_confidence
+    );
+    lines.extend(event_lines(&sure, &classes, "boxes"));
     lines
 }
 
@@ -139,7 +154,7 @@ fn event_lines(group: &str, classes: &[EventScore], what: &str) -> Vec<report::S
         lines.push(share(
             format!("POD, {name}"),
             event.pod,
-            &format!("share of the judge's objects that were found{pod}"),
+            &format!("share of the judge's {what} that were found{pod}"),
         ));
         lines.push(share(
             format!("FAR, {name}"),

@@ -108,7 +108,7 @@ squall.store.then((store) => {
     const fast = ['Speed of the centre', 'm s⁻¹', speeds];
     if (head.finders[row.finder[k]].confidence) return [['Confidence', '%', of(point.a)], area, fast];
     if (row.kind[k] === 3) return [['Water', 'kg m⁻²', of(point.a)], ['Length', 'km', of(point.b)], area, fast];
-    return [['Wind', 'm s⁻¹', of(point.a), scale], ['Pressure', 'hPa', of(point.b)], area, fast];
+    return [['Wind', 'm s⁻¹', of(point.a), row.kind[k] === 1 ? scale : []], ['Pressure', 'hPa', of(point.b)], area, fast];
   };
 
   // ---- the map of the track ---------------------------------------------------------------------------------------

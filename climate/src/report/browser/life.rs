@@ -3,7 +3,7 @@
 use super::chain::{Chain, chains};
 use crate::Event;
 use crate::report::figures::category;
-use crate::report::summary::{Object, by_time, objects};
+use crate::report::summary::{Object, by_time, objects, strays};
 use crate::report::{BoxSource, Source, basins::basin};
 use crate::track::{Landfall, Track};
 use squall_data::boxes::{BoxClass, GeoBox, TrackedBox};
@@ -90,7 +90,14 @@ pub(super) fn of_source(source: &Source, finder: usize, boxes: bool) -> Vec<Life
     let tracks: HashMap<(Class, u64), &Track> = (source.tracks.iter())
         .map(|track| ((track.class, track.track_id), track))
         .collect();
-    let found = Class::TRACKED.into_iter().flat_map(|c| objects(source, c));
+    let found = Class::TRACKED.into_iter().flat_map(|class| {
+        // Of masks the map shows all that is marked, of boxes only what is an event.
+        let strays = match boxes {
+            true => strays(source, class),
+            false => Vec::new(),
+        };
+        objects(source, class).into_iter().chain(strays)
+    });
     found
         .map(|object| {
             let track = object.id.and_then(|id| tracks.get(&(object.class, id)));

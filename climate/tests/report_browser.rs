@@ -5,6 +5,7 @@ mod unpack;
 
 use made_up::{Dice, World};
 use ndarray::Array2;
+use squall_climate::events::{EventFields, from_boxes};
 use squall_climate::report::{
     BoxSource, Frame, ReportBuilder, ReportInput, ReportOptions, Source, SourceKind,
 };
@@ -187,6 +188,89 @@ fn boxes_are_events_of_the_table_and_a_layer_of_the_map() {
         (3570, 0),
         "no number, and at 357°E"
     );
+}
+
+#[test]
+fn boxes_that_were_followed_have_winds_and_unsure_ones_are_not_shown() {
+    let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());
+    let mut input = ReportInput::new("Followed boxes", grid.clone());
+    let frames = boxes_of(
+        "extratropical_cyclone,1995-08-05T00:00:00,350,40,10,50,0.9,\n\
+         extratropical_cyclone,1995-08-05T06:00:00,354,40,14,50,0.8,\n\
+         tropical_cyclone,1995-08-05T06:00:00,100,10,110,20,0.3,\n",
+    );
+    // What `squall events` makes of them: the centre is where the pressure is lowest, not the middle of the box.
+    let mut events: Vec<Event> = Vec::new();
+    for frame in &frames.frames()[..2] {
+        let fields = EventFields::default();
+        let found = from_boxes(frame.time, &frame.boxes[..1], &grid, &fields).unwrap();
+        events.extend(found.into_iter().map(|one| Event {
+            track_id: Some(5),
+            lat_deg: 47.0,
+            max_wind_m_s: Some(22.5),
+            ..one.event
+        }));
+    }
+    let tracks = track::from_events(&events);
+    // Another low was seen once, so that it has no track: its box is drawn all the same.
+    events.push(Event {
+        track_id: None,
+        west_deg: 60.0,
+        east_deg: 80.0,
+        ..events[0].clone()
+    });
+    input
+        .sources
+        .push(Source::new(SourceKind::Network, events, tracks));
+    let boxes = BoxSource::new(SourceKind::Network, "detector", frames).at_least(0.5);
+    assert_eq!(boxes.left_out, Some((0.5, 1)));
+    input.boxes.push(boxes.followed_by(SourceKind::Network));
+    // Boxes that nobody followed are finders behind the sources.
+    let others = boxes_of("tropical_cyclone,1995-08-05T06:00:00,100,10,110,20,,\n");
+    input
+        .boxes
+        .push(BoxSource::new(SourceKind::Truth, "truth", others));
+    let mut builder = ReportBuilder::new(input).unwrap();
+    let time = Time::new(Calendar::NoLeap, 1995, 8, 5, 0, 0, 0).unwrap();
+    builder.add_frame(&Frame::new(time)).unwrap();
+    let html = builder.html().unwrap();
+    for part in [
+        "id=\"layer-boxes-0\"",
+        "id=\"layer-boxes-1\"",
+        "detector</strong> has 2 boxes at 2 times: 2 extratropical cyclones. 1 box of less than 50\u{a0}% confidence is left out.",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    let page = unpack(&html);
+    assert_eq!(page.len(), 3, "the unsure box is no event");
+    let finders = &page.head["finders"];
+    assert_eq!(
+        (&finders[0]["boxes"], &finders[0]["confidence"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(
+        (&finders[1]["boxes"], &finders[1]["confidence"]),
+        (&true.into(), &true.into())
+    );
+    let ids = page.summed(2);
+    let of = |finder: u64, id: i64| {
+        let mut rows = (0..3).filter(|&row| page.rows[0][row] == finder);
+        rows.find(|&row| ids[row] == id).unwrap()
+    };
+    assert_eq!(
+        page.points_of(of(0, 0))[0][2],
+        700,
+        "the middle of 60 and 80°E"
+    );
+    let row = of(0, 6);
+    assert_eq!(page.rows[1][row], 2, "an extratropical cyclone");
+    assert_eq!(known(page.rows[14][row], 1.0), Some(90.0));
+    assert_eq!(known(page.rows[7][row], 1.0), None, "no category");
+    let points = page.points_of(row);
+    // The middle of the box, its wind in half metres a second, its sides.
+    assert_eq!((points[0][1], points[1][2]), (450, 40));
+    assert_eq!(known(points[0][3] as u64, 0.5), Some(22.5));
+    assert_eq!((points[0][6], points[0][7]), (201, 101));
 }
 
 /// A century of storms, six-hourly: about 90 cyclones and 900 rivers a year.

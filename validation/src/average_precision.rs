@@ -2,9 +2,11 @@
 
 mod matching;
 mod table;
+mod times;
 
-pub use matching::{BoxScores, BoxesAt, TimeCoverage, score_boxes};
+pub use matching::{BoxScores, score_boxes};
 pub use squall_data::boxes::precision::OVERLAPS;
+pub use times::{BoxesAt, ComparedTimes, TimeCoverage, compared_times};
 
 use crate::bootstrap::{Bootstrap, Interval};
 use crate::error::{Result, ValidationError};

@@ -168,6 +168,7 @@ impl Demo {
             movie_width: MovieOptions::default().width,
             frames: 120,
             training: vec![format!("DeepLabV3+={}", text("run"))],
+            min_confidence: MIN_CONFIDENCE,
             recipe: Some(at("run").join("recipe.toml")),
         }
         .write()?;

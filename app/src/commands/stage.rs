@@ -122,7 +122,8 @@ impl Stage {
         let Some(path) = self.boxes.as_ref().or(beside.as_ref()) else {
             return Ok(None);
         };
-        let frames = boxes::read(path, archive.grid(), archive.calendar())?;
+        let grid = boxes::pixel_grid(path, Some(archive.grid()))?;
+        let frames = boxes::read(path, &grid, archive.calendar())?;
         frames
             .notes
             .iter()

@@ -11,8 +11,9 @@ pub(super) fn changes(
     whole_year: bool,
     notes: &mut Vec<String>,
 ) -> Vec<ChangeRow> {
-    let known = |q: &Quantity| a.knows(*q) && b.knows(*q);
-    let absent: Vec<String> = (Quantity::ALL.iter().filter(|q| !known(q)))
+    let told = |q: &Quantity| [a, b].iter().all(|side| side.tells(q.about().class));
+    let known = |q: &Quantity| told(q) && a.knows(*q) && b.knows(*q);
+    let absent: Vec<String> = (Quantity::ALL.iter().filter(|q| told(q) && !known(q)))
         .map(|q| format!("{} {}", q.about().class.name(), q.about().name))
         .collect();
     if !absent.is_empty() {

@@ -1,7 +1,8 @@
-//! What two runs have in common, before their tables are read: grid, months, whole years.
+//! What two runs have in common: grid, months and whole years before their tables are read, classes after.
 
-use super::{Coverage, SideInput, SideOptions, words};
+use super::{Coverage, Side, SideInput, SideOptions, words};
 use crate::error::{ClimateError, Result};
+use squall_data::Class;
 
 /// Grids must be the same, unless asked otherwise; then a note says that they are not.
 pub(super) fn check_grids(
@@ -137,4 +138,31 @@ pub(super) fn check_years(
         ));
     }
     Ok(())
+}
+
+/// Notes which classes that only boxes tell apart are compared, and which are not because one run's tables have no row of them.
+pub(super) fn note_classes(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec<String>) {
+    let (mut both, mut one) = (Vec::new(), Vec::new());
+    for class in Class::TRACKED {
+        let words = format!("{}s", class.name().replace('_', " "));
+        match sides.map(|side| side.tells(class)) {
+            _ if Class::EVENTS.contains(&class) => {}
+            [true, true] => both.push(words),
+            [true, false] => one.push((words, labels[1])),
+            [false, true] => one.push((words, labels[0])),
+            [false, false] => {}
+        }
+    }
+    if !both.is_empty() {
+        notes.push(format!(
+            "Maps and return levels are of tropical cyclones and atmospheric rivers only, not of {}.",
+            both.join(" and ")
+        ));
+    }
+    for (words, lacking) in one {
+        let words = words[..1].to_uppercase() + &words[1..];
+        notes.push(format!(
+            "{words} are not compared: the tables of {lacking} have none of them (tables made of masks never have)."
+        ));
+    }
 }

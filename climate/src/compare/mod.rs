@@ -44,7 +44,7 @@ pub(crate) use words::{of_level, trimmed};
 
 use crate::error::{ClimateError, Result};
 use changes::changes;
-use common::{check_grids, check_years, common_months};
+use common::{check_grids, check_years, common_months, note_classes};
 use comparison::{map_summary, summary};
 use squall_data::Calendar;
 use std::path::PathBuf;
@@ -198,6 +198,7 @@ impl Plan {
         progress(2)?;
         let design = Design::new((a.blocks(), b.blocks()), draws)?;
         let mut notes = self.notes;
+        note_classes([&input_a.label, &input_b.label], [&a, &b], &mut notes);
         let changes = changes(&a, &b, &design, whole_year, &mut notes);
         progress(3)?;
         let map_changes = maps::map_changes(&a, &b, &design)?;

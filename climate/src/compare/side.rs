@@ -1,5 +1,6 @@
 //! One run as sums by year: what is left of a century of events when they have been read once.
 
+mod of_class;
 mod tables;
 
 use crate::compare::coverage::{Coverage, Selection, Years};
@@ -62,6 +63,8 @@ pub struct Side {
     times: Vec<[f64; Group::COUNT]>,
     /// Columns that were there, by quantity.
     known: [bool; Quantity::ALL.len()],
+    /// Classes that a row of the tables is of, by place in [`Class::TRACKED`].
+    listed: [bool; Class::TRACKED.len()],
     /// Density of genesis and frequency, by year.
     pub(crate) maps: YearMaps,
 }
@@ -101,6 +104,7 @@ impl Side {
             river_areas: Vec::new(),
             times: Vec::new(),
             known: [false; Quantity::ALL.len()],
+            listed: [false; Class::TRACKED.len()],
             maps: YearMaps::new(count),
             coverage,
             years,
@@ -139,17 +143,18 @@ impl Side {
             Q::CyclonePressureLow => Q::CyclonePressure,
             other => other,
         };
-        let always = matches!(
-            quantity,
-            Q::CycloneTracks | Q::RiverTracks | Q::CyclonesPresent | Q::RiversPresent
-        );
-        let events = match about.class {
-            Class::TropicalCyclone => any(Q::CycloneTracks),
-            _ => any(Q::RiverTracks),
-        };
+        let always = of_class::is_number(quantity);
+        let events = of_class::quantities(about.class).is_some_and(|q| any(q.tracks));
         let timed = about.kind != Kind::PerTime || self.coverage.counted;
         // Without events there is nothing to be known of them; with events, blank cells are not zeros.
         self.known[quantity as usize] && timed && (always || any(source) || !events)
+    }
+
+    /// Whether the tables tell events of a class: always those of masks, the others if a row is of them. Tables that were made
+    /// of masks have no rows of the others whatever the weather was.
+    pub fn tells(&self, class: Class) -> bool {
+        let listed = Class::TRACKED.iter().zip(self.listed);
+        Class::EVENTS.contains(&class) || listed.into_iter().any(|(c, has)| *c == class && has)
     }
 
     /// The number of a quantity in a group, from its blocks of years.
@@ -206,6 +211,12 @@ impl Side {
             .filter(|(value, _)| value.is_finite())
             .map(|(value, block)| (sign * value, *block as u32))
             .collect()
+    }
+
+    fn note_class(&mut self, class: Class) {
+        if let Some(place) = Class::TRACKED.iter().position(|known| *known == class) {
+            self.listed[place] = true;
+        }
     }
 
     fn count_times(&mut self, selection: &Selection) {

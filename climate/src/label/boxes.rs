@@ -3,8 +3,8 @@
 //! | class | half side |
 //! |---|---|
 //! | tropical cyclone | wind radius + 6.6°, in degrees of latitude and of longitude: the box in which its mask is looked for |
-//! | tropical depression | 2.75° of a great circle: the least distance within which its pressure must rise is 5° across |
-//! | extratropical cyclone | 700 km, the middle of the effective radii that are observed |
+//! | tropical depression | 2.75° of a great circle: own choice |
+//! | extratropical cyclone | 700 km: own choice within the published radii, see [`super::EtcThresholds`] |
 //! | atmospheric river | that of its cells |
 //!
 //! # Source

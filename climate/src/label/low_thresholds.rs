@@ -33,9 +33,10 @@ pub struct EtcThresholds {
     pub max_gap_hours: f64,
     /// Least distance between the ends of a track, degrees: what stays is a heat low or a mountain's.
     pub min_endpoint_deg: f64,
-    /// Half the side of the box, km.
+    /// Half the side of the box, km: own choice.
     ///
-    /// Rudeva and Gulev 2007 (MWR 135, 2568) find effective radii of 300 to 900 km in mature cyclones.
+    /// Rudeva and Gulev 2007 (MWR 135, 2568) find mean effective radii from 300 to 400 km over land to more than 900 km over oceans.
+    /// 700 km lies within that range and is what the cyclones of the synthetic run have, whose radii are 520 to 850 km.
     pub box_half_km: f64,
 }
 
@@ -81,11 +82,11 @@ impl EtcThresholds {
 /// # Source
 /// A depression is a tropical cyclone with winds below 17 m/s (34 knots; WMO-No. 1194, NHC glossary): the candidates of
 /// TSTORMS/TECA with the weakest published thresholds (ClimDeepLearn's fourth setting, [`TcThresholds::super_relaxed`]) for pressure and
-/// warm core, and a vorticity of some 1e-5 s-1 times the planet's own there.
+/// warm core. What no publication gives is marked as own choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TdThresholds {
-    /// Lowest vorticity at 850 hPa, positive in the sense of a cyclone, s-1.
+    /// Lowest vorticity at 850 hPa, positive in the sense of a cyclone, s-1. Own choice: about the planet's own at 12 degrees.
     pub min_vorticity_per_s: f64,
     /// Rise of the sea-level pressure in all eight directions within five degrees, Pa.
     pub pressure_rise_pa: f64,
@@ -93,19 +94,20 @@ pub struct TdThresholds {
     pub warm_core_fall_k: f64,
     /// Depressions farther from the equator are not searched for, degrees.
     pub max_latitude_deg: f64,
-    /// Wind of the vortex itself, without the flow that carries it, from which it is a depression, m s-1 ...
+    /// Wind of the vortex itself, without the flow that carries it, from which it is a depression, m s-1 (own choice) ...
     pub min_wind_m_s: f64,
     /// ... and from which it is a storm.
     pub max_wind_m_s: f64,
-    /// Depressions closer than this to a tropical cyclone are part of it, degrees.
+    /// Depressions closer than this to a tropical cyclone are part of it, degrees. Own choice.
     pub merge_radius_deg: f64,
-    /// Largest distance from one point of a track to the next, degrees (per six hours where points are farther apart).
+    /// Largest distance from one point of a track to the next, degrees (per six hours where points are farther apart). Own choice.
     pub max_range_deg: f64,
-    /// Shortest life of the low, as a depression or stronger, hours.
+    /// Shortest life of the low, as a depression or stronger, hours. Own choice.
     pub min_hours: f64,
     /// Longest time that a track may be missed, hours.
     pub max_gap_hours: f64,
-    /// Half the side of the box, degrees of a great circle.
+    /// Half the side of the box, degrees of a great circle. Own choice: 5.5 degrees across, a little more than the
+    /// five within which its pressure must rise.
     pub box_half_deg: f64,
 }
 

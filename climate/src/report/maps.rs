@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::map::image::{data_url, indexed_png};
 use crate::map::resample::{Resampler, levels};
 use crate::map::{ColourMap, Projection, colour};
+use crate::report::browser::KINDS;
 use crate::report::figures::{SAFFIR_SIMPSON, capital, category, whole};
 use crate::report::html::escape;
 use crate::report::numbers::{self, grouped};
@@ -262,11 +263,8 @@ pub(crate) fn track_map(
         .zip(CATEGORY_COLOURS)
         .filter(|(p, _)| !p.is_empty())
     {
-        let stroke = if class == Class::TropicalCyclone {
-            shade
-        } else {
-            "#ffb81c"
-        };
+        let own = own_colour(class);
+        let stroke = own.as_deref().unwrap_or(shade);
         let _ = write!(
             lines,
             "<path class=\"track {}\" stroke=\"{stroke}\" d=\"{path}\"/>",
@@ -295,15 +293,23 @@ pub(crate) fn track_map(
     )
 }
 
+/// The one colour of a class; none of tropical cyclones, which have those of their wind.
+fn own_colour(class: Class) -> Option<String> {
+    if class == Class::TropicalCyclone {
+        return None;
+    }
+    let known = KINDS.iter().find(|(kind, ..)| Class::from(*kind) == class);
+    known.map(|(.., colour)| colour::hex(*colour))
+}
+
 fn draw_object(panel: &Panel, object: &Object<'_>, paths: &mut [String], dots: &mut String) {
     let (width, _) = panel.size();
     let shade = |wind: Option<f64>| wind.map_or(1, category);
     if let [only] = object.points.as_slice() {
-        let fill = if object.class == Class::TropicalCyclone {
-            CATEGORY_COLOURS[shade(only.max_wind_m_s)]
-        } else {
-            "#ffb81c"
-        };
+        let own = own_colour(object.class);
+        let fill = own
+            .as_deref()
+            .unwrap_or(CATEGORY_COLOURS[shade(only.max_wind_m_s)]);
         let _ = write!(
             dots,
             "<circle class=\"genesis\" cx=\"{:.0}\" cy=\"{:.0}\" r=\"{:.0}\" fill=\"{fill}\"/>",

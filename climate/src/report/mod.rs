@@ -57,7 +57,7 @@ pub use movie::{Movie, MovieFile, MovieOptions};
 use crate::compare::Comparison;
 use crate::{Event, Track};
 use ndarray::Array2;
-use squall_data::boxes::BoxFrames;
+use squall_data::boxes::{BoxFrames, TrackedBox};
 use squall_data::{Class, LatLonGrid, Time, Variable};
 use std::sync::Arc;
 
@@ -134,8 +134,13 @@ pub struct BoxSource {
     pub kind: SourceKind,
     /// What legends call them.
     pub label: String,
-    /// Boxes by time.
+    /// Boxes by time: those that are drawn, joined to events and counted.
     pub frames: BoxFrames,
+    /// The least confidence of a box that is shown, and how many boxes have less.
+    pub left_out: Option<(f32, usize)>,
+    /// The kind of the [`Source`] that `squall events` made of these boxes: its tracks are shown, and none are joined from the
+    /// boxes.
+    pub followed_by: Option<SourceKind>,
 }
 
 impl BoxSource {
@@ -145,7 +150,25 @@ impl BoxSource {
             kind,
             label: label.into(),
             frames,
+            left_out: None,
+            followed_by: None,
         }
+    }
+
+    /// Only the boxes that are at least this sure, and those without a confidence.
+    #[must_use]
+    pub fn at_least(mut self, min_confidence: f32) -> Self {
+        let sure = |found: &TrackedBox| found.geo.confidence.is_none_or(|c| c >= min_confidence);
+        let removed = self.frames.retain(sure);
+        self.left_out = Some((min_confidence, removed));
+        self
+    }
+
+    /// The same boxes, whose events and tracks are those of the source of a kind.
+    #[must_use]
+    pub fn followed_by(mut self, kind: SourceKind) -> Self {
+        self.followed_by = Some(kind);
+        self
     }
 }
 
@@ -216,7 +239,9 @@ pub struct TrainingCurve {
     pub label: String,
     /// Step and training loss, in the order of steps.
     pub loss: Vec<(f64, f64)>,
-    /// Step and mean IoU of each validation.
+    /// What `score` is, for instance `mean IoU` or `mAP`.
+    pub score_name: String,
+    /// Step and score of each validation, 0 to 1.
     pub score: Vec<(f64, f64)>,
 }
 

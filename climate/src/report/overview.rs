@@ -2,11 +2,12 @@
 
 use crate::report::figures::category;
 use crate::report::html::{escape, paragraphs};
-use crate::report::numbers::{counted, day, duration, grouped, moment, significant};
+use crate::report::numbers::{counted, day, duration, grouped, moment, percent, significant};
 use crate::report::page::{Page, Section};
 use crate::report::summary::{Object, is_tracked, mean_per_time, objects};
-use crate::report::{Source, SourceKind, class_css, class_word};
+use crate::report::{BoxSource, Source, SourceKind, class_css, class_word};
 use squall_data::Class;
+use squall_data::boxes::BoxClass;
 use std::fmt::Write as _;
 
 /// Title, description and the facts of the run.
@@ -60,8 +61,12 @@ fn strongest<'a>(source: &'a Source) -> Option<Object<'a>> {
 /// Sentences on one source.
 fn sentences(page: &Page<'_>, source: &Source) -> String {
     let mut parts = Vec::new();
-    for class in Class::EVENTS {
+    for class in Class::TRACKED {
         let found = objects(source, class);
+        // Only boxes tell the others apart: of masks there is nothing to say about them.
+        if found.is_empty() && !Class::EVENTS.contains(&class) {
+            continue;
+        }
         let noun = if is_tracked(source, class) {
             class_word(class).to_string()
         } else {
@@ -81,7 +86,7 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
         "<strong><i class=\"key {}\"></i>{}</strong> found {}.",
         source.kind.css(),
         escape(&source.label),
-        parts.join(" and ")
+        listed(&parts)
     );
     if let Some(top) = strongest(source) {
         let wind = top.max_wind_m_s.unwrap_or(0.0);
@@ -115,6 +120,59 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
         );
     }
     format!("<p>{out}</p>\n")
+}
+
+/// How many boxes of one source are shown, of which classes, and how many are not.
+fn box_sentence(source: &BoxSource) -> String {
+    let frames = source.frames.frames();
+    let number = |class: BoxClass| {
+        let boxes = frames.iter().flat_map(|frame| &frame.boxes);
+        boxes.filter(|found| found.geo.class == class).count()
+    };
+    let classes: Vec<String> = BoxClass::ALL
+        .into_iter()
+        .filter(|class| number(*class) > 0)
+        .map(|class| counted(number(class), class_word(class.into())))
+        .collect();
+    let shown = source.frames.boxes();
+    let of_classes = if classes.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", listed(&classes))
+    };
+    let less_sure = match source.left_out {
+        Some((least, count)) if count > 0 => format!(
+            " {} of less than {} confidence {} left out.",
+            boxes(count),
+            percent(f64::from(least)),
+            if count == 1 { "is" } else { "are" }
+        ),
+        _ => String::new(),
+    };
+    format!(
+        "<p><strong><i class=\"key {}\"></i>{}</strong> has {} at {}{of_classes}.{less_sure}</p>\n",
+        source.kind.css(),
+        escape(&source.label),
+        boxes(shown),
+        counted(frames.len(), "time"),
+    )
+}
+
+fn boxes(count: usize) -> String {
+    match count {
+        0 => "no boxes".into(),
+        1 => "1 box".into(),
+        _ => format!("{} boxes", grouped(count as f64, 0)),
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 fn tile(value: &str, what: &str, class: &str) -> String {
@@ -170,13 +228,13 @@ pub(crate) fn summary(page: &Page<'_>) -> Section {
     for source in &page.input.sources {
         html += &sentences(page, source);
     }
-    if page.input.sources.is_empty() {
+    for boxes in &page.input.boxes {
+        html += &box_sentence(boxes);
+    }
+    if page.input.sources.is_empty() && page.input.boxes.is_empty() {
         html += "<p>No table of events was given, so the page shows masks and fields only.</p>\n";
-    } else if page
-        .input
-        .sources
-        .iter()
-        .all(|s| s.events.is_empty() && s.tracks.is_empty())
+    } else if !page.input.sources.is_empty()
+        && (page.input.sources.iter()).all(|s| s.events.is_empty() && s.tracks.is_empty())
     {
         html += "<p>No events were found by any source. If that is a surprise, look at the thresholds at the end of the page and at the fields on the map.</p>\n";
     }

@@ -163,7 +163,7 @@ fn distributions(page: &Page<'_>) -> Option<Section> {
 fn tracks(page: &Page<'_>) -> Option<Section> {
     let sources = &page.input.sources;
     let mut html = String::new();
-    for class in Class::EVENTS {
+    for class in Class::TRACKED {
         let with: Vec<&Source> = sources
             .iter()
             .filter(|s| !objects(s, class).is_empty())
@@ -185,7 +185,8 @@ fn tracks(page: &Page<'_>) -> Option<Section> {
         id: "tracks".into(),
         nav: "Tracks".into(),
         heading: "Tracks".into(),
-        lead: "Paths of the centres. Cyclones are coloured by their wind along the way.".into(),
+        lead: "Paths of the centres. Tropical cyclones are coloured by their wind along the way."
+            .into(),
         html,
     })
 }

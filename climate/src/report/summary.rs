@@ -5,7 +5,7 @@ use crate::report::basins::basin;
 use crate::report::{ReportInput, Source};
 use squall_data::{Class, Time};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An object over its life; an untracked event is an object of one time and unknown life.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ pub(crate) struct Object<'a> {
     pub(crate) min_psl_pa: Option<f64>,
     pub(crate) max_tmq_kg_m2: Option<f64>,
     pub(crate) max_area_km2: f64,
-    /// The event where it is longest.
+    /// The event where it is longest; none of boxes, which have no length.
     pub(crate) longest: Option<&'a Event>,
     /// Its events in time order.
     pub(crate) points: Vec<&'a Event>,
@@ -78,11 +78,25 @@ pub(crate) fn objects(source: &Source, class: Class) -> Vec<Object<'_>> {
                 longest: points
                     .iter()
                     .copied()
+                    .filter(|e| e.length_km.is_finite())
                     .max_by(|a, b| a.length_km.total_cmp(&b.length_km)),
                 points,
             }
         })
         .collect()
+}
+
+/// The objects of a class that has tracks which belong to none of them: seen too shortly to be followed.
+pub(crate) fn strays(source: &Source, class: Class) -> Vec<Object<'_>> {
+    let tracks = source.tracks.iter().filter(|t| t.class == class);
+    let followed: BTreeSet<u64> = tracks.map(|t| t.track_id).collect();
+    let stray =
+        |e: &&Event| e.class == class && e.track_id.is_none_or(|id| !followed.contains(&id));
+    match followed.is_empty() {
+        // Then they all are objects already.
+        true => Vec::new(),
+        false => source.events.iter().filter(stray).map(of_event).collect(),
+    }
 }
 
 fn of_event(event: &Event) -> Object<'_> {
@@ -98,7 +112,7 @@ fn of_event(event: &Event) -> Object<'_> {
         min_psl_pa: event.min_psl_pa,
         max_tmq_kg_m2: event.max_tmq_kg_m2,
         max_area_km2: event.area_km2,
-        longest: Some(event),
+        longest: Some(event).filter(|e| e.length_km.is_finite()),
         points: vec![event],
     }
 }

@@ -40,13 +40,18 @@ pub(crate) fn section(page: &Page<'_>) -> Option<Section> {
     html.push_str("</ul>\n<div class=\"grid\">\n");
     let loss: Vec<_> = curves.iter().map(|c| thinned(&c.loss)).collect();
     html += &chart("Loss", "training loss", &loss, &Scale::Decades);
-    let score: Vec<_> = curves.iter().map(|c| c.score.clone()).collect();
-    html += &chart(
-        "Validation",
-        "mean IoU of validation",
-        &score,
-        &Scale::Share,
-    );
+    for name in score_names(curves) {
+        // Runs with another score have no line here, but keep their colours.
+        let score: Vec<_> = curves
+            .iter()
+            .map(|c| match c.score_name == name {
+                true => c.score.clone(),
+                false => Vec::new(),
+            })
+            .collect();
+        let axis = format!("{name} of validation");
+        html += &chart("Validation", &axis, &score, &Scale::Share);
+    }
     html.push_str("</div>\n");
     Some(Section {
         id: "training".into(),
@@ -55,6 +60,17 @@ pub(crate) fn section(page: &Page<'_>) -> Option<Section> {
         lead: "Loss on the training samples, averaged where steps are many, and agreement on samples that are held back.".into(),
         html,
     })
+}
+
+/// What the runs were validated by, each once, in the order of the runs.
+fn score_names(curves: &[TrainingCurve]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for curve in curves.iter().filter(|curve| !curve.score.is_empty()) {
+        if !names.contains(&curve.score_name.as_str()) {
+            names.push(&curve.score_name);
+        }
+    }
+    names
 }
 
 /// The vertical axis of a chart.
@@ -156,6 +172,7 @@ impl TrainingCurve {
         Self {
             label: label.into(),
             loss: Vec::new(),
+            score_name: String::new(),
             score: Vec::new(),
         }
     }
@@ -173,6 +190,23 @@ mod tests {
             (few.len(), few[0], few[100]),
             (101, (1.0, 2.0), (300.0, 2.0))
         );
+    }
+
+    #[test]
+    fn a_chart_of_validation_is_called_by_its_score() {
+        let run = |name: &str, at: f64| TrainingCurve {
+            score_name: name.into(),
+            score: vec![(1.0, at)],
+            ..TrainingCurve::new("run")
+        };
+        let unvalidated = TrainingCurve::new("new");
+        let runs = [
+            run("mAP", 0.2),
+            run("mean IoU", 0.5),
+            run("mAP", 0.3),
+            unvalidated,
+        ];
+        assert_eq!(score_names(&runs), ["mAP", "mean IoU"]);
     }
 
     #[test]

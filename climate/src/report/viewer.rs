@@ -1,7 +1,7 @@
 //! The interactive map: its controls, and what stands there without a script.
 
 use crate::map::colour::hex;
-use crate::report::browser::KINDS;
+use crate::report::browser::{KINDS, finders_of_boxes};
 use crate::report::html::escape;
 use crate::report::numbers::moment;
 use crate::report::page::{Page, Section};
@@ -71,9 +71,9 @@ fn viewer(page: &Page<'_>) -> String {
             index < 2,
         );
     }
-    for (index, boxes) in page.input.boxes.iter().enumerate() {
+    for (finder, boxes) in finders_of_boxes(page.input).iter().zip(&page.input.boxes) {
         layers += &checkbox(
-            &format!("layer-boxes-{}", page.input.sources.len() + index),
+            &format!("layer-boxes-{finder}"),
             &format!("Boxes: {}", boxes.label),
             &format!("box {}", boxes.kind.css()),
             true,

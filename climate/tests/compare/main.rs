@@ -1,6 +1,7 @@
 //! Two runs with known storms, through the tables and statistics that `squall events` writes, to changes.
 
 mod changes;
+mod classes;
 mod inputs;
 
 use ndarray::Array2;

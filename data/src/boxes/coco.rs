@@ -3,9 +3,10 @@
 //! One image is one time of the grid. x runs eastward from the first column; y runs down from the northern edge, as in a
 //! picture. A box across the seam runs on past the right edge: x + width is then larger than the image is wide. Category
 //! ids are the class codes plus one, because detectors of this tradition keep 0 for the background; on reading, names count
-//! and ids do not. `date_captured` holds the time, `score` the confidence and `track_id` the track, where there is one.
+//! and ids do not. Files that this module writes have the latitudes and longitudes of the grid in `info.grid`. `date_captured` holds the time, `score` the confidence and `track_id` the track, where there is one.
 
 use super::fault::BoxFault;
+use super::pixel_grid::{Said, of_axes};
 use super::{BoxClass, BoxFrames, BoxSink, GeoBox, PixelBox, SinkSummary, TrackedBox};
 use crate::archive::file_date;
 use crate::atomic::TextFile;
@@ -46,6 +47,7 @@ impl CocoWriter {
         let info = json!({
             "description": format!("boxes around storms on a grid of {}", writer.grid.describe()),
             "version": "1.0",
+            "grid": {"lat_deg": writer.grid.lat_deg(), "lon_deg": writer.grid.lon_deg()},
         });
         writer
             .file
@@ -141,6 +143,49 @@ struct Category {
     name: String,
 }
 
+/// What stands in a file about its grid; all else is passed over.
+#[derive(Deserialize)]
+struct Head {
+    info: Option<Info>,
+    #[serde(default)]
+    images: Vec<Size>,
+}
+
+#[derive(Deserialize)]
+struct Info {
+    grid: Option<Axes>,
+}
+
+#[derive(Deserialize)]
+struct Axes {
+    lat_deg: Vec<f64>,
+    lon_deg: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Size {
+    width: usize,
+    height: usize,
+}
+
+/// What a file says of its grid: by `info.grid`, else by the size of its first image.
+pub(super) fn said_grid(path: &Path) -> Result<Said> {
+    let head: Head = parsed(path)?;
+    if let Some(axes) = head.info.and_then(|info| info.grid) {
+        return of_axes(path, axes.lat_deg, axes.lon_deg);
+    }
+    let first = head.images.first();
+    Ok(first.map_or(Said::Nothing, |image| Said::Size(image.height, image.width)))
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let file = File::open(path).map_err(DataError::io("open", path))?;
+    serde_json::from_reader(BufReader::new(file)).map_err(|error| DataError::Unreadable {
+        path: path.into(),
+        reason: format!("no COCO file of images, annotations and categories: {error}"),
+    })
+}
+
 /// Reads a COCO file whose images are times of a grid. An image without a date is known by the date in its file's name. A box that is
 /// partly outside its image is cut at the edge; on a global grid it goes on across the seam instead.
 ///
@@ -148,12 +193,7 @@ struct Category {
 /// [`DataError::BadBox`] naming image or annotation, fault, what was expected and what was found, also for a box wholly outside its image; [`DataError::Mismatch`] for an image
 /// that is not of the grid's size; [`DataError::Unreadable`] if it is no COCO file; [`DataError::Io`].
 pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames> {
-    let file = File::open(path).map_err(DataError::io("open", path))?;
-    let coco: Coco =
-        serde_json::from_reader(BufReader::new(file)).map_err(|error| DataError::Unreadable {
-            path: path.into(),
-            reason: format!("no COCO file of images, annotations and categories: {error}"),
-        })?;
+    let coco: Coco = parsed(path)?;
     let mut times = HashMap::with_capacity(coco.images.len());
     let mut rows = Vec::with_capacity(coco.images.len() + coco.annotations.len());
     for image in &coco.images {

@@ -16,6 +16,7 @@
 mod order;
 
 use super::fault::BoxFault;
+use super::pixel_grid::{Said, of_axes};
 use super::{BoxFrames, BoxSink, GeoBox, PixelBox, SinkSummary, TrackedBox};
 use crate::archive::coordinates::time_axis;
 use crate::archive::nc::{self, on_library_thread};
@@ -262,6 +263,29 @@ fn boxes(path: &Path, file: &netcdf::File) -> Result<(Vec<i32>, usize)> {
     let whole: Option<Vec<i32>> = values.iter().map(whole).collect();
     let whole = whole.ok_or_else(|| bad("whole numbers", "fractions or missing values".into()))?;
     Ok((whole, slots))
+}
+
+/// What a file says of its grid: by `lat` and `lon`, else by the last two dimensions of the data set's `images`.
+pub(super) fn said_grid(path: &Path) -> Result<Said> {
+    on_library_thread(|| -> Result<_> {
+        let file = nc::open(path)?;
+        let axis = |name: &str| {
+            let variable = file.variable(name)?;
+            let flat = variable.dimensions().len() == 1 && nc::is_numeric(&variable);
+            flat.then(|| variable.get_values::<f64, _>(..))?.ok()
+        };
+        if let (Some(lat), Some(lon)) = (axis("lat"), axis("lon")) {
+            return of_axes(path, lat, lon);
+        }
+        let images = file.variable("images");
+        let shape: Vec<usize> = (images.iter())
+            .flat_map(|images| images.dimensions().iter().map(|d| d.len()))
+            .collect();
+        Ok(match shape[..] {
+            [_, _, rows, columns] => Said::Size(rows, columns),
+            _ => Said::Nothing,
+        })
+    })
 }
 
 /// Refuses a file that says that it is of another grid.

@@ -73,6 +73,15 @@ impl BoxFrames {
         (frame.time == time).then_some(frame.boxes.as_slice())
     }
 
+    /// Leaves only some boxes, and all times; gives how many boxes were left out.
+    pub fn retain(&mut self, keep: impl Fn(&TrackedBox) -> bool) -> usize {
+        let before = self.boxes();
+        for frame in &mut self.frames {
+            frame.boxes.retain(&keep);
+        }
+        before - self.boxes()
+    }
+
     /// Boxes over all times.
     pub fn boxes(&self) -> usize {
         self.frames.iter().map(|frame| frame.boxes.len()).sum()
@@ -140,5 +149,8 @@ mod tests {
         assert_eq!(frames.at(time(4)), None);
         let there = frames.at(time(3)).unwrap();
         assert_eq!((there[0].geo.west_deg, there[1].geo.west_deg), (1.0, 2.0));
+        let mut few = frames;
+        assert_eq!(few.retain(|found| found.geo.west_deg < 1.5), 2);
+        assert_eq!((few.frames().len(), few.boxes()), (3, 1));
     }
 }

@@ -11,6 +11,7 @@ mod fault;
 mod frame;
 pub mod geojson;
 mod labelled_share;
+mod pixel_grid;
 mod pixels;
 mod place;
 pub mod precision;
@@ -23,6 +24,7 @@ mod turn;
 pub use fault::BoxFault;
 pub use frame::{BoxFrame, BoxFrames, BoxSink, SinkSummary, TrackedBox};
 pub use labelled_share::LabelledShare;
+pub use pixel_grid::{EXTREME_WEATHER_GRID, pixel_grid};
 pub use read::read;
 pub use series::BoxSeries;
 

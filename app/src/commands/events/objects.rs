@@ -2,10 +2,10 @@
 
 use super::Events;
 use crate::commands::score::kind::{Kind, offers};
-use crate::commands::score::{box_grid, pixel_grid};
+use crate::commands::score::{box_grid, check_confidence};
 use crate::failure::Advice;
 use squall_climate::track::TrackerOptions;
-use squall_data::boxes::BoxSeries;
+use squall_data::boxes::{self, BoxSeries};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Calendar, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
@@ -32,12 +32,7 @@ pub enum Objects {
 impl Objects {
     /// Opens what the arguments name; boxes come to the grid and calendar of the fields.
     pub fn open(arguments: &Events, fields: Option<&Archive>) -> anyhow::Result<Self> {
-        if !(0.0..=1.0).contains(&arguments.min_confidence) {
-            return Err(Advice::usage(
-                format!("--min-confidence is {}", arguments.min_confidence),
-                "it is a share from 0 to 1",
-            ));
-        }
+        check_confidence(arguments.min_confidence)?;
         let Some(path) = boxes_in(&arguments.masks)? else {
             return Ok(Self::Masks(MaskArchive::open(&arguments.masks)?));
         };
@@ -55,11 +50,8 @@ impl Objects {
             None => Arc::new(box_grid()?),
         };
         let calendar = arguments.calendar.or(fields.map(Archive::calendar));
-        let series = BoxSeries::open(
-            &path,
-            &pixel_grid()?,
-            calendar.unwrap_or(Calendar::Standard),
-        )?;
+        let pixels = boxes::pixel_grid(&path, fields.map(|archive| &**archive.grid()))?;
+        let series = BoxSeries::open(&path, &pixels, calendar.unwrap_or(Calendar::Standard))?;
         series
             .notes()
             .iter()

@@ -1,21 +1,20 @@
 //! What a page is made of: masks with their tables, boxes, comparisons, each known by what lies in its folder.
 
+use super::boxes::Boxes;
 use crate::commands::score::{Score, Scores, table_of};
 use crate::failure::Advice;
 use squall_climate::compare::Comparison;
-use squall_climate::report::{BoxSource, Source, SourceKind};
+use squall_climate::report::{Source, SourceKind};
 use squall_climate::{table, track};
 use squall_data::mask_file::MaskArchive;
-use squall_data::{Archive, Calendar, DataError, LatLonGrid, Time, boxes};
+use squall_data::{Archive, Calendar, DataError, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Everything that the arguments name.
 pub(super) struct Inputs {
     pub(super) masks: Vec<Masks>,
-    pub(super) boxes: Vec<BoxSource>,
-    /// The files of the boxes, in the same order.
-    pub(super) box_files: Vec<PathBuf>,
+    pub(super) boxes: Vec<Boxes>,
     pub(super) comparisons: Vec<Comparison>,
     /// The folders of the comparisons.
     pub(super) comparison_folders: Vec<String>,
@@ -33,10 +32,10 @@ enum Kind {
 }
 
 impl Kind {
-    /// A folder with `changes.json` is a comparison; a table or file of boxes is boxes, and so is a folder that holds `boxes.csv` but
+    /// What stands before `:DIR`, if that follows: a folder with `changes.json` is a comparison; a table or file of boxes is boxes, and so is a folder that holds `boxes.csv` but
     /// no netCDF file; all else is masks.
     fn of(argument: &str) -> Self {
-        let path = Path::new(argument);
+        let path = Path::new(split(argument).0);
         let end = path.extension().unwrap_or_default().to_string_lossy();
         if Comparison::is_in(path) {
             return Self::Comparison;
@@ -60,7 +59,12 @@ impl Kind {
 
 impl Inputs {
     /// Opens everything; `fields` give grid and calendar where there are boxes without masks.
-    pub(super) fn open(arguments: &[String], fields: Option<&Archive>) -> anyhow::Result<Self> {
+    /// Boxes that are less sure than `min_confidence` are not shown.
+    pub(super) fn open(
+        arguments: &[String],
+        fields: Option<&Archive>,
+        min_confidence: f32,
+    ) -> anyhow::Result<Self> {
         let mut masks: Vec<Masks> = Vec::new();
         let mut box_files = Vec::new();
         let (mut comparisons, mut comparison_folders) = (Vec::new(), Vec::new());
@@ -70,7 +74,7 @@ impl Inputs {
                     comparisons.push(Comparison::read(argument)?);
                     comparison_folders.push(argument.clone());
                 }
-                Kind::Boxes(file) => box_files.push(file),
+                Kind::Boxes(file) => box_files.push((argument, file)),
                 Kind::Masks => masks.push(Masks::open(argument)?),
             }
         }
@@ -85,9 +89,10 @@ impl Inputs {
         };
         let grid = grid.clone();
         let boxes = box_files
-            .iter()
-            .map(|file| open_boxes(file, &grid, calendar))
+            .into_iter()
+            .map(|(argument, file)| Boxes::open(argument, file, (&grid, calendar), min_confidence))
             .collect::<anyhow::Result<Vec<_>>>()?;
+        check_events(&masks, &boxes)?;
         let times = match masks.first() {
             Some(first) => first.archive.times().to_vec(),
             None => times_of(&boxes),
@@ -95,7 +100,6 @@ impl Inputs {
         Ok(Self {
             masks,
             boxes,
-            box_files,
             comparisons,
             comparison_folders,
             grid,
@@ -105,26 +109,9 @@ impl Inputs {
     }
 }
 
-/// Boxes by the name of their folder; those with confidences are a network's.
-fn open_boxes(file: &Path, grid: &LatLonGrid, calendar: Calendar) -> anyhow::Result<BoxSource> {
-    let frames = boxes::read(file, grid, calendar)?;
-    let mut all = frames.frames().iter().flat_map(|frame| &frame.boxes);
-    let kind = if all.any(|found| found.geo.confidence.is_some()) {
-        SourceKind::Network
-    } else {
-        SourceKind::Truth
-    };
-    let named = match file.file_stem() {
-        Some(stem) if stem != "boxes" => Some(stem),
-        _ => file.parent().and_then(Path::file_name),
-    };
-    let label = named.map_or("boxes".into(), |name| name.to_string_lossy().into_owned());
-    Ok(BoxSource::new(kind, label, frames))
-}
-
 /// The times of all boxes, each once, in order.
-fn times_of(boxes: &[BoxSource]) -> Vec<Time> {
-    let frames = boxes.iter().flat_map(|source| source.frames.frames());
+fn times_of(boxes: &[Boxes]) -> Vec<Time> {
+    let frames = boxes.iter().flat_map(|source| source.all.frames());
     let mut times: Vec<Time> = frames.map(|frame| frame.time).collect();
     let Some(&zero) = times.first() else {
         return times;
@@ -132,6 +119,34 @@ fn times_of(boxes: &[BoxSource]) -> Vec<Time> {
     times.sort_by_key(|time| time.seconds_since(zero));
     times.dedup();
     times
+}
+
+/// Tables of events of one kind of source once: figures are drawn by kind.
+fn check_events(masks: &[Masks], boxes: &[Boxes]) -> anyhow::Result<()> {
+    let with = boxes.iter().filter(|one| one.events.is_some());
+    let mut kinds: Vec<SourceKind> = masks.iter().map(|one| one.kind).collect();
+    for one in with {
+        if kinds.contains(&one.shown.kind) {
+            let kind = one.shown.kind.name();
+            return Err(Advice::usage(
+                format!(
+                    "the events of `{}` are a second source of the kind `{kind}`",
+                    one.file.display()
+                ),
+                "a page shows the events of one heuristic, one network and one truth: give these boxes without `:DIR`",
+            ));
+        }
+        kinds.push(one.shown.kind);
+    }
+    Ok(())
+}
+
+/// An argument and the folder of tables behind it, as in `masks:events`; a path that has the sign in its name is a path.
+pub(super) fn split(argument: &str) -> (&str, Option<&str>) {
+    match argument.split_once(':') {
+        Some((path, tables)) if !Path::new(argument).exists() => (path, Some(tables)),
+        _ => (argument, None),
+    }
 }
 
 /// One source of each kind, all on one grid.
@@ -175,10 +190,8 @@ pub(super) struct Masks {
 
 impl Masks {
     fn open(argument: &str) -> anyhow::Result<Self> {
-        let (folder, tables) = match argument.split_once(':') {
-            Some((folder, tables)) => (folder.to_string(), tables.to_string()),
-            None => (argument.to_string(), argument.to_string()),
-        };
+        let (folder, tables) = split(argument);
+        let (folder, tables) = (folder.to_string(), tables.unwrap_or(folder).to_string());
         let archive = MaskArchive::open(&folder)?;
         let kind = match archive.source() {
             source if source.contains("synthetic") => SourceKind::Truth,

@@ -1,9 +1,12 @@
 //! `squall report`: masks, events, tracks and scores on one page.
 
+mod boxes;
 mod inputs;
 mod movies;
 mod scores;
 
+use crate::commands::events::MIN_CONFIDENCE;
+use crate::commands::score::check_confidence;
 use crate::failure::Advice;
 use crate::plan::bytes;
 use crate::progress::Progress;
@@ -25,7 +28,7 @@ pub struct Report {
     /// Folders of masks of one run by different sources (`squall label`, `squall infer`, the truth of `squall simulate`),
     /// each followed by `:DIR` with the tables of `squall events` if they lie elsewhere. The first is shown in tables. Also
     /// folders of `squall compare` (each becomes a section) and boxes: a folder of `squall infer` with a detector, or a file (.csv,
-    /// .json, .h5).
+    /// .json, .h5), followed by `:DIR` if `squall events` made tables of them.
     #[arg(required = true, value_name = "DIR")]
     pub folders: Vec<String>,
     /// Fields at the same times, shown under the masks.
@@ -53,6 +56,9 @@ pub struct Report {
     /// Runs of `squall train` whose loss and validation are drawn on one chart, each a folder or NAME=FOLDER; may be given again.
     #[arg(long = "training", value_name = "RUN")]
     pub training: Vec<String>,
+    /// Boxes that are less sure are not shown, joined to events or counted; boxes without a confidence are sure.
+    #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
+    pub min_confidence: f32,
     /// A recipe to show on the page.
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,
@@ -68,12 +74,13 @@ impl Report {
 
     /// Writes the page and gives its size.
     pub fn write(&self) -> anyhow::Result<u64> {
+        check_confidence(self.min_confidence)?;
         let fields = self
             .fields
             .as_deref()
             .map(|fields| input::open(fields, false))
             .transpose()?;
-        let inputs = Inputs::open(&self.folders, fields.as_ref())?;
+        let inputs = Inputs::open(&self.folders, fields.as_ref(), self.min_confidence)?;
         let page = self.page(&inputs, fields.as_ref())?;
         let options = ReportOptions {
             max_frames: self.frames,
@@ -142,8 +149,13 @@ impl Report {
             .iter()
             .map(Masks::source)
             .collect::<anyhow::Result<_>>()?;
+        page.sources
+            .extend(inputs.boxes.iter().filter_map(|one| one.events.clone()));
         page.scores = scores::scores(masks)?;
-        page.boxes = inputs.boxes.clone();
+        let (of_boxes, notes) = boxes::scores(&inputs.boxes, self.min_confidence)?;
+        page.scores.extend(of_boxes);
+        page.warnings.extend(notes);
+        page.boxes = inputs.boxes.iter().map(|one| one.shown.clone()).collect();
         page.comparisons = inputs.comparisons.clone();
         page.training = self
             .training
@@ -172,12 +184,20 @@ impl Report {
                 format!("{} ({})", one.folder, one.archive.source()),
             ));
         }
-        for (file, source) in inputs.box_files.iter().zip(&inputs.boxes) {
+        for one in &inputs.boxes {
+            let (shown, all) = (one.shown.frames.boxes(), one.all.boxes());
+            let number = match shown == all {
+                true => format!("{all} boxes"),
+                false => format!(
+                    "{shown} of {all} boxes, those of a confidence of {} or more",
+                    self.min_confidence
+                ),
+            };
             page.provenance.push((
-                format!("boxes: {}", source.label),
-                format!("{} ({} boxes)", file.display(), source.frames.boxes()),
+                format!("boxes: {}", one.shown.label),
+                format!("{} ({number})", one.file.display()),
             ));
-            page.warnings.extend(source.frames.notes.iter().cloned());
+            page.warnings.extend(one.all.notes.iter().cloned());
         }
         for folder in &inputs.comparison_folders {
             page.provenance.push(("comparison".into(), folder.clone()));
@@ -198,8 +218,12 @@ impl Report {
         let training: String = (self.training.iter())
             .map(|run| format!(" --training '{run}'"))
             .collect();
+        let confidence = match self.min_confidence == MIN_CONFIDENCE {
+            true => String::new(),
+            false => format!(" --min-confidence {}", self.min_confidence),
+        };
         page.commands = vec![format!(
-            "squall report {}{fields}{training} --out {}",
+            "squall report {}{fields}{training}{confidence} --out {}",
             self.folders.join(" "),
             self.out.display()
         )];
@@ -249,6 +273,7 @@ fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
                 ..
             } => curve.loss.push((step as f64, loss)),
             Metric::Validation { step, scores, .. } => {
+                curve.score_name = scores.score_name().into();
                 curve.score.push((step as f64, scores.score()))
             }
             Metric::Step { .. } | Metric::Update { .. } | Metric::Staleness { .. } => {}

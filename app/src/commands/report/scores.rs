@@ -1,9 +1,10 @@
 //! Scores of the sources of a page against each other, with what they mean.
 
 use super::inputs::Masks;
-use crate::commands::score::Scores;
+use crate::commands::score::{BoxScores, Scores};
 use squall_climate::report::{self, SourceKind};
 use squall_data::Class;
+use squall_validation::bootstrap::Interval;
 use squall_validation::event_scores::EventScore;
 
 /// Every pair of sources, the truth or the heuristic judging.
@@ -58,18 +59,107 @@ fn lines(group: &str, scores: &Scores) -> Vec<report::Score> {
             "over the pixels of this class",
         ));
     }
-    for event in &scores.events.classes {
+    lines.extend(event_lines(group, &scores.events.classes, "objects"));
+    lines
+}
+
+/// The scores of boxes: average precision of every class that either side has, then what was found and what is false.
+pub(super) fn box_lines(group: &str, scores: &BoxScores) -> Vec<report::Score> {
+    let share = |name: String, value: Option<f64>, interval: Option<Interval>, meaning: String| {
+        let meaning = format!("{meaning}{}", in_words(interval.as_ref()));
+        report::Score::fraction(group, name, value.unwrap_or(f64::NAN), meaning)
+    };
+    let score = &scores.boxes.score;
+    let mean = &score.mean;
+    let over = format!(
+        "mean over the classes that the judge has, {} times",
+        score.times
+    );
+    let mut lines = vec![
+        share(
+            "mAP at 0.1".into(),
+            mean.at_10,
+            mean.at_10_interval,
+            over.clone(),
+        ),
+        share(
+            "mAP at 0.5".into(),
+            mean.at_50,
+            mean.at_50_interval,
+            over.clone(),
+        ),
+        share(
+            "mAP at 0.5 to 0.95".into(),
+            mean.coco,
+            mean.coco_interval,
+            over,
+        ),
+    ];
+    for class in score
+        .classes
+        .iter()
+        .filter(|c| c.truths > 0 || c.predictions > 0)
+    {
+        let name = words(class.class.into());
+        let of = format!("{} boxes against {}", class.predictions, class.truths);
+        let found = "found where shared over covered area is";
+        for ((level, meaning), value, interval) in [
+            (
+                ("0.1", format!("{of}, {found} 0.1 or more")),
+                class.at_10.average_precision,
+                class.at_10.interval,
+            ),
+            (
+                ("0.5", format!("{of}, {found} 0.5 or more")),
+                class.at_50.average_precision,
+                class.at_50.interval,
+            ),
+            (
+                (
+                    "0.5 to 0.95",
+                    format!("{of}, mean over 0.5, 0.55 and so on"),
+                ),
+                class.coco,
+                class.coco_interval,
+            ),
+        ] {
+            lines.push(share(
+                format!("AP at {level}, {name}"),
+                value,
+                interval,
+                meaning,
+            ));
+        }
+    }
+    let classes: Vec<EventScore> = (scores.events.classes.iter().copied())
+        .filter(|class| class.hits + class.misses + class.false_alarms > 0)
+        .collect();
+    let sure = format!(
+        "{group}, of a confidence of {} or more",
+        scores.min_confidence
+    );
+    lines.extend(event_lines(&sure, &classes, "boxes"));
+    lines
+}
+
+/// POD, FAR and distance of each class; `what` is judged.
+fn event_lines(group: &str, classes: &[EventScore], what: &str) -> Vec<report::Score> {
+    let share = |name: String, value: Option<f64>, meaning: &str| {
+        report::Score::fraction(group, name, value.unwrap_or(f64::NAN), meaning)
+    };
+    let mut lines = Vec::new();
+    for event in classes {
         let name = words(event.class);
         let (pod, far) = (with_interval(event, true), with_interval(event, false));
         lines.push(share(
             format!("POD, {name}"),
             event.pod,
-            &format!("share of the judge's objects that were found{pod}"),
+            &format!("share of the judge's {what} that were found{pod}"),
         ));
         lines.push(share(
             format!("FAR, {name}"),
             event.far,
-            &format!("share of the objects that the judge does not have{far}"),
+            &format!("share of the {what} that the judge does not have{far}"),
         ));
         if let Some(km) = event.mean_distance_km {
             lines.push(report::Score::number(
@@ -90,7 +180,11 @@ fn with_interval(score: &EventScore, pod: bool) -> String {
     } else {
         &score.far_interval
     };
-    interval.as_ref().map_or(String::new(), |i| {
+    in_words(interval.as_ref())
+}
+
+fn in_words(interval: Option<&Interval>) -> String {
+    interval.map_or(String::new(), |i| {
         format!(" (95 % interval {:.2} to {:.2})", i.low, i.high)
     })
 }

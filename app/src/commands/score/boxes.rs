@@ -6,8 +6,8 @@ use serde::Serialize;
 use squall_climate::Event;
 use squall_climate::events::{EventFields, from_boxes};
 use squall_climate::track::{Tracker, TrackerOptions};
-use squall_data::{BoxFrame, BoxFrames, Class, LatLonGrid, TrackedBox, boxes};
-use squall_validation::average_precision::{BoxScores, BoxesAt, score_boxes};
+use squall_data::{BoxFrame, BoxFrames, Class, LatLonGrid, Time, TrackedBox, boxes};
+use squall_validation::average_precision::{BoxScores, BoxesAt, compared_times, score_boxes};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::{
     EventScores, MatchingRules, TrackRules, TrackScores, score_events, score_tracks,
@@ -18,15 +18,8 @@ use std::path::Path;
 
 /// Draws for intervals: each goes over all boxes.
 const DRAWS: usize = 300;
-/// The grid of files that give boxes in pixels and not in degrees: CAM5's of 0.25 degrees, as ExtremeWeather's.
-const PIXELS: (usize, usize) = (768, 1152);
 /// The grid on which boxes are compared where no fields give one: half a degree.
 const COMPARED: (usize, usize) = (361, 720);
-
-/// The grid of files that give boxes in pixels.
-pub fn pixel_grid() -> anyhow::Result<LatLonGrid> {
-    Ok(LatLonGrid::global(PIXELS.0, PIXELS.1)?)
-}
 
 /// The grid on which boxes are compared where no fields give one.
 pub fn box_grid() -> anyhow::Result<LatLonGrid> {
@@ -41,9 +34,9 @@ pub struct Scores {
     pub boxes: BoxScores,
     /// From here on a predicted box was taken for an event.
     pub min_confidence: f32,
-    /// By box and time.
+    /// By box and time, over the times of `boxes`.
     pub events: EventScores,
-    /// By track.
+    /// By track, over the same times.
     pub tracks: TrackScores,
 }
 
@@ -61,15 +54,9 @@ impl fmt::Display for Scores {
 
 /// Scores two files of boxes: tables, ExtremeWeather's HDF5 or COCO's JSON.
 pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Result<Scores> {
-    let min_confidence = arguments.min_confidence;
-    if !(0.0..=1.0).contains(&min_confidence) {
-        return Err(Advice::usage(
-            format!("--min-confidence is {min_confidence}"),
-            "it is a share from 0 to 1",
-        ));
-    }
-    let grid = pixel_grid()?;
+    check_confidence(arguments.min_confidence)?;
     let read = |path: &Path| -> anyhow::Result<BoxFrames> {
+        let grid = boxes::pixel_grid(path, None)?;
         let frames = boxes::read(path, &grid, arguments.calendar)?;
         frames
             .notes
@@ -77,21 +64,50 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
             .for_each(|note| tracing::warn!("{note}"));
         Ok(frames)
     };
-    let (predicted, truth) = (read(predicted)?, read(truth)?);
+    judge(&read(predicted)?, &read(truth)?, arguments.min_confidence)
+}
+
+/// Refuses a confidence that is no share.
+pub fn check_confidence(min_confidence: f32) -> anyhow::Result<()> {
+    if (0.0..=1.0).contains(&min_confidence) {
+        return Ok(());
+    }
+    Err(Advice::usage(
+        format!("--min-confidence is {min_confidence}"),
+        "it is a share from 0 to 1",
+    ))
+}
+
+/// All scores of predicted boxes against true ones, over the times that [`compared_times`] gives.
+pub fn judge(
+    predicted: &BoxFrames,
+    truth: &BoxFrames,
+    min_confidence: f32,
+) -> anyhow::Result<Scores> {
     let bootstrap = Bootstrap {
         draws: DRAWS,
         ..Bootstrap::default()
     };
-    let boxes = score_boxes(&by_time(&truth), &by_time(&predicted), &bootstrap)?;
+    let (truths, predictions) = (by_time(truth), by_time(predicted));
+    let boxes = score_boxes(&truths, &predictions, &bootstrap)?;
+    let compared = compared_times(&truths, &predictions)?.times.into_iter();
+    let times: Vec<Time> = compared.map(|(time, _)| time).collect();
     let sure = |found: &TrackedBox| found.geo.confidence.is_none_or(|c| c >= min_confidence);
-    let found = followed(&predicted, &truth, sure)?;
-    let real = followed(&truth, &predicted, |_| true)?;
+    let found = followed(predicted, &times, sure)?;
+    let real = followed(truth, &times, |_| true)?;
     Ok(Scores {
         boxes,
         min_confidence,
         events: score_events(&real, &found, &MatchingRules::default(), &bootstrap),
         tracks: score_tracks(&real, &found, &TrackRules::default()),
     })
+}
+
+/// Whether two files of boxes have a time at which they can be compared.
+pub fn share_times(predicted: &BoxFrames, truth: &BoxFrames) -> anyhow::Result<bool> {
+    let (truths, predictions) = (by_time(truth), by_time(predicted));
+    let nothing = truths.is_empty() && predictions.is_empty();
+    Ok(!nothing && !compared_times(&truths, &predictions)?.times.is_empty())
 }
 
 fn by_time(frames: &BoxFrames) -> Vec<BoxesAt> {
@@ -102,11 +118,11 @@ fn by_time(frames: &BoxFrames) -> Vec<BoxesAt> {
     frames.frames().iter().map(of_frame).collect()
 }
 
-/// The events of some boxes at the times that another file has too: of every class with the file's own identities or, where
-/// it has none, with those of the tracker.
+/// The events of some boxes at the compared times, of which a file may lack those at which it has nothing: of every class with
+/// the file's own identities or, where it has none, with those of the tracker.
 fn followed(
     frames: &BoxFrames,
-    other: &BoxFrames,
+    times: &[Time],
     wanted: impl Fn(&TrackedBox) -> bool,
 ) -> anyhow::Result<Vec<Event>> {
     let boxes = frames.frames().iter().flat_map(|frame| &frame.boxes);
@@ -118,14 +134,14 @@ fn followed(
     let mut tracker = Tracker::new(&grid, TrackerOptions::for_boxes())?;
     let mut short = BTreeSet::new();
     let (mut listed, mut events): (Vec<Event>, Vec<Event>) = Default::default();
-    let shared = frames.frames().iter();
-    for frame in shared.filter(|frame| other.at(frame.time).is_some()) {
-        let boxes: Vec<TrackedBox> = frame.boxes.iter().copied().filter(&wanted).collect();
-        let found = from_boxes(frame.time, &boxes, &grid, &EventFields::default())?;
+    for &time in times {
+        let boxes = frames.at(time).unwrap_or_default();
+        let boxes: Vec<TrackedBox> = boxes.iter().copied().filter(&wanted).collect();
+        let found = from_boxes(time, &boxes, &grid, &EventFields::default())?;
         let (with, mut without): (Vec<_>, Vec<_>) = found
             .into_iter()
             .partition(|one| known.contains(&one.event.class));
-        short.extend(tracker.push(frame.time, &mut without)?.discarded);
+        short.extend(tracker.push(time, &mut without)?.discarded);
         listed.extend(with.into_iter().map(|one| one.event));
         events.extend(without.into_iter().map(|one| one.event));
     }
@@ -135,4 +151,82 @@ fn followed(
     }
     events.append(&mut listed);
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::{Calendar, LatLonGrid};
+
+    /// Cyclones at 15°N: day, hour, west edge; without an edge a time at which nothing is.
+    fn frames(name: &str, rows: &[(i64, i64, Option<f64>)]) -> BoxFrames {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        let mut text = String::from("class,time,west_deg,south_deg,east_deg,north_deg\n");
+        for (day, hour, west) in rows {
+            text += &match west {
+                Some(west) => format!(
+                    "tropical_cyclone,2000-01-{day:02}T{hour:02}:00:00,{west},10,{},20\n",
+                    west + 10.0
+                ),
+                None => format!(",2000-01-{day:02}T{hour:02}:00:00,,,,\n"),
+            };
+        }
+        std::fs::write(&path, text).unwrap();
+        let grid = LatLonGrid::global(24, 36).unwrap();
+        boxes::read(&path, &grid, Calendar::NoLeap).unwrap()
+    }
+
+    #[test]
+    fn events_and_precision_count_the_same_times() {
+        // The truth lists no empty times: nothing was there on the second day, on which the prediction sees two storms, nor
+        // is it known what was there on the ninth.
+        let truth = frames(
+            "truth.csv",
+            &[
+                (1, 0, Some(100.0)),
+                (3, 0, Some(110.0)),
+                (4, 0, Some(120.0)),
+            ],
+        );
+        let predicted = frames(
+            "predicted.csv",
+            &[
+                (1, 0, Some(100.0)),
+                (2, 0, Some(200.0)),
+                (2, 0, Some(250.0)),
+                (4, 0, Some(120.0)),
+                (9, 0, Some(50.0)),
+            ],
+        );
+        let scores = judge(&predicted, &truth, 0.5).unwrap();
+        let storm = &scores.events.classes[0];
+        // Missed: the third day, at which only the truth has a row. False: both of the second.
+        assert_eq!((storm.hits, storm.misses, storm.false_alarms), (2, 1, 2));
+        let precision = &scores.boxes.score.classes[1];
+        assert_eq!((precision.truths, precision.predictions), (3, 4));
+        let coverage = &scores.boxes.coverage;
+        assert_eq!(
+            (
+                coverage.both,
+                coverage.only_in_truth.count,
+                coverage.only_in_prediction.count,
+                coverage.left_out.count
+            ),
+            (2, 1, 1, 1)
+        );
+        // A truth that does list empty times did not look at the second day.
+        let listing = frames(
+            "listing.csv",
+            &[
+                (1, 0, Some(100.0)),
+                (3, 0, Some(110.0)),
+                (3, 12, None),
+                (4, 0, Some(120.0)),
+            ],
+        );
+        let scores = judge(&predicted, &listing, 0.5).unwrap();
+        let storm = &scores.events.classes[0];
+        assert_eq!((storm.hits, storm.misses, storm.false_alarms), (2, 1, 0));
+    }
 }

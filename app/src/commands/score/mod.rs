@@ -5,7 +5,8 @@ pub mod kind;
 mod masks;
 mod tracks;
 
-pub use boxes::{box_grid, pixel_grid};
+pub use boxes::Scores as BoxScores;
+pub use boxes::{box_grid, check_confidence, judge, share_times};
 pub use masks::{Scores, table_of};
 
 use crate::failure::Advice;
@@ -19,7 +20,8 @@ use std::fmt;
 /// Score masks, boxes or tracks against labels, truth or best tracks.
 ///
 /// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes (boxes.csv,
-/// ExtremeWeather's .h5 on CAM5's 0.25-degree grid, COCO's .json) by average precision, and by event and track at one confidence; tracks (events.csv, TempestExtremes,
+/// ExtremeWeather's .h5, COCO's .json; on the grid that the file says, else CAM5's of 0.25 degrees) by average precision, and by event
+/// and track at one confidence, all over the same times; tracks (events.csv, TempestExtremes,
 /// TECA, IBTrACS) by hit rate, false alarms and distance. Where both sides hold masks and boxes, both are scored.
 #[derive(Debug, Args)]
 pub struct Score {
@@ -56,7 +58,7 @@ pub struct Score {
 #[derive(Debug, Serialize)]
 struct Both {
     #[serde(flatten)]
-    masks: masks::Scores,
+    masks: Scores,
     boxes: boxes::Scores,
 }
 
@@ -127,7 +129,7 @@ impl Score {
         ))
     }
 
-    fn print(&self, scores: &(impl serde::Serialize + std::fmt::Display)) -> anyhow::Result<()> {
+    fn print(&self, scores: &(impl Serialize + fmt::Display)) -> anyhow::Result<()> {
         if self.json {
             output::json(scores)
         } else {

@@ -1,5 +1,6 @@
 //! The tables of a run, row by row, into sums.
 
+use super::of_class::quantities;
 use super::{Extreme, HPA, MM_PER_DAY, Place, Side};
 use crate::compare::coverage::{Selection, events_table};
 use crate::compare::quantity::Quantity;
@@ -45,10 +46,33 @@ impl Side {
         self.knows_now(
             &table,
             &[
-                ("", &[Q::CycloneTracks, Q::RiverTracks]),
-                ("end_time", &[Q::CycloneLifetime, Q::RiverLifetime]),
+                (
+                    "",
+                    &[
+                        Q::CycloneTracks,
+                        Q::RiverTracks,
+                        Q::ExtratropicalTracks,
+                        Q::DepressionTracks,
+                    ],
+                ),
+                (
+                    "end_time",
+                    &[
+                        Q::CycloneLifetime,
+                        Q::RiverLifetime,
+                        Q::ExtratropicalLifetime,
+                        Q::DepressionLifetime,
+                    ],
+                ),
                 ("landfalls", &[Q::CycloneLandfalls, Q::RiverLandfalls]),
-                ("min_psl_pa", &[Q::CyclonePressure, Q::CyclonePressureLow]),
+                (
+                    "min_psl_pa",
+                    &[
+                        Q::CyclonePressure,
+                        Q::CyclonePressureLow,
+                        Q::ExtratropicalPressure,
+                    ],
+                ),
                 ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
                 (
                     "max_wind_m_s",
@@ -57,6 +81,7 @@ impl Side {
                         Q::CycloneWindHigh,
                         Q::Hurricanes,
                         Q::MajorHurricanes,
+                        Q::ExtratropicalWind,
                     ],
                 ),
             ],
@@ -69,6 +94,10 @@ impl Side {
             let start = line.time("start_time", calendar)?;
             let (year, month, _) = start.date();
             let class = line.class()?;
+            self.note_class(class);
+            let Some(of) = quantities(class) else {
+                continue;
+            };
             let Some(place) = self.place(selection, (year, month), (lat_deg, lon_deg)) else {
                 continue;
             };
@@ -79,32 +108,30 @@ impl Side {
                 }
                 false => None,
             };
-            let river = class == Class::AtmosphericRiver;
-            let (tracks, lifetime, landfalls, water) = if river {
-                (
-                    Q::RiverTracks,
-                    Q::RiverLifetime,
-                    Q::RiverLandfalls,
-                    Q::RiverWater,
-                )
-            } else {
-                (
-                    Q::CycloneTracks,
-                    Q::CycloneLifetime,
-                    Q::CycloneLandfalls,
-                    Q::CycloneWater,
-                )
-            };
-            self.add(tracks, place, 1.0, 1.0);
-            self.add_mean(lifetime, place, days);
-            self.add_mean(landfalls, place, line.number("landfalls")?);
-            self.add_mean(water, place, line.number("precipitation_km3")?);
-            if river {
-                self.add_extreme(Extreme::RiverArea, place, line.number("max_area_km2")?);
-                continue;
+            self.add(of.tracks, place, 1.0, 1.0);
+            self.add_mean(of.lifetime, place, days);
+            if let Some(landfalls) = of.landfalls {
+                self.add_mean(landfalls, place, line.number("landfalls")?);
+            }
+            if let Some(water) = of.water {
+                self.add_mean(water, place, line.number("precipitation_km3")?);
             }
             let pressure_hpa = line.number("min_psl_pa")?.map(|pa| pa / HPA);
-            self.add_mean(Q::CyclonePressure, place, pressure_hpa);
+            if let Some(pressure) = of.pressure {
+                self.add_mean(pressure, place, pressure_hpa);
+            }
+            match class {
+                Class::Background | Class::TropicalDepression => continue,
+                Class::AtmosphericRiver => {
+                    self.add_extreme(Extreme::RiverArea, place, line.number("max_area_km2")?);
+                    continue;
+                }
+                Class::ExtratropicalCyclone => {
+                    self.add_mean(Q::ExtratropicalWind, place, line.number("max_wind_m_s")?);
+                    continue;
+                }
+                Class::TropicalCyclone => {}
+            }
             self.add_extreme(Extreme::CyclonePressure, place, pressure_hpa);
             if has_wind {
                 self.add_wind(place, line.number("max_wind_m_s")?);
@@ -133,8 +160,25 @@ impl Side {
         self.knows_now(
             &table,
             &[
-                ("", &[Q::CyclonesPresent, Q::RiversPresent]),
-                ("area_km2", &[Q::CycloneArea, Q::RiverArea, Q::RiverCover]),
+                (
+                    "",
+                    &[
+                        Q::CyclonesPresent,
+                        Q::RiversPresent,
+                        Q::ExtratropicalsPresent,
+                        Q::DepressionsPresent,
+                    ],
+                ),
+                (
+                    "area_km2",
+                    &[
+                        Q::CycloneArea,
+                        Q::RiverArea,
+                        Q::RiverCover,
+                        Q::ExtratropicalArea,
+                        Q::DepressionArea,
+                    ],
+                ),
                 ("length_km", &[Q::RiverLength]),
                 ("max_tmq_kg_m2", &[Q::RiverMoisture]),
                 ("max_ivt_proxy_kg_m_s", &[Q::RiverTransport]),
@@ -158,6 +202,10 @@ impl Side {
         let earth_km2 = 4.0 * PI * EARTH_RADIUS_KM * EARTH_RADIUS_KM;
         while let Some(line) = table.next()? {
             let class = line.class()?;
+            self.note_class(class);
+            let Some(of) = quantities(class) else {
+                continue;
+            };
             if class == Class::TropicalCyclone {
                 note_storm(&line, storms, hours)?;
             }
@@ -168,14 +216,9 @@ impl Side {
             };
             let area_km2 = line.number("area_km2")?;
             let rain_mm_day = line.number("mean_prect_m_s")?.map(|rate| rate * MM_PER_DAY);
-            let (present, area, rain) = if class == Class::TropicalCyclone {
-                (Q::CyclonesPresent, Q::CycloneArea, Q::CycloneRain)
-            } else {
-                (Q::RiversPresent, Q::RiverArea, Q::RiverRain)
-            };
-            self.add(present, place, 1.0, 1.0);
-            self.add_mean(area, place, area_km2);
-            if let (Some(mm_day), Some(area_km2)) = (rain_mm_day, area_km2) {
+            self.add(of.present, place, 1.0, 1.0);
+            self.add_mean(of.area, place, area_km2);
+            if let (Some(rain), Some(mm_day), Some(area_km2)) = (of.rain, rain_mm_day, area_km2) {
                 self.add(rain, place, mm_day * area_km2, area_km2);
             }
             if class == Class::AtmosphericRiver {

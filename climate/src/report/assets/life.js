@@ -12,7 +12,7 @@ squall.store.then((store) => {
 
   const points = (k) => Array.from({ length: row.count[k] }, (_, i) => row.first[k] + i);
   const colourOf = (k, i) => {
-    if (row.kind[k] !== 1 || head.finders[row.finder[k]].boxes) return head.kinds[row.kind[k]].colour;
+    if (row.kind[k] !== 1 || head.finders[row.finder[k]].confidence) return head.kinds[row.kind[k]].colour;
     const reached = head.categories.limits.filter((low) => point.a[i] >= low).length;
     return head.categories.colours[Number.isNaN(point.a[i]) ? 1 : reached];
   };
@@ -106,9 +106,9 @@ squall.store.then((store) => {
     const scale = head.categories.limits.map((low, c) => [low, c ? `category ${c}` : 'tropical storm']);
     const area = ['Area', 'million km²', of(point.area).map((v) => v / 1e6)];
     const fast = ['Speed of the centre', 'm s⁻¹', speeds];
-    if (head.finders[row.finder[k]].boxes) return [['Confidence', '%', of(point.a)], area, fast];
+    if (head.finders[row.finder[k]].confidence) return [['Confidence', '%', of(point.a)], area, fast];
     if (row.kind[k] === 3) return [['Water', 'kg m⁻²', of(point.a)], ['Length', 'km', of(point.b)], area, fast];
-    return [['Wind', 'm s⁻¹', of(point.a), scale], ['Pressure', 'hPa', of(point.b)], area, fast];
+    return [['Wind', 'm s⁻¹', of(point.a), row.kind[k] === 1 ? scale : []], ['Pressure', 'hPa', of(point.b)], area, fast];
   };
 
   // ---- the map of the track ---------------------------------------------------------------------------------------
@@ -196,8 +196,8 @@ squall.store.then((store) => {
     const i = all[now];
     $('life-time').value = now;
     $('life-time').setAttribute('aria-valuetext', store.moment(point.t[i]));
-    const river = row.kind[shown] === 3, boxes = head.finders[row.finder[shown]].boxes;
-    const names = boxes ? [['%']] : river ? [['kg m⁻²'], ['km long']] : [['m s⁻¹'], ['hPa']];
+    const river = row.kind[shown] === 3, sure = head.finders[row.finder[shown]].confidence;
+    const names = sure ? [['%']] : river ? [['kg m⁻²'], ['km long']] : [['m s⁻¹'], ['hPa']];
     const said = [point.a[i], point.b[i]].map((v, c) => (Number.isNaN(v) || !names[c] ? null : `${number(v, c ? 4 : 3)} ${names[c]}`));
     const moved = now ? `${number(speed(i, all[now - 1]), 2)} m s⁻¹ along the path` : null;
     $('life-now').textContent = [store.moment(point.t[i]), squall.place(point.lat[i], point.lon[i]), ...said, `${number(point.area[i] / 1e6)} million km²`, moved].filter(Boolean).join(' · ');

@@ -45,13 +45,13 @@ squall.store = (async () => {
   let sum = 0;
   row.first = row.count.map((c) => (sum += c) - c);
   const p = Array.from({ length: head.pointColumns }, () => column(head.points));
-  const boxes = head.finders.map((f) => f.boxes);
+  const confident = head.finders.map((f) => f.confidence);
   const point = {
     t: p[0], lat: p[1], lon: p[2], a: p[3], b: p[4], area: p[5], w: p[6], h: p[7],
   };
   for (let k = 0; k < n; k++) {
-    const river = row.kind[k] === 3, box = boxes[row.finder[k]];
-    const steps = box ? [1, 1] : river ? [0.5, 20] : [0.5, 0.5];
+    const river = row.kind[k] === 3, sure = confident[row.finder[k]];
+    const steps = sure ? [1, 1] : river ? [0.5, 20] : [0.5, 0.5];
     const before = [start[k], 0, 0, 0, 0, 0, 0, 0];
     for (let i = row.first[k]; i < row.first[k] + row.count[k]; i++) {
       for (let c = 0; c < p.length; c++) before[c] += unfold(p[c][i]);

@@ -3,7 +3,7 @@
 use super::chain::{Chain, chains};
 use crate::Event;
 use crate::report::figures::category;
-use crate::report::summary::{Object, by_time, objects};
+use crate::report::summary::{Object, by_time, objects, strays};
 use crate::report::{BoxSource, Source, basins::basin};
 use crate::track::{Landfall, Track};
 use squall_data::boxes::{BoxClass, GeoBox, TrackedBox};
@@ -12,7 +12,7 @@ use squall_data::{Class, Time};
 use std::collections::{BTreeMap, HashMap};
 
 /// One point of a life. Of cyclones `first` is wind (m/s) and `second` pressure (hPa), of rivers water (kg m-2) and length (km); of
-/// boxes `first` is the confidence in percent.
+/// boxes that nobody followed `first` is the confidence in percent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     pub(super) time: Time,
@@ -59,6 +59,8 @@ pub(super) struct Life {
     pub(super) parent: Option<u64>,
     /// The track it ended in.
     pub(super) merged_into: Option<u64>,
+    /// Whether `first` of its points is a confidence.
+    pub(super) by_confidence: bool,
     /// In time order.
     pub(super) points: Vec<Point>,
 }
@@ -83,22 +85,29 @@ impl Life {
     }
 }
 
-/// The lives that a source of masks found.
-pub(super) fn of_source(source: &Source, finder: usize) -> Vec<Life> {
+/// The lives that a source of events found; `boxes`: its events are boxes, whose edges are drawn.
+pub(super) fn of_source(source: &Source, finder: usize, boxes: bool) -> Vec<Life> {
     let tracks: HashMap<(Class, u64), &Track> = (source.tracks.iter())
         .map(|track| ((track.class, track.track_id), track))
         .collect();
-    let found = Class::EVENTS.into_iter().flat_map(|c| objects(source, c));
+    let found = Class::TRACKED.into_iter().flat_map(|class| {
+        // Of masks the map shows all that is marked, of boxes only what is an event.
+        let strays = match boxes {
+            true => strays(source, class),
+            false => Vec::new(),
+        };
+        objects(source, class).into_iter().chain(strays)
+    });
     found
         .map(|object| {
             let track = object.id.and_then(|id| tracks.get(&(object.class, id)));
-            of_object(&object, track.copied(), finder)
+            of_object(&object, track.copied(), finder, boxes)
         })
         .collect()
 }
 
-fn of_object(object: &Object<'_>, track: Option<&Track>, finder: usize) -> Life {
-    let cyclone = object.class == Class::TropicalCyclone;
+fn of_object(object: &Object<'_>, track: Option<&Track>, finder: usize, boxes: bool) -> Life {
+    let cyclone = object.class.is_cyclone();
     let details = track.map(|t| &t.details);
     let last = object.points.last().map_or(object.start, |e| e.time);
     let of_points = |value: fn(&Event) -> Option<u8>| {
@@ -111,20 +120,16 @@ fn of_object(object: &Object<'_>, track: Option<&Track>, finder: usize) -> Life 
     };
     Life {
         finder,
-        class: if cyclone {
-            BoxClass::TropicalCyclone
-        } else {
-            BoxClass::AtmosphericRiver
-        },
+        class: box_class(object.class),
         id: object.id,
         start: object.start,
         end: track.map_or(last, |t| t.end),
         seen: track.map_or(object.points.len(), |t| t.points),
         basin: object.basin(),
-        category: if cyclone {
-            object.max_wind_m_s.map(|wind| category(wind) as u8)
-        } else {
-            rank()
+        category: match object.class {
+            Class::TropicalCyclone => object.max_wind_m_s.map(|wind| category(wind) as u8),
+            Class::AtmosphericRiver => rank(),
+            _ => None,
         },
         max_wind_m_s: object.max_wind_m_s,
         min_psl_hpa: object.min_psl_pa.map(|p| p / 100.0),
@@ -132,14 +137,46 @@ fn of_object(object: &Object<'_>, track: Option<&Track>, finder: usize) -> Life 
         max_area_km2: object.max_area_km2,
         max_length_km: object.longest.map(|e| e.length_km),
         distance_km: object.distance_km,
-        confidence: None,
+        confidence: (object.points.iter().filter(|_| boxes))
+            .filter_map(|e| e.mean_probability)
+            .map(|p| p as f32)
+            .reduce(f32::max),
         landfalls: details.and_then(|d| d.landfalls),
         landfall: details.and_then(|d| d.landfall),
         origin: track.map_or(0, |t| t.origin as u8 + 1),
         fate: track.map_or(0, |t| t.fate as u8 + 1),
         parent: details.and_then(|d| d.parent_track),
         merged_into: details.and_then(|d| d.merged_into),
-        points: object.points.iter().map(|e| of_event(e, cyclone)).collect(),
+        by_confidence: false,
+        points: (object.points.iter())
+            .map(|e| match boxes {
+                true => of_event_of_box(e, cyclone),
+                false => of_event(e, cyclone),
+            })
+            .collect(),
+    }
+}
+
+fn box_class(class: Class) -> BoxClass {
+    match class {
+        Class::TropicalDepression => BoxClass::TropicalDepression,
+        Class::ExtratropicalCyclone => BoxClass::ExtratropicalCyclone,
+        Class::AtmosphericRiver => BoxClass::AtmosphericRiver,
+        // The background is no event.
+        Class::TropicalCyclone | Class::Background => BoxClass::TropicalCyclone,
+    }
+}
+
+/// The point of an event that is a box: it is the middle of the box and not the lowest pressure inside, so that what is drawn
+/// around it is the box.
+fn of_event_of_box(event: &Event, cyclone: bool) -> Point {
+    let width = (event.east_deg - event.west_deg).rem_euclid(360.0);
+    let height = event.north_deg - event.south_deg;
+    Point {
+        lat_deg: event.south_deg + height / 2.0,
+        lon_deg: (event.west_deg + width / 2.0).rem_euclid(360.0),
+        box_deg: Some((width as f32, height as f32)),
+        ..of_event(event, cyclone)
     }
 }
 
@@ -147,7 +184,10 @@ fn of_event(event: &Event, cyclone: bool) -> Point {
     let (first, second) = if cyclone {
         (event.max_wind_m_s, event.min_psl_pa.map(|p| p / 100.0))
     } else {
-        (event.max_tmq_kg_m2, Some(event.length_km))
+        (
+            event.max_tmq_kg_m2,
+            Some(event.length_km).filter(|km| km.is_finite()),
+        )
     };
     Point {
         time: event.time,
@@ -213,6 +253,7 @@ fn of_chain(finder: usize, id: Option<u64>, chain: &[(Time, GeoBox)]) -> Life {
         fate: 0,
         parent: None,
         merged_into: None,
+        by_confidence: true,
         points,
     }
 }

@@ -67,14 +67,17 @@ impl Browser {
     ) -> Result<Option<Self>> {
         let mut lives: Vec<Life> = Vec::new();
         let mut finders = Vec::new();
-        let finder = |kind: SourceKind, label: &str, boxes: bool| json!({ "kind": kind.css(), "label": label, "boxes": boxes });
+        // Points of boxes that nobody followed have a confidence, all others what was found out about the event.
+        let finder = |kind: SourceKind, label: &str, boxes: bool, confidence: bool| json!({ "kind": kind.css(), "label": label, "boxes": boxes, "confidence": confidence });
         for source in &input.sources {
-            lives.extend(life::of_source(source, finders.len()));
-            finders.push(finder(source.kind, &source.label, false));
+            let boxes = input.boxes.iter();
+            let drawn = boxes.filter(|b| b.followed_by == Some(source.kind)).count() > 0;
+            lives.extend(life::of_source(source, finders.len(), drawn));
+            finders.push(finder(source.kind, &source.label, drawn, false));
         }
-        for source in &input.boxes {
+        for source in unfollowed(input) {
             lives.extend(life::of_boxes(source, finders.len()));
-            finders.push(finder(source.kind, &source.label, true));
+            finders.push(finder(source.kind, &source.label, true, true));
         }
         let times = || {
             let ends = lives.iter().flat_map(|life| [life.start, life.end]);
@@ -130,7 +133,7 @@ impl Browser {
             let mut boxes = source.frames.frames().iter().flat_map(|f| &f.boxes);
             boxes.any(|found| found.track_id.is_none())
         };
-        let joining = if page.input.boxes.iter().any(untracked) {
+        let joining = if unfollowed(page.input).any(untracked) {
             format!(
                 "Boxes without tracks are joined where they overlap by {} % from one time to the next. ",
                 100.0 * chain::LEAST_OVERLAP
@@ -169,7 +172,7 @@ impl Browser {
             }),
         );
         let labels = (page.input.sources.iter().map(|s| &s.label))
-            .chain(page.input.boxes.iter().map(|b| &b.label));
+            .chain(unfollowed(page.input).map(|b| &b.label));
         let finders = options(
             "all",
             &mut labels
@@ -231,6 +234,28 @@ impl Browser {
 "#
         )
     }
+}
+
+/// The boxes that no source of events belongs to: they are finders of their own, behind the sources.
+fn unfollowed(input: &ReportInput) -> impl Iterator<Item = &BoxSource> {
+    let followed = |boxes: &BoxSource| of_kind(input, boxes.followed_by).is_some();
+    input.boxes.iter().filter(move |boxes| !followed(boxes))
+}
+
+fn of_kind(input: &ReportInput, kind: Option<SourceKind>) -> Option<usize> {
+    input.sources.iter().position(|s| Some(s.kind) == kind)
+}
+
+/// The place of each source of boxes in the list of finders.
+pub(crate) fn finders_of_boxes(input: &ReportInput) -> Vec<usize> {
+    let mut next = input.sources.len();
+    let place = |boxes: &BoxSource| {
+        of_kind(input, boxes.followed_by).unwrap_or_else(|| {
+            next += 1;
+            next - 1
+        })
+    };
+    input.boxes.iter().map(place).collect()
 }
 
 fn select(id: &str, label: &str, options: &str) -> String {

@@ -141,7 +141,7 @@ fn points(life: &Life, kept: &[usize], clock: &Clock, columns: &mut [Column]) {
             None => tenths(point.lon_deg),
         };
         let (first, second) = match life.class {
-            _ if point.box_deg.is_some() => (1.0, 1.0),
+            _ if life.by_confidence => (1.0, 1.0),
             BoxClass::AtmosphericRiver => (0.5, 20.0),
             _ => (0.5, 0.5),
         };

@@ -123,6 +123,13 @@ fn header(comparison: &Comparison, title: &str) -> String {
     )
 }
 
+/// Classes that have a part on the page: those of masks, and of those that only boxes tell apart the ones that have rows.
+fn classes(comparison: &Comparison) -> impl Iterator<Item = Class> + '_ {
+    let has_rows = |class: Class| !rows_of(comparison, class, |_| true).is_empty();
+    (Class::TRACKED.into_iter())
+        .filter(move |class| Class::EVENTS.contains(class) || has_rows(*class))
+}
+
 /// Rows of a class in some groups.
 fn rows_of(
     comparison: &Comparison,
@@ -149,7 +156,7 @@ fn said(rows: &[&ChangeRow], comparison: &Comparison) -> String {
 
 fn summary(comparison: &Comparison) -> Section {
     let mut html = String::new();
-    for class in Class::EVENTS {
+    for class in classes(comparison) {
         let _ = writeln!(html, "<h3>{}s</h3>", capital(class_word(class)));
         html += &said(
             &rows_of(comparison, class, |group| group == Group::All),
@@ -191,7 +198,7 @@ fn summary(comparison: &Comparison) -> Section {
 fn intervals(comparison: &Comparison) -> Option<Section> {
     let mut html = String::from("<div class=\"grid lone\">\n");
     let mut drawn = 0;
-    for class in Class::EVENTS {
+    for class in classes(comparison) {
         let name = capital(class_word(class));
         let tracks = |row: &&ChangeRow| row.name == "tracks";
         let all = rows_of(comparison, class, |group| group == Group::All);
@@ -248,7 +255,7 @@ fn numbers(comparison: &Comparison) -> Section {
     ];
     let text = |value: Option<f64>| value.map_or("–".to_string(), |v| significant(v, 3));
     let mut html = String::new();
-    for class in Class::EVENTS {
+    for class in classes(comparison) {
         let cells: Vec<Vec<String>> = rows_of(comparison, class, |_| true)
             .iter()
             .filter(|row| row.change.a.is_some() || row.change.b.is_some())

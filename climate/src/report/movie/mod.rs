@@ -86,7 +86,9 @@ impl Movie {
         };
         let tracked = input.sources.iter().find(|s| !s.tracks.is_empty());
         let paths = tracked.into_iter().flat_map(|source| {
-            let classes = Class::EVENTS.into_iter().filter(|c| is_tracked(source, *c));
+            let classes = Class::TRACKED
+                .into_iter()
+                .filter(|c| is_tracked(source, *c));
             classes.flat_map(|class| objects(source, class))
         });
         Self {

@@ -1,0 +1,104 @@
+//! Boxes of a page: the file, the tables that `squall events` made of it, and the detection scores of one against another.
+
+use super::inputs::split;
+use super::scores::box_lines;
+use crate::commands::score::{judge, share_times};
+use crate::failure::Advice;
+use squall_climate::report::{BoxSource, Score, Source, SourceKind};
+use squall_climate::{table, track};
+use squall_data::boxes::{self, BoxFrames};
+use squall_data::{Calendar, LatLonGrid};
+use std::path::{Path, PathBuf};
+
+/// Boxes of one argument.
+pub(super) struct Boxes {
+    pub(super) file: PathBuf,
+    /// All boxes of the file, as scores need them.
+    pub(super) all: BoxFrames,
+    /// What is shown of them.
+    pub(super) shown: BoxSource,
+    /// Events and tracks that `squall events` made of them, if the argument names its folder.
+    pub(super) events: Option<Source>,
+}
+
+impl Boxes {
+    /// Opens `FILE` or `FILE:EVENTS`; boxes with confidences are a network's and are called by the name of their folder.
+    pub(super) fn open(
+        argument: &str,
+        file: PathBuf,
+        (grid, calendar): (&LatLonGrid, Calendar),
+        min_confidence: f32,
+    ) -> anyhow::Result<Self> {
+        let pixels = boxes::pixel_grid(&file, Some(grid))?;
+        let all = boxes::read(&file, &pixels, calendar)?;
+        let mut found = all.frames().iter().flat_map(|frame| &frame.boxes);
+        let kind = if found.any(|found| found.geo.confidence.is_some()) {
+            SourceKind::Network
+        } else {
+            SourceKind::Truth
+        };
+        let named = match file.file_stem() {
+            Some(stem) if stem != "boxes" => Some(stem),
+            _ => file.parent().and_then(Path::file_name),
+        };
+        let label = named.map_or("boxes".into(), |name| name.to_string_lossy().into_owned());
+        let mut shown = BoxSource::new(kind, &label, all.clone()).at_least(min_confidence);
+        let events = match split(argument).1 {
+            Some(folder) => Some(tables(Path::new(folder), kind, calendar)?.labelled(label)),
+            None => None,
+        };
+        if events.is_some() {
+            shown = shown.followed_by(kind);
+        }
+        Ok(Self {
+            file,
+            all,
+            shown,
+            events,
+        })
+    }
+}
+
+/// The tables that `squall events` wrote into a folder.
+fn tables(folder: &Path, kind: SourceKind, calendar: Calendar) -> anyhow::Result<Source> {
+    let events = folder.join("events.csv");
+    if !events.is_file() {
+        return Err(Advice::usage(
+            format!("`{}` has no events.csv", folder.display()),
+            "behind the boxes stands the folder that `squall events` wrote of them",
+        ));
+    }
+    let events = table::read_events(events, calendar)?;
+    let tracks = folder.join("tracks.csv");
+    let tracks = match tracks.is_file() {
+        true => table::read_tracks(tracks, calendar)?,
+        false => track::from_events(&events),
+    };
+    Ok(Source::new(kind, events, tracks))
+}
+
+/// The scores of the boxes of every network against those of every truth or rules, over the times of both; and what a reader
+/// should know of pairs that have no such times.
+pub(super) fn scores(
+    all: &[Boxes],
+    min_confidence: f32,
+) -> anyhow::Result<(Vec<Score>, Vec<String>)> {
+    let (mut lines, mut notes) = (Vec::new(), Vec::new());
+    let of_network = |boxes: &&Boxes| boxes.shown.kind == SourceKind::Network;
+    for judged in all.iter().filter(of_network) {
+        for judging in all.iter().filter(|boxes| !of_network(boxes)) {
+            let names = [judged, judging].map(|boxes| &boxes.shown.label);
+            if share_times(&judged.all, &judging.all)? {
+                let scores = judge(&judged.all, &judging.all, min_confidence)?;
+                let group = format!("Boxes of {} against {}", names[0], names[1]);
+                lines.extend(box_lines(&group, &scores));
+            } else {
+                notes.push(format!(
+                    "The boxes of {} and {} have no time in common: there are no scores of them.",
+                    names[0], names[1]
+                ));
+            }
+        }
+    }
+    Ok((lines, notes))
+}

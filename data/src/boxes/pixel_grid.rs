@@ -1,0 +1,146 @@
+//! The grid that the pixels of a file of boxes are of.
+
+use super::coco;
+use super::extreme_weather;
+use crate::LatLonGrid;
+use crate::error::Result;
+use std::path::Path;
+
+/// Rows and columns of the ExtremeWeather data set: CAM5's grid of 0.25 degrees.
+pub const EXTREME_WEATHER_GRID: (usize, usize) = (768, 1152);
+
+/// What a file of boxes in pixels says of its grid.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Said {
+    /// Latitudes and longitudes, as files that this crate writes have them.
+    Axes(LatLonGrid),
+    /// Rows and columns.
+    Size(usize, usize),
+    /// Nothing.
+    Nothing,
+}
+
+/// The grid that the pixels of a file of boxes are of: that of its own latitudes and longitudes; without them `fields`, if that has
+/// the size of the file's images, else the global grid of that size; of a file that does not even say a size `fields`, else
+/// [`EXTREME_WEATHER_GRID`]. Tables, whose boxes are in degrees, get `fields` or the last too.
+///
+/// # Errors
+/// [`crate::DataError::Unreadable`] or [`crate::DataError::Io`] if the file cannot be read; [`crate::DataError::Grid`] if what it says is no grid.
+pub fn pixel_grid(path: &Path, fields: Option<&LatLonGrid>) -> Result<LatLonGrid> {
+    let end = path.extension().unwrap_or_default().to_string_lossy();
+    let said = match end.to_ascii_lowercase().as_str() {
+        "h5" | "hdf5" | "he5" | "nc" => extreme_weather::said_grid(path)?,
+        "json" => coco::said_grid(path)?,
+        _ => Said::Nothing,
+    };
+    match (said, fields) {
+        (Said::Axes(grid), _) => Ok(grid),
+        (Said::Size(rows, columns), Some(fields)) if fields.shape() == (rows, columns) => {
+            Ok(fields.clone())
+        }
+        (Said::Size(rows, columns), _) => LatLonGrid::global(rows, columns),
+        (Said::Nothing, Some(fields)) => Ok(fields.clone()),
+        (Said::Nothing, None) => LatLonGrid::global(EXTREME_WEATHER_GRID.0, EXTREME_WEATHER_GRID.1),
+    }
+}
+
+/// The grid of two axes as a file has them.
+///
+/// # Errors
+/// [`crate::DataError::Grid`] if they are none, or not in the order in which pixels are counted.
+pub(super) fn of_axes(path: &Path, lat_deg: Vec<f64>, lon_deg: Vec<f64>) -> Result<Said> {
+    let refused =
+        |reason: String| crate::DataError::Grid(format!("`{}`: {reason}", path.display()));
+    let (grid, order) =
+        LatLonGrid::from_axes(lat_deg, lon_deg).map_err(|error| refused(error.to_string()))?;
+    // Pixels are counted along the file's axes: another order would put every box elsewhere.
+    if order != Default::default() {
+        return Err(refused(
+            "expected latitudes from south to north and longitudes eastward from within [0, 360), along which pixels are counted"
+                .into(),
+        ));
+    }
+    Ok(Said::Axes(grid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::coco::CocoWriter;
+    use super::super::extreme_weather::ExtremeWeatherWriter;
+    use super::super::{BoxSink, TrackedBox, read, tests::geo};
+    use super::*;
+    use crate::{Calendar, DataError, Time};
+    use std::sync::Arc;
+
+    fn same(a: &LatLonGrid, b: &LatLonGrid) -> bool {
+        let close = |a: &[f64], b: &[f64]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9)
+        };
+        close(a.lat_deg(), b.lat_deg()) && close(a.lon_deg(), b.lon_deg())
+    }
+
+    #[test]
+    fn our_files_say_their_grid_and_are_read_back_with_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let region = LatLonGrid::from_axes(
+            (0..40).map(|j| 10.0 + 0.5 * f64::from(j)).collect(),
+            (0..60).map(|i| 100.0 + 0.5 * f64::from(i)).collect(),
+        );
+        let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+        for grid in [LatLonGrid::global(192, 288).unwrap(), region.unwrap().0] {
+            let grid = Arc::new(grid);
+            let sinks: [(&str, Box<dyn BoxSink>); 2] = [
+                (
+                    "c.json",
+                    Box::new(CocoWriter::create(at("c.json"), grid.clone()).unwrap()),
+                ),
+                (
+                    "e.h5",
+                    Box::new(ExtremeWeatherWriter::new(at("e.h5"), grid.clone())),
+                ),
+            ];
+            // Fields of another grid do not mislead.
+            let fields = LatLonGrid::global(96, 144).unwrap();
+            for (name, mut sink) in sinks {
+                let found = geo(110.0, 12.0, 116.0, 19.0);
+                sink.write(time, &[TrackedBox::from(found)]).unwrap();
+                sink.finish().unwrap();
+                for fields in [None, Some(&fields)] {
+                    let said = pixel_grid(&at(name), fields).unwrap();
+                    assert!(same(&said, &grid), "{name}: {}", said.describe());
+                    let back = read(&at(name), &said, Calendar::NoLeap).unwrap();
+                    let overlap = back.frames()[0].boxes[0].geo.overlap(&found);
+                    assert!(overlap > 0.7, "{name}: {overlap}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_without_axes_are_of_the_fields_or_of_their_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("other.json");
+        let coco = |text: &str| std::fs::write(&path, text).unwrap();
+        let shape = |fields: Option<&LatLonGrid>| pixel_grid(&path, fields).map(|g| g.shape());
+        let fields = LatLonGrid::global(24, 36).unwrap();
+        coco(r#"{"images":[{"id":1,"width":72,"height":48}],"annotations":[],"categories":[]}"#);
+        assert_eq!(shape(None).unwrap(), (48, 72));
+        assert_eq!(shape(Some(&fields)).unwrap(), (48, 72));
+        coco(r#"{"images":[],"annotations":[],"categories":[]}"#);
+        assert_eq!(shape(None).unwrap(), EXTREME_WEATHER_GRID);
+        assert_eq!(shape(Some(&fields)).unwrap(), (24, 36));
+        // A table is in degrees: nobody opens it.
+        let table = folder.path().join("absent.csv");
+        assert_eq!(pixel_grid(&table, Some(&fields)).unwrap(), fields);
+        coco(r#"{"info":{"grid":{"lat_deg":[10,0],"lon_deg":[0,1]}},"images":[]}"#);
+        let error = shape(None).unwrap_err();
+        assert!(matches!(error, DataError::Grid(_)), "{error}");
+        assert!(error.to_string().contains("other.json"), "{error}");
+        coco("no json");
+        assert!(matches!(
+            shape(None).unwrap_err(),
+            DataError::Unreadable { .. }
+        ));
+    }
+}

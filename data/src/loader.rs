@@ -144,9 +144,9 @@ struct Shared {
     stored: bool,
 }
 
-/// The boxes of a sample, turned as its fields are; of a box that a regional grid cuts, the part on the grid.
+/// The boxes that a sample teaches, turned as its fields are; of a box that a regional grid cuts, the part on the grid.
 fn boxes_of(store: &Store, id: usize, view: View) -> Result<Option<Vec<PixelBox>>> {
-    let Some(boxes) = store.boxes(id) else {
+    let Some(boxes) = store.boxes_to_learn(id) else {
         return Ok(None);
     };
     let grid = store.grid();
@@ -187,7 +187,8 @@ impl Loader {
             missing: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             reader: store.reader(&config.channels, config.normalisation.as_ref())?,
-            boxes: store.has_boxes().then(|| Arc::clone(store)),
+            boxes: (store.has_boxes() || store.found_boxes_hash().is_some())
+                .then(|| Arc::clone(store)),
             augmentation: config.augmentation,
             seed: config.seed,
             frames: config.frames.max(1),

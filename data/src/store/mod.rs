@@ -22,6 +22,7 @@
 mod boxes;
 mod codec;
 mod entry;
+mod found;
 mod index;
 mod local;
 mod reader;

@@ -2,6 +2,7 @@
 
 use super::boxes::StoreBoxes;
 use super::codec::RecordDecoder;
+use super::found::FoundBoxes;
 use super::index::{self, IndexFile};
 use super::local;
 use super::record::{PIECE_BYTES, SampleReader};
@@ -55,6 +56,7 @@ pub struct Store {
     /// Whether each sample is here, if only some are.
     here: Option<Vec<bool>>,
     pub(super) boxes: Option<StoreBoxes>,
+    pub(super) found: Option<FoundBoxes>,
 }
 
 impl Store {
@@ -72,6 +74,7 @@ impl Store {
         Ok(Self {
             here,
             boxes,
+            found: None,
             times: times.collect::<Result<_>>()?,
             checking: Checking::default(),
             checked: index
@@ -91,6 +94,11 @@ impl Store {
     pub fn with_checking(mut self, checking: Checking) -> Self {
         self.checking = checking;
         self
+    }
+
+    /// Its rule for checksums.
+    pub fn checking(&self) -> Checking {
+        self.checking
     }
 
     /// Number of samples; ids count from 0.

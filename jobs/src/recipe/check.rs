@@ -146,7 +146,7 @@ impl Recipe {
         }
         // Masks, where a network gives them too, teach whatever is known of boxes.
         let network = &self.network;
-        if beside > 0 && network.mask_classes == 0 {
+        if beside > 0 && network.mask_classes == 0 && self.detection.pseudo_labels.is_none() {
             let why = if !name.reconstructs() {
                 format!("the network `{}` has no decoder", name.as_str())
             } else if !self.detection.reconstructs() {

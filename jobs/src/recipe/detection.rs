@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use squall_data::boxes::LabelledShare;
 use squall_data::boxes::suppress::Suppression;
 use squall_model::detection::DetectionLossConfig;
+use std::path::PathBuf;
 
 /// What `task = "detect"` needs besides the rest of a recipe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,11 @@ pub struct Detection {
     /// Samples of every batch that come from those without labels (or whose labels are not used), which teach by their reconstruction.
     /// Default 0: these are not read.
     pub unlabelled_per_batch: usize,
+    /// A file of boxes that a network found in the samples whose labels are not used (`squall infer STORE --split train` writes
+    /// boxes.csv): these samples teach them as if they were labels. Default none.
+    pub pseudo_labels: Option<PathBuf>,
+    /// Of those, the ones that are at least so sure count. Default 0.5.
+    pub pseudo_min_confidence: f32,
     /// Which boxes are kept, in validation and inference.
     pub suppression: Suppression,
 }
@@ -33,6 +39,8 @@ impl Default for Detection {
             labelled_share: 1.0,
             labelled_seed: 1,
             unlabelled_per_batch: 0,
+            pseudo_labels: None,
+            pseudo_min_confidence: 0.5,
             suppression: Suppression::default(),
         }
     }
@@ -77,6 +85,18 @@ impl Detection {
             return Err(format!(
                 "`detection.labelled_share`: expected above 0, at most 1, found {found}"
             ));
+        }
+        if !(0.0..=1.0).contains(&self.pseudo_min_confidence) {
+            let found = self.pseudo_min_confidence;
+            return Err(format!(
+                "`detection.pseudo_min_confidence`: expected 0 to 1, found {found}"
+            ));
+        }
+        if self.pseudo_labels.is_some() && self.unlabelled_per_batch == 0 {
+            return Err(
+                "`detection.pseudo_labels`: no sample without labels is read; set `detection.unlabelled_per_batch`"
+                    .into(),
+            );
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What a network learns from a batch: the class of every pixel, or boxes.
 
+use super::samples::Labelled;
 use crate::clips::ClipShape;
 use crate::error::Result;
 use crate::recipe::{Detection, Recipe, Task};
@@ -8,8 +9,6 @@ use squall_data::{HostBatch, PixelBox};
 use squall_model::detection::{BoxTarget, DetectionTargets, DetectorGradient, MaskTargets};
 use squall_model::ops::loss::Criterion;
 use squall_model::{Gradients, Network, Pass};
-use std::collections::HashSet;
-use std::sync::Arc;
 
 /// What a network learns.
 #[derive(Debug, Clone)]
@@ -27,7 +26,7 @@ pub(super) struct BoxGoal {
     /// Of masks, where the network gives them too.
     pub criterion: Criterion,
     /// The samples whose labels are used; all of them where there is none.
-    pub labelled: Option<Arc<HashSet<usize>>>,
+    pub labelled: Option<Labelled>,
     /// Of a network over time.
     pub clips: Option<ClipShape>,
 }
@@ -67,11 +66,7 @@ impl Judged {
 
 impl Goal {
     /// The goal of a recipe, with these weights of mask classes; of the samples, these have labels that are used.
-    pub(super) fn of(
-        recipe: &Recipe,
-        masks: Criterion,
-        labelled: Option<Arc<HashSet<usize>>>,
-    ) -> Self {
+    pub(super) fn of(recipe: &Recipe, masks: Criterion, labelled: Option<Labelled>) -> Self {
         match recipe.task {
             Task::Segment => Self::Masks(masks),
             Task::Detect => Self::Boxes(BoxGoal {
@@ -163,7 +158,11 @@ impl BoxGoal {
     /// where labels do not exist or are not used.
     pub(super) fn targets(&self, batch: &HostBatch) -> Vec<Option<Vec<BoxTarget>>> {
         let of_sample = |(at, id): (usize, &usize)| {
-            let boxes = batch.boxes.get(at)?.as_ref().filter(|_| self.uses(*id))?;
+            let boxes = batch
+                .boxes
+                .get(at)?
+                .as_ref()
+                .filter(|_| self.teaches_boxes(*id))?;
             Some(boxes.iter().map(target).collect())
         };
         let answered = |at: &usize| {
@@ -182,13 +181,19 @@ impl BoxGoal {
         let pixels = batch.labels.len() / batch.ids.len().max(1);
         let masks = batch.labels.chunks_exact(pixels.max(1));
         let each = masks.zip(&batch.ids);
-        each.map(|(mask, id)| self.uses(*id).then_some(mask))
+        each.map(|(mask, id)| self.teaches_mask(*id).then_some(mask))
             .collect()
     }
 
-    /// Whether a sample's labels are used.
-    fn uses(&self, id: usize) -> bool {
-        self.labelled.as_ref().is_none_or(|ids| ids.contains(&id))
+    fn teaches_boxes(&self, id: usize) -> bool {
+        let labelled = self.labelled.as_ref();
+        labelled.is_none_or(|labelled| labelled.boxes.contains(&id))
+    }
+
+    /// Masks of samples that have no boxes teach, too.
+    fn teaches_mask(&self, id: usize) -> bool {
+        let labelled = self.labelled.as_ref();
+        labelled.is_none_or(|labelled| !labelled.withheld.contains(&id))
     }
 }
 

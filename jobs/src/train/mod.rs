@@ -20,6 +20,7 @@ mod prepare;
 mod progress;
 mod recorder;
 mod samples;
+mod self_training;
 pub mod step;
 mod team;
 mod trace;
@@ -86,6 +87,7 @@ pub fn train_together(
         Ok(run)
     });
     let run = team.all_or_none(opened)?;
+    let store = &team.all_or_none(self_training::relabelled(recipe, store))?;
     if team.size() > 1
         && let Some(groups) = recipe.distributed.groups
     {

@@ -326,7 +326,10 @@ impl Parts {
             local_batch: batch,
             // Whose boxes were learnt from belongs to the data.
             deal: match (recipe.task, store.boxes_hash()) {
-                (Task::Detect, Some(hash)) => format!("{}{hash}", share.deal),
+                (Task::Detect, Some(hash)) => {
+                    let found = store.found_boxes_hash().unwrap_or_default();
+                    format!("{}{hash}{found}", share.deal)
+                }
                 _ => share.deal,
             },
         })

@@ -4,9 +4,19 @@ use crate::clips::{self, ClipShape};
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
+use squall_data::store::Split;
 use squall_data::{Store, Time};
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// Of which samples labels are used.
+#[derive(Debug, Clone)]
+pub(super) struct Labelled {
+    /// Samples that teach boxes: their own, or those that were found in them.
+    pub boxes: Arc<HashSet<usize>>,
+    /// Samples whose labels are there, but not used.
+    pub withheld: Arc<HashSet<usize>>,
+}
 
 /// What teaches directly, and what a batch has beside it.
 #[derive(Debug, Clone)]
@@ -53,7 +63,7 @@ impl Samples {
         store: &Store,
         ids: Vec<usize>,
         config: SamplerConfig,
-    ) -> Result<(Self, Arc<HashSet<usize>>)> {
+    ) -> Result<(Self, Labelled)> {
         let with_boxes: Vec<usize> = (ids.iter().copied())
             .filter(|&id| store.boxes(id).is_some())
             .collect();
@@ -63,7 +73,7 @@ impl Samples {
             return Err(refused(reason.into()));
         }
         let used = recipe.detection.share().choose(&with_boxes)?;
-        let labelled: HashSet<usize> = used.iter().copied().collect();
+        let mut labelled: HashSet<usize> = used.iter().copied().collect();
         let beside = recipe.detection.unlabelled_per_batch;
         let config_of = |batch| SamplerConfig { batch, ..config };
         let clips = match recipe.clips() {
@@ -98,7 +108,15 @@ impl Samples {
             beside: beside.transpose()?,
             clips,
         };
-        Ok((samples, Arc::new(labelled)))
+        let withheld = with_boxes.iter().filter(|id| !labelled.contains(id));
+        let withheld = Arc::new(withheld.copied().collect());
+        let found = store.ids(Split::Train).into_iter();
+        labelled.extend(found.filter(|&id| store.has_found_boxes(id)));
+        let taught = Labelled {
+            boxes: Arc::new(labelled),
+            withheld,
+        };
+        Ok((samples, taught))
     }
 
     /// Samples, or clips, that teach directly and beside.

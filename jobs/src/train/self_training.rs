@@ -1,0 +1,76 @@
+//! Boxes that another network found, learnt from as if they were labels.
+//!
+//! # Source
+//! Sohn et al. 2020 (STAC, arXiv:2005.04757): a teacher learns from the labelled samples, its sure boxes on the others are the labels of a
+//! student, whose fields are turned at random.
+
+use crate::error::{JobError, Result};
+use crate::recipe::Recipe;
+use squall_data::store::Split;
+use squall_data::{BoxFrames, GeoBox, Store, TrackedBox, boxes};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// The store with the boxes of `detection.pseudo_labels` for training samples whose own labels are not used; the store itself where
+/// the recipe names none.
+///
+/// # Errors
+/// [`JobError::Recipe`] if nothing can be learnt from the file, or the store is a local copy of a part; [`JobError::Data`] if it
+/// cannot be read.
+pub(super) fn relabelled(recipe: &Recipe, store: &Arc<Store>) -> Result<Arc<Store>> {
+    let Some(path) = &recipe.detection.pseudo_labels else {
+        return Ok(Arc::clone(store));
+    };
+    let refused = |reason: String| {
+        let reason = format!("`detection.pseudo_labels`: {reason}");
+        Err(JobError::Recipe { path: None, reason })
+    };
+    if store.is_partial() {
+        return refused(
+            "the local copies of the store hold a part of the samples; stage without --per-node"
+                .into(),
+        );
+    }
+    let frames = boxes::read(path, store.grid(), store.meta().calendar)?;
+    let found = found_in(recipe, store, &frames)?;
+    let count: usize = found.values().map(Vec::len).sum();
+    if count == 0 {
+        return refused(format!(
+            "`{}` has no box of confidence {} or more at the time of a training sample whose labels are not used (`detection.labelled_share` \
+             is {}); `squall infer STORE --split train` finds boxes in a store",
+            path.display(),
+            recipe.detection.pseudo_min_confidence,
+            recipe.detection.labelled_share
+        ));
+    }
+    tracing::info!(
+        "{count} boxes of `{}` in {} samples are learnt from as if they were labels",
+        path.display(),
+        found.len()
+    );
+    let own = Store::open(store.folder())?.with_checking(store.checking());
+    Ok(Arc::new(own.with_found_boxes(found)))
+}
+
+/// The sure boxes of every training sample whose labels are not used, where the file has its time.
+fn found_in(
+    recipe: &Recipe,
+    store: &Store,
+    frames: &BoxFrames,
+) -> Result<BTreeMap<usize, Vec<GeoBox>>> {
+    let ids = store.ids(Split::Train);
+    let with_boxes: Vec<usize> = (ids.iter().copied())
+        .filter(|&id| store.boxes(id).is_some())
+        .collect();
+    let used = recipe.detection.share().choose(&with_boxes)?;
+    let used: HashSet<usize> = used.into_iter().collect();
+    let least = recipe.detection.pseudo_min_confidence;
+    let sure = |found: &&TrackedBox| found.geo.confidence.is_none_or(|c| c >= least);
+    let of_sample = |id: usize| {
+        let boxes = frames.at(store.times()[id])?;
+        let boxes = boxes.iter().filter(sure).map(|found| found.geo).collect();
+        Some((id, boxes))
+    };
+    let others = ids.into_iter().filter(|id| !used.contains(id));
+    Ok(others.filter_map(of_sample).collect())
+}

@@ -1,0 +1,132 @@
+//! A detector that learns from what another one found where labels are not used.
+
+mod common;
+
+use common::boxes::{CELLS, Known, low, recipe, store};
+use squall_data::Store;
+use squall_data::boxes::LabelledShare;
+use squall_jobs::{JobError, Recipe, TrainReport, train};
+use squall_model::ModelFile;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+const SAMPLES: usize = 12;
+
+fn run(recipe: &Recipe, store: &Arc<Store>, folder: &Path) -> Result<TrainReport, JobError> {
+    train(recipe, store, folder, &mut |_| {}, &AtomicBool::new(false))
+}
+
+fn weights(folder: &Path) -> Vec<f32> {
+    let file = ModelFile::read(&folder.join("last.safetensors")).unwrap();
+    file.tensors.into_values().flat_map(|(_, v)| v).collect()
+}
+
+/// A table of what was found: each sample's low with this confidence, and something elsewhere with that one.
+fn table(path: PathBuf, store: &Store, low_is: f32, other_is: Option<f32>) -> PathBuf {
+    let mut text =
+        "class,time,west_deg,south_deg,east_deg,north_deg,confidence,track_id\n".to_string();
+    for index in 0..SAMPLES {
+        let (b, time) = (low(index), store.times()[index]);
+        let (west, east) = (b.west_deg, b.east_deg);
+        let (south, north) = (b.south_deg, b.north_deg);
+        writeln!(
+            text,
+            "tropical_cyclone,{time},{west},{south},{east},{north},{low_is},"
+        )
+        .unwrap();
+        if let Some(other_is) = other_is {
+            writeln!(text, "tropical_cyclone,{time},100,-60,120,-40,{other_is},").unwrap();
+        }
+    }
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// A quarter of the labels, and as many samples beside; `found` is learnt there.
+fn student(found: &Path, changes: &[&str]) -> Recipe {
+    let found = format!("detection.pseudo_labels=\"{}\"", found.display());
+    let common = [
+        "detection.labelled_share=0.25",
+        "detection.unlabelled_per_batch=2",
+        "detection.loss.reconstruction=0",
+        "training.steps=6",
+        &found,
+    ];
+    recipe(CELLS, &[&common[..], changes].concat())
+}
+
+#[test]
+fn found_boxes_teach_in_place_of_labels_that_are_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let all = store(&at("all"), &[Known::Box; SAMPLES], &[Known::Box; 2]);
+    // The same fields; where labels are not used they say that there is nothing.
+    let ids: Vec<usize> = (0..SAMPLES).collect();
+    let share = LabelledShare {
+        share: 0.25,
+        seed: 1,
+    };
+    let mut known = [Known::NoBox; SAMPLES];
+    for id in share.choose(&ids).unwrap() {
+        known[id] = Known::Box;
+    }
+    let few = store(&at("few"), &known, &[Known::Box; 2]);
+    let sure = table(at("sure.csv"), &all, 0.9, None);
+    let with = |name: &str, found: &Path, store: &Arc<Store>, changes: &[&str]| {
+        run(&student(found, changes), store, &at(name)).unwrap();
+        weights(&at(name))
+    };
+    let learnt = with("learnt", &sure, &all, &[]);
+    assert!(
+        with("few-learnt", &sure, &few, &[]) == learnt,
+        "labels that are not used teach nothing"
+    );
+    // What is not sure enough is not there, and what is, changes something.
+    let unsure = table(at("unsure.csv"), &all, 0.9, Some(0.4));
+    assert!(with("unsure", &unsure, &all, &[]) == learnt);
+    let less = ["detection.pseudo_min_confidence=0.3"];
+    assert!(with("less", &unsure, &all, &less) != learnt);
+    assert!(
+        with(
+            "reconstructing",
+            &sure,
+            &all,
+            &["detection.loss.reconstruction=1"]
+        ) != learnt
+    );
+}
+
+#[test]
+fn what_cannot_be_learnt_from_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let all = store(&at("all"), &[Known::Box; SAMPLES], &[Known::Box; 2]);
+    let sure = table(at("found.csv"), &all, 0.9, None);
+    let refused = |changes: &[&str], part: &str| {
+        let error = run(&student(&sure, changes), &all, &at("refused"));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refused(
+        &["detection.pseudo_min_confidence=0.95"],
+        "no box of confidence 0.95",
+    );
+    refused(&["detection.labelled_share=1"], "labels are not used");
+    refused(&["detection.pseudo_min_confidence=2"], "0 to 1");
+    refused(
+        &["detection.unlabelled_per_batch=0"],
+        "detection.unlabelled_per_batch",
+    );
+    let missing = student(&at("missing.csv"), &[]);
+    let error = run(&missing, &all, &at("refused")).unwrap_err().to_string();
+    assert!(error.contains("missing.csv"), "{error}");
+
+    // A run goes on with what it began with.
+    let half = student(&sure, &["training.steps=6"]);
+    run(&half, &all, &at("run")).unwrap();
+    table(sure.clone(), &all, 0.9, Some(0.8));
+    let error = run(&half, &all, &at("run")).unwrap_err();
+    assert!(matches!(error, JobError::Resume { .. }), "{error}");
+}

@@ -167,10 +167,20 @@ fn validations_without_boxes_have_no_precision() {
     assert!(report.best.is_none() && plan.validation_samples == 0);
     assert!(report.model.ends_with("best.safetensors"));
     let empty = made(&folder.path().join("2"), &training, &[Known::NoBox; 2]);
-    let (report, _) = learn(&recipe(CELLS, &["training.steps=2"]), &empty).unwrap();
-    let best = report.best.unwrap().scores;
+    let each = ["training.steps=3", "training.validate_every_steps=1"];
+    let (report, _) = learn(&recipe(CELLS, &each), &empty).unwrap();
+    let best = report.best.unwrap();
+    assert_eq!(best.step, 3, "without a score the last model is the best");
+    let best = best.scores;
     assert_eq!((best.samples(), best.score()), (2, 0.0));
     assert!(best.loss() > 0.0);
+    // Those that are asked about are chosen among the labelled ones.
+    let rare = [Known::Nothing, Known::Nothing, Known::BoxOnly];
+    let rare = made(&folder.path().join("3"), &training, &rare);
+    let one = ["training.steps=1", "training.validation_samples=1"];
+    let (report, plan) = learn(&recipe(CELLS, &one), &rare).unwrap();
+    let best = report.best.unwrap().scores;
+    assert_eq!((plan.validation_samples, best.samples()), (1, 1));
 }
 
 #[test]

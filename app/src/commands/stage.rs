@@ -25,7 +25,7 @@ pub struct Stage {
     /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths. With --local: a sample store.
     pub input: String,
     /// Labels: masks of `squall label`, or of another tool; not needed with --boxes. Samples without a mask teach detectors only.
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["local", "boxes"])]
+    #[arg(long, value_name = "DIR")]
     pub labels: Option<String>,
     /// Boxes for detectors: a table (.csv), an ExtremeWeather file (.h5) or a COCO file (.json); default: boxes.csv among the labels, if
     /// it is there.
@@ -176,12 +176,14 @@ impl Stage {
 
     /// Where the store goes.
     fn place(&self) -> anyhow::Result<&PathBuf> {
-        self.out.as_ref().ok_or_else(|| {
-            Advice::usage(
+        let has_labels = self.labels.is_some() || self.boxes.is_some();
+        match self.out.as_ref().filter(|_| has_labels) {
+            Some(out) => Ok(out),
+            None => Err(Advice::usage(
                 "a store is made of fields and labels",
                 "give --out, and --labels or --boxes",
-            )
-        })
+            )),
+        }
     }
 
     /// Says what is left out or cut.

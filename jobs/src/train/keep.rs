@@ -43,7 +43,12 @@ impl Run<'_> {
         scores: Scores,
         progress: &mut dyn FnMut(&TrainEvent),
     ) -> Result<()> {
-        let better = |best: &Best| scores.score() > best.scores.score();
+        // Boxes without any true one have no score: then the last model is the best.
+        let scored = match &scores {
+            Scores::Masks(_) => true,
+            Scores::Boxes(boxes) => boxes.truths.iter().any(|&truths| truths > 0),
+        };
+        let better = |best: &Best| !scored || scores.score() > best.scores.score();
         let best = self.best.as_ref().is_none_or(better);
         if best {
             self.write_model(RunDir::best, step, Some(scores.score()))?;

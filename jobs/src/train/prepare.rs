@@ -364,7 +364,7 @@ fn labelled_for_validation(store: &Store, asked: &Asked, rank: usize) -> usize {
     let holds = |&id: &usize| store.boxes(id).is_some_and(|boxes| !boxes.is_empty());
     if rank == 0 && !labelled.is_empty() && !labelled.iter().any(holds) {
         tracing::warn!(
-            "none of the {} validation samples has a box: average precision has no value, and no model is chosen by it",
+            "none of the {} validation samples has a box: average precision has no value, and the last model will be the best",
             labelled.len()
         );
     }

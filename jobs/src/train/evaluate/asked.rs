@@ -26,14 +26,17 @@ pub(in crate::train) struct Clip {
 }
 
 impl Asked {
-    /// The validation samples of a store (of masks, those that have one), thinned evenly to the recipe's number; of a network over time clips are thinned.
+    /// The validation samples of a store that have labels of the recipe's task, thinned evenly to the recipe's number; of a network over time clips are thinned.
     pub(in crate::train) fn of(recipe: &Recipe, store: &Store) -> Self {
-        let ids = match recipe.task {
-            Task::Segment => store.masked_ids(Split::Validation),
-            Task::Detect => store.ids(Split::Validation),
-        };
+        let mut ids = store.ids(Split::Validation);
         let limit = recipe.training.validation_samples;
+        let masks = recipe.task == Task::Segment || recipe.network.mask_classes > 0;
+        let has_labels = |id: usize| {
+            let boxes = recipe.task == Task::Detect && store.boxes(id).is_some();
+            boxes || masks && store.samples()[id].has_mask()
+        };
         let Some(shape) = recipe.clips() else {
+            ids.retain(|&id| has_labels(id));
             return Self::Samples(thinned(ids, limit));
         };
         let (ids, times, step) = in_time(store, &ids);
@@ -45,6 +48,7 @@ impl Asked {
                 .map(|&(answer, place)| (answer, ids[place]))
                 .collect(),
         });
+        let clips = clips.filter(|clip| clip.judged.iter().any(|&(_, id)| has_labels(id)));
         let limit = limit.map(|samples| samples.div_ceil(shape.answers()));
         Self::Clips(shape, thinned(clips.collect(), limit))
     }

@@ -45,7 +45,7 @@ impl Run<'_> {
     ) -> Result<()> {
         // Boxes without any true one have no score: then the last model is the best.
         let scored = match &scores {
-            Scores::Masks(_) => true,
+            Scores::Masks(_) | Scores::Both(_) => true,
             Scores::Boxes(boxes) => boxes.truths.iter().any(|&truths| truths > 0),
         };
         let better = |best: &Best| !scored || scores.score() > best.scores.score();

@@ -20,7 +20,7 @@ use squall_data::loader::LoaderConfig;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
 use squall_data::{BoxClass, GeoBox, HostBatch, PixelBox, Store};
 use squall_model::detection::{DetectionTargets, ScoredBox};
-use squall_model::ops::loss::Criterion;
+use squall_model::ops::loss::{Criterion, IGNORED};
 use squall_model::{Network, Pass, Storage};
 use std::collections::HashMap;
 use std::fmt;
@@ -263,8 +263,11 @@ impl<'a> Judge<'a> {
                             let of_mask =
                                 backend.segmentation_loss(&one, truth, &goal.criterion, 1.0)?;
                             loss += config.segmentation * of_mask.value();
-                            let terms = (of_mask.weighted_sum, of_mask.divisor);
-                            mask_tally.add(place, truth, &backend.argmax(&one)?, terms);
+                            // Nobody looked for masks here.
+                            if truth.iter().any(|&label| label != IGNORED) {
+                                let terms = (of_mask.weighted_sum, of_mask.divisor);
+                                mask_tally.add(place, truth, &backend.argmax(&one)?, terms);
+                            }
                         }
                         let found: Vec<GeoBox> = std::mem::take(&mut found[answer])
                             .iter()

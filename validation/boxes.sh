@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains the small detectors on a synthetic run and scores their boxes on another one: validation/boxes.sh OUT [STEPS]
+# Trains the small detectors, and the network of masks and boxes, on a synthetic run and scores their boxes on another one: validation/boxes.sh OUT [STEPS]
 # SQUALL names the program, if it is built already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,10 +11,13 @@ run() { "$squall" -q "$@"; }
 [ -d "$out/seen" ] || run simulate --out "$out/seen" --grid 192x288 --days 300 --hours 12 --seed 1
 [ -d "$out/unseen" ] || run simulate --out "$out/unseen" --grid 192x288 --days 80 --hours 12 --seed 2
 [ -d "$out/store" ] || run stage "$out/seen" --labels "$out/seen/truth" --out "$out/store"
-for recipe in detect detect-dense; do
+for recipe in detect detect-dense masks-and-boxes; do
   run train --recipe "$recipe" --data "$out/store" --out "$out/$recipe" \
     --set training.steps="$steps" --set training.validate_every_steps=150
   run infer "$out/unseen" --model "$out/$recipe/best.safetensors" --out "$out/$recipe-boxes"
   echo "== $recipe, $steps steps"
-  run score --prediction "$out/$recipe-boxes" --truth "$out/unseen/truth/boxes.csv"
+  truth=$out/unseen/truth/boxes.csv
+  # The last gives masks, too.
+  [ "$recipe" != masks-and-boxes ] || truth=$out/unseen/truth
+  run score --prediction "$out/$recipe-boxes" --truth "$truth"
 done

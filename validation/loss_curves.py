@@ -1,46 +1,50 @@
 #!/usr/bin/env python3
-"""Supervised against semi-supervised, from the runs of validation/semi_supervised.sh.
+"""Few labels, with and without what fields alone teach, from the runs of validation/semi_supervised.sh.
 
     python3 validation/loss_curves.py OUT DOCS
 
-Reads OUT/lambdaL-SEED/metrics.jsonl and OUT/lambdaL-SEED.json; writes DOCS/semi_supervised.md, a table, and
+Reads OUT/WAY-STEPS-SEED/metrics.jsonl and OUT/WAY-STEPS-SEED.json; writes DOCS/semi_supervised.md, a table, and
 DOCS/semi_supervised.svg, the loss and the mean average precision on the validation samples during training. Standard library only.
 """
 
 import json
 import math
+import re
 import sys
 from pathlib import Path
 
-COLOURS = ["#1f6feb", "#d1570a", "#2b8a3e", "#862e9c"]
+COLOURS = ["#1f6feb", "#8a8a8a", "#d1570a", "#2b8a3e", "#862e9c"]
 # Two-sided 95 % points of Student's t by degrees of freedom.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]
+NAMES = {"supervised": "supervised", "longer": "supervised, twice as long", "self-training": "self-training"}
 
 
 def name(way):
-    """A way is the weight of the reconstruction."""
-    return "supervised" if way == 0 else f"semi-supervised, λ {way}"
+    return NAMES.get(way) or f"reconstruction, λ {way.removeprefix('lambda')}"
 
 
-def lambdas(out):
-    return sorted({int(path.name[len("lambda") :].split("-")[0]) for path in out.glob("lambda*-*.json")})
+def ways(out):
+    """Every way that was tried, supervised first, and its number of steps."""
+    found = {m.group(1, 2) for path in out.glob("*.json") if (m := re.fullmatch(r"(.+)-(\d+)-\d+\.json", path.name))}
+    order = list(NAMES)
+    place = lambda way: (order.index(way) if way in NAMES else len(order), float(re.sub(r"[^0-9.]", "", way) or 0))
+    if len({steps for _, steps in found}) > 1:
+        sys.exit(f"{out}: trainings of several lengths: {sorted(steps for _, steps in found)}")
+    return sorted((way for way, _ in found), key=place), next((steps for _, steps in found), "0")
 
 
-def curves(out, way):
+def curves(out, way, steps):
     """By seed: step -> (loss, mAP as the mean over overlaps of 0.1 and 0.5), and mAP on the unseen run."""
     found = {}
-    for folder in sorted(out.glob(f"lambda{way}-*")):
-        metrics, scores = folder / "metrics.jsonl", out / f"{folder.name}.json"
-        if not (metrics.is_file() and scores.is_file()):
-            continue
+    for scores in sorted(out.glob(f"{way}-{steps}-*.json")):
         points = {}
-        for line in metrics.read_text().splitlines():
+        for line in (scores.with_suffix("") / "metrics.jsonl").read_text().splitlines():
             row = json.loads(line)
             if row["kind"] == "validation":
                 s = row["scores"]
                 points[row["step"]] = (s["loss"], (s["mean_ap_10"] + s["mean_ap_50"]) / 2)
         mean = json.loads(scores.read_text())["mean"]
-        found[int(folder.name.rsplit("-", 1)[1])] = (points, (mean["at_10"], mean["at_50"]))
+        found[int(scores.stem.rsplit("-", 1)[1])] = (points, (mean["at_10"], mean["at_50"]))
     return found
 
 
@@ -97,44 +101,35 @@ def plot(runs):
     parts += panel(runs, 0, 60, "loss of boxes on validation samples, by step")
     parts += panel(runs, 1, 460, "mAP on validation samples, by step")
     for k, (way, colour) in enumerate(zip(runs, COLOURS)):
-        parts.append(f'<line x1="{60 + 190 * k}" x2="{84 + 190 * k}" y1="304" y2="304" stroke="{colour}" stroke-width="2.5"/>')
-        parts.append(f'<text x="{90 + 190 * k}" y="308">{name(way)}</text>')
+        parts.append(f'<line x1="{60 + 156 * k}" x2="{84 + 156 * k}" y1="304" y2="304" stroke="{colour}" stroke-width="2.5"/>')
+        parts.append(f'<text x="{90 + 156 * k}" y="308">{name(way)}</text>')
     return "\n".join(parts + ["</svg>"]) + "\n"
 
 
-def table(runs, command):
+def table(runs, steps, command):
     seeds = sorted(set.intersection(*(set(found) for found in runs.values())))
-    lines = ["# Supervised and semi-supervised boxes", ""]
+    lines = ["# Boxes from a tenth of the labels", ""]
     lines += [
-        "The `detect` recipe on a synthetic run of which a tenth of the samples has boxes that are used, with and without the other samples,",
-        "which teach by their reconstruction, weighted by λ. As many labelled samples a step in all ways; another tenth for every seed. Means",
-        f"and 95 % intervals of the mean over {len(seeds)} seeds, by `{command}`.",
+        f"The `detect` recipe, {steps} steps, on a synthetic run of which a tenth of the samples has boxes that are used, another tenth for",
+        "every seed, four labelled samples a step in all ways. Self-training: the network of the first row finds boxes in the other fields, and a second",
+        "one learns from both (arXiv:2005.04757). Reconstruction: the other fields teach by how well they are made again, weighted by λ",
+        f"(arXiv:1612.02095). Means and 95 % intervals of the mean over {len(seeds)} seeds; differences seed by seed. By `{command}`.",
         "",
         "![Loss and mAP on validation samples](semi_supervised.svg)",
         "",
         "On an unseen run, the best model of each training:",
         "",
-        "| way | mAP at an overlap of 0.1 | its difference to supervised, seed by seed | mAP at 0.5 | its difference |",
-        "|---|---|---|---|---|",
+        "| way | mAP at an overlap of 0.1 | its difference to supervised | mAP at 0.5 | its difference | seeds |",
+        "|---|---|---|---|---|---|",
     ]
-    for way in runs:
+    first = next(iter(runs))
+    for way, found in runs.items():
         cells = [name(way)]
         for at in (0, 1):
-            values = [runs[way][seed][1][at] for seed in seeds]
-            apart = [value - runs[0][seed][1][at] for value, seed in zip(values, seeds)] if way != 0 and 0 in runs else []
-            cells += [words(values), words(apart, sign="+") if apart else ""]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "On validation samples, as training goes on:", ""]
-    lines.append("| step | " + " | ".join(f"{what}, {name(way)}" for what in ("loss", "mAP") for way in runs) + " |")
-    lines.append("|---" * (1 + 2 * len(runs)) + "|")
-    steps = sorted({s for found in runs.values() for points, _ in found.values() for s in points})
-    for s in steps:
-        cells = [str(s)]
-        for which in (0, 1):
-            for way in runs:
-                here = [points[s][which] for points, _ in runs[way].values() if s in points]
-                cells.append(words(here) if here else "")
-        lines.append("| " + " | ".join(cells) + " |")
+            shared = [seed for seed in found if seed in runs[first]]
+            apart = [found[seed][1][at] - runs[first][seed][1][at] for seed in shared] if way != first else []
+            cells += [words([found[seed][1][at] for seed in found]), words(apart, sign="+") if apart else ""]
+        lines.append("| " + " | ".join(cells + [str(len(found))]) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -142,12 +137,14 @@ def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     out, docs = Path(sys.argv[1]), Path(sys.argv[2])
-    runs = {way: curves(out, way) for way in lambdas(out)}
+    tried, steps = ways(out)
+    runs = {way: curves(out, way, steps) for way in tried}
     if len(runs) < 2 or not set.intersection(*(set(found) for found in runs.values())):
         sys.exit(f"{out}: no seed was trained in two ways: run validation/semi_supervised.sh first")
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "semi_supervised.svg").write_text(plot(runs))
-    (docs / "semi_supervised.md").write_text(table(runs, "validation/semi_supervised.sh OUT && python3 validation/loss_curves.py OUT docs"))
+    command = "validation/semi_supervised.sh OUT && python3 validation/loss_curves.py OUT docs"
+    (docs / "semi_supervised.md").write_text(table(runs, steps, command))
     print(docs / "semi_supervised.md")
 
 

@@ -95,9 +95,10 @@ impl OutputFile {
             None => None,
         };
         let boxes = match &first.boxes {
-            Some(_) => Some(Box::new(BoxTableWriter::create(
-                &folder.join(table_of(&chunk.name)),
-            )?)),
+            Some(_) => {
+                let path = folder.join(table_of(&chunk.name));
+                Some(Box::new(BoxTableWriter::create(path)?))
+            }
             None => None,
         };
         Ok(Self { masks, boxes })

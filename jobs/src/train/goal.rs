@@ -16,7 +16,7 @@ pub(super) enum Goal {
     /// The class of every pixel.
     Masks(Criterion),
     /// Boxes, and masks where the network gives them too.
-    Boxes(BoxGoal),
+    Boxes(Box<BoxGoal>),
 }
 
 /// How boxes are learnt.
@@ -69,12 +69,12 @@ impl Goal {
     pub(super) fn of(recipe: &Recipe, masks: Criterion, labelled: Option<Labelled>) -> Self {
         match recipe.task {
             Task::Segment => Self::Masks(masks),
-            Task::Detect => Self::Boxes(BoxGoal {
+            Task::Detect => Self::Boxes(Box::new(BoxGoal {
                 detection: recipe.detection.clone(),
                 criterion: masks,
                 labelled,
                 clips: recipe.clips(),
-            }),
+            })),
         }
     }
 

@@ -292,7 +292,11 @@ impl Parts {
         let judged = Asked::of(recipe, store);
         let validation_samples = match recipe.task {
             Task::Segment => judged.samples(),
-            Task::Detect => labelled_for_validation(store, &judged, rank),
+            // A mask is enough where the network gives masks, too.
+            Task::Detect => match labelled_for_validation(store, &judged, rank) {
+                0 if network.mask_classes > 0 => judged.samples(),
+                labelled => labelled,
+            },
         };
         let evaluator = if validation_samples == 0 {
             tracing::warn!(

@@ -2,6 +2,7 @@
 
 mod asked;
 mod both;
+mod box_judge;
 mod boxes;
 mod masks;
 
@@ -11,17 +12,18 @@ pub use boxes::{BoxScores, BoxTally};
 pub use masks::{MaskScores, MaskTally};
 
 use super::feed::{Batch, Feed};
-use super::goal::{BoxGoal, Goal, target};
+use super::goal::Goal;
 use super::team::Team;
 use crate::comm::doing;
 use crate::error::{JobError, Result};
+use box_judge::BoxJudge;
 use serde::{Deserialize, Serialize};
 use squall_data::loader::LoaderConfig;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
-use squall_data::{BoxClass, GeoBox, HostBatch, PixelBox, Store};
-use squall_model::detection::{DetectionTargets, ScoredBox};
-use squall_model::ops::loss::{Criterion, IGNORED};
-use squall_model::{Network, Pass, Storage};
+use squall_data::{BoxClass, HostBatch, PixelBox, Store};
+use squall_model::detection::ScoredBox;
+use squall_model::ops::loss::Criterion;
+use squall_model::{Network, Storage};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +38,7 @@ pub enum Scores {
     /// Of a detector.
     Boxes(BoxScores),
     /// Of a detector that gives masks too.
-    Both(BothScores),
+    Both(Box<BothScores>),
 }
 
 impl Scores {
@@ -189,8 +191,7 @@ impl Evaluator {
 /// A validation under way.
 enum Judge<'a> {
     Masks(&'a Evaluator, &'a Criterion, MaskTally),
-    /// And masks, where the network gives them too.
-    Boxes(&'a Evaluator, &'a BoxGoal, BoxTally, MaskTally),
+    Boxes(BoxJudge<'a>),
 }
 
 impl<'a> Judge<'a> {
@@ -200,10 +201,7 @@ impl<'a> Judge<'a> {
                 let tally = MaskTally::new(&evaluator.row_areas_km2);
                 Self::Masks(evaluator, criterion, tally)
             }
-            Goal::Boxes(goal) => {
-                let masks = MaskTally::new(&evaluator.row_areas_km2);
-                Self::Boxes(evaluator, goal, BoxTally::default(), masks)
-            }
+            Goal::Boxes(goal) => Self::Boxes(BoxJudge::new(evaluator, goal)),
         }
     }
 
@@ -224,60 +222,7 @@ impl<'a> Judge<'a> {
                     tally.add(place, truth, predicted, (loss.weighted_sum, loss.divisor));
                 }
             }
-            Self::Boxes(evaluator, goal, tally, mask_tally) => {
-                let grid = evaluator.store.grid();
-                let suppression = &goal.detection.suppression;
-                let config = goal.detection.loss_at(1.0);
-                let (asked, frames) = (&evaluator.asked, evaluator.asked.frames());
-                for first in (0..batch.len()).step_by(frames) {
-                    let judged = asked.judged(&batch.ids[first..first + frames]);
-                    // What nobody labelled says nothing about boxes.
-                    let truth_of = |at: usize| batch.boxes.get(first + at).and_then(Option::as_ref);
-                    let judged = judged
-                        .into_iter()
-                        .filter_map(|(answer, at)| Some((answer, at, truth_of(at)?)));
-                    let judged: Vec<_> = judged.collect();
-                    if judged.is_empty() {
-                        continue;
-                    }
-                    let mut pass = Pass::infer(backend, &evaluator.storage);
-                    let unit = x.narrow(0, first, frames)?.contiguous()?;
-                    let output = network.detect(&unit, &mut pass, false)?;
-                    let mut found = output.decode(suppression.min_confidence)?;
-                    for (answer, at, truth) in judged {
-                        let mut boxes = vec![None; asked.answers()];
-                        boxes[answer] = Some(truth.iter().map(target).collect());
-                        let targets = DetectionTargets {
-                            fields: &unit,
-                            boxes: &boxes,
-                            masks: None,
-                        };
-                        // The mean over all answers, of which one was judged.
-                        let mut loss =
-                            output.loss(&targets, &config, 1.0)?.total * boxes.len() as f64;
-                        let place = evaluator.place(batch, first + at);
-                        if let Some(logits) = output.segmentation() {
-                            let pixels = batch.labels.len() / batch.len();
-                            let truth = &batch.labels[(first + at) * pixels..][..pixels];
-                            let one = logits.narrow(0, at, 1)?;
-                            let of_mask =
-                                backend.segmentation_loss(&one, truth, &goal.criterion, 1.0)?;
-                            loss += config.segmentation * of_mask.value();
-                            // Nobody looked for masks here.
-                            if truth.iter().any(|&label| label != IGNORED) {
-                                let terms = (of_mask.weighted_sum, of_mask.divisor);
-                                mask_tally.add(place, truth, &backend.argmax(&one)?, terms);
-                            }
-                        }
-                        let found: Vec<GeoBox> = std::mem::take(&mut found[answer])
-                            .iter()
-                            .filter_map(|found| Some(in_pixels(found)?.to_degrees(grid)))
-                            .collect();
-                        let truth: Vec<GeoBox> = truth.iter().map(|b| b.to_degrees(grid)).collect();
-                        tally.add(place, &truth, &suppression.apply(&found), loss);
-                    }
-                }
-            }
+            Self::Boxes(judge) => judge.add(network, &x, batch)?,
         }
         Ok(())
     }
@@ -289,14 +234,7 @@ impl<'a> Judge<'a> {
                 tally.share(team)?;
                 Ok(tally.scores().map(Scores::Masks))
             }
-            Self::Boxes(_, _, mut tally, mut masks) => {
-                tally.share(team)?;
-                masks.share(team)?;
-                Ok(tally.scores().map(|boxes| match masks.scores() {
-                    None => Scores::Boxes(boxes),
-                    Some(masks) => Scores::Both(BothScores { boxes, masks }),
-                }))
-            }
+            Self::Boxes(judge) => judge.scores(team),
         }
     }
 }

@@ -1,0 +1,148 @@
+//! A validation of boxes under way, and of masks where the network gives them too.
+
+use super::{BothScores, BoxTally, Evaluator, MaskTally, Scores, in_pixels};
+use crate::error::Result;
+use crate::train::goal::{BoxGoal, target};
+use crate::train::team::Team;
+use candle_core::Tensor;
+use squall_data::{GeoBox, HostBatch, PixelBox};
+use squall_model::detection::{DetectionTargets, DetectorOutput, ScoredBox};
+use squall_model::ops::loss::IGNORED;
+use squall_model::{Network, Pass};
+
+/// What was judged so far.
+pub(super) struct BoxJudge<'a> {
+    evaluator: &'a Evaluator,
+    goal: &'a BoxGoal,
+    boxes: BoxTally,
+    masks: MaskTally,
+}
+
+/// A sample that the network is asked about.
+struct Question<'b> {
+    /// Which of the network's answers is about it.
+    answer: usize,
+    /// Its place in the unit that the network sees, and in the order of all samples.
+    at: usize,
+    place: usize,
+    /// None where nobody looked.
+    boxes: Option<&'b [PixelBox]>,
+    mask: Option<&'b [u8]>,
+}
+
+impl<'a> BoxJudge<'a> {
+    pub(super) fn new(evaluator: &'a Evaluator, goal: &'a BoxGoal) -> Self {
+        Self {
+            evaluator,
+            goal,
+            boxes: BoxTally::default(),
+            masks: MaskTally::new(&evaluator.row_areas_km2),
+        }
+    }
+
+    /// Judges what the network says of a batch.
+    pub(super) fn add(&mut self, network: &Network, x: &Tensor, batch: &HostBatch) -> Result<()> {
+        let frames = self.evaluator.asked.frames();
+        for first in (0..batch.len()).step_by(frames) {
+            let questions = self.questions(batch, first, network.gives_masks());
+            if questions.is_empty() {
+                continue;
+            }
+            let mut pass = Pass::infer(network.backend(), &self.evaluator.storage);
+            let unit = x.narrow(0, first, frames)?.contiguous()?;
+            let output = network.detect(&unit, &mut pass, false)?;
+            let least = self.goal.detection.suppression.min_confidence;
+            let mut found = output.decode(least)?;
+            for question in questions {
+                let of_mask = self.judge_mask(network, &output, &question)?;
+                let found = std::mem::take(&mut found[question.answer]);
+                self.judge_boxes((&unit, &output), &question, &found, of_mask)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is asked about the unit that begins here in a batch: samples of which something is known.
+    fn questions<'b>(&self, batch: &'b HostBatch, first: usize, masks: bool) -> Vec<Question<'b>> {
+        let (asked, pixels) = (&self.evaluator.asked, batch.labels.len() / batch.len());
+        let judged = asked.judged(&batch.ids[first..first + asked.frames()]);
+        let question = |(answer, at): (usize, usize)| {
+            let boxes = batch.boxes.get(first + at).and_then(Option::as_deref);
+            let mask = &batch.labels[(first + at) * pixels..][..pixels];
+            let looked = masks && mask.iter().any(|&label| label != IGNORED);
+            let mask = looked.then_some(mask);
+            let place = self.evaluator.place(batch, first + at);
+            (boxes.is_some() || mask.is_some()).then_some(Question {
+                answer,
+                at,
+                place,
+                boxes,
+                mask,
+            })
+        };
+        judged.into_iter().filter_map(question).collect()
+    }
+
+    /// Tallies a mask; gives its part of the loss.
+    fn judge_mask(
+        &mut self,
+        network: &Network,
+        output: &DetectorOutput,
+        question: &Question<'_>,
+    ) -> Result<f64> {
+        let (Some(logits), Some(truth)) = (output.segmentation(), question.mask) else {
+            return Ok(0.0);
+        };
+        let backend = network.backend();
+        let one = logits.narrow(0, question.at, 1)?;
+        let loss = backend.segmentation_loss(&one, truth, &self.goal.criterion, 1.0)?;
+        let terms = (loss.weighted_sum, loss.divisor);
+        let predicted = backend.argmax(&one)?;
+        self.masks.add(question.place, truth, &predicted, terms);
+        Ok(self.goal.detection.loss.segmentation * loss.value())
+    }
+
+    /// Tallies the boxes of a sample; `of_mask` is added to its loss.
+    fn judge_boxes(
+        &mut self,
+        (unit, output): (&Tensor, &DetectorOutput),
+        question: &Question<'_>,
+        found: &[ScoredBox],
+        of_mask: f64,
+    ) -> Result<()> {
+        let Some(truth) = question.boxes else {
+            return Ok(());
+        };
+        let grid = self.evaluator.store.grid();
+        let mut boxes = vec![None; self.evaluator.asked.answers()];
+        boxes[question.answer] = Some(truth.iter().map(target).collect());
+        let targets = DetectionTargets {
+            fields: unit,
+            boxes: &boxes,
+            masks: None,
+        };
+        let config = self.goal.detection.loss_at(1.0);
+        // The mean over all answers, of which one was judged.
+        let loss = output.loss(&targets, &config, 1.0)?.total * boxes.len() as f64;
+        let found: Vec<GeoBox> = (found.iter())
+            .filter_map(|found| Some(in_pixels(found)?.to_degrees(grid)))
+            .collect();
+        let found = self.goal.detection.suppression.apply(&found);
+        let truth: Vec<GeoBox> = truth.iter().map(|b| b.to_degrees(grid)).collect();
+        self.boxes
+            .add(question.place, &truth, &found, loss + of_mask);
+        Ok(())
+    }
+
+    /// The scores over the samples of all ranks; those of masks alone where no sample has boxes. All ranks call it.
+    pub(super) fn scores(mut self, team: &mut Team) -> Result<Option<Scores>> {
+        self.boxes.share(team)?;
+        self.masks.share(team)?;
+        Ok(match (self.boxes.scores(), self.masks.scores()) {
+            (Some(boxes), Some(masks)) => Some(Scores::Both(Box::new(BothScores { boxes, masks }))),
+            (Some(boxes), None) => Some(Scores::Boxes(boxes)),
+            (None, Some(masks)) => Some(Scores::Masks(masks)),
+            (None, None) => None,
+        })
+    }
+}

@@ -114,11 +114,17 @@ fn what_cannot_be_learnt_from_is_refused() {
         "no box of confidence 0.95",
     );
     refused(&["detection.labelled_share=1"], "labels are not used");
-    refused(&["detection.pseudo_min_confidence=2"], "0 to 1");
-    refused(
-        &["detection.unlabelled_per_batch=0"],
-        "detection.unlabelled_per_batch",
-    );
+    let text = student(&sure, &[]).to_toml();
+    for (change, part) in [
+        ("detection.pseudo_min_confidence=2", "0 to 1"),
+        (
+            "detection.unlabelled_per_batch=0",
+            "no sample without labels",
+        ),
+    ] {
+        let error = Recipe::parse(&text, &[change.into()]).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    }
     let missing = student(&at("missing.csv"), &[]);
     let error = run(&missing, &all, &at("refused")).unwrap_err().to_string();
     assert!(error.contains("missing.csv"), "{error}");

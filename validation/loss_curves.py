@@ -96,22 +96,24 @@ def panel(runs, which, left, title):
 
 
 def plot(runs):
-    parts = ['<svg xmlns="http://www.w3.org/2000/svg" width="820" height="320" font-family="sans-serif" font-size="12">']
-    parts.append('<rect width="820" height="320" fill="#fff"/>')
+    parts = ['<svg xmlns="http://www.w3.org/2000/svg" width="820" height="335" font-family="sans-serif" font-size="12">']
+    parts.append('<rect width="820" height="335" fill="#fff"/>')
     parts += panel(runs, 0, 60, "loss of boxes on validation samples, by step")
     parts += panel(runs, 1, 460, "mAP on validation samples, by step")
     for k, (way, colour) in enumerate(zip(runs, COLOURS)):
-        parts.append(f'<line x1="{60 + 156 * k}" x2="{84 + 156 * k}" y1="304" y2="304" stroke="{colour}" stroke-width="2.5"/>')
-        parts.append(f'<text x="{90 + 156 * k}" y="308">{name(way)}</text>')
+        x, y = 60 + 240 * (k % 3), 300 + 20 * (k // 3)
+        parts.append(f'<line x1="{x}" x2="{x + 24}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2.5"/>')
+        parts.append(f'<text x="{x + 30}" y="{y + 4}">{name(way)}</text>')
     return "\n".join(parts + ["</svg>"]) + "\n"
 
 
-def table(runs, steps, command):
+def table(runs, settings, command):
+    steps, grid = settings
     seeds = sorted(set.intersection(*(set(found) for found in runs.values())))
     lines = ["# Boxes from a tenth of the labels", ""]
     lines += [
-        f"The `detect` recipe, {steps} steps, on a synthetic run of which a tenth of the samples has boxes that are used, another tenth for",
-        "every seed, four labelled samples a step in all ways. Self-training: the network of the first row finds boxes in the other fields, and a second",
+        f"The `detect` recipe, {steps} steps, on a synthetic run of {grid} cells of which a tenth of the samples has boxes that are used, another tenth for",
+        "every seed, four labelled samples a step in all ways. Self-training: the supervised network finds boxes in the other fields, and a second",
         "one learns from both (arXiv:2005.04757). Reconstruction: the other fields teach by how well they are made again, weighted by λ",
         f"(arXiv:1612.02095). Means and 95 % intervals of the mean over {len(seeds)} seeds; differences seed by seed. By `{command}`.",
         "",
@@ -143,8 +145,11 @@ def main():
         sys.exit(f"{out}: no seed was trained in two ways: run validation/semi_supervised.sh first")
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "semi_supervised.svg").write_text(plot(runs))
-    command = "validation/semi_supervised.sh OUT && python3 validation/loss_curves.py OUT docs"
-    (docs / "semi_supervised.md").write_text(table(runs, steps, command))
+    store = json.loads((out / "store" / "store.json").read_text())
+    grid = f"{len(store['lat_deg'])}x{len(store['lon_deg'])}"
+    seeds = max(len(found) for found in runs.values())
+    command = f'validation/semi_supervised.sh OUT {seeds} {steps} "{" ".join(runs)}" {grid} && python3 validation/loss_curves.py OUT docs'
+    (docs / "semi_supervised.md").write_text(table(runs, (steps, grid), command))
     print(docs / "semi_supervised.md")
 
 

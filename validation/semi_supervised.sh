@@ -3,7 +3,7 @@
 # usage: validation/semi_supervised.sh OUT [SEEDS] [STEPS] [WAYS] [GRID]
 #   OUT    a folder; what is there already is not computed again
 #   SEEDS  how many (5), or a list in quotes; each draws another tenth
-#   STEPS  of each training (600)
+#   STEPS  of each training (1500)
 #   WAYS   in quotes ("supervised longer self-training lambda1 lambda10"):
 #          supervised     the labels alone
 #          longer         the same for twice as many steps, as many as teacher and student have together
@@ -16,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(realpath -m "${1:?a folder for the results}")
 seeds=${2:-5}
-steps=${3:-600}
+steps=${3:-1500}
 ways=${4:-supervised longer self-training lambda1 lambda10}
 grid=${5:-192x288}
 [[ $seeds == *" "* ]] || seeds=$(seq 1 "$seeds")

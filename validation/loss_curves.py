@@ -109,13 +109,12 @@ def plot(runs):
 
 def table(runs, settings, command):
     steps, grid = settings
-    seeds = sorted(set.intersection(*(set(found) for found in runs.values())))
     lines = ["# Boxes from a tenth of the labels", ""]
     lines += [
         f"The `detect` recipe, {steps} steps, on a synthetic run of {grid} cells of which a tenth of the samples has boxes that are used, another tenth for",
         "every seed, four labelled samples a step in all ways. Self-training: the supervised network finds boxes in the other fields, and a second",
         "one learns from both (arXiv:2005.04757). Reconstruction: the other fields teach by how well they are made again, weighted by λ",
-        f"(arXiv:1612.02095). Means and 95 % intervals of the mean over {len(seeds)} seeds; differences seed by seed. By `{command}`.",
+        f"(arXiv:1612.02095). Means and 95 % intervals of the mean over as many seeds as the last column says; differences seed by seed. By `{command}`.",
         "",
         "![Loss and mAP on validation samples](semi_supervised.svg)",
         "",

@@ -3,13 +3,12 @@
 mod common;
 
 use common::boxes::{CELLS, CELLS_15PF, CENTRES, Known, recipe, store};
+use common::learnt::{distance, losses, weights};
 use squall_data::Store;
 use squall_jobs::comm::threads::{self, Ranks, Threads};
-use squall_jobs::metrics::{Metric, read_metrics};
 use squall_jobs::train::evaluate::Scores;
 use squall_jobs::train::{Team, train_together};
 use squall_jobs::{Outcome, Recipe, TrainEvent, TrainReport, train};
-use squall_model::ModelFile;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,26 +33,6 @@ fn train_on(
         assert_eq!(report.outcome, Outcome::Finished);
         report
     })
-}
-
-fn losses(folder: &Path) -> Vec<f64> {
-    let metrics = read_metrics(&folder.join("metrics.jsonl")).unwrap();
-    let loss = |metric| match metric {
-        Metric::Step { loss, .. } => loss,
-        _ => None,
-    };
-    metrics.into_iter().filter_map(loss).collect()
-}
-
-fn weights(folder: &Path) -> Vec<f32> {
-    let file = ModelFile::read(&folder.join("last.safetensors")).unwrap();
-    file.tensors.into_values().flat_map(|(_, v)| v).collect()
-}
-
-fn distance(a: &[f32], b: &[f32]) -> f64 {
-    let square = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>();
-    let off = square(&mut a.iter().zip(b).map(|(a, b)| f64::from(a - b)));
-    (off / square(&mut b.iter().map(|&b| f64::from(b)))).sqrt()
 }
 
 /// Everything that must not depend on interruptions, or on who was late.

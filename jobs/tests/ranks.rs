@@ -2,15 +2,14 @@
 
 mod common;
 
+use common::learnt::{distance, losses, weights};
 use common::{recipe, store};
 use squall_data::Store;
 use squall_data::staging::Share;
 use squall_jobs::comm::threads::{self, Fault, Ranks, Threads};
-use squall_jobs::metrics::{Metric, read_metrics};
 use squall_jobs::staging::{LocalReport, stage_local};
 use squall_jobs::train::{Team, train_together};
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport};
-use squall_model::ModelFile;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,26 +54,6 @@ fn train_each(
         };
         train_together(recipe, &store, folder, &mut tell, &stop, &mut team)
     })
-}
-
-fn losses(folder: &Path) -> Vec<f64> {
-    let metrics = read_metrics(&folder.join("metrics.jsonl")).unwrap();
-    let loss = |metric| match metric {
-        Metric::Step { loss, .. } => loss,
-        _ => None,
-    };
-    metrics.into_iter().filter_map(loss).collect()
-}
-
-fn weights(folder: &Path) -> Vec<f32> {
-    let file = ModelFile::read(&folder.join("last.safetensors")).unwrap();
-    file.tensors.into_values().flat_map(|(_, v)| v).collect()
-}
-
-fn distance(a: &[f32], b: &[f32]) -> f64 {
-    let square = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>();
-    let off = square(&mut a.iter().zip(b).map(|(a, b)| f64::from(a - b)));
-    (off / square(&mut b.iter().map(|&b| f64::from(b)))).sqrt()
 }
 
 fn all_finished(answers: Answers) -> Vec<TrainReport> {

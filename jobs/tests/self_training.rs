@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::boxes::{CELLS, Known, low, recipe, store};
+use common::boxes::{CELLS, CENTRES, Known, low, recipe, store};
+use common::learnt::weights;
 use squall_data::Store;
 use squall_data::boxes::LabelledShare;
 use squall_jobs::{JobError, Recipe, TrainReport, train};
-use squall_model::ModelFile;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,11 +16,6 @@ const SAMPLES: usize = 12;
 
 fn run(recipe: &Recipe, store: &Arc<Store>, folder: &Path) -> Result<TrainReport, JobError> {
     train(recipe, store, folder, &mut |_| {}, &AtomicBool::new(false))
-}
-
-fn weights(folder: &Path) -> Vec<f32> {
-    let file = ModelFile::read(&folder.join("last.safetensors")).unwrap();
-    file.tensors.into_values().flat_map(|(_, v)| v).collect()
 }
 
 /// A table of what was found: each sample's low with this confidence, and something elsewhere with that one.
@@ -128,6 +123,22 @@ fn what_cannot_be_learnt_from_is_refused() {
     let missing = student(&at("missing.csv"), &[]);
     let error = run(&missing, &all, &at("refused")).unwrap_err().to_string();
     assert!(error.contains("missing.csv"), "{error}");
+
+    // Masks that are withheld teach nothing; those of samples without boxes do.
+    let both = format!("{CENTRES}\nmask_classes = 3");
+    let changes = [
+        "detection.labelled_share=0.5",
+        "detection.unlabelled_per_batch=2",
+        "loss.class_weights=[1.0, 1.0, 1.0]",
+        "training.steps=1",
+    ];
+    let error = run(&recipe(&both, &changes), &all, &at("refused"));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("would teach nothing"), "{error}");
+    let mut known = [Known::Box; SAMPLES];
+    known[8..].fill(Known::MaskOnly);
+    let some = store(&at("some"), &known, &[Known::Box; 2]);
+    run(&recipe(&both, &changes), &some, &at("masks-alone")).unwrap();
 
     // A run goes on with what it began with.
     let half = student(&sure, &["training.steps=6"]);

@@ -2,9 +2,9 @@
 
 mod common;
 
+use common::learnt::losses;
 use common::{recipe, store};
 use squall_data::Store;
-use squall_jobs::metrics::{Metric, read_metrics};
 use squall_jobs::tensorboard::read_scalars;
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train};
 use squall_model::ModelFile;
@@ -15,15 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 fn run(recipe: &Recipe, store: &Arc<Store>, folder: &Path) -> Result<TrainReport, JobError> {
     train(recipe, store, folder, &mut |_| {}, &AtomicBool::new(false))
-}
-
-fn losses(folder: &Path) -> Vec<f64> {
-    let metrics = read_metrics(&folder.join("metrics.jsonl")).unwrap();
-    let loss = |metric| match metric {
-        Metric::Step { loss, .. } => loss,
-        _ => None,
-    };
-    metrics.into_iter().filter_map(loss).collect()
 }
 
 /// Everything that must not depend on interruptions.

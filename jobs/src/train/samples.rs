@@ -64,15 +64,12 @@ impl Samples {
         ids: Vec<usize>,
         config: SamplerConfig,
     ) -> Result<(Self, Labelled)> {
-        let with_boxes: Vec<usize> = (ids.iter().copied())
-            .filter(|&id| store.boxes(id).is_some())
-            .collect();
+        let (with_boxes, used) = used_labels(recipe, store, &ids)?;
         if with_boxes.is_empty() {
             let reason = "`task = \"detect\"`: no training sample of the store has boxes: stage it with a folder of labels that holds \
                           boxes.csv, or with --boxes";
             return Err(refused(reason.into()));
         }
-        let used = recipe.detection.share().choose(&with_boxes)?;
         let mut labelled: HashSet<usize> = used.iter().copied().collect();
         let beside = recipe.detection.unlabelled_per_batch;
         let config_of = |batch| SamplerConfig { batch, ..config };
@@ -99,6 +96,18 @@ impl Samples {
                 "`detection.unlabelled_per_batch`: expected 0, found {beside}: all {} training samples have boxes that are used, so that \
                  none is left to learn from without: lower `detection.labelled_share`, or stage with --keep-unlabelled",
                 labelled.len()
+            )));
+        }
+        // What has no masks to learn is refused with the recipe; here it is the store that says which masks are left.
+        let mask_alone = |&id: &usize| {
+            let sample = &store.samples()[id];
+            sample.has_mask() && store.boxes(id).is_none()
+        };
+        let masks = recipe.network.mask_classes > 0 && recipe.detection.pseudo_labels.is_none();
+        if beside > 0 && masks && !others.iter().any(mask_alone) {
+            return Err(refused(format!(
+                "`detection.unlabelled_per_batch`: expected 0, found {beside}: no sample whose boxes are not used has a mask that is, so \
+                 samples without labels would teach nothing"
             )));
         }
         let main = Sampler::new(teaching, config_of(config.batch - beside))?;
@@ -160,6 +169,18 @@ impl Samples {
         });
         Box::new(both.map(in_frames))
     }
+}
+
+/// Of these samples those that have boxes, and those whose boxes are used.
+pub(super) fn used_labels(
+    recipe: &Recipe,
+    store: &Store,
+    ids: &[usize],
+) -> Result<(Vec<usize>, Vec<usize>)> {
+    let with_boxes = ids.iter().filter(|&&id| store.boxes(id).is_some());
+    let with_boxes: Vec<usize> = with_boxes.copied().collect();
+    let used = recipe.detection.share().choose(&with_boxes)?;
+    Ok((with_boxes, used))
 }
 
 /// Whether anything of what teaches directly, samples or clips, holds a box that is learnt.

@@ -4,6 +4,7 @@
 //! Sohn et al. 2020 (STAC, arXiv:2005.04757): a teacher learns from the labelled samples, its sure boxes on the others are the labels of a
 //! student, whose fields are turned at random.
 
+use super::samples::used_labels;
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use squall_data::store::Split;
@@ -59,10 +60,7 @@ fn found_in(
     frames: &BoxFrames,
 ) -> Result<BTreeMap<usize, Vec<GeoBox>>> {
     let ids = store.ids(Split::Train);
-    let with_boxes: Vec<usize> = (ids.iter().copied())
-        .filter(|&id| store.boxes(id).is_some())
-        .collect();
-    let used = recipe.detection.share().choose(&with_boxes)?;
+    let (_, used) = used_labels(recipe, store, &ids)?;
     let used: HashSet<usize> = used.into_iter().collect();
     let least = recipe.detection.pseudo_min_confidence;
     let sure = |found: &&TrackedBox| found.geo.confidence.is_none_or(|c| c >= least);

@@ -3,6 +3,7 @@
 
 pub mod boxes;
 pub mod fields;
+pub mod learnt;
 
 use ndarray::{Array2, Array3};
 use squall_data::store::{Split, StoreMeta, StoreWriter};

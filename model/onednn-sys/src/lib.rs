@@ -39,6 +39,9 @@ pub const BACKWARD_DATA: i64 = 1;
 /// `ConvDesc::kind` of the gradient of the weights.
 pub const BACKWARD_WEIGHTS: i64 = 2;
 
+/// `dnnl_out_of_memory`.
+pub const OUT_OF_MEMORY: c_int = 1;
+
 /// Axes and blocks of kernels at most.
 pub const LAYOUT_AXES: usize = 6;
 
@@ -71,9 +74,9 @@ unsafe extern "C" {
         kind: i64,
         src: *mut c_void,
         weights: *mut c_void,
-        packed: c_int,
         bias: *mut c_void,
         dst: *mut c_void,
+        gradient: *mut c_void,
     ) -> c_int;
     pub fn squall_conv_layout(conv: *const Conv, layout: *mut Layout) -> c_int;
     pub fn squall_conv_packed_bytes(conv: *const Conv) -> usize;

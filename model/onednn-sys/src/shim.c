@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define V3 (DNNL_VERSION_MAJOR >= 3)
 
@@ -49,24 +48,10 @@ static dnnl_engine_t engine(void) {
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
 static _Thread_local dnnl_stream_t thread_stream = NULL;
-static _Thread_local void *weights_scratch = NULL;
-static _Thread_local size_t weights_scratch_bytes = 0;
 
 static dnnl_stream_t stream(void) {
     if (!thread_stream) dnnl_stream_create(&thread_stream, engine(), dnnl_stream_default_flags);
     return thread_stream;
-}
-
-/* Blocked weights live only during one call: one buffer per thread serves every layer. In pages of its own, because it grows:
- * on the heap it would leave holes. */
-static void *scratch(size_t bytes) {
-    if (bytes > weights_scratch_bytes) {
-        if (weights_scratch) munmap(weights_scratch, weights_scratch_bytes);
-        weights_scratch = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (weights_scratch == MAP_FAILED) weights_scratch = NULL;
-        weights_scratch_bytes = weights_scratch ? bytes : 0;
-    }
-    return weights_scratch;
 }
 
 #if V3
@@ -185,7 +170,7 @@ int squall_conv_create(squall_conv **out, const squall_conv_desc *d) {
     descriptor src, dst, bias, any, any_f32, plain;
     memset(&src, 0, sizeof src), memset(&dst, 0, sizeof dst), memset(&bias, 0, sizeof bias);
     memset(&any, 0, sizeof any), memset(&any_f32, 0, sizeof any_f32), memset(&plain, 0, sizeof plain);
-    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_attr_t attr = NULL, adding = NULL;
     dnnl_primitive_desc_t pd = NULL, reorder_pd = NULL;
     dnnl_status_t status;
     pthread_mutex_lock(&making);
@@ -214,15 +199,20 @@ int squall_conv_create(squall_conv **out, const squall_conv_desc *d) {
     TRY(dnnl_memory_create(&conv->bias, POINTER(bias), engine(), DNNL_MEMORY_NONE));
     TRY(dnnl_memory_create(&conv->weights_plain, POINTER(plain), engine(), DNNL_MEMORY_NONE));
     TRY(dnnl_memory_create(&conv->weights, chosen, engine(), DNNL_MEMORY_NONE));
-    if (d->kind == BACKWARD_WEIGHTS)
-        TRY(dnnl_reorder_primitive_desc_create(&reorder_pd, chosen, engine(), POINTER(plain), engine(), NULL));
-    else
+    if (d->kind == BACKWARD_WEIGHTS) {
+        /* The plain gradient is added to: it would otherwise go through memory twice more. */
+        const squall_conv_desc sum = {.sum = 1};
+        TRY(dnnl_primitive_attr_create(&adding));
+        TRY(post_ops(adding, &sum));
+        TRY(dnnl_reorder_primitive_desc_create(&reorder_pd, chosen, engine(), POINTER(plain), engine(), adding));
+    } else
         TRY(dnnl_reorder_primitive_desc_create(&reorder_pd, POINTER(plain), engine(), chosen, engine(), NULL));
     TRY(dnnl_primitive_create(&conv->reorder, reorder_pd));
 done:
     if (pd) dnnl_primitive_desc_destroy(pd);
     if (reorder_pd) dnnl_primitive_desc_destroy(reorder_pd);
     if (attr) dnnl_primitive_attr_destroy(attr);
+    if (adding) dnnl_primitive_attr_destroy(adding);
     release(src), release(dst), release(bias), release(any), release(any_f32), release(plain);
     if (status == dnnl_success) *out = conv;
     else destroy(conv);
@@ -283,16 +273,15 @@ done:
 int squall_conv_pack(squall_conv *conv, void *plain, void *packed) { return repack(conv, plain, packed, 0); }
 
 /* Runs it. `src` and `dst` are the activations on the input's and the output's side, whichever of them is written;
- * `weights` is read, or written (not added to) by backward weights; plain, or as `squall_conv_pack` wrote it. */
-int squall_conv_execute(squall_conv *conv, int64_t kind, void *src, void *weights, int packed, void *bias, void *dst) {
+ * `weights` has `squall_conv_packed_bytes`: read as `squall_conv_pack` wrote it, or written by backward weights, which add
+ * it to the plain `gradient`. */
+int squall_conv_execute(squall_conv *conv, int64_t kind, void *src, void *weights, void *bias, void *dst, void *gradient) {
     dnnl_status_t status;
-    void *blocked = packed ? weights : scratch(conv->weights_bytes), *room = NULL;
-    if (!blocked) return dnnl_out_of_memory;
+    void *room = NULL;
     if (conv->scratchpad_bytes && posix_memalign(&room, 64, conv->scratchpad_bytes)) return dnnl_out_of_memory;
-    if (!packed && kind != BACKWARD_WEIGHTS) TRY(repack(conv, weights, blocked, 0));
     TRY(dnnl_memory_set_data_handle(conv->src, src));
     TRY(dnnl_memory_set_data_handle(conv->dst, dst));
-    TRY(dnnl_memory_set_data_handle(conv->weights, blocked));
+    TRY(dnnl_memory_set_data_handle(conv->weights, weights));
     if (bias) TRY(dnnl_memory_set_data_handle(conv->bias, bias));
     if (room) TRY(dnnl_memory_set_data_handle(conv->scratchpad, room));
     const int forward = kind == FORWARD, data = kind == BACKWARD_DATA;
@@ -305,7 +294,7 @@ int squall_conv_execute(squall_conv *conv, int64_t kind, void *src, void *weight
     if (room) args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, conv->scratchpad};
     TRY(dnnl_primitive_execute(conv->primitive, stream(), count, args));
     TRY(dnnl_stream_wait(stream()));
-    if (kind == BACKWARD_WEIGHTS) TRY(repack(conv, weights, blocked, 1));
+    if (kind == BACKWARD_WEIGHTS) TRY(repack(conv, gradient, weights, 1));
 done:
     free(room);
     return status;

@@ -4,8 +4,9 @@
 //! `(kt, out, in / groups, kh, kw)`: every tap in time is the weights of a convolution over latitude and longitude, and
 //! lies in one piece.
 //!
-//! The fast backend adds up such convolutions frame by frame. Frames are views of the clip, sums are added as they are
-//! written, and what a kernel is turned into for speed is made once for all frames.
+//! The fast backend adds up such convolutions, of all frames at once that see the same taps: reading a kernel takes as long as
+//! multiplying a small field by it. Frames are views of the clip, sums are added as they are written, and what a kernel is turned
+//! into for speed is made once.
 
 #[cfg(any(feature = "onednn", feature = "cuda"))]
 use super::Fuse;
@@ -80,6 +81,14 @@ impl Conv3dSpec {
     /// The frame that a tap of an output frame reads; `None` where the padding is.
     pub(crate) fn frame(&self, output: usize, tap: usize, frames: usize) -> Option<usize> {
         source(output, self.stride_t, tap, self.padding_t, frames, false)
+    }
+
+    /// What belongs to the taps, with their indices; first of the one that is never in the padding.
+    #[cfg(any(feature = "onednn", feature = "cuda"))]
+    fn first_tap_first<T>(&self, of_taps: Vec<T>) -> Vec<(usize, T)> {
+        let mut taps: Vec<(usize, T)> = of_taps.into_iter().enumerate().collect();
+        taps[..=self.padding_t].rotate_right(1);
+        taps
     }
 
     /// Checks an input and weights and gives the output's shape.
@@ -165,48 +174,30 @@ impl Backend {
             #[cfg(any(feature = "onednn", feature = "cuda"))]
             _ => {
                 let all = frames(x, x_shape)?;
-                let mut kernels: Vec<Weights> = taps(weights)?.iter().map(Weights::of).collect();
-                if let Some(bias) = bias {
-                    let bias = self.channels_of(op, bias)?;
-                    let first = kernels.remove(spec.padding_t).biased(bias);
-                    kernels.insert(spec.padding_t, first);
+                let mut bias = bias.map(|bias| self.channels_of(op, bias)).transpose()?;
+                let (t, u) = (x_shape[1], y_shape[1]);
+                let reads = |at| taps_of_output(spec, at, t);
+                let mut runs = Run::all((y_shape[0], u), spec.stride_t == 1, reads);
+                for (tap, values) in spec.first_tap_first(taps(weights)?) {
+                    // The first is never in the padding, so it brings the bias.
+                    let kernel = Weights::of(&values).reused();
+                    let kernel = match bias.take() {
+                        Some(bias) => kernel.biased(bias),
+                        None => kernel,
+                    };
+                    for run in &mut runs {
+                        let Some(frame) = run.read_by(tap) else {
+                            continue;
+                        };
+                        let x = all.narrow(0, run.sample * t + frame, run.frames.len())?;
+                        let fuse = run.sum.as_ref().map_or(Fuse::None, Fuse::Add);
+                        run.sum = Some(self.conv2d_with(&x, &kernel, &spec.plane, fuse)?);
+                    }
                 }
-                let mut outputs = Vec::with_capacity(y_shape[0] * y_shape[1]);
-                for (sample, at) in pairs(y_shape) {
-                    outputs.push(self.frame_of(&all, x_shape[1], (sample, at), &kernels, spec)?);
-                }
+                let outputs: Vec<Tensor> = runs.into_iter().filter_map(|run| run.sum).collect();
                 Ok(self.stack(&outputs)?.reshape(&y_shape)?)
             }
         }
-    }
-
-    /// Frame `at` of the output for a sample.
-    #[cfg(any(feature = "onednn", feature = "cuda"))]
-    fn frame_of(
-        self,
-        all: &Tensor,
-        t: usize,
-        (sample, at): (usize, usize),
-        kernels: &[Weights],
-        spec: &Conv3dSpec,
-    ) -> Result<Tensor> {
-        let read = |tap: usize| -> Result<Option<Tensor>> {
-            let frame = spec.frame(at, tap, t);
-            let frame = frame.map(|frame| all.narrow(0, sample * t + frame, 1));
-            Ok(frame.transpose()?)
-        };
-        // This tap is never in the padding, so it brings the bias.
-        let first = spec.padding_t;
-        let Some(x) = read(first)? else {
-            unreachable!("padding is below half the kernel")
-        };
-        let mut y = self.conv2d_with(&x, &kernels[first], &spec.plane, Fuse::None)?;
-        for tap in (0..kernels.len()).filter(|&tap| tap != first) {
-            if let Some(x) = read(tap)? {
-                y = self.conv2d_with(&x, &kernels[tap], &spec.plane, Fuse::Add(&y))?;
-            }
-        }
-        Ok(y)
     }
 
     /// The gradient of [`Self::conv3d`] with respect to x.
@@ -234,27 +225,30 @@ impl Backend {
             #[cfg(any(feature = "onednn", feature = "cuda"))]
             _ => {
                 let [_, t, h, w, c] = x_shape;
+                let u = y_shape[1];
                 let all = frames(dy, y_shape)?;
-                let kernels: Vec<Weights> =
-                    taps(weights)?.iter().map(Weights::transposed).collect();
-                let mut outputs = Vec::with_capacity(x_shape[0] * t);
-                for (sample, at) in pairs(x_shape) {
-                    let mut dx: Option<Tensor> = None;
-                    for (output, tap) in readers(spec, at, (t, y_shape[1])) {
-                        let dy = all.narrow(0, sample * y_shape[1] + output, 1)?;
-                        let shape = [1, h, w, c];
-                        let part =
-                            self.transposed(&dy, &kernels[tap], shape, &spec.plane, false)?;
-                        dx = Some(match dx {
-                            Some(sum) => self.add(&sum, &part)?,
+                let reads = |at| taps_of_input(spec, at, (t, u));
+                let mut runs = Run::all((x_shape[0], t), spec.stride_t == 1, reads);
+                for (tap, values) in taps(weights)?.into_iter().enumerate() {
+                    let kernel = Weights::transposed(&values).reused();
+                    for run in &mut runs {
+                        let Some(frame) = run.read_by(tap) else {
+                            continue;
+                        };
+                        let (shape, plane) = ([run.frames.len(), h, w, c], &spec.plane);
+                        let dy = all.narrow(0, run.sample * u + frame, run.frames.len())?;
+                        let part = self.transposed(&dy, &kernel, shape, plane, false)?;
+                        run.sum = Some(match &run.sum {
+                            Some(sum) => self.add(sum, &part)?,
                             None => part,
                         });
                     }
-                    outputs.push(match dx {
-                        Some(dx) => dx,
-                        None => self.zeros([1, h, w, c], dy.dtype())?,
-                    });
                 }
+                let outputs = runs.into_iter().map(|run| match run.sum {
+                    Some(dx) => Ok(dx),
+                    None => self.zeros([run.frames.len(), h, w, c], dy.dtype()),
+                });
+                let outputs = outputs.collect::<Result<Vec<_>>>()?;
                 Ok(self.stack(&outputs)?.reshape(&x_shape)?)
             }
         }
@@ -296,13 +290,15 @@ impl Backend {
                 let (t, u) = (x_shape[1], y_shape[1]);
                 let (x, dy) = (frames(x, x_shape)?, frames(dy, y_shape)?);
                 for (tap, mut dw) in dw.pieces(spec.kernel_t)?.into_iter().enumerate() {
-                    for (sample, run) in runs(spec, tap, (x_shape[0], t, u)) {
-                        let Some(first) = spec.frame(run.start, tap, t) else {
-                            unreachable!("runs are of frames that are read")
-                        };
-                        let x = x.narrow(0, sample * t + first, run.len())?;
-                        let dy = dy.narrow(0, sample * u + run.start, run.len())?;
-                        self.conv2d_backward_weights(&x, &dy, &spec.plane, dw.again(), None)?;
+                    let reads = |at| spec.frame(at, tap, t).map(|frame| (tap, frame));
+                    let reads = |at| Vec::from_iter(reads(at));
+                    for run in Run::all((x_shape[0], u), spec.stride_t == 1, reads) {
+                        for &(_, first) in &run.reads {
+                            let x = x.narrow(0, run.sample * t + first, run.frames.len())?;
+                            let first = run.sample * u + run.frames.start;
+                            let dy = dy.narrow(0, first, run.frames.len())?;
+                            self.conv2d_backward_weights(&x, &dy, &spec.plane, dw.again(), None)?;
+                        }
                     }
                 }
             }
@@ -311,41 +307,70 @@ impl Backend {
     }
 }
 
-/// Sample and frame of a clip, frame by frame.
+/// Frames of a sample that follow each other and see the same taps, so that one convolution a tap is of all of them.
 #[cfg(any(feature = "onednn", feature = "cuda"))]
-fn pairs([b, t, ..]: [usize; 5]) -> impl Iterator<Item = (usize, usize)> {
-    (0..b).flat_map(move |sample| (0..t).map(move |at| (sample, at)))
+#[derive(Debug)]
+struct Run {
+    sample: usize,
+    frames: std::ops::Range<usize>,
+    /// Each tap with the frame on the other side that it joins to the first of these; the next ones follow.
+    reads: Vec<(usize, usize)>,
+    /// What the taps so far add up to.
+    sum: Option<Tensor>,
 }
 
-/// The output frames that read input frame `at`, each with the tap that does.
 #[cfg(any(feature = "onednn", feature = "cuda"))]
-fn readers(
-    spec: &Conv3dSpec,
-    at: usize,
-    (t, u): (usize, usize),
-) -> impl Iterator<Item = (usize, usize)> + '_ {
-    (0..spec.kernel_t).flat_map(move |tap| {
-        let reads = move |&output: &usize| spec.frame(output, tap, t) == Some(at);
-        (0..u).filter(reads).map(move |output| (output, tap))
-    })
-}
-
-/// Of each sample the runs of output frames whose tap reads frames that follow each other.
-#[cfg(any(feature = "onednn", feature = "cuda"))]
-fn runs(
-    spec: &Conv3dSpec,
-    tap: usize,
-    (b, t, u): (usize, usize, usize),
-) -> Vec<(usize, std::ops::Range<usize>)> {
-    let read: Vec<usize> = (0..u)
-        .filter(|&at| spec.frame(at, tap, t).is_some())
-        .collect();
-    let of_one: Vec<std::ops::Range<usize>> = match (read.first(), read.last()) {
-        (Some(&first), Some(&last)) if spec.stride_t == 1 => {
-            std::iter::once(first..last + 1).collect()
+impl Run {
+    /// All frames of all samples, told what each frame reads. Only with a stride of 1 do the frames on the other side follow each
+    /// other, too.
+    fn all(
+        (samples, frames): (usize, usize),
+        joined: bool,
+        reads: impl Fn(usize) -> Vec<(usize, usize)>,
+    ) -> Vec<Self> {
+        let taps = |reads: &[(usize, usize)]| reads.iter().map(|read| read.0).collect::<Vec<_>>();
+        let mut runs: Vec<Self> = Vec::new();
+        for sample in 0..samples {
+            for at in 0..frames {
+                let reads = reads(at);
+                match runs.last_mut() {
+                    Some(run)
+                        if joined && run.sample == sample && taps(&run.reads) == taps(&reads) =>
+                    {
+                        run.frames.end = at + 1;
+                    }
+                    _ => runs.push(Self {
+                        sample,
+                        frames: at..at + 1,
+                        reads,
+                        sum: None,
+                    }),
+                }
+            }
         }
-        _ => read.iter().map(|&at| at..at + 1).collect(),
+        runs
+    }
+
+    /// The frame on the other side that a tap joins to the first.
+    fn read_by(&self, tap: usize) -> Option<usize> {
+        let read = self.reads.iter().find(|read| read.0 == tap);
+        read.map(|read| read.1)
+    }
+}
+
+/// The taps of an output frame that read something, each with the frame that it reads.
+#[cfg(any(feature = "onednn", feature = "cuda"))]
+fn taps_of_output(spec: &Conv3dSpec, output: usize, frames: usize) -> Vec<(usize, usize)> {
+    let read = |tap| Some((tap, spec.frame(output, tap, frames)?));
+    (0..spec.kernel_t).filter_map(read).collect()
+}
+
+/// The taps by which an input frame is read, each with the output frame that does.
+#[cfg(any(feature = "onednn", feature = "cuda"))]
+fn taps_of_input(spec: &Conv3dSpec, at: usize, (t, u): (usize, usize)) -> Vec<(usize, usize)> {
+    let outputs = |tap| {
+        let reads = move |&output: &usize| spec.frame(output, tap, t) == Some(at);
+        (0..u).filter(reads).map(move |output| (tap, output))
     };
-    let of_sample = |sample| of_one.iter().map(move |run| (sample, run.clone()));
-    (0..b).flat_map(of_sample).collect()
+    (0..spec.kernel_t).flat_map(outputs).collect()
 }

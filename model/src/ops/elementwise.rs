@@ -7,29 +7,45 @@ use super::{Backend, Marks, on_gpu};
 use crate::error::Result;
 use crate::profile;
 use candle_core::{DType, Tensor};
+use pulp::Arch;
 use rayon::prelude::*;
+use std::mem::MaybeUninit;
 
-/// f(a) or f(a, b) of all values.
+/// f of all values.
 pub(super) fn map<V: Value>(a: &[V], f: impl Fn(f32) -> f32 + Sync) -> Vec<V> {
-    let mut y = vec![V::default(); a.len()];
-    y.par_chunks_mut(CHUNK)
-        .zip(a.par_chunks(CHUNK))
-        .for_each(|(y, a)| {
-            (y.iter_mut().zip(a)).for_each(|(y, &a)| *y = V::narrow(f(a.widen())));
-        });
-    y
+    in_chunks(a.len(), |first, y: &mut [MaybeUninit<V>]| {
+        for (y, a) in y.iter_mut().zip(&a[first..]) {
+            y.write(V::narrow(f(a.widen())));
+        }
+    })
 }
 
+/// f(a, b) of all pairs of values.
 pub(super) fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<V> {
-    let mut y = vec![V::default(); a.len()];
-    y.par_chunks_mut(CHUNK)
-        .zip(a.par_chunks(CHUNK))
-        .zip(b.par_chunks(CHUNK))
-        .for_each(|((y, a), b)| {
-            (y.iter_mut().zip(a).zip(b))
-                .for_each(|((y, &a), &b)| *y = V::narrow(f(a.widen(), b.widen())));
-        });
-    y
+    in_chunks(a.len().min(b.len()), |first, y: &mut [MaybeUninit<V>]| {
+        for ((y, a), b) in y.iter_mut().zip(&a[first..]).zip(&b[first..]) {
+            y.write(V::narrow(f(a.widen(), b.widen())));
+        }
+    })
+}
+
+/// So many values, written chunk by chunk, in the widest vectors of this processor, by a loop that is told where a chunk begins
+/// and writes all of it.
+fn in_chunks<V: Value>(
+    length: usize,
+    write: impl Fn(usize, &mut [MaybeUninit<V>]) + Sync,
+) -> Vec<V> {
+    let mut values = Vec::with_capacity(length);
+    let chunks = values.spare_capacity_mut()[..length].par_chunks_mut(CHUNK);
+    chunks.enumerate().for_each(|(index, chunk)| {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || write(index * CHUNK, chunk),
+        );
+    });
+    // SAFETY: both callers walk as many values as a chunk has, so each was written.
+    unsafe { values.set_len(length) };
+    values
 }
 
 /// f32 if any of these is, else the type of the first.

@@ -67,8 +67,10 @@ impl Backend {
                 let way = sizes.way(self, direction);
                 match (way, direction) {
                     (Way::Winograd, _) => 4 * winograd::points(sizes.spec),
-                    // Before it is added to the rest.
-                    (Way::OneDnn, Direction::BackwardWeights) => 4 * sizes.taps(),
+                    // Tap by tap, before it is added to the rest.
+                    (Way::OneDnn, Direction::BackwardWeights) if sizes.spec.dilation >= 3 => {
+                        4 * sizes.taps()
+                    }
                     // Packed where they stay.
                     (Way::OneDnn, _) => 0,
                     (Way::Direct, _) => 4 * sizes.taps(),

@@ -116,7 +116,18 @@ impl Weights {
     pub fn kept(self) -> Self {
         Self {
             #[cfg(feature = "onednn")]
-            packings: Some(Packings::default()),
+            packings: Some(Packings::that(Stay::Network)),
+            ..self
+        }
+    }
+
+    /// For several uses that follow each other.
+    #[cfg(any(feature = "onednn", feature = "cuda"))]
+    #[must_use]
+    pub(crate) fn reused(self) -> Self {
+        Self {
+            #[cfg(feature = "onednn")]
+            packings: Some(Packings::that(Stay::Operation)),
             ..self
         }
     }

@@ -10,6 +10,8 @@ use rayon::prelude::*;
 
 /// Pixels whose sums stay in the cache together.
 const PIXELS: usize = 96;
+/// Pixels that a unit of work has at least, if there are so many for every thread: it reads all kernels.
+const LEAST_PIXELS: usize = 48;
 /// Channels of the input or output that do so.
 const CHANNELS: usize = 256;
 
@@ -34,34 +36,31 @@ pub fn convolve<V: Value>(
 ) -> Vec<V> {
     let ((height, width), channels) = (geometry.output, panels.outputs);
     let mut y = vec![V::default(); batch * height * width * channels];
-    // Whole rows, few enough that every thread gets some.
-    let classes = geometry.rows.classes.len();
-    let share = (batch * height).div_ceil(4 * rayon::current_num_threads());
-    let rows = (PIXELS * classes)
-        .div_ceil(width)
-        .min(share)
-        .next_multiple_of(classes);
-    for (index, y) in y.chunks_mut(height * width * channels).enumerate() {
-        y.par_chunks_mut(rows * width * channels)
-            .enumerate()
-            .for_each(|(unit, y)| {
-                Arch::new().dispatch(RunUnit {
-                    geometry,
-                    batch: index,
-                    first_row: unit * rows,
-                    x,
-                    panels,
-                    finish,
-                    y,
-                });
+    // Whole rows, of one image or several, few enough that every thread gets some.
+    let (classes, threads) = (geometry.rows.classes.len(), rayon::current_num_threads());
+    let of_pixels = |pixels: usize| (pixels * classes).div_ceil(width);
+    let all = batch * height;
+    let least = of_pixels(LEAST_PIXELS).min(all.div_ceil(threads));
+    let share = all.div_ceil(4 * threads).max(least);
+    let rows = of_pixels(PIXELS).min(share).next_multiple_of(classes);
+    y.par_chunks_mut(rows * width * channels)
+        .enumerate()
+        .for_each(|(unit, y)| {
+            Arch::new().dispatch(RunUnit {
+                geometry,
+                first_row: unit * rows,
+                x,
+                panels,
+                finish,
+                y,
             });
-    }
+        });
     y
 }
 
 struct RunUnit<'a, V> {
     geometry: &'a Geometry,
-    batch: usize,
+    /// Of the rows of all images, one after the other.
     first_row: usize,
     x: &'a [f32],
     panels: &'a Panels,
@@ -69,9 +68,10 @@ struct RunUnit<'a, V> {
     y: &'a mut [V],
 }
 
-/// One pixel to compute: where in its class, and where in the output.
+/// One pixel to compute: of which image, where in its class, and where in the output, of whose rows all images are counted.
 #[derive(Clone, Copy)]
 struct Pixel {
+    image: usize,
     at: (usize, usize),
     row: usize,
     column: usize,
@@ -83,7 +83,7 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let (geometry, panels) = (self.geometry, self.panels);
-        let width = geometry.output.1;
+        let (height, width) = geometry.output;
         let last_row = self.first_row + self.y.len() / (width * panels.outputs);
         let zeros = vec![0.0; panels.inputs];
         let mut lines: Vec<&[f32]> = Vec::new();
@@ -98,24 +98,29 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
                         taps.push((r * geometry.kernel_width + s, down, right));
                     }
                 }
-                let before = self
-                    .first_row
-                    .saturating_sub(row_class.first)
-                    .div_ceil(row_class.every);
-                let mut next = (before, 0);
+                let unit_row = self.first_row;
+                let begin = |image: usize| {
+                    let first_row = unit_row.saturating_sub(image * height);
+                    let before = first_row.saturating_sub(row_class.first);
+                    (before.div_ceil(row_class.every), 0)
+                };
+                let mut image = self.first_row / height;
+                let mut next = begin(image);
                 loop {
                     pixels.clear();
-                    while pixels.len() < PIXELS {
+                    while pixels.len() < PIXELS && image * height < last_row {
                         let row = row_class.first + next.0 * row_class.every;
                         let column = column_class.first + next.1 * column_class.every;
-                        if row >= last_row {
-                            break;
+                        if row >= height.min(last_row - image * height) {
+                            image += 1;
+                            next = begin(image);
                         } else if column >= width {
                             next = (next.0 + 1, 0);
                         } else {
                             pixels.push(Pixel {
+                                image,
                                 at: next,
-                                row,
+                                row: image * height + row,
                                 column,
                             });
                             next.1 += 1;
@@ -135,7 +140,7 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
                             lines.push(match (row, column) {
                                 (Some(row), Some(column)) => {
                                     let (height, width) = geometry.input;
-                                    let pixel = (self.batch * height + row) * width + column;
+                                    let pixel = (pixel.image * height + row) * width + column;
                                     &self.x[pixel * panels.inputs..][..panels.inputs]
                                 }
                                 _ => &zeros,
@@ -242,10 +247,10 @@ impl<V: Value> RunUnit<'_, V> {
         channels: std::ops::Range<usize>,
     ) {
         let all = self.panels.outputs;
-        let (height, width) = self.geometry.output;
+        let width = self.geometry.output.1;
         for (pixel, sums) in pixels.iter().zip(sums.chunks_exact(c_row)) {
             let place = ((pixel.row - self.first_row) * width + pixel.column) * all;
-            let whole = ((self.batch * height + pixel.row) * width + pixel.column) * all;
+            let whole = (pixel.row * width + pixel.column) * all;
             for at in channels.clone().step_by(S::F32_LANES) {
                 let sum = f32::load(simd, &sums[at - channels.start..]);
                 let value = self.finish.apply(simd, sum, whole, (at, channels.end));

@@ -8,6 +8,7 @@
 //! falls to reference code at the published rates. Which path runs is a function of the geometry alone, so that two
 //! runs of one recipe give the same bits.
 
+mod blocks;
 mod machine;
 mod narrow;
 mod packing;
@@ -34,40 +35,12 @@ use super::value::Value;
 use super::winograd::Direction;
 use crate::error::Result;
 use machine::in_tiles;
-use packing::Packed;
 use primitive::{Operands, descriptor, run};
-use rayon::prelude::*;
 use seam::Seam;
 use squall_onednn_sys as sys;
-use std::borrow::Cow;
 use std::ffi::c_void;
-use std::sync::Arc;
 use trimmed::Trimmed;
 use wrapped::{unwrap_columns, wrap, wrapped_columns};
-
-/// The kernels as a primitive reads them.
-enum Ready<'a> {
-    Packed(Arc<Packed>),
-    Plain(Cow<'a, [f32]>),
-}
-
-impl<'a> Ready<'a> {
-    fn of(op: &'static str, weights: Source<'a>, desc: sys::ConvDesc) -> Result<Self> {
-        let packed = weights.packed(op, desc)?;
-        Ok(packed.map_or_else(|| Self::Plain(weights.plain()), Self::Packed))
-    }
-
-    fn is_packed(&self) -> bool {
-        matches!(self, Self::Packed(_))
-    }
-
-    fn as_ptr(&self) -> *mut c_void {
-        match self {
-            Self::Packed(packed) => packed.as_ptr() as *mut c_void,
-            Self::Plain(plain) => plain.as_ptr() as *mut c_void,
-        }
-    }
-}
 
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
@@ -143,17 +116,17 @@ fn forward_whole<V: Value>(
         residual.is_some().into(),
         relu.into(),
     );
-    let weights = Ready::of("conv2d", weights, desc)?;
+    let weights = weights.packed("conv2d", desc)?;
     let wide = wrap(x, pass.x_shape, wrapped_columns(pass));
     let length = pass.y_shape.iter().product();
     let mut y = Vec::with_capacity(length);
     y.extend_from_slice(residual.unwrap_or(&[]));
     let operands = Operands {
         src: wide.as_ptr() as *mut c_void,
-        weights: weights.as_ptr(),
-        packed: weights.is_packed(),
+        weights: weights.as_ptr() as *mut c_void,
         bias: bias.map_or(std::ptr::null_mut(), |bias| bias.as_ptr() as *mut c_void),
         dst: y.as_mut_ptr() as *mut c_void,
+        gradient: std::ptr::null_mut(),
     };
     // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads src, weights and bias and writes every
     // value of dst, which has room for `length` (and holds the residual where `sum` makes oneDNN read it first).
@@ -198,16 +171,16 @@ fn backward_data_whole<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>)
     }
     let extra = wrapped_columns(pass);
     let desc = descriptor::<V>(sys::BACKWARD_DATA, pass);
-    let weights = Ready::of("conv2d_backward_data", weights, desc)?;
+    let weights = weights.packed("conv2d_backward_data", desc)?;
     let [batch, height, width, channels] = pass.x_shape;
     let length = batch * height * (width + 2 * extra) * channels;
     let mut dx = Vec::with_capacity(length);
     let operands = Operands {
         src: dx.as_mut_ptr() as *mut c_void,
-        weights: weights.as_ptr(),
-        packed: weights.is_packed(),
+        weights: weights.as_ptr() as *mut c_void,
         bias: std::ptr::null_mut(),
         dst: dy.as_ptr() as *mut c_void,
+        gradient: std::ptr::null_mut(),
     };
     // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads dst and weights and writes every value of
     // src, which has room for `length`.
@@ -275,23 +248,17 @@ fn backward_weights_whole<V: Value>(
         return backward_weights_whole(pass, &plain::widened(x), &plain::widened(dy), dw);
     }
     let wide = wrap(x, pass.x_shape, wrapped_columns(pass));
-    let mut fresh = Vec::with_capacity(dw.len());
+    let op = "conv2d_backward_weights";
+    let desc = descriptor::<V>(sys::BACKWARD_WEIGHTS, pass);
+    let mut room = packing::room(op, desc)?;
     let operands = Operands {
         src: wide.as_ptr() as *mut c_void,
-        weights: fresh.as_mut_ptr() as *mut c_void,
-        packed: false,
+        weights: room.as_mut_ptr(),
         bias: std::ptr::null_mut(),
         dst: dy.as_ptr() as *mut c_void,
+        gradient: dw.as_mut_ptr().cast(),
     };
-    let desc = descriptor::<V>(sys::BACKWARD_WEIGHTS, pass);
-    // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads src and dst and the shim writes every
-    // value of the plain weights, for which there is room.
-    unsafe {
-        run("conv2d_backward_weights", desc, &operands)?;
-        fresh.set_len(dw.len());
-    }
-    (dw.par_iter_mut().zip(fresh))
-        .with_min_len(1 << 14)
-        .for_each(|(dw, g): (&mut f32, f32)| *dw += g);
-    Ok(())
+    // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads src and dst, and the shim adds to every
+    // value of the plain weights.
+    unsafe { run(op, desc, &operands) }
 }

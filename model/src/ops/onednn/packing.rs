@@ -1,26 +1,41 @@
 //! Kernels as oneDNN's primitives want them, kept from call to call.
 
+use super::blocks::Blocks;
 use super::primitive::{error, with_primitive};
 use super::taps::Tap;
 use super::{Trimmed, sys};
 use crate::error::Result;
-use crate::ops::kept::pages;
+use crate::ops::kept::{Stay, pages};
 use crate::ops::weights::Factors;
 use half::bf16;
 use memmap2::MmapMut;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Packed kernels by what they were packed for: another batch or type of activations may want another order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Packings {
+    stay: Stay,
     packed: Mutex<HashMap<sys::ConvDesc, Arc<Packed>>>,
     /// A field and its edges, say, mostly want the same.
     shared: Mutex<HashMap<Order, Arc<Packed>>>,
     /// By the indices of the taps.
     by_tap: Mutex<HashMap<Vec<usize>, Arc<Vec<bf16>>>>,
+}
+
+impl Packings {
+    /// None yet; those to come stay so long.
+    pub fn that(stay: Stay) -> Self {
+        Self {
+            stay,
+            packed: Mutex::default(),
+            shared: Mutex::default(),
+            by_tap: Mutex::default(),
+        }
+    }
 }
 
 /// What packed kernels hold, and where.
@@ -30,13 +45,56 @@ struct Order {
     layout: sys::Layout,
 }
 
+thread_local! {
+    /// Pages of packed kernels of the last operation, for the next: new ones fault one by one, which takes longer than packing.
+    static ROOM: Cell<Option<MmapMut>> = const { Cell::new(None) };
+}
+
 /// Kernels in the order that one primitive reads.
 #[derive(Debug)]
-pub struct Packed(MmapMut);
+pub struct Packed {
+    stay: Stay,
+    pages: Option<MmapMut>,
+}
 
 impl Packed {
+    /// As many bytes as a primitive's kernels take, which may hold anything.
+    fn room(op: &'static str, desc: sys::ConvDesc, stay: Stay) -> Result<Self> {
+        let bytes = with_primitive(op, desc, |primitive| {
+            // SAFETY: the primitive exists.
+            Ok(unsafe { sys::squall_conv_packed_bytes(primitive.0) })
+        })?;
+        let known = match stay {
+            Stay::Operation => ROOM.take().filter(|pages| pages.len() >= bytes),
+            Stay::Network => None,
+        };
+        let new = || pages(bytes).ok_or_else(|| error(op, sys::OUT_OF_MEMORY, &desc));
+        let pages = Some(known.map_or_else(new, Ok)?);
+        Ok(Self { stay, pages })
+    }
+
     pub fn as_ptr(&self) -> *const c_void {
-        self.0.as_ptr().cast()
+        let pages = self.pages.as_ref();
+        pages.map_or(std::ptr::null(), |pages| pages.as_ptr().cast())
+    }
+
+    pub fn as_mut_ptr(&mut self) -> *mut c_void {
+        let pages = self.pages.as_mut();
+        pages.map_or(std::ptr::null_mut(), |pages| pages.as_mut_ptr().cast())
+    }
+
+    /// The same bytes as values.
+    fn values(&mut self, count: usize) -> &mut [bf16] {
+        let bytes = self.pages.as_deref_mut().unwrap_or_default();
+        &mut bytemuck::cast_slice_mut(bytes)[..count]
+    }
+}
+
+impl Drop for Packed {
+    fn drop(&mut self) {
+        if self.stay == Stay::Operation {
+            ROOM.set(self.pages.take());
+        }
     }
 }
 
@@ -74,54 +132,63 @@ impl<'a> Source<'a> {
 }
 
 impl Source<'_> {
-    /// Packed for a primitive; none where packing is left to each run.
-    pub fn packed(&self, op: &'static str, desc: sys::ConvDesc) -> Result<Option<Arc<Packed>>> {
-        let Some(Packings { packed, shared, .. }) = self.packings else {
-            return Ok(None);
+    /// Packed for a primitive.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::OneDnn`] if there is no memory for them.
+    pub fn packed(&self, op: &'static str, desc: sys::ConvDesc) -> Result<Arc<Packed>> {
+        let Some(packings) = self.packings else {
+            let layout = layout(op, desc)?;
+            return Ok(Arc::new(self.pack(op, desc, layout, Stay::Operation)?));
         };
+        let Packings { packed, shared, .. } = packings;
         let mut known = packed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(packed) = known.get(&desc) {
-            return Ok(Some(packed.clone()));
+            return Ok(packed.clone());
         }
-        let order = with_primitive(op, desc, |primitive| {
-            let mut layout = sys::Layout::default();
-            // SAFETY: the primitive exists; the layout is written.
-            let told = unsafe { sys::squall_conv_layout(primitive.0, &raw mut layout) };
-            let trimmed = self.trimmed.cloned();
-            Ok((told == 1).then_some(Order { trimmed, layout }))
-        })?;
+        let layout = layout(op, desc)?;
+        let order = layout.map(|layout| Order {
+            trimmed: self.trimmed.cloned(),
+            layout,
+        });
         let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(packed) = order.as_ref().and_then(|order| shared.get(order)) {
-            known.insert(desc, packed.clone());
-            return Ok(Some(packed.clone()));
-        }
-        let pages = with_primitive(op, desc, |primitive| {
-            // SAFETY: the primitive exists.
-            let bytes = unsafe { sys::squall_conv_packed_bytes(primitive.0) };
-            let Some(mut pages) = pages(bytes) else {
-                return Ok(None);
-            };
-            let plain = self.plain();
-            let from = plain.as_ptr() as *mut c_void;
-            // SAFETY: the plain kernels have the size that `desc` says, which `conv.rs` has checked, and are only read;
-            // the pages have room for as many bytes as the primitive asks for.
-            let status =
-                unsafe { sys::squall_conv_pack(primitive.0, from, pages.as_mut_ptr().cast()) };
-            if status == 0 {
-                Ok(Some(pages))
-            } else {
-                Err(error(op, status, &desc))
-            }
-        })?;
-        let Some(pages) = pages else {
-            return Ok(None);
+        let found = order.as_ref().and_then(|order| shared.get(order)).cloned();
+        let packed = match found {
+            Some(packed) => packed,
+            None => Arc::new(self.pack(op, desc, layout, packings.stay)?),
         };
-        let packed = Arc::new(Packed(pages));
         known.insert(desc, packed.clone());
         if let Some(order) = order {
             shared.insert(order, packed.clone());
         }
-        Ok(Some(packed))
+        Ok(packed)
+    }
+
+    fn pack(
+        &self,
+        op: &'static str,
+        desc: sys::ConvDesc,
+        layout: Option<sys::Layout>,
+        stay: Stay,
+    ) -> Result<Packed> {
+        let mut packed = Packed::room(op, desc, stay)?;
+        let plain = self.plain();
+        if let Some(blocks) = layout.and_then(|layout| Blocks::of(&desc, &layout)) {
+            blocks.pack(&plain, packed.values(blocks.len()));
+            return Ok(packed);
+        }
+        let from = plain.as_ptr() as *mut c_void;
+        with_primitive(op, desc, |primitive| {
+            // SAFETY: the plain kernels have the size that `desc` says, which `conv.rs` has checked, and are only read;
+            // the pages have room for as many bytes as the primitive asks for.
+            let status = unsafe { sys::squall_conv_pack(primitive.0, from, packed.as_mut_ptr()) };
+            if status == 0 {
+                Ok(())
+            } else {
+                Err(error(op, status, &desc))
+            }
+        })?;
+        Ok(packed)
     }
 
     /// What `make` makes of the kernels for products by some of their taps.
@@ -134,6 +201,21 @@ impl Source<'_> {
         let indices = taps.iter().map(|tap| tap.index).collect();
         known.entry(indices).or_insert_with(made).clone()
     }
+}
+
+/// Where backward weights write their gradient before it is added to the rest.
+pub(super) fn room(op: &'static str, desc: sys::ConvDesc) -> Result<Packed> {
+    Packed::room(op, desc, Stay::Operation)
+}
+
+/// Where a primitive wants its kernels; none where oneDNN does not say.
+fn layout(op: &'static str, desc: sys::ConvDesc) -> Result<Option<sys::Layout>> {
+    with_primitive(op, desc, |primitive| {
+        let mut layout = sys::Layout::default();
+        // SAFETY: the primitive exists; the layout is written.
+        let told = unsafe { sys::squall_conv_layout(primitive.0, &raw mut layout) };
+        Ok((told == 1).then_some(layout))
+    })
 }
 
 impl<'a> From<&'a [f32]> for Source<'a> {
@@ -164,7 +246,7 @@ mod tests {
             spec: &spec,
         };
         let (x, w) = (draw(1, 48 * 96 * 32), draw(2, 64 * 32 * 25));
-        let packings = Packings::default();
+        let packings = Packings::that(Stay::Network);
         let kept = Source {
             packings: Some(&packings),
             ..w[..].into()

@@ -46,9 +46,10 @@ pub(super) fn error(op: &'static str, status: i32, desc: &sys::ConvDesc) -> Mode
 pub(super) struct Operands {
     pub(super) src: *mut c_void,
     pub(super) weights: *mut c_void,
-    pub(super) packed: bool,
     pub(super) bias: *mut c_void,
     pub(super) dst: *mut c_void,
+    /// What backward weights add to; null for others.
+    pub(super) gradient: *mut c_void,
 }
 
 /// What `work` makes of the primitive of `desc`, which is built if it is new to this thread.
@@ -87,7 +88,8 @@ pub(super) fn with_primitive<T>(
 ///
 /// # Safety
 /// Every operand must point to as many values, of the type that `desc` says, or be null if `desc` has no bias; the written one
-/// must be writable and overlap no other; `packed` weights must come from [`Source::packed`] for the same `desc`.
+/// must be writable and overlap no other; weights that are read must come from
+/// [`super::Source::packed`] for the same `desc`, and those that are written be of [`super::packing::room`].
 pub(super) unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Operands) -> Result<()> {
     with_primitive(op, desc, |primitive| {
         // SAFETY: the caller vouches for the operands; the primitive is this thread's own.
@@ -95,19 +97,11 @@ pub(super) unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Opera
             let Operands {
                 src,
                 weights,
-                packed,
                 bias,
                 dst,
+                gradient,
             } = *operands;
-            sys::squall_conv_execute(
-                primitive.0,
-                desc.kind,
-                src,
-                weights,
-                packed.into(),
-                bias,
-                dst,
-            )
+            sys::squall_conv_execute(primitive.0, desc.kind, src, weights, bias, dst, gradient)
         };
         if status == 0 {
             Ok(())

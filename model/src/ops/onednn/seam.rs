@@ -1,7 +1,8 @@
 //! Longitude that wraps, without a copy of the field: oneDNN pads with zeros, and the few output columns whose windows
 //! cross the seam are computed again from narrow copies of both edges.
 //!
-//! Both edges are as wide as the wider needs to be, so that they are one batch of one primitive.
+//! Both edges are as wide as the wider needs to be, so that they are one batch of one primitive. It brings the kernels into its
+//! order once more: where they are more than the field, the field is copied instead.
 
 use super::super::conv::Pass;
 use super::super::conv_spec::ConvSpec;
@@ -33,12 +34,15 @@ pub struct Seam {
 }
 
 impl Seam {
-    /// The edges of a pass that wraps; none if nothing wraps, or if the edges are most of the field. A function of the
-    /// geometry alone.
+    /// The edges of a pass that wraps; none if nothing wraps, if the edges are most of the field, or if the kernels are more
+    /// than the field. A function of the geometry alone.
     pub fn of(pass: &Pass<'_>) -> Option<Self> {
         let (spec, padding) = (pass.spec, pass.spec.padding.1);
         let (width, outputs) = (pass.x_shape[2], pass.y_shape[2]);
-        if !spec.periodic || padding == 0 {
+        let [[_, _, _, channels], [_, _, _, out]] = [pass.x_shape, pass.y_shape];
+        let kernels = spec.kernel.0 * spec.kernel.1 * channels * out / spec.groups.max(1);
+        let copying_is_less = kernels > pass.x_shape.iter().product();
+        if !spec.periodic || padding == 0 || copying_is_less {
             return None;
         }
         let window = (spec.kernel.1 - 1) * spec.dilation;

@@ -4,6 +4,7 @@
 use super::primitive::with_primitive;
 use super::*;
 use crate::ops::conv_spec::ConvSpec;
+use crate::ops::kept::Stay;
 use crate::ops::reference;
 use crate::ops::testing::{distance, draw};
 use crate::ops::way::Way;
@@ -257,7 +258,7 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64)
         relu: true,
     };
     let y = forward(&pass, &x, w[..].into(), finish).unwrap();
-    let packings = Packings::default();
+    let packings = Packings::that(Stay::Network);
     let kept = Source {
         values: &w,
         factors: None,
@@ -296,21 +297,23 @@ fn a_seam_is_computed_apart_where_it_is_narrow() {
         groups: 16,
         ..ConvSpec::same(3)
     };
-    for (width, spec, apart) in [
-        (24, ConvSpec::same(3), true),
-        (25, ConvSpec::same(3).stride(2), true),
-        (24, ConvSpec::same(3).stride(2), true),
-        (32, ConvSpec::same(7).stride(2), true),
-        (24, depthwise, true),
-        (24, depthwise.stride(2), true),
-        (40, depthwise.dilation(4), true),
-        (24, depthwise.dilation(6), false),
-        (5, ConvSpec::same(5), false),
+    for ((height, width), spec, apart) in [
+        ((6, 24), ConvSpec::same(3), true),
+        ((6, 25), ConvSpec::same(3).stride(2), true),
+        ((6, 24), ConvSpec::same(3).stride(2), true),
+        ((14, 32), ConvSpec::same(7).stride(2), true),
+        // More kernels than field.
+        ((6, 32), ConvSpec::same(7).stride(2), false),
+        ((6, 24), depthwise, true),
+        ((6, 24), depthwise.stride(2), true),
+        ((6, 40), depthwise.dilation(4), true),
+        ((6, 24), depthwise.dilation(6), false),
+        ((6, 5), ConvSpec::same(5), false),
     ] {
         for periodic in [true, false] {
             let spec = spec.periodic(periodic);
             assert_eq!(
-                judge::<f32>([2, 6, width, 16], 16, &spec, ORDER),
+                judge::<f32>([2, height, width, 16], 16, &spec, ORDER),
                 apart && periodic,
                 "{spec:?}"
             );

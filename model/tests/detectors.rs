@@ -183,6 +183,17 @@ fn flops_counted_by_hand() {
     let over_time = summary(NetworkName::Detector3d);
     let heads = 4 * 54 * 640 * 10 * 12 * 18;
     assert_eq!(over_time.forward_flops, 2 * 8 * 3 * halves + heads);
+    let half = summary(NetworkName::Detector2dHalf);
+    assert_eq!(half.forward_flops, 2 * halves + 18 * 640 * 10 * 12 * 18);
+    // The last layer does not halve; each kernel of a doubling meets every pixel of its input.
+    let last = |halvings: u32| 50u64 * 1024 * 1280 * (768u64 >> halvings) * (1152u64 >> halvings);
+    let back = [1280u64, 640, 448, 384, 320, 16];
+    let decoder: u64 = (0..5)
+        .map(|i| 18 * back[i] * back[i + 1] * (24 << i) * (36 << i))
+        .sum();
+    let petaflop = summary(NetworkName::Detector15pf);
+    let expected = encoder - last(6) + last(5) + 18 * 1280 * 10 * 24 * 36 + decoder;
+    assert_eq!(petaflop.forward_flops, expected);
 }
 
 /// Without reconstruction the decoder does nothing: encoder and heads are left, and all parameters.

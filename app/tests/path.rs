@@ -5,6 +5,7 @@ mod common;
 use common::{path, real, run, simulate, squall, text};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&run(arguments)).expect("one JSON document")
@@ -267,7 +268,7 @@ fn boxes_become_events_and_tracks() {
     fs::create_dir(folder.path().join("found")).expect("a folder");
     fs::write(&boxes, drifting("0.75")).expect("a table");
     let out = folder.path().join("events");
-    let events = |extra: &[&str], out: &std::path::Path| {
+    let events = |extra: &[&str], out: &Path| {
         let found = folder.path().join("found");
         let mut arguments = vec!["events", path(&found), "--out", path(out), "--json"];
         arguments.extend(["--calendar", "noleap"]);
@@ -439,6 +440,10 @@ fn tracks_are_scored_against_best_tracks() {
     }
 }
 
+fn all_classes(scores: &Value) -> impl Iterator<Item = &Value> {
+    scores["classes"].as_array().into_iter().flatten()
+}
+
 /// One network for both tasks, from a store to scores, an interruption between: every command takes what the one before gave.
 #[test]
 fn masks_and_boxes_of_one_network() {
@@ -529,6 +534,32 @@ fn masks_and_boxes_of_one_network() {
     ]);
     assert!(scores["pixels"]["mean_iou"].is_number());
     assert!(scores["boxes"]["mean"]["at_10"].is_number());
+    // The boxes of a run that is done, in pixels.
+    let coco = at("found.json");
+    let formats = ["--boxes-coco", path(&coco), "--min-confidence", "0"];
+    assert_eq!(json(&[&infer[..], &formats].concat())["new_masks"], 0);
+    let scored = |prediction: &Path| {
+        let truth = truth.join("boxes.csv");
+        let score = ["score", "--prediction", path(prediction), "--truth"];
+        json(
+            &[
+                &score[..],
+                &[path(&truth), "--calendar", "noleap", "--json", "-q"],
+            ]
+            .concat(),
+        )
+    };
+    let (of_table, of_pixels) = (scored(&found.join("boxes.csv")), scored(&coco));
+    for (ours, theirs) in all_classes(&of_table).zip(all_classes(&of_pixels)) {
+        assert_eq!(ours["predictions"], theirs["predictions"]);
+        let ap = |class: &Value| class["at_10"]["average_precision"].as_f64();
+        assert!(
+            ap(ours)
+                .zip(ap(theirs))
+                .is_none_or(|(a, b)| (a - b).abs() < 1e-6),
+            "{of_pixels}"
+        );
+    }
     // Masks by the folder, boxes by their table.
     for (input, out) in [(found.clone(), "a"), (found.join("boxes.csv"), "b")] {
         let out = at(out);

@@ -1,5 +1,6 @@
 //! `squall demo`: the whole path on a small synthetic run, from files to a report.
 
+use crate::commands::box_files::BoxFormats;
 use crate::commands::events::{Events, MIN_CONFIDENCE};
 use crate::commands::infer::Infer;
 use crate::commands::label::Label;
@@ -93,9 +94,7 @@ impl Demo {
                 rivers: "default".into(),
                 thresholds: None,
                 no_grid_scaling: false,
-                boxes_hdf5: None,
-                boxes_coco: None,
-                boxes_geojson: None,
+                formats: BoxFormats::default(),
                 skip_bad: false,
                 json: false,
             }

@@ -1,5 +1,8 @@
 //! `squall infer`: models over files or a sample store to CF masks and tables of boxes, on one process or many.
 
+use super::box_files::{BoxFiles, BoxFormats};
+use super::events::MIN_CONFIDENCE;
+use super::score::check_confidence;
 use crate::failure::Advice;
 use crate::plan::{Plan, duration};
 use crate::progress::Progress;
@@ -8,8 +11,9 @@ use clap::Args;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as WordError;
+use squall_data::boxes::BoxSeries;
 use squall_data::store::{INDEX_FILE, Split};
-use squall_data::{Archive, Store};
+use squall_data::{Archive, Calendar, LatLonGrid, Store, TrackedBox};
 use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::infer::{
     BadInput, Ensemble, FilePer, Gives, InferEvent, InferOptions, InferPlan, InferReport,
@@ -112,6 +116,11 @@ pub struct Infer {
     /// A global attribute for the mask files, such as institution or references; may stand several times.
     #[arg(long, value_name = "NAME=TEXT", value_parser = attribute)]
     pub attribute: Vec<(String, String)>,
+    #[command(flatten)]
+    pub formats: BoxFormats,
+    /// How sure boxes are at least that those files hold; boxes.csv has all.
+    #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
+    pub min_confidence: f32,
     /// Go on without files and times that cannot be used; they are named and counted.
     #[arg(long)]
     pub skip_bad: bool,
@@ -145,6 +154,8 @@ impl Infer {
             mirror: false,
             split: None,
             attribute: Vec::new(),
+            formats: BoxFormats::default(),
+            min_confidence: MIN_CONFIDENCE,
             skip_bad: false,
             strips: Strips::default(),
             memory: None,
@@ -237,6 +248,7 @@ impl Infer {
 
     fn infer_with(&self, comm: &mut dyn Communicator) -> anyhow::Result<InferReport> {
         let options = self.options()?;
+        check_confidence(self.min_confidence)?;
         let is_store = Path::new(&self.input).join(INDEX_FILE).is_file();
         let archive: Option<Archive> = match (is_store, self.split) {
             (true, _) => None,
@@ -255,8 +267,14 @@ impl Infer {
         let load = |path: &PathBuf| Model::load(path, self.precision);
         let models: Vec<Model> = self.model.iter().map(load).collect::<Result<_, _>>()?;
         let mut progress = Progress::new("infer", fields.times().len());
+        let (grid, calendar) = (fields.grid().clone(), fields.calendar());
+        let ensemble = Ensemble::new(models.iter().collect(), &self.roll, self.mirror)?;
+        if !self.formats.is_empty() && !ensemble.gives().boxes() {
+            let advice = "leave out --boxes-hdf5, --boxes-coco and --boxes-geojson";
+            return Err(Advice::usage("the model gives masks, no boxes", advice));
+        }
         let inference = Inference {
-            ensemble: Ensemble::new(models.iter().collect(), &self.roll, self.mirror)?,
+            ensemble,
             input: fields,
             out: &self.out,
             options: &options,
@@ -281,6 +299,9 @@ impl Infer {
         };
         let report = inference.run(comm, &mut tell, &stop)?;
         progress.finish();
+        if first && report.outcome == Outcome::Finished && !self.formats.is_empty() {
+            self.write_formats(&grid, calendar)?;
+        }
         if first && report.missing_values > 0 {
             tracing::warn!(
                 "{} missing values were replaced by the channel's mean",
@@ -288,6 +309,24 @@ impl Infer {
             );
         }
         Ok(report)
+    }
+}
+
+impl Infer {
+    /// The boxes of all times that were found in this run and before, in the formats of others.
+    fn write_formats(&self, grid: &Arc<LatLonGrid>, calendar: Calendar) -> anyhow::Result<()> {
+        let found = BoxSeries::open(&self.out.join("boxes.csv"), grid, calendar)?;
+        let mut files = BoxFiles::create(&self.formats, grid, Vec::new())?;
+        let is_sure = |found: &TrackedBox| {
+            (found.geo.confidence).is_none_or(|confidence| confidence >= self.min_confidence)
+        };
+        for frame in found.frames(0)? {
+            let mut frame = frame?;
+            frame.boxes.retain(is_sure);
+            files.write(frame.time, &frame.boxes)?;
+        }
+        files.finish()?;
+        Ok(())
     }
 }
 

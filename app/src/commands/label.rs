@@ -1,5 +1,6 @@
 //! `squall label`: heuristics on fields to masks, objects and tracks.
 
+use super::box_files::{BoxFiles, BoxFormats};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::{input, interrupt, output};
@@ -8,13 +9,9 @@ use serde::Serialize;
 use squall_climate::detect::Method;
 use squall_climate::label::{ArThresholds, Labeller, TcThresholds, Thresholds, required_channels};
 use squall_climate::{ClimateError, Event, table};
-use squall_data::boxes::coco::CocoWriter;
-use squall_data::boxes::extreme_weather::{ExtremeWeatherWriter, SLOTS};
-use squall_data::boxes::geojson::GeoJsonWriter;
 use squall_data::boxes::table::BoxTableWriter;
-use squall_data::boxes::{BoxSink, SinkSummary};
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-use squall_data::{Archive, BoxClass, Snapshot, Time, TrackedBox, Variable};
+use squall_data::{Archive, BoxClass, Snapshot, Time, Variable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -54,15 +51,8 @@ pub struct Label {
     /// Use the published quarter-degree numbers on any grid.
     #[arg(long)]
     pub no_grid_scaling: bool,
-    /// Also write the boxes in the layout of the ExtremeWeather data set (HDF5).
-    #[arg(long, value_name = "FILE")]
-    pub boxes_hdf5: Option<PathBuf>,
-    /// Also write the boxes as COCO has them (JSON).
-    #[arg(long, value_name = "FILE")]
-    pub boxes_coco: Option<PathBuf>,
-    /// Also write the boxes as GeoJSON, for maps.
-    #[arg(long, value_name = "FILE")]
-    pub boxes_geojson: Option<PathBuf>,
+    #[command(flatten)]
+    pub formats: BoxFormats,
     /// Go on without input files that cannot be read; they are named and counted.
     #[arg(long)]
     pub skip_bad: bool,
@@ -170,7 +160,8 @@ impl Label {
         let numbers = serde_json::to_string(&thresholds)?;
         let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
         let mut objects: Vec<Event> = Vec::new();
-        let mut boxes = BoxFiles::create(self, &archive)?;
+        let table = BoxTableWriter::create(self.out.join("boxes.csv"))?;
+        let mut boxes = BoxFiles::create(&self.formats, archive.grid(), vec![Box::new(table)])?;
         let stop = interrupt::flag();
         let read = |index: usize| -> Result<Snapshot, ClimateError> {
             if stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -213,56 +204,6 @@ impl Label {
 
 pub(super) fn rayon_threads() -> u64 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
-}
-
-/// boxes.csv, and the other files of boxes that were asked for.
-struct BoxFiles(Vec<Box<dyn BoxSink>>);
-
-impl BoxFiles {
-    fn create(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
-        let mut sinks: Vec<Box<dyn BoxSink>> = vec![Box::new(BoxTableWriter::create(
-            command.out.join("boxes.csv"),
-        )?)];
-        if let Some(path) = &command.boxes_hdf5 {
-            let grid = archive.grid().clone();
-            sinks.push(Box::new(ExtremeWeatherWriter::new(path, grid)));
-        }
-        if let Some(path) = &command.boxes_coco {
-            let grid = archive.grid().clone();
-            sinks.push(Box::new(CocoWriter::create(path, grid)?));
-        }
-        if let Some(path) = &command.boxes_geojson {
-            sinks.push(Box::new(GeoJsonWriter::create(path)?));
-        }
-        Ok(Self(sinks))
-    }
-
-    fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<(), ClimateError> {
-        for sink in &mut self.0 {
-            sink.write(time, boxes)?;
-        }
-        Ok(())
-    }
-
-    /// Ends all files and says, as a warning, what one of them had no room for.
-    fn finish(self) -> anyhow::Result<usize> {
-        let mut left_out = 0;
-        for sink in self.0 {
-            let SinkSummary {
-                path,
-                left_out: here,
-                ..
-            } = sink.finish()?;
-            if here > 0 {
-                tracing::warn!(
-                    "`{}` has room for {SLOTS} boxes at a time: {here} smaller ones are left out",
-                    path.display()
-                );
-            }
-            left_out += here;
-        }
-        Ok(left_out)
-    }
 }
 
 /// Mask files: one for every input file, named after its first time.

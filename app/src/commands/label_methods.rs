@@ -40,12 +40,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     let mut methods = command.method.clone();
     methods.sort_unstable();
     methods.dedup();
-    let boxes = [
-        &command.boxes_hdf5,
-        &command.boxes_coco,
-        &command.boxes_geojson,
-    ];
-    if boxes.iter().any(|path| path.is_some()) {
+    if !command.formats.is_empty() {
         let advice = crate::failure::Advice::usage(
             "boxes come with `--method deepcam` alone",
             "leave out --boxes-hdf5, --boxes-coco and --boxes-geojson, or --method and --against"

@@ -1,6 +1,7 @@
 //! One file per subcommand: arguments to library calls.
 
 pub mod bench;
+mod box_files;
 pub mod compare;
 pub mod demo;
 pub mod events;

@@ -646,13 +646,19 @@ fn a_sample_does_not_depend_on_its_neighbours_in_the_batch() {
             let pair = random(1, &[2, size, size, channels]);
             let one = pair.narrow(0, 0, 1).unwrap().contiguous().unwrap();
             let w = random(2, &[channels, channels, 3, 3]);
-            for spec in [ConvSpec::same(3), ConvSpec::same(3).stride(2)] {
-                let run =
-                    |x: &Tensor| values(&backend.conv2d(x, &w, None, &spec, Fuse::None).unwrap());
+            for (spec, dtype) in [ConvSpec::same(3), ConvSpec::same(3).stride(2)]
+                .into_iter()
+                .flat_map(|spec| [spec, spec.periodic(true)])
+                .flat_map(|spec| [(spec, DType::F32), (spec, DType::BF16)])
+            {
+                let run = |x: &Tensor| {
+                    let x = x.to_dtype(dtype).unwrap();
+                    values(&backend.conv2d(&x, &w, None, &spec, Fuse::None).unwrap())
+                };
                 let (both, alone) = (run(&pair), run(&one));
                 assert!(
                     both[..alone.len()] == alone[..],
-                    "{size} {channels} {spec:?} {backend:?}"
+                    "{size} {channels} {spec:?} {dtype:?} {backend:?}"
                 );
             }
         }

@@ -39,7 +39,7 @@ impl Case {
 }
 
 /// How many cases come before those that are large.
-const SMALL: usize = 7;
+const SMALL: usize = 9;
 
 fn cases() -> Vec<Case> {
     let halve = ConvSpec::same(5).stride(2).periodic(true);
@@ -79,6 +79,13 @@ fn cases() -> Vec<Case> {
         ),
         // A frame that no output reads.
         case([1, 5, 6, 8, 3], 2, unpadded.stride_t(3)),
+        // Samples whose frames follow each other in memory.
+        case([2, 4, 6, 8, 3], 2, unpadded),
+        case(
+            [3, 6, 5, 6, 2],
+            3,
+            Conv3dSpec::same_time(ConvSpec::same(3), 5),
+        ),
         // Large enough for the fast ways of the two-dimensional kernels on a CPU.
         case(
             [1, 4, 48, 64, 16],

@@ -13,25 +13,31 @@ use std::mem::MaybeUninit;
 
 /// f of all values.
 pub(super) fn map<V: Value>(a: &[V], f: impl Fn(f32) -> f32 + Sync) -> Vec<V> {
-    in_chunks(a.len(), |first, y: &mut [MaybeUninit<V>]| {
+    let write = |first, y: &mut [MaybeUninit<V>]| {
         for (y, a) in y.iter_mut().zip(&a[first..]) {
             y.write(V::narrow(f(a.widen())));
         }
-    })
+    };
+    // SAFETY: as many values are written as a chunk has: none is longer than what is left of `a`.
+    unsafe { in_chunks(a.len(), write) }
 }
 
 /// f(a, b) of all pairs of values.
 pub(super) fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<V> {
-    in_chunks(a.len().min(b.len()), |first, y: &mut [MaybeUninit<V>]| {
+    let write = |first, y: &mut [MaybeUninit<V>]| {
         for ((y, a), b) in y.iter_mut().zip(&a[first..]).zip(&b[first..]) {
             y.write(V::narrow(f(a.widen(), b.widen())));
         }
-    })
+    };
+    // SAFETY: as many values are written as a chunk has: none is longer than what is left of `a` or of `b`.
+    unsafe { in_chunks(a.len().min(b.len()), write) }
 }
 
-/// So many values, written chunk by chunk, in the widest vectors of this processor, by a loop that is told where a chunk begins
-/// and writes all of it.
-fn in_chunks<V: Value>(
+/// So many values, written chunk by chunk, in the widest vectors of this processor, by a loop that is told where a chunk begins.
+///
+/// # Safety
+/// The loop must write every value of the chunk that it is given.
+unsafe fn in_chunks<V: Value>(
     length: usize,
     write: impl Fn(usize, &mut [MaybeUninit<V>]) + Sync,
 ) -> Vec<V> {
@@ -43,7 +49,7 @@ fn in_chunks<V: Value>(
             || write(index * CHUNK, chunk),
         );
     });
-    // SAFETY: both callers walk as many values as a chunk has, so each was written.
+    // SAFETY: the caller vouches for it that all of them were written.
     unsafe { values.set_len(length) };
     values
 }

@@ -39,6 +39,15 @@ impl Sizes<'_> {
     }
 
     #[cfg(feature = "onednn")]
+    fn pass(&self) -> Pass<'_> {
+        Pass {
+            x_shape: self.x,
+            y_shape: self.y,
+            spec: self.spec,
+        }
+    }
+
+    #[cfg(feature = "onednn")]
     fn way(&self, backend: Backend, direction: Direction) -> Way {
         Way::of(backend, self.dtype, self.spec, (self.x, self.y), direction)
     }
@@ -68,7 +77,9 @@ impl Backend {
                 match (way, direction) {
                     (Way::Winograd, _) => 4 * winograd::points(sizes.spec),
                     // Tap by tap, before it is added to the rest.
-                    (Way::OneDnn, Direction::BackwardWeights) if sizes.spec.dilation >= 3 => {
+                    (Way::OneDnn, Direction::BackwardWeights)
+                        if onednn::adds_up_taps(&sizes.pass(), sizes.dtype) =>
+                    {
                         4 * sizes.taps()
                     }
                     // Packed where they stay.
@@ -88,11 +99,7 @@ impl Backend {
             let spec = sizes.spec;
             let window = spec.kernel != (1, 1) && spec.dilation < 3 && spec.groups == 1;
             if window && Way::OneDnn.dtype(sizes.dtype) == DType::BF16 {
-                return onednn::transposed_bytes(&Pass {
-                    x_shape: sizes.x,
-                    y_shape: sizes.y,
-                    spec,
-                }) as u64;
+                return onednn::transposed_bytes(&sizes.pass()) as u64;
             }
         }
         let _ = sizes;

@@ -234,10 +234,8 @@ impl Weights {
     /// How long what is made of them stays.
     #[cfg(feature = "onednn")]
     fn stay(&self) -> Stay {
-        match self.packings {
-            Some(_) => Stay::Network,
-            None => Stay::Operation,
-        }
+        let packings = self.packings.as_ref();
+        packings.map_or(Stay::Operation, Packings::stay)
     }
 
     /// Transformed for Winograd's loops.

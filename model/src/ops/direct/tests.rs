@@ -82,3 +82,43 @@ fn more_channels_and_pixels_than_one_pass_takes() {
     check(ConvSpec::same(1), [1, 9, 100, 24], 530);
     check(ConvSpec::same(7).stride(2), [1, 40, 64, 16], 64);
 }
+
+/// Lines of pixels go on from image to image, cut by how many images and threads there are; sums must not show it.
+#[test]
+fn images_have_the_same_bits_together_and_alone() {
+    for (spec, (height, width)) in [
+        (ConvSpec::same(5).stride(2).periodic(true), (7, 10)),
+        (ConvSpec::same(5).stride(2), (6, 9)),
+        (ConvSpec::same(3).dilation(2), (5, 4)),
+        (ConvSpec::same(3).stride(3), (11, 12)),
+    ] {
+        let (images, inputs, outputs) = (7, 40, 35);
+        let w = draw(2, outputs * inputs * spec.kernel.0 * spec.kernel.1);
+        let x_shape = |images| [images, height, width, inputs];
+        let weights = [outputs, inputs, spec.kernel.0, spec.kernel.1];
+        let shapes = |images| {
+            let y = spec.output_shape("test", x_shape(images), &weights);
+            (x_shape(images), y.unwrap())
+        };
+        let sizes = (outputs, inputs, spec.kernel.0 * spec.kernel.1);
+        let x = draw(1, x_shape(images).iter().product());
+        let dy = draw(3, shapes(images).1.iter().product());
+        let panels = Panels::forward(&w, sizes, Stay::Operation);
+        let back = Panels::backward(&w, sizes, Stay::Operation);
+        let ahead =
+            |images, x: &[f32]| forward(&spec, shapes(images), x, &panels, Finish::<f32>::NOTHING);
+        let backward = |images, dy: &[f32]| {
+            backward_data(&spec, shapes(images), dy, &back, Finish::<f32>::NOTHING)
+        };
+        let alone = |values: &[f32], run: &dyn Fn(usize, &[f32]) -> Vec<f32>| -> Vec<f32> {
+            let each = values.chunks_exact(values.len() / images);
+            each.flat_map(|values| run(1, values)).collect()
+        };
+        assert!(ahead(images, &x) == alone(&x, &ahead), "{spec:?}");
+        assert!(backward(images, &dy) == alone(&dy, &backward), "{spec:?}");
+        let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+        let one_thread = one_thread.unwrap();
+        assert!(one_thread.install(|| ahead(images, &x)) == ahead(images, &x));
+        assert!(one_thread.install(|| backward(images, &dy)) == backward(images, &dy));
+    }
+}

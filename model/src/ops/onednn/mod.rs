@@ -2,8 +2,8 @@
 //!
 //! Activations are f32, or bf16 where the processor multiplies bf16 ([`computes_bf16`]): products of bf16 values are exact in
 //! f32, in which oneDNN sums. Primitives are built once per geometry and thread. Longitude that wraps is a field padded with
-//! zeros, whose edges are then computed again ([`seam`]); fields so narrow that the edges are most of them are copied with
-//! more columns in front and behind. Backward-weights of atrous and 1x1 kernels is a sum of matrix
+//! zeros, whose edges are then computed again ([`seam`]); fields so narrow that the edges are most of them, or their kernels
+//! more than they, are copied with more columns in front and behind. Backward-weights of atrous and 1x1 kernels is a sum of matrix
 //! products, one per tap over the pixels that the tap really sees: oneDNN's own is up to ten times slower there, and
 //! falls to reference code at the published rates. Which path runs is a function of the geometry alone, so that two
 //! runs of one recipe give the same bits.
@@ -28,6 +28,7 @@ mod wrapped;
 pub use machine::{computes_bf16, describe, kind, multiplies_tiles};
 pub use packing::{Packings, Source};
 pub use strips::transposed_bytes;
+pub use taps::adds_up_taps;
 
 use super::conv::Pass;
 use super::finish::Finish;
@@ -258,7 +259,7 @@ fn backward_weights_whole<V: Value>(
         dst: dy.as_ptr() as *mut c_void,
         gradient: dw.as_mut_ptr().cast(),
     };
-    // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads src and dst, and the shim adds to every
-    // value of the plain weights.
+    // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads src and dst and writes the room, which
+    // was made for this `desc`, and the shim adds it to the plain gradient, as many kernels as `dw` has.
     unsafe { run(op, desc, &operands) }
 }

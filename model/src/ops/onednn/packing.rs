@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Packed kernels by what they were packed for: another batch or type of activations may want another order.
 #[derive(Debug)]
@@ -27,6 +27,11 @@ pub struct Packings {
 }
 
 impl Packings {
+    /// How long they stay.
+    pub fn stay(&self) -> Stay {
+        self.stay
+    }
+
     /// None yet; those to come stay so long.
     pub fn that(stay: Stay) -> Self {
         Self {
@@ -46,11 +51,12 @@ struct Order {
 }
 
 thread_local! {
-    /// Pages of packed kernels of the last operation, for the next: new ones fault one by one, which takes longer than packing.
+    /// Pages of packed kernels of the last operation, for the next: new ones fault one by one, which takes longer than packing. They are
+    /// taken out of their place, so that other work which this thread picks up meanwhile gets its own.
     static ROOM: Cell<Option<MmapMut>> = const { Cell::new(None) };
 }
 
-/// Kernels in the order that one primitive reads.
+/// Kernels, or their gradient, in the order that one primitive reads or writes.
 #[derive(Debug)]
 pub struct Packed {
     stay: Stay,
@@ -141,9 +147,7 @@ impl Source<'_> {
             let layout = layout(op, desc)?;
             return Ok(Arc::new(self.pack(op, desc, layout, Stay::Operation)?));
         };
-        let Packings { packed, shared, .. } = packings;
-        let mut known = packed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(packed) = known.get(&desc) {
+        if let Some(packed) = locked(&packings.packed).get(&desc) {
             return Ok(packed.clone());
         }
         let layout = layout(op, desc)?;
@@ -151,15 +155,15 @@ impl Source<'_> {
             trimmed: self.trimmed.cloned(),
             layout,
         });
-        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = order.as_ref().and_then(|order| shared.get(order)).cloned();
-        let packed = match found {
+        let shared = |order: &Order| locked(&packings.shared).get(order).cloned();
+        let packed = match order.as_ref().and_then(shared) {
             Some(packed) => packed,
+            // Under no lock: while this thread waits for its pieces, it may pick up work that wants the same kernels.
             None => Arc::new(self.pack(op, desc, layout, packings.stay)?),
         };
-        known.insert(desc, packed.clone());
+        locked(&packings.packed).insert(desc, packed.clone());
         if let Some(order) = order {
-            shared.insert(order, packed.clone());
+            locked(&packings.shared).insert(order, packed.clone());
         }
         Ok(packed)
     }
@@ -197,10 +201,14 @@ impl Source<'_> {
         let Some(Packings { by_tap, .. }) = self.packings else {
             return made();
         };
-        let mut known = by_tap.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(by_tap);
         let indices = taps.iter().map(|tap| tap.index).collect();
         known.entry(indices).or_insert_with(made).clone()
     }
+}
+
+fn locked<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where backward weights write their gradient before it is added to the rest.

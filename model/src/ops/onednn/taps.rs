@@ -1,11 +1,13 @@
 //! Backward-weights as one matrix product per kernel tap: dW[:, :, r, s] = Σ over pixels that the tap sees of dyᵀ x.
 
+use super::machine::multiplies_tiles;
 use super::product::gemm_transposed;
 use super::{seam, strips};
 use crate::error::Result;
 use crate::ops::conv::Pass;
 use crate::ops::scratch;
 use crate::ops::value::Value;
+use candle_core::DType;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,6 +23,12 @@ pub fn are_faster(pass: &Pass<'_>, tiles: bool) -> bool {
     let point = spec.kernel == (1, 1) && spec.padding == (0, 0);
     let uneven = strips::must_be_cut(pass, tiles) && strips::Strips::of(pass, 2, tiles).is_none();
     spec.groups == 1 && (point || spec.stride == 1 && spec.dilation >= 3 || uneven)
+}
+
+/// Whether the gradient of kernels that meet activations of `dtype` is one product for each of several taps, which are then added up.
+pub fn adds_up_taps(pass: &Pass<'_>, dtype: DType) -> bool {
+    let tiles = dtype == DType::BF16 && multiplies_tiles();
+    are_faster(pass, tiles) && pass.spec.kernel != (1, 1)
 }
 
 /// Adds the gradient to `dw`.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Few labels, with and without what fields alone teach, from the runs of validation/semi_supervised.sh.
 
-    python3 validation/loss_curves.py OUT DOCS
+    python3 validation/loss_curves.py DOCS OUT...
 
-Reads OUT/WAY-STEPS-SEED/metrics.jsonl and OUT/WAY-STEPS-SEED.json; writes DOCS/semi_supervised.md, a table, and
-DOCS/semi_supervised.svg, the loss and the mean average precision on the validation samples during training. Standard library only.
+Reads OUT/WAY-STEPS-SEED/metrics.jsonl and OUT/WAY-STEPS-SEED.json; writes DOCS/semi_supervised.md, a table for every OUT, and for each a
+DOCS/semi_supervised_GRID.svg, the loss and the mean average precision on the validation samples during training. Standard library only.
 """
 
 import json
@@ -107,18 +107,25 @@ def plot(runs):
     return "\n".join(parts + ["</svg>"]) + "\n"
 
 
+INTRODUCTION = """# Boxes from a tenth of the labels
+
+The `detect` recipe on synthetic runs of which a tenth of the samples has boxes that are used, another tenth for every seed, four labelled
+samples a step in all ways. Self-training: the supervised network finds boxes in the other fields, and a second one learns from both
+(arXiv:2005.04757). Reconstruction: the other fields teach by how well they are made again, weighted by λ (arXiv:1612.02095). Scores are of
+the best model of each training on an unseen run: means and 95 % intervals of the mean over as many seeds as the last column says;
+differences seed by seed.
+"""
+
+
 def table(runs, settings, command):
     steps, grid = settings
-    lines = ["# Boxes from a tenth of the labels", ""]
-    lines += [
-        f"The `detect` recipe, {steps} steps, on a synthetic run of {grid} cells of which a tenth of the samples has boxes that are used, another tenth for",
-        "every seed, four labelled samples a step in all ways. Self-training: the supervised network finds boxes in the other fields, and a second",
-        "one learns from both (arXiv:2005.04757). Reconstruction: the other fields teach by how well they are made again, weighted by λ",
-        f"(arXiv:1612.02095). Means and 95 % intervals of the mean over as many seeds as the last column says; differences seed by seed. By `{command}`.",
+    lines = [
         "",
-        "![Loss and mAP on validation samples](semi_supervised.svg)",
+        f"## {grid} cells, {steps} steps",
         "",
-        "On an unseen run, the best model of each training:",
+        f"By `{command}`.",
+        "",
+        f"![Loss and mAP on validation samples](semi_supervised_{grid}.svg)",
         "",
         "| way | mAP at an overlap of 0.1 | its difference to supervised | mAP at 0.5 | its difference | seeds |",
         "|---|---|---|---|---|---|",
@@ -134,21 +141,27 @@ def table(runs, settings, command):
     return "\n".join(lines) + "\n"
 
 
-def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    out, docs = Path(sys.argv[1]), Path(sys.argv[2])
+def section(out, docs):
+    """The table of one folder, beside which goes its plot."""
     tried, steps = ways(out)
     runs = {way: curves(out, way, steps) for way in tried}
     if len(runs) < 2 or not set.intersection(*(set(found) for found in runs.values())):
         sys.exit(f"{out}: no seed was trained in two ways: run validation/semi_supervised.sh first")
-    docs.mkdir(parents=True, exist_ok=True)
-    (docs / "semi_supervised.svg").write_text(plot(runs))
     store = json.loads((out / "store" / "store.json").read_text())
     grid = f"{len(store['lat_deg'])}x{len(store['lon_deg'])}"
+    (docs / f"semi_supervised_{grid}.svg").write_text(plot(runs))
     seeds = max(len(found) for found in runs.values())
-    command = f'validation/semi_supervised.sh OUT {seeds} {steps} "{" ".join(runs)}" {grid} && python3 validation/loss_curves.py OUT docs'
-    (docs / "semi_supervised.md").write_text(table(runs, (steps, grid), command))
+    command = f'validation/semi_supervised.sh OUT {seeds} {steps} "{" ".join(runs)}" {grid} && python3 validation/loss_curves.py docs OUT'
+    return table(runs, (steps, grid), command)
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    docs = Path(sys.argv[1])
+    docs.mkdir(parents=True, exist_ok=True)
+    sections = [section(Path(out), docs) for out in sys.argv[2:]]
+    (docs / "semi_supervised.md").write_text(INTRODUCTION + "".join(sections))
     print(docs / "semi_supervised.md")
 
 

@@ -287,6 +287,33 @@ fn cells_carry_the_identity_of_their_track() {
         message.contains("events.csv") && message.contains("atmospheric_river at"),
         "{message}"
     );
+
+    // Read as masks, identities say nothing of classes: whoever reads them does, or is told what is taken for granted.
+    let name = written.to_str().unwrap();
+    let cells = |masks: &MaskArchive, class: Class| {
+        let of_time = |k| {
+            masks
+                .read(k)
+                .unwrap()
+                .codes
+                .iter()
+                .filter(|c| **c == class.code())
+                .count()
+        };
+        (0..masks.times().len()).map(of_time).sum::<usize>()
+    };
+    let taken = MaskArchive::open(name).unwrap();
+    assert!(taken.notes()[0].contains("`object_id`") && taken.notes()[0].contains("rivers"));
+    let said = MaskArchive::open_as(name, Some(Class::TropicalCyclone)).unwrap();
+    assert!(said.notes().is_empty());
+    let all = cells(&taken, Class::AtmosphericRiver);
+    assert!(all > 0 && cells(&taken, Class::TropicalCyclone) == 0);
+    assert_eq!(cells(&said, Class::TropicalCyclone), all);
+    assert_eq!(cells(&said, Class::AtmosphericRiver), 0);
+    assert!(
+        archive.notes().is_empty(),
+        "our own masks name their classes"
+    );
 }
 
 #[test]

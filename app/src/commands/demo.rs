@@ -8,6 +8,7 @@ use crate::commands::report::Report;
 use crate::commands::score::{Score, Scores};
 use crate::commands::simulate::Simulate;
 use crate::commands::stage::Stage;
+use crate::commands::tags::Tags;
 use crate::commands::train::Train;
 use crate::plan::{duration, peak_memory};
 use crate::{device, output};
@@ -89,6 +90,7 @@ impl Demo {
                 out: at(&format!("{name}-labels")),
                 method: vec![squall_climate::detect::Method::Deepcam],
                 against: None,
+                tags: Tags::default(),
                 bard_members: None,
                 cyclones: "default".into(),
                 rivers: "default".into(),
@@ -103,6 +105,7 @@ impl Demo {
         Stage {
             input: text("learn"),
             labels: Some(text("learn-labels")),
+            tags: Tags::default(),
             boxes: None,
             out: Some(at("store")),
             local: None,
@@ -133,6 +136,7 @@ impl Demo {
             let options = squall_climate::events::ExtractOptions::default();
             Events {
                 masks: text(masks),
+                tags: Tags::default(),
                 fields: Some(text("unseen")),
                 out: at(out),
                 min_cyclone_km2: options.min_tropical_cyclone_km2,
@@ -149,6 +153,7 @@ impl Demo {
         }
         let report = at("report.html");
         Report {
+            tags: Tags::default(),
             folders: vec![
                 format!("{}:{}", text("unseen-labels"), text("heuristic-events")),
                 format!("{}:{}", text("unseen-masks"), text("network-events")),

@@ -1,6 +1,7 @@
 //! `squall label`: heuristics on fields to masks, objects and tracks.
 
 use super::box_files::{BoxFiles, BoxFormats};
+use super::tags::Tags;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::{input, interrupt, output};
@@ -36,6 +37,8 @@ pub struct Label {
     /// Masks to compare the methods with in agreement.csv, for instance those of `squall infer`.
     #[arg(long, value_name = "MASKS")]
     pub against: Option<String>,
+    #[command(flatten)]
+    pub tags: Tags,
     /// Members of the bard ensemble: a CSV with hwhm_latitude, min_water_vapor, min_component_area, as TECA's table.
     #[arg(long, value_name = "FILE")]
     pub bard_members: Option<PathBuf>,

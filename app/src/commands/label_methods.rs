@@ -1,6 +1,7 @@
 //! `squall label --method`: several heuristics side by side, and how far they agree with each other and with other masks.
 
 use super::label::{Label, Masks, rayon_threads};
+use super::tags::Tags;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::{input, interrupt, output};
@@ -55,7 +56,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         .iter()
         .map(|method| Detector::new(*method, &thresholds, archive.grid()))
         .collect::<Result<Vec<Detector>, ClimateError>>()?;
-    let against = Against::open(command.against.as_deref(), &archive)?;
+    let against = Against::open(command.against.as_deref(), command.tags, &archive)?;
     let folders: Vec<PathBuf> = match methods.len() {
         1 => vec![command.out.clone()],
         _ => methods.iter().map(|m| command.out.join(m.name())).collect(),
@@ -235,11 +236,11 @@ struct Against {
 }
 
 impl Against {
-    fn open(path: Option<&str>, archive: &Archive) -> anyhow::Result<Self> {
+    fn open(path: Option<&str>, tags: Tags, archive: &Archive) -> anyhow::Result<Self> {
         let Some(path) = path else {
             return Ok(Self { masks: None });
         };
-        let masks = MaskArchive::open(path)?;
+        let masks = tags.open(path)?;
         if masks.grid().hash() != archive.grid().hash() {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
             return Err(DataError::Mismatch {

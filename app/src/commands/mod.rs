@@ -17,5 +17,6 @@ pub mod stage;
 mod stage_local;
 pub mod summary;
 pub mod supervise;
+mod tags;
 pub mod train;
 pub mod version;

@@ -1,6 +1,7 @@
 //! `squall stage`: fields and labels to a sample store; a store to the disks of a job's nodes.
 
 use super::stage_local;
+use super::tags::Tags;
 use crate::commands::label::channels;
 use crate::failure::Advice;
 use crate::plan::{Plan, bytes};
@@ -27,6 +28,8 @@ pub struct Stage {
     /// Labels: masks of `squall label`, or of another tool; not needed with --boxes. Samples without a mask teach detectors only.
     #[arg(long, value_name = "DIR")]
     pub labels: Option<String>,
+    #[command(flatten)]
+    pub tags: Tags,
     /// Boxes for detectors: a table (.csv), an ExtremeWeather file (.h5) or a COCO file (.json); default: boxes.csv among the labels, if
     /// it is there.
     #[arg(long, value_name = "FILE", conflicts_with = "local")]
@@ -148,7 +151,7 @@ impl Stage {
         let Some(labels) = &self.labels else {
             return Ok(None);
         };
-        let masks = MaskArchive::open(labels)?;
+        let masks = self.tags.open(labels)?;
         if masks.grid().hash() != archive.grid().hash() {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
             return Err(DataError::Mismatch {

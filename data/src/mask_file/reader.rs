@@ -35,6 +35,8 @@ struct MaskFile {
     path: PathBuf,
     name: &'static str,
     layout: Layout,
+    /// What a tag means.
+    tagged: Class,
     order: AxisOrder,
     file_shape: (usize, usize),
     has_time: bool,
@@ -48,30 +50,30 @@ pub struct MaskArchive {
     times: Vec<Time>,
     places: Vec<(usize, usize)>,
     source: String,
-    /// What tags without a class (`ar_binary_tag`, `binary_tag`, `object_id`) mean.
-    tagged: Class,
+    notes: Vec<String>,
     open: nc::FileCache,
 }
 
 impl MaskArchive {
     /// Opens the mask files of a path, folder, glob or list: ours, ClimateNet's `LABELS`, ARTMIP's `ar_binary_tag`,
-    /// TempestExtremes' `binary_tag` and `object_id` (both read as rivers).
+    /// TempestExtremes' `binary_tag` and `object_id` (both read as rivers, which [`Self::notes`] tells).
     ///
     /// # Errors
     /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::Mismatch`] if files differ in grid or calendar.
     pub fn open(input: &str) -> Result<Self> {
-        Self::open_as(input, Class::AtmosphericRiver)
+        Self::open_as(input, None)
     }
 
-    /// As [`Self::open`], for tags of another class, such as `binary_tag` of cyclones.
+    /// As [`Self::open`], where a class is given for variables that name none, such as `binary_tag` of cyclones.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_as(input: &str, tagged: Class) -> Result<Self> {
+    pub fn open_as(input: &str, tagged: Option<Class>) -> Result<Self> {
         on_library_thread(|| Self::scan(input, tagged))
     }
 
-    fn scan(input: &str, tagged: Class) -> Result<Self> {
+    fn scan(input: &str, tagged: Option<Class>) -> Result<Self> {
+        let mut notes = Vec::new();
         let mut source = String::new();
         let mut files = Vec::new();
         let mut all = Vec::new();
@@ -89,6 +91,15 @@ impl MaskArchive {
                     found,
                 });
             };
+            // Its name says what it is.
+            let names_a_class = name == "ar_binary_tag";
+            if layout == Layout::Tag && !names_a_class && tagged.is_none() && notes.is_empty() {
+                notes.push(format!(
+                    "`{name}` in `{}` names no class and is read as atmospheric rivers",
+                    path.display()
+                ));
+            }
+            let tagged = tagged.filter(|_| !names_a_class);
             let axes = axes(&path, &file)?;
             let file_shape = (axes.lat.1.len(), axes.lon.1.len());
             let (grid, order) = LatLonGrid::from_axes(axes.lat.1, axes.lon.1).map_err(|e| {
@@ -140,6 +151,7 @@ impl MaskArchive {
                 path,
                 name,
                 layout,
+                tagged: tagged.unwrap_or(Class::AtmosphericRiver),
                 order,
                 file_shape,
                 has_time,
@@ -173,7 +185,7 @@ impl MaskArchive {
             times,
             places,
             source,
-            tagged,
+            notes,
             open: nc::FileCache::default(),
         })
     }
@@ -191,6 +203,11 @@ impl MaskArchive {
     /// What made the masks, as the first file says (CF `source`); empty if it does not.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// What was taken for granted when the files were opened.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The calendar of the time axis.
@@ -227,7 +244,7 @@ impl MaskArchive {
                 expected: "0 (background), 1 (tropical cyclone), 2 (atmospheric river)".into(),
                 found: value.to_string(),
             }),
-            Layout::Tag if *value > 0.0 => Ok(self.tagged.code()),
+            Layout::Tag if *value > 0.0 => Ok(file.tagged.code()),
             Layout::Tag => Ok(0),
         };
         let codes = stored.iter().map(code).collect::<Result<Vec<u8>>>()?;

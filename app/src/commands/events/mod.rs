@@ -7,6 +7,7 @@ mod source;
 mod tests;
 mod together;
 
+use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -45,6 +46,8 @@ pub struct Events {
     /// Masks: ours, ClimateNet's LABELS, ar_binary_tag, binary_tag or object_id of other tools. Or boxes: boxes.csv (of
     /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json.
     pub masks: String,
+    #[command(flatten)]
+    pub tags: Tags,
     /// Fields at the same times, for pressure, wind, moisture, vapour transport and rain of each event.
     #[arg(long, value_name = "IN")]
     pub fields: Option<String>,

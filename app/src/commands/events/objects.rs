@@ -34,7 +34,7 @@ impl Objects {
     pub fn open(arguments: &Events, fields: Option<&Archive>) -> anyhow::Result<Self> {
         check_confidence(arguments.min_confidence)?;
         let Some(path) = boxes_in(&arguments.masks)? else {
-            return Ok(Self::Masks(MaskArchive::open(&arguments.masks)?));
+            return Ok(Self::Masks(arguments.tags.open(&arguments.masks)?));
         };
         if arguments.object_id {
             return Err(Advice::usage(

@@ -2,6 +2,7 @@
 
 use super::boxes::Boxes;
 use crate::commands::score::{Score, Scores, table_of};
+use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use squall_climate::compare::Comparison;
 use squall_climate::report::{Source, SourceKind};
@@ -62,6 +63,7 @@ impl Inputs {
     /// Boxes that are less sure than `min_confidence` are not shown.
     pub(super) fn open(
         arguments: &[String],
+        tags: Tags,
         fields: Option<&Archive>,
         min_confidence: f32,
     ) -> anyhow::Result<Self> {
@@ -75,7 +77,7 @@ impl Inputs {
                     comparison_folders.push(argument.clone());
                 }
                 Kind::Boxes(file) => box_files.push((argument, file)),
-                Kind::Masks => masks.push(Masks::open(argument)?),
+                Kind::Masks => masks.push(Masks::open(argument, tags)?),
             }
         }
         check_masks(&masks)?;
@@ -189,10 +191,10 @@ pub(super) struct Masks {
 }
 
 impl Masks {
-    fn open(argument: &str) -> anyhow::Result<Self> {
+    fn open(argument: &str, tags: Tags) -> anyhow::Result<Self> {
         let (folder, tables) = split(argument);
         let (folder, tables) = (folder.to_string(), tables.unwrap_or(folder).to_string());
-        let archive = MaskArchive::open(&folder)?;
+        let archive = tags.open(&folder)?;
         let kind = match archive.source() {
             source if source.contains("synthetic") => SourceKind::Truth,
             source if source.contains("training steps") => SourceKind::Network,

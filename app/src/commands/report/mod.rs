@@ -7,6 +7,7 @@ mod scores;
 
 use crate::commands::events::MIN_CONFIDENCE;
 use crate::commands::score::check_confidence;
+use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use crate::plan::bytes;
 use crate::progress::Progress;
@@ -31,6 +32,8 @@ pub struct Report {
     /// .json, .h5), followed by `:DIR` if `squall events` made tables of them.
     #[arg(required = true, value_name = "DIR")]
     pub folders: Vec<String>,
+    #[command(flatten)]
+    pub tags: Tags,
     /// Fields at the same times, shown under the masks.
     #[arg(long, value_name = "IN")]
     pub fields: Option<String>,
@@ -80,7 +83,12 @@ impl Report {
             .as_deref()
             .map(|fields| input::open(fields, false))
             .transpose()?;
-        let inputs = Inputs::open(&self.folders, fields.as_ref(), self.min_confidence)?;
+        let inputs = Inputs::open(
+            &self.folders,
+            self.tags,
+            fields.as_ref(),
+            self.min_confidence,
+        )?;
         let page = self.page(&inputs, fields.as_ref())?;
         let options = ReportOptions {
             max_frames: self.frames,

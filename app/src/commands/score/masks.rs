@@ -47,8 +47,8 @@ impl Score {
     /// Computes the scores over the times that both sides have.
     pub fn score(&self) -> anyhow::Result<Scores> {
         let (predicted, truth) = (
-            MaskArchive::open(&self.prediction)?,
-            MaskArchive::open(&self.truth)?,
+            self.tags.open(&self.prediction)?,
+            self.tags.open(&self.truth)?,
         );
         let cells = self.cells(&predicted, &truth)?;
         let calendar = truth.calendar();

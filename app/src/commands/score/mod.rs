@@ -9,6 +9,7 @@ pub use boxes::Scores as BoxScores;
 pub use boxes::{box_grid, check_confidence, judge, share_times};
 pub use masks::{Scores, table_of};
 
+use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use crate::output;
 use clap::Args;
@@ -31,6 +32,8 @@ pub struct Score {
     /// What judges: masks such as ARTMIP's, boxes.csv, or tracks such as IBTrACS.
     #[arg(long, value_name = "PATH")]
     pub truth: String,
+    #[command(flatten)]
+    pub tags: Tags,
     /// Another table of predicted events than the one in the folder of the prediction.
     #[arg(long, value_name = "FILE")]
     pub events: Option<String>,
@@ -81,6 +84,7 @@ impl Score {
         Self {
             prediction,
             truth,
+            tags: Tags::default(),
             events,
             calendar: Calendar::Standard,
             min_confidence: super::events::MIN_CONFIDENCE,

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             attribute("references", "none"),
             attribute("comment", "The masks mean nothing."),
         ],
-        probabilities: true,
+        probabilities: &Class::EVENTS,
         spread: true,
         river_tag: true,
     };

@@ -6,13 +6,16 @@ use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::{input, interrupt, output};
 use clap::Args;
+use ndarray::Array3;
 use serde::Serialize;
 use squall_climate::detect::Method;
-use squall_climate::label::{ArThresholds, Labeller, TcThresholds, Thresholds, required_channels};
+use squall_climate::label::{
+    ArThresholds, LabelledSnapshot, Labeller, TcThresholds, Thresholds, required_channels,
+};
 use squall_climate::{ClimateError, Event, table};
 use squall_data::boxes::table::BoxTableWriter;
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-use squall_data::{Archive, BoxClass, Snapshot, Time, Variable};
+use squall_data::{Archive, BoxClass, Class, Snapshot, Time, Variable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -173,7 +176,7 @@ impl Label {
             Ok(archive.read(index, &needed)?)
         };
         let labelled = labeller.label_series(times, read, |index, labelled| {
-            masks.write(index, &labelled.mask)?;
+            masks.write(index, &labelled)?;
             boxes.write(archive.times()[index], &labelled.boxes)?;
             progress.set(index + 1, String::new());
             objects.extend(labelled.objects);
@@ -226,6 +229,10 @@ impl<'a> Masks<'a> {
         thresholds: String,
     ) -> Self {
         let options = MaskFileOptions {
+            probabilities: match method {
+                Method::Bard => &[Class::AtmosphericRiver],
+                _ => &[],
+            },
             title: method.title().into(),
             source: format!("squall {} label", env!("CARGO_PKG_VERSION")),
             attributes: vec![("thresholds".to_string(), thresholds)],
@@ -242,8 +249,19 @@ impl<'a> Masks<'a> {
     pub(super) fn write(
         &mut self,
         index: usize,
-        mask: &squall_data::ClassMask,
+        labelled: &LabelledSnapshot,
     ) -> Result<(), ClimateError> {
+        let mask = &labelled.mask;
+        let probabilities = labelled.river_probability.as_ref().map(|rivers| {
+            let (rows, columns) = rivers.dim();
+            Array3::from_shape_fn((rows, columns, Class::ALL.len()), |(j, i, class)| {
+                match Class::ALL[class] {
+                    Class::AtmosphericRiver => rivers[[j, i]],
+                    Class::Background => 1.0 - rivers[[j, i]],
+                    _ => 0.0,
+                }
+            })
+        });
         let source = self.archive.source_of(index).0;
         if self
             .open
@@ -256,7 +274,7 @@ impl<'a> Masks<'a> {
             self.open = Some((source.to_path_buf(), writer));
         }
         match &mut self.open {
-            Some((_, writer)) => Ok(writer.write(mask, None)?),
+            Some((_, writer)) => Ok(writer.write(mask, probabilities.as_ref().map(|p| p.view()))?),
             None => Ok(()),
         }
     }

@@ -87,7 +87,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         }
         agreement.add(&compared, archive.grid())?;
         for ((label, masks), objects) in labels.into_iter().zip(&mut masks).zip(&mut objects) {
-            masks.write(index, &label.labelled.mask)?;
+            masks.write(index, &label.labelled)?;
             objects.extend(label.labelled.objects);
         }
         progress.set(index + 1, String::new());

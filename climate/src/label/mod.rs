@@ -65,6 +65,8 @@ pub struct LabelledSnapshot {
     pub objects: Vec<Event>,
     /// A box around each of them; [`Labeller::label_series`] adds those of extratropical cyclones and tropical depressions.
     pub boxes: Vec<TrackedBox>,
+    /// How sure an ensemble is that a cell is of a river, `(lat, lon)`; none of methods that are none.
+    pub river_probability: Option<Array2<f32>>,
 }
 
 /// Applies the criteria on one grid.
@@ -242,6 +244,7 @@ impl Labeller {
             mask,
             objects,
             boxes,
+            river_probability: None,
         })
     }
 

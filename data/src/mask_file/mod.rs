@@ -29,7 +29,7 @@ mod tests {
         let grid = LatLonGrid::global(8, 12).unwrap();
         let start = Time::new(Calendar::NoLeap, 2000, 2, 28, 21, 0, 0).unwrap();
         let options = MaskFileOptions {
-            probabilities: true,
+            probabilities: &Class::EVENTS,
             spread: true,
             ..MaskFileOptions::default()
         };

@@ -25,8 +25,8 @@ pub struct MaskFileOptions {
     pub source: String,
     /// Further global attributes.
     pub attributes: Vec<(String, String)>,
-    /// Also keep the probability of cyclones and of rivers, in steps of 1/250.
-    pub probabilities: bool,
+    /// Also keep the probability of these classes, in steps of 1/250.
+    pub probabilities: &'static [Class],
     /// Also keep the standard deviation of these probabilities over the members of an ensemble, in steps of 1/500.
     pub spread: bool,
     /// Also keep `ar_binary_tag`, rivers as ARTMIP wants them. Default yes.
@@ -39,7 +39,7 @@ impl Default for MaskFileOptions {
             title: String::new(),
             source: String::new(),
             attributes: Vec::new(),
-            probabilities: false,
+            probabilities: &[],
             spread: false,
             river_tag: true,
         }
@@ -55,7 +55,7 @@ pub struct MaskWriter {
     origin: Time,
     shape: (usize, usize),
     written: usize,
-    probabilities: bool,
+    probabilities: &'static [Class],
     spread: bool,
     river_tag: bool,
 }
@@ -125,15 +125,16 @@ impl MaskWriter {
             let rivers = mask.codes.iter().map(|&code| i8::from(code == river));
             planes.push(("ar_binary_tag".to_string(), rivers.collect()));
         }
+        let spread_of: &[Class] = if self.spread { &Class::EVENTS } else { &[] };
         let kept = [
             (self.probabilities, probabilities, "probability", CERTAIN),
-            (self.spread, spread, "probability_spread", SPREAD_STEPS),
+            (spread_of, spread, "probability_spread", SPREAD_STEPS),
         ];
-        for (wanted, values, what, steps) in kept {
-            let (true, Some(values)) = (wanted, values) else {
+        for (classes, values, what, steps) in kept {
+            let Some(values) = values else {
                 continue;
             };
-            for class in Class::EVENTS {
+            for &class in classes {
                 let of_class = values.index_axis(ndarray::Axis(2), usize::from(class.code()));
                 let packed = of_class.iter().map(|&value| pack(value, steps)).collect();
                 planes.push((event_variable(class, what), packed));
@@ -234,7 +235,7 @@ fn create(
     }
     for class in Class::EVENTS {
         let words = class.name().replace('_', " ");
-        if options.probabilities {
+        if options.probabilities.contains(&class) {
             let name = event_variable(class, "probability");
             let long_name = format!("probability of {words}");
             add_packed(&mut file, grid, (&name, &long_name), CERTAIN)?;

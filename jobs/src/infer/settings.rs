@@ -5,6 +5,7 @@ use super::{BadInput, Ensemble, FilePer, FinishedFile, InferOptions, Input, Mode
 use crate::error::{JobError, Result};
 use crate::metrics::to_json;
 use serde::{Deserialize, Serialize};
+use squall_data::Class;
 use squall_data::mask_file::MaskFileOptions;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -184,7 +185,11 @@ pub(super) fn about(
         title: "Tropical cyclones and atmospheric rivers found by a neural network".to_string(),
         source: format!("Squall {version}, {networks}"),
         attributes,
-        probabilities: options.probabilities,
+        probabilities: if options.probabilities {
+            &Class::EVENTS
+        } else {
+            &[]
+        },
         spread: ensemble.members() > 1,
         river_tag: options.artmip,
     }

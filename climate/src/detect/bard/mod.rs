@@ -192,6 +192,7 @@ impl BardDetector {
             mask,
             objects,
             boxes,
+            river_probability: Some(probability),
         })
     }
 }

@@ -128,6 +128,7 @@ impl PercentileDetector {
             mask,
             objects,
             boxes,
+            river_probability: None,
         })
     }
 }

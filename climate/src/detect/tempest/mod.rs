@@ -165,6 +165,7 @@ impl TempestDetector {
             mask,
             objects,
             boxes,
+            river_probability: None,
         })
     }
 }

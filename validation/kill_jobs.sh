@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Inference and events of a run on several ranks, a random rank of which is killed again and again, beside ones that are left alone:
+# the same bytes, although each time another number of ranks may go on with it.
+# usage: validation/kill_jobs.sh OUT [KILLS] [JOBS] [RANKS]
+#   OUT    a folder for the runs
+#   KILLS  how often a rank of each job is killed (20)
+#   JOBS   in quotes ("infer events")
+#   RANKS  of every start; a number up to four, another one each time, if not given
+set -euo pipefail
+mkdir -p "$1"
+out=$(realpath "$1")
+kills=${2:-20} jobs=${3:-infer events} fixed=${4:-}
+cd "$(dirname "$0")/.."
+. validation/program.sh
+cd "$out"
+
+if [ ! -f run/best.safetensors ]; then
+  rm -rf fields labels store run
+  "$squall" -q simulate --out fields --grid 32x64 --days 20 --hours 6 --seed 5
+  "$squall" -q label fields --out labels
+  "$squall" -q stage fields --labels labels --out store
+  "$squall" -q train --recipe small --data store --out run --set training.steps=20 --set training.validate_every_steps=20 \
+    --set network.width=0.1
+fi
+# A year in small files, so that there is something to kill; the tracker is faster and gets finer masks.
+[ -d year ] || "$squall" -q simulate --out year --grid 32x64 --days 365 --hours 6 --seed 6
+[ -d fine ] || "$squall" -q simulate --out fine --grid 96x144 --days 365 --hours 6 --seed 7
+
+# What JOB does into a folder, as words.
+words() { # JOB FOLDER
+  case $1 in
+    infer) echo "$squall -q infer $out/year --model $out/run/best.safetensors --probabilities --out $2" ;;
+    events) echo "$squall -q events $out/fine/truth --fields $out/fine --save-every 0 --out $2" ;;
+    *) echo "error: there is no job $1" >&2 && exit 2 ;;
+  esac
+}
+
+for job in $jobs; do
+  alone=$out/$job-alone killed=$out/$job-killed
+  rm -rf "$alone" "$killed"
+  started=$(date +%s%N)
+  $(words "$job" "$alone")
+  took=$((($(date +%s%N) - started) / 1000000))
+  echo "$job alone: $(ls "$alone" | wc -l) files, $took ms"
+  kill=0 finished=0
+  while ((kill < kills)); do
+    ranks=${fixed:-$((1 + RANDOM % 4))}
+    mpirun -n "$ranks" $(words "$job" "$killed") 2>>"$job.log" &
+    start=$!
+    # Anywhere within the time that it takes alone, and somewhat later.
+    sleep "$(printf '%d.%03d' $((took / 1000)) $((took % 1000)) | awk -v r=$RANDOM '{ print 0.3 + 1.2 * $1 * r / 32768 }')"
+    mapfile -t found < <(pgrep -f "^$squall -q $job .*--out $killed" || true)
+    if [ ${#found[@]} -gt 0 ] && kill -9 "${found[RANDOM % ${#found[@]}]}" 2>/dev/null; then
+      kill=$((kill + 1))
+      echo "kill $kill: one of $ranks ranks, $(ls "$killed" 2>/dev/null | wc -l) files are there"
+    fi
+    if wait "$start"; then
+      # It ended before the kill: a new folder, so that all kills meet work.
+      diff -r -x .lock "$alone" "$killed"
+      finished=$((finished + 1))
+      [ "$kill" -ge "$kills" ] || rm -rf "$killed"
+    fi
+  done
+  mpirun -n "${fixed:-3}" $(words "$job" "$killed")
+  diff -r -x .lock "$alone" "$killed"
+  [ -z "$(find "$killed" -name '.claims-*' -o -name '*.tmp')" ]
+  echo "$job: $kill kills, $finished ends between them, $(ls "$alone" | wc -l) files with the same bytes"
+done

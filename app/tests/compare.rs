@@ -1,0 +1,80 @@
+//! Two scenarios through the program, from fields to statements.
+
+mod common;
+
+use common::{path, run};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The events of some years of a scenario.
+fn events(folder: &Path, scenario: &str, years: &str) -> PathBuf {
+    let fields = folder.join(format!("{scenario}-{years}"));
+    let out = folder.join(format!("events-{scenario}-{years}"));
+    let simulate = [
+        "simulate", "--grid", "24x36", "--hours", "24", "--seed", "3",
+    ];
+    let more = ["--scenario", scenario, "--years", years, "-q", "--out"];
+    run(&[&simulate[..], &more, &[path(&fields)]].concat());
+    let truth = fields.join("truth");
+    let events = ["events", path(&truth), "--fields", path(&fields), "-q"];
+    run(&[&events[..], &["--out", path(&out)]].concat());
+    out
+}
+
+/// A column of a quantity's row for all basins and seasons.
+fn value<'t>(table: &'t str, quantity: &str, class: &str, column: &str) -> &'t str {
+    let head: Vec<&str> = table
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split(',')
+        .collect();
+    let at = head.iter().position(|name| *name == column);
+    let begin = format!("{quantity},{class},all,all,");
+    let row = table.lines().find(|line| line.starts_with(&begin));
+    let cells = row.map(|row| row.split(',').collect::<Vec<_>>());
+    cells.zip(at).map_or("no such row", |(cells, at)| cells[at])
+}
+
+#[test]
+fn a_warmer_world_is_told_apart_and_a_single_year_says_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let runs = ["present", "plus2k"].map(|scenario| events(folder.path(), scenario, "5"));
+    let out = folder.path().join("changes");
+    let compare = |a: &Path, b: &Path| {
+        let words = ["compare", path(a), path(b), "--label-a", "present"];
+        let said = run(&[
+            &words[..],
+            &["--label-b", "plus2k", "--out", path(&out), "-q"],
+        ]
+        .concat());
+        let table = fs::read_to_string(out.join("changes.csv")).expect("changes.csv");
+        (said, table)
+    };
+    let (said, table) = compare(&runs[0], &runs[1]);
+    let number = |column: &str| -> f64 {
+        let cell = value(&table, "tracks", "atmospheric_river", column);
+        cell.parse().unwrap_or_else(|_| panic!("{column}: {cell}"))
+    };
+    // The scenario imposes a fifth more rivers; on so coarse a grid some of them touch and are one.
+    assert!(
+        number("relative_low") > 0.0 && number("p") < 0.05,
+        "{table}"
+    );
+    assert!((0.05..0.25).contains(&number("relative_change")), "{table}");
+    assert!(
+        said.contains("Atmospheric rivers") && said.contains('%'),
+        "{said}"
+    );
+    for file in ["changes.json", "changes.html", "maps.nc", "statements.txt"] {
+        assert!(out.join(file).is_file(), "{file}");
+    }
+
+    // Of one year nothing is claimed.
+    let short = ["present", "plus2k"].map(|scenario| events(folder.path(), scenario, "1"));
+    let (said, table) = compare(&short[0], &short[1]);
+    let rivers = |column| value(&table, "tracks", "atmospheric_river", column);
+    assert_eq!((rivers("low"), rivers("p")), ("", ""), "{table}");
+    assert_eq!(rivers("no_interval"), "too_few_years");
+    assert!(said.contains("no interval"), "{said}");
+}

@@ -9,48 +9,35 @@ use crate::profile;
 use candle_core::{DType, Tensor};
 use pulp::Arch;
 use rayon::prelude::*;
-use std::mem::MaybeUninit;
 
 /// f of all values.
 pub(super) fn map<V: Value>(a: &[V], f: impl Fn(f32) -> f32 + Sync) -> Vec<V> {
-    let write = |first, y: &mut [MaybeUninit<V>]| {
+    in_chunks(a.len(), |first, y: &mut [V]| {
         for (y, a) in y.iter_mut().zip(&a[first..]) {
-            y.write(V::narrow(f(a.widen())));
+            *y = V::narrow(f(a.widen()));
         }
-    };
-    // SAFETY: as many values are written as a chunk has: none is longer than what is left of `a`.
-    unsafe { in_chunks(a.len(), write) }
+    })
 }
 
 /// f(a, b) of all pairs of values.
 pub(super) fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<V> {
-    let write = |first, y: &mut [MaybeUninit<V>]| {
+    in_chunks(a.len().min(b.len()), |first, y: &mut [V]| {
         for ((y, a), b) in y.iter_mut().zip(&a[first..]).zip(&b[first..]) {
-            y.write(V::narrow(f(a.widen(), b.widen())));
+            *y = V::narrow(f(a.widen(), b.widen()));
         }
-    };
-    // SAFETY: as many values are written as a chunk has: none is longer than what is left of `a` or of `b`.
-    unsafe { in_chunks(a.len().min(b.len()), write) }
+    })
 }
 
 /// So many values, written chunk by chunk, in the widest vectors of this processor, by a loop that is told where a chunk begins.
-///
-/// # Safety
-/// The loop must write every value of the chunk that it is given.
-unsafe fn in_chunks<V: Value>(
-    length: usize,
-    write: impl Fn(usize, &mut [MaybeUninit<V>]) + Sync,
-) -> Vec<V> {
-    let mut values = Vec::with_capacity(length);
-    let chunks = values.spare_capacity_mut()[..length].par_chunks_mut(CHUNK);
+fn in_chunks<V: Value>(length: usize, write: impl Fn(usize, &mut [V]) + Sync) -> Vec<V> {
+    let mut values = vec![V::default(); length];
+    let chunks = values.par_chunks_mut(CHUNK);
     chunks.enumerate().for_each(|(index, chunk)| {
         Arch::new().dispatch(
             #[inline(always)]
             || write(index * CHUNK, chunk),
         );
     });
-    // SAFETY: the caller vouches for it that all of them were written.
-    unsafe { values.set_len(length) };
     values
 }
 

@@ -648,8 +648,7 @@ fn a_sample_does_not_depend_on_its_neighbours_in_the_batch() {
             let w = random(2, &[channels, channels, 3, 3]);
             for (spec, dtype) in [ConvSpec::same(3), ConvSpec::same(3).stride(2)]
                 .into_iter()
-                .flat_map(|spec| [spec, spec.periodic(true)])
-                .flat_map(|spec| [(spec, DType::F32), (spec, DType::BF16)])
+                .flat_map(|spec| [(spec, DType::F32), (spec.periodic(true), DType::BF16)])
             {
                 let run = |x: &Tensor| {
                     let x = x.to_dtype(dtype).unwrap();

@@ -52,7 +52,7 @@ for job in $jobs; do
     mapfile -t found < <(pgrep -f "^$squall -q $job .*--out $killed" || true)
     if [ ${#found[@]} -gt 0 ] && kill -9 "${found[RANDOM % ${#found[@]}]}" 2>/dev/null; then
       kill=$((kill + 1))
-      echo "kill $kill: one of $ranks ranks, $(ls "$killed" 2>/dev/null | wc -l) files are there"
+      echo "kill $kill: one of $ranks ranks, $(ls -A "$killed" 2>/dev/null | wc -l) files are there"
     fi
     if wait "$start"; then
       # It ended before the kill: a new folder, so that all kills meet work.

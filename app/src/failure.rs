@@ -186,6 +186,7 @@ fn of_jobs(error: &JobError) -> Verdict {
     match error {
         JobError::Data(inner) => of_data(inner),
         JobError::Model(inner) => of_model(inner),
+        JobError::GaveUp(inner) => of_jobs(inner),
         JobError::Io { action, source, .. } => of_io(action, source),
         JobError::Recipe { .. } => (
             USAGE,

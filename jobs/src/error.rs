@@ -109,6 +109,10 @@ pub enum JobError {
     /// Ranks that had the same parameters have them no longer.
     #[error("{0}, although they began alike: what was learnt since the last check is of no use")]
     Apart(CommError),
+    /// This rank cannot go on, and its group with it; other groups do its steps. Its process is to retire
+    /// ([`crate::train::Team::retire`]): the job would end with it.
+    #[error("this rank gives up, and its group with it; the other groups go on")]
+    GaveUp(#[source] Box<JobError>),
     /// Another rank of the job failed, and says why itself.
     #[error("another rank failed; its own message says why")]
     Elsewhere,

@@ -6,7 +6,7 @@
 
 use squall_jobs::comm::launch::Launch;
 use squall_jobs::comm::mpi::{Mpi, MpiAllReduce, PANIC_CODE, STALL_CODE, abort_on_panic};
-use squall_jobs::comm::{AllReduce, Arrival, CommError, Communicator, doing};
+use squall_jobs::comm::{AllReduce, Arrival, CommError, Communicator, Letter, doing};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -459,5 +459,79 @@ fn a_job_that_was_stopped_goes_on() {
         mpi.barrier().expect("late, but there");
         assert!(began.elapsed() > limit, "it was not stopped");
         shell.expect("a shell").wait().expect("its end");
+    });
+}
+
+/// Who says that another is not there any more gets out of a message to it or from it; that one retires, and the job ends well.
+#[test]
+fn who_is_gone_is_let_go() {
+    on_ranks("who_is_gone_is_let_go", 3, |mut mpi| {
+        let rank = mpi.rank();
+        let apart = mpi.duplicate().expect("a group");
+        let (start, lives) = (Instant::now(), Duration::from_millis(600));
+        let there = || start.elapsed() < lives;
+        // More than the library takes without a receiver.
+        let letter = Letter::Values(vec![1.0; 5_000_000]);
+        match rank {
+            0 => {
+                let sent = mpi
+                    .send_while(1, letter.clone(), &there)
+                    .expect("no failure");
+                assert!(sent.is_none() && !there());
+                // Whoever is there gets all of it.
+                let there = || true;
+                let sent = mpi
+                    .send_while(2, letter.clone(), &there)
+                    .expect("no failure");
+                assert_eq!(sent, Some(letter));
+            }
+            1 => {
+                std::thread::spawn(move || {
+                    std::thread::sleep(lives / 2);
+                    apart.retire()
+                });
+                // It waits when it retires, and not even a barrier of the others brings it back.
+                mpi.receive(2, &mut [0]).expect("never");
+                unreachable!("a rank that has retired went on");
+            }
+            _ => {
+                let mut nothing = [7; 4];
+                let came = mpi
+                    .receive_while(1, &mut nothing, &there)
+                    .expect("no failure");
+                assert_eq!((came, nothing, there()), (false, [7; 4], false));
+                let mut values = vec![0.0f32; 5_000_000];
+                let bytes = bytemuck::cast_slice_mut(&mut values);
+                assert!(mpi.receive_while(0, bytes, &|| true).expect("no failure"));
+                assert_eq!(Letter::Values(values), letter);
+            }
+        }
+    });
+}
+
+/// A stall of which somebody else hears does not end the job.
+#[test]
+fn a_stall_may_be_told_to_others() {
+    on_ranks("a_stall_may_be_told_to_others", 2, |mut mpi| {
+        let apart = mpi.duplicate().expect("a group");
+        if mpi.rank() == 0 {
+            // It never sends, and comes to the end when the other has retired.
+            return std::thread::sleep(Duration::from_secs(1));
+        }
+        let never = |error: &CommError| println!("{error}");
+        assert!(mpi.abort_when_stalled(Duration::from_millis(200), never));
+        let (tell, told) = std::sync::mpsc::channel();
+        mpi.on_stall(Some(Box::new(move |stall| {
+            tell.send(stall.clone()).expect("heard")
+        })));
+        std::thread::spawn(move || {
+            let stall: CommError = told.recv().expect("a stall");
+            assert!(
+                stall.to_string().contains("receiving from rank 0"),
+                "{stall}"
+            );
+            apart.retire()
+        });
+        mpi.receive(0, &mut [0]).expect("never");
     });
 }

@@ -1,13 +1,13 @@
 //! `squall train`: a recipe and a sample store to a model.
 
-use crate::failure::Advice;
+use crate::failure::{self, Advice};
 use crate::plan::{Plan, bytes, duration};
 use crate::progress::Progress;
 use crate::{device, interrupt, output, ranks};
 use clap::Args;
 use squall_data::Store;
 use squall_jobs::train::{Balance, Team};
-use squall_jobs::{Outcome, Recipe, TrainEvent, TrainReport, train_together};
+use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train_together};
 use squall_model::Backend;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -172,6 +172,13 @@ impl Train {
     /// The same as one of several ranks.
     fn train_as(&self, team: &mut Team) -> anyhow::Result<TrainReport> {
         let report = self.train_with(team);
+        if let Err(error) = &report
+            && matches!(error.downcast_ref(), Some(JobError::GaveUp(_)))
+        {
+            failure::report(error);
+            // Whether the job succeeds is up to the others.
+            team.retire();
+        }
         let report = ranks::finish(team.size(), report)?;
         match report.outcome {
             Outcome::Finished => Ok(report),

@@ -57,6 +57,26 @@ pub enum Arrival {
     Nothing,
 }
 
+/// A message to a rank that may go while it is sent; then the backend keeps it, because it may still read from it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Letter {
+    /// Anything.
+    Bytes(Vec<u8>),
+    /// Numbers.
+    Values(Vec<f32>),
+}
+
+impl Letter {
+    /// What is sent.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Values(values) => bytemuck::cast_slice(values),
+        }
+    }
+}
+
 /// One rank's end of a group of ranks.
 ///
 /// It is owned by one thread at a time, usually the communication thread.
@@ -107,6 +127,34 @@ pub trait Communicator: Send {
         self.send(to, bytes).map(|()| true)
     }
 
+    /// As [`Communicator::receive`] from a rank that may go meanwhile, as `there` says: gives whether all came. Not collective.
+    ///
+    /// # Errors
+    /// As [`Communicator::receive`].
+    fn receive_while(
+        &mut self,
+        from: usize,
+        bytes: &mut [u8],
+        _there: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        self.receive(from, bytes).map(|()| true)
+    }
+
+    /// As [`Communicator::send`] to a rank that may go meanwhile, as `there` says: gives the letter back if all was sent. Not
+    /// collective.
+    ///
+    /// # Errors
+    /// As [`Communicator::send`].
+    fn send_while(
+        &mut self,
+        to: usize,
+        letter: Letter,
+        _there: &dyn Fn() -> bool,
+    ) -> Result<Option<Letter>> {
+        let there = self.offer(to, letter.bytes())?;
+        Ok(there.then_some(letter))
+    }
+
     /// Returns when all ranks have come here.
     ///
     /// # Errors
@@ -140,6 +188,14 @@ pub trait Communicator: Send {
     /// How long this process may wait for others before the job is ended with a [`CommError::Stalled`], in all its
     /// communicators; where the backend watches its waits at all. Not collective.
     fn limit_waits(&self, _after: Duration) {}
+
+    /// From now on this hears of a stall instead of whoever ends the job; none: as before. The thread that waited never goes on. Only
+    /// where the backend watches its waits. Not collective.
+    fn on_stall(&self, _instead: Option<Box<dyn Fn(&CommError) + Send + Sync>>) {}
+
+    /// Ends this process in order when all others of the job come to their ends, and does nothing until then: its other threads stop
+    /// where they use the backend next. For a rank that nobody needs any more. Not collective.
+    fn retire(&self) -> !;
 
     /// Ends all ranks of the job with this exit code, at once. Not collective.
     fn abort(&self, code: i32) -> !;

@@ -145,6 +145,15 @@ impl Team {
         }
     }
 
+    /// Ends this process in order when the job ends, and does nothing until then: for a rank that gave up
+    /// ([`JobError::GaveUp`]).
+    pub fn retire(&self) -> ! {
+        match &self.control {
+            Some(control) => control.retire(),
+            None => std::process::exit(0),
+        }
+    }
+
     /// What all ranks of this team agree through outside of steps; none of a single rank.
     pub(super) fn control(&mut self) -> Option<&mut Box<dyn Communicator>> {
         self.control.as_mut()

@@ -6,7 +6,8 @@ use super::watch::Watch;
 use crate::comm::{CommError, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 /// Exit code of a job that one rank's panic ended: that of a Rust program that panicked.
 pub const PANIC_CODE: i32 = 101;
@@ -17,14 +18,26 @@ pub const STALL_CODE: i32 = 102;
 /// Exit code of a job in which an MPI function failed and nobody ended it earlier.
 pub(super) const FAILED_CODE: i32 = 103;
 
+/// A process that has retired looks so often whether the job is over.
+const RETIRED_NAP: Duration = Duration::from_millis(10);
+
+/// A thread's turn to call the library, until this is dropped.
+#[allow(dead_code)] // they are held
+pub(super) enum Turn<'a> {
+    Shared(RwLockReadGuard<'a, ()>),
+    Alone(RwLockWriteGuard<'a, ()>),
+}
+
 /// What all communicators of this process share.
 pub(super) struct Library {
     /// As the library names itself.
     pub version: String,
     /// This process among all of the job.
     pub rank: usize,
-    /// Held during every call where the library does not allow two threads in it at once.
-    one_at_a_time: Option<Mutex<()>>,
+    /// Passed by every call; who retires closes it.
+    gate: RwLock<()>,
+    /// The library does not allow two threads in it at once.
+    one_at_a_time: bool,
     /// A call failed: other ranks may wait for this one, so that ending in order would hang.
     failed: AtomicBool,
     /// How long this process waits.
@@ -45,10 +58,8 @@ impl Library {
         let library = Self {
             version: ffi::version(),
             rank: ffi::rank_in_world(),
-            one_at_a_time: match threads {
-                ffi::Threads::Multiple => None,
-                ffi::Threads::Serialized | ffi::Threads::Fewer(_) => Some(Mutex::new(())),
-            },
+            gate: RwLock::new(()),
+            one_at_a_time: threads != ffi::Threads::Multiple,
             failed: AtomicBool::new(false),
             watch,
         };
@@ -62,12 +73,17 @@ impl Library {
         }
     }
 
-    /// This thread's turn to call the library.
-    pub fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+    /// This thread's turn to call the library; it never comes once the process has retired.
+    pub fn turn(&self) -> Turn<'_> {
         // The lock guards no data of ours that a panic could have left half written.
-        self.one_at_a_time
-            .as_ref()
-            .map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
+        match self.one_at_a_time {
+            true => Turn::Alone(self.close()),
+            false => Turn::Shared(self.gate.read().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    fn close(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The result of a call that returned this code.
@@ -92,6 +108,28 @@ impl Library {
     pub fn words_of(&self, code: i32) -> String {
         let _turn = self.turn();
         ffi::error_text(code)
+    }
+
+    /// Waits for the end of the job, with no other thread in the library any more, and ends this process in order.
+    ///
+    /// Messages of this process that the library knows of stay under way, so their memory is never freed.
+    pub fn retire(&self) -> ! {
+        self.watch.limit_waits(Duration::MAX);
+        let _closed = self.close();
+        if ffi::running() {
+            let Some(mut all) = ffi::Meeting::of_all() else {
+                ffi::abort(FAILED_CODE);
+            };
+            loop {
+                match all.has_met() {
+                    Ok(true) => break,
+                    Ok(false) => std::thread::sleep(RETIRED_NAP),
+                    Err(_) => ffi::abort(FAILED_CODE),
+                }
+            }
+            ffi::finish();
+        }
+        std::process::exit(0)
     }
 
     /// Ends MPI in order, when all ranks are there: the library's own end would wait for them without a word.

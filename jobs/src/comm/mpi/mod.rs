@@ -17,7 +17,7 @@ mod window;
 pub use all_reduce::MpiAllReduce;
 pub use library::{PANIC_CODE, STALL_CODE, abort_on_panic};
 
-use super::{Arrival, CommError, Communicator, Result, Window, agree};
+use super::{Arrival, CommError, Communicator, Letter, Result, Window, agree};
 use ffi::Group;
 use library::Library;
 use std::sync::Arc;
@@ -131,6 +131,26 @@ impl Communicator for Mpi {
             .exchange(Some((to, sent)), Some((from, received)))
     }
 
+    fn receive_while(
+        &mut self,
+        from: usize,
+        bytes: &mut [u8],
+        there: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let from = self.peer(from)?;
+        self.group.receive_while(from, bytes, there)
+    }
+
+    fn send_while(
+        &mut self,
+        to: usize,
+        letter: Letter,
+        there: &dyn Fn() -> bool,
+    ) -> Result<Option<Letter>> {
+        let to = self.peer(to)?;
+        self.group.send_while(to, letter, there)
+    }
+
     fn send(&mut self, to: usize, bytes: &[u8]) -> Result<()> {
         let to = self.peer(to)?;
         self.group.exchange(Some((to, bytes)), None)
@@ -205,6 +225,14 @@ impl Communicator for Mpi {
 
     fn limit_waits(&self, after: Duration) {
         self.group.library.watch.limit_waits(after);
+    }
+
+    fn on_stall(&self, instead: Option<Box<dyn Fn(&CommError) + Send + Sync>>) {
+        self.group.library.watch.tell_instead(instead);
+    }
+
+    fn retire(&self) -> ! {
+        self.group.library.retire()
     }
 
     fn abort(&self, code: i32) -> ! {

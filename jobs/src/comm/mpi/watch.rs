@@ -21,6 +21,8 @@ pub(super) struct Watch {
     /// Nanoseconds that a wait may last; the largest number where it may last for ever.
     limit: AtomicU64,
     report: OnceLock<Report>,
+    /// Hears of a stall in place of `report`, and then the job goes on without this rank.
+    instead: Mutex<Option<Arc<dyn Fn(&CommError) + Send + Sync>>>,
     blocked: Mutex<Blocked>,
 }
 
@@ -49,6 +51,7 @@ impl Watch {
         Arc::new(Self {
             limit: AtomicU64::new(u64::MAX),
             report: OnceLock::new(),
+            instead: Mutex::new(None),
             blocked: Mutex::default(),
         })
     }
@@ -88,6 +91,12 @@ impl Watch {
         if self.report.get().is_some() {
             self.set_limit(after);
         }
+    }
+
+    /// This hears of a stall from now on, which does not end the job then; none: it ends it.
+    pub fn tell_instead(&self, instead: Option<Report>) {
+        let mut place = self.instead.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = instead.map(Arc::from);
     }
 
     fn set_limit(&self, after: Duration) {
@@ -152,6 +161,14 @@ impl Watch {
     }
 
     fn end(&self, stall: &CommError) -> ! {
+        let instead = self.instead.lock().unwrap_or_else(PoisonError::into_inner);
+        let instead = instead.clone();
+        if let Some(tell) = instead {
+            tell(stall);
+            loop {
+                std::thread::park();
+            }
+        }
         if let Some(report) = self.report.get() {
             report(stall);
         }

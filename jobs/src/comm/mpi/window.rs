@@ -1,10 +1,12 @@
 //! A window whose sums read the neighbours' memory straight.
 
 use super::ffi::Segments;
+use super::library::Library;
 use crate::comm::collectives::values::add_in_order;
 use crate::comm::{Result, Window};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Sums go over so many values at a time, so that they stay in the first-level cache between two ranks.
 const BLOCK: usize = 2048;
@@ -33,20 +35,30 @@ impl NodeWindow {
     pub fn new(segments: Segments) -> Self {
         Self { segments }
     }
+
+    /// The memory goes when the library ends, which it does in a process that has retired while other threads are still at work.
+    fn library(&self) -> Arc<Library> {
+        Arc::clone(&self.segments.group.library)
+    }
 }
 
 impl Window for NodeWindow {
     fn write(&mut self, at: usize, values: &[f32]) {
+        let library = self.library();
+        let _turn = library.turn();
         let part = at..at + values.len();
         self.segments.own(part).copy_from_slice(values);
     }
 
     fn stream(&mut self, at: usize, values: &[f32]) {
+        let library = self.library();
+        let _turn = library.turn();
         self.segments.stream(at, values);
     }
 
     fn sum(&self, range: Range<usize>, values: &mut [f32]) {
         let group = &self.segments.group;
+        let _turn = group.library.turn();
         let mut own = [0.0; BLOCK];
         for (start, block) in range.step_by(BLOCK).zip(values.chunks_mut(BLOCK)) {
             let own = &mut own[..block.len()];
@@ -59,6 +71,7 @@ impl Window for NodeWindow {
     }
 
     fn read(&self, rank: usize, range: Range<usize>, into: &mut [f32]) {
+        let _turn = self.segments.group.library.turn();
         into.copy_from_slice(self.segments.of(rank, range));
     }
 

@@ -220,6 +220,13 @@ impl Communicator for Threads {
         Ok(Some(Box::new(ThreadWindow::new(made, self.rank))))
     }
 
+    fn retire(&self) -> ! {
+        // The process is that of the other ranks, too.
+        loop {
+            std::thread::park();
+        }
+    }
+
     fn abort(&self, code: i32) -> ! {
         std::process::exit(code)
     }

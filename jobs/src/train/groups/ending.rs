@@ -5,13 +5,16 @@ use super::first::{First, send_errand};
 use super::link::json;
 use super::message::{Orders, Reply, Request, errand, raw};
 use super::staleness::StalenessSummary;
-use crate::comm::Arrival;
+use crate::comm::{Arrival, Letter};
 use crate::error::{JobError, Result};
 use crate::train::{Balance, Best, Outcome, Spent, TrainReport};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// So long the end of the job waits for ranks of which nothing was heard for long.
+const FOR_THE_MISSING: Duration = Duration::from_secs(5);
 
 /// How a run ended, as all ranks are told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,6 +90,16 @@ impl First<'_, '_> {
         for other in 1..self.server.layout.servers {
             send_errand(&mut self.server, other, errand::END, &text)?;
         }
+        let layout = self.server.layout;
+        let missing = |&group: &usize| {
+            self.server.turns.is_lost(group) && self.server.pulse.is_missing(layout.leader(group))
+        };
+        if (0..layout.groups).any(|group| missing(&group)) {
+            tracing::warn!(
+                "ranks of a lost group will not come to the end of the job, which then ends by force; nothing of the run is lost"
+            );
+            self.server.between.limit_waits(FOR_THE_MISSING);
+        }
         self.server.pulse.end();
         if !finished && !self.ledger.is_closed() && !stop.load(Ordering::Relaxed) {
             // The next call does the rest.
@@ -103,7 +116,7 @@ impl First<'_, '_> {
 
     /// Says goodbye to a group; with the parameters if it is to score them.
     fn dismiss(&mut self, group: usize, ending: &Ending, validate: bool) -> Result<()> {
-        let (leader, text) = (self.server.leader(group), json(ending)?);
+        let text = json(ending)?;
         let reply = Reply {
             version: 0,
             orders: Orders::steps([]).validating(validate),
@@ -115,11 +128,12 @@ impl First<'_, '_> {
             parameters.update_all(|all| values.extend_from_slice(all))?;
         }
         let running = self.server.running_statistics();
-        let comm = &mut self.server.between;
-        let mut there = comm.offer(leader, raw(&reply))? && comm.offer(leader, &text)?;
+        let server = &mut self.server;
+        let mut there = server.say(group, raw(&reply))? && server.say(group, &text)?;
         if there && validate {
-            there = comm.offer(leader, bytemuck::cast_slice(&values))?
-                && comm.offer(leader, bytemuck::cast_slice(&running))?;
+            let running = Letter::Values(running);
+            there = server.send(group, Letter::Values(values))?.is_some()
+                && server.send(group, running)?.is_some();
         }
         if !there {
             tracing::warn!("group {group} went before the run was over");
@@ -134,10 +148,10 @@ impl First<'_, '_> {
         // However long it takes, as long as it lives.
         while !self.server.is_silent(group) {
             match self.server.between.wait_any(&[leader], LOOK)? {
-                Arrival::Message(_) => {
-                    self.server.between.receive(leader, bytes)?;
+                Arrival::Message(_) if self.server.take(group, bytes)? => {
                     return self.scores(group, &request);
                 }
+                Arrival::Message(_) => break,
                 Arrival::Gone(_) => break,
                 Arrival::Nothing => {}
             }

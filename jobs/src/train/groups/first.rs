@@ -1,8 +1,8 @@
 //! The first server: besides its part it gives out steps, writes the run's files, and ends the run.
 
 use super::ledger::Ledger;
-use super::link::{parsed, take_bytes};
-use super::message::{Orders, Reply, Request, errand, raw, take};
+use super::link::parsed;
+use super::message::{Orders, Reply, Request, errand, raw};
 use super::server::{COUNTED, Heard, PART, Server};
 use super::staleness::StalenessSummary;
 use super::standing::{ServerStanding, Standing, Views};
@@ -120,8 +120,7 @@ impl<'a, 'b> First<'a, 'b> {
                 orders,
                 bytes: 0,
             };
-            let leader = self.server.leader(group);
-            if !self.server.between.offer(leader, raw(&reply))? {
+            if !self.server.say(group, raw(&reply))? {
                 self.server.loses(group);
                 self.lost(group);
             }
@@ -276,9 +275,7 @@ impl<'a, 'b> First<'a, 'b> {
         if request.stop != 0 {
             self.ledger.close();
         }
-        let (leader, limit) = (self.server.leader(group), self.server.limit);
-        let comm = &mut *self.server.between;
-        match take_bytes(comm, leader, request.bytes, limit)? {
+        match self.server.take_bytes(group, request.bytes)? {
             Some(spent) => self
                 .spent
                 .extend(bytemuck::pod_collect_to_vec::<u8, Spent>(&spent)),
@@ -333,7 +330,6 @@ impl<'a, 'b> First<'a, 'b> {
         if request.stop != 0 {
             self.ledger.close();
         }
-        let (leader, limit) = (self.server.leader(group), self.server.limit);
         if request.bytes == 0 {
             self.server.run.validation_due = true;
             return Ok(());
@@ -341,11 +337,11 @@ impl<'a, 'b> First<'a, 'b> {
         let count = self.server.run.learner.network.parameters().count();
         let (mut values, running) = (vec![0f32; count], self.server.running_statistics());
         let mut theirs = vec![0f32; running.len()];
-        let comm = &mut *self.server.between;
-        let text = take_bytes(comm, leader, request.bytes, limit)?;
+        let server = &mut self.server;
+        let text = server.take_bytes(group, request.bytes)?;
         let whole = text.is_some()
-            && take(comm, leader, bytemuck::cast_slice_mut(&mut values), limit)?
-            && take(comm, leader, bytemuck::cast_slice_mut(&mut theirs), limit)?;
+            && server.take(group, bytemuck::cast_slice_mut(&mut values))?
+            && server.take(group, bytemuck::cast_slice_mut(&mut theirs))?;
         let (Some(text), true) = (text, whole) else {
             self.server.loses(group);
             self.lost(group);

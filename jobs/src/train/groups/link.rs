@@ -2,7 +2,7 @@
 
 use super::LOOK;
 use super::ending::Ending;
-use super::message::{Orders, Reply, Request, kind, raw, take};
+use super::message::{Orders, Reply, Request, kind, raw};
 use super::plan;
 use super::pulse::Pulse;
 use crate::comm::collectives::tree;
@@ -14,7 +14,6 @@ use squall_model::optim::{OptimizerConfig, Update};
 use squall_model::{Gradients, ModelError, Parameters};
 use std::fmt;
 use std::ops::Range;
-use std::time::Duration;
 
 /// What a rank of a group knows of the servers; its leader talks to them.
 ///
@@ -29,7 +28,7 @@ pub(in crate::train) struct Link {
     /// The recipe's, which says how gradients are clipped.
     pub(super) optimiser: OptimizerConfig,
     pub(super) exchange: State,
-    /// Of the leader. The last, as on servers: ranks free what they share in the same order.
+    /// The last, as on servers: ranks free what they share in the same order.
     pub(super) pulse: Pulse,
 }
 
@@ -240,7 +239,6 @@ impl Link {
                 servers.receive(0, bytemuck::cast_slice_mut(&mut self.exchange.buffers))?;
             }
         }
-        self.pulse.end();
         self.share_orders()?;
         if let Some(group) = &mut self.group {
             text = tree::broadcast_any(&mut **group, text, 0)?;
@@ -331,16 +329,4 @@ fn damaged(error: &serde_json::Error) -> JobError {
         path: "a message between ranks".into(),
         reason: error.to_string(),
     }
-}
-
-/// Receives a whole message of a leader or a server that may go meanwhile; none if it did.
-pub(super) fn take_bytes(
-    comm: &mut dyn Communicator,
-    from: usize,
-    bytes: u64,
-    limit: Duration,
-) -> Result<Option<Vec<u8>>> {
-    let mut found = vec![0; bytes as usize];
-    let got = take(comm, from, &mut found, limit)?;
-    Ok(got.then_some(found))
 }

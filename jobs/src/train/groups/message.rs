@@ -126,22 +126,21 @@ pub(super) struct Reply {
     pub bytes: u64,
 }
 
-/// Receives from a rank that may go at any moment; gives whether it could. Nothing that moves within `limit` counts as gone.
+/// Receives from a rank that may go at any moment, as `there` says; gives whether it could. Nothing that moves within `limit` counts as
+/// gone.
 pub(super) fn take(
     comm: &mut dyn Communicator,
     from: usize,
     bytes: &mut [u8],
     limit: Duration,
+    there: &dyn Fn() -> bool,
 ) -> Result<bool> {
     let start = Instant::now();
     loop {
         match comm.wait_any(&[from], limit.min(Duration::from_millis(100)))? {
-            Arrival::Message(_) => {
-                comm.receive(from, bytes)?;
-                return Ok(true);
-            }
+            Arrival::Message(_) => return Ok(comm.receive_while(from, bytes, there)?),
             Arrival::Gone(_) => return Ok(false),
-            Arrival::Nothing if start.elapsed() >= limit => return Ok(false),
+            Arrival::Nothing if start.elapsed() >= limit || !there() => return Ok(false),
             Arrival::Nothing => {}
         }
     }

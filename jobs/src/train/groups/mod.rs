@@ -21,6 +21,8 @@
 
 mod ending;
 mod first;
+mod heard;
+mod kin;
 mod ledger;
 mod link;
 mod message;
@@ -39,6 +41,7 @@ pub use staleness::StalenessSummary;
 pub(super) use standing::Standing;
 
 use super::prepare::{Ready, Share};
+use super::team::OnStall;
 use super::{Run, Team, TrainEvent, TrainReport};
 use crate::comm::{CommError, Communicator};
 use crate::error::{JobError, Result};
@@ -46,9 +49,10 @@ use crate::recipe::{Order, Recipe};
 use crate::run_dir::RunDir;
 use ending::Ending;
 use first::First;
+use kin::Kin;
 use part::Part;
 use plan::{Layout, Role};
-use pulse::Pulse;
+use pulse::{Pulse, Told};
 use server::Server;
 use squall_data::Store;
 use std::path::Path;
@@ -118,7 +122,9 @@ pub(super) fn train(
             announce(&run, world, progress)?;
             let between = between.ok_or_else(nobody)?;
             let mut server = Server::new(run, between, layout, (part, slices))?;
-            server.pulse = begin_pulse(pulse, layout, recipe, world)?;
+            let kin = Kin::of(layout, role);
+            let on_stall = world.on_stall_shared();
+            server.pulse = begin_pulse((pulse, kin), Told::new(), recipe, on_stall)?;
             serve(server, job, progress)
         }
         Role::Worker { .. } => {
@@ -134,9 +140,15 @@ pub(super) fn train(
                 optimiser: recipe.optimiser.clone(),
                 pulse: Pulse::default(),
             };
+            // Servers go on without this group, if there is another.
+            let told = Told::new();
+            let dispensable = groups > 1 && pulse.is_some();
             let on_stall = world.on_stall_shared();
             let mut team = world.group(group, Some(link));
-            world.hears_of_stalls(on_stall);
+            if dispensable {
+                let give_up = give_up_on_stall(world.rank(), &told);
+                team.hears_of_stalls(Box::new(give_up));
+            }
             let joined = ready.learner().join(&recipe.distributed, &mut team);
             world.all_or_none(joined)?;
             let mut run = ready.run((recipe, store), &mut team);
@@ -148,11 +160,26 @@ pub(super) fn train(
                 run.stands(&standing, group)?;
             }
             announce(&run, world, progress)?;
-            run.team.link()?.pulse = begin_pulse(pulse, layout, recipe, world)?;
+            if dispensable && let Some(control) = world.control() {
+                let give_up = give_up_on_stall(control.rank(), &told);
+                control.on_stall(Some(Box::new(move |stall| give_up(stall.clone()))));
+            }
+            let kin = Kin::of(layout, role);
+            run.team.link()?.pulse = begin_pulse((pulse, kin), told, recipe, on_stall)?;
             let report = worker::work(run, job.folder, job.stop);
+            if let Some(control) = world.control() {
+                control.on_stall(None);
+            }
             // Who is done waits for those who still score the last state.
             world.limit_waits(Duration::MAX);
-            report
+            match report {
+                Err(error) if dispensable && team.link()?.pulse.give_up() => {
+                    // Its threads may wait for ranks that will not answer.
+                    std::mem::forget(team);
+                    Err(JobError::GaveUp(Box::new(error)))
+                }
+                report => report,
+            }
         }
     }
 }
@@ -161,7 +188,7 @@ pub(super) fn train(
 struct Ends {
     /// The ranks that exchange parameters: servers first, then leaders.
     between: Option<Box<dyn Communicator>>,
-    /// The same once more for signs of life, where a rank can fall silent alone.
+    /// All ranks once more for signs of life, where one can fall silent alone.
     pulse: Option<Box<dyn Communicator>>,
     /// The ranks of this rank's group.
     group: Option<Box<dyn Communicator>>,
@@ -174,14 +201,11 @@ fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
         Role::Server(_) | Role::Worker { rank: 0, .. } => Some(0),
         Role::Worker { .. } => None,
     };
-    let mut between = control.split(between, place)?;
-    let mut pulse = None;
-    if let Some(between) = &mut between
-        && between.are_processes()
-    {
-        let rank = between.rank();
-        pulse = between.split(Some(0), rank)?;
-    }
+    let between = control.split(between, place)?;
+    let pulse = match control.are_processes() {
+        true => control.split(Some(0), place)?,
+        false => None,
+    };
     let colour = match role {
         Role::Server(_) => layout.groups,
         Role::Worker { group, .. } => group,
@@ -196,17 +220,25 @@ fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
 
 /// Shows from now on that this rank lives, where it has somebody to show it to.
 fn begin_pulse(
-    comm: Option<Box<dyn Communicator>>,
-    layout: Layout,
+    (comm, kin): (Option<Box<dyn Communicator>>, Vec<(usize, Kin)>),
+    told: Told,
     recipe: &Recipe,
-    world: &mut Team,
+    on_stall: OnStall,
 ) -> Result<Pulse> {
     let limit = recipe.distributed.longest_wait();
-    let on_stall = world.on_stall_shared();
     comm.map_or_else(
         || Ok(Pulse::default()),
-        |comm| Pulse::start(comm, layout.servers, limit, on_stall),
+        |comm| Pulse::start(comm, kin, limit, told, on_stall),
     )
+}
+
+/// What a rank does that has waited for its group for too long: the job goes on without them.
+fn give_up_on_stall(rank: usize, told: &Told) -> impl Fn(CommError) + Send + Sync + 'static {
+    let orders = told.orders();
+    move |stall| {
+        tracing::error!("{stall}: rank {rank} gives up, and its group with it");
+        orders.retire();
+    }
 }
 
 fn nobody() -> JobError {

@@ -15,7 +15,8 @@ pub(super) struct Part {
     optimizer: Optimizer,
     /// What the rate of a group is multiplied by.
     faster: f32,
-    values: Vec<f32>,
+    /// Where the parameters are put to be sent, while nobody has it.
+    place: Vec<f32>,
 }
 
 impl Part {
@@ -35,7 +36,7 @@ impl Part {
         }
         Ok(Self {
             gradients: Gradients::new(&part),
-            values: vec![0.0; plan::count(ranges)],
+            place: vec![0.0; plan::count(ranges)],
             parameters: part,
             optimizer: own,
             faster,
@@ -63,12 +64,19 @@ impl Part {
         Ok(())
     }
 
-    /// The parameters, one after the other.
-    pub fn values(&mut self) -> Result<&[f32]> {
-        let values = &mut self.values;
-        self.parameters
-            .update_all(|new| values.copy_from_slice(new))?;
+    /// The parameters, one after the other, in memory that is used again if it comes back.
+    pub fn take_values(&mut self) -> Result<Vec<f32>> {
+        let mut values = std::mem::take(&mut self.place);
+        self.parameters.update_all(|new| {
+            values.resize(new.len(), 0.0);
+            values.copy_from_slice(new);
+        })?;
         Ok(values)
+    }
+
+    /// Takes that memory back.
+    pub fn give_back(&mut self, values: Vec<f32>) {
+        self.place = values;
     }
 
     /// Puts parameters and the optimiser's state into a file.

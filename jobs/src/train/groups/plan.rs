@@ -47,6 +47,11 @@ impl Layout {
         })
     }
 
+    /// The rank that leads a group.
+    pub fn leader(&self, group: usize) -> usize {
+        self.servers + group * self.ranks_per_group
+    }
+
     /// What a rank of the world does.
     pub fn role(&self, rank: usize) -> Role {
         match rank.checked_sub(self.servers) {

@@ -9,7 +9,7 @@ use super::pulse::Pulse;
 use super::staleness::StalenessSummary;
 use super::standing::{ServerStanding, Standing, Views};
 use super::turns::Turns;
-use crate::comm::{Arrival, CommError, Communicator};
+use crate::comm::{Arrival, CommError, Communicator, Letter};
 use crate::error::Result;
 use crate::recipe::Order;
 use crate::train::Run;
@@ -97,7 +97,12 @@ impl<'a> Server<'a> {
         let standing = standing.filter(|found| in_turns && found.fits(layout, count));
         let views = match &standing {
             Some(standing) => Some(Views::of_standing(standing, own, &slices[own])),
-            None if in_turns => Some(Views::of_start(layout.groups, part.values()?)),
+            None if in_turns => {
+                let values = part.take_values()?;
+                let views = Views::of_start(layout.groups, &values);
+                part.give_back(values);
+                Some(views)
+            }
             None => None,
         };
         let counted = standing.as_ref().map(|standing| &standing.servers[own]);
@@ -131,9 +136,39 @@ impl<'a> Server<'a> {
         self.layout.servers + group
     }
 
-    /// Whether a group's leader has shown no sign of life for longer than the recipe allows.
+    /// Whether a group's leader has shown no sign of life for longer than the recipe allows, or has said its last word.
     pub fn is_silent(&self, group: usize) -> bool {
-        self.pulse.silent(self.leader(group)) > self.limit
+        self.pulse.is_silent(self.layout.leader(group))
+    }
+
+    /// Receives from a group; gives whether it could.
+    pub fn take(&mut self, group: usize, bytes: &mut [u8]) -> Result<bool> {
+        let (from, there) = (self.leader(group), self.layout.leader(group));
+        let there = || !self.pulse.is_silent(there);
+        take(&mut *self.between, from, bytes, self.limit, &there)
+    }
+
+    /// A whole message of a group, if it comes.
+    pub fn take_bytes(&mut self, group: usize, bytes: u64) -> Result<Option<Vec<u8>>> {
+        let mut found = vec![0; bytes as usize];
+        let came = self.take(group, &mut found)?;
+        Ok(came.then_some(found))
+    }
+
+    /// Sends to a group; gives the letter back if it was there.
+    pub fn send(&mut self, group: usize, letter: Letter) -> Result<Option<Letter>> {
+        let (to, there) = (self.leader(group), self.layout.leader(group));
+        let there = || !self.pulse.is_silent(there);
+        if !there() {
+            return Ok(None);
+        }
+        Ok(self.between.send_while(to, letter, &there)?)
+    }
+
+    /// The same with the bytes of a value.
+    pub fn say(&mut self, group: usize, bytes: &[u8]) -> Result<bool> {
+        let sent = self.send(group, Letter::Bytes(bytes.to_vec()))?;
+        Ok(sent.is_some())
     }
 
     fn is_first(&self) -> bool {
@@ -147,6 +182,16 @@ impl<'a> Server<'a> {
         if !self.is_first() {
             // First, so that busy groups do not keep its word from being heard.
             from.insert(0, 0);
+        }
+        // What it had sent before its last word counts.
+        let gone = |group: &&usize| self.pulse.is_gone(self.layout.leader(**group));
+        if let Some(&group) = groups.iter().find(gone) {
+            let said = self
+                .between
+                .wait_any(&[self.leader(group)], Duration::ZERO)?;
+            if said == Arrival::Nothing {
+                return Ok(self.loses(group));
+            }
         }
         match self.between.wait_any(&from, LOOK)? {
             Arrival::Nothing => Ok(Heard::Nothing),
@@ -167,8 +212,11 @@ impl<'a> Server<'a> {
 
     /// A group is gone; others go on.
     pub fn loses(&mut self, group: usize) -> Heard {
-        tracing::warn!("group {group} is lost: the others go on without it");
+        if self.is_first() {
+            tracing::warn!("group {group} is lost: the others go on without it");
+        }
         self.turns.loses(group);
+        self.pulse.dismiss(self.layout.leader(group));
         Heard::Lost(group)
     }
 
@@ -186,10 +234,8 @@ impl<'a> Server<'a> {
     }
 
     fn hear(&mut self, group: usize) -> Result<Heard> {
-        let (leader, limit) = (self.leader(group), self.limit);
         let mut request = Request::zeroed();
-        let comm = &mut *self.between;
-        if !take(comm, leader, bytemuck::bytes_of_mut(&mut request), limit)? {
+        if !self.take(group, bytemuck::bytes_of_mut(&mut request))? {
             return Ok(self.loses(group));
         }
         if request.kind == kind::SCORES {
@@ -199,20 +245,8 @@ impl<'a> Server<'a> {
             self.turns.leaves(group);
             return Ok(Heard::Left { group, request });
         }
-        if request.kind == kind::UPDATE {
-            let mut came = take(
-                comm,
-                leader,
-                bytemuck::cast_slice_mut(self.part.gradient_mut()),
-                limit,
-            )?;
-            if came && comm.rank() == 0 {
-                let statistics = bytemuck::cast_slice_mut(&mut self.statistics);
-                came = take(comm, leader, statistics, limit)?;
-            }
-            if !came {
-                return Ok(self.loses(group));
-            }
+        if request.kind == kind::UPDATE && !self.take_gradient(group)? {
+            return Ok(self.loses(group));
         }
         if self.turns.served(group) {
             tracing::warn!("group {group} is back");
@@ -232,25 +266,41 @@ impl<'a> Server<'a> {
         })
     }
 
+    fn take_gradient(&mut self, group: usize) -> Result<bool> {
+        let (from, there) = (self.leader(group), self.layout.leader(group));
+        let there = || !self.pulse.is_silent(there);
+        let comm = &mut *self.between;
+        let gradient = bytemuck::cast_slice_mut(self.part.gradient_mut());
+        let came = take(comm, from, gradient, self.limit, &there)?;
+        if !came || comm.rank() > 0 {
+            return Ok(came);
+        }
+        let statistics = bytemuck::cast_slice_mut(&mut self.statistics);
+        take(comm, from, statistics, self.limit, &there)
+    }
+
     /// Answers a group, with the parameters if it has sent a gradient; gives whether it was there.
     pub fn answer(&mut self, group: usize, orders: Orders, values: bool) -> Result<bool> {
-        let leader = self.leader(group);
         let reply = Reply {
             version: self.version,
             orders,
             bytes: 0,
         };
-        let mut there = self.between.offer(leader, raw(&reply))?;
+        let mut there = self.say(group, raw(&reply))?;
         if there && values {
-            let values = self.part.values()?;
+            let values = self.part.take_values()?;
             if let Some(views) = &mut self.views {
-                views.read(group, self.version, values);
+                views.read(group, self.version, &values);
             }
-            there = self.between.offer(leader, bytemuck::cast_slice(values))?;
+            let sent = self.send(group, Letter::Values(values))?;
+            there = sent.is_some();
+            if let Some(Letter::Values(values)) = sent {
+                self.part.give_back(values);
+            }
         }
         if there && orders.validates() {
             let running = self.running_statistics();
-            there = self.between.offer(leader, bytemuck::cast_slice(&running))?;
+            there = self.send(group, Letter::Values(running))?.is_some();
         }
         if !there {
             self.loses(group);

@@ -68,6 +68,7 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
     if validate {
         run.validate_for_servers(stop)?;
     }
+    run.team.link()?.pulse.end();
     Ok(TrainReport {
         spent,
         ..ending.report(folder, start, last_loss, missing[0])

@@ -2,7 +2,7 @@
 
 use super::super::wait::Patience;
 use super::{Group, SUCCESS, c, count};
-use crate::comm::{CommError, Result};
+use crate::comm::{CommError, Letter, Result, doing};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
@@ -40,6 +40,48 @@ impl Group {
         sent: Option<(usize, &[u8])>,
         received: Option<(usize, &mut [u8])>,
     ) -> Result<()> {
+        self.exchange_while(sent, received, None).map(|_| ())
+    }
+
+    /// Receives one message from a rank while it is `there`; gives whether all came.
+    ///
+    /// # Errors
+    /// As [`Group::exchange`].
+    pub fn receive_while(
+        &self,
+        from: usize,
+        bytes: &mut [u8],
+        there: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        self.exchange_while(None, Some((from, bytes)), Some(there))
+    }
+
+    /// Sends one message to a rank while it is `there`; gives the letter back if all was sent.
+    ///
+    /// # Errors
+    /// [`CommError::Library`].
+    pub fn send_while(
+        &self,
+        to: usize,
+        letter: Letter,
+        there: &dyn Fn() -> bool,
+    ) -> Result<Option<Letter>> {
+        if self.exchange_while(Some((to, letter.bytes())), None, Some(there))? {
+            return Ok(Some(letter));
+        }
+        // A piece that was not received is under way for ever.
+        std::mem::forget(letter);
+        Ok(None)
+    }
+
+    /// As `exchange`, of which the library lets go when the other rank is not `there` any more; gives whether all was exchanged. If
+    /// not, the library may go on reading what was to be sent: our callers above never free it.
+    fn exchange_while(
+        &self,
+        sent: Option<(usize, &[u8])>,
+        received: Option<(usize, &mut [u8])>,
+        there: Option<&dyn Fn() -> bool>,
+    ) -> Result<bool> {
         let pieces_of = |length: Option<usize>| length.map_or(0, pieces);
         let rounds = pieces_of(sent.map(|(_, bytes)| bytes.len()))
             .max(pieces_of(received.as_ref().map(|(_, bytes)| bytes.len())))
@@ -63,9 +105,11 @@ impl Group {
                 flight.send(to, now, tag_of(sent.map_or(0, |(_, all)| all.len())))?;
                 outgoing = (!later.is_empty()).then_some((to, later));
             }
-            flight.land()?;
+            if !flight.land(there)? {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -167,8 +211,8 @@ impl<'a> Flight<'a> {
         self.active += 1;
     }
 
-    /// Waits until no piece is under way.
-    fn land(&mut self) -> Result<()> {
+    /// Waits until no piece is under way; gives whether all have arrived, which they do while the other rank is `there`.
+    fn land(&mut self, there: Option<&dyn Fn() -> bool>) -> Result<bool> {
         let posted = count(self.requests.len(), self.group.rank, "pieces under way")?;
         let mut indices = vec![0; self.requests.len()];
         // SAFETY: a status is a struct of integers, for which zeros are values.
@@ -184,7 +228,17 @@ impl<'a> Flight<'a> {
             let from = named("receiving from", peers.1).unwrap_or_default();
             format!("a message exchange{to}{from}")
         });
+        // Until it is known to be gone, it lives, and may take its time.
+        let mut patient = there.map(|_| doing::patiently());
+        let mut gone = false;
         while self.active > 0 {
+            if !gone && there.is_some_and(|there| !there()) {
+                (gone, patient) = (true, None);
+                patience.moved();
+                self.cancel_receives();
+                self.let_go_of_sends();
+                continue;
+            }
             let mut ended = 0;
             let code = {
                 let _turn = self.group.library.turn();
@@ -207,6 +261,9 @@ impl<'a> Flight<'a> {
             let ended = usize::try_from(ended).unwrap_or(0).min(self.active);
             for (index, status) in indices[..ended].iter().zip(&statuses) {
                 self.active -= 1;
+                if gone {
+                    continue;
+                }
                 let code = if in_status { status.MPI_ERROR } else { SUCCESS };
                 let receiving = usize::try_from(*index)
                     .ok()
@@ -226,9 +283,10 @@ impl<'a> Flight<'a> {
                 patience.pause();
             }
         }
+        drop(patient);
         self.requests.clear();
         self.receiving.clear();
-        first_error.map_or(Ok(()), Err)
+        first_error.map_or(Ok(!gone), Err)
     }
 
     /// What the end of one piece means.
@@ -277,6 +335,21 @@ impl<'a> Flight<'a> {
         }
         self.arrived += got;
         Ok(())
+    }
+
+    /// Leaves what is sent to the library.
+    fn let_go_of_sends(&mut self) {
+        let _turn = self.group.library.turn();
+        for (request, receiving) in self.requests.iter_mut().zip(&self.receiving) {
+            // SAFETY: a request is either active, and a send may be left to the library, or null; what it sends is never freed
+            // (`exchange_while`).
+            unsafe {
+                if receiving.is_none() && *request != c::RSMPI_REQUEST_NULL {
+                    c::MPI_Request_free(request);
+                    self.active -= 1;
+                }
+            }
+        }
     }
 
     fn cancel_receives(&mut self) {

@@ -216,14 +216,22 @@ impl Segments {
     /// time of a sum inside a node went there.
     pub fn sync(&mut self) -> Result<()> {
         self.fence()?;
-        let own = self.arrivals(self.group.rank);
-        let now = own.load(Ordering::Relaxed).wrapping_add(1);
-        own.store(now, Ordering::Release);
+        let now = {
+            let _turn = self.group.library.turn();
+            let own = self.arrivals(self.group.rank);
+            let now = own.load(Ordering::Relaxed).wrapping_add(1);
+            own.store(now, Ordering::Release);
+            now
+        };
         let patience = Patience::new(&self.group.library, || "a barrier".into());
         for rank in 0..self.group.size {
             // Who is ahead has come here and to the next: further nobody can be.
             let ahead = |arrived: u32| arrived.wrapping_sub(now) <= 1;
-            while !ahead(self.arrivals(rank).load(Ordering::Acquire)) {
+            let has_come = || {
+                let _turn = self.group.library.turn();
+                ahead(self.arrivals(rank).load(Ordering::Acquire))
+            };
+            while !has_come() {
                 patience.pause();
             }
         }

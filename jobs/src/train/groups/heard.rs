@@ -1,0 +1,107 @@
+//! What is known of the ranks that show that they live.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What a rank shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    /// It lives.
+    Lives = 0,
+    /// It does not go on, or whoever hears it is to go on no more.
+    Last = 1,
+    /// The same, and a rank of its group will not come to the end of the job either.
+    LastWithoutAll = 2,
+}
+
+impl Word {
+    pub fn byte(self) -> u8 {
+        self as u8
+    }
+
+    /// What a byte says: anything else is of a program that says more than this one knows.
+    pub fn of(byte: u8) -> Self {
+        match byte {
+            1 => Self::Last,
+            2 => Self::LastWithoutAll,
+            _ => Self::Lives,
+        }
+    }
+}
+
+/// What is known of each rank.
+#[derive(Debug)]
+pub(super) struct Heard {
+    start: Instant,
+    /// Longer silences are long.
+    pub limit: Duration,
+    /// When it was heard last, in milliseconds since the start.
+    last: Vec<AtomicU64>,
+    /// It has said its last word.
+    gone: Vec<AtomicBool>,
+    /// It has said that not all of its group will come to the end of the job.
+    incomplete: Vec<AtomicBool>,
+    /// It is to hear that nobody waits for it any more.
+    dismissed: Vec<AtomicBool>,
+}
+
+impl Heard {
+    pub fn new(ranks: usize, limit: Duration) -> Self {
+        let none = || (0..ranks).map(|_| AtomicBool::new(false)).collect();
+        Self {
+            start: Instant::now(),
+            limit,
+            last: (0..ranks).map(|_| AtomicU64::new(0)).collect(),
+            gone: none(),
+            incomplete: none(),
+            dismissed: none(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A rank has shown this just now.
+    pub fn note(&self, rank: usize, word: Word) {
+        self.last[rank].store(self.now(), Ordering::Relaxed);
+        if word != Word::Lives {
+            self.gone[rank].store(true, Ordering::Relaxed);
+        }
+        if word == Word::LastWithoutAll {
+            self.incomplete[rank].store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// How long a rank has shown nothing.
+    pub fn silence(&self, rank: usize) -> Duration {
+        let last = self.last[rank].load(Ordering::Relaxed);
+        Duration::from_millis(self.now().saturating_sub(last))
+    }
+
+    /// Whether that is longer than the limit.
+    pub fn is_silent(&self, rank: usize) -> bool {
+        self.silence(rank) > self.limit
+    }
+
+    /// Whether a rank has said its last word.
+    pub fn is_gone(&self, rank: usize) -> bool {
+        self.gone[rank].load(Ordering::Relaxed)
+    }
+
+    /// Whether a rank, or one of its group, will not come to the end of the job, as far as is known.
+    pub fn is_missing(&self, rank: usize) -> bool {
+        let incomplete = self.incomplete[rank].load(Ordering::Relaxed);
+        incomplete || self.is_silent(rank) && !self.is_gone(rank)
+    }
+
+    /// Nobody waits for a rank any more.
+    pub fn dismiss(&self, rank: usize) {
+        self.dismissed[rank].store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a rank is to hear that: once.
+    pub fn take_dismissal(&self, rank: usize) -> bool {
+        self.dismissed[rank].swap(false, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,61 @@
+//! Which ranks show each other that they live.
+
+use super::plan::{Layout, Role};
+
+/// What another rank is to this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kin {
+    /// Nobody can go on without it.
+    Server,
+    /// Leads a group that others can do without.
+    Leader,
+    /// Of the same group, which cannot go on without it.
+    Mate,
+}
+
+impl Kin {
+    /// The ranks of the world that one with this role shows itself to, and listens to.
+    pub fn of(layout: Layout, role: Role) -> Vec<(usize, Self)> {
+        let servers = || (0..layout.servers).map(|server| (server, Self::Server));
+        let leaders = || (0..layout.groups).map(|group| (layout.leader(group), Self::Leader));
+        let members = |group: usize| {
+            let all = layout.leader(group)..layout.leader(group + 1);
+            all.skip(1).map(|rank| (rank, Self::Mate))
+        };
+        match role {
+            Role::Server(own) => (servers().filter(|(server, _)| *server != own))
+                .chain(leaders())
+                .collect(),
+            Role::Worker { group, rank: 0 } => servers().chain(members(group)).collect(),
+            Role::Worker { group, .. } => vec![(layout.leader(group), Self::Mate)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_is_shown_something() {
+        let layout = Layout::of(8, 2, 2).unwrap();
+        for rank in 0..8 {
+            for (other, kin) in Kin::of(layout, layout.role(rank)) {
+                let back = Kin::of(layout, layout.role(other));
+                let seen = back.iter().find(|(who, _)| *who == rank);
+                let seen = seen.unwrap_or_else(|| panic!("{other} does not show itself to {rank}"));
+                let expected = match (kin, rank) {
+                    (Kin::Mate, _) => Kin::Mate,
+                    (_, 0 | 1) => Kin::Server,
+                    _ => Kin::Leader,
+                };
+                assert_eq!(seen.1, expected, "{rank} to {other}");
+            }
+        }
+        let of = |rank| Kin::of(layout, layout.role(rank));
+        let all = |kin: &[(usize, Kin)]| kin.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
+        assert_eq!(all(&of(1)), [0, 2, 5]);
+        assert_eq!(all(&of(5)), [0, 1, 6, 7]);
+        assert_eq!(all(&of(7)), [5]);
+    }
+}

@@ -8,9 +8,9 @@ mod common;
 
 use common::{path, run, simulate, text};
 use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 const STEPS: usize = 40;
 
@@ -34,12 +34,15 @@ servers = 2
 stall_seconds = 60
 "#;
 
-/// A store, the same with every fourth sample damaged, and a recipe for two servers and two groups of two ranks.
+/// A store, damaged copies of it, and a recipe for two servers and two groups of two ranks.
 struct Prepared {
     folder: tempfile::TempDir,
     fields: PathBuf,
     good: PathBuf,
+    /// Samples of training are damaged, here and there.
     bad: PathBuf,
+    /// Those of validation are.
+    blind: PathBuf,
     recipe: PathBuf,
 }
 
@@ -57,16 +60,12 @@ fn prepare() -> Prepared {
         path(&good),
         "--quiet",
     ]);
+    let splits = splits(&good);
+    let all = splits.len();
     let bad = folder.path().join("bad");
-    fs::create_dir(&bad).expect("a folder");
-    for entry in fs::read_dir(&good).expect("a store") {
-        let from = entry.expect("a file").path();
-        let to = bad.join(from.file_name().expect("a name"));
-        fs::copy(&from, &to).expect("is copied");
-        if to.extension().is_some_and(|end| end == "bin") {
-            damage(&to);
-        }
-    }
+    copy_damaged(&good, &bad, |sample| sample % (all / 8) == 1);
+    let blind = folder.path().join("blind");
+    copy_damaged(&good, &blind, |sample| splits[sample] == "validation");
     let recipe = folder.path().join("recipe.toml");
     fs::write(&recipe, RECIPE).expect("is written");
     Prepared {
@@ -74,24 +73,35 @@ fn prepare() -> Prepared {
         fields,
         good,
         bad,
+        blind,
         recipe,
     }
 }
 
-/// Inverts a byte here and there.
-fn damage(file: &Path) {
-    let mut open = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(file)
-        .expect("opens");
-    let length = open.metadata().expect("its length").len();
-    for at in (length / 16..length).step_by((length / 8) as usize) {
-        let mut byte = [0];
-        open.seek(SeekFrom::Start(at)).expect("seeks");
-        open.read_exact(&mut byte).expect("reads");
-        open.seek(SeekFrom::Start(at)).expect("seeks");
-        open.write_all(&[!byte[0]]).expect("writes");
+/// The part of the data that each sample of a store is of.
+fn splits(store: &Path) -> Vec<String> {
+    let text = fs::read(store.join("store.json")).expect("a store");
+    let meta: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let samples = meta["samples"].as_array().expect("samples");
+    let split = |sample: &serde_json::Value| sample["split"].as_str().expect("a name").to_string();
+    samples.iter().map(split).collect()
+}
+
+/// Copies a store of one file and inverts a byte in the midst of each of these samples.
+fn copy_damaged(good: &Path, bad: &Path, damaged: impl Fn(usize) -> bool) {
+    fs::create_dir(bad).expect("a folder");
+    let samples = splits(good).len();
+    for entry in fs::read_dir(good).expect("a store") {
+        let from = entry.expect("a file").path();
+        let mut bytes = fs::read(&from).expect("is read");
+        if from.extension().is_some_and(|end| end == "bin") {
+            let length = bytes.len();
+            for sample in (0..samples).filter(|sample| damaged(*sample)) {
+                let at = length * (2 * sample + 1) / (2 * samples);
+                bytes[at] = !bytes[at];
+            }
+        }
+        fs::write(bad.join(from.file_name().expect("a name")), bytes).expect("is written");
     }
 }
 
@@ -100,14 +110,14 @@ impl Prepared {
         self.folder.path().join(name)
     }
 
-    /// Six ranks, of which those in `bad` have the damaged store; none without a launcher.
-    fn train(&self, name: &str, settings: &[&str], bad: &[usize]) -> Option<Output> {
+    /// Six ranks, of which those in `bad` have another store; none without a launcher.
+    fn train(&self, name: &str, settings: &[&str], bad: &[usize], other: &Path) -> Option<Output> {
         let launcher = std::env::var("MPIRUN");
         let mut command = Command::new(launcher.as_deref().unwrap_or("mpirun"));
         let out = self.out(name);
         for rank in 0..6 {
             let data = if bad.contains(&rank) {
-                &self.bad
+                other
             } else {
                 &self.good
             };
@@ -162,7 +172,7 @@ fn a_rank_that_fails_takes_its_group_with_it_and_nobody_else() {
         ("in-turns", "round-robin", 3),
     ] {
         let order = format!("distributed.order={order}");
-        let Some(output) = prepared.train(name, &[&steps, &order], &[rank]) else {
+        let Some(output) = prepared.train(name, &[&steps, &order], &[rank], &prepared.bad) else {
             return;
         };
         let said = text(&output);
@@ -173,7 +183,7 @@ fn a_rank_that_fails_takes_its_group_with_it_and_nobody_else() {
             "because: ",
             "hint: delete the damaged file",
             &format!("group {group} is lost"),
-            &format!("of its group"),
+            "of its group",
         ] {
             assert!(said.contains(words), "{name}: no `{words}` in {said}");
         }
@@ -197,13 +207,98 @@ fn a_rank_that_fails_takes_its_group_with_it_and_nobody_else() {
 fn a_job_without_groups_fails_and_goes_on_when_called_again() {
     let prepared = prepare();
     let steps = format!("training.steps={STEPS}");
-    let Some(output) = prepared.train("all", &[&steps], &[3, 4]) else {
+    let Some(output) = prepared.train("all", &[&steps], &[3, 4], &prepared.bad) else {
         return;
     };
     let said = text(&output);
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("no group is left after"), "{said}");
-    let output = prepared.train("all", &[&steps], &[]).expect("a launcher");
+    let output = prepared
+        .train("all", &[&steps], &[], &prepared.bad)
+        .expect("a launcher");
     assert!(output.status.success(), "{}", text(&output));
     assert_eq!(prepared.steps("all"), STEPS);
+}
+
+/// The processes of a run under the launcher, of this rank.
+#[cfg(target_os = "linux")]
+fn process_of(rank: usize, out: &Path) -> Option<u32> {
+    let is_it = |pid: &u32| {
+        let file = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let words = |text: Vec<u8>| -> Vec<String> {
+            let all = text.split(|byte| *byte == 0);
+            all.map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect()
+        };
+        let own = words(file("environ")).iter().any(|entry| {
+            let name = entry.split_once('=');
+            name.is_some_and(|(name, value)| {
+                ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].contains(&name) && value == rank.to_string()
+            })
+        });
+        own && words(file("cmdline")).iter().any(|word| word == path(out))
+    };
+    let all = fs::read_dir("/proc").expect("processes").flatten();
+    let mut all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    all.find(is_it)
+}
+
+/// A stopped leader or member never comes to the end: all steps are done, and the job says what is missing and ends by force.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stopped_rank_costs_its_group_and_the_end() {
+    let prepared = prepare();
+    let settings = ["training.steps=150", "distributed.stall_seconds=4"];
+    for (name, rank) in [("stopped-member", 5), ("stopped-leader", 2)] {
+        let out = prepared.out(name);
+        let (output, stopped) = std::thread::scope(|scope| {
+            let job = scope.spawn(|| prepared.train(name, &settings, &[], &prepared.bad));
+            while !job.is_finished() && !out.join("checkpoint.safetensors").exists() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let process = process_of(rank, &out);
+            let stopped = process.is_some_and(|process| {
+                let process = process.to_string();
+                let kill = Command::new("kill").args(["-STOP", &process]).status();
+                kill.is_ok_and(|status| status.success())
+            });
+            (job.join().expect("ends"), stopped)
+        });
+        let Some(output) = output else {
+            return;
+        };
+        let said = text(&output);
+        assert!(stopped, "rank {rank} was not found: {said}");
+        assert_eq!(output.status.code(), Some(102), "{name}: {said}");
+        let group = (rank - 2) / 2;
+        for words in [
+            &format!("group {group} is lost"),
+            "will not come to the end of the job",
+            "the end, where all ranks meet",
+        ] {
+            assert!(said.contains(words), "{name}: no `{words}` in {said}");
+        }
+        assert_eq!(prepared.steps(name), 150, "{name}: {said}");
+        // The run is finished: once more, and nothing is left to do.
+        let again = prepared
+            .train(name, &settings, &[], &prepared.bad)
+            .expect("a launcher");
+        assert!(again.status.success(), "{}", text(&again));
+        assert_eq!(prepared.steps(name), 150);
+    }
+}
+
+/// The group that is to score the last state cannot: another does.
+#[test]
+fn a_validation_is_done_by_whoever_can() {
+    let prepared = prepare();
+    // One validation, at the end; the samples of training are whole everywhere.
+    let (steps, only) = ("training.steps=12", "training.validate_every_steps=100");
+    let Some(output) = prepared.train("judge", &[steps, only], &[2, 3], &prepared.blind) else {
+        return;
+    };
+    let said = text(&output);
+    assert!(output.status.success(), "{}\n{said}", output.status);
+    assert!(said.contains("group 0 is lost"), "{said}");
+    assert!(said.contains("step 12: validation"), "{said}");
 }

@@ -139,6 +139,10 @@ impl Communicator for Pairs {
     fn window(&mut self, floats: usize) -> Result<Option<Box<dyn Window>>> {
         self.0.window(floats)
     }
+    fn retire(&self) -> ! {
+        self.0.retire()
+    }
+
     fn abort(&self, code: i32) -> ! {
         self.0.abort(code)
     }

@@ -504,6 +504,8 @@ fn who_is_gone_is_let_go() {
                 let bytes = bytemuck::cast_slice_mut(&mut values);
                 assert!(mpi.receive_while(0, bytes, &|| true).expect("no failure"));
                 assert_eq!(Letter::Values(values), letter);
+                // By now it has retired, and takes nothing.
+                mpi.send(1, &[1]).expect("no failure");
             }
         }
     });

@@ -77,6 +77,9 @@ impl Letter {
     }
 }
 
+/// What hears of a stall.
+pub type StallReport = Box<dyn Fn(&CommError) + Send + Sync>;
+
 /// One rank's end of a group of ranks.
 ///
 /// It is owned by one thread at a time, usually the communication thread.
@@ -191,7 +194,7 @@ pub trait Communicator: Send {
 
     /// From now on this hears of a stall instead of whoever ends the job; none: as before. The thread that waited never goes on. Only
     /// where the backend watches its waits. Not collective.
-    fn on_stall(&self, _instead: Option<Box<dyn Fn(&CommError) + Send + Sync>>) {}
+    fn on_stall(&self, _instead: Option<StallReport>) {}
 
     /// Ends this process in order when all others of the job come to their ends, and does nothing until then: its other threads stop
     /// where they use the backend next. For a rank that nobody needs any more. Not collective.

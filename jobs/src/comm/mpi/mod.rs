@@ -17,7 +17,7 @@ mod window;
 pub use all_reduce::MpiAllReduce;
 pub use library::{PANIC_CODE, STALL_CODE, abort_on_panic};
 
-use super::{Arrival, CommError, Communicator, Letter, Result, Window, agree};
+use super::{Arrival, CommError, Communicator, Letter, Result, StallReport, Window, agree};
 use ffi::Group;
 use library::Library;
 use std::sync::Arc;
@@ -227,7 +227,7 @@ impl Communicator for Mpi {
         self.group.library.watch.limit_waits(after);
     }
 
-    fn on_stall(&self, instead: Option<Box<dyn Fn(&CommError) + Send + Sync>>) {
+    fn on_stall(&self, instead: Option<StallReport>) {
         self.group.library.watch.tell_instead(instead);
     }
 

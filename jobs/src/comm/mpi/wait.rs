@@ -48,6 +48,11 @@ impl<'a, F: Fn() -> String> Patience<'a, F> {
         self.moved.set(Instant::now());
     }
 
+    /// How long nothing has moved.
+    pub fn idle(&self) -> Duration {
+        self.moved.get().elapsed()
+    }
+
     /// Lets others work for a moment; ends the job where nothing has moved for longer than its limit.
     pub fn pause(&self) {
         let now = Instant::now();

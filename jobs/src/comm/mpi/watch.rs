@@ -6,23 +6,20 @@
 use super::ffi;
 use super::library::STALL_CODE;
 use super::wait::STOPPED;
-use crate::comm::{CommError, doing};
+use crate::comm::{CommError, StallReport, doing};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What hears of a stall before the job ends.
-pub(super) type Report = Box<dyn Fn(&CommError) + Send + Sync>;
-
 /// The clock over all waits of this process.
 pub(super) struct Watch {
     /// Nanoseconds that a wait may last; the largest number where it may last for ever.
     limit: AtomicU64,
-    report: OnceLock<Report>,
+    report: OnceLock<StallReport>,
     /// Hears of a stall in place of `report`, and then the job goes on without this rank.
-    instead: Mutex<Option<Arc<dyn Fn(&CommError) + Send + Sync>>>,
+    instead: Mutex<Option<Arc<StallReport>>>,
     blocked: Mutex<Blocked>,
 }
 
@@ -58,7 +55,7 @@ impl Watch {
 
     /// From now on a wait of more than `after` ends the job, and `report` hears of it before. Only the first call has an effect;
     /// returns whether it was.
-    pub fn start(self: &Arc<Self>, after: Duration, report: Report) -> bool {
+    pub fn start(self: &Arc<Self>, after: Duration, report: StallReport) -> bool {
         if self.report.set(report).is_err() {
             return false;
         }
@@ -94,9 +91,9 @@ impl Watch {
     }
 
     /// This hears of a stall from now on, which does not end the job then; none: it ends it.
-    pub fn tell_instead(&self, instead: Option<Report>) {
+    pub fn tell_instead(&self, instead: Option<StallReport>) {
         let mut place = self.instead.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = instead.map(Arc::from);
+        *place = instead.map(Arc::new);
     }
 
     fn set_limit(&self, after: Duration) {
@@ -161,8 +158,10 @@ impl Watch {
     }
 
     fn end(&self, stall: &CommError) -> ! {
-        let instead = self.instead.lock().unwrap_or_else(PoisonError::into_inner);
-        let instead = instead.clone();
+        let instead = {
+            let place = self.instead.lock().unwrap_or_else(PoisonError::into_inner);
+            place.clone()
+        };
         if let Some(tell) = instead {
             tell(stall);
             loop {

@@ -64,7 +64,8 @@ impl First<'_, '_> {
         self.collect()?;
         let finished = self.ledger.is_complete();
         let judged = self.server.run.evaluator.is_some();
-        let scored = finished && judged && self.ledger.done() > self.done_before;
+        let due = self.server.run.validation_due || self.ledger.done() > self.done_before;
+        let scored = finished && judged && due;
         if finished && !judged {
             self.server.run.write_last_as_best()?;
         }
@@ -73,17 +74,19 @@ impl First<'_, '_> {
         self.write()?;
         let ending = self.ending(finished)?;
         let mut groups = self.server.turns.left();
-        let judge = (scored && !groups.is_empty()).then(|| groups.remove(0));
-        for group in groups {
-            self.dismiss(group, &ending, false)?;
-        }
-        if let Some(group) = judge {
-            self.dismiss(group, &ending, true)?;
+        let mut asks = scored;
+        while asks && let Some(at) = groups.iter().position(|g| !self.server.is_silent(*g)) {
+            let judge = groups.remove(at);
+            self.dismiss(judge, &ending, true)?;
             self.server.run.validation_due = false;
-            self.wait_for_scores(group)?;
+            // Of one that is lost the next takes the place.
+            asks = !self.wait_for_scores(judge)?;
             if !self.server.run.validation_due {
                 self.write()?;
             }
+        }
+        for group in groups {
+            self.dismiss(group, &ending, false)?;
         }
         let ending = self.ending(finished && !self.server.run.validation_due)?;
         let text = json(&ending)?;
@@ -91,10 +94,8 @@ impl First<'_, '_> {
             send_errand(&mut self.server, other, errand::END, &text)?;
         }
         let layout = self.server.layout;
-        let missing = |&group: &usize| {
-            self.server.turns.is_lost(group) && self.server.pulse.is_missing(layout.leader(group))
-        };
-        if (0..layout.groups).any(|group| missing(&group)) {
+        let missing = |group: usize| self.server.pulse.is_missing(layout.leader(group));
+        if (0..layout.groups).any(missing) {
             tracing::warn!(
                 "ranks of a lost group will not come to the end of the job, which then ends by force; nothing of the run is lost"
             );
@@ -141,24 +142,26 @@ impl First<'_, '_> {
         Ok(())
     }
 
-    fn wait_for_scores(&mut self, group: usize) -> Result<()> {
+    /// Takes up what a group that was dismissed finds, or, if it was told to stop, that it found nothing; gives whether it answered.
+    fn wait_for_scores(&mut self, group: usize) -> Result<bool> {
         let leader = self.server.leader(group);
         let mut request = Request::of(0, 0);
         let bytes = bytemuck::bytes_of_mut(&mut request);
         // However long it takes, as long as it lives.
-        while !self.server.is_silent(group) {
+        loop {
             match self.server.between.wait_any(&[leader], LOOK)? {
                 Arrival::Message(_) if self.server.take(group, bytes)? => {
-                    return self.scores(group, &request);
+                    self.scores(group, &request)?;
+                    return Ok(!self.server.turns.is_lost(group));
                 }
-                Arrival::Message(_) => break,
-                Arrival::Gone(_) => break,
-                Arrival::Nothing => {}
+                Arrival::Nothing if !self.server.is_silent(group) => {}
+                _ => break,
             }
         }
         tracing::warn!("group {group} is lost while it scores the last state");
+        self.server.loses(group);
         self.server.run.validation_due = true;
-        Ok(())
+        Ok(false)
     }
 
     fn ending(&self, finished: bool) -> Result<Ending> {

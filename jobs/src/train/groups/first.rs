@@ -314,8 +314,9 @@ impl<'a, 'b> First<'a, 'b> {
         }
         if !self.server.gives_up() {
             for group in self.server.turns.listened() {
-                // Who waits for this server cannot speak.
-                if self.parked.iter().all(|(parked, _)| *parked != group) {
+                // Who waits for this server cannot speak; who shows that it lives may take its time.
+                let lives = self.server.pulse.is_felt() && !self.server.is_silent(group);
+                if !lives && self.parked.iter().all(|(parked, _)| *parked != group) {
                     self.server.loses(group);
                     self.lost(group);
                 }

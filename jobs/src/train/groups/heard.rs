@@ -12,6 +12,8 @@ pub(super) enum Word {
     Last = 1,
     /// The same, and a rank of its group will not come to the end of the job either.
     LastWithoutAll = 2,
+    /// It has done all it was to do, and shows nothing from now on.
+    Done = 3,
 }
 
 impl Word {
@@ -24,6 +26,7 @@ impl Word {
         match byte {
             1 => Self::Last,
             2 => Self::LastWithoutAll,
+            3 => Self::Done,
             _ => Self::Lives,
         }
     }
@@ -37,6 +40,10 @@ pub(super) struct Heard {
     pub limit: Duration,
     /// When it was heard last, in milliseconds since the start.
     last: Vec<AtomicU64>,
+    /// That was too long ago, when this process looked last: one that was stopped itself knows nothing of that time.
+    silent: Vec<AtomicBool>,
+    /// It has done all it was to do.
+    done: Vec<AtomicBool>,
     /// It has said its last word.
     gone: Vec<AtomicBool>,
     /// It has said that not all of its group will come to the end of the job.
@@ -52,6 +59,8 @@ impl Heard {
             start: Instant::now(),
             limit,
             last: (0..ranks).map(|_| AtomicU64::new(0)).collect(),
+            silent: none(),
+            done: none(),
             gone: none(),
             incomplete: none(),
             dismissed: none(),
@@ -65,11 +74,25 @@ impl Heard {
     /// A rank has shown this just now.
     pub fn note(&self, rank: usize, word: Word) {
         self.last[rank].store(self.now(), Ordering::Relaxed);
-        if word != Word::Lives {
-            self.gone[rank].store(true, Ordering::Relaxed);
-        }
-        if word == Word::LastWithoutAll {
-            self.incomplete[rank].store(true, Ordering::Relaxed);
+        self.silent[rank].store(false, Ordering::Relaxed);
+        let heard = match word {
+            Word::Lives => return,
+            Word::Done => &self.done,
+            Word::Last => &self.gone,
+            Word::LastWithoutAll => {
+                self.incomplete[rank].store(true, Ordering::Relaxed);
+                &self.gone
+            }
+        };
+        heard[rank].store(true, Ordering::Relaxed);
+    }
+
+    /// Finds out who is silent.
+    pub fn look(&self, ranks: impl Iterator<Item = usize>) {
+        for rank in ranks {
+            let silent =
+                self.silence(rank) > self.limit && !self.done[rank].load(Ordering::Relaxed);
+            self.silent[rank].store(silent, Ordering::Relaxed);
         }
     }
 
@@ -79,14 +102,20 @@ impl Heard {
         Duration::from_millis(self.now().saturating_sub(last))
     }
 
-    /// Whether that is longer than the limit.
+    /// Whether that is longer than the limit, though it has something to do.
     pub fn is_silent(&self, rank: usize) -> bool {
-        self.silence(rank) > self.limit
+        self.silent[rank].load(Ordering::Relaxed)
     }
 
     /// Whether a rank has said its last word.
     pub fn is_gone(&self, rank: usize) -> bool {
         self.gone[rank].load(Ordering::Relaxed)
+    }
+
+    /// Whether a rank listens, as far as is known.
+    pub fn listens(&self, rank: usize) -> bool {
+        let done = self.done[rank].load(Ordering::Relaxed);
+        !(done || self.is_silent(rank) || self.is_gone(rank))
     }
 
     /// Whether a rank, or one of its group, will not come to the end of the job, as far as is known.

@@ -14,19 +14,22 @@ pub(super) enum Kin {
 }
 
 impl Kin {
-    /// The ranks of the world that one with this role shows itself to, and listens to.
+    /// The ranks of the world that one with this role shows itself to, and listens to. The ranks of a group do so only where others can
+    /// go on without it.
     pub fn of(layout: Layout, role: Role) -> Vec<(usize, Self)> {
         let servers = || (0..layout.servers).map(|server| (server, Self::Server));
         let leaders = || (0..layout.groups).map(|group| (layout.leader(group), Self::Leader));
         let members = |group: usize| {
             let all = layout.leader(group)..layout.leader(group + 1);
-            all.skip(1).map(|rank| (rank, Self::Mate))
+            let wanted = move |_: &usize| layout.groups > 1;
+            all.skip(1).filter(wanted).map(|rank| (rank, Self::Mate))
         };
         match role {
             Role::Server(own) => (servers().filter(|(server, _)| *server != own))
                 .chain(leaders())
                 .collect(),
             Role::Worker { group, rank: 0 } => servers().chain(members(group)).collect(),
+            Role::Worker { .. } if layout.groups == 1 => Vec::new(),
             Role::Worker { group, .. } => vec![(layout.leader(group), Self::Mate)],
         }
     }
@@ -57,5 +60,8 @@ mod tests {
         assert_eq!(all(&of(1)), [0, 2, 5]);
         assert_eq!(all(&of(5)), [0, 1, 6, 7]);
         assert_eq!(all(&of(7)), [5]);
+        let one = Layout::of(4, 1, 1).unwrap();
+        let of = |rank| all(&Kin::of(one, one.role(rank)));
+        assert_eq!([of(0), of(1), of(2)], [vec![1], vec![0], vec![]]);
     }
 }

@@ -124,7 +124,7 @@ pub(super) fn train(
             let mut server = Server::new(run, between, layout, (part, slices))?;
             let kin = Kin::of(layout, role);
             let on_stall = world.on_stall_shared();
-            server.pulse = begin_pulse((pulse, kin), Told::new(), recipe, on_stall)?;
+            server.pulse = begin_pulse(pulse, kin, recipe, (Told::new(), on_stall))?;
             serve(server, job, progress)
         }
         Role::Worker { .. } => {
@@ -165,7 +165,7 @@ pub(super) fn train(
                 control.on_stall(Some(Box::new(move |stall| give_up(stall.clone()))));
             }
             let kin = Kin::of(layout, role);
-            run.team.link()?.pulse = begin_pulse((pulse, kin), told, recipe, on_stall)?;
+            run.team.link()?.pulse = begin_pulse(pulse, kin, recipe, (told, on_stall))?;
             let report = worker::work(run, job.folder, job.stop);
             if let Some(control) = world.control() {
                 control.on_stall(None);
@@ -173,7 +173,9 @@ pub(super) fn train(
             // Who is done waits for those who still score the last state.
             world.limit_waits(Duration::MAX);
             match report {
-                Err(error) if dispensable && team.link()?.pulse.give_up() => {
+                Err(error)
+                    if dispensable && is_of_this_rank(&error) && team.link()?.pulse.give_up() =>
+                {
                     // Its threads may wait for ranks that will not answer.
                     std::mem::forget(team);
                     Err(JobError::GaveUp(Box::new(error)))
@@ -220,10 +222,10 @@ fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
 
 /// Shows from now on that this rank lives, where it has somebody to show it to.
 fn begin_pulse(
-    (comm, kin): (Option<Box<dyn Communicator>>, Vec<(usize, Kin)>),
-    told: Told,
+    comm: Option<Box<dyn Communicator>>,
+    kin: Vec<(usize, Kin)>,
     recipe: &Recipe,
-    on_stall: OnStall,
+    (told, on_stall): (Told, OnStall),
 ) -> Result<Pulse> {
     let limit = recipe.distributed.longest_wait();
     comm.map_or_else(
@@ -239,6 +241,14 @@ fn give_up_on_stall(rank: usize, told: &Told) -> impl Fn(CommError) + Send + Syn
         tracing::error!("{stall}: rank {rank} gives up, and its group with it");
         orders.retire();
     }
+}
+
+/// Whether others may do without this rank: not where ranks cannot talk or have come apart, which is nobody's own.
+fn is_of_this_rank(error: &JobError) -> bool {
+    !matches!(
+        error,
+        JobError::Comm(_) | JobError::Apart(_) | JobError::Elsewhere
+    )
 }
 
 fn nobody() -> JobError {

@@ -11,7 +11,7 @@
 
 use super::heard::{Heard, Word};
 use super::kin::Kin;
-use crate::comm::{Arrival, CommError, Communicator};
+use crate::comm::{Arrival, CommError, Communicator, doing};
 use crate::error::{JobError, Result};
 use crate::train::team::OnStall;
 use std::sync::Arc;
@@ -120,6 +120,11 @@ impl Pulse {
         heard.is_some_and(|heard| heard.is_gone(rank) || heard.is_silent(rank))
     }
 
+    /// Whether anybody shows anything.
+    pub fn is_felt(&self) -> bool {
+        self.heard.is_some()
+    }
+
     /// Whether a rank has said that it does not go on.
     pub fn is_gone(&self, rank: usize) -> bool {
         let heard = self.heard.as_ref();
@@ -179,42 +184,41 @@ struct Beating {
 impl Beating {
     /// Gives the communicator back, whatever happens to it: errors are told by those who need an answer.
     fn run(mut self, inbox: &Receiver<Order>, on_stall: OnStall) -> Box<dyn Communicator> {
-        let limit = self.heard.limit;
-        let every = (limit / 8).clamp(Duration::from_millis(5), Duration::from_secs(1));
+        // A message of one byte is no wait that could tell of anything.
+        let _patient = doing::patiently();
+        let every = self.every();
         let mut looked = Instant::now();
         loop {
-            match inbox.recv_timeout(every) {
-                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(Order::GiveUp) => {
-                    self.say(Word::Last);
-                    break;
-                }
-                Ok(Order::Retire) => {
-                    // Who has waited too long may have waited for a rank that is no more.
-                    let quiet = |(mate, kin): &(usize, Kin)| {
-                        *kin == Kin::Mate && self.heard.silence(*mate) > 3 * every
-                    };
-                    match self.kin.iter().any(quiet) {
-                        true => self.retire(Word::LastWithoutAll),
-                        false => self.retire(Word::Last),
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
+            let order = inbox.recv_timeout(every);
             if looked.elapsed() > every + STOPPED {
-                self.kin
-                    .iter()
-                    .for_each(|(other, _)| self.heard.note(*other, Word::Lives));
+                let all = self.kin.iter();
+                all.for_each(|(other, _)| self.heard.note(*other, Word::Lives));
             }
             looked = Instant::now();
             if let Err(error) = self.meet_all() {
                 tracing::debug!(%error, "no more signs of life");
                 break;
             }
+            match order {
+                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => {
+                    self.say(Word::Done);
+                    break;
+                }
+                Ok(Order::GiveUp) => {
+                    let word = self.last_word();
+                    self.say(word);
+                    break;
+                }
+                Ok(Order::Retire) => self.retire(),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
             let (own, heard) = (self.comm.rank(), &self.heard);
-            let is = |wanted: Kin| move |(_, kin): &&(usize, Kin)| *kin == wanted;
-            let mut servers = self.kin.iter().filter(is(Kin::Server));
-            if let Some((server, _)) = servers.find(|(server, _)| heard.is_silent(*server)) {
+            heard.look(self.kin.iter().map(|(other, _)| *other));
+            let silent = |wanted: Kin| {
+                let mut all = self.kin.iter().filter(move |(_, kin)| *kin == wanted);
+                all.find(|(other, _)| heard.is_silent(*other))
+            };
+            if let Some((server, _)) = silent(Kin::Server) {
                 on_stall(CommError::Stalled {
                     rank: own,
                     doing: format!("the wait for a sign of life of parameter server {server}"),
@@ -222,28 +226,43 @@ impl Beating {
                 });
                 break;
             }
-            let mut mates = self.kin.iter().filter(is(Kin::Mate));
-            if let Some((mate, _)) = mates.find(|(mate, _)| heard.is_silent(*mate)) {
+            if let Some((mate, _)) = silent(Kin::Mate) {
                 tracing::error!(
                     "rank {own}: rank {mate} of this group has shown no sign of life for {:.1} s: the group gives up",
                     heard.silence(*mate).as_secs_f64()
                 );
-                self.retire(Word::LastWithoutAll);
+                self.retire();
             }
             // A last word of a leader is a server's business.
-            let last =
-                (self.kin.iter()).find(|(other, kin)| *kin != Kin::Leader && heard.is_gone(*other));
-            if let Some((other, kin)) = last {
-                match kin {
-                    Kin::Mate => {
-                        tracing::warn!("rank {own} gives up with rank {other} of its group")
-                    }
-                    _ => tracing::warn!("rank {own}: the others have gone on without this group"),
+            let mut others = self.kin.iter().filter(|(_, kin)| *kin != Kin::Leader);
+            match others.find(|(other, _)| heard.is_gone(*other)) {
+                None => continue,
+                Some((mate, Kin::Mate)) => {
+                    tracing::warn!("rank {own} gives up with rank {mate} of its group");
                 }
-                self.retire(Word::Last);
+                Some(_) => tracing::warn!("rank {own}: the others have gone on without this group"),
             }
+            self.retire();
         }
         self.comm
+    }
+
+    /// How often it looks.
+    fn every(&self) -> Duration {
+        (self.heard.limit / 8).clamp(Duration::from_millis(5), Duration::from_secs(1))
+    }
+
+    /// What there is to say when this rank does not go on: who has waited too long may have waited for a rank that is no more.
+    fn last_word(&self) -> Word {
+        let every = self.every();
+        let missing = |(mate, kin): &(usize, Kin)| {
+            let quiet = self.heard.silence(*mate) > 3 * every && !self.heard.is_gone(*mate);
+            *kin == Kin::Mate && (quiet || self.heard.is_missing(*mate))
+        };
+        match self.kin.iter().any(missing) {
+            true => Word::LastWithoutAll,
+            false => Word::Last,
+        }
     }
 
     fn meet_all(&mut self) -> crate::comm::Result<()> {
@@ -275,23 +294,24 @@ impl Beating {
             return self.comm.offer(other, &[Word::Last.byte()]);
         }
         // Who does not listen gets nothing: it would only pile up.
-        if self.heard.is_silent(other) || self.heard.is_gone(other) {
+        if !self.heard.listens(other) {
             return Ok(true);
         }
         self.comm.offer(other, &[Word::Lives.byte()])
     }
 
-    fn say(&mut self, last_word: Word) {
+    fn say(&mut self, word: Word) {
         for (other, _) in &self.kin {
-            if let Err(error) = self.comm.offer(*other, &[last_word.byte()]) {
-                tracing::debug!(%error, "a last word was not heard");
+            if let Err(error) = self.comm.offer(*other, &[word.byte()]) {
+                tracing::debug!(%error, "a word was not heard");
             }
         }
     }
 
     /// This rank's group does not go on, which everybody hears.
-    fn retire(&mut self, last_word: Word) -> ! {
-        self.say(last_word);
+    fn retire(&mut self) -> ! {
+        let word = self.last_word();
+        self.say(word);
         self.comm.retire()
     }
 }
@@ -305,38 +325,51 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(2);
 
-    /// Two servers and two groups of two ranks, one of which does `what` that cannot be undone: what each was told, and whether it found
-    /// the first leader silent, and gone.
-    fn watch(who: usize, what: Fate) -> Vec<(Option<CommError>, bool, bool)> {
+    /// What a rank saw: what its stall said, whether the first leader was silent to it, and gone; of a rank that stood still, the last
+    /// that the others of its group had to say to it.
+    type Saw = (Option<CommError>, bool, bool, Option<Word>);
+
+    /// Two servers and two groups of two ranks, one of which meets its fate.
+    fn watch(who: usize, what: Fate) -> Vec<Saw> {
         let layout = Layout::of(6, 2, 2).unwrap();
         let over = Barrier::new(6);
         threads::run(threads::ranks(6), |comm| {
             let rank = comm.rank();
-            let (tell, heard) = channel();
+            let (tell, told) = channel();
             let on_stall = Box::new(move |stall: CommError| tell.send(stall).unwrap());
+            let kin = Kin::of(layout, layout.role(rank));
+            let mut comm: Option<Box<dyn Communicator>> = Some(Box::new(comm));
             let mut pulse = Pulse::default();
-            let mut kept: Option<Box<dyn Communicator>> = None;
-            if who == rank && what == Fate::Stands {
-                kept = Some(Box::new(comm));
-            } else {
-                let kin = Kin::of(layout, layout.role(rank));
-                let comm = Box::new(comm);
-                pulse = Pulse::start(comm, kin, LIMIT, Told::new(), on_stall).unwrap();
+            if (who, Fate::Stands) != (rank, what) {
+                let comm = comm.take().unwrap();
+                pulse = Pulse::start(comm, kin.clone(), LIMIT, Told::new(), on_stall).unwrap();
             }
-            if who == rank && what == Fate::GivesUp {
+            if (who, Fate::GivesUp) == (rank, what) {
                 assert!(pulse.give_up());
             }
             if what == Fate::IsDismissed && rank < layout.servers {
                 pulse.dismiss(who);
             }
+            if what == Fate::IsDone && layout.role(rank) == layout.role(who) {
+                pulse.end();
+            }
             std::thread::sleep(LIMIT * 8 / 5);
             let leader = layout.leader(0);
             let found = (pulse.is_silent(leader), pulse.is_gone(leader));
             over.wait();
+            let mut last = None;
+            if let Some(comm) = &mut comm {
+                for (mate, _) in kin.iter().filter(|(_, kin)| *kin == Kin::Mate) {
+                    while comm.wait_any(&[*mate], Duration::ZERO) == Ok(Arrival::Message(*mate)) {
+                        let mut byte = [0];
+                        comm.receive(*mate, &mut byte).unwrap();
+                        last = Some(Word::of(byte[0]));
+                    }
+                }
+            }
             // Those who retire never come back.
             std::mem::forget(pulse);
-            drop(kept);
-            (heard.try_recv().ok(), found.0, found.1)
+            (told.try_recv().ok(), found.0, found.1, last)
         })
     }
 
@@ -346,14 +379,16 @@ mod tests {
         Stands,
         GivesUp,
         IsDismissed,
+        IsDone,
     }
 
     #[test]
-    fn who_lives_may_take_as_long_as_it_likes() {
-        for (rank, (told, silent, gone)) in watch(0, Fate::Lives).into_iter().enumerate() {
-            assert_eq!((told, gone), (None, false), "rank {rank}");
-            let listens = rank < 2 || rank == 3;
-            assert!(!(listens && silent), "rank {rank}");
+    fn who_lives_or_is_done_may_take_as_long_as_it_likes() {
+        for fate in [Fate::Lives, Fate::IsDone] {
+            for (rank, (told, silent, gone, _)) in watch(2, fate).into_iter().enumerate() {
+                assert_eq!((told, gone), (None, false), "rank {rank}");
+                assert!(!silent, "rank {rank}");
+            }
         }
     }
 
@@ -374,10 +409,11 @@ mod tests {
 
     #[test]
     fn a_silent_leader_is_noted_and_its_group_gives_up() {
-        for (rank, (told, silent, gone)) in watch(2, Fate::Stands).into_iter().enumerate() {
-            assert_eq!(told, None, "rank {rank}");
+        for (rank, (told, silent, gone, last)) in watch(2, Fate::Stands).into_iter().enumerate() {
+            assert_eq!((told, gone), (None, false), "rank {rank}");
             assert!(rank >= 2 || silent, "rank {rank}");
-            assert!(rank >= 2 || !gone, "rank {rank}");
+            // Its member has given up, and knows that it is missing.
+            assert_eq!(last, (rank == 2).then_some(Word::LastWithoutAll));
         }
     }
 
@@ -385,19 +421,21 @@ mod tests {
     fn a_last_word_of_a_member_is_that_of_its_group() {
         // That of a leader; of its member; of a member that stands still, which the leader finds out.
         for (who, fate) in [(2, Fate::GivesUp), (3, Fate::GivesUp), (3, Fate::Stands)] {
-            for (rank, (told, _, gone)) in watch(who, fate).into_iter().enumerate() {
+            for (rank, (told, _, gone, last)) in watch(who, fate).into_iter().enumerate() {
                 assert_eq!(told, None, "rank {rank}");
                 assert!(
                     rank >= 2 || gone,
                     "rank {who} gave up, rank {rank} does not know"
                 );
+                let stands = (rank, Fate::Stands) == (who, fate);
+                assert_eq!(last, stands.then_some(Word::LastWithoutAll));
             }
         }
     }
 
     #[test]
     fn who_is_dismissed_gives_up() {
-        for (rank, (told, _, gone)) in watch(2, Fate::IsDismissed).into_iter().enumerate() {
+        for (rank, (told, _, gone, _)) in watch(2, Fate::IsDismissed).into_iter().enumerate() {
             assert_eq!(told, None, "rank {rank}");
             assert!(rank >= 2 || gone, "rank {rank}");
         }

@@ -183,8 +183,12 @@ impl<'a> Server<'a> {
             // First, so that busy groups do not keep its word from being heard.
             from.insert(0, 0);
         }
-        // What it had sent before its last word counts.
-        let gone = |group: &&usize| self.pulse.is_gone(self.layout.leader(**group));
+        // What it had sent before counts. In turns one that shows nothing is passed over, but may come back.
+        let in_turns = self.run.recipe.distributed.order == Order::RoundRobin;
+        let gone = |group: &&usize| match in_turns {
+            true => self.pulse.is_gone(self.layout.leader(**group)),
+            false => self.is_silent(**group),
+        };
         if let Some(&group) = groups.iter().find(gone) {
             let said = self
                 .between
@@ -222,6 +226,11 @@ impl<'a> Server<'a> {
 
     /// After a long silence: the group whose turn it is is waited for no more.
     pub fn gives_up(&mut self) -> bool {
+        // Who shows that it lives is waited for.
+        let last = self.turns.listened().pop();
+        if self.pulse.is_felt() && !last.is_some_and(|group| self.is_silent(group)) {
+            return false;
+        }
         let late = self.turns.gives_up();
         if let Some(group) = late {
             tracing::warn!(

@@ -5,6 +5,7 @@ use super::{Group, SUCCESS, c, count};
 use crate::comm::{CommError, Letter, Result, doing};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 /// Messages go in pieces of so many bytes: below 64 kB Open MPI sends over TCP without asking the receiver first.
 ///
@@ -14,6 +15,9 @@ const PIECE_BYTES: usize = 60 * 1024;
 
 /// How many pieces of one message are under way at once.
 const PIECES_AT_ONCE: usize = 128;
+
+/// What somebody sent who is gone meanwhile still comes, piece after piece, with no longer pauses than this.
+const LAST_PIECES: Duration = Duration::from_millis(500);
 
 /// Tags are at least 15 bits wide.
 const HIGHEST_TAG: usize = 32_767;
@@ -232,13 +236,6 @@ impl<'a> Flight<'a> {
         let mut patient = there.map(|_| doing::patiently());
         let mut gone = false;
         while self.active > 0 {
-            if !gone && there.is_some_and(|there| !there()) {
-                (gone, patient) = (true, None);
-                patience.moved();
-                self.cancel_receives();
-                self.let_go_of_sends();
-                continue;
-            }
             let mut ended = 0;
             let code = {
                 let _turn = self.group.library.turn();
@@ -279,6 +276,12 @@ impl<'a> Flight<'a> {
             }
             if ended > 0 {
                 patience.moved();
+            } else if !gone && patience.idle() > LAST_PIECES && there.is_some_and(|there| !there())
+            {
+                (gone, patient) = (true, None);
+                patience.moved();
+                self.cancel_receives();
+                self.let_go_of_sends();
             } else {
                 patience.pause();
             }

@@ -72,6 +72,13 @@ fn with_kills(arguments: &[&str], done: &dyn Fn() -> usize, stride: f64) -> usiz
     killed
 }
 
+/// Files of a folder whose names begin so.
+fn count(folder: &Path, begin: &str) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let counted = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(begin));
+    counted.count()
+}
+
 fn assert_same(kind: &str, a: &Path, b: &Path, skip: fn(&str) -> bool) {
     let (a, b) = (contents(a, skip), contents(b, skip));
     let names = |files: &[(String, Vec<u8>)]| {
@@ -104,6 +111,20 @@ fn training_and_inference_killed_anywhere_give_the_same_bits() {
         path(&at("labels")),
         "--quiet",
     ]);
+    let killed_labels = at("labels_killed");
+    let label = [
+        "label",
+        path(&fields),
+        "--out",
+        path(&killed_labels),
+        "--save-every",
+        "0",
+        "--quiet",
+    ];
+    let labelled = || count(&killed_labels, "labels.");
+    let killed = with_kills(&label, &labelled, 2.0);
+    assert!(killed > 0, "no labelling lived long enough");
+    assert_same("labels", &at("labels"), &killed_labels, |_| false);
     run(&[
         "stage",
         path(&fields),
@@ -158,14 +179,7 @@ fn training_and_inference_killed_anywhere_give_the_same_bits() {
         ]);
     };
     infer(&at("masks"), &|arguments| drop(run(arguments)));
-    let files = || {
-        let entries = std::fs::read_dir(at("masks_killed")).into_iter().flatten();
-        let is_mask = |name: &str| name.starts_with("masks.");
-        entries
-            .flatten()
-            .filter(|entry| is_mask(&entry.file_name().to_string_lossy()))
-            .count()
-    };
+    let files = || count(&at("masks_killed"), "masks.");
     infer(&at("masks_killed"), &|arguments| {
         let killed = with_kills(arguments, &files, 2.0);
         assert!(killed > 0, "no inference lived long enough")

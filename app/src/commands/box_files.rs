@@ -1,13 +1,12 @@
 //! Files of boxes in the formats of others.
 
 use clap::Args;
-use squall_climate::ClimateError;
 use squall_data::boxes::coco::CocoWriter;
 use squall_data::boxes::extreme_weather::{ExtremeWeatherWriter, SLOTS};
 use squall_data::boxes::geojson::GeoJsonWriter;
-use squall_data::boxes::{BoxSink, SinkSummary};
-use squall_data::{LatLonGrid, Time, TrackedBox};
-use std::path::PathBuf;
+use squall_data::boxes::{BoxSeries, BoxSink, SinkSummary};
+use squall_data::{Calendar, LatLonGrid, TrackedBox};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Which of them are asked for.
@@ -32,41 +31,36 @@ impl BoxFormats {
     }
 }
 
-/// Files that the same boxes go to.
-pub struct BoxFiles(Vec<Box<dyn BoxSink>>);
-
-impl BoxFiles {
-    /// Of `formats`, with pixels of `grid`, beside others.
-    pub fn create(
-        formats: &BoxFormats,
+impl BoxFormats {
+    /// Writes the boxes of a table that are wanted in them, with pixels of `grid`; gives how many one of them had no room for, which a
+    /// warning says, too.
+    pub fn write(
+        &self,
+        table: &Path,
         grid: &Arc<LatLonGrid>,
-        others: Vec<Box<dyn BoxSink>>,
-    ) -> anyhow::Result<Self> {
-        let mut sinks = others;
-        if let Some(path) = &formats.boxes_hdf5 {
+        calendar: Calendar,
+        wanted: impl Fn(&TrackedBox) -> bool,
+    ) -> anyhow::Result<usize> {
+        let mut sinks: Vec<Box<dyn BoxSink>> = Vec::new();
+        if let Some(path) = &self.boxes_hdf5 {
             sinks.push(Box::new(ExtremeWeatherWriter::new(path, grid.clone())));
         }
-        if let Some(path) = &formats.boxes_coco {
+        if let Some(path) = &self.boxes_coco {
             sinks.push(Box::new(CocoWriter::create(path, grid.clone())?));
         }
-        if let Some(path) = &formats.boxes_geojson {
+        if let Some(path) = &self.boxes_geojson {
             sinks.push(Box::new(GeoJsonWriter::create(path)?));
         }
-        Ok(Self(sinks))
-    }
-
-    /// Adds the boxes of the next time to all files.
-    pub fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<(), ClimateError> {
-        for sink in &mut self.0 {
-            sink.write(time, boxes)?;
+        let found = BoxSeries::open(table, grid, calendar)?;
+        for frame in found.frames(0)? {
+            let mut frame = frame?;
+            frame.boxes.retain(&wanted);
+            for sink in &mut sinks {
+                sink.write(frame.time, &frame.boxes)?;
+            }
         }
-        Ok(())
-    }
-
-    /// Ends all files and says, as a warning, what one of them had no room for.
-    pub fn finish(self) -> anyhow::Result<usize> {
         let mut left_out = 0;
-        for sink in self.0 {
+        for sink in sinks {
             let SinkSummary {
                 path,
                 left_out: here,

@@ -97,6 +97,7 @@ impl Demo {
                 thresholds: None,
                 no_grid_scaling: false,
                 formats: BoxFormats::default(),
+                save_every: 30.0,
                 skip_bad: false,
                 json: false,
             }

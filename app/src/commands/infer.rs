@@ -1,6 +1,6 @@
 //! `squall infer`: models over files or a sample store to CF masks and tables of boxes, on one process or many.
 
-use super::box_files::{BoxFiles, BoxFormats};
+use super::box_files::BoxFormats;
 use super::events::MIN_CONFIDENCE;
 use super::score::check_confidence;
 use crate::failure::Advice;
@@ -11,9 +11,8 @@ use clap::Args;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as WordError;
-use squall_data::boxes::BoxSeries;
 use squall_data::store::{INDEX_FILE, Split};
-use squall_data::{Archive, Calendar, LatLonGrid, Store, TrackedBox};
+use squall_data::{Archive, Store, TrackedBox};
 use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::infer::{
     BadInput, Ensemble, FilePer, Gives, InferEvent, InferOptions, InferPlan, InferReport,
@@ -300,7 +299,11 @@ impl Infer {
         let report = inference.run(comm, &mut tell, &stop)?;
         progress.finish();
         if first && report.outcome == Outcome::Finished && !self.formats.is_empty() {
-            self.write_formats(&grid, calendar)?;
+            let is_sure = |found: &TrackedBox| {
+                (found.geo.confidence).is_none_or(|confidence| confidence >= self.min_confidence)
+            };
+            let table = self.out.join("boxes.csv");
+            self.formats.write(&table, &grid, calendar, is_sure)?;
         }
         if first && report.missing_values > 0 {
             tracing::warn!(
@@ -309,24 +312,6 @@ impl Infer {
             );
         }
         Ok(report)
-    }
-}
-
-impl Infer {
-    /// The boxes of all times that were found in this run and before, in the formats of others.
-    fn write_formats(&self, grid: &Arc<LatLonGrid>, calendar: Calendar) -> anyhow::Result<()> {
-        let found = BoxSeries::open(&self.out.join("boxes.csv"), grid, calendar)?;
-        let mut files = BoxFiles::create(&self.formats, grid, Vec::new())?;
-        let is_sure = |found: &TrackedBox| {
-            (found.geo.confidence).is_none_or(|confidence| confidence >= self.min_confidence)
-        };
-        for frame in found.frames(0)? {
-            let mut frame = frame?;
-            frame.boxes.retain(is_sure);
-            files.write(frame.time, &frame.boxes)?;
-        }
-        files.finish()?;
-        Ok(())
     }
 }
 

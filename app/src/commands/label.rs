@@ -1,6 +1,6 @@
 //! `squall label`: heuristics on fields to masks, objects and tracks.
 
-use super::box_files::{BoxFiles, BoxFormats};
+use super::box_files::BoxFormats;
 use super::tags::Tags;
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -8,16 +8,17 @@ use crate::{input, interrupt, output};
 use clap::Args;
 use ndarray::Array3;
 use serde::Serialize;
+use squall_climate::ClimateError;
 use squall_climate::detect::Method;
 use squall_climate::label::{
-    ArThresholds, LabelledSnapshot, Labeller, TcThresholds, Thresholds, required_channels,
+    ArThresholds, LabelFolder, LabelledSnapshot, Labeller, TcThresholds, Thresholds,
+    required_channels,
 };
-use squall_climate::{ClimateError, Event, table};
-use squall_data::boxes::table::BoxTableWriter;
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
 use squall_data::{Archive, BoxClass, Class, Snapshot, Time, Variable};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told otherwise), and boxes around
 /// them, around extratropical cyclones and around tropical depressions.
@@ -59,6 +60,9 @@ pub struct Label {
     pub no_grid_scaling: bool,
     #[command(flatten)]
     pub formats: BoxFormats,
+    /// Seconds between two states from which a killed run of the default method goes on, each at the end of an input file.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    pub save_every: f64,
     /// Go on without input files that cannot be read; they are named and counted.
     #[arg(long)]
     pub skip_bad: bool,
@@ -162,12 +166,16 @@ impl Label {
             seconds: Some(times as f64 * (rows * columns) as f64 * 2.2e-7),
         }
         .announce();
-        let mut progress = Progress::new("label", times);
         let numbers = serde_json::to_string(&thresholds)?;
+        let fingerprint = fingerprint(&archive, &numbers);
+        let (mut folder, stream) = LabelFolder::open(&self.out, &fingerprint, labeller.stream())?;
+        let start = stream.done();
+        if start > 0 {
+            tracing::info!("{start} times were labelled before: going on from there");
+        }
+        let mut progress = Progress::new("label", times);
+        progress.start(times, start);
         let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
-        let mut objects: Vec<Event> = Vec::new();
-        let table = BoxTableWriter::create(self.out.join("boxes.csv"))?;
-        let mut boxes = BoxFiles::create(&self.formats, archive.grid(), vec![Box::new(table)])?;
         let stop = interrupt::flag();
         let read = |index: usize| -> Result<Snapshot, ClimateError> {
             if stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -175,19 +183,33 @@ impl Label {
             }
             Ok(archive.read(index, &needed)?)
         };
-        let labelled = labeller.label_series(times, read, |index, labelled| {
+        let mut saved = Instant::now();
+        let labelled = labeller.label_on(stream, times, read, |stream, index, labelled| {
             masks.write(index, &labelled)?;
-            boxes.write(archive.times()[index], &labelled.boxes)?;
+            folder.write(&labelled)?;
             progress.set(index + 1, String::new());
-            objects.extend(labelled.objects);
+            // A file of masks that is not whole is begun again.
+            if saved.elapsed().as_secs_f64() >= self.save_every && masks.ends_at(index) {
+                masks.close()?;
+                folder.save(stream)?;
+                saved = Instant::now();
+            }
             Ok(())
         });
         progress.finish();
         interrupt::check()?;
         let summary = labelled?;
         masks.finish()?;
-        table::write_events(self.out.join("objects.csv"), &objects)?;
-        let boxes_left_out = boxes.finish()?;
+        folder.finish()?;
+        let boxes_left_out = match self.formats.is_empty() {
+            true => 0,
+            false => self.formats.write(
+                &self.out.join("boxes.csv"),
+                archive.grid(),
+                archive.calendar(),
+                |_| true,
+            )?,
+        };
         if summary.untracked {
             tracing::warn!(
                 "the series is shorter than the two days a cyclone must last: candidates stand untracked"
@@ -210,6 +232,33 @@ impl Label {
 
 pub(super) fn rayon_threads() -> u64 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
+}
+
+/// Whatever would change the labels.
+fn fingerprint(archive: &Archive, thresholds: &str) -> String {
+    let times = archive.times();
+    let mut sources: Vec<(String, u64)> = Vec::new();
+    for index in 0..times.len() {
+        let source = archive.source_of(index).0;
+        let name = source.display().to_string();
+        if sources.last().is_none_or(|(last, _)| *last != name) {
+            let length = std::fs::metadata(source).map_or(0, |meta| meta.len());
+            sources.push((name, length));
+        }
+    }
+    let ends = [times.first(), times.last()].map(|time| time.map(Time::to_string));
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "{:?}",
+        (
+            version,
+            archive.grid().hash(),
+            sources,
+            times.len(),
+            ends,
+            thresholds
+        )
+    )
 }
 
 /// Mask files: one for every input file, named after its first time.
@@ -238,6 +287,7 @@ impl<'a> Masks<'a> {
             attributes: vec![("thresholds".to_string(), thresholds)],
             ..MaskFileOptions::default()
         };
+        sweep(&out);
         Self {
             out,
             archive,
@@ -279,6 +329,12 @@ impl<'a> Masks<'a> {
         }
     }
 
+    /// Whether the time is the last of its file.
+    fn ends_at(&self, index: usize) -> bool {
+        let source = |index: usize| self.archive.source_of(index).0;
+        index + 1 == self.archive.times().len() || source(index) != source(index + 1)
+    }
+
     fn close(&mut self) -> Result<(), ClimateError> {
         match self.open.take() {
             Some((_, writer)) => Ok(writer.finish()?),
@@ -288,6 +344,18 @@ impl<'a> Masks<'a> {
 
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         Ok(self.close()?)
+    }
+}
+
+/// Removes what a killed run has begun.
+fn sweep(out: &Path) {
+    for entry in std::fs::read_dir(out).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(".labels.") && name.ends_with(".tmp") {
+            // What cannot be removed is in nobody's way.
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 

@@ -7,12 +7,13 @@ use crate::derived::relative_vorticity;
 use crate::error::{ClimateError, Result};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use squall_data::{LatLonGrid, Snapshot, Variable};
 use std::cmp::Ordering;
 use std::ops::Range;
 
 /// A vorticity maximum with a closed low of sea-level pressure at one time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CycloneCandidate {
     /// Latitude of the pressure minimum, to a fraction of a cell.
     pub lat_deg: f64,

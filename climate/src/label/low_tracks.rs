@@ -1,12 +1,14 @@
 //! Between the passes: lows joined to tracks, as they come in.
 
 use super::lows::LowCandidate;
+use super::settled::{Point, Settled};
+use crate::track::time_text;
+use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_data::grid::{KM_PER_DEGREE, distance_km};
-use std::collections::BTreeMap;
 
 /// What makes points a track, and a track one that stands.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct LowRules {
     /// Largest distance from one point to the next, degrees; in proportion where they are more than six hours apart.
     pub max_range_deg: f64,
@@ -30,36 +32,37 @@ const RANGE_HOURS: f64 = 6.0;
 /// TempestExtremes `StitchNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069), whose published range is meant for input every six
 /// hours. `StitchNodes` takes the same range whatever the time between two points is; here it grows in proportion to that time
 /// beyond six hours, so that input every twelve hours, and a track that was missed once, are followed as far.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct LowTracks {
     rules: LowRules,
-    span: Option<(Time, Time)>,
+    #[serde(with = "time_text::option")]
+    first: Option<Time>,
+    #[serde(with = "time_text::option")]
+    last: Option<Time>,
+    last_index: usize,
     active: Vec<LowTrack>,
-    standing: Vec<LowTrack>,
+    settled: Settled<LowCandidate>,
     begun: usize,
     /// All lows of the first hours, in case the input ends before a track can stand.
     early: Vec<(usize, LowCandidate)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct LowTrack {
     order: usize,
+    #[serde(with = "time_text")]
     first: Time,
+    #[serde(with = "time_text")]
     last: Time,
     points: Vec<(usize, LowCandidate)>,
 }
 
-/// The lows that stand.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct StandingLows {
-    by_index: BTreeMap<usize, Vec<LowCandidate>>,
-    pub tracks: u64,
-}
-
-impl StandingLows {
-    /// The lows at one time of the series.
-    pub(super) fn at(&self, index: usize) -> &[LowCandidate] {
-        self.by_index.get(&index).map_or(&[], Vec::as_slice)
+impl Point for LowCandidate {
+    fn on_track(self, id: u64) -> Self {
+        Self {
+            track_id: Some(id),
+            ..self
+        }
     }
 }
 
@@ -68,12 +71,15 @@ fn hours(from: Time, to: Time) -> f64 {
 }
 
 impl LowTracks {
-    pub(super) fn new(rules: LowRules) -> Self {
+    /// None yet; those that stand are numbered from `first_id`.
+    pub(super) fn new(rules: LowRules, first_id: u64) -> Self {
         Self {
             rules,
-            span: None,
+            first: None,
+            last: None,
+            last_index: 0,
             active: Vec::new(),
-            standing: Vec::new(),
+            settled: Settled::new(first_id),
             begun: 0,
             early: Vec::new(),
         }
@@ -81,8 +87,9 @@ impl LowTracks {
 
     /// Takes the lows of the next time, which must be later than the one before.
     pub(super) fn push(&mut self, index: usize, time: Time, lows: &[LowCandidate]) {
-        let first = self.span.map_or(time, |(first, _)| first);
-        self.span = Some((first, time));
+        self.first.get_or_insert(time);
+        self.last = Some(time);
+        self.last_index = index;
         let mut free = vec![true; lows.len()];
         // Who was there a moment ago comes before who has been missed, and then reaches far.
         (self.active).sort_by_key(|track| {
@@ -121,34 +128,52 @@ impl LowTracks {
         } else {
             self.early = Vec::new();
         }
+        self.settle();
     }
 
-    /// The lows that stand, with tracks numbered from `first_id`.
-    pub(super) fn finish(mut self, first_id: u64) -> StandingLows {
-        let mut found = StandingLows::default();
+    fn settle(&mut self) {
+        let open = self.active.iter().map(|track| track.order).min();
+        self.settled.decided_before(open.unwrap_or(self.begun));
+    }
+
+    /// The index of the first time of which nothing is decided.
+    pub(super) fn undecided(&self) -> usize {
+        let first = |track: &LowTrack| track.points.first().map(|(index, _)| *index);
+        match self.last {
+            None => 0,
+            _ if self.too_short() => 0,
+            _ => (self.active.iter().filter_map(first).min()).unwrap_or(self.last_index + 1),
+        }
+    }
+
+    /// The lows at a time of which it is decided.
+    pub(super) fn at(&self, index: usize) -> &[LowCandidate] {
+        self.settled.at(index)
+    }
+
+    /// Lets go of the lows at times before this one.
+    pub(super) fn forget_before(&mut self, index: usize) {
+        self.settled.forget_before(index);
+    }
+
+    /// No time follows: everything is decided.
+    pub(super) fn end(&mut self) {
         if self.too_short() {
-            for (index, low) in self.early {
-                found.by_index.entry(index).or_default().push(low);
+            self.active.clear();
+            for (index, low) in std::mem::take(&mut self.early) {
+                self.settled.add(index, low);
             }
-            return found;
+            return;
         }
         for track in std::mem::take(&mut self.active) {
             self.close(track);
         }
-        self.standing.sort_by_key(|track| track.order);
-        found.tracks = self.standing.len() as u64;
-        for (track, id) in self.standing.into_iter().zip(first_id..) {
-            for (index, low) in track.points {
-                let track_id = Some(id);
-                let low = LowCandidate { track_id, ..low };
-                found.by_index.entry(index).or_default().push(low);
-            }
-        }
-        found
+        self.settle();
     }
 
     fn too_short(&self) -> bool {
-        self.span
+        self.first
+            .zip(self.last)
             .is_none_or(|(first, last)| hours(first, last) < self.rules.min_hours)
     }
 
@@ -166,7 +191,7 @@ impl LowTracks {
         let stands = hours(track.first, track.last) >= self.rules.min_hours - 1e-9
             && moved_km >= self.rules.min_endpoint_deg * KM_PER_DEGREE;
         if stands {
-            self.standing.push(track);
+            self.settled.stands(track.order, track.points);
         }
     }
 }
@@ -206,28 +231,32 @@ mod tests {
     }
 
     /// Six-hourly times.
-    fn track(count: usize, lows: impl Fn(usize) -> Vec<LowCandidate>) -> StandingLows {
+    fn track(count: usize, lows: impl Fn(usize) -> Vec<LowCandidate>) -> LowTracks {
         let start = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
-        let mut tracks = LowTracks::new(RULES);
+        let mut tracks = LowTracks::new(RULES, 7);
         for index in 0..count {
             let time = start.add_seconds(index as i64 * 6 * 3600);
             tracks.push(index, time, &lows(index));
         }
-        tracks.finish(7)
+        tracks.end();
+        tracks
     }
 
     #[test]
     fn a_track_must_last_and_move() {
         let moving = |index: usize| vec![low(50.0, (350.0 + 4.0 * index as f64) % 360.0)];
         let found = track(11, moving);
-        assert_eq!((found.tracks, found.at(10)[0].track_id), (1, Some(7)));
+        assert_eq!(
+            (found.settled.tracks(), found.at(10)[0].track_id),
+            (1, Some(7))
+        );
         // Shorter by one step: a series that is long enough, a life that is not.
         let short = track(14, |k| if k < 10 { moving(k) } else { vec![] });
-        assert_eq!(short.tracks, 0);
+        assert_eq!(short.settled.tracks(), 0);
         let still = track(20, |_| vec![low(50.0, 100.0)]);
-        assert_eq!(still.tracks, 0);
+        assert_eq!(still.settled.tracks(), 0);
         let slow = track(20, |k| vec![low(50.0, 100.0 + k as f64)]);
-        assert_eq!(slow.tracks, 1);
+        assert_eq!(slow.settled.tracks(), 1);
     }
 
     #[test]
@@ -241,18 +270,25 @@ mod tests {
                 }
             })
         };
-        assert_eq!(gap(10..12).tracks, 1);
+        assert_eq!(gap(10..12).settled.tracks(), 1);
         assert_eq!(gap(10..12).at(12)[0].track_id, Some(7));
-        assert_eq!(gap(10..13).tracks, 0, "neither part lasts sixty hours");
+        assert_eq!(
+            gap(10..13).settled.tracks(),
+            0,
+            "neither part lasts sixty hours"
+        );
         let jump = track(30, |k| {
             vec![low(if k < 15 { 40.0 } else { 50.0 }, 4.0 * k as f64)]
         });
-        assert_eq!(jump.tracks, 2);
+        assert_eq!(jump.settled.tracks(), 2);
     }
 
     #[test]
     fn a_short_series_lets_all_stand() {
         let found = track(3, |_| vec![low(50.0, 100.0)]);
-        assert_eq!((found.tracks, found.at(2)), (0, &[low(50.0, 100.0)][..]));
+        assert_eq!(
+            (found.settled.tracks(), found.at(2)),
+            (0, &[low(50.0, 100.0)][..])
+        );
     }
 }

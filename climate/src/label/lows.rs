@@ -5,11 +5,12 @@ use super::low_thresholds::EtcThresholds;
 use super::sampling::lowest_near;
 use super::thresholds::TcThresholds;
 use crate::closed_low::{ClosedLow, DomainEdge};
+use serde::{Deserialize, Serialize};
 use squall_data::BoxClass;
 use squall_data::grid::distance_km;
 
 /// A closed low at one time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LowCandidate {
     /// Extratropical cyclone or tropical depression.
     pub class: BoxClass,

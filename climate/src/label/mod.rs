@@ -4,7 +4,8 @@
 //! 1. [`Labeller::candidates`] of every time, joined to tracks by [`Trajectories`];
 //! 2. [`Labeller::masks`] of every time, given the candidates that stand ([`AcceptedCyclones::at`]).
 //!
-//! [`Labeller::label_series`] does both, in parallel over time with bounded memory.
+//! [`Labeller::label_series`] does both, in parallel over time; the second follows the first as soon as nothing can change what stands,
+//! so that memory holds no more than the storms under way, and a series that was left goes on ([`Labeller::label_on`]).
 //!
 //! The boxes are of two classes more, extratropical cyclones and tropical depressions: closed lows ([`Lows`]) that are tracked
 //! alike and that masks do not tell apart.
@@ -17,6 +18,7 @@
 mod boxes;
 mod candidates;
 mod cyclone_mask;
+mod folder;
 mod low_thresholds;
 mod low_tracks;
 mod lows;
@@ -26,15 +28,17 @@ mod river_mask;
 mod sampling;
 mod scaling;
 mod series;
+mod settled;
 mod thresholds;
 mod trajectory;
 mod vortex_wind;
 
 pub use candidates::CycloneCandidate;
+pub use folder::LabelFolder;
 pub use low_thresholds::{EtcThresholds, TdThresholds};
 pub use lows::{LowCandidate, Lows};
 pub use scaling::GridScaling;
-pub use series::SeriesSummary;
+pub use series::{LabelStream, SeriesSummary};
 pub use thresholds::{ArThresholds, TcThresholds, Thresholds};
 pub use trajectory::{AcceptedCyclones, Trajectories};
 
@@ -46,6 +50,12 @@ use low_tracks::{LowRules, LowTracks};
 use ndarray::Array2;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, TrackedBox, Variable};
 use std::sync::Arc;
+
+/// Numbers of tracks: cyclones from 1, extratropical cyclones and depressions from these, so that no number is in a table twice and
+/// that of a track does not depend on how many of another kind there are.
+pub const FIRST_EXTRATROPICAL: u64 = 10_000_001;
+/// See [`FIRST_EXTRATROPICAL`].
+pub const FIRST_DEPRESSION: u64 = 20_000_001;
 
 /// The variables that the labels need, in model order.
 pub fn required_channels() -> [Variable; 11] {
@@ -183,18 +193,24 @@ impl Labeller {
     fn low_tracks(&self) -> [LowTracks; 2] {
         let (low, weak) = (&self.extratropical, &self.depression);
         [
-            LowTracks::new(LowRules {
-                max_range_deg: low.max_range_deg,
-                max_gap_hours: low.max_gap_hours,
-                min_hours: low.min_hours,
-                min_endpoint_deg: low.min_endpoint_deg,
-            }),
-            LowTracks::new(LowRules {
-                max_range_deg: weak.max_range_deg,
-                max_gap_hours: weak.max_gap_hours,
-                min_hours: weak.min_hours,
-                min_endpoint_deg: 0.0,
-            }),
+            LowTracks::new(
+                LowRules {
+                    max_range_deg: low.max_range_deg,
+                    max_gap_hours: low.max_gap_hours,
+                    min_hours: low.min_hours,
+                    min_endpoint_deg: low.min_endpoint_deg,
+                },
+                FIRST_EXTRATROPICAL,
+            ),
+            LowTracks::new(
+                LowRules {
+                    max_range_deg: weak.max_range_deg,
+                    max_gap_hours: weak.max_gap_hours,
+                    min_hours: weak.min_hours,
+                    min_endpoint_deg: 0.0,
+                },
+                FIRST_DEPRESSION,
+            ),
         ]
     }
 

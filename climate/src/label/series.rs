@@ -1,16 +1,15 @@
-//! Both passes over a series.
+//! Both passes over a series, the second as soon as the first allows.
 
-use super::low_tracks::StandingLows;
+use super::low_tracks::LowTracks;
 use super::lows::Lows;
-use super::trajectory::AcceptedCyclones;
-use super::{CycloneCandidate, LabelledSnapshot, Labeller};
+use super::{CycloneCandidate, LabelledSnapshot, Labeller, Trajectories};
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use squall_data::{Snapshot, Time};
-use std::ops::Range;
 
 /// What labelling a series came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SeriesSummary {
     /// Number of times.
     pub times: usize,
@@ -28,14 +27,83 @@ pub struct SeriesSummary {
     pub untracked: bool,
 }
 
+/// Labelling under way: what is known of the times that were looked at, and how many are labelled.
+///
+/// It holds what may still change: tracks under way, and the points since the oldest of them began. Written down (it can be
+/// serialised) it is where a series goes on that was left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LabelStream {
+    cyclones: Trajectories,
+    /// Extratropical cyclones and tropical depressions.
+    lows: [LowTracks; 2],
+    /// Times that were looked at.
+    seen: usize,
+    /// Times that are labelled.
+    done: usize,
+    summary: SeriesSummary,
+}
+
+impl LabelStream {
+    /// How many times of the series are labelled.
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
+    /// How many times can be labelled: of all before it is decided what stands.
+    fn ready(&self) -> usize {
+        let lows = self.lows.iter().map(LowTracks::undecided);
+        lows.fold(self.cyclones.undecided(), usize::min)
+            .min(self.seen)
+    }
+
+    fn see(&mut self, time: Time, candidates: Vec<CycloneCandidate>, lows: &Lows) -> Result<()> {
+        self.summary.candidates += candidates.len();
+        self.cyclones.push(self.seen, time, candidates)?;
+        let [extratropical, depressions] = &mut self.lows;
+        extratropical.push(self.seen, time, &lows.extratropical);
+        depressions.push(self.seen, time, &lows.depressions);
+        self.seen += 1;
+        Ok(())
+    }
+
+    /// No time follows.
+    fn end(&mut self) {
+        self.summary.untracked = self.cyclones.end();
+        self.lows.iter_mut().for_each(LowTracks::end);
+    }
+
+    /// Counts the labels of the next time, whose points are needed no more.
+    fn label(&mut self, labelled: &LabelledSnapshot) {
+        let cyclones = self.cyclones.at(self.done).len();
+        self.summary.cyclones += cyclones;
+        self.summary.rivers += labelled.objects.len() - cyclones;
+        for found in &labelled.boxes {
+            self.summary.boxes[usize::from(found.geo.class.code())] += 1;
+        }
+        self.done += 1;
+        self.cyclones.forget_before(self.done);
+        for lows in &mut self.lows {
+            lows.forget_before(self.done);
+        }
+    }
+}
+
 impl Labeller {
+    /// A series of which nothing was looked at.
+    pub fn stream(&self) -> LabelStream {
+        LabelStream {
+            cyclones: self.trajectories(),
+            lows: self.low_tracks(),
+            seen: 0,
+            done: 0,
+            summary: SeriesSummary::default(),
+        }
+    }
+
     /// Labels a series: every snapshot is read twice, in parallel; `each` receives the labels in order of time.
     ///
-    /// At any time twice as many snapshots as there are threads are in memory, besides the candidates of cyclones that
-    /// stand or may stand. The result does not depend on the number of threads.
-    ///
     /// # Errors
-    /// The first error in order of time, of reading, labelling or `each`; [`ClimateError::Invalid`] if times do not ascend.
+    /// As [`Labeller::label_on`].
     pub fn label_series<E>(
         &self,
         count: usize,
@@ -45,84 +113,82 @@ impl Labeller {
     where
         ClimateError: From<E>,
     {
-        let mut summary = SeriesSummary {
-            times: count,
-            ..SeriesSummary::default()
-        };
-        let (accepted, lows) = self.first_pass(count, &read, &mut summary)?;
-        for block in blocks(count) {
-            let labelled: Vec<Result<LabelledSnapshot>> = block
+        self.label_on(self.stream(), count, read, |_, index, labelled| {
+            each(index, labelled)
+        })
+    }
+
+    /// Goes on labelling a series: every snapshot is read twice, in parallel, the second time once it is known which of its storms
+    /// last; `each` receives the labels in order of time, with the state of the series after them.
+    ///
+    /// At any time twice as many snapshots as there are threads are in memory, besides the storms that are under way and those since the
+    /// oldest of them began. The result does not depend on the number of threads, nor on where the series was left.
+    ///
+    /// # Errors
+    /// The first error in order of time, of reading, labelling or `each`; [`ClimateError::Invalid`] if times do not ascend.
+    pub fn label_on<E>(
+        &self,
+        mut stream: LabelStream,
+        count: usize,
+        read: impl Fn(usize) -> std::result::Result<Snapshot, E> + Sync,
+        mut each: impl FnMut(&LabelStream, usize, LabelledSnapshot) -> Result<()>,
+    ) -> Result<SeriesSummary>
+    where
+        ClimateError: From<E>,
+    {
+        let block = block();
+        let mut ended = false;
+        while stream.done < count {
+            while stream.ready() < (stream.done + block).min(count) && stream.seen < count {
+                let next = stream.seen..(stream.seen + block).min(count);
+                let found: Vec<Result<(Time, Vec<CycloneCandidate>, Lows)>> = next
+                    .into_par_iter()
+                    .map(|index| {
+                        let snapshot = read(index)?;
+                        let (candidates, lows) = self.centres(&snapshot)?;
+                        Ok((snapshot.time, candidates, lows))
+                    })
+                    .collect();
+                for found in found {
+                    let (time, candidates, lows) = found?;
+                    stream.see(time, candidates, &lows)?;
+                }
+            }
+            if stream.seen == count && !ended {
+                stream.end();
+                ended = true;
+            }
+            let ready = if ended { count } else { stream.ready() };
+            let next = stream.done..ready.min(stream.done + block);
+            let known = &stream;
+            let labelled: Vec<Result<LabelledSnapshot>> = next
                 .clone()
                 .into_par_iter()
                 .map(|index| {
-                    let cyclones = accepted.at(index);
+                    let cyclones = known.cyclones.at(index);
                     let mut labelled = self.masks(&read(index)?, cyclones)?;
-                    for kind in &lows {
-                        labelled
-                            .boxes
-                            .extend(self.low_boxes(kind.at(index), cyclones));
+                    for kind in &known.lows {
+                        let boxes = self.low_boxes(kind.at(index), cyclones);
+                        labelled.boxes.extend(boxes);
                     }
                     Ok(labelled)
                 })
                 .collect();
-            for (index, labelled) in block.zip(labelled) {
+            for (index, labelled) in next.zip(labelled) {
                 let labelled = labelled?;
-                summary.rivers += labelled.objects.len() - accepted.at(index).len();
-                for found in &labelled.boxes {
-                    summary.boxes[usize::from(found.geo.class.code())] += 1;
-                }
-                each(index, labelled)?;
+                stream.label(&labelled);
+                each(&stream, index, labelled)?;
             }
         }
-        Ok(summary)
-    }
-
-    /// The first pass.
-    fn first_pass<E>(
-        &self,
-        count: usize,
-        read: &(impl Fn(usize) -> std::result::Result<Snapshot, E> + Sync),
-        summary: &mut SeriesSummary,
-    ) -> Result<(AcceptedCyclones, [StandingLows; 2])>
-    where
-        ClimateError: From<E>,
-    {
-        let mut tracks = self.trajectories();
-        let [mut extratropical, mut depressions] = self.low_tracks();
-        for block in blocks(count) {
-            let found: Vec<Result<(Time, Vec<CycloneCandidate>, Lows)>> = block
-                .clone()
-                .into_par_iter()
-                .map(|index| {
-                    let snapshot = read(index)?;
-                    let (candidates, lows) = self.centres(&snapshot)?;
-                    Ok((snapshot.time, candidates, lows))
-                })
-                .collect();
-            for (index, found) in block.zip(found) {
-                let (time, candidates, lows) = found?;
-                summary.candidates += candidates.len();
-                tracks.push(index, time, candidates)?;
-                extratropical.push(index, time, &lows.extratropical);
-                depressions.push(index, time, &lows.depressions);
-            }
-        }
-        let accepted = tracks.finish();
-        summary.cyclones = accepted.points();
-        summary.tracks = accepted.tracks;
-        summary.untracked = accepted.untracked;
-        // No number twice in a table of boxes.
-        let extratropical = extratropical.finish(accepted.tracks as u64 + 1);
-        let first = accepted.tracks as u64 + extratropical.tracks + 1;
-        let depressions = depressions.finish(first);
-        Ok((accepted, [extratropical, depressions]))
+        Ok(SeriesSummary {
+            times: count,
+            tracks: stream.cyclones.finish().tracks,
+            ..stream.summary
+        })
     }
 }
 
-/// Stretches of the series that are worked on at once.
-fn blocks(count: usize) -> impl Iterator<Item = Range<usize>> {
-    let size = 2 * rayon::current_num_threads().max(1);
-    (0..count)
-        .step_by(size)
-        .map(move |start| start..(start + size).min(count))
+/// So many times are worked on at once.
+fn block() -> usize {
+    2 * rayon::current_num_threads().max(1)
 }

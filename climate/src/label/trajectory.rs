@@ -1,11 +1,13 @@
 //! Between the passes: candidates joined to tracks, as they come in.
 
 use super::candidates::CycloneCandidate;
+use super::settled::{Point, Settled};
 use super::thresholds::TcThresholds;
 use crate::error::{ClimateError, Result};
+use crate::track::time_text;
+use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_data::grid::distance_km;
-use std::collections::BTreeMap;
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
@@ -17,20 +19,24 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 /// the time to the next one. This is TECA's rule: there each candidate in turn is followed to its end before the next one
 /// begins, which deals the candidates out the same way.
 ///
-/// Memory holds the tracks that are under way and the points of those that stand.
-#[derive(Debug)]
+/// Memory holds the tracks that are under way and, until they are let go ([`Trajectories::forget_before`]), the points of those that
+/// stand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trajectories {
     thresholds: TcThresholds,
-    span: Option<(Time, Time)>,
+    #[serde(with = "time_text::option")]
+    first: Option<Time>,
+    #[serde(with = "time_text::option")]
+    last: Option<Time>,
     last_index: usize,
     begun: usize,
     active: Vec<Trajectory>,
-    standing: Vec<Trajectory>,
+    settled: Settled<CycloneCandidate>,
     /// Storms of the first days, in case the input ends before a track can stand.
     early: Vec<(usize, CycloneCandidate)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Trajectory {
     order: usize,
     storm_days: f64,
@@ -38,9 +44,9 @@ struct Trajectory {
 }
 
 /// The candidates that are cyclones: with their track, or without where the input was too short for any.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AcceptedCyclones {
-    by_index: BTreeMap<usize, Vec<CycloneCandidate>>,
+    settled: Settled<CycloneCandidate>,
     /// Number of tracks.
     pub tracks: usize,
     /// Whether the input was too short for tracks, so that storms stand by what they are at one time.
@@ -50,16 +56,21 @@ pub struct AcceptedCyclones {
 impl AcceptedCyclones {
     /// The cyclones at one time of the series.
     pub fn at(&self, index: usize) -> &[CycloneCandidate] {
-        self.by_index.get(&index).map_or(&[], Vec::as_slice)
+        self.settled.at(index)
     }
 
     /// Number of cyclones over all times.
     pub fn points(&self) -> usize {
-        self.by_index.values().map(Vec::len).sum()
+        self.settled.points()
     }
+}
 
-    fn insert(&mut self, index: usize, candidate: CycloneCandidate) {
-        self.by_index.entry(index).or_default().push(candidate);
+impl Point for CycloneCandidate {
+    fn on_track(self, id: u64) -> Self {
+        Self {
+            track_id: Some(id),
+            ..self
+        }
     }
 }
 
@@ -68,11 +79,12 @@ impl Trajectories {
     pub fn new(thresholds: &TcThresholds) -> Self {
         Self {
             thresholds: thresholds.clone(),
-            span: None,
+            first: None,
+            last: None,
             last_index: 0,
             begun: 0,
             active: Vec::new(),
-            standing: Vec::new(),
+            settled: Settled::new(1),
             early: Vec::new(),
         }
     }
@@ -87,23 +99,18 @@ impl Trajectories {
         time: Time,
         candidates: Vec<CycloneCandidate>,
     ) -> Result<()> {
-        let first = match self.span {
-            Some((_, last)) if time.seconds_since(last) <= 0 || index <= self.last_index => {
+        match self.last {
+            Some(last) if time.seconds_since(last) <= 0 || index <= self.last_index => {
                 return Err(ClimateError::Invalid(format!(
                     "cyclone tracks: time {index} ({time}) does not come after time {} ({last})",
                     self.last_index
                 )));
             }
-            Some((first, last)) => {
-                self.extend(index, time.seconds_since(last), candidates.as_slice());
-                first
-            }
-            None => {
-                self.begin(index, &candidates, &vec![true; candidates.len()]);
-                time
-            }
-        };
-        self.span = Some((first, time));
+            Some(last) => self.extend(index, time.seconds_since(last), candidates.as_slice()),
+            None => self.begin(index, &candidates, &vec![true; candidates.len()]),
+        }
+        self.first.get_or_insert(time);
+        self.last = Some(time);
         self.last_index = index;
         if self.too_short() {
             let storms = candidates
@@ -113,44 +120,69 @@ impl Trajectories {
         } else {
             self.early = Vec::new();
         }
+        self.settle();
         Ok(())
     }
 
-    /// The cyclones. Tracks are numbered from 1 in the order in which they began, then from south to north.
+    fn settle(&mut self) {
+        let open = self.active.first().map_or(self.begun, |track| track.order);
+        self.settled.decided_before(open);
+    }
+
+    /// The index of the first time of which nothing is decided; what stands at those before will not change.
+    pub fn undecided(&self) -> usize {
+        match (
+            self.last,
+            self.active.first().map(|track| &track.points[..]),
+        ) {
+            (None, _) => 0,
+            // Storms may yet stand untracked.
+            _ if self.too_short() => 0,
+            (_, Some(&[(index, _), ..])) => index,
+            _ => self.last_index + 1,
+        }
+    }
+
+    /// The cyclones at a time of which it is decided.
+    pub fn at(&self, index: usize) -> &[CycloneCandidate] {
+        self.settled.at(index)
+    }
+
+    /// Lets go of the cyclones at times before this one.
+    pub fn forget_before(&mut self, index: usize) {
+        self.settled.forget_before(index);
+    }
+
+    /// The cyclones that were not let go. Tracks are numbered from 1 in the order in which they began, then from south to north.
     pub fn finish(mut self) -> AcceptedCyclones {
-        let mut accepted = AcceptedCyclones {
-            untracked: self.span.is_some() && self.too_short(),
-            ..AcceptedCyclones::default()
-        };
-        if accepted.untracked {
-            for (index, candidate) in self.early {
-                accepted.insert(index, candidate);
+        let untracked = self.end();
+        AcceptedCyclones {
+            tracks: self.settled.tracks() as usize,
+            untracked,
+            settled: self.settled,
+        }
+    }
+
+    /// No time follows, so that everything is decided; gives whether the input was too short for tracks.
+    pub(super) fn end(&mut self) -> bool {
+        let untracked = self.last.is_some() && self.too_short();
+        if untracked {
+            self.active.clear();
+            for (index, candidate) in std::mem::take(&mut self.early) {
+                self.settled.add(index, candidate);
             }
-            return accepted;
+            return true;
         }
         for track in std::mem::take(&mut self.active) {
             self.close(track);
         }
-        self.standing.sort_by_key(|track| track.order);
-        accepted.tracks = self.standing.len();
-        for (track, id) in self.standing.iter().zip(1u64..) {
-            for &(index, candidate) in &track.points {
-                let track_id = Some(id);
-                accepted.insert(
-                    index,
-                    CycloneCandidate {
-                        track_id,
-                        ..candidate
-                    },
-                );
-            }
-        }
-        accepted
+        self.settle();
+        false
     }
 
     /// Whether no track could have lasted long enough yet.
     fn too_short(&self) -> bool {
-        self.span.is_none_or(|(first, last)| {
+        self.first.zip(self.last).is_none_or(|(first, last)| {
             (last.seconds_since(first) as f64) < self.thresholds.min_storm_days * SECONDS_PER_DAY
         })
     }
@@ -202,7 +234,7 @@ impl Trajectories {
     fn close(&mut self, track: Trajectory) {
         // Sixteen steps of an eighth are two, but ten of a tenth need not be one.
         if track.points.len() > 1 && track.storm_days >= self.thresholds.min_storm_days - 1e-9 {
-            self.standing.push(track);
+            self.settled.stands(track.order, track.points);
         }
     }
 }
@@ -373,7 +405,7 @@ mod tests {
             track(&steps(16, |_| vec![candidate(15.0, 300.0)])).points(),
             16
         );
-        assert_eq!(track(&[]), AcceptedCyclones::default());
+        assert_eq!((track(&[]).points(), track(&[]).untracked), (0, false));
     }
 
     #[test]

@@ -236,7 +236,7 @@ fn read_state(partial: &Path) -> Option<Saved<EventStream>> {
 }
 
 /// A file of some bytes, to be written on; created if it is not there.
-fn cut(path: &Path, bytes: u64) -> Result<File> {
+pub(crate) fn cut(path: &Path, bytes: u64) -> Result<File> {
     let open = || {
         let mut file = OpenOptions::new()
             .create(true)

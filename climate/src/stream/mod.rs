@@ -8,7 +8,7 @@
 //! The sequence of times alone decides: how they lie in files, in how many portions they were computed and how often the
 //! run was interrupted changes no byte.
 
-mod folder;
+pub(crate) mod folder;
 mod ledger;
 mod river_places;
 mod seen;

@@ -76,12 +76,12 @@ impl BoxSink for BoxTableWriter {
 }
 
 /// The header line.
-pub(crate) fn header() -> String {
+pub fn header() -> String {
     BOX_COLUMNS.join(",") + "\n"
 }
 
 /// Adds the rows of a time to a table.
-pub(crate) fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) {
+pub fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) {
     // Writing into a string cannot fail.
     if boxes.is_empty() {
         let _ = writeln!(table, ",{time},,,,,,");

@@ -1,0 +1,171 @@
+//! Where labels' tables are written, and where labelling goes on after a kill.
+
+use super::{LabelStream, LabelledSnapshot};
+use crate::error::{ClimateError, Result};
+use crate::events::Event;
+use crate::stream::folder::cut;
+use crate::table::Row;
+use serde::{Deserialize, Serialize};
+use squall_data::boxes::table::{append_rows, header};
+use squall_data::{DataError, atomic};
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+const OBJECTS: &str = "objects.csv";
+const BOXES: &str = "boxes.csv";
+const STATE: &str = "state.json";
+
+/// The folder of a run: `objects.csv` and `boxes.csv` appear in it whole when all times are labelled; until then their parts and the
+/// run's state lie in `.label.partial`.
+///
+/// [`LabelFolder::save`] fixes a state from which [`LabelFolder::open`] goes on: rows written after it are cut off and made again, so
+/// that the tables are those of a run that nothing interrupted. A run of other inputs or options (another fingerprint) begins anew.
+pub struct LabelFolder {
+    out: PathBuf,
+    partial: PathBuf,
+    fingerprint: String,
+    objects: csv::Writer<BufWriter<File>>,
+    boxes: BufWriter<File>,
+    /// Rows of a time, before they are written.
+    text: String,
+}
+
+/// The state on disk; `S` is a [`LabelStream`], borrowed where it is written.
+#[derive(Serialize, Deserialize)]
+struct Saved<S> {
+    fingerprint: String,
+    objects_bytes: u64,
+    boxes_bytes: u64,
+    stream: S,
+}
+
+impl LabelFolder {
+    /// Opens the folder of a run; gives the state to go on from, that of `new` if there is none.
+    ///
+    /// `fingerprint` must differ for whatever would change the result: inputs, their times, thresholds.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if the folder cannot be written.
+    pub fn open(
+        out: impl AsRef<Path>,
+        fingerprint: &str,
+        new: LabelStream,
+    ) -> Result<(Self, LabelStream)> {
+        let out = out.as_ref().to_path_buf();
+        let partial = out.join(".label.partial");
+        fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
+        let at_least = |name: &str, bytes: u64| {
+            fs::metadata(partial.join(name)).is_ok_and(|meta| meta.len() >= bytes)
+        };
+        // What cannot be understood is of another version: the run begins anew.
+        let saved = fs::read(partial.join(STATE)).ok();
+        let saved: Option<Saved<LabelStream>> =
+            saved.and_then(|text| serde_json::from_slice(&text).ok());
+        let saved = saved.filter(|saved| {
+            saved.fingerprint == fingerprint
+                && at_least(OBJECTS, saved.objects_bytes)
+                && at_least(BOXES, saved.boxes_bytes)
+        });
+        let (stream, lengths) = match saved {
+            Some(saved) => (saved.stream, [saved.objects_bytes, saved.boxes_bytes]),
+            None => (new, [0; 2]),
+        };
+        let open = |name: &str, bytes| {
+            Ok::<_, ClimateError>(BufWriter::new(cut(&partial.join(name), bytes)?))
+        };
+        let mut folder = Self {
+            objects: csv::Writer::from_writer(open(OBJECTS, lengths[0])?),
+            boxes: open(BOXES, lengths[1])?,
+            out,
+            partial,
+            fingerprint: fingerprint.into(),
+            text: String::new(),
+        };
+        if lengths[0] == 0 {
+            folder.record(Event::columns())?;
+            folder.text = header();
+        }
+        Ok((folder, stream))
+    }
+
+    /// Writes the rows of the next time.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if writing fails, or a box has no place on the globe.
+    pub fn write(&mut self, labelled: &LabelledSnapshot) -> Result<()> {
+        for object in &labelled.objects {
+            self.record(object.cells())?;
+        }
+        for found in &labelled.boxes {
+            found.geo.check()?;
+        }
+        append_rows(labelled.mask.time, &labelled.boxes, &mut self.text);
+        let written = self.boxes.write_all(self.text.as_bytes());
+        written.map_err(DataError::io("write", self.partial.join(BOXES)))?;
+        self.text.clear();
+        Ok(())
+    }
+
+    /// Fixes the state.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if writing fails.
+    pub fn save(&mut self, stream: &LabelStream) -> Result<()> {
+        let [objects_bytes, boxes_bytes] = self.flush()?;
+        let saved = Saved {
+            fingerprint: self.fingerprint.clone(),
+            objects_bytes,
+            boxes_bytes,
+            stream,
+        };
+        let path = self.partial.join(STATE);
+        let text = serde_json::to_vec(&saved)
+            .map_err(|error| DataError::io("write", &path)(error.into()))?;
+        Ok(atomic::write(path, &text)?)
+    }
+
+    /// Ends the run: both tables take their names.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if writing fails.
+    pub fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        for name in [BOXES, OBJECTS] {
+            let table = self.out.join(name);
+            fs::rename(self.partial.join(name), &table)
+                .map_err(DataError::io("rename to", &table))?;
+        }
+        if let Ok(folder) = File::open(&self.out) {
+            let _ = folder.sync_all();
+        }
+        let removed = fs::remove_dir_all(&self.partial);
+        Ok(removed.map_err(DataError::io("remove", &self.partial))?)
+    }
+
+    fn record<S: AsRef<[u8]>>(&mut self, cells: Vec<S>) -> Result<()> {
+        self.objects.write_record(cells).map_err(|error| {
+            let path = self.partial.join(OBJECTS);
+            ClimateError::Data(DataError::io("write", path)(error.into()))
+        })
+    }
+
+    /// Brings all rows to the disk and says how long the files are.
+    fn flush(&mut self) -> Result<[u64; 2]> {
+        let text = std::mem::take(&mut self.text);
+        let boxes = self.partial.join(BOXES);
+        let written = (self.boxes.write_all(text.as_bytes())).and_then(|()| self.boxes.flush());
+        written.map_err(DataError::io("write", &boxes))?;
+        let objects = self.partial.join(OBJECTS);
+        let written = self.objects.flush();
+        written.map_err(DataError::io("write", &objects))?;
+        let length = |path: &Path, file: &File| {
+            let length = file.sync_all().and_then(|()| Ok(file.metadata()?.len()));
+            length.map_err(DataError::io("write", path))
+        };
+        Ok([
+            length(&objects, self.objects.get_ref().get_ref())?,
+            length(&boxes, self.boxes.get_ref())?,
+        ])
+    }
+}

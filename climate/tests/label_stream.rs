@@ -1,0 +1,93 @@
+//! Labelling that is left and goes on, and what it holds meanwhile.
+
+use squall_climate::ClimateError;
+use squall_climate::label::{LabelStream, LabelledSnapshot, Labeller, SeriesSummary, Thresholds};
+use squall_data::Snapshot;
+use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
+use squall_data::{Calendar, Time};
+
+fn run(days: usize) -> (Labeller, SyntheticRun) {
+    let run = SyntheticRun::new(SyntheticConfig {
+        rows: 48,
+        columns: 72,
+        start: Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap(),
+        step_hours: 6,
+        steps: 4 * days,
+        scenario: Scenario::PRESENT,
+        seed: 5,
+    })
+    .unwrap();
+    let labeller = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
+    (labeller, run)
+}
+
+/// Labels from a state on, and leaves after `until` times in all; what was labelled, with the state then as text.
+fn part(
+    (labeller, run): &(Labeller, SyntheticRun),
+    from: LabelStream,
+    until: usize,
+) -> (Vec<LabelledSnapshot>, String, Option<SeriesSummary>) {
+    let read = |index: usize| -> Result<Snapshot, ClimateError> { Ok(run.snapshot(index).0) };
+    let (mut labels, mut state) = (Vec::new(), String::new());
+    let summary = labeller.label_on(from, run.len(), read, |stream, index, labelled| {
+        assert_eq!(stream.done(), index + 1);
+        labels.push(labelled);
+        state = serde_json::to_string(stream).unwrap();
+        match index + 1 == until {
+            true => Err(ClimateError::Invalid("left".into())),
+            false => Ok(()),
+        }
+    });
+    (labels, state, summary.ok())
+}
+
+#[test]
+fn a_series_that_was_left_goes_on_as_if_it_had_not_been() {
+    let run = run(30);
+    let (whole, _, summary) = part(&run, run.0.stream(), usize::MAX);
+    let summary = summary.unwrap();
+    assert!(
+        summary.tracks > 2 && summary.boxes.iter().all(|&count| count > 0),
+        "{summary:?}"
+    );
+    for left in [1, 2, 50, 119] {
+        let (mut labels, state, none) = part(&run, run.0.stream(), left);
+        assert!(none.is_none() && labels.len() == left);
+        let (rest, _, again) = part(&run, serde_json::from_str(&state).unwrap(), usize::MAX);
+        labels.extend(rest);
+        assert_eq!(
+            (&labels, again.unwrap()),
+            (&whole, summary),
+            "left after {left}"
+        );
+    }
+    // Too short for any track: whatever stands then stands untracked, after a pause, too.
+    let short = (run.0.clone(), self::run(1).1);
+    let (whole, _, summary) = part(&short, short.0.stream(), usize::MAX);
+    let (first, state, _) = part(&short, short.0.stream(), 2);
+    let (rest, _, again) = part(&short, serde_json::from_str(&state).unwrap(), usize::MAX);
+    assert!(summary.unwrap().untracked);
+    assert_eq!(
+        (first.into_iter().chain(rest).collect::<Vec<_>>(), again),
+        (whole, summary)
+    );
+}
+
+/// Storms that are over are held no more: half a year in as at its beginning.
+#[test]
+fn the_state_does_not_grow_with_the_series() {
+    let run = run(200);
+    let read = |index: usize| -> Result<Snapshot, ClimateError> { Ok(run.1.snapshot(index).0) };
+    let mut largest = [0; 4];
+    let quarter = run.1.len() / 4;
+    let each = |stream: &LabelStream, index: usize, _| {
+        let length = serde_json::to_string(stream).unwrap().len();
+        let place = &mut largest[(index / quarter).min(3)];
+        *place = length.max(*place);
+        Ok(())
+    };
+    run.0
+        .label_on(run.0.stream(), run.1.len(), read, each)
+        .unwrap();
+    assert!(largest[3] < 2 * largest[0], "{largest:?}");
+}

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Inference and events of a run on several ranks, a random rank of which is killed again and again, beside ones that are left alone:
+# Labels, inference and events of a run, the last two on several ranks, a random rank of which is killed again and again, beside ones that are left alone:
 # the same bytes, although each time another number of ranks may go on with it.
 # usage: validation/kill_jobs.sh OUT [KILLS] [JOBS] [RANKS]
 #   OUT    a folder for the runs
 #   KILLS  how often a rank of each job is killed (20)
-#   JOBS   in quotes ("infer events")
+#   JOBS   in quotes ("label infer events"); labels are the work of one rank
 #   RANKS  of every start; a number up to four, another one each time, if not given
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
-kills=${2:-20} jobs=${3:-infer events} fixed=${4:-}
+kills=${2:-20} jobs=${3:-label infer events} fixed=${4:-}
 cd "$(dirname "$0")/.."
 . validation/program.sh
 cd "$out"
@@ -30,6 +30,7 @@ fi
 words() { # JOB FOLDER
   case $1 in
     infer) echo "$squall -q infer $out/year --model $out/run/best.safetensors --probabilities --out $2" ;;
+    label) echo "$squall -q label $out/fine --save-every 0 --out $2" ;;
     events) echo "$squall -q events $out/fine/truth --fields $out/fine --save-every 0 --out $2" ;;
     *) echo "error: there is no job $1" >&2 && exit 2 ;;
   esac
@@ -45,6 +46,7 @@ for job in $jobs; do
   kill=0 finished=0
   while ((kill < kills)); do
     ranks=${fixed:-$((1 + RANDOM % 4))}
+    [ "$job" != label ] || ranks=1
     mpirun -n "$ranks" $(words "$job" "$killed") 2>>"$job.log" &
     start=$!
     # Anywhere within the time that it takes alone, and somewhat later.
@@ -61,7 +63,9 @@ for job in $jobs; do
       [ "$kill" -ge "$kills" ] || rm -rf "$killed"
     fi
   done
-  mpirun -n "${fixed:-3}" $(words "$job" "$killed")
+  ranks=${fixed:-3}
+  [ "$job" != label ] || ranks=1
+  mpirun -n "$ranks" $(words "$job" "$killed")
   diff -r -x .lock "$alone" "$killed"
   [ -z "$(find "$killed" -name '.claims-*' -o -name '*.tmp')" ]
   echo "$job: $kill kills, $finished ends between them, $(ls "$alone" | wc -l) files with the same bytes"

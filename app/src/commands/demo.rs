@@ -144,6 +144,7 @@ impl Demo {
                 min_river_km2: options.min_atmospheric_river_km2,
                 min_confidence: MIN_CONFIDENCE,
                 calendar: None,
+                columns: Vec::new(),
                 format: Vec::new(),
                 object_id: false,
                 save_every: 30.0,

@@ -7,6 +7,7 @@ mod assign;
 mod details;
 pub mod formats;
 mod from_events;
+pub mod import;
 pub mod options;
 pub mod readers;
 pub mod time_text;

@@ -1,6 +1,7 @@
 //! `squall events`: masks or boxes (and fields) to events, tracks and statistics.
 
 mod fields;
+mod imported;
 mod objects;
 mod source;
 #[cfg(test)]
@@ -44,7 +45,8 @@ const MOST_TIMES: usize = 8;
 #[derive(Debug, Args)]
 pub struct Events {
     /// Masks: ours, ClimateNet's LABELS, ar_binary_tag, binary_tag or object_id of other tools. Or boxes: boxes.csv (of
-    /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json.
+    /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json. Or tracks of others: IBTrACS (CSV,
+    /// netCDF), TempestExtremes' StitchNodes (gfdl, csv), TECA's table; without fields and statistics, for `squall compare` and --format.
     pub masks: String,
     #[command(flatten)]
     pub tags: Tags,
@@ -67,6 +69,9 @@ pub struct Events {
     /// Boxes: the calendar of their dates, which tables do not tell; by default that of the fields, without fields standard.
     #[arg(long, value_name = "NAME", value_parser = crate::commands::score::calendar)]
     pub calendar: Option<Calendar>,
+    /// Tracks: columns of StitchNodes text, as its --in_fmt.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub columns: Vec<String>,
     /// Also write tracks as gfdl or csv (TempestExtremes), teca, ibtracs, geojson, parquet; several with commas.
     #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
     pub format: Vec<String>,
@@ -141,6 +146,12 @@ impl Events {
     /// The same together with the other ranks; the first one has the summary.
     fn extract_on(&self, comm: &mut dyn Communicator) -> anyhow::Result<Option<EventsSummary>> {
         let formats = self.formats()?;
+        if imported::is_in(&self.masks)? {
+            return match comm.rank() {
+                0 => self.import(&formats).map(Some),
+                _ => Ok(None),
+            };
+        }
         let archive = (self.fields.as_deref())
             .map(|name| input::open_together(comm, name, self.skip_bad))
             .transpose()?;

@@ -1,0 +1,131 @@
+//! Tracks that go out in the formats of other tools and come in again, and best tracks.
+
+mod common;
+
+use common::{path, real, run, simulate, squall, text};
+use std::fs;
+use std::path::Path;
+
+/// The cells of a column of a table.
+fn column(table: &Path, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(table).expect("a table");
+    let mut lines = text.lines();
+    let header = lines.next().expect("a header").split(',');
+    let at = header.clone().position(|cell| cell == name);
+    let at = at.unwrap_or_else(|| panic!("no column {name}"));
+    lines
+        .map(|line| line.split(',').nth(at).expect("a cell").to_string())
+        .collect()
+}
+
+/// The same storms come back from every format that others read: places, times, winds.
+#[test]
+fn tracks_come_back_from_every_format() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 20, 4);
+    let (truth, out) = (fields.join("truth"), at("events"));
+    run(&[
+        "events",
+        path(&truth),
+        "--fields",
+        path(&fields),
+        "--out",
+        path(&out),
+        "--format",
+        "gfdl,csv,teca,ibtracs",
+        "--quiet",
+    ]);
+    let cyclones = |table: &Path| -> Vec<[String; 5]> {
+        let names = [
+            "points",
+            "start_time",
+            "end_time",
+            "genesis_lat_deg",
+            "max_wind_m_s",
+        ];
+        let classes = column(table, "class");
+        let columns = names.map(|name| column(table, name));
+        let rows = (0..classes.len()).filter(|row| classes[*row] == "tropical_cyclone");
+        let mut rows: Vec<[String; 5]> = rows
+            .map(|row| [0, 1, 2, 3, 4].map(|at| columns[at][row].clone()))
+            .collect();
+        for row in &mut rows {
+            // Other tools' files have fewer decimals.
+            for cell in &mut row[3..] {
+                *cell = format!("{:.1}", cell.parse::<f64>().expect("a number"));
+            }
+        }
+        rows.sort();
+        rows
+    };
+    let expected = cyclones(&out.join("tracks.csv"));
+    assert!(expected.len() > 2, "{expected:?}");
+    for end in ["gfdl.txt", "stitchnodes.csv", "teca.csv", "ibtracs.nc"] {
+        let file = out.join(format!("tracks.tropical_cyclone.{end}"));
+        let again = at(&format!("again-{end}"));
+        run(&[
+            "events",
+            path(&file),
+            "--out",
+            path(&again),
+            "--calendar",
+            "noleap",
+            "--format",
+            "geojson,parquet",
+            "--quiet",
+        ]);
+        assert_eq!(cyclones(&again.join("tracks.csv")), expected, "{end}");
+        assert!(again.join("tracks.geojson").is_file() && again.join("tracks.parquet").is_file());
+        let ids: Vec<u64> = column(&again.join("tracks.csv"), "track_id")
+            .iter()
+            .map(|id| id.parse().expect("a number"))
+            .collect();
+        assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+    }
+    // What tracks cannot have is refused, and so is a folder whose statistics are of something else.
+    let file = out.join("tracks.tropical_cyclone.teca.csv");
+    for (extra, words) in [
+        (vec!["--out", path(&out)], "holds the statistics of"),
+        (
+            vec!["--out", "x", "--fields", path(&fields)],
+            "no cells for --fields",
+        ),
+    ] {
+        let mut call = vec!["events", path(&file)];
+        call.extend(extra);
+        let output = squall().args(&call).output().expect("starts");
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains(words), "{}", text(&output));
+    }
+}
+
+/// Best tracks of two agencies become tables that can be compared, over the years that both have.
+#[test]
+fn best_tracks_of_two_agencies_are_compared() {
+    let Some(folder) = real("ibtracs-6h") else {
+        return;
+    };
+    let out = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| out.path().join(name);
+    for agency in ["wmo", "jtwc"] {
+        let file = folder.join(format!("ibtracs_{agency}.csv"));
+        run(&["events", path(&file), "--out", path(&at(agency)), "--quiet"]);
+        let landfalls = column(&at(agency).join("tracks.csv"), "landfalls");
+        assert!(landfalls.iter().any(|count| count != "0"), "{agency}");
+    }
+    let (wmo, jtwc, changes) = (at("wmo"), at("jtwc"), at("changes"));
+    let call = [
+        "compare",
+        path(&wmo),
+        path(&jtwc),
+        "--out",
+        path(&changes),
+        "--quiet",
+    ];
+    let output = squall().args(call).output().expect("starts");
+    // The extracts hold few years, for which there may be no interval; but a number of storms there is.
+    assert!(output.status.success(), "{}", text(&output));
+    let table = fs::read_to_string(changes.join("changes.csv")).expect("changes");
+    assert!(table.contains("tropical_cyclone"), "{table}");
+}

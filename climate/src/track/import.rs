@@ -1,0 +1,135 @@
+//! Tracks of other tools as events of ours.
+
+use super::readers::{ImportedTrack, TrackTable};
+use crate::events::Event;
+use crate::map::LandMask;
+use crate::stream::hours_of;
+use squall_data::{LatLonGrid, Time};
+
+/// The points of tracks as events, by time and track.
+///
+/// Tracks are numbered from 1 in the order in which they begin, then from south to north. Each point stands for the time to its
+/// neighbours on the track ([`hours_of`]) and is over land if its cell of `grid` is; areas, shapes, moisture and rain are not known.
+///
+/// # Example
+/// ```
+/// use squall_climate::map::LandMask;
+/// use squall_climate::track::{import, readers::TrackTable};
+/// use squall_data::LatLonGrid;
+/// let grid = LatLonGrid::global(181, 360).unwrap();
+/// let none = TrackTable::of_events(&[]);
+/// assert!(import::events(&none, &grid, &LandMask::natural_earth(&grid)).is_empty());
+/// ```
+pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Event> {
+    let first = |place: &usize| table.tracks[*place].points.first();
+    let mut order: Vec<usize> = (0..table.tracks.len()).collect();
+    order.retain(|place| first(place).is_some());
+    order.sort_by(|a, b| {
+        let (a, b) = (first(a), first(b));
+        let keys = a.zip(b).map(|(a, b)| {
+            let time = a.time.seconds_since(b.time).cmp(&0);
+            time.then(a.lat_deg.total_cmp(&b.lat_deg))
+                .then(a.lon_deg.total_cmp(&b.lon_deg))
+        });
+        keys.unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let mut ids = vec![None; table.tracks.len()];
+    for (id, place) in (1u64..).zip(order) {
+        ids[place] = Some(id);
+    }
+    let mut events = table.events();
+    let places = table.tracks.iter().flat_map(points);
+    for (event, (times, at)) in events.iter_mut().zip(places) {
+        let place = event.track_id.map(|place| place as usize);
+        event.track_id = place.and_then(|place| ids[place]);
+        let cell = grid.nearest(event.lat_deg, event.lon_deg);
+        let on_land = land.is_land(cell);
+        let details = &mut event.details;
+        details.hours = Some(hours_of(&times, at));
+        details.land_share = Some(f64::from(u8::from(on_land)));
+        if on_land {
+            (details.land_lat_deg, details.land_lon_deg) =
+                (Some(event.lat_deg), Some(event.lon_deg));
+        }
+    }
+    if let Some(zero) = events.first().map(|event| event.time) {
+        events.sort_by_key(|event| (event.time.seconds_since(zero), event.track_id));
+    }
+    events
+}
+
+/// The neighbourhood of each point: times of its track around it, and its place among them.
+fn points(track: &ImportedTrack) -> impl Iterator<Item = (Vec<Time>, usize)> + '_ {
+    (0..track.points.len()).map(|at| {
+        let from = at.saturating_sub(1);
+        let near = &track.points[from..(at + 2).min(track.points.len())];
+        (near.iter().map(|point| point.time).collect(), at - from)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::track::from_events;
+    use crate::track::readers::{ImportedPoint, TrackFormat};
+    use squall_data::{Calendar, Class};
+
+    fn track(name: &str, points: &[(i64, f64, f64)]) -> ImportedTrack {
+        let start = Time::new(Calendar::Standard, 2005, 8, 24, 0, 0, 0).unwrap();
+        let point = |&(hours, lat_deg, lon_deg): &(i64, f64, f64)| ImportedPoint {
+            time: start.add_seconds(3600 * hours),
+            lon_deg,
+            lat_deg,
+            max_wind_m_s: Some(40.0),
+            min_psl_pa: None,
+        };
+        ImportedTrack {
+            name: name.into(),
+            class: Class::TropicalCyclone,
+            season: None,
+            basin: None,
+            points: points.iter().map(point).collect(),
+        }
+    }
+
+    #[test]
+    fn tracks_are_numbered_as_they_begin_and_come_to_land() {
+        let grid = LatLonGrid::global(361, 720).unwrap();
+        let land = LandMask::natural_earth(&grid);
+        let table = TrackTable {
+            format: TrackFormat::TecaCsv,
+            tracks: vec![
+                // From the Gulf of Mexico into Mississippi, with a point at landfall between the steps.
+                track(
+                    "late",
+                    &[
+                        (6, 27.0, 270.5),
+                        (12, 29.0, 270.4),
+                        (15, 31.5, 270.4),
+                        (18, 33.0, 271.0),
+                    ],
+                ),
+                track("empty", &[]),
+                track("early", &[(0, 15.0, 320.0), (6, 15.0, 318.0)]),
+            ],
+            notes: Vec::new(),
+        };
+        let events = events(&table, &grid, &land);
+        let ids: Vec<Option<u64>> = events.iter().map(|event| event.track_id).collect();
+        assert_eq!(ids, [1, 1, 2, 2, 2, 2].map(Some));
+        let hours: Vec<f64> = events
+            .iter()
+            .filter_map(|event| event.details.hours)
+            .collect();
+        assert_eq!(hours, [6.0, 6.0, 6.0, 3.0, 3.0, 3.0]);
+        let tracks = from_events(&events);
+        assert_eq!((tracks.len(), tracks[0].points), (2, 2));
+        let landfall = tracks[1].details.landfall.unwrap();
+        assert_eq!(
+            (landfall.lat_deg, tracks[1].details.landfalls),
+            (31.5, Some(1))
+        );
+        assert_eq!(tracks[0].details.landfalls, Some(0));
+        assert!(tracks[0].details.ace_1e4_kt2.unwrap() > 0.0);
+    }
+}

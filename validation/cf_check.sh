@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Mask files under the checkers of the CF conventions (cfchecker of NCAS, compliance-checker of IOOS): no error.
+# Masks, identities and statistics under the checkers of the CF conventions (cfchecker of NCAS, compliance-checker of IOOS): no error.
 # usage: validation/cf_check.sh VENV [FILE...]
 #   VENV  a folder for a Python environment with the checkers; made if it is not there
-#   FILE  mask files; one that an example of the library writes if none is given
+#   FILE  netCDF files; if none is given, one that an example of the library writes, and those of squall label, infer and events of a
+#         small synthetic run
 # cfchecker needs UDUNITS-2 of the system (Debian: libudunits2-0).
 set -euo pipefail
 venv=$(realpath -m "$1"); shift
@@ -21,7 +22,18 @@ files=("$@")
 if [ ${#files[@]} -eq 0 ]; then
   cd "$(dirname "$0")/.."
   ${CARGO:-cargo} run -q -p squall-data --example mask_file -- "$venv/masks.nc"
-  files=("$venv/masks.nc")
+  . validation/program.sh
+  at=$venv/run
+  rm -rf "$at"
+  "$squall" -q simulate --out "$at/fields" --grid 48x72 --days 6 --hours 6 --seed 5
+  "$squall" -q label "$at/fields" --out "$at/labels" --method deepcam,bard
+  "$squall" -q stage "$at/fields" --labels "$at/labels/deepcam" --out "$at/store"
+  "$squall" -q train --recipe small --data "$at/store" --out "$at/model" --set training.steps=4 --set network.width=0.1
+  "$squall" -q infer "$at/fields" --model "$at/model/best.safetensors" --probabilities --out "$at/masks"
+  "$squall" -q events "$at/labels/deepcam" --fields "$at/fields" --out "$at/events" --object-id
+  first() { find "$1" -name '*.nc' | sort | head -1; }
+  files=("$venv/masks.nc" "$(first "$at/labels/deepcam")" "$(first "$at/labels/bard")" "$(first "$at/masks")"
+    "$at/events/statistics.nc" "$at/events/object_id.nc")
 fi
 failed=0
 for file in "${files[@]}"; do

@@ -277,14 +277,21 @@ impl<'a> Masks<'a> {
         method: Method,
         thresholds: String,
     ) -> Self {
+        let version = env!("CARGO_PKG_VERSION");
         let options = MaskFileOptions {
             probabilities: match method {
                 Method::Bard => &[Class::AtmosphericRiver],
                 _ => &[],
             },
             title: method.title().into(),
-            source: format!("squall {} label", env!("CARGO_PKG_VERSION")),
-            attributes: vec![("thresholds".to_string(), thresholds)],
+            source: format!("squall {version} label"),
+            attributes: vec![
+                (
+                    "history".to_string(),
+                    format!("squall {version}: label --method {}", method.name()),
+                ),
+                ("thresholds".to_string(), thresholds),
+            ],
             ..MaskFileOptions::default()
         };
         sweep(&out);

@@ -57,6 +57,8 @@ impl Statistics {
         let mut file = netcdf::create(path)?;
         file.add_attribute("Conventions", "CF-1.8")?;
         file.add_attribute("title", "Statistics of extreme weather events")?;
+        let version = env!("CARGO_PKG_VERSION");
+        file.add_attribute("history", format!("squall {version}: events"))?;
         file.add_attribute("calendar_of_the_data", calendar.cf_name())?;
         let times: u64 = months.iter().map(|month| month.times).sum();
         file.add_attribute("analysed_times", times as f64)?;
@@ -82,11 +84,15 @@ impl Statistics {
             axis.put_values(values, ..)?;
         }
         let mut class = file.add_variable::<i8>("class", &["class"])?;
+        class.put_attribute("long_name", "kind of event")?;
+        class.put_attribute("units", "1")?;
         class.put_attribute("flag_values", vec![1i8, 2])?;
         class.put_attribute("flag_meanings", Class::EVENTS.map(Class::name).join(" "))?;
         class.put_values(&Class::EVENTS.map(|c| c.code() as i8), ..)?;
         let mut basin = file.add_variable::<i8>("basin", &["basin"])?;
         let codes: Vec<i8> = (0..Basin::ALL.len() as i8).collect();
+        basin.put_attribute("long_name", "ocean basin")?;
+        basin.put_attribute("units", "1")?;
         basin.put_attribute("flag_values", codes.clone())?;
         basin.put_attribute("flag_meanings", Basin::ALL.map(Basin::code).join(" "))?;
         basin.put_values(&codes, ..)?;

@@ -71,25 +71,35 @@ fn create(path: &Path, masks: &MaskArchive, origin: Time) -> Written<FileMut> {
     let (rows, columns) = grid.shape();
     let mut file = netcdf::create(path)?;
     file.add_attribute("Conventions", "CF-1.8")?;
+    file.add_attribute("title", "Tracks of the cells of masks")?;
+    let version = env!("CARGO_PKG_VERSION");
+    file.add_attribute("history", format!("squall {version}: events --object-id"))?;
     file.add_attribute("source", masks.source())?;
     file.add_unlimited_dimension("time")?;
     let mut time = file.add_variable::<f64>("time", &["time"])?;
     let (year, month, day) = origin.date();
     let units = format!("days since {year:04}-{month:02}-{day:02} 00:00:00");
+    time.put_attribute("standard_name", "time")?;
     time.put_attribute("units", units)?;
     time.put_attribute("calendar", origin.calendar().cf_name())?;
-    for (name, values, units) in [
-        ("lat", grid.lat_deg(), "degrees_north"),
-        ("lon", grid.lon_deg(), "degrees_east"),
+    for (name, values, standard) in [
+        ("lat", grid.lat_deg(), "latitude"),
+        ("lon", grid.lon_deg(), "longitude"),
     ] {
+        let units = match name {
+            "lat" => "degrees_north",
+            _ => "degrees_east",
+        };
         file.add_dimension(name, values.len())?;
         let mut axis = file.add_variable::<f64>(name, &[name])?;
+        axis.put_attribute("standard_name", standard)?;
         axis.put_attribute("units", units)?;
         axis.put_values(values, ..)?;
     }
     let mut ids = file.add_variable::<i32>("object_id", &["time", "lat", "lon"])?;
     ids.set_chunking(&[1, rows, columns])?;
     ids.set_compression(1, true)?;
+    ids.put_attribute("units", "1")?;
     ids.put_attribute("long_name", "track_id of tracks.csv; 0 where there is none")?;
     Ok(file)
 }

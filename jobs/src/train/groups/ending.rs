@@ -102,10 +102,15 @@ impl First<'_, '_> {
             self.server.between.limit_waits(FOR_THE_MISSING);
         }
         self.server.pulse.end();
-        if !finished && !self.ledger.is_closed() && !stop.load(Ordering::Relaxed) {
-            // The next call does the rest.
-            let (done, total) = (self.ledger.done(), self.server.run.total_steps);
+        let told = self.ledger.is_closed() || stop.load(Ordering::Relaxed);
+        let (done, total) = (self.ledger.done(), self.server.run.total_steps);
+        // The next call does the rest.
+        if !finished && !told {
             tracing::error!("no group is left after {done} of {total} steps");
+            return Err(JobError::Elsewhere);
+        }
+        if asks {
+            tracing::error!("no group is left to score the state after {done} steps");
             return Err(JobError::Elsewhere);
         }
         let report = ending.report(folder, self.start, self.last_loss, self.missing_values);

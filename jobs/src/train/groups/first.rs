@@ -314,9 +314,9 @@ impl<'a, 'b> First<'a, 'b> {
         }
         if !self.server.gives_up() {
             for group in self.server.turns.listened() {
-                // Who waits for this server cannot speak; who shows that it lives may take its time.
-                let lives = self.server.pulse.is_felt() && !self.server.is_silent(group);
-                if !lives && self.parked.iter().all(|(parked, _)| *parked != group) {
+                // Who waits for this server cannot speak.
+                let waits = self.parked.iter().any(|(parked, _)| *parked == group);
+                if !waits && !self.server.takes_its_time(group) {
                     self.server.loses(group);
                     self.lost(group);
                 }
@@ -344,6 +344,7 @@ impl<'a, 'b> First<'a, 'b> {
             && server.take(group, bytemuck::cast_slice_mut(&mut values))?
             && server.take(group, bytemuck::cast_slice_mut(&mut theirs))?;
         let (Some(text), true) = (text, whole) else {
+            self.server.run.validation_due = true;
             self.server.loses(group);
             self.lost(group);
             return Ok(());

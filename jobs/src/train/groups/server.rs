@@ -26,6 +26,9 @@ pub(super) const COUNTED: &str = "server";
 /// What the file of a server's part is called in messages.
 pub(super) const PART: &str = "a server's part";
 
+/// A group that shows that it lives is waited for so many times as long as one of which nobody knows.
+const LIVING_WAIT: u32 = 10;
+
 /// What every server is made of.
 pub(super) struct Server<'a> {
     pub run: Run<'a>,
@@ -224,11 +227,17 @@ impl<'a> Server<'a> {
         Heard::Lost(group)
     }
 
+    /// Whether a group that has not spoken for long shows that it lives: it is waited for, but not for ever, since its process may live
+    /// where what it does hangs.
+    pub fn takes_its_time(&self, group: usize) -> bool {
+        let patience = LIVING_WAIT * self.limit;
+        self.pulse.is_felt() && !self.is_silent(group) && self.heard.elapsed() <= patience
+    }
+
     /// After a long silence: the group whose turn it is is waited for no more.
     pub fn gives_up(&mut self) -> bool {
-        // Who shows that it lives is waited for.
         let last = self.turns.listened().pop();
-        if self.pulse.is_felt() && !last.is_some_and(|group| self.is_silent(group)) {
+        if last.is_some_and(|group| self.takes_its_time(group)) {
             return false;
         }
         let late = self.turns.gives_up();

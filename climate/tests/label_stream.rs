@@ -1,7 +1,9 @@
 //! Labelling that is left and goes on, and what it holds meanwhile.
 
 use squall_climate::ClimateError;
-use squall_climate::label::{LabelStream, LabelledSnapshot, Labeller, SeriesSummary, Thresholds};
+use squall_climate::label::{
+    LabelFolder, LabelStream, LabelledSnapshot, Labeller, SeriesSummary, Thresholds,
+};
 use squall_data::Snapshot;
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
 use squall_data::{Calendar, Time};
@@ -90,4 +92,51 @@ fn the_state_does_not_grow_with_the_series() {
         .label_on(run.0.stream(), run.1.len(), read, each)
         .unwrap();
     assert!(largest[3] < 2 * largest[0], "{largest:?}");
+}
+
+/// A folder goes on from its own state alone: not from that of another run, nor with the rows of one, nor where something is missing.
+#[test]
+fn a_folder_goes_on_from_its_own_state_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = run(3);
+    let read = |index: usize| -> Result<Snapshot, ClimateError> { Ok(run.1.snapshot(index).0) };
+    // Labels so many times, saving the state after each, and leaves; gives how many were labelled before.
+    let call = |fingerprint: &str, until: usize, saves: bool, whole: bool| {
+        let new = run.0.stream();
+        let opened = LabelFolder::open(folder.path(), fingerprint, new, |_| whole);
+        let (mut tables, stream) = opened.unwrap();
+        let before = stream.done();
+        let labelled = run
+            .0
+            .label_on(stream, run.1.len(), read, |stream, index, labelled| {
+                if index == until {
+                    return Err(ClimateError::Invalid("left".into()));
+                }
+                tables.write(&labelled)?;
+                match saves {
+                    true => tables.save(stream),
+                    false => Ok(()),
+                }
+            });
+        if labelled.is_ok() {
+            tables.finish().unwrap();
+        }
+        before
+    };
+    assert_eq!(call("a", 5, true, true), 0);
+    assert_eq!(call("a", 7, true, true), 5);
+    assert_eq!(
+        call("a", 7, true, false),
+        0,
+        "what is not whole begins anew"
+    );
+    // Another run that leaves more rows, but no state: the first may not take them for its own.
+    assert_eq!(call("b", 11, false, true), 0);
+    assert_eq!(call("a", 8, true, true), 0);
+    assert_eq!(call("a", usize::MAX, true, true), 8);
+    let table = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let (boxes, objects) = (table("boxes.csv"), table("objects.csv"));
+    assert!(!folder.path().join(".label.partial").exists());
+    assert_eq!(call("c", usize::MAX, false, true), 0);
+    assert_eq!((table("boxes.csv"), table("objects.csv")), (boxes, objects));
 }

@@ -1,11 +1,13 @@
 //! Files of boxes in the formats of others.
 
 use clap::Args;
+use squall_data::atomic::Pending;
 use squall_data::boxes::coco::CocoWriter;
 use squall_data::boxes::extreme_weather::{ExtremeWeatherWriter, SLOTS};
 use squall_data::boxes::geojson::GeoJsonWriter;
 use squall_data::boxes::{BoxSeries, BoxSink, SinkSummary};
-use squall_data::{Calendar, LatLonGrid, TrackedBox};
+use squall_data::{Calendar, DataError, LatLonGrid, TrackedBox};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +34,17 @@ impl BoxFormats {
 }
 
 impl BoxFormats {
+    /// Whether their files can be written, before much is done for them.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let all = [&self.boxes_hdf5, &self.boxes_coco, &self.boxes_geojson];
+        for path in all.into_iter().flatten() {
+            // Dropped, it is removed.
+            let pending = Pending::new(path)?;
+            File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        }
+        Ok(())
+    }
+
     /// Writes the boxes of a table that are wanted in them, with pixels of `grid`; gives how many one of them had no room for, which a
     /// warning says, too.
     pub fn write(

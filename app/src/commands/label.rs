@@ -168,14 +168,18 @@ impl Label {
         .announce();
         let numbers = serde_json::to_string(&thresholds)?;
         let fingerprint = fingerprint(&archive, &numbers);
-        let (mut folder, stream) = LabelFolder::open(&self.out, &fingerprint, labeller.stream())?;
+        self.formats.check()?;
+        let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
+        let (mut folder, stream) =
+            LabelFolder::open(&self.out, &fingerprint, labeller.stream(), |stream| {
+                masks.are_there(stream.done())
+            })?;
         let start = stream.done();
         if start > 0 {
             tracing::info!("{start} times were labelled before: going on from there");
         }
         let mut progress = Progress::new("label", times);
         progress.start(times, start);
-        let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
         let stop = interrupt::flag();
         let read = |index: usize| -> Result<Snapshot, ClimateError> {
             if stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -200,16 +204,15 @@ impl Label {
         interrupt::check()?;
         let summary = labelled?;
         masks.finish()?;
-        folder.finish()?;
         let boxes_left_out = match self.formats.is_empty() {
             true => 0,
-            false => self.formats.write(
-                &self.out.join("boxes.csv"),
-                archive.grid(),
-                archive.calendar(),
-                |_| true,
-            )?,
+            false => {
+                let (grid, calendar) = (archive.grid(), archive.calendar());
+                self.formats
+                    .write(&folder.boxes()?, grid, calendar, |_| true)?
+            }
         };
+        folder.finish()?;
         if summary.untracked {
             tracing::warn!(
                 "the series is shorter than the two days a cyclone must last: candidates stand untracked"
@@ -236,28 +239,27 @@ pub(super) fn rayon_threads() -> u64 {
 
 /// Whatever would change the labels.
 fn fingerprint(archive: &Archive, thresholds: &str) -> String {
+    let file = |path: &Path| {
+        let meta = std::fs::metadata(path).ok();
+        let length = meta.as_ref().map(std::fs::Metadata::len);
+        (
+            path.display().to_string(),
+            length,
+            meta.and_then(|meta| meta.modified().ok()),
+        )
+    };
+    let files: Vec<_> = archive.paths().map(file).collect();
     let times = archive.times();
-    let mut sources: Vec<(String, u64)> = Vec::new();
-    for index in 0..times.len() {
-        let source = archive.source_of(index).0;
-        let name = source.display().to_string();
-        if sources.last().is_none_or(|(last, _)| *last != name) {
-            let length = std::fs::metadata(source).map_or(0, |meta| meta.len());
-            sources.push((name, length));
-        }
-    }
     let ends = [times.first(), times.last()].map(|time| time.map(Time::to_string));
     let version = env!("CARGO_PKG_VERSION");
+    let fields = (
+        archive.grid().hash(),
+        archive.available(),
+        archive.problems(),
+    );
     format!(
         "{:?}",
-        (
-            version,
-            archive.grid().hash(),
-            sources,
-            times.len(),
-            ends,
-            thresholds
-        )
+        (version, fields, files, times.len(), ends, thresholds)
     )
 }
 
@@ -326,7 +328,7 @@ impl<'a> Masks<'a> {
             .is_none_or(|(current, _)| current != source)
         {
             self.close()?;
-            let path = self.out.join(format!("labels.{}.nc", stamp(mask.time)));
+            let path = self.path(mask.time);
             let writer = MaskWriter::create(&path, self.archive.grid(), mask.time, &self.options)?;
             self.open = Some((source.to_path_buf(), writer));
         }
@@ -334,6 +336,18 @@ impl<'a> Masks<'a> {
             Some((_, writer)) => Ok(writer.write(mask, probabilities.as_ref().map(|p| p.view()))?),
             None => Ok(()),
         }
+    }
+
+    /// The file of masks that begins with this time.
+    fn path(&self, first: Time) -> PathBuf {
+        self.out.join(format!("labels.{}.nc", stamp(first)))
+    }
+
+    /// Whether the files of so many times are there.
+    fn are_there(&self, times: usize) -> bool {
+        let begins = |index: &usize| *index == 0 || self.ends_at(index - 1);
+        let mut first = (0..times).filter(begins);
+        first.all(|index| self.path(self.archive.times()[index]).is_file())
     }
 
     /// Whether the time is the last of its file.

@@ -3,7 +3,7 @@
 use super::{LabelStream, LabelledSnapshot};
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
-use crate::stream::folder::cut;
+use crate::stream::folder::{cut, forget};
 use crate::table::Row;
 use serde::{Deserialize, Serialize};
 use squall_data::boxes::table::{append_rows, header};
@@ -43,7 +43,8 @@ struct Saved<S> {
 impl LabelFolder {
     /// Opens the folder of a run; gives the state to go on from, that of `new` if there is none.
     ///
-    /// `fingerprint` must differ for whatever would change the result: inputs, their times, thresholds.
+    /// `fingerprint` must differ for whatever would change the result: inputs, their times, thresholds. A state is taken up if it is
+    /// `whole`: all else that was written of the times that it has labelled is there.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if the folder cannot be written.
@@ -51,6 +52,7 @@ impl LabelFolder {
         out: impl AsRef<Path>,
         fingerprint: &str,
         new: LabelStream,
+        whole: impl Fn(&LabelStream) -> bool,
     ) -> Result<(Self, LabelStream)> {
         let out = out.as_ref().to_path_buf();
         let partial = out.join(".label.partial");
@@ -66,7 +68,12 @@ impl LabelFolder {
             saved.fingerprint == fingerprint
                 && at_least(OBJECTS, saved.objects_bytes)
                 && at_least(BOXES, saved.boxes_bytes)
+                && whole(&saved.stream)
         });
+        if saved.is_none() {
+            // Before its tables are cut: nobody may go on from it with the rows of another run.
+            forget(&partial.join(STATE))?;
+        }
         let (stream, lengths) = match saved {
             Some(saved) => (saved.stream, [saved.objects_bytes, saved.boxes_bytes]),
             None => (new, [0; 2]),
@@ -123,6 +130,15 @@ impl LabelFolder {
         let text = serde_json::to_vec(&saved)
             .map_err(|error| DataError::io("write", &path)(error.into()))?;
         Ok(atomic::write(path, &text)?)
+    }
+
+    /// The table of boxes as far as it is written, which is still a part.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if writing fails.
+    pub fn boxes(&mut self) -> Result<PathBuf> {
+        self.flush()?;
+        Ok(self.partial.join(BOXES))
     }
 
     /// Ends the run: both tables take their names.

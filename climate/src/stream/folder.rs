@@ -75,6 +75,10 @@ impl RunFolder {
                 && at_least(TRACKS, saved.tracks_bytes)
                 && at_least(MONTHS, saved.months_bytes)
         });
+        if saved.is_none() {
+            // Before its tables are cut: nobody may go on from it with the rows of another run.
+            forget(&partial.join(STATE))?;
+        }
         let (stream, next, lengths) = match saved {
             Some(saved) => (
                 saved.stream,
@@ -233,6 +237,16 @@ const STATE: &str = "state.json";
 /// The last state; none if it cannot be understood (of another version), which is no error: the run begins anew.
 fn read_state(partial: &Path) -> Option<Saved<EventStream>> {
     serde_json::from_slice(&fs::read(partial.join(STATE)).ok()?).ok()
+}
+
+/// Removes a state, if there is one.
+pub(crate) fn forget(state: &Path) -> Result<()> {
+    match fs::remove_file(state) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(DataError::io("remove", state)(error).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A file of some bytes, to be written on; created if it is not there.

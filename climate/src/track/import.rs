@@ -1,15 +1,22 @@
 //! Tracks of other tools as events of ours.
 
-use super::readers::{ImportedTrack, TrackTable};
+use super::readers::{ImportedPoint, ImportedTrack, TrackTable};
 use crate::events::Event;
 use crate::map::LandMask;
-use crate::stream::hours_of;
 use squall_data::{LatLonGrid, Time};
+
+/// A hole in a track is not a time that a storm lasted.
+const LONGEST_HOURS: f64 = 24.0;
+
+/// Between two points of most best tracks.
+const USUAL_HOURS: f64 = 6.0;
 
 /// The points of tracks as events, by time and track.
 ///
-/// Tracks are numbered from 1 in the order in which they begin, then from south to north. Each point stands for the time to its
-/// neighbours on the track ([`hours_of`]) and is over land if its cell of `grid` is; areas, shapes, moisture and rain are not known.
+/// Tracks are numbered from 1 in the order in which they begin, then from south to north. A point is over land if its cell of `grid`
+/// is; areas, shapes, moisture and rain are not known. A point stands for the time half-way to its neighbours on the track, of those
+/// that have a wind where some have: best tracks have points between those at which the wind is told, and at landfall, and a storm's
+/// energy must not depend on them.
 ///
 /// # Example
 /// ```
@@ -38,18 +45,18 @@ pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Eve
         ids[place] = Some(id);
     }
     let mut events = table.events();
-    let places = table.tracks.iter().flat_map(points);
-    for (event, (times, at)) in events.iter_mut().zip(places) {
+    let hours = table.tracks.iter().flat_map(hours_of_points);
+    for (event, hours) in events.iter_mut().zip(hours) {
         let place = event.track_id.map(|place| place as usize);
         event.track_id = place.and_then(|place| ids[place]);
         let cell = grid.nearest(event.lat_deg, event.lon_deg);
         let on_land = land.is_land(cell);
         let details = &mut event.details;
-        details.hours = Some(hours_of(&times, at));
+        details.hours = hours;
         details.land_share = Some(f64::from(u8::from(on_land)));
         if on_land {
-            (details.land_lat_deg, details.land_lon_deg) =
-                (Some(event.lat_deg), Some(event.lon_deg));
+            details.land_lat_deg = Some(event.lat_deg);
+            details.land_lon_deg = Some(event.lon_deg);
         }
     }
     if let Some(zero) = events.first().map(|event| event.time) {
@@ -58,20 +65,38 @@ pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Eve
     events
 }
 
-/// The neighbourhood of each point: times of its track around it, and its place among them.
-fn points(track: &ImportedTrack) -> impl Iterator<Item = (Vec<Time>, usize)> + '_ {
-    (0..track.points.len()).map(|at| {
-        let from = at.saturating_sub(1);
-        let near = &track.points[from..(at + 2).min(track.points.len())];
-        (near.iter().map(|point| point.time).collect(), at - from)
-    })
+/// The hours that each point stands for; none of one without a wind on a track that has some.
+fn hours_of_points(track: &ImportedTrack) -> Vec<Option<f64>> {
+    let windy = track
+        .points
+        .iter()
+        .any(|point| point.max_wind_m_s.is_some());
+    let counts = |point: &ImportedPoint| !windy || point.max_wind_m_s.is_some();
+    let times: Vec<Time> = (track.points.iter().filter(|point| counts(point)))
+        .map(|point| point.time)
+        .collect();
+    let gap = |at: usize| {
+        let next = times.get(at + 1)?;
+        let hours = next.seconds_since(times[at]) as f64 / 3600.0;
+        Some(hours.min(LONGEST_HOURS))
+    };
+    let mut of_counted = (0..times.len()).map(|at| {
+        let before = at.checked_sub(1).and_then(gap);
+        let (before, after) = (before.or(gap(at)), gap(at).or(before));
+        // A point alone stands for what the usual step is.
+        before
+            .zip(after)
+            .map_or(USUAL_HOURS, |(a, b)| (a + b) / 2.0)
+    });
+    let of = |point: &ImportedPoint| counts(point).then(|| of_counted.next()).flatten();
+    track.points.iter().map(of).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::track::from_events;
-    use crate::track::readers::{ImportedPoint, TrackFormat};
+    use crate::track::readers::TrackFormat;
     use squall_data::{Calendar, Class};
 
     fn track(name: &str, points: &[(i64, f64, f64)]) -> ImportedTrack {
@@ -121,7 +146,7 @@ mod tests {
             .iter()
             .filter_map(|event| event.details.hours)
             .collect();
-        assert_eq!(hours, [6.0, 6.0, 6.0, 3.0, 3.0, 3.0]);
+        assert_eq!(hours, [6.0, 6.0, 6.0, 4.5, 3.0, 3.0]);
         let tracks = from_events(&events);
         assert_eq!((tracks.len(), tracks[0].points), (2, 2));
         let landfall = tracks[1].details.landfall.unwrap();
@@ -131,5 +156,33 @@ mod tests {
         );
         assert_eq!(tracks[0].details.landfalls, Some(0));
         assert!(tracks[0].details.ace_1e4_kt2.unwrap() > 0.0);
+    }
+
+    /// Points between those with a wind change nothing of the energy.
+    #[test]
+    fn energy_is_that_of_the_points_with_wind() {
+        let grid = LatLonGrid::global(181, 360).unwrap();
+        let land = LandMask::natural_earth(&grid);
+        let energy = |points: &[(i64, f64, f64)], without: &[usize]| {
+            let mut one = track("storm", points);
+            for at in without {
+                one.points[*at].max_wind_m_s = None;
+            }
+            let table = TrackTable {
+                format: TrackFormat::IbtracsCsv,
+                tracks: vec![one],
+                notes: Vec::new(),
+            };
+            let tracks = from_events(&events(&table, &grid, &land));
+            tracks[0].details.ace_1e4_kt2.unwrap()
+        };
+        let at = |hours: i64| (hours, 15.0, 320.0);
+        let plain = energy(&[at(0), at(6), at(12)], &[]);
+        let between = energy(&[at(0), at(3), at(6), at(9), at(12)], &[1, 3]);
+        let alike = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
+        let alone = energy(&[at(0)], &[]);
+        assert!(alike(between, plain) && alike(plain, 3.0 * alone));
+        let hole = energy(&[at(0), at(6), at(240), at(246)], &[]);
+        assert!(alike(hole, alone * (6.0 + 15.0 + 15.0 + 6.0) / 6.0));
     }
 }

@@ -121,6 +121,11 @@ impl Archive {
         &self.problems
     }
 
+    /// All files that are read.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(path, _)| path.as_path())
+    }
+
     /// Number of files.
     pub fn file_count(&self) -> usize {
         self.files.len()

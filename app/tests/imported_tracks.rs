@@ -59,7 +59,12 @@ fn tracks_come_back_from_every_format() {
         rows.sort();
         rows
     };
+    let energy = |table: &Path| -> f64 {
+        let all = column(table, "ace_1e4_kt2");
+        all.iter().filter_map(|cell| cell.parse::<f64>().ok()).sum()
+    };
     let expected = cyclones(&out.join("tracks.csv"));
+    let expected_energy = energy(&out.join("tracks.csv"));
     assert!(expected.len() > 2, "{expected:?}");
     for end in ["gfdl.txt", "stitchnodes.csv", "teca.csv", "ibtracs.nc"] {
         let file = out.join(format!("tracks.tropical_cyclone.{end}"));
@@ -76,6 +81,11 @@ fn tracks_come_back_from_every_format() {
             "--quiet",
         ]);
         assert_eq!(cyclones(&again.join("tracks.csv")), expected, "{end}");
+        let found = energy(&again.join("tracks.csv"));
+        assert!(
+            (found / expected_energy - 1.0).abs() < 0.02,
+            "{end}: energy {found} instead of {expected_energy}"
+        );
         assert!(again.join("tracks.geojson").is_file() && again.join("tracks.parquet").is_file());
         let ids: Vec<u64> = column(&again.join("tracks.csv"), "track_id")
             .iter()
@@ -112,7 +122,9 @@ fn best_tracks_of_two_agencies_are_compared() {
         let file = folder.join(format!("ibtracs_{agency}.csv"));
         run(&["events", path(&file), "--out", path(&at(agency)), "--quiet"]);
         let landfalls = column(&at(agency).join("tracks.csv"), "landfalls");
-        assert!(landfalls.iter().any(|count| count != "0"), "{agency}");
+        let landfalls = landfalls.iter().map(|count| count.parse::<u32>());
+        let landfalls: u32 = landfalls.map(|count| count.expect("a number")).sum();
+        assert!(landfalls > 100, "{agency}: {landfalls}");
     }
     let (wmo, jtwc, changes) = (at("wmo"), at("jtwc"), at("changes"));
     let call = [
@@ -128,4 +140,45 @@ fn best_tracks_of_two_agencies_are_compared() {
     assert!(output.status.success(), "{}", text(&output));
     let table = fs::read_to_string(changes.join("changes.csv")).expect("changes");
     assert!(table.contains("tropical_cyclone"), "{table}");
+}
+
+/// NOAA's file has rows every three hours and a wind of the agency every six: the energy is that of six-hourly winds.
+#[test]
+fn rows_without_a_wind_take_nothing_from_the_energy() {
+    let Some(folder) = real("track-formats") else {
+        return;
+    };
+    let out = tempfile::tempdir().expect("a folder");
+    let at = out.path().join("best");
+    let file = folder.join("IBTrACS.last3years.v04r00_2_storms.nc");
+    run(&["events", path(&file), "--out", path(&at), "--quiet"]);
+    let (winds, tracks) = (
+        column(&at.join("events.csv"), "max_wind_m_s"),
+        column(&at.join("events.csv"), "track_id"),
+    );
+    let energy = column(&at.join("tracks.csv"), "ace_1e4_kt2");
+    let ids = column(&at.join("tracks.csv"), "track_id");
+    // By hand, of the storm whose winds are six-hourly throughout: the sum of the squares of its winds of 34 kt and more.
+    let of = |id: &str| -> Vec<Option<f64>> {
+        let rows = tracks.iter().zip(&winds).filter(|(track, _)| *track == id);
+        rows.map(|(_, wind)| wind.parse::<f64>().ok()).collect()
+    };
+    let sparse = ids.iter().zip(&energy).find(|(id, _)| {
+        let winds = of(id);
+        let blank = winds.iter().filter(|wind| wind.is_none()).count();
+        2 * blank + 1 >= winds.len()
+    });
+    let (id, energy) = sparse.expect("a storm with winds at every other row");
+    let knots = |wind: f64| (wind * 3600.0 / 1852.0).round();
+    let strong = of(id)
+        .into_iter()
+        .flatten()
+        .map(knots)
+        .filter(|kt| *kt >= 34.0);
+    let expected: f64 = strong.map(|kt| kt * kt / 1e4).sum();
+    let found: f64 = energy.parse().expect("a number");
+    assert!(
+        expected > 0.1 && (found / expected - 1.0).abs() < 0.05,
+        "{found} for {expected}"
+    );
 }

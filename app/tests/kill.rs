@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{contents, path, run, simulate, squall};
+use common::{contents, path, run, simulate, squall, text};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -98,6 +98,32 @@ fn assert_same(kind: &str, a: &Path, b: &Path, skip: fn(&str) -> bool) {
     }
 }
 
+/// Labels into a folder, is killed once a few files are there, and gives whether the next call, which must end well, went on from them.
+fn goes_on(fields: &Path, out: &Path) -> bool {
+    let call = [
+        "label",
+        path(fields),
+        "--out",
+        path(out),
+        "--save-every",
+        "0",
+    ];
+    let mut child = squall()
+        .args(call)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let state = out.join(".label.partial/state.json");
+    while !state.is_file() && child.try_wait().expect("waits").is_none() {
+        std::thread::yield_now();
+    }
+    child.kill().expect("is killed");
+    child.wait().expect("ends");
+    let output = squall().args(call).output().expect("starts");
+    assert!(output.status.success(), "{}", text(&output));
+    text(&output).contains("times were labelled before: going on from there")
+}
+
 #[test]
 fn training_and_inference_killed_anywhere_give_the_same_bits() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -125,6 +151,10 @@ fn training_and_inference_killed_anywhere_give_the_same_bits() {
     let killed = with_kills(&label, &labelled, 2.0);
     assert!(killed > 0, "no labelling lived long enough");
     assert_same("labels", &at("labels"), &killed_labels, |_| false);
+    assert!(
+        (0..20).any(|try_| goes_on(&fields, &at(&format!("labels_left{try_}")))),
+        "labelling that was left never went on"
+    );
     run(&[
         "stage",
         path(&fields),

@@ -31,9 +31,7 @@ impl BoxFormats {
         let all = [&self.boxes_hdf5, &self.boxes_coco, &self.boxes_geojson];
         all.iter().all(|path| path.is_none())
     }
-}
 
-impl BoxFormats {
     /// Whether their files can be written, before much is done for them.
     pub fn check(&self) -> anyhow::Result<()> {
         let all = [&self.boxes_hdf5, &self.boxes_coco, &self.boxes_geojson];

@@ -1,11 +1,13 @@
 //! `events.csv`, `objects.csv` and `tracks.csv`.
 //!
 //! Numbers are written to a fixed number of decimals (positions 0.0001°, lengths 0.1 km, pressure 0.1 Pa, wind
-//! 0.001 m/s); what is not known is blank. Columns are found by name, in any order; unknown ones are passed over.
+//! 0.001 m/s); what is not known is blank. Columns are found by name, in any order; unknown ones are passed over. What is written as
+//! CSV is read from CSV, Parquet and GeoJSON.
 
 pub(crate) mod lines;
 mod read;
 mod rows;
+pub(crate) mod sources;
 mod spill;
 
 use crate::error::{ClimateError, Result};

@@ -1,53 +1,34 @@
 //! Reading tables: cells by column name, and errors that say where.
 
+use super::sources::{self, Opened};
 use crate::error::{ClimateError, Result};
-use squall_data::{Calendar, Class, DataError, Time};
-use std::fs::File;
+use squall_data::{Calendar, Class, Time};
 use std::path::{Path, PathBuf};
 
 const CLASSES: &str =
     "tropical_cyclone, atmospheric_river, extratropical_cyclone or tropical_depression";
 
-/// An open table.
+/// An open table: CSV, or by its first bytes Parquet or GeoJSON.
 pub(crate) struct Table {
     path: PathBuf,
-    csv: csv::Reader<File>,
-    header: csv::StringRecord,
+    opened: Opened,
     cells: csv::StringRecord,
 }
 
 impl Table {
     /// Opens a table that must have some columns.
     pub fn open(path: &Path, required: &[&str]) -> Result<Self> {
-        let file = File::open(path).map_err(DataError::io("open", path))?;
-        let mut csv = csv::ReaderBuilder::new()
-            .trim(csv::Trim::All)
-            .comment(Some(b'#'))
-            .from_reader(file);
-        let header = csv.headers().map_err(|error| not_a_table(path, &error))?;
-        let mut header = header.clone();
-        if header.is_empty() || header.iter().all(str::is_empty) {
-            return Err(ClimateError::Table {
-                path: path.into(),
-                reason: "it is empty, expected a header line".into(),
-            });
-        }
-        // Spreadsheets begin their files with a byte order mark.
-        header = header
-            .iter()
-            .map(|name| name.trim_start_matches('\u{feff}'))
-            .collect();
         let table = Self {
             path: path.into(),
-            csv,
-            header,
+            opened: sources::open(path)?,
             cells: csv::StringRecord::new(),
         };
         if let Some(missing) = required.iter().find(|name| table.column(name).is_none()) {
             return Err(ClimateError::Table {
                 path: path.into(),
                 reason: format!(
-                    "line 1: expected a column `{missing}`, found {}",
+                    "{}expected a column `{missing}`, found {}",
+                    table.opened.header_place,
                     table.header().join(", ")
                 ),
             });
@@ -55,41 +36,25 @@ impl Table {
         Ok(table)
     }
 
+    /// The calendar of its dates, where the file says.
+    pub fn calendar(&self) -> Option<Calendar> {
+        self.opened.calendar
+    }
+
     /// Names of the columns.
     fn header(&self) -> Vec<&str> {
-        self.header.iter().collect()
+        self.opened.header.iter().collect()
     }
 
     /// Place of a column.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
-        self.header.iter().position(|column| column == name)
+        self.opened.header.iter().position(|column| column == name)
     }
 
     /// The next line; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Line<'_>>> {
-        match self.csv.read_record(&mut self.cells) {
-            Ok(true) => Ok(Some(Line { table: self })),
-            Ok(false) => Ok(None),
-            Err(error) => Err(not_a_table(&self.path, &error)),
-        }
-    }
-}
-
-fn not_a_table(path: &Path, error: &csv::Error) -> ClimateError {
-    let reason = match error.kind() {
-        csv::ErrorKind::UnequalLengths {
-            pos,
-            expected_len,
-            len,
-        } => {
-            let line = pos.as_ref().map_or(0, csv::Position::line);
-            format!("line {line}: expected {expected_len} cells, found {len}")
-        }
-        _ => error.to_string(),
-    };
-    ClimateError::Table {
-        path: path.into(),
-        reason,
+        let more = self.opened.rows.next_into(&mut self.cells)?;
+        Ok(more.then_some(Line { table: self }))
     }
 }
 
@@ -220,7 +185,7 @@ impl Line<'_> {
 impl Table {
     /// Names of the columns as they stand in the file.
     pub fn names(&self) -> Vec<String> {
-        self.header.iter().map(str::to_string).collect()
+        self.opened.header.iter().map(str::to_string).collect()
     }
 }
 

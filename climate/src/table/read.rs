@@ -15,13 +15,14 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Opens a table; only class, time and position are required. An unknown area or shape is NaN, an unknown box is the
-    /// centre.
+    /// Opens a table, as CSV, Parquet or GeoJSON; only class, time and position are required. An unknown area or shape is NaN, an
+    /// unknown box is the centre. The calendar is that of the file where it says one.
     ///
     /// # Errors
     /// As [`read_events`].
     pub fn open(path: impl AsRef<Path>, calendar: Calendar) -> Result<Self> {
         let table = Table::open(path.as_ref(), &EVENT_COLUMNS[..4])?;
+        let calendar = table.calendar().unwrap_or(calendar);
         Ok(Self { table, calendar })
     }
 }
@@ -42,7 +43,7 @@ pub struct TrackReader {
 }
 
 impl TrackReader {
-    /// Opens a table; identity, class, times and genesis are required. What follows from other columns (duration, speed,
+    /// Opens a table, as CSV, Parquet or GeoJSON; identity, class, times and genesis are required. What follows from other columns (duration, speed,
     /// category, basin) is not read.
     ///
     /// # Errors
@@ -57,6 +58,7 @@ impl TrackReader {
             "genesis_lat_deg",
         ];
         let table = Table::open(path.as_ref(), &required)?;
+        let calendar = table.calendar().unwrap_or(calendar);
         Ok(Self { table, calendar })
     }
 }

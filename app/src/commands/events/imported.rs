@@ -5,11 +5,12 @@ use crate::commands::score::box_grid;
 use crate::failure::Advice;
 use squall_climate::map::LandMask;
 use squall_climate::stream::EventCounts;
-use squall_climate::table;
 use squall_climate::track::formats::{Format, Setting, export};
 use squall_climate::track::readers::{ReadOptions, TrackFormat, format_of, read};
-use squall_climate::track::{from_events, import};
+use squall_climate::track::{Track, from_events, import};
+use squall_climate::{Event, table};
 use squall_data::{Calendar, Class, Time};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Whether the input is a file of tracks that another tool wrote.
@@ -19,6 +20,31 @@ pub(super) fn is_in(input: &str) -> anyhow::Result<bool> {
         return Ok(false);
     }
     Ok(format_of(path)?.is_some_and(|format| format != TrackFormat::SquallEvents))
+}
+
+/// The tracks of our own events: the table beside them, `tracks.parquet` of `events.parquet`, which knows splits, merges and what the
+/// data cut; else what the events themselves tell.
+fn tracks_of(path: &Path, events: &[Event]) -> anyhow::Result<Vec<Track>> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(name.replace("events", "tracks"));
+    if beside == path || !beside.is_file() {
+        return Ok(from_events(events));
+    }
+    let calendar = events
+        .first()
+        .map_or(Calendar::Standard, |e| e.time.calendar());
+    let tracks = table::read_tracks(&beside, calendar)?;
+    let of_events: BTreeSet<u64> = events.iter().filter_map(|event| event.track_id).collect();
+    let of_tracks: BTreeSet<u64> = tracks.iter().map(|track| track.track_id).collect();
+    if of_events != of_tracks {
+        tracing::warn!(
+            "{}: its tracks are not those of {}: they are made from the events",
+            beside.display(),
+            path.display()
+        );
+        return Ok(from_events(events));
+    }
+    Ok(tracks)
 }
 
 impl Events {
@@ -51,18 +77,26 @@ impl Events {
             calendar,
             columns: self.columns.clone(),
         };
-        let found = read(&self.masks, &options)?;
-        for note in &found.notes {
-            tracing::warn!("{}: {note}", self.masks);
-        }
         let grid = box_grid()?;
-        let events = import::events(&found, &grid, &LandMask::natural_earth(&grid));
-        let tracks = from_events(&events);
+        let path = Path::new(&self.masks);
+        let (source, events, tracks) = if format_of(path)? == Some(TrackFormat::SquallExport) {
+            let events = table::read_events(path, calendar)?;
+            let tracks = tracks_of(path, &events)?;
+            (TrackFormat::SquallExport, events, tracks)
+        } else {
+            let found = read(path, &options)?;
+            for note in &found.notes {
+                tracing::warn!("{}: {note}", self.masks);
+            }
+            let events = import::events(&found, &grid, &LandMask::natural_earth(&grid));
+            let tracks = from_events(&events);
+            (found.format, events, tracks)
+        };
         table::write_tracks(self.out.join("tracks.csv"), &tracks)?;
         table::write_events(self.out.join("events.csv"), &events)?;
         let mut times: Vec<Time> = events.iter().map(|event| event.time).collect();
         times.dedup();
-        let source = format!("{} ({})", found.format.name(), self.masks);
+        let source = format!("{} ({})", source.name(), self.masks);
         let setting = Setting {
             grid: &grid,
             times: &times,

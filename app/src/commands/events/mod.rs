@@ -46,7 +46,8 @@ const MOST_TIMES: usize = 8;
 pub struct Events {
     /// Masks: ours, ClimateNet's LABELS, ar_binary_tag, binary_tag or object_id of other tools. Or boxes: boxes.csv (of
     /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json. Or tracks of others: IBTrACS (CSV,
-    /// netCDF), TempestExtremes' StitchNodes (gfdl, csv), TECA's table; without fields and statistics, for `squall compare` and --format.
+    /// netCDF), TempestExtremes' StitchNodes (gfdl, csv), TECA's table, or events that --format wrote as parquet or geojson; without
+    /// fields and statistics, for `squall compare` and --format.
     pub masks: String,
     #[command(flatten)]
     pub tags: Tags,

@@ -1,6 +1,6 @@
 //! Tracks as lines and events as points, for geographic information systems.
 //!
-//! Properties are the columns of the tables. A line that crosses the antimeridian is cut there (RFC 7946, section 3.1.9); a
+//! Properties are the columns of the tables, and the calendar of their dates is a member of the collection. A line that crosses the antimeridian is cut there (RFC 7946, section 3.1.9); a
 //! track of one point is a point.
 
 use super::{TextFile, TrackSink, signed_longitude};
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Lines(Collection);
 
 impl Lines {
-    pub fn new(path: &Path) -> Result<Self> {
-        Ok(Self(Collection::new(path)?))
+    pub fn new(path: &Path, calendar: Calendar) -> Result<Self> {
+        Ok(Self(Collection::new(path, calendar)?))
     }
 }
 
@@ -35,7 +35,7 @@ impl TrackSink for Lines {
 /// Writes `events.geojson`: all rows of `events.csv`, also those without a track.
 pub(super) fn write_events(folder: &Path, calendar: Calendar) -> Result<PathBuf> {
     let path = folder.join("events.geojson");
-    let mut file = Collection::new(&path)?;
+    let mut file = Collection::new(&path, calendar)?;
     for event in EventReader::open(folder.join("events.csv"), calendar)? {
         let event = event?;
         let place = geometry(&[[event.lon_deg, event.lat_deg]]);
@@ -51,9 +51,12 @@ struct Collection {
 }
 
 impl Collection {
-    fn new(path: &Path) -> Result<Self> {
+    fn new(path: &Path, calendar: Calendar) -> Result<Self> {
         let mut file = TextFile::create(path)?;
-        file.write("{\"type\":\"FeatureCollection\",\"features\":[")?;
+        let calendar = calendar.cf_name();
+        file.write(&format!(
+            "{{\"type\":\"FeatureCollection\",\"calendar\":\"{calendar}\",\"features\":["
+        ))?;
         Ok(Self { file, features: 0 })
     }
 

@@ -160,7 +160,10 @@ pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Resul
                 ),
                 Format::GeoJson => {
                     files.push(geojson::write_events(folder, setting.calendar)?);
-                    (None, Box::new(geojson::Lines::new(&path)?))
+                    (
+                        None,
+                        Box::new(geojson::Lines::new(&path, setting.calendar)?),
+                    )
                 }
                 Format::Parquet => {
                     files.extend(parquet::write_tables(folder, setting.calendar)?);

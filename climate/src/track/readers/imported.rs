@@ -23,6 +23,8 @@ pub enum TrackFormat {
     TecaCsv,
     /// `events.csv` of Squall.
     SquallEvents,
+    /// The same rows as Parquet or GeoJSON.
+    SquallExport,
 }
 
 impl TrackFormat {
@@ -40,6 +42,7 @@ impl TrackFormat {
             Self::StitchNodesCsv => "StitchNodes csv",
             Self::TecaCsv => "TECA tracks",
             Self::SquallEvents => "Squall events",
+            Self::SquallExport => "Squall events as Parquet or GeoJSON",
         }
     }
 }

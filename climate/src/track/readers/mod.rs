@@ -8,6 +8,7 @@
 //! | CSV | TempestExtremes `StitchNodes`, `csv` | [`stitch_nodes_csv`] |
 //! | track table, CSV | TECA `teca_tc_trajectory` | [`teca`] |
 //! | `events.csv` | `squall events`, `squall label` | [`crate::table::read_events`] |
+//! | the same rows as Parquet or GeoJSON | `squall events --format`, data frames, geographic information systems | the same |
 //!
 //! [`read`] finds out by the first lines which of them a file is.
 
@@ -49,8 +50,8 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable>
     let path = path.as_ref();
     let format = format_of(path)?.ok_or_else(|| ClimateError::Table {
         path: path.into(),
-        reason: "expected tracks: events.csv of Squall, IBTrACS (CSV or netCDF), StitchNodes (gfdl or csv) or a track table \
-                 of TECA; found none of their headers"
+        reason: "expected tracks: events.csv of Squall, IBTrACS (CSV or netCDF), StitchNodes (gfdl or csv), a track table \
+                 of TECA, or events as Parquet or GeoJSON; found none of their headers"
             .into(),
     })?;
     let mut table = match format {
@@ -59,7 +60,7 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable>
         TrackFormat::StitchNodesGfdl => stitch_nodes::read(path, options)?,
         TrackFormat::StitchNodesCsv => stitch_nodes_csv::read(path, options.calendar)?,
         TrackFormat::TecaCsv => teca::read(path, options.calendar)?,
-        TrackFormat::SquallEvents => {
+        TrackFormat::SquallEvents | TrackFormat::SquallExport => {
             let events = table::read_events(path, options.calendar)?;
             return Ok(TrackTable::of_events(&events));
         }

@@ -3,6 +3,7 @@
 use super::delimited::plain_name;
 use super::imported::TrackFormat;
 use crate::error::Result;
+use crate::table::sources::{Layout, layout_of};
 use squall_data::DataError;
 use squall_data::archive::on_library_thread;
 use std::fs::File;
@@ -30,6 +31,15 @@ pub fn format_of(path: &Path) -> Result<Option<TrackFormat>> {
             (has("sid") && has("iso_time") && has("lat") && has("lon"))
                 .then_some(TrackFormat::IbtracsNetcdf)
         }));
+    }
+    match layout_of(path)? {
+        Layout::Parquet => return Ok(Some(TrackFormat::SquallExport)),
+        // Other JSON, such as COCO's, holds no features.
+        Layout::Geojson => {
+            let features = head.windows(10).any(|part| part == b"\"features\"");
+            return Ok(features.then_some(TrackFormat::SquallExport));
+        }
+        Layout::Delimited => {}
     }
     let lines = head.lines().map_while(|line| line.ok());
     let first = lines

@@ -1,0 +1,175 @@
+//! Parquet: the columns of ours that a file has, whichever numeric types a data-frame library chose for them.
+//!
+//! Snappy and gzip are understood. Times may be texts or timestamps, which are of the Gregorian calendar.
+
+use super::{Opened, Rows, is_known, placed};
+use crate::error::{ClimateError, Result};
+use ::parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use ::parquet::record::reader::RowIter;
+use ::parquet::record::{Field, Row};
+use ::parquet::schema::types::Type;
+use squall_data::{Calendar, DataError, Time};
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(super) fn open(path: &Path) -> Result<Opened> {
+    let refused = |reason: String| ClimateError::Table {
+        path: path.into(),
+        reason,
+    };
+    let file = File::open(path).map_err(DataError::io("open", path))?;
+    let reader = guarded(|| SerializedFileReader::new(file)).map_err(refused)?;
+    let metadata = reader.metadata().file_metadata();
+    let calendar = match metadata.key_value_metadata() {
+        Some(pairs) => pairs
+            .iter()
+            .find(|pair| pair.key == "calendar")
+            .and_then(|pair| pair.value.as_deref())
+            .map(|name| {
+                Calendar::from_cf(name).ok_or_else(|| {
+                    refused(format!("calendar: found `{name}`, which is none of CF"))
+                })
+            })
+            .transpose()?,
+        None => None,
+    };
+    let (mut fields, mut nanoseconds) = (Vec::new(), Vec::new());
+    for field in metadata.schema().get_fields() {
+        if is_known(field.name()) {
+            check(field).map_err(refused)?;
+            nanoseconds.push(is_nanoseconds(field));
+            fields.push(field.clone());
+        }
+    }
+    let header = fields.iter().map(|field| field.name()).collect();
+    let wanted = Type::group_type_builder(metadata.schema().name())
+        .with_fields(fields)
+        .build()
+        .map_err(|error| refused(error.to_string()))?;
+    let rows = guarded(|| RowIter::from_file_into(Box::new(reader)).project(Some(wanted)));
+    Ok(Opened {
+        header,
+        header_place: "",
+        calendar,
+        rows: Box::new(Columns {
+            path: path.into(),
+            rows: rows.map_err(refused)?,
+            nanoseconds,
+            row: 0,
+        }),
+    })
+}
+
+struct Columns {
+    path: PathBuf,
+    rows: RowIter<'static>,
+    /// Columns that count nanoseconds, which the library gives as plain numbers.
+    nanoseconds: Vec<bool>,
+    row: u64,
+}
+
+impl Rows for Columns {
+    fn next_into(&mut self, cells: &mut csv::StringRecord) -> Result<bool> {
+        let next = guarded(|| self.rows.next().transpose());
+        let row = next.map_err(|reason| ClimateError::Table {
+            path: self.path.clone(),
+            reason: format!("after row {}: {reason}", self.row),
+        })?;
+        let Some(row) = row else {
+            return Ok(false);
+        };
+        self.row += 1;
+        *cells = placed(self.texts(&row), self.row);
+        Ok(true)
+    }
+}
+
+impl Columns {
+    fn texts(&self, row: &Row) -> csv::StringRecord {
+        let columns = row.get_column_iter().zip(&self.nanoseconds);
+        let text = |((_, field), nanoseconds): ((_, &Field), &bool)| match (field, nanoseconds) {
+            (Field::Long(value), true) => date(value.div_euclid(1_000_000_000)),
+            (field, _) => text_of(field),
+        };
+        columns.map(text).collect()
+    }
+}
+
+/// Runs what the library does: it gives up on some damaged files by panicking.
+fn guarded<T>(
+    work: impl FnOnce() -> ::parquet::errors::Result<T>,
+) -> std::result::Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(found) => found.map_err(|error| error.to_string()),
+        Err(_) => Err("it is damaged".into()),
+    }
+}
+
+fn check(field: &Arc<Type>) -> std::result::Result<(), String> {
+    use ConvertedType as C;
+    let name = field.name();
+    if !field.is_primitive() || field.get_basic_info().repetition() == Repetition::REPEATED {
+        return Err(format!(
+            "column `{name}`: expected one value a row, found lists or groups"
+        ));
+    }
+    let converted = field.get_basic_info().converted_type();
+    let plain = [
+        C::NONE,
+        C::UTF8,
+        C::ENUM,
+        C::INT_8,
+        C::INT_16,
+        C::INT_32,
+        C::INT_64,
+        C::UINT_8,
+        C::UINT_16,
+        C::UINT_32,
+        C::UINT_64,
+        C::DATE,
+        C::TIMESTAMP_MILLIS,
+        C::TIMESTAMP_MICROS,
+    ];
+    let physical = field.get_physical_type();
+    if !plain.contains(&converted) || physical == Physical::FIXED_LEN_BYTE_ARRAY {
+        return Err(format!(
+            "column `{name}`: expected numbers, texts or times, found {physical} as {converted}"
+        ));
+    }
+    Ok(())
+}
+
+fn is_nanoseconds(field: &Arc<Type>) -> bool {
+    let logical = field.get_basic_info().logical_type_ref();
+    matches!(logical, Some(LogicalType::Timestamp(time)) if time.unit == TimeUnit::NANOS)
+}
+
+fn text_of(field: &Field) -> String {
+    match field {
+        Field::Null => String::new(),
+        Field::Bool(value) => u8::from(*value).to_string(),
+        // Data frames hold whole numbers with gaps as numbers with NaN.
+        Field::Float(value) if value.is_nan() => String::new(),
+        Field::Double(value) if value.is_nan() => String::new(),
+        Field::Float(value) => value.to_string(),
+        Field::Double(value) => value.to_string(),
+        Field::Str(text) => text.clone(),
+        Field::Bytes(bytes) => String::from_utf8_lossy(bytes.data()).into_owned(),
+        Field::Date(days) => date(i64::from(*days) * 86_400),
+        Field::TimestampMillis(value) => date(value.div_euclid(1000)),
+        Field::TimestampMicros(value) => date(value.div_euclid(1_000_000)),
+        other => other.to_string(),
+    }
+}
+
+/// A date so many seconds after the beginning of 1970.
+fn date(seconds: i64) -> String {
+    let start = Time::new(Calendar::Standard, 1970, 1, 1, 0, 0, 0);
+    start.map_or_else(
+        |_| String::new(),
+        |start| start.add_seconds(seconds).to_string(),
+    )
+}

@@ -25,7 +25,7 @@ pub(super) fn changes(
     let wanted: Vec<(Quantity, Group)> = (Quantity::ALL.into_iter().filter(known))
         .flat_map(|quantity| Group::all().map(move |group| (quantity, group)))
         // Parts of seasons would be called by the seasons' names.
-        .filter(|(_, group)| whole_year || !matches!(group, Group::Season(_)))
+        .filter(|(_, group)| whole_year || group.season().is_none())
         .collect();
     let mut rows: Vec<ChangeRow> = wanted
         .par_iter()
@@ -50,14 +50,9 @@ pub(super) fn changes(
             }
         })
         .collect();
-    let family = |group: Group| match group {
-        Group::All => 0,
-        Group::Basin(_) => 1,
-        Group::Season(_) => 2,
-    };
-    for wanted in 0..3 {
+    for family in 0..Group::FAMILIES {
         let members: Vec<usize> = (0..rows.len())
-            .filter(|&k| family(rows[k].group()) == wanted)
+            .filter(|&k| rows[k].group().family() == family)
             .collect();
         let p: Vec<f64> = members
             .iter()

@@ -1,6 +1,8 @@
 //! What a comparison gives: numbers, sentences, maps, and who was compared.
 
-use super::{Change, DrawOptions, Group, MapChange, Quantity, ReturnLevels, Side, SideInput};
+use super::{
+    Change, Distribution, DrawOptions, Group, MapChange, Quantity, ReturnLevels, Side, SideInput,
+};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -22,7 +24,7 @@ pub struct ChangeRow {
     /// Numbers.
     #[serde(flatten)]
     pub change: Change,
-    /// p adjusted for the rows of the same family: all rows of the whole, of basins, or of seasons.
+    /// p adjusted for the rows of the same family: all rows of the whole, of basins, of seasons, or of seasons of basins.
     pub adjusted_p: Option<f64>,
     /// Whether the adjusted p is below 1 - confidence.
     pub significant: bool,
@@ -92,6 +94,9 @@ pub struct Comparison {
     pub maps: Vec<MapSummary>,
     /// Return levels.
     pub return_levels: Vec<ReturnLevels>,
+    /// How many events of each strength; absent in comparisons of earlier versions.
+    #[serde(default)]
+    pub distributions: Vec<Distribution>,
     /// The maps themselves.
     #[serde(skip)]
     pub map_changes: Vec<MapChange>,

@@ -27,11 +27,12 @@ const CHANGE_COLUMNS: [&str; 17] = [
 ];
 
 impl Comparison {
-    /// Writes `changes.csv`, `changes.json`, `return_levels.csv`, `statements.txt` and `maps.nc` into a folder.
+    /// Writes `changes.csv`, `changes.json`, `return_levels.csv`, `distributions.csv`, `statements.txt` and `maps.nc` into a folder.
     ///
     /// - `changes.csv`: one row for each quantity, class, basin and season; low and high are of the difference, relative_low
     ///   and relative_high of the relative change (b / a - 1); what is not known is blank, and `no_interval` says why
     /// - `return_levels.csv`: quantity, class, unit, return_years, a, a_low, a_high, b, b_low, b_high, difference, low, high
+    /// - `distributions.csv`: one row for each bin: quantity, class, unit, from, to, then tracks a year as in `changes.csv`
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails; files already written stay.
@@ -39,6 +40,7 @@ impl Comparison {
         let folder = folder.as_ref();
         write_rows(&folder.join("changes.csv"), &self.change_rows())?;
         write_rows(&folder.join("return_levels.csv"), &self.level_rows())?;
+        write_rows(&folder.join("distributions.csv"), &self.bin_rows())?;
         let path = folder.join("changes.json");
         let json = serde_json::to_vec_pretty(self)
             .map_err(|error| DataError::io("write", &path)(error.into()))?;
@@ -86,11 +88,35 @@ impl Comparison {
                 relative_high,
                 cell(change.p),
                 cell(row.adjusted_p),
-                row.adjusted_p
-                    .map_or("", |_| if row.significant { "yes" } else { "no" })
-                    .into(),
+                yes_or_no(row.adjusted_p, row.significant),
                 why,
             ]);
+        }
+        rows
+    }
+
+    fn bin_rows(&self) -> Vec<Vec<String>> {
+        let header = "quantity,class,unit,from,to,a,b,difference,low,high,p,adjusted_p,significant";
+        let mut rows = vec![header.split(',').map(String::from).collect()];
+        for found in &self.distributions {
+            let class = squall_data::Class::from_code(found.class);
+            for (ends_of_bin, bin) in found.edges.windows(2).zip(&found.bins) {
+                let change = &bin.change;
+                let mut row = vec![
+                    found.name.clone(),
+                    class.map_or("", |class| class.name()).into(),
+                    found.unit.clone(),
+                    cell(Some(ends_of_bin[0])),
+                    cell(Some(ends_of_bin[1])),
+                    cell(change.a),
+                    cell(change.b),
+                    cell(change.difference),
+                ];
+                row.extend(ends(change.interval));
+                row.extend([cell(change.p), cell(bin.adjusted_p)]);
+                row.push(yes_or_no(bin.adjusted_p, bin.significant));
+                rows.push(row);
+            }
         }
         rows
     }
@@ -120,6 +146,11 @@ impl Comparison {
         }
         rows
     }
+}
+
+fn yes_or_no(adjusted_p: Option<f64>, significant: bool) -> String {
+    let word = if significant { "yes" } else { "no" };
+    adjusted_p.map_or("", |_| word).into()
 }
 
 /// Six significant digits: sums in another order of rows give the same text.

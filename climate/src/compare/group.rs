@@ -1,4 +1,4 @@
-//! Where and when: the whole, each basin, each season.
+//! Where and when: the whole, each basin, each season, each season of each basin.
 
 use crate::statistics::Basin;
 
@@ -19,17 +19,25 @@ pub enum Group {
     Basin(Basin),
     /// One season, by its place in [`SEASONS`]; December belongs to the year that it ends.
     Season(usize),
+    /// One season of one basin.
+    BasinSeason(Basin, usize),
 }
 
 impl Group {
     /// Number of groups.
-    pub const COUNT: usize = 1 + Basin::ALL.len() + SEASONS.len();
+    pub const COUNT: usize = (1 + Basin::ALL.len()) * (1 + SEASONS.len());
 
     /// All groups, in the order of tables.
     pub fn all() -> impl Iterator<Item = Self> {
         let basins = Basin::ALL.into_iter().map(Self::Basin);
-        let seasons = (0..SEASONS.len()).map(Self::Season);
-        std::iter::once(Self::All).chain(basins).chain(seasons)
+        let seasons = || 0..SEASONS.len();
+        let both = Basin::ALL
+            .into_iter()
+            .flat_map(move |basin| seasons().map(move |season| Self::BasinSeason(basin, season)));
+        std::iter::once(Self::All)
+            .chain(basins)
+            .chain(seasons().map(Self::Season))
+            .chain(both)
     }
 
     /// Place in [`Self::all`].
@@ -38,6 +46,10 @@ impl Group {
             Self::All => 0,
             Self::Basin(basin) => 1 + basin as usize,
             Self::Season(season) => 1 + Basin::ALL.len() + season,
+            Self::BasinSeason(basin, season) => {
+                let before = 1 + Basin::ALL.len() + SEASONS.len();
+                before + SEASONS.len() * basin as usize + season
+            }
         }
     }
 
@@ -47,6 +59,7 @@ impl Group {
             Self::All => ("all", "all"),
             Self::Basin(basin) => (basin.code(), "all"),
             Self::Season(season) => ("all", SEASONS[season].0),
+            Self::BasinSeason(basin, season) => (basin.code(), SEASONS[season].0),
         }
     }
 
@@ -56,8 +69,35 @@ impl Group {
             Self::All => String::new(),
             Self::Basin(basin) => format!(" in the {}", basin.name()),
             Self::Season(season) => format!(" in {}", SEASONS[season].1),
+            Self::BasinSeason(basin, season) => {
+                format!(" in the {} in {}", basin.name(), SEASONS[season].1)
+            }
         }
     }
+
+    /// The season, where it is of one.
+    pub fn season(self) -> Option<usize> {
+        match self {
+            Self::All | Self::Basin(_) => None,
+            Self::Season(season) | Self::BasinSeason(_, season) => Some(season),
+        }
+    }
+
+    /// The basin, where it is of one.
+    pub fn basin(self) -> Option<Basin> {
+        match self {
+            Self::All | Self::Season(_) => None,
+            Self::Basin(basin) | Self::BasinSeason(basin, _) => Some(basin),
+        }
+    }
+
+    /// Which rows p is adjusted for together: those of the whole, of basins, of seasons, of seasons of basins.
+    pub(crate) fn family(self) -> usize {
+        2 * usize::from(self.season().is_some()) + usize::from(self.basin().is_some())
+    }
+
+    /// Number of families.
+    pub(crate) const FAMILIES: usize = 4;
 }
 
 /// The season of a month: December, January and February of one calendar year are together, so that no year is lost.

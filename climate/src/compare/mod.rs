@@ -13,6 +13,7 @@ mod comparison;
 mod coverage;
 mod design;
 mod discovery;
+mod distribution;
 mod files;
 mod group;
 mod levels;
@@ -31,6 +32,7 @@ pub use comparison::{ChangeRow, Comparison, MapSummary, SideSummary};
 pub use coverage::{Coverage, Selection, Years};
 pub use design::{Change, Design, DrawOptions, Interval, IntervalMethod, MIN_BLOCKS, NoInterval};
 pub use discovery::adjusted_p;
+pub use distribution::{Bin, Distribution};
 pub use group::{Group, SEASONS};
 pub use levels::{Fit, RETURN_YEARS, ReturnLevels};
 pub use maps::{MapChange, MapQuantity};
@@ -210,6 +212,7 @@ impl Plan {
         }
         progress(4)?;
         let return_levels = levels::return_levels(&a, &b, &design);
+        let distributions = distribution::distributions(&a, &b, &design);
         let rate = 1.0 - draws.confidence;
         let mut comparison = Comparison {
             a: summary(&input_a, &a),
@@ -224,6 +227,7 @@ impl Plan {
                 .map(|map| map_summary(map, rate))
                 .collect(),
             return_levels,
+            distributions,
             map_changes,
         };
         comparison.statements = words::statements(&comparison);

@@ -26,6 +26,13 @@ struct Value {
     season: usize,
 }
 
+impl Value {
+    fn is_in(&self, group: Group) -> bool {
+        group.basin().is_none_or(|basin| basin == self.basin)
+            && group.season().is_none_or(|season| season == self.season)
+    }
+}
+
 /// A sum and what it is divided by.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sum {
@@ -57,8 +64,9 @@ pub struct Side {
     /// Lifetime-maximum wind, m/s, and lifetime-minimum pressure, hPa, of each cyclone.
     winds: Vec<Value>,
     pressures: Vec<Value>,
-    /// Largest area of each river, km².
+    /// Largest area of each river, km², and highest vapour transport in it, kg m-1 s-1.
     river_areas: Vec<Value>,
+    river_transports: Vec<Value>,
     /// Analysed times by year and group; 0 where they were not counted.
     times: Vec<[f64; Group::COUNT]>,
     /// Columns that were there, by quantity.
@@ -102,6 +110,7 @@ impl Side {
             winds: Vec::new(),
             pressures: Vec::new(),
             river_areas: Vec::new(),
+            river_transports: Vec::new(),
             times: Vec::new(),
             known: [false; Quantity::ALL.len()],
             listed: [false; Class::TRACKED.len()],
@@ -177,15 +186,11 @@ impl Side {
             }
             Kind::Mean => Statistic::ratio(total(1.0), by_block(&|year| sums[year][index].count)),
             Kind::Quantile(share) => {
-                let values = match quantity {
-                    Quantity::CyclonePressureLow => &self.pressures,
-                    _ => &self.winds,
-                };
-                let in_group = |v: &&Value| match group {
-                    Group::All => true,
-                    Group::Basin(basin) => v.basin == basin,
-                    Group::Season(season) => v.season == season,
-                };
+                let values = self.values(match quantity {
+                    Quantity::CyclonePressureLow => Extreme::CyclonePressure,
+                    _ => Extreme::CycloneWind,
+                });
+                let in_group = |v: &&Value| v.is_in(group);
                 let values = (values.iter().filter(in_group))
                     .map(|v| (v.value, self.blocks[v.year as usize] as u32))
                     .collect();
@@ -194,16 +199,15 @@ impl Side {
         }
     }
 
-    /// Highest wind (m/s), lowest pressure (hPa) or largest river (km²) of each used year, with the year's block; years
+    /// Highest wind (m/s), lowest pressure (hPa), largest river (km²) or highest transport (kg m-1 s-1) of each used year, with the year's block; years
     /// without any are left out.
     pub(crate) fn extremes(&self, of: Extreme) -> Vec<(f64, u32)> {
-        let (values, sign) = match of {
-            Extreme::CycloneWind => (&self.winds, 1.0),
-            Extreme::CyclonePressure => (&self.pressures, -1.0),
-            Extreme::RiverArea => (&self.river_areas, 1.0),
+        let sign = match of {
+            Extreme::CyclonePressure => -1.0,
+            _ => 1.0,
         };
         let mut best = vec![f64::NEG_INFINITY; self.blocks.len()];
-        for value in values {
+        for value in self.values(of) {
             let known = &mut best[value.year as usize];
             *known = known.max(sign * value.value);
         }
@@ -211,6 +215,22 @@ impl Side {
             .filter(|(value, _)| value.is_finite())
             .map(|(value, block)| (sign * value, *block as u32))
             .collect()
+    }
+
+    /// The same of each track, with the block of its year.
+    pub(crate) fn extremes_of_tracks(&self, of: Extreme) -> Vec<(f64, u32)> {
+        let block = |value: &Value| self.blocks[value.year as usize] as u32;
+        let values = self.values(of).iter();
+        values.map(|value| (value.value, block(value))).collect()
+    }
+
+    fn values(&self, of: Extreme) -> &Vec<Value> {
+        match of {
+            Extreme::CycloneWind => &self.winds,
+            Extreme::CyclonePressure => &self.pressures,
+            Extreme::RiverArea => &self.river_areas,
+            Extreme::RiverTransport => &self.river_transports,
+        }
     }
 
     fn note_class(&mut self, class: Class) {
@@ -223,12 +243,11 @@ impl Side {
         let of_year = |&year: &i64| {
             let mut times = [0.0; Group::COUNT];
             for group in Group::all() {
-                times[group.index()] = match group {
-                    Group::Season(season) => self
-                        .coverage
-                        .times(selection, year, |month| season_of(month) == season),
-                    _ => self.coverage.times(selection, year, |_| true),
-                };
+                times[group.index()] = self.coverage.times(selection, year, |month| {
+                    group
+                        .season()
+                        .is_none_or(|season| season_of(month) == season)
+                });
             }
             times
         };
@@ -261,6 +280,7 @@ impl Side {
             Group::All,
             Group::Basin(place.basin),
             Group::Season(place.season),
+            Group::BasinSeason(place.basin, place.season),
         ];
         for group in groups {
             let sum = &mut self.sums[quantity as usize][place.year][group.index()];
@@ -281,6 +301,7 @@ impl Side {
             Extreme::CycloneWind => &mut self.winds,
             Extreme::CyclonePressure => &mut self.pressures,
             Extreme::RiverArea => &mut self.river_areas,
+            Extreme::RiverTransport => &mut self.river_transports,
         };
         values.push(Value {
             value,
@@ -305,10 +326,11 @@ impl Side {
     }
 }
 
-/// An extreme of a year.
+/// An extreme of a track, and so of a year.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extreme {
     CycloneWind,
     CyclonePressure,
     RiverArea,
+    RiverTransport,
 }

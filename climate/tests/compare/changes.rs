@@ -57,6 +57,29 @@ fn imposed_changes_are_found_where_they_are() {
         })
         .sum();
     assert!((seasons - tracks.change.a.unwrap()).abs() < 1e-9);
+    // Seasons of a basin add up to the basin, and bins of strength to all.
+    let of_pacific = |season| Group::BasinSeason(Basin::WestPacific, season);
+    for s in 0..4 {
+        let [part, whole] = [of_pacific(s), Group::Season(s)]
+            .map(|group| row(&found, Quantity::CycloneTracks, group).change);
+        assert_eq!((part.a, part.b), (whole.a, whole.b));
+    }
+    let of_atlantic = Group::BasinSeason(Basin::NorthAtlantic, 2);
+    let none = row(&found, Quantity::CycloneTracks, of_atlantic);
+    assert_eq!(none.change.no_interval, Some(NoInterval::NoEvents));
+    let winds = &found.distributions[0];
+    assert_eq!(
+        (winds.name.as_str(), winds.edges.len()),
+        ("max_wind", winds.bins.len() + 1)
+    );
+    let all = |of: fn(&compare::Change) -> Option<f64>| -> f64 {
+        winds.bins.iter().filter_map(|bin| of(&bin.change)).sum()
+    };
+    assert!((all(|c| c.a) - tracks.change.a.unwrap()).abs() < 1e-9);
+    assert!((all(|c| c.b) - tracks.change.b.unwrap()).abs() < 1e-9);
+    // Winds of 28 to 52 m/s become 32 to 60.
+    let moved = |bin: &&compare::Bin| bin.significant && bin.change.difference > Some(0.0);
+    assert!(winds.bins.iter().any(|bin| moved(&bin)), "{winds:?}");
     // The map of rivers changes at its one cell, by the imposed 0.3 of the time over the cells of 5 degrees.
     let map = |quantity, class: u8| {
         let wanted = |m: &&compare::MapChange| m.quantity == quantity && m.class.code() == class;
@@ -130,8 +153,13 @@ fn the_order_of_rows_changes_nothing_and_a_seed_gives_the_same_bytes() {
     let written = |out: &str| {
         let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
         found.write(path(out)).unwrap();
-        ["changes.csv", "statements.txt", "return_levels.csv"]
-            .map(|name| fs::read_to_string(path(out).join(name)).unwrap())
+        [
+            "changes.csv",
+            "statements.txt",
+            "return_levels.csv",
+            "distributions.csv",
+        ]
+        .map(|name| fs::read_to_string(path(out).join(name)).unwrap())
     };
     let first = written("one");
     assert_eq!(first, written("two"));
@@ -203,6 +231,8 @@ fn files_hold_what_was_found_and_the_page_needs_no_network() {
         "How large, and how sure",
         "Where it changes",
         "Extremes",
+        "How many of each strength",
+        "by basin and season",
         "All numbers",
         "class=\"stipple\"",
     ] {

@@ -124,6 +124,8 @@ impl Side {
                 Class::Background | Class::TropicalDepression => continue,
                 Class::AtmosphericRiver => {
                     self.add_extreme(Extreme::RiverArea, place, line.number("max_area_km2")?);
+                    let transport = line.number("max_ivt_proxy_kg_m_s")?;
+                    self.add_extreme(Extreme::RiverTransport, place, transport);
                     continue;
                 }
                 Class::ExtratropicalCyclone => {

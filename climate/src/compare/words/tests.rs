@@ -26,6 +26,7 @@ fn comparison(years: (i64, i64)) -> Comparison {
         changes: Vec::new(),
         maps: Vec::new(),
         return_levels: Vec::new(),
+        distributions: Vec::new(),
         map_changes: Vec::new(),
     }
 }

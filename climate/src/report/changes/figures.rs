@@ -73,6 +73,7 @@ pub(crate) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Opti
         let label = match row.group() {
             Group::Basin(basin) if by_part => basin.name().into(),
             Group::Season(_) if by_part => row.season.clone(),
+            // Also those of seasons of basins, which have a table.
             _ => row.quantity.label().to_string(),
         };
         let (x1, x2) = (px(from.max(first)), px(to.min(last)));
@@ -272,6 +273,7 @@ mod tests {
             changes: Vec::new(),
             maps: Vec::new(),
             return_levels: vec![levels],
+            distributions: Vec::new(),
             map_changes: Vec::new(),
         };
         let svg = return_level_plot(&comparison.return_levels[0], &comparison);

@@ -1,7 +1,9 @@
 //! One self-contained HTML file of what changed between two runs: words first, then intervals, maps and return levels.
 
+mod distributions;
 mod figures;
 mod maps;
+mod seasons;
 
 use crate::compare::{ChangeRow, Comparison, Group, SideSummary, statement, trimmed};
 use crate::error::Result;
@@ -38,6 +40,7 @@ fn parts(comparison: &Comparison, command: &str) -> Result<Vec<Section>> {
         Some(summary(comparison)),
         intervals(comparison),
         maps::section(comparison)?,
+        distributions::section(comparison),
         figures::extremes(comparison),
         Some(numbers(comparison)),
         Some(method(comparison, command)),
@@ -226,7 +229,11 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
             }
         }
     }
-    html.push_str("</div>\n<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li><li><i></i>not significant</li></ul>\n");
+    html.push_str("</div>\n");
+    for class in classes(comparison) {
+        html += &seasons::table(comparison, class);
+    }
+    html.push_str("<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li><li><i></i>not significant</li></ul>\n");
     (drawn > 0).then(|| Section {
         id: "intervals".into(),
         nav: "Intervals".into(),
@@ -256,7 +263,9 @@ fn numbers(comparison: &Comparison) -> Section {
     let text = |value: Option<f64>| value.map_or("–".to_string(), |v| significant(v, 3));
     let mut html = String::new();
     for class in classes(comparison) {
-        let cells: Vec<Vec<String>> = rows_of(comparison, class, |_| true)
+        // Seasons of basins are in the files: here they would be four rows of five.
+        let whole = |group: Group| !matches!(group, Group::BasinSeason(..));
+        let cells: Vec<Vec<String>> = rows_of(comparison, class, whole)
             .iter()
             .filter(|row| row.change.a.is_some() || row.change.b.is_some())
             .map(|row| {
@@ -264,7 +273,7 @@ fn numbers(comparison: &Comparison) -> Section {
                 let place = match row.group() {
                     Group::All => "all".to_string(),
                     Group::Basin(basin) => basin.name().into(),
-                    Group::Season(_) => row.season.clone(),
+                    Group::Season(_) | Group::BasinSeason(..) => row.season.clone(),
                 };
                 let difference = text(change.difference);
                 vec![
@@ -316,7 +325,7 @@ fn numbers(comparison: &Comparison) -> Section {
         id: "numbers".into(),
         nav: "Numbers".into(),
         heading: "All numbers".into(),
-        lead: "The same as changes.csv and changes.json, which have more digits.".into(),
+        lead: "The same as changes.csv and changes.json, which have more digits, and every season of every basin.".into(),
         html,
     }
 }
@@ -332,7 +341,7 @@ fn method(comparison: &Comparison, command: &str) -> Section {
         format!(
             "Whole years are the units of chance, because storms of one season are not independent. {draws} times, as many years as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of years after Hesterberg 2015): the {confidence} % intervals. {draws} times, the years of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
         ),
-        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of basins, those of seasons, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
+        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of basins, those of seasons, those of seasons of basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
         "A track counts for the month and the basin in which it begins, an object for those in which it is. December, January and February of one calendar year make one season. Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments.".into(),
         "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),
     ];

@@ -1,0 +1,186 @@
+//! How strong events are: how many of each strength a year, in both runs, bin by bin.
+
+use crate::compare::design::{Change, Design};
+use crate::compare::discovery::adjusted_p;
+use crate::compare::side::{Extreme, Side};
+use crate::compare::statistic::Statistic;
+use serde::{Deserialize, Serialize};
+use squall_data::Class;
+
+/// More bins than this make a plot of noise: they become twice as wide.
+const MOST_BINS: usize = 30;
+
+/// The distribution of one quantity in both runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// The word in tables.
+    pub name: String,
+    /// Of which class: the code of masks.
+    pub class: u8,
+    /// What it is called in a sentence.
+    pub subject: String,
+    /// The unit of the edges.
+    pub unit: String,
+    /// Edges of the bins, ascending, one more than there are bins; a value at an edge belongs to the bin above it.
+    pub edges: Vec<f64>,
+    /// The bins.
+    pub bins: Vec<Bin>,
+}
+
+/// The tracks whose value lies between two edges.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bin {
+    /// Tracks a year.
+    #[serde(flatten)]
+    pub change: Change,
+    /// p adjusted for the bins of the distribution.
+    pub adjusted_p: Option<f64>,
+    /// Whether the adjusted p is below 1 - confidence.
+    pub significant: bool,
+}
+
+/// The distributions of lifetime-maximum wind and lifetime-minimum pressure of cyclones and of lifetime-maximum transport and
+/// area of rivers, of those that both runs know.
+pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribution> {
+    let [cyclone, river] = Class::EVENTS.map(Class::code);
+    // Widths of bins: that of about ten knots; the rest round.
+    let all = [
+        (
+            Extreme::CycloneWind,
+            "max_wind",
+            cyclone,
+            "lifetime-maximum wind of tropical cyclones",
+            ("m/s", 5.0),
+        ),
+        (
+            Extreme::CyclonePressure,
+            "min_pressure",
+            cyclone,
+            "lifetime-minimum pressure of tropical cyclones",
+            ("hPa", 5.0),
+        ),
+        (
+            Extreme::RiverTransport,
+            "max_ivt",
+            river,
+            "lifetime-maximum vapour transport of atmospheric rivers",
+            ("kg m⁻¹ s⁻¹", 100.0),
+        ),
+        (
+            Extreme::RiverArea,
+            "max_area",
+            river,
+            "lifetime-maximum area of atmospheric rivers",
+            ("km²", 500_000.0),
+        ),
+    ];
+    all.into_iter()
+        .filter_map(|(of, name, class, subject, (unit, width))| {
+            let values = [a, b].map(|side| side.extremes_of_tracks(of));
+            let edges = edges(values.iter().flatten().map(|(value, _)| *value), width)?;
+            let [before, after] = [(a, &values[0]), (b, &values[1])]
+                .map(|(side, values)| counts(values, &edges, side));
+            let changes: Vec<Change> = before
+                .iter()
+                .zip(&after)
+                .map(|(before, after)| design.change(before, after))
+                .collect();
+            Some(Distribution {
+                name: name.into(),
+                class,
+                subject: subject.into(),
+                unit: unit.into(),
+                bins: bins(changes, 1.0 - design.options().confidence),
+                edges,
+            })
+        })
+        .collect()
+}
+
+/// Edges of equal bins around all values; `None` if there are none.
+fn edges(values: impl Iterator<Item = f64>, width: f64) -> Option<Vec<f64>> {
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    if low > high {
+        return None;
+    }
+    let mut width = width;
+    loop {
+        let first = (low / width).floor();
+        let bins = ((high / width).floor() - first) as usize + 1;
+        if bins <= MOST_BINS {
+            return Some((0..=bins).map(|k| (first + k as f64) * width).collect());
+        }
+        width *= 2.0;
+    }
+}
+
+/// Tracks a year in each bin, by blocks of years.
+fn counts(values: &[(f64, u32)], edges: &[f64], side: &Side) -> Vec<Statistic> {
+    let blocks = side.blocks();
+    let mut years = vec![0.0; blocks];
+    for &block in side.block_of_year() {
+        years[block] += 1.0;
+    }
+    let mut sums = vec![vec![0.0; blocks]; edges.len() - 1];
+    for (value, block) in values {
+        let above = edges.partition_point(|edge| edge <= value);
+        let bin = above.saturating_sub(1).min(sums.len() - 1);
+        sums[bin][*block as usize] += side.year_scale();
+    }
+    sums.into_iter()
+        .map(|sums| Statistic::ratio(sums, years.clone()))
+        .collect()
+}
+
+fn bins(changes: Vec<Change>, rate: f64) -> Vec<Bin> {
+    let p: Vec<f64> = changes
+        .iter()
+        .map(|change| change.p.unwrap_or(f64::NAN))
+        .collect();
+    let bin = |(change, adjusted): (Change, f64)| Bin {
+        change,
+        adjusted_p: (!adjusted.is_nan()).then_some(adjusted),
+        significant: adjusted < rate,
+    };
+    changes.into_iter().zip(adjusted_p(&p)).map(bin).collect()
+}
+
+impl Distribution {
+    /// Factor and unit of the numbers that people read: areas of rivers are millions of km².
+    pub(crate) fn spoken_unit(&self) -> (f64, &str) {
+        if self.unit == "km²" {
+            (1e-6, "million km²")
+        } else {
+            (1.0, &self.unit)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_value_has_its_bin(values in proptest::collection::vec(-50.0..5000.0f64, 1..40), width in 0.5..200.0f64) {
+            let edges = edges(values.iter().copied(), width).unwrap();
+            prop_assert!(edges.len() <= MOST_BINS + 1 && edges.windows(2).all(|w| w[0] < w[1]));
+            for value in values {
+                prop_assert!(edges[0] <= value && value < edges[edges.len() - 1] + 1e-6 * width);
+            }
+        }
+    }
+
+    #[test]
+    fn edges_are_round() {
+        assert_eq!(
+            edges([17.0, 25.0].into_iter(), 5.0).unwrap(),
+            [15.0, 20.0, 25.0, 30.0]
+        );
+        assert_eq!(edges([20.0].into_iter(), 5.0).unwrap(), [20.0, 25.0]);
+        assert_eq!(edges(std::iter::empty(), 5.0), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! How many events of each strength, in both runs.
+
+use crate::compare::{Bin, Comparison, Distribution, trimmed};
+use crate::report::figures::{capital, figure};
+use crate::report::html::escape;
+use crate::report::numbers::{counted, significant};
+use crate::report::page::Section;
+use crate::report::svg::Plot;
+use crate::report::ticks::nice_ticks;
+
+/// The distributions side by side.
+pub(crate) fn section(comparison: &Comparison) -> Option<Section> {
+    if comparison.distributions.is_empty() {
+        return None;
+    }
+    let mut html = format!(
+        "<ul class=\"legend\"><li><i class=\"key side-a\"></i>{}</li><li><i class=\"key side-b\"></i>{}</li></ul>\n<div class=\"grid lone\">\n",
+        escape(&comparison.a.label),
+        escape(&comparison.b.label)
+    );
+    for found in &comparison.distributions {
+        html += &figure(
+            &capital(&found.subject),
+            &plot(found, comparison),
+            &note(found, comparison),
+        );
+    }
+    html.push_str(
+        "</div>\n<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li></ul>\n",
+    );
+    Some(Section {
+        id: "distributions".into(),
+        nav: "Strengths".into(),
+        heading: "How many of each strength".into(),
+        lead: format!(
+            "Tracks a year by their strongest moment. Dots mark bins that differ significantly, counted for all bins of a figure together; pointing at a bin shows its numbers with the {} % interval.",
+            trimmed(100.0 * comparison.draws.confidence)
+        ),
+        html,
+    })
+}
+
+fn plot(found: &Distribution, comparison: &Comparison) -> String {
+    let (factor, unit) = found.spoken_unit();
+    let edges: Vec<f64> = found.edges.iter().map(|edge| factor * edge).collect();
+    let side = |of: &dyn Fn(&Bin) -> Option<f64>| -> Vec<f64> {
+        let values = found.bins.iter().map(of);
+        values.map(|value| value.unwrap_or(0.0)).collect()
+    };
+    let (before, after) = (side(&|bin| bin.change.a), side(&|bin| bin.change.b));
+    let top = before.iter().chain(&after).copied().fold(0.0, f64::max);
+    let ticks = nice_ticks(0.0, top.max(1e-6), 5);
+    let ends = (edges[0], edges[edges.len() - 1]);
+    let mut plot = Plot::over(ends, &ticks);
+    plot.y_axis(&ticks, "tracks a year");
+    let inside = |tick: &f64| (ends.0..=ends.1).contains(tick);
+    let places: Vec<f64> = nice_ticks(ends.0, ends.1, 6)
+        .into_iter()
+        .filter(inside)
+        .collect();
+    plot.x_axis(&places, unit);
+    plot.steps(&edges, &before, "side-a");
+    plot.steps(&edges, &after, "side-b");
+    for (index, bin) in found.bins.iter().enumerate() {
+        let (from, to) = (edges[index], edges[index + 1]);
+        if bin.significant {
+            let height = before[index].max(after[index]);
+            plot.line(&[((from + to) / 2.0, Some(height))], "sure");
+        }
+        plot.bar(
+            (from, to),
+            ticks[ticks.len() - 1],
+            "hover",
+            &tip(bin, (from, to), unit, comparison),
+        );
+    }
+    plot.finish(&format!(
+        "{}: tracks a year by bins of {} {unit} in {} and {}",
+        capital(&found.subject),
+        trimmed(edges[1] - edges[0]),
+        comparison.a.label,
+        comparison.b.label
+    ))
+}
+
+fn tip(bin: &Bin, (from, to): (f64, f64), unit: &str, comparison: &Comparison) -> String {
+    let value = |value: Option<f64>| significant(value.unwrap_or(0.0), 3);
+    let interval = bin.change.interval.map_or(String::new(), |interval| {
+        format!(
+            "; difference {} ({} to {})",
+            value(bin.change.difference),
+            significant(interval.low, 2),
+            significant(interval.high, 2)
+        )
+    });
+    format!(
+        "{} to {} {unit}: {} a year in {}, {} in {}{interval}",
+        trimmed(from),
+        trimmed(to),
+        value(bin.change.a),
+        comparison.a.label,
+        value(bin.change.b),
+        comparison.b.label
+    )
+}
+
+/// In words where the two differ.
+fn note(found: &Distribution, comparison: &Comparison) -> String {
+    let of = |rises: bool| {
+        let sign = if rises { 1.0 } else { -1.0 };
+        let differs = |bin: &&Bin| bin.change.difference.is_some_and(|d| sign * d > 0.0);
+        let bins = found.bins.iter().filter(|bin| bin.significant);
+        bins.filter(differs).count()
+    };
+    match (of(true), of(false)) {
+        (0, 0) => "No bin differs significantly.".into(),
+        (more, fewer) => format!(
+            "Significantly more of them in {} in {}, fewer in {}.",
+            comparison.b.label,
+            counted(more, "bin"),
+            counted(fewer, "bin")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{Change, Interval, SideSummary};
+
+    fn found(difference: f64, significant: bool) -> Bin {
+        let mut change = Change::of_values(Some(4.0), Some(4.0 + difference));
+        change.interval = Some(Interval {
+            low: difference - 1.0,
+            high: difference + 1.0,
+        });
+        Bin {
+            change,
+            adjusted_p: Some(if significant { 0.01 } else { 0.4 }),
+            significant,
+        }
+    }
+
+    #[test]
+    fn bins_that_differ_have_a_dot_and_words() {
+        let side = |label: &str| SideSummary {
+            label: label.into(),
+            folder: "x".into(),
+            calendar: "noleap".into(),
+            grid: None,
+            years: (1..=20).collect(),
+            left_out: Vec::new(),
+            blocks: 20,
+        };
+        let mut comparison = Comparison {
+            a: side("now"),
+            b: side("then"),
+            draws: Default::default(),
+            months: (1..=12).collect(),
+            notes: Vec::new(),
+            statements: Vec::new(),
+            changes: Vec::new(),
+            maps: Vec::new(),
+            return_levels: Vec::new(),
+            distributions: Vec::new(),
+            map_changes: Vec::new(),
+        };
+        assert!(section(&comparison).is_none());
+        comparison.distributions.push(Distribution {
+            name: "max_wind".into(),
+            class: 1,
+            subject: "lifetime-maximum wind of tropical cyclones".into(),
+            unit: "m/s".into(),
+            edges: vec![20.0, 25.0, 30.0, 35.0],
+            bins: vec![found(-2.0, true), found(0.5, false), found(3.0, true)],
+        });
+        let html = section(&comparison).unwrap().html;
+        assert_eq!(html.matches("class=\"dot sure\"").count(), 2);
+        assert!(
+            html.contains("more of them in then in 1 bin, fewer in 1 bin"),
+            "{html}"
+        );
+        assert!(
+            html.contains(
+                "30 to 35 m/s: 4.00 a year in now, 7.00 in then; difference 3.00 (2.0 to 4.0)"
+            ),
+            "{html}"
+        );
+        comparison.distributions[0].bins = vec![found(0.1, false); 3];
+        let html = section(&comparison).unwrap().html;
+        assert!(html.contains("No bin differs") && !html.contains("dot sure"));
+    }
+}

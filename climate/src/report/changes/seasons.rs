@@ -1,0 +1,70 @@
+//! Numbers of tracks by basin and season: a table of both.
+
+use super::rows_of;
+use crate::compare::{ChangeRow, Comparison, SEASONS};
+use crate::report::html::{Table, escape};
+use crate::report::numbers::significant;
+use crate::report::{class_word, figures::capital};
+use crate::statistics::Basin;
+use squall_data::Class;
+
+/// The table of a class; empty where nothing is known of seasons or no basin has tracks.
+pub(crate) fn table(comparison: &Comparison, class: Class) -> String {
+    let rows = rows_of(comparison, class, |group| {
+        group.season().is_some() && group.basin().is_some()
+    });
+    let tracks: Vec<&ChangeRow> = rows
+        .into_iter()
+        .filter(|row| row.name == "tracks")
+        .collect();
+    let of_basin = |basin: &Basin| -> Option<Vec<String>> {
+        let mut cells = vec![basin.name().to_string()];
+        let mut any = false;
+        for (season, _) in SEASONS {
+            let row = tracks
+                .iter()
+                .find(|row| row.basin == basin.code() && row.season == season);
+            let seen = row.filter(|row| row.change.a > Some(0.0) || row.change.b > Some(0.0));
+            any |= seen.is_some();
+            cells.push(seen.map_or("–".into(), |row| cell(row)));
+        }
+        any.then_some(cells)
+    };
+    let cells: Vec<Vec<String>> = Basin::ALL.iter().filter_map(of_basin).collect();
+    if cells.is_empty() {
+        return String::new();
+    }
+    let mut columns = vec![("Basin", false)];
+    columns.extend(SEASONS.map(|(short, _)| (short, true)));
+    let caption = format!(
+        "{}s a year by basin and season, {} to {}; significant changes are bold",
+        capital(class_word(class)),
+        comparison.a.label,
+        comparison.b.label
+    );
+    let table = Table {
+        caption: &caption,
+        columns: &columns,
+        rows: &cells,
+    };
+    table.html()
+}
+
+fn cell(row: &ChangeRow) -> String {
+    let value = |value: Option<f64>| value.map_or("–".into(), |v| significant(v, 2));
+    let numbers = format!("{} → {}", value(row.change.a), value(row.change.b));
+    let interval = row.change.interval.map(|interval| {
+        format!(
+            "{} to {}",
+            significant(interval.low, 2),
+            significant(interval.high, 2)
+        )
+    });
+    let title = interval.map_or(String::new(), |interval| {
+        format!(" title=\"{}\"", escape(&format!("difference {interval}")))
+    });
+    match row.significant {
+        true => format!("<strong{title}>{numbers}</strong>"),
+        false => format!("<span{title}>{numbers}</span>"),
+    }
+}

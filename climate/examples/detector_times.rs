@@ -128,9 +128,14 @@ fn main() {
         climatology.add(9, transport.magnitude.view()).unwrap();
     });
     let usual = climatology.thresholds(percentile.thresholds()).unwrap();
-    let rivers = percentile.rivers(&transport, 9, &usual).unwrap().len();
+    let rivers = percentile
+        .rivers(transport.magnitude.view(), &transport, 9, &usual)
+        .unwrap()
+        .len();
     time(&format!("percentile, rivers ({rivers} found)"), 7, || {
-        percentile.rivers(&transport, 9, &usual).unwrap()
+        percentile
+            .rivers(transport.magnitude.view(), &transport, 9, &usual)
+            .unwrap()
     });
     time("percentile, masks and objects", 7, || {
         percentile.masks(&fields, &usual).unwrap()

@@ -137,6 +137,7 @@ fn all_methods_find_the_rivers_of_that_day() {
         &detectors,
         1,
         |index| DetectFields::read(&archive, index, &all),
+        |_| (),
         |_, labels| {
             let masks: Vec<_> = labels.iter().map(|l| Some(&l.labelled.mask)).collect();
             agreement.add(&masks, &grid)?;
@@ -229,7 +230,9 @@ fn one_time_is_no_climatology() {
     calm.add(10, ndarray::Array2::zeros(archive.grid().shape()).view())
         .unwrap();
     let usual = calm.thresholds(&thresholds).unwrap();
-    let rivers = detector.rivers(&transport, 10, &usual).unwrap();
+    let rivers = detector
+        .rivers(transport.magnitude.view(), &transport, 10, &usual)
+        .unwrap();
     println!("{} rivers above 250 kg/(m s)", rivers.len());
     assert!((2..20).contains(&rivers.len()));
 }

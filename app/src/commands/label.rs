@@ -52,7 +52,8 @@ pub struct Label {
     /// Strictness for rivers: default (24 kg m-2 of damped column water) or relaxed (21).
     #[arg(long, default_value = "default", value_name = "PRESET", value_parser = ["default", "relaxed"])]
     pub rivers: String,
-    /// All thresholds as a TOML file; overrides both presets. With other methods than deepcam alone: one table per method.
+    /// All thresholds as a TOML file; overrides both presets. With other methods than deepcam alone: one table per method, for instance
+    /// that of percentile with moisture = "column_water".
     #[arg(long, value_name = "FILE")]
     pub thresholds: Option<PathBuf>,
     /// Use the published quarter-degree numbers on any grid.

@@ -12,9 +12,11 @@ use squall_climate::detect::{
     Agreement, AgreementRow, DetectFields, Detector, DetectorThresholds, Method, detect_series,
 };
 use squall_climate::label::SeriesSummary;
-use squall_climate::{ClimateError, Event, table};
+use squall_climate::table::TableWriter;
+use squall_climate::{ClimateError, Event};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Class, DataError, Variable};
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 /// What each method found, and their agreement.
@@ -63,13 +65,15 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     };
     announce(&methods, &archive, &channels);
     let times = archive.times().len();
-    let mut progress = Progress::new("label", times);
+    let passes = passes(&methods);
+    let progress = RefCell::new(Progress::new("label", passes * times));
     let mut masks = Vec::with_capacity(methods.len());
     for (method, folder) in methods.iter().zip(&folders) {
         let numbers = numbers(*method, &thresholds)?;
         masks.push(Masks::new(folder.clone(), &archive, *method, numbers));
     }
-    let mut objects: Vec<Vec<Event>> = vec![Vec::new(); methods.len()];
+    let table = |folder: &PathBuf| TableWriter::<Event>::create(folder.join("objects.csv"));
+    let mut objects: Vec<_> = folders.iter().map(table).collect::<Result<_, _>>()?;
     let mut agreement = Agreement::new(against.sources(&methods));
     let stop = interrupt::flag();
     let read = |index: usize| -> Result<DetectFields, ClimateError> {
@@ -78,7 +82,8 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         }
         Ok(DetectFields::read(&archive, index, &channels)?)
     };
-    let summaries = detect_series(&detectors, times, read, |index, labels| {
+    let show = |done: usize| progress.borrow_mut().set(done, String::new());
+    let summaries = detect_series(&detectors, times, read, show, |index, labels| {
         let other = against.read(&archive, index)?;
         let drawn = labels.iter().map(|label| Some(&label.labelled.mask));
         let mut compared: Vec<_> = drawn.collect();
@@ -88,18 +93,17 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         agreement.add(&compared, archive.grid())?;
         for ((label, masks), objects) in labels.into_iter().zip(&mut masks).zip(&mut objects) {
             masks.write(index, &label.labelled)?;
-            objects.extend(label.labelled.objects);
+            let mut rows = label.labelled.objects.iter();
+            rows.try_for_each(|object| objects.write(object))?;
         }
-        progress.set(index + 1, String::new());
+        show((passes - 1) * times + index + 1);
         Ok(())
     });
-    progress.finish();
+    progress.into_inner().finish();
     interrupt::check()?;
     let summaries = summaries?;
     masks.into_iter().try_for_each(Masks::finish)?;
-    for (folder, objects) in folders.iter().zip(&objects) {
-        table::write_events(folder.join("objects.csv"), objects)?;
-    }
+    objects.into_iter().try_for_each(TableWriter::finish)?;
     let compared = !agreement.rows().is_empty();
     if compared {
         agreement.write_csv(command.out.join("agreement.csv"))?;
@@ -203,12 +207,16 @@ fn numbers(method: Method, thresholds: &DetectorThresholds) -> anyhow::Result<St
     })
 }
 
+/// How often each time is read.
+fn passes(methods: &[Method]) -> usize {
+    if methods == [Method::Bard] { 1 } else { 2 }
+}
+
 fn announce(methods: &[Method], archive: &Archive, channels: &[Variable]) {
     let times = archive.times().len();
     let (rows, columns) = archive.grid().shape();
     let plane = (rows * columns * 4) as u64;
     let names: Vec<&str> = methods.iter().map(|m| m.name()).collect();
-    let passes = if methods == [Method::Bard] { 1 } else { 2 };
     let climatology = if methods.contains(&Method::Percentile) {
         230_000_000
     } else {
@@ -220,7 +228,7 @@ fn announce(methods: &[Method], archive: &Archive, channels: &[Variable]) {
             archive.grid().describe(),
             names.join(", ")
         ),
-        read: passes * plane * channels.len() as u64 * times as u64,
+        read: passes(methods) as u64 * plane * channels.len() as u64 * times as u64,
         write: plane / 40 * (times * methods.len()) as u64,
         memory: 80_000_000
             + climatology

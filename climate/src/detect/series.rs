@@ -102,7 +102,7 @@ impl Detector {
         Ok(match self {
             Self::Deepcam(labeller) => Seen::Candidates(labeller.candidates(&fields.snapshot)?),
             Self::Tempest(detector) => Seen::Nodes(detector.nodes(fields)?),
-            Self::Percentile(_) => Seen::Transport(fields.transport()?.into_owned().magnitude),
+            Self::Percentile(detector) => Seen::Moisture(detector.moisture(fields)?.into_owned()),
             Self::Bard(_) => Seen::Nothing,
         })
     }
@@ -153,7 +153,7 @@ enum Seen {
     Nothing,
     Candidates(Vec<CycloneCandidate>),
     Nodes(Vec<Node>),
-    Transport(Array2<f32>),
+    Moisture(Array2<f32>),
 }
 
 /// What the first pass came to.
@@ -176,7 +176,7 @@ impl Survey {
                 let count = nodes.len();
                 tracks.push(index, time, nodes).map(|()| count)
             }
-            (Self::Percentile(climatology), Seen::Transport(plane)) => {
+            (Self::Percentile(climatology), Seen::Moisture(plane)) => {
                 climatology.add(month_of(time), plane.view()).map(|()| 0)
             }
             _ => Ok(0),
@@ -185,7 +185,7 @@ impl Survey {
 }
 
 /// Runs methods over a series: every time is read twice (once if only TECA-BARD is asked for), in parallel; `each` receives the
-/// labels of all methods in order of time.
+/// labels of all methods in order of time, and before that `looked` the number of times that the first pass has seen.
 ///
 /// At any time twice as many snapshots as there are threads are in memory, besides what the first passes keep (cyclones that
 /// stand or may stand; the histograms of the climatology). The result does not depend on the number of threads. One summary per method.
@@ -196,13 +196,14 @@ pub fn detect_series<E>(
     detectors: &[Detector],
     count: usize,
     read: impl Fn(usize) -> std::result::Result<DetectFields, E> + Sync,
+    looked: impl FnMut(usize),
     mut each: impl FnMut(usize, Vec<MethodLabels>) -> Result<()>,
 ) -> Result<Vec<SeriesSummary>>
 where
     ClimateError: From<E>,
 {
     let mut summaries = vec![SeriesSummary::default(); detectors.len()];
-    let known = first_pass(detectors, count, &read, &mut summaries)?;
+    let known = first_pass(detectors, count, &read, looked, &mut summaries)?;
     for (summary, known) in summaries.iter_mut().zip(&known) {
         summary.times = count;
         match known {
@@ -252,6 +253,7 @@ fn first_pass<E>(
     detectors: &[Detector],
     count: usize,
     read: &(impl Fn(usize) -> std::result::Result<DetectFields, E> + Sync),
+    mut looked: impl FnMut(usize),
     summaries: &mut [SeriesSummary],
 ) -> Result<Vec<Conclusion>>
 where
@@ -274,6 +276,7 @@ where
             for ((survey, seen), summary) in surveys.iter_mut().zip(seen).zip(&mut *summaries) {
                 summary.candidates += survey.push(index, time, seen)?;
             }
+            looked(index + 1);
         }
     }
     let pairs = detectors.iter().zip(surveys);

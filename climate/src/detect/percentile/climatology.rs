@@ -1,4 +1,4 @@
-//! What is usual: histograms of transport per month and block of cells, in constant memory.
+//! What is usual: histograms of transport, or column water, per month and block of cells, in constant memory.
 
 use super::thresholds::PercentileThresholds;
 use crate::derived::check_shape;
@@ -44,7 +44,7 @@ impl TransportClimatology {
         Self {
             grid,
             block,
-            floor: thresholds.min_transport_kg_m_s,
+            floor: thresholds.floor(),
             counts: Default::default(),
             times: [0; 12],
         }
@@ -65,8 +65,8 @@ impl TransportClimatology {
     ///
     /// # Errors
     /// [`ClimateError::Mismatch`] if the plane is not of the grid's shape, [`ClimateError::Invalid`] if there is no such month.
-    pub fn add(&mut self, month: u8, transport: ArrayView2<'_, f32>) -> Result<()> {
-        check_shape("vapour transport", &transport, &self.grid)?;
+    pub fn add(&mut self, month: u8, moisture: ArrayView2<'_, f32>) -> Result<()> {
+        check_shape("vapour transport or column water", &moisture, &self.grid)?;
         let index = month_index(month)?;
         let (block_rows, block_columns) = self.shape();
         let counts = &mut self.counts[index];
@@ -79,9 +79,9 @@ impl TransportClimatology {
             .par_chunks_mut(block_columns * SLOTS)
             .enumerate()
             .for_each(|(block_row, counts)| {
-                let last = ((block_row + 1) * height).min(transport.nrows());
+                let last = ((block_row + 1) * height).min(moisture.nrows());
                 for j in block_row * height..last {
-                    for (i, &value) in transport.row(j).iter().enumerate() {
+                    for (i, &value) in moisture.row(j).iter().enumerate() {
                         if value.is_nan() {
                             continue;
                         }

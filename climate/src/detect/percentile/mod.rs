@@ -1,4 +1,4 @@
-//! Rivers by percentiles of vapour transport and by geometry.
+//! Rivers by percentiles of vapour transport, or of column water, and by geometry.
 //!
 //! Two passes: [`TransportClimatology::add`] every time of the series (or of another one: the climatology decides what is usual),
 //! then [`TransportClimatology::thresholds`], then [`PercentileDetector::masks`] of every time.
@@ -11,7 +11,7 @@ mod geometry;
 mod thresholds;
 
 pub use climatology::{MonthlyThresholds, TransportClimatology};
-pub use thresholds::PercentileThresholds;
+pub use thresholds::{Moisture, PercentileThresholds};
 
 use super::transport::{DetectFields, VapourTransport};
 use crate::error::{ClimateError, Result};
@@ -19,9 +19,11 @@ use crate::events::Region;
 use crate::label::LabelledSnapshot;
 use crate::label::objects;
 use crate::label::patches::{Touch, patches, row_runs};
-use ndarray::Array2;
+use crate::label::planes;
+use ndarray::{Array2, ArrayView2, CowArray, Ix2};
 use rayon::prelude::*;
-use squall_data::{Class, ClassMask, LatLonGrid};
+use squall_data::{Class, ClassMask, LatLonGrid, Variable};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Applies the criteria on one grid.
@@ -56,19 +58,40 @@ impl PercentileDetector {
         TransportClimatology::new(&self.thresholds, self.grid.clone())
     }
 
-    /// The rivers of one time of a month (1 to 12), in scan order. Cells touch by edges and corners.
+    /// What must be unusual in a river, of one time.
+    ///
+    /// # Errors
+    /// [`ClimateError::MissingField`] if it is not there.
+    pub fn moisture<'a>(&self, fields: &'a DetectFields) -> Result<CowArray<'a, f32, Ix2>> {
+        match self.thresholds.moisture {
+            Moisture::Transport => Ok(match fields.transport()? {
+                Cow::Borrowed(known) => known.magnitude.view().into(),
+                Cow::Owned(stand_in) => stand_in.magnitude.into(),
+            }),
+            Moisture::ColumnWater => {
+                let what = "rivers by column water";
+                let [water] = planes(&fields.snapshot, what, [Variable::Tmq])?;
+                Ok(water.into())
+            }
+        }
+    }
+
+    /// The rivers of one time of a month (1 to 12), in scan order: where `moisture` is unusual and lies along the transport. Cells
+    /// touch by edges and corners.
     ///
     /// # Errors
     /// [`ClimateError::Mismatch`] if the transport is not of the grid's shape; [`ClimateError::Invalid`] if the climatology does
     /// not have the month.
     pub fn rivers(
         &self,
+        moisture: ArrayView2<'_, f32>,
         transport: &VapourTransport,
         month: u8,
         usual: &MonthlyThresholds,
     ) -> Result<Vec<Region>> {
         let (rows, columns) = self.grid.shape();
         crate::derived::check_shape("vapour transport", &transport.magnitude.view(), &self.grid)?;
+        crate::derived::check_shape("vapour transport or column water", &moisture, &self.grid)?;
         if usual.at(month, (rows - 1, columns - 1)).is_none() {
             return Err(ClimateError::Invalid(format!(
                 "the climatology of vapour transport has no times of month {month}"
@@ -81,7 +104,7 @@ impl PercentileDetector {
                 let Some(limit) = usual.row(month, j) else {
                     return Vec::new();
                 };
-                let row = transport.magnitude.row(j);
+                let row = moisture.row(j);
                 row_runs(row.iter().enumerate().map(|(i, &value)| value > limit(i)))
             })
             .collect();
@@ -113,7 +136,8 @@ impl PercentileDetector {
         let snapshot = &fields.snapshot;
         super::check_grid(&self.grid, snapshot)?;
         let month = month_of(snapshot.time);
-        let rivers = self.rivers(fields.transport()?.as_ref(), month, usual)?;
+        let moisture = self.moisture(fields)?;
+        let rivers = self.rivers(moisture.view(), fields.transport()?.as_ref(), month, usual)?;
         let mut codes = Array2::<u8>::zeros(self.grid.shape());
         for cell in rivers.iter().flat_map(Region::indices) {
             codes[cell] = Class::AtmosphericRiver.code();
@@ -143,6 +167,8 @@ mod tests {
     use super::*;
     use crate::detect::transport::TransportSource;
     use crate::events::shape::TangentPlane;
+    use ndarray::Axis;
+    use squall_data::{Calendar, Snapshot, Time};
 
     /// A straight band of transport 500 along some bearing (degrees anticlockwise from east), the wind turned from it by `turn_deg`.
     fn band(
@@ -183,8 +209,10 @@ mod tests {
         let usual = Array2::from_elem(grid.shape(), 30.0f32);
         climatology.add(1, usual.view()).unwrap();
         let usual = climatology.thresholds(&t).unwrap();
-        let count =
-            |transport: VapourTransport| detector.rivers(&transport, 1, &usual).unwrap().len();
+        let rivers = |transport: &VapourTransport, month| {
+            detector.rivers(transport.magnitude.view(), transport, month, &usual)
+        };
+        let count = |transport: VapourTransport| rivers(&transport, 1).unwrap().len();
         let (long, place) = ((3000.0, 500.0), (40.0, 200.0));
         for (lat, lon, bearing) in [
             (40.0, 200.0, 40.0),
@@ -229,10 +257,64 @@ mod tests {
             }
         }
         assert_eq!(count(torn), 0, "incoherent");
-        assert!(
-            detector
-                .rivers(&band(&grid, place, long, 40.0, 0.0), 2, &usual)
-                .is_err()
-        );
+        assert!(rivers(&band(&grid, place, long, 40.0, 0.0), 2).is_err());
+    }
+    /// Dry air that moves fast is a river of transport only, moist air that moves slowly one of column water only.
+    #[test]
+    fn column_water_may_take_the_place_of_transport() {
+        let grid = Arc::new(LatLonGrid::global(91, 180).unwrap());
+        let inside = |lat: f64, j: usize, i: usize| {
+            let plane = TangentPlane::new(lat, 200.0);
+            let (e, n) = plane.project(grid.lat_deg()[j], grid.lon_deg()[i]);
+            (e + n).abs() < 2200.0 && (n - e).abs() < 450.0
+        };
+        let field = |fast: f32, moist: f32, other: f32| {
+            Array2::from_shape_fn(grid.shape(), |(j, i)| {
+                if inside(40.0, j, i) {
+                    fast
+                } else if inside(-40.0, j, i) {
+                    moist
+                } else {
+                    other
+                }
+            })
+        };
+        let (water, wind) = (field(14.0, 32.0, 14.0), field(36.0, 2.0, 1.0));
+        // South of the equator polewards is southwards.
+        let north = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+            wind[[j, i]] * if grid.lat_deg()[j] < 0.0 { -1.0 } else { 1.0 }
+        });
+        let turned = |lat: f64| if lat < 0.0 { -1.0 } else { 1.0 };
+        let east = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+            wind[[j, i]] * turned(grid.lat_deg()[j])
+        });
+        let planes = [water.view(), east.view(), north.view()];
+        let fields = DetectFields::of(Snapshot {
+            time: Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap(),
+            grid: grid.clone(),
+            variables: vec![Variable::Tmq, Variable::U850, Variable::V850],
+            fields: ndarray::stack(Axis(0), &planes).unwrap(),
+            source: ("made".into(), 0),
+        });
+        for (moisture, expected) in [(Moisture::Transport, 40.0), (Moisture::ColumnWater, -40.0)] {
+            let t = PercentileThresholds {
+                moisture,
+                min_times: 1,
+                percentile: 50.0,
+                ..PercentileThresholds::default()
+            };
+            let detector = PercentileDetector::new(&t, grid.clone()).unwrap();
+            let mut climatology = detector.climatology();
+            climatology
+                .add(1, Array2::zeros(grid.shape()).view())
+                .unwrap();
+            let usual = climatology.thresholds(&t).unwrap();
+            let found = detector.masks(&fields, &usual).unwrap().objects;
+            assert_eq!(found.len(), 1, "{moisture:?}: {found:?}");
+            assert!(
+                (found[0].lat_deg - expected).abs() < 3.0,
+                "{moisture:?}: {found:?}"
+            );
+        }
     }
 }

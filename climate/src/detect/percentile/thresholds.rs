@@ -3,19 +3,35 @@
 use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
 
+/// What is unusual in a river.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Moisture {
+    /// Vertically integrated vapour transport.
+    #[default]
+    Transport,
+    /// Column water vapour.
+    ColumnWater,
+}
+
 /// Criteria for atmospheric rivers by percentile and geometry.
 ///
 /// # Source
 /// Guan and Waliser 2015 (JGR Atmos. 120, 12514-12535), section 2. As there, but for two things: the thresholds are taken
 /// over blocks of [`Self::climatology_spacing_deg`], not over single cells of finer grids (their fields had 1.5 degrees); and areas that fail
-/// the geometry are dropped, not searched again with higher percentiles (their version 2, 2018).
+/// the geometry are dropped, not searched again with higher percentiles (their version 2, 2018). With column water instead of transport
+/// the floor is the 2 cm of Ralph, Neiman and Wick 2004 (Mon. Weather Rev. 132, 1721-1745); directions stay those of transport.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PercentileThresholds {
-    /// Transport must exceed this percentile of its place and season, 0 to 100 ...
+    /// What must be unusual.
+    pub moisture: Moisture,
+    /// It must exceed this percentile of its place and season, 0 to 100 ...
     pub percentile: f64,
-    /// ... and this, kg m-1 s-1.
+    /// ... and this, kg m-1 s-1, if it is transport ...
     pub min_transport_kg_m_s: f64,
+    /// ... or this, kg m-2, if it is column water.
+    pub min_column_water_kg_m2: f64,
     /// The season of a month: so many months before and after it.
     pub window_months: usize,
     /// Size of the blocks of cells that share a climatology, degrees: bounds memory on fine grids.
@@ -37,8 +53,10 @@ pub struct PercentileThresholds {
 impl Default for PercentileThresholds {
     fn default() -> Self {
         Self {
+            moisture: Moisture::Transport,
             percentile: 85.0,
             min_transport_kg_m_s: 100.0,
+            min_column_water_kg_m2: 20.0,
             window_months: 2,
             climatology_spacing_deg: 1.0,
             min_times: 40,
@@ -52,6 +70,14 @@ impl Default for PercentileThresholds {
 }
 
 impl PercentileThresholds {
+    /// What moisture must exceed whatever is usual.
+    pub(super) fn floor(&self) -> f64 {
+        match self.moisture {
+            Moisture::Transport => self.min_transport_kg_m_s,
+            Moisture::ColumnWater => self.min_column_water_kg_m2,
+        }
+    }
+
     /// # Errors
     /// [`ClimateError::Invalid`] if a number makes no sense.
     pub(super) fn check(&self) -> Result<()> {
@@ -69,6 +95,7 @@ impl PercentileThresholds {
         }
         let positive = [
             ("min_transport_kg_m_s", self.min_transport_kg_m_s),
+            ("min_column_water_kg_m2", self.min_column_water_kg_m2),
             ("climatology_spacing_deg", self.climatology_spacing_deg),
         ];
         match positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{path, run, simulate, text};
+use common::{mpirun, path, run, simulate, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -112,8 +112,7 @@ impl Prepared {
 
     /// Six ranks, of which those in `bad` have another store; none without a launcher.
     fn train(&self, name: &str, settings: &[&str], bad: &[usize], other: &Path) -> Option<Output> {
-        let launcher = std::env::var("MPIRUN");
-        let mut command = Command::new(launcher.as_deref().unwrap_or("mpirun"));
+        let mut command = mpirun();
         let out = self.out(name);
         for rank in 0..6 {
             let data = if bad.contains(&rank) {
@@ -136,13 +135,6 @@ impl Prepared {
                 command.args(["--set", setting]);
             }
         }
-        let command = command
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
-            .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
-            .env("OMPI_MCA_mpi_yield_when_idle", "1")
-            .env("OMPI_MCA_osc", "^ucx");
         let output = command.output().ok();
         if output.is_none() {
             println!("{name}: nothing judged, there is no mpirun");

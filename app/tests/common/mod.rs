@@ -11,6 +11,21 @@ pub fn squall() -> Command {
     command
 }
 
+/// What starts ranks, to be given their number and programs: `mpirun`, or what MPIRUN names.
+pub fn mpirun() -> Command {
+    let launcher = std::env::var("MPIRUN");
+    let mut command = Command::new(launcher.as_deref().unwrap_or("mpirun"));
+    command
+        .stdin(Stdio::null())
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+        .env("OMPI_MCA_mpi_yield_when_idle", "1")
+        .env("OMPI_MCA_osc", "^ucx");
+    command
+}
+
 /// Runs the program and demands success; gives standard output.
 pub fn run(arguments: &[&str]) -> String {
     let output = squall()

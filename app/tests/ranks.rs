@@ -1,0 +1,131 @@
+//! `squall infer` and `squall events` under `mpirun`: the files of one process, whatever the number of ranks.
+//!
+//! Where there is no `mpirun` the test says so and judges nothing. Ranks that are killed: `validation/kill_jobs.sh`.
+#![cfg(feature = "mpi")]
+#![allow(clippy::print_stdout)] // that nothing was judged
+
+mod common;
+
+use common::{contents, mpirun, path, run, simulate, text};
+use std::fs;
+use std::path::Path;
+
+const RECIPE: &str = r#"
+name = "ranks"
+seed = 7
+
+[training]
+batch = 2
+steps = 6
+validate_every_steps = 6
+
+[network]
+name = "deeplabv3plus-bilinear"
+width = 0.125
+blocks = [1, 1, 1]
+atrous_rates = [2, 4]
+"#;
+
+/// Runs a command as so many ranks and demands success; whether there was a launcher.
+fn run_as(ranks: &str, arguments: &[&str]) -> bool {
+    let mut command = mpirun();
+    command.args(["-n", ranks, env!("CARGO_BIN_EXE_squall")]);
+    let Ok(output) = command.args(arguments).output() else {
+        println!("nothing judged, there is no mpirun");
+        return false;
+    };
+    assert!(
+        output.status.success(),
+        "{ranks} ranks, {}: {:?}\n{}",
+        arguments.join(" "),
+        output.status.code(),
+        text(&output)
+    );
+    true
+}
+
+/// Two folders hold the same files; of those that tell how long things took only the names.
+fn assert_same(what: &str, one: &Path, many: &Path) {
+    let timed = |name: &str| name.ends_with("lock") || name.contains("timing");
+    let (one, many) = (contents(one, timed), contents(many, timed));
+    let names = |files: &[(String, Vec<u8>)]| -> Vec<String> {
+        files.iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(names(&one), names(&many), "{what}");
+    for ((name, one), (_, many)) in one.iter().zip(&many) {
+        assert!(one == many, "{what}: {name} differs");
+    }
+}
+
+#[test]
+fn masks_and_events_do_not_depend_on_the_number_of_ranks() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 6, 1);
+    let truth = fields.join("truth");
+    fs::write(at("recipe.toml"), RECIPE).expect("written");
+    let (store, recipe, trained) = (at("store"), at("recipe.toml"), at("trained"));
+    run(&[
+        "stage",
+        path(&fields),
+        "--labels",
+        path(&truth),
+        "--out",
+        path(&store),
+        "-q",
+    ]);
+    run(&[
+        "train",
+        "--recipe",
+        path(&recipe),
+        "--data",
+        path(&store),
+        "--out",
+        path(&trained),
+        "-q",
+    ]);
+    let model = trained.join("best.safetensors");
+    let (one, many) = (at("masks"), at("masks-of-3"));
+    let infer = [
+        "infer",
+        path(&fields),
+        "--model",
+        path(&model),
+        "--probabilities",
+        "-q",
+    ];
+    run(&[&infer[..], &["--out", path(&one)]].concat());
+    let infer_many = [&infer[..], &["--out", path(&many)]].concat();
+    if !run_as("3", &infer_many) {
+        return;
+    }
+    assert_same("masks by 3 ranks", &one, &many);
+    // Some are lost, and another number of ranks makes them again.
+    let files = fs::read_dir(&many).expect("masks").flatten();
+    let masks = files.map(|entry| entry.path()).filter(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("masks.")
+    });
+    let lost = masks
+        .take(2)
+        .map(|file| fs::remove_file(file).expect("removed"));
+    assert_eq!(lost.count(), 2);
+    assert!(run_as("2", &infer_many));
+    assert_same("masks by 2 ranks after a loss", &one, &many);
+
+    let (one, many) = (at("events"), at("events-of-3"));
+    let events = [
+        "events",
+        path(&truth),
+        "--fields",
+        path(&fields),
+        "--object-id",
+        "-q",
+    ];
+    run(&[&events[..], &["--out", path(&one)]].concat());
+    assert!(run_as(
+        "3",
+        &[&events[..], &["--out", path(&many)]].concat()
+    ));
+    assert_same("events by 3 ranks", &one, &many);
+}

@@ -94,6 +94,8 @@ fn tracks_come_back_from_every_format() {
         assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
     }
     // Our own rows come back as they were, and so do splits and merges from the table beside them.
+    let merged = column(&out.join("tracks.csv"), "merged_into");
+    assert!(merged.iter().any(|id| !id.is_empty()), "nothing merges");
     for end in ["parquet", "geojson"] {
         let again = at(&format!("again-{end}"));
         let file = out.join(format!("events.{end}"));

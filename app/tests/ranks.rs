@@ -44,7 +44,7 @@ fn run_as(ranks: &str, arguments: &[&str]) -> bool {
     true
 }
 
-/// Two folders hold the same files; of those that tell how long things took only the names.
+/// Two folders hold the same files, but for locks and what tells how long things took.
 fn assert_same(what: &str, one: &Path, many: &Path) {
     let timed = |name: &str| name.ends_with("lock") || name.contains("timing");
     let (one, many) = (contents(one, timed), contents(many, timed));

@@ -42,10 +42,12 @@ pub enum ClimateError {
         reason: String,
     },
     /// A cell of a table does not hold what its column needs.
-    #[error("cannot read table `{}`, line {line}, column `{column}`: expected {expected}, found `{found}`", path.display())]
+    #[error("cannot read table `{}`, {unit} {line}, column `{column}`: expected {expected}, found `{found}`", path.display())]
     TableCell {
         /// The file.
         path: PathBuf,
+        /// What `line` counts: lines, or rows or features where a file has no lines.
+        unit: &'static str,
         /// Line of the file, counted from 1; the header is line 1.
         line: u64,
         /// Name of the column.

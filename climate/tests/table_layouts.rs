@@ -133,7 +133,7 @@ fn features_of_others_lie_where_their_points_are() {
                 "geometry": {{"type": "Point", "coordinates": [-60.25, 15]}}, "id": 3}}"#
         )
     };
-    let storm = r#"{"class": "tropical_cyclone", "time": "2005-08-24", "name": "Katrina", "max_wind_m_s": 41}"#;
+    let storm = r#"{"class": "tropical_cyclone", "time": "2005-08-24", "name": "Katrina", "max_wind_m_s": 41, "track_id": 7.0}"#;
     let text = format!(
         r#"{{"name": "storms", "features": [{}], "type": "FeatureCollection"}}"#,
         feature(storm)
@@ -144,6 +144,10 @@ fn features_of_others_lie_where_their_points_are() {
         (storm.lon_deg, storm.lat_deg, wind),
         (299.75, 15.0, Some(41.0))
     );
+    assert_eq!(storm.track_id, Some(7));
+    // Shapes are not known, and what is not known is not equal to itself.
+    let again = read(&format!("\u{feff}{text}")).unwrap();
+    assert_eq!(format!("{again:?}"), format!("{found:?}"));
     // Each fault names the file and what was expected.
     let collection = |calendar: &str, properties: &str| {
         format!(r#"{{{calendar} "features": [{}]}}"#, feature(properties))
@@ -152,17 +156,25 @@ fn features_of_others_lie_where_their_points_are() {
     for (text, parts) in [
         (
             collection(r#""calendar": "noleap","#, leap),
-            ["line 1", "2004-02-29"],
+            ["feature 1", "2004-02-29"],
         ),
         (
             collection(r#""calendar": "mayan","#, leap),
             ["storms.geojson", "`mayan`"],
         ),
         (
-            collection("", r#"{"class": "tornado"}"#),
+            collection("", r#"{"class": "tornado", "time": "2005-08-24"}"#),
             ["`tornado`", "tropical_cyclone"],
         ),
-        (collection("", "null"), ["`class`", "``"]),
+        (
+            collection("", "null"),
+            ["`class`", "found lon_deg, lat_deg"],
+        ),
+        (
+            r#"{"features": [{"properties": {"class": "tropical_cyclone", "start_time": "x"}}]}"#
+                .into(),
+            ["`time`", "found class, start_time"],
+        ),
         (
             r#"{"type": "Topology"}"#.into(),
             ["FeatureCollection", "features"],
@@ -192,6 +204,19 @@ fn a_file_is_closed_where_its_rows_are_not_wanted() {
     let mut reader = squall_climate::table::EventReader::open(&path, Calendar::Standard).unwrap();
     assert!(reader.next().unwrap().is_ok());
     drop(reader);
+    #[cfg(target_os = "linux")]
+    {
+        let is_reading = || {
+            let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let mut files = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+            files.any(|file| file == path)
+        };
+        let start = std::time::Instant::now();
+        while is_reading() {
+            assert!(start.elapsed().as_secs() < 60, "somebody reads on");
+            std::thread::yield_now();
+        }
+    }
     assert_eq!(read_events(&path, Calendar::Standard).unwrap().len(), 5000);
 }
 

@@ -8,6 +8,7 @@ use crate::{input, interrupt, output};
 use serde::Serialize;
 use squall_climate::detect::agreement::AgreementSource;
 use squall_climate::detect::bard::read_members;
+use squall_climate::detect::percentile::Moisture;
 use squall_climate::detect::{
     Agreement, AgreementRow, DetectFields, Detector, DetectorThresholds, Method, detect_series,
 };
@@ -52,8 +53,8 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         return Err(advice);
     }
     let archive = input::open(&command.input, command.skip_bad)?;
-    let channels = channels(&methods, &archive)?;
     let thresholds = thresholds(command)?;
+    let channels = channels(&methods, &thresholds, &archive)?;
     let detectors = methods
         .iter()
         .map(|method| Detector::new(*method, &thresholds, archive.grid()))
@@ -152,7 +153,12 @@ fn summary(method: Method, out: PathBuf, found: SeriesSummary) -> MethodSummary 
 }
 
 /// The channels to read: what the methods cannot do without, and what else serves them.
-fn channels(methods: &[Method], archive: &Archive) -> anyhow::Result<Vec<Variable>> {
+fn channels(
+    methods: &[Method],
+    thresholds: &DetectorThresholds,
+    archive: &Archive,
+) -> anyhow::Result<Vec<Variable>> {
+    let by_water = thresholds.percentile.moisture == Moisture::ColumnWater;
     let has_transport = archive.has_transport(0);
     let has_heights = archive.read_level(0, "Z", 300.0)?.is_some()
         && archive.read_level(0, "Z", 500.0)?.is_some();
@@ -161,6 +167,7 @@ fn channels(methods: &[Method], archive: &Archive) -> anyhow::Result<Vec<Variabl
         use Variable::{T200, T500, Tmq, U850, V850, Z200, Z1000};
         let replaced = |v: &Variable| {
             *method != Method::Deepcam
+                && !(by_water && *method == Method::Percentile && *v == Tmq)
                 && (has_transport && [Tmq, U850, V850].contains(v)
                     || has_heights && [T200, T500, Z200, Z1000].contains(v))
         };

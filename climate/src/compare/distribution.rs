@@ -2,6 +2,7 @@
 
 use crate::compare::design::{Change, Design};
 use crate::compare::discovery::adjusted_p;
+use crate::compare::quantity::Quantity;
 use crate::compare::side::{Extreme, Side};
 use crate::compare::statistic::Statistic;
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,7 @@ pub struct Bin {
 }
 
 /// The distributions of lifetime-maximum wind and lifetime-minimum pressure of cyclones and of lifetime-maximum transport and
-/// area of rivers, of those that both runs know.
+/// area of rivers, of those that both runs know: without any value a run has no tracks, or nobody knows how strong they were.
 pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribution> {
     let [cyclone, river] = Class::EVENTS.map(Class::code);
     // Widths of bins: that of about ten knots; the rest round.
@@ -77,6 +78,15 @@ pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribu
     all.into_iter()
         .filter_map(|(of, name, class, subject, (unit, width))| {
             let values = [a, b].map(|side| side.extremes_of_tracks(of));
+            let tracks = match of {
+                Extreme::CycloneWind | Extreme::CyclonePressure => Quantity::CycloneTracks,
+                Extreme::RiverTransport | Extreme::RiverArea => Quantity::RiverTracks,
+            };
+            let unknown =
+                |(side, values): (&Side, &Vec<_>)| values.is_empty() && side.has_any(tracks);
+            if [a, b].into_iter().zip(&values).any(unknown) {
+                return None;
+            }
             let edges = edges(values.iter().flatten().map(|(value, _)| *value), width)?;
             let [before, after] = [(a, &values[0]), (b, &values[1])]
                 .map(|(side, values)| counts(values, &edges, side));
@@ -108,9 +118,13 @@ fn edges(values: impl Iterator<Item = f64>, width: f64) -> Option<Vec<f64>> {
     let mut width = width;
     loop {
         let first = (low / width).floor();
-        let bins = ((high / width).floor() - first) as usize + 1;
-        if bins <= MOST_BINS {
-            return Some((0..=bins).map(|k| (first + k as f64) * width).collect());
+        let bins = (high / width).floor() - first + 1.0;
+        if bins <= MOST_BINS as f64 {
+            return Some(
+                (0..=bins as usize)
+                    .map(|k| (first + k as f64) * width)
+                    .collect(),
+            );
         }
         width *= 2.0;
     }
@@ -147,17 +161,6 @@ fn bins(changes: Vec<Change>, rate: f64) -> Vec<Bin> {
     changes.into_iter().zip(adjusted_p(&p)).map(bin).collect()
 }
 
-impl Distribution {
-    /// Factor and unit of the numbers that people read: areas of rivers are millions of km².
-    pub(crate) fn spoken_unit(&self) -> (f64, &str) {
-        if self.unit == "km²" {
-            (1e-6, "million km²")
-        } else {
-            (1.0, &self.unit)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,5 +185,7 @@ mod tests {
         );
         assert_eq!(edges([20.0].into_iter(), 5.0).unwrap(), [20.0, 25.0]);
         assert_eq!(edges(std::iter::empty(), 5.0), None);
+        // A fill value among them makes bins useless, not the program.
+        assert!(edges([17.0, 9.96921e36].into_iter(), 5.0).unwrap().len() <= MOST_BINS + 1);
     }
 }

@@ -157,14 +157,11 @@ fn draws_of<'a>(
     })
 }
 
-impl ReturnLevels {
-    /// Factor and unit of the numbers that people read: areas of rivers are millions of km².
-    pub(crate) fn spoken_unit(&self) -> (f64, &str) {
-        if self.unit == "km²" {
-            (1e-6, "million km²")
-        } else {
-            (1.0, &self.unit)
-        }
+/// Factor and unit of the numbers that people read: areas of rivers are millions of km².
+pub(crate) fn spoken_unit(unit: &str) -> (f64, &str) {
+    match unit {
+        "km²" => (1e-6, "million km²"),
+        other => (1.0, other),
     }
 }
 

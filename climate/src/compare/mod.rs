@@ -34,6 +34,7 @@ pub use design::{Change, Design, DrawOptions, Interval, IntervalMethod, MIN_BLOC
 pub use discovery::adjusted_p;
 pub use distribution::{Bin, Distribution};
 pub use group::{Group, SEASONS};
+pub(crate) use levels::spoken_unit;
 pub use levels::{Fit, RETURN_YEARS, ReturnLevels};
 pub use maps::{MapChange, MapQuantity};
 pub use normal::student_limit;

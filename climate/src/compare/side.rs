@@ -146,7 +146,7 @@ impl Side {
     pub fn knows(&self, quantity: Quantity) -> bool {
         use Quantity as Q;
         let about = quantity.about();
-        let any = |q: Q| self.sums[q as usize].iter().any(|year| year[0].count > 0.0);
+        let any = |q: Q| self.has_any(q);
         let source = match quantity {
             Q::Hurricanes | Q::MajorHurricanes | Q::CycloneWindHigh => Q::CycloneWind,
             Q::CyclonePressureLow => Q::CyclonePressure,
@@ -157,6 +157,12 @@ impl Side {
         let timed = about.kind != Kind::PerTime || self.coverage.counted;
         // Without events there is nothing to be known of them; with events, blank cells are not zeros.
         self.known[quantity as usize] && timed && (always || any(source) || !events)
+    }
+
+    /// Whether any event counts for a quantity.
+    pub(crate) fn has_any(&self, quantity: Quantity) -> bool {
+        let years = &self.sums[quantity as usize];
+        years.iter().any(|year| year[0].count > 0.0)
     }
 
     /// Whether the tables tell events of a class: always those of masks, the others if a row is of them. Tables that were made

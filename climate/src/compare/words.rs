@@ -2,7 +2,7 @@
 
 use crate::compare::design::{Change, Interval, MIN_BLOCKS, NoInterval};
 use crate::compare::group::Group;
-use crate::compare::levels::{RETURN_YEARS, ReturnLevels};
+use crate::compare::levels::{RETURN_YEARS, ReturnLevels, spoken_unit};
 use crate::compare::quantity::About;
 use crate::compare::{ChangeRow, Comparison, MapSummary};
 use squall_data::Class;
@@ -272,7 +272,7 @@ pub(crate) fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String
         return format!("{subject} has no return levels: {label} has {why}.");
     };
     let years = RETURN_YEARS[SPOKEN_LEVEL];
-    let (factor, unit) = levels.spoken_unit();
+    let (factor, unit) = spoken_unit(&levels.unit);
     let spoken = |value: Option<f64>| factor * value.unwrap_or(f64::NAN);
     let (a, b) = (spoken(change.a), spoken(change.b));
     let interval = change.interval.map_or_else(

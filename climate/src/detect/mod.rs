@@ -64,7 +64,7 @@ impl Method {
                 "tropical cyclones and atmospheric rivers by the TempestExtremes rules"
             }
             Self::Percentile => {
-                "atmospheric rivers by percentiles of vapour transport and geometry (Guan and Waliser 2015)"
+                "atmospheric rivers by percentiles of moisture and geometry (Guan and Waliser 2015)"
             }
             Self::Bard => "atmospheric rivers by an ensemble of thresholds (TECA-BARD)",
         }

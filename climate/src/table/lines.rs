@@ -23,13 +23,15 @@ impl Table {
             opened: sources::open(path)?,
             cells: csv::StringRecord::new(),
         };
-        if let Some(missing) = required.iter().find(|name| table.column(name).is_none()) {
+        let names = &table.opened.names;
+        let is_there = |name: &&&str| names.iter().any(|known| known == *name);
+        if let Some(missing) = required.iter().find(|name| !is_there(name)) {
             return Err(ClimateError::Table {
                 path: path.into(),
                 reason: format!(
-                    "{}expected a column `{missing}`, found {}",
-                    table.opened.header_place,
-                    table.header().join(", ")
+                    "{} 1: expected a column `{missing}`, found {}",
+                    table.opened.unit,
+                    names.join(", ")
                 ),
             });
         }
@@ -39,11 +41,6 @@ impl Table {
     /// The calendar of its dates, where the file says.
     pub fn calendar(&self) -> Option<Calendar> {
         self.opened.calendar
-    }
-
-    /// Names of the columns.
-    fn header(&self) -> Vec<&str> {
-        self.opened.header.iter().collect()
     }
 
     /// Place of a column.
@@ -79,6 +76,7 @@ impl Line<'_> {
     pub fn bad(&self, column: &str, expected: &'static str) -> ClimateError {
         ClimateError::TableCell {
             path: self.table.path.clone(),
+            unit: self.table.opened.unit,
             line: self.table.cells.position().map_or(0, csv::Position::line),
             column: column.into(),
             expected,
@@ -185,7 +183,7 @@ impl Line<'_> {
 impl Table {
     /// Names of the columns as they stand in the file.
     pub fn names(&self) -> Vec<String> {
-        self.opened.header.iter().map(str::to_string).collect()
+        self.opened.names.clone()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Tracks of other tools as events of ours.
 
-use super::readers::{ImportedPoint, ImportedTrack, TrackTable};
+use super::readers::TrackTable;
 use crate::events::Event;
 use crate::map::LandMask;
 use squall_data::{LatLonGrid, Time};
+use std::collections::{BTreeMap, HashSet};
 
 /// A hole in a track is not a time that a storm lasted.
 const LONGEST_HOURS: f64 = 24.0;
@@ -45,36 +46,81 @@ pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Eve
         ids[place] = Some(id);
     }
     let mut events = table.events();
-    let hours = table.tracks.iter().flat_map(hours_of_points);
-    for (event, hours) in events.iter_mut().zip(hours) {
+    for event in &mut events {
         let place = event.track_id.map(|place| place as usize);
         event.track_id = place.and_then(|place| ids[place]);
-        let cell = grid.nearest(event.lat_deg, event.lon_deg);
-        let on_land = land.is_land(cell);
+    }
+    if let Some(zero) = events.first().map(|event| event.time) {
+        events.sort_by_key(|event| (event.time.seconds_since(zero), event.track_id));
+    }
+    tell_hours(&mut events);
+    tell_land(&mut events, grid, land);
+    events
+}
+
+/// Rows of a table of events in the order of time, with what others' tables lack: the hours that rows stand for, and land, where no row
+/// knows them; and how many rows repeat a time of their track, which are left out.
+pub fn complete(mut events: Vec<Event>, grid: &LatLonGrid, land: &LandMask) -> (Vec<Event>, usize) {
+    let Some(zero) = events.first().map(|event| event.time) else {
+        return (events, 0);
+    };
+    events.sort_by_key(|event| event.time.seconds_since(zero));
+    let before = events.len();
+    let mut there = HashSet::new();
+    events.retain(|event| {
+        event
+            .track_id
+            .is_none_or(|id| there.insert((id, event.time.seconds_since(zero))))
+    });
+    let repeated = before - events.len();
+    if events.iter().all(|event| event.details.hours.is_none()) {
+        tell_hours(&mut events);
+    }
+    if events
+        .iter()
+        .all(|event| event.details.land_share.is_none())
+    {
+        tell_land(&mut events, grid, land);
+    }
+    (events, repeated)
+}
+
+fn tell_hours(events: &mut [Event]) {
+    let mut tracks: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (place, event) in events.iter().enumerate() {
+        if let Some(id) = event.track_id {
+            tracks.entry(id).or_default().push(place);
+        }
+    }
+    for places in tracks.values() {
+        let points: Vec<(Time, bool)> = places
+            .iter()
+            .map(|&place| (events[place].time, events[place].max_wind_m_s.is_some()))
+            .collect();
+        for (&place, hours) in places.iter().zip(hours_of_points(&points)) {
+            events[place].details.hours = hours;
+        }
+    }
+}
+
+fn tell_land(events: &mut [Event], grid: &LatLonGrid, land: &LandMask) {
+    for event in events {
+        let on_land = land.is_land(grid.nearest(event.lat_deg, event.lon_deg));
         let details = &mut event.details;
-        details.hours = hours;
         details.land_share = Some(f64::from(u8::from(on_land)));
         if on_land {
             details.land_lat_deg = Some(event.lat_deg);
             details.land_lon_deg = Some(event.lon_deg);
         }
     }
-    if let Some(zero) = events.first().map(|event| event.time) {
-        events.sort_by_key(|event| (event.time.seconds_since(zero), event.track_id));
-    }
-    events
 }
 
-/// The hours that each point stands for; none of one without a wind on a track that has some.
-fn hours_of_points(track: &ImportedTrack) -> Vec<Option<f64>> {
-    let windy = track
-        .points
-        .iter()
-        .any(|point| point.max_wind_m_s.is_some());
-    let counts = |point: &ImportedPoint| !windy || point.max_wind_m_s.is_some();
-    let times: Vec<Time> = (track.points.iter().filter(|point| counts(point)))
-        .map(|point| point.time)
-        .collect();
+/// The hours that each point of a track, with or without a wind, stands for; none of one without on a track that has some.
+fn hours_of_points(points: &[(Time, bool)]) -> Vec<Option<f64>> {
+    let windy = points.iter().any(|(_, has_wind)| *has_wind);
+    let counts = |has_wind: bool| !windy || has_wind;
+    let counted = points.iter().filter(|(_, has_wind)| counts(*has_wind));
+    let times: Vec<Time> = counted.map(|(time, _)| *time).collect();
     let gap = |at: usize| {
         let next = times.get(at + 1)?;
         let hours = next.seconds_since(times[at]) as f64 / 3600.0;
@@ -88,15 +134,15 @@ fn hours_of_points(track: &ImportedTrack) -> Vec<Option<f64>> {
             .zip(after)
             .map_or(USUAL_HOURS, |(a, b)| (a + b) / 2.0)
     });
-    let of = |point: &ImportedPoint| counts(point).then(|| of_counted.next()).flatten();
-    track.points.iter().map(of).collect()
+    let of = |(_, has_wind): &(Time, bool)| counts(*has_wind).then(|| of_counted.next()).flatten();
+    points.iter().map(of).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::track::from_events;
-    use crate::track::readers::TrackFormat;
+    use crate::track::readers::{ImportedPoint, ImportedTrack, TrackFormat};
     use squall_data::{Calendar, Class};
 
     fn track(name: &str, points: &[(i64, f64, f64)]) -> ImportedTrack {
@@ -184,5 +230,37 @@ mod tests {
         assert!(alike(between, plain) && alike(plain, 3.0 * alone));
         let hole = energy(&[at(0), at(6), at(240), at(246)], &[]);
         assert!(alike(hole, alone * (6.0 + 15.0 + 15.0 + 6.0) / 6.0));
+    }
+    /// Rows of others, storm by storm, are what the same storms are as tracks.
+    #[test]
+    fn rows_of_others_are_completed_and_those_of_ours_stay() {
+        let grid = LatLonGrid::global(361, 720).unwrap();
+        let land = LandMask::natural_earth(&grid);
+        let coming_ashore = [(0, 27.0, 270.5), (6, 29.0, 270.4), (12, 31.5, 270.4)];
+        let table = TrackTable {
+            format: TrackFormat::TecaCsv,
+            tracks: vec![
+                track("early", &coming_ashore),
+                track("late", &[(6, 15.0, 320.0), (12, 15.0, 318.0)]),
+            ],
+            notes: Vec::new(),
+        };
+        let expected = events(&table, &grid, &land);
+        let mut rows = table.events();
+        rows.iter_mut()
+            .for_each(|row| row.track_id = row.track_id.map(|id| id + 1));
+        rows.push(rows[1].clone());
+        let (found, repeated) = complete(rows, &grid, &land);
+        // Shapes are not known, and what is not known is not equal to itself.
+        assert_eq!(
+            (format!("{found:?}"), repeated),
+            (format!("{expected:?}"), 1)
+        );
+        // A second time nothing is left to do, also where hours are other ones.
+        let mut ours = found;
+        ours.iter_mut()
+            .for_each(|row| row.details.hours = Some(3.0));
+        let (again, repeated) = complete(ours.clone(), &grid, &land);
+        assert_eq!((format!("{again:?}"), repeated), (format!("{ours:?}"), 0));
     }
 }

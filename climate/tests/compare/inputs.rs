@@ -208,6 +208,13 @@ fn missing_columns_are_named() {
             .iter()
             .all(|row| row.quantity != Quantity::CyclonePressure)
     );
+    // Nor are there bins of it: a run whose storms have no pressure is no run without storms.
+    let bins: Vec<&str> = found
+        .distributions
+        .iter()
+        .map(|d| d.name.as_str())
+        .collect();
+    assert_eq!(bins, ["max_wind"]);
     let note = found
         .notes
         .iter()

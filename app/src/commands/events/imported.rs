@@ -10,7 +10,6 @@ use squall_climate::track::readers::{ReadOptions, TrackFormat, format_of, read};
 use squall_climate::track::{Track, from_events, import};
 use squall_climate::{Event, table};
 use squall_data::{Calendar, Class, Time};
-use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Whether the input is a file of tracks that another tool wrote.
@@ -23,28 +22,34 @@ pub(super) fn is_in(input: &str) -> anyhow::Result<bool> {
 }
 
 /// The tracks of our own events: the table beside them, `tracks.parquet` of `events.parquet`, which knows splits, merges and what the
-/// data cut; else what the events themselves tell.
-fn tracks_of(path: &Path, events: &[Event]) -> anyhow::Result<Vec<Track>> {
+/// data cut; else, or where it is of other events, what the events themselves tell.
+fn tracks_of(path: &Path, events: &[Event]) -> Vec<Track> {
+    let told = from_events(events);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(name.replace("events", "tracks"));
     if beside == path || !beside.is_file() {
-        return Ok(from_events(events));
+        return told;
     }
     let calendar = events
         .first()
         .map_or(Calendar::Standard, |e| e.time.calendar());
-    let tracks = table::read_tracks(&beside, calendar)?;
-    let of_events: BTreeSet<u64> = events.iter().filter_map(|event| event.track_id).collect();
-    let of_tracks: BTreeSet<u64> = tracks.iter().map(|track| track.track_id).collect();
-    if of_events != of_tracks {
-        tracing::warn!(
-            "{}: its tracks are not those of {}: they are made from the events",
-            beside.display(),
-            path.display()
-        );
-        return Ok(from_events(events));
-    }
-    Ok(tracks)
+    let same = |a: &Track, b: &Track| {
+        (a.track_id, a.class, a.points, a.start, a.end)
+            == (b.track_id, b.class, b.points, b.start, b.end)
+    };
+    let reason = match table::read_tracks(&beside, calendar) {
+        Ok(mut tracks) => {
+            tracks.sort_by_key(|track| track.track_id);
+            let pairs = || tracks.iter().zip(&told);
+            if tracks.len() == told.len() && pairs().all(|(a, b)| same(a, b)) {
+                return tracks;
+            }
+            format!("`{}` has tracks of other events", beside.display())
+        }
+        Err(error) => error.to_string(),
+    };
+    tracing::warn!("tracks are made from the events alone: {reason}");
+    told
 }
 
 impl Events {
@@ -80,8 +85,16 @@ impl Events {
         let grid = box_grid()?;
         let path = Path::new(&self.masks);
         let (source, events, tracks) = if format_of(path)? == Some(TrackFormat::SquallExport) {
-            let events = table::read_events(path, calendar)?;
-            let tracks = tracks_of(path, &events)?;
+            let land = LandMask::natural_earth(&grid);
+            let (events, repeated) =
+                import::complete(table::read_events(path, calendar)?, &grid, &land);
+            if repeated > 0 {
+                tracing::warn!(
+                    "{}: {repeated} rows repeat a time of their track and are left out",
+                    self.masks
+                );
+            }
+            let tracks = tracks_of(path, &events);
             (TrackFormat::SquallExport, events, tracks)
         } else {
             let found = read(path, &options)?;

@@ -121,6 +121,7 @@ pub fn read_members(path: impl AsRef<Path>) -> Result<Vec<BardMember>> {
             let text = record.get(place).unwrap_or("");
             *number = text.parse().map_err(|_| ClimateError::TableCell {
                 path: path.into(),
+                unit: "line",
                 line,
                 column: column.into(),
                 expected: "a number",

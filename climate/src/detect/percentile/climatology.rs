@@ -129,7 +129,7 @@ impl TransportClimatology {
         Ok(())
     }
 
-    /// The thresholds of every month that has times, kg m-1 s-1: the percentile of the months about it, but at least the floor.
+    /// The thresholds of every month that has times, in the unit of the moisture: the percentile of the months about it, but at least the floor.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if a season has too few times.
@@ -198,7 +198,7 @@ impl TransportClimatology {
     }
 }
 
-/// What transport must exceed, per month and block of cells.
+/// What moisture must exceed, per month and block of cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MonthlyThresholds {
     planes: [Option<Array2<f32>>; 12],
@@ -206,7 +206,7 @@ pub struct MonthlyThresholds {
 }
 
 impl MonthlyThresholds {
-    /// The threshold of a cell in a month (1 to 12), kg m-1 s-1; `None` for a month without times.
+    /// The threshold of a cell in a month (1 to 12), in the unit of the moisture; `None` for a month without times.
     pub fn at(&self, month: u8, (j, i): (usize, usize)) -> Option<f32> {
         let plane = self.planes[month_index(month).ok()?].as_ref()?;
         plane.get([j / self.block.0, i / self.block.1]).copied()

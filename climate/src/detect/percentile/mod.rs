@@ -68,11 +68,7 @@ impl PercentileDetector {
                 Cow::Borrowed(known) => known.magnitude.view().into(),
                 Cow::Owned(stand_in) => stand_in.magnitude.into(),
             }),
-            Moisture::ColumnWater => {
-                let what = "rivers by column water";
-                let [water] = planes(&fields.snapshot, what, [Variable::Tmq])?;
-                Ok(water.into())
-            }
+            Moisture::ColumnWater => Ok(column_water(fields)?.into()),
         }
     }
 
@@ -94,7 +90,7 @@ impl PercentileDetector {
         crate::derived::check_shape("vapour transport or column water", &moisture, &self.grid)?;
         if usual.at(month, (rows - 1, columns - 1)).is_none() {
             return Err(ClimateError::Invalid(format!(
-                "the climatology of vapour transport has no times of month {month}"
+                "the climatology of moisture has no times of month {month}"
             )));
         }
         let lines: Vec<Vec<(u32, u32)>> = (0..rows)
@@ -136,8 +132,12 @@ impl PercentileDetector {
         let snapshot = &fields.snapshot;
         super::check_grid(&self.grid, snapshot)?;
         let month = month_of(snapshot.time);
-        let moisture = self.moisture(fields)?;
-        let rivers = self.rivers(moisture.view(), fields.transport()?.as_ref(), month, usual)?;
+        let transport = fields.transport()?;
+        let moisture = match self.thresholds.moisture {
+            Moisture::Transport => transport.magnitude.view(),
+            Moisture::ColumnWater => column_water(fields)?,
+        };
+        let rivers = self.rivers(moisture, transport.as_ref(), month, usual)?;
         let mut codes = Array2::<u8>::zeros(self.grid.shape());
         for cell in rivers.iter().flat_map(Region::indices) {
             codes[cell] = Class::AtmosphericRiver.code();
@@ -155,6 +155,11 @@ impl PercentileDetector {
             river_probability: None,
         })
     }
+}
+
+fn column_water(fields: &DetectFields) -> Result<ArrayView2<'_, f32>> {
+    let [water] = planes(&fields.snapshot, "rivers by column water", [Variable::Tmq])?;
+    Ok(water)
 }
 
 /// The month of a time, 1 to 12.

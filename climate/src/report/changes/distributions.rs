@@ -1,6 +1,6 @@
 //! How many events of each strength, in both runs.
 
-use crate::compare::{Bin, Comparison, Distribution, trimmed};
+use crate::compare::{Bin, Comparison, Distribution, spoken_unit, trimmed};
 use crate::report::figures::{capital, figure};
 use crate::report::html::escape;
 use crate::report::numbers::{counted, significant};
@@ -41,7 +41,7 @@ pub(crate) fn section(comparison: &Comparison) -> Option<Section> {
 }
 
 fn plot(found: &Distribution, comparison: &Comparison) -> String {
-    let (factor, unit) = found.spoken_unit();
+    let (factor, unit) = spoken_unit(&found.unit);
     let edges: Vec<f64> = found.edges.iter().map(|edge| factor * edge).collect();
     let side = |of: &dyn Fn(&Bin) -> Option<f64>| -> Vec<f64> {
         let values = found.bins.iter().map(of);

@@ -1,6 +1,8 @@
 //! Intervals as dots and whiskers, and return levels.
 
-use crate::compare::{ChangeRow, Comparison, Group, RETURN_YEARS, ReturnLevels, of_level, trimmed};
+use crate::compare::{
+    ChangeRow, Comparison, Group, RETURN_YEARS, ReturnLevels, of_level, spoken_unit, trimmed,
+};
 use crate::report::class_css;
 use crate::report::figures::{capital, figure};
 use crate::report::html::escape;
@@ -149,7 +151,7 @@ pub(crate) fn extremes(comparison: &Comparison) -> Option<Section> {
 
 fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
     let sides = ["side-a", "side-b"];
-    let (factor, unit) = levels.spoken_unit();
+    let (factor, unit) = spoken_unit(&levels.unit);
     let sign = if levels.lowest { -factor } else { factor };
     let mut values: Vec<f64> = Vec::new();
     for fit in &levels.fits {

@@ -20,13 +20,14 @@ pub(super) fn open(path: &Path) -> Result<Opened> {
         });
     }
     // Spreadsheets begin their files with a byte order mark.
-    let header = header
+    let header: csv::StringRecord = header
         .iter()
         .map(|name| name.trim_start_matches('\u{feff}'))
         .collect();
     Ok(Opened {
+        names: header.iter().map(str::to_string).collect(),
         header,
-        header_place: "line 1: ",
+        unit: "line",
         calendar: None,
         rows: Box::new(Lines {
             path: path.into(),

@@ -3,15 +3,15 @@
 //! Features are read one after the other by a thread that waits for whoever reads the rows, so that the file of a century needs
 //! no memory. Its calendar may stand as a member `calendar` of the collection, before the features.
 
-use super::{EVENT_COLUMNS, Opened, Rows, TRACK_COLUMNS, placed};
+use super::{BYTE_ORDER_MARK, EVENT_COLUMNS, Opened, Rows, TRACK_COLUMNS, calendar_of, placed};
 use crate::error::{ClimateError, Result};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use squall_data::{Calendar, DataError};
+use squall_data::DataError;
 use std::fmt;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -19,44 +19,47 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 const AHEAD: usize = 256;
 
 pub(super) fn open(path: &Path) -> Result<Opened> {
-    let refused = |reason: String| ClimateError::Table {
-        path: path.into(),
-        reason,
-    };
     let file = File::open(path).map_err(DataError::io("open", path))?;
+    let mut text = BufReader::new(file);
+    let start = text.fill_buf().map_err(DataError::io("read", path))?;
+    if start.starts_with(BYTE_ORDER_MARK) {
+        text.consume(BYTE_ORDER_MARK.len());
+    }
     let header = columns();
     let (sender, receiver) = sync_channel(AHEAD);
-    let names = header.clone();
+    let columns = header.clone();
     let reading = move || {
-        let mut source = serde_json::Deserializer::from_reader(BufReader::new(file));
+        let mut source = serde_json::Deserializer::from_reader(text);
         let collection = Collection {
             sender: &sender,
-            names: &names,
+            columns: &columns,
         };
         let read = collection.deserialize(&mut source);
-        if let Err(error) = read.and_then(|()| source.end()) {
-            // Nobody may be there any more.
-            let _ = sender.send(Found::Fault(error.to_string()));
-        }
+        let last = match read.and_then(|()| source.end()) {
+            Ok(()) => Found::End,
+            Err(error) => Found::Fault(error.to_string()),
+        };
+        // Nobody may be there any more.
+        let _ = sender.send(last);
     };
     std::thread::Builder::new()
         .name("geojson".into())
         .spawn(reading)
         .map_err(DataError::io("read", path))?;
-    // What comes before the features.
-    let mut first = receiver.recv().ok();
+    // What comes before the first row.
+    let mut names = None;
     let mut calendar = None;
-    if let Some(Found::Calendar(name)) = &first {
-        let known = Calendar::from_cf(name);
-        calendar =
-            Some(known.ok_or_else(|| {
-                refused(format!("calendar: found `{name}`, which is none of CF"))
-            })?);
-        first = receiver.recv().ok();
-    }
+    let first = loop {
+        match receiver.recv() {
+            Ok(Found::Calendar(name)) => calendar = Some(calendar_of(path, &name)?),
+            Ok(Found::Names(found)) => names = Some(found),
+            first => break first.ok(),
+        }
+    };
     Ok(Opened {
-        header: header.iter().copied().collect(),
-        header_place: "",
+        names: names.unwrap_or_else(|| header.iter().map(|name| name.to_string()).collect()),
+        header: header.into_iter().collect(),
+        unit: "feature",
         calendar,
         rows: Box::new(Features {
             path: path.into(),
@@ -78,8 +81,11 @@ fn columns() -> Vec<&'static str> {
 /// What the reading thread found.
 enum Found {
     Calendar(String),
+    /// What the first feature knows.
+    Names(Vec<String>),
     Row(csv::StringRecord),
     Fault(String),
+    End,
 }
 
 struct Features {
@@ -95,17 +101,25 @@ impl Rows for Features {
             path: self.path.clone(),
             reason,
         };
-        match self.first.take().or_else(|| self.receiver.recv().ok()) {
-            None => Ok(false),
+        let next = self.first.take().or_else(|| self.receiver.recv().ok());
+        match next {
             Some(Found::Row(row)) => {
                 self.row += 1;
                 *cells = placed(row, self.row);
                 Ok(true)
             }
+            Some(Found::End) => {
+                // Whoever asks again is told again.
+                self.first = Some(Found::End);
+                Ok(false)
+            }
             Some(Found::Fault(reason)) => Err(refused(reason)),
             Some(Found::Calendar(_)) => Err(refused(
                 "its `calendar` stands after features, expected before them".into(),
             )),
+            Some(Found::Names(_)) | None => {
+                Err(refused(format!("reading ended after feature {}", self.row)))
+            }
         }
     }
 }
@@ -113,7 +127,7 @@ impl Rows for Features {
 /// The collection as a whole.
 struct Collection<'a> {
     sender: &'a SyncSender<Found>,
-    names: &'a [&'static str],
+    columns: &'a [&'static str],
 }
 
 /// Its list of features.
@@ -189,8 +203,12 @@ impl<'de> Visitor<'de> for List<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<(), A::Error> {
+        let mut is_first = true;
         while let Some(feature) = list.next_element::<Feature>()? {
-            send(self.0.sender, Found::Row(cells(&feature, self.0.names)))?;
+            if std::mem::take(&mut is_first) {
+                send(self.0.sender, Found::Names(feature.names()))?;
+            }
+            send(self.0.sender, Found::Row(feature.cells(self.0.columns)))?;
         }
         Ok(())
     }
@@ -201,28 +219,52 @@ fn send<E: Error>(sender: &SyncSender<Found>, found: Found) -> std::result::Resu
     sender.send(found).map_err(E::custom)
 }
 
-fn cells(feature: &Feature, names: &[&str]) -> csv::StringRecord {
-    let place = |axis: usize| {
-        let geometry = feature.geometry.as_ref().filter(|g| g.r#type == "Point")?;
+impl Feature {
+    /// A coordinate of its point, if it is one.
+    fn place(&self, axis: usize) -> Option<&Value> {
+        let geometry = self.geometry.as_ref().filter(|g| g.r#type == "Point")?;
         geometry.coordinates.get(axis)
-    };
-    let cell = |name: &&str| {
-        let property = feature.properties.as_ref().and_then(|all| all.get(*name));
-        match (property, *name) {
-            (Some(value), _) => text_of(value),
-            (None, "lon_deg") => place(0).map_or_else(String::new, text_of),
-            (None, "lat_deg") => place(1).map_or_else(String::new, text_of),
-            (None, _) => String::new(),
+    }
+
+    fn names(&self) -> Vec<String> {
+        let properties = self.properties.iter().flat_map(Map::keys).cloned();
+        let mut names: Vec<String> = properties.collect();
+        let place = ["lon_deg", "lat_deg"].map(String::from);
+        if self.place(0).is_some() {
+            names.extend(place);
         }
-    };
-    names.iter().map(cell).collect()
+        names
+    }
+
+    fn cells(&self, columns: &[&str]) -> csv::StringRecord {
+        let cell = |name: &&str| {
+            let property = self.properties.as_ref().and_then(|all| all.get(*name));
+            let value = property.or_else(|| match *name {
+                "lon_deg" => self.place(0),
+                "lat_deg" => self.place(1),
+                _ => None,
+            });
+            value.map_or_else(String::new, text_of)
+        };
+        columns.iter().map(cell).collect()
+    }
 }
+
+/// Numbers beyond it are not all whole.
+const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 fn text_of(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::Bool(value) => u8::from(*value).to_string(),
         Value::String(text) => text.clone(),
+        // Data frames hold whole numbers with gaps as reals: 7.0 is 7.
+        Value::Number(number) => match number.as_f64() {
+            Some(real) if number.is_f64() && real.fract() == 0.0 && real.abs() < LARGEST_WHOLE => {
+                (real as i64).to_string()
+            }
+            _ => number.to_string(),
+        },
         other => other.to_string(),
     }
 }

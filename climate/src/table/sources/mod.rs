@@ -5,11 +5,14 @@ mod geojson;
 mod parquet;
 
 use super::{EVENT_COLUMNS, TRACK_COLUMNS};
-use crate::error::Result;
+use crate::error::{ClimateError, Result};
 use squall_data::{Calendar, DataError};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+/// Some programs begin their texts with it.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What a file of tables is, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,10 +27,12 @@ pub(crate) enum Layout {
 
 /// An open table.
 pub(super) struct Opened {
-    /// Names of the columns.
+    /// The columns of its rows.
     pub header: csv::StringRecord,
-    /// Where the header stands, for messages.
-    pub header_place: &'static str,
+    /// Columns as the file names them, also those that are passed over; of features those of the first one.
+    pub names: Vec<String>,
+    /// What a row is called in messages.
+    pub unit: &'static str,
     /// The calendar, where the file says.
     pub calendar: Option<Calendar>,
     /// The rest.
@@ -57,13 +62,21 @@ pub(crate) fn layout_of(path: &Path) -> Result<Layout> {
         .take(64)
         .read_to_end(&mut head)
         .map_err(DataError::io("read", path))?;
-    let start = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
+    let start = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&head);
     Ok(if start.starts_with(b"PAR1") {
         Layout::Parquet
     } else if start.trim_ascii_start().starts_with(b"{") {
         Layout::Geojson
     } else {
         Layout::Delimited
+    })
+}
+
+/// The calendar that a file names.
+fn calendar_of(path: &Path, name: &str) -> Result<Calendar> {
+    Calendar::from_cf(name).ok_or_else(|| ClimateError::Table {
+        path: path.into(),
+        reason: format!("calendar: found `{name}`, which is none of CF"),
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Snappy and gzip are understood. Times may be texts or timestamps, which are of the Gregorian calendar.
 
-use super::{Opened, Rows, is_known, placed};
+use super::{Opened, Rows, calendar_of, is_known, placed};
 use crate::error::{ClimateError, Result};
 use ::parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
@@ -23,21 +23,14 @@ pub(super) fn open(path: &Path) -> Result<Opened> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
     let reader = guarded(|| SerializedFileReader::new(file)).map_err(refused)?;
     let metadata = reader.metadata().file_metadata();
-    let calendar = match metadata.key_value_metadata() {
-        Some(pairs) => pairs
-            .iter()
-            .find(|pair| pair.key == "calendar")
-            .and_then(|pair| pair.value.as_deref())
-            .map(|name| {
-                Calendar::from_cf(name).ok_or_else(|| {
-                    refused(format!("calendar: found `{name}`, which is none of CF"))
-                })
-            })
-            .transpose()?,
-        None => None,
-    };
+    let pairs = metadata.key_value_metadata().into_iter().flatten();
+    let mut calendars = pairs.filter(|pair| pair.key == "calendar");
+    let calendar = calendars.find_map(|pair| pair.value.as_deref());
+    let calendar = calendar.map(|name| calendar_of(path, name)).transpose()?;
+    let all = metadata.schema().get_fields();
+    let names = all.iter().map(|field| field.name().to_string()).collect();
     let (mut fields, mut nanoseconds) = (Vec::new(), Vec::new());
-    for field in metadata.schema().get_fields() {
+    for field in all {
         if is_known(field.name()) {
             check(field).map_err(refused)?;
             nanoseconds.push(is_nanoseconds(field));
@@ -52,7 +45,8 @@ pub(super) fn open(path: &Path) -> Result<Opened> {
     let rows = guarded(|| RowIter::from_file_into(Box::new(reader)).project(Some(wanted)));
     Ok(Opened {
         header,
-        header_place: "",
+        names,
+        unit: "row",
         calendar,
         rows: Box::new(Columns {
             path: path.into(),

@@ -188,6 +188,7 @@ fn convert(from: &Path, to: &Path, calendar: Calendar) -> Result<()> {
         if more {
             group.add(&cells).map_err(|at| ClimateError::TableCell {
                 path: from.into(),
+                unit: "line",
                 line: cells.position().map_or(0, csv::Position::line),
                 column: header.get(at).unwrap_or("").into(),
                 expected: "a number",

@@ -224,6 +224,7 @@ impl<'a> Reader<'a> {
     fn cell(&self, line: u64, column: &str, expected: &'static str, found: &str) -> ClimateError {
         ClimateError::TableCell {
             path: self.path.into(),
+            unit: "line",
             line,
             column: column.into(),
             expected,

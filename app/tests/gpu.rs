@@ -70,7 +70,7 @@ fn what_is_missing_is_named() {
         ]
     };
     type Case<'a> = (&'a Path, (&'a str, &'a str), &'a str, i32, &'a [&'a str]);
-    let cases: [Case<'_>; 8] = [
+    let cases: [Case<'_>; 10] = [
         (
             &driver_only,
             ("A", ""),
@@ -100,6 +100,24 @@ fn what_is_missing_is_named() {
             "cuda",
             4,
             &["expected CUDA 12.0, found 11.8"],
+        ),
+        (
+            &stand_in,
+            ("SQUALL_STAND_IN_CUDNN", "8907"),
+            "cuda",
+            4,
+            &["cuDNN 8.9.7 does not fit", "version 9", "nvidia-cudnn-cu13"],
+        ),
+        (
+            &stand_in,
+            ("SQUALL_STAND_IN_DRIVER", "12080"),
+            "cuda",
+            4,
+            &[
+                "NVRTC 13.0 does not fit",
+                "CUDA 12",
+                "nvidia-cuda-nvrtc-cu12",
+            ],
         ),
         (
             &stand_in,

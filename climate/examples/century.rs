@@ -1,8 +1,9 @@
 //! Follows made-up storms for a century without files, to see rate and memory: `century [ROWS COLUMNS YEARS STEP_HOURS [DIR]]`.
 //! With a folder the tables stay there, with tracks in all formats.
 //!
-//! Two other ways to call it, for validation/century.sh: `century fields ROWS COLUMNS YEARS STEP_HOURS DIR` labels the fields of
-//! synthetic runs of ten years each, one run after the other, and follows their events in one stream; `century rivers ROWS COLUMNS
+//! Two other ways to call it, for validation/century.sh: `century fields ROWS COLUMNS YEARS STEP_HOURS DIR [same]` labels the fields of
+//! synthetic runs of ten years each, one run after the other (all of the same weather if so told), and follows their events in one
+//! stream; memory of a decade is its own peak, and must be the first one's in the last. `century rivers ROWS COLUMNS
 //! YEARS STEP_HOURS DIR` writes the rivers among the made-up storms as mask files of a year each, for `squall events`.
 //!
 //! Prints for every tenth of the run the steps per second and the resident memory, and in the end how the time divides
@@ -110,6 +111,12 @@ fn memory_kb() -> [u64; 2] {
     })
 }
 
+/// Forgets the largest resident memory so far, where the system can.
+fn forget_peak() {
+    // What it means is in proc(5): 5 resets the peak.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
 /// Processor time that the process has used, by all its threads, in seconds; 0 where the system does not say.
 fn processor_seconds() -> f64 {
     // The kernel counts in hundredths of a second. The program's name, in brackets, may hold blanks.
@@ -134,6 +141,11 @@ fn sizes(arguments: &[String]) -> Result<([usize; 4], &str), Box<dyn Error>> {
 /// Labels, events and statistics of synthetic fields; a table of every ten years on standard output.
 fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     const YEARS_A_RUN: usize = 10;
+    // Decades of the same weather need the same memory, unless something is kept.
+    let (arguments, same) = match arguments {
+        [first @ .., word] if word == "same" => (first, true),
+        all => (all, false),
+    };
     let ([rows, columns, years, step_hours], out) = sizes(arguments)?;
     let grid = Arc::new(LatLonGrid::global(rows, columns)?);
     let labeller = Labeller::new(&Thresholds::default(), grid.clone())?;
@@ -155,8 +167,9 @@ fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             step_hours: step_hours as u32,
             steps,
             scenario: Scenario::PRESENT,
-            seed: 41 + decade as u64,
+            seed: if same { 41 } else { 41 + decade as u64 },
         })?;
+        forget_peak();
         let (clock, used) = (Instant::now(), processor_seconds());
         let read = |index| Ok::<_, ClimateError>(run.snapshot(index).0);
         let mut saved = 0;

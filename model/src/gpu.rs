@@ -132,6 +132,16 @@ pub enum GpuError {
         /// The driver's.
         found: i32,
     },
+    /// A library is of a version that does not go with the program or the driver.
+    #[error("{what} {found} does not fit: expected {expected}")]
+    LibraryVersion {
+        /// What it is.
+        what: &'static str,
+        /// What would fit.
+        expected: String,
+        /// Its version.
+        found: String,
+    },
     /// There is no GPU of this number.
     #[error("there is no GPU {asked}: this process sees {found} (0 to {})", found.saturating_sub(1))]
     Ordinal {
@@ -206,6 +216,10 @@ impl GpuError {
                 "see `nvidia-smi` and CUDA_VISIBLE_DEVICES, or compute with `--device cpu`"
             }
             Self::OldDriver { .. } => "install driver 525 or later, or compute with `--device cpu`",
+            Self::LibraryVersion { .. } => {
+                "for a driver of CUDA 12 `pip install nvidia-cudnn-cu12 nvidia-cuda-nvrtc-cu12`, for one of CUDA 13 `nvidia-cudnn-cu13 \
+                 nvidia-cuda-nvrtc`, and name their folders in SQUALL_CUDA_LIBRARIES"
+            }
             Self::Ordinal { .. } => "leave the number out, or see CUDA_VISIBLE_DEVICES",
             Self::Shared { .. } => {
                 "leave the number out so that every rank takes its own, or start as many ranks on a node as it has GPUs"

@@ -399,7 +399,8 @@ fn half_precisions_are_close() {
     }
 }
 
-/// Bit for bit, whether loops read the parts where they lie or they are copied together first.
+/// Bit for bit, whether loops read the parts where they lie or they are copied together first. Gradients of kernels of one tap, which are
+/// computed part by part, are the same up to rounding: the order in which oneDNN adds depends on how many channels there are.
 #[test]
 fn channels_apart_are_those_side_by_side() {
     let parts_of = [&[48, 32, 32][..], &[16, 20], &[5, 7, 8], &[528, 16, 8]];
@@ -445,7 +446,11 @@ fn channels_apart_are_those_side_by_side() {
             assert_eq!(apart.len(), dx.len());
             for (apart, dx) in apart.iter().zip(&dx) {
                 assert_eq!(apart.dims(), dx.dims(), "{what}");
-                assert_eq!(values(apart), values(dx), "{what}");
+                assert!(
+                    values(apart) == values(dx),
+                    "{what}: {}",
+                    distance(&values(apart), &values(dx))
+                );
             }
 
             let mut gradients = [0, 1].map(|_| (vec![0.5; w.elem_count()], vec![0.5; out]));
@@ -459,7 +464,14 @@ fn channels_apart_are_those_side_by_side() {
             backend
                 .conv2d_joined_backward_weights(&parts, dy, &spec, dw, bias)
                 .unwrap();
-            assert_eq!(gradients[0], gradients[1], "{what}");
+            let [(dw, dbias), (dw_apart, dbias_apart)] = &gradients;
+            assert_eq!(dbias, dbias_apart, "{what}");
+            if spec.kernel == (1, 1) {
+                let off = distance(dw_apart, dw);
+                assert!(off < 1e-6, "{what}: {off}");
+            } else {
+                assert!(dw == dw_apart, "{what}: {}", distance(dw_apart, dw));
+            }
         }
     }
 }

@@ -56,7 +56,9 @@ pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
             .collect()
     };
     let mut all = of(&|row| row.group() == Group::All);
-    all.extend(of(&|row| row.group() != Group::All && row.significant));
+    // Seasons of basins would be hundreds of sentences.
+    let part = |group: Group| matches!(group, Group::Basin(_) | Group::Season(_));
+    all.extend(of(&|row| part(row.group()) && row.significant));
     all.extend(comparison.maps.iter().map(|map| of_map(map, comparison)));
     all.extend(
         comparison

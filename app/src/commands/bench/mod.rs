@@ -17,6 +17,7 @@ use serde::Serialize;
 use squall_climate::label::{Labeller, Thresholds};
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run};
 use squall_data::{Archive, Calendar, Time, Variable};
+use squall_model::Backend;
 use std::fmt;
 use std::time::Instant;
 
@@ -82,6 +83,8 @@ pub(super) struct Row {
     peak_mb: f64,
     /// What was said before it ran that it would need, where that is said.
     predicted_mb: Option<f64>,
+    /// What computed.
+    device: String,
 }
 
 struct Table(Vec<Row>);
@@ -119,7 +122,8 @@ impl fmt::Display for Table {
 impl Bench {
     /// Measures and prints rows.
     pub fn run(self) -> anyhow::Result<()> {
-        self.device.open()?;
+        let backend = self.device.open()?;
+        tracing::info!("measured on {}", backend.describe());
         if self.part == Part::Parity {
             return parity::run(self.json);
         }
@@ -258,6 +262,7 @@ pub(super) fn row(name: String, ours: f64, ceiling: Option<f64>, what: &'static 
         ceiling: what,
         peak_mb: peak_memory() as f64 / 1e6,
         predicted_mb: None,
+        device: Backend::best().describe(),
     }
 }
 

@@ -248,7 +248,8 @@ impl Ours {
             backend,
             storage,
             learning: optimiser.map(learning).transpose()?,
-            x: Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?,
+            // Where the network computes: a step does not wait for its input, which is on its way before.
+            x: backend.bring(&Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?)?,
             labels: (0..batch * rows * columns)
                 .map(|i| u8::from(i % 97 == 0))
                 .collect(),

@@ -34,7 +34,7 @@ impl Quantity {
             | Self::DepressionArea => "area",
             Self::CycloneRain | Self::RiverRain => "rain rate inside",
             Self::CycloneWater | Self::RiverWater => "precipitation inside",
-            Self::RiverCover => "share of the Earth under",
+            Self::RiverCover => "share of the Earth",
             Self::RiverLength => "length",
             Self::RiverMoisture => "precipitable water",
             Self::RiverTransport => "vapour transport",

@@ -165,7 +165,8 @@ fn summary(comparison: &Comparison) -> Section {
             &rows_of(comparison, class, |group| group == Group::All),
             comparison,
         );
-        let parts: Vec<&ChangeRow> = rows_of(comparison, class, |group| group != Group::All)
+        let part = |group: Group| matches!(group, Group::Basin(_) | Group::Season(_));
+        let parts: Vec<&ChangeRow> = rows_of(comparison, class, part)
             .into_iter()
             .filter(|row| row.significant)
             .collect();

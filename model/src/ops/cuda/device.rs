@@ -179,6 +179,19 @@ impl Gpu {
         }
         // What is missing is said before anything is opened.
         let compiler = Compiler::load()?;
+        let (major, minor) = compiler.version();
+        if major > driver / 1000 {
+            // The driver loads no machine code of a later generation.
+            return Err(GpuError::LibraryVersion {
+                what: "NVRTC",
+                expected: format!(
+                    "at most that of the driver, which is for CUDA {}",
+                    driver / 1000
+                ),
+                found: format!("{major}.{minor}"),
+            }
+            .into());
+        }
         let cudnn = Cudnn::load()?;
         // An explicit stream: candle's default is another one on every thread, which is a race between threads.
         let device = Device::new_cuda_with_stream(ordinal)?;

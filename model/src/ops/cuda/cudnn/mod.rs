@@ -25,6 +25,8 @@ use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::{Arc, PoisonError};
 
+/// The generation whose headers say how the functions are called.
+const MAJOR: usize = 9;
 /// More than cuDNN has in any direction.
 const MOST_ALGORITHMS: usize = 16;
 /// Working memory of one convolution.
@@ -108,7 +110,17 @@ impl Cudnn {
             "libcublasLt.so.12",
             "libcublas.so.12",
         ]);
-        Ok(Library(Functions::load()?))
+        let functions = Functions::load()?;
+        let version = functions.version();
+        // What is called stands as it is in the headers of version 9.
+        if version / 10_000 != MAJOR {
+            return Err(GpuError::LibraryVersion {
+                what: "cuDNN",
+                expected: format!("version {MAJOR}"),
+                found: dotted(version),
+            });
+        }
+        Ok(Library(functions))
     }
 
     /// As cuDNN counts: 9.19.0 is 91900.

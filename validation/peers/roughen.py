@@ -38,7 +38,7 @@ def main():
             pressure = data["PSL"]
             for time in range(pressure.shape[0]):
                 plain = np.asarray(pressure[time], dtype=np.float64)
-                waves = smooth(random.standard_normal(plain.shape), 3.0)
+                waves = smooth(random.standard_normal(plain.shape), 1.5)
                 waves /= waves.std()
                 # More of them, until there are as many minima.
                 low, high = 0.0, 400.0

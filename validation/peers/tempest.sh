@@ -6,17 +6,22 @@
 #               cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DENABLE_MPI=OFF
 #               cmake --build build --target DetectNodes DetectBlobs        # build/bin; needs cmake and libnetcdf-dev
 #   OUT       a folder for the fields, the results and tempest.md
+#   MINIMA    so many minima of pressure instead of the few that synthetic fields have (roughen.py, with PYTHON's numpy and netCDF4)
 set -euo pipefail
 : "${TEMPEST:?a folder with DetectNodes and DetectBlobs}"
 tempest=$(realpath "$TEMPEST")
 mkdir -p "$1"
 out=$(realpath "$1")
-cd "$(dirname "$0")/../.."
+here=$(realpath "$(dirname "$0")")
+cd "$here/../.."
 . validation/program.sh
 cd "$out"
 
 times=8
-[ -d fields ] || "$squall" -q simulate --out fields --grid 768x1152 --days 2 --hours 6 --seed 5
+if [ ! -d fields ]; then
+  "$squall" -q simulate --out fields --grid 768x1152 --days 2 --hours 6 --seed 5
+  [ -z "${MINIMA:-}" ] || "${PYTHON:-python3}" "$here/roughen.py" "$MINIMA" fields/*.nc
+fi
 mapfile -t files < <(find "$out/fields" -maxdepth 1 -name '*.nc' | sort)
 printf '%s\n' "${files[@]}" >files.txt
 

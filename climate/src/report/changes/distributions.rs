@@ -2,7 +2,6 @@
 
 use crate::compare::{Bin, Comparison, Distribution, spoken_unit, trimmed};
 use crate::report::figures::{capital, figure};
-use crate::report::html::escape;
 use crate::report::numbers::{counted, significant};
 use crate::report::page::Section;
 use crate::report::svg::Plot;
@@ -13,11 +12,7 @@ pub(crate) fn section(comparison: &Comparison) -> Option<Section> {
     if comparison.distributions.is_empty() {
         return None;
     }
-    let mut html = format!(
-        "<ul class=\"legend\"><li><i class=\"key side-a\"></i>{}</li><li><i class=\"key side-b\"></i>{}</li></ul>\n<div class=\"grid lone\">\n",
-        escape(&comparison.a.label),
-        escape(&comparison.b.label)
-    );
+    let mut html = super::legend(comparison) + "<div class=\"grid lone\">\n";
     for found in &comparison.distributions {
         html += &figure(
             &capital(&found.subject),

@@ -123,11 +123,7 @@ pub(crate) fn extremes(comparison: &Comparison) -> Option<Section> {
     if shown.is_empty() {
         return None;
     }
-    let mut html = format!(
-        "<ul class=\"legend\"><li><i class=\"key side-a\"></i>{}</li><li><i class=\"key side-b\"></i>{}</li></ul>\n<div class=\"grid lone\">\n",
-        escape(&comparison.a.label),
-        escape(&comparison.b.label)
-    );
+    let mut html = super::legend(comparison) + "<div class=\"grid lone\">\n";
     for levels in shown {
         let note = of_level(levels, comparison);
         html += &figure(

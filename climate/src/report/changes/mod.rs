@@ -76,6 +76,15 @@ pub(crate) fn section(comparison: &Comparison, index: usize) -> Result<Section> 
     })
 }
 
+/// Which colour is which run.
+fn legend(comparison: &Comparison) -> String {
+    format!(
+        "<ul class=\"legend\"><li><i class=\"key side-a\"></i>{}</li><li><i class=\"key side-b\"></i>{}</li></ul>\n",
+        escape(&comparison.a.label),
+        escape(&comparison.b.label)
+    )
+}
+
 /// Both runs with their colours and years.
 fn sides(comparison: &Comparison) -> String {
     let side = |key: &str, side: &SideSummary| {

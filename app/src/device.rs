@@ -7,7 +7,7 @@ use squall_model::{Backend, DeviceChoice};
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Options {
     /// What computes: cpu, cuda (of several ranks each takes a GPU of its own), cuda:N, or auto: a GPU where there is one.
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    #[arg(long, value_name = "DEVICE", default_value = "auto", global = true)]
     #[arg(env = "SQUALL_DEVICE", hide_env_values = true)]
     pub device: DeviceChoice,
 }
@@ -18,7 +18,14 @@ impl Options {
     /// # Errors
     /// Those of the driver and its libraries.
     pub fn open(self) -> anyhow::Result<Backend> {
-        Ok(self.device.open(ranks::local_number())?)
+        let here = ranks::local_number();
+        let backend = self.device.open(here)?;
+        #[cfg(feature = "cuda")]
+        if self.device == DeviceChoice::Auto && !backend.is_gpu() && here == 0 {
+            let why = squall_model::ops::cuda::describe();
+            tracing::info!("the CPU computes: {why}");
+        }
+        Ok(backend)
     }
 }
 

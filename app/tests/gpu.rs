@@ -4,50 +4,11 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, text};
+use common::stand_in::{on, stand_in, with_stand_in, works};
+use common::{mpirun, path, run, simulate, squall, text};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-/// The folder with the stand-in's libraries; `None`, with a printed reason, where it cannot be built.
-fn stand_in() -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/stand_in_gpu/build.sh");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in-gpu");
-    let built = Command::new("sh").arg(&source).arg(&folder).output();
-    match built {
-        Ok(built) if built.status.success() => Some(folder),
-        other => {
-            eprintln!("skipped: the stand-in GPU cannot be built: {other:?}");
-            None
-        }
-    }
-}
-
-/// Runs the program with libraries from `folders` and these variables.
-fn on(folders: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-cache");
-    let mut command = squall();
-    command
-        .env("SQUALL_CUDA_LIBRARIES", folders)
-        .env("XDG_CACHE_HOME", cache);
-    command.envs(variables.iter().copied());
-    command
-        .args(arguments)
-        .output()
-        .expect("the program starts")
-}
-
-/// Demands success; gives standard output.
-fn works(output: Output) -> String {
-    assert!(
-        output.status.success(),
-        "{:?}\n{}",
-        output.status.code(),
-        text(&output)
-    );
-    String::from_utf8(output.stdout).expect("UTF-8 output")
-}
+use std::path::Path;
 
 #[test]
 fn what_is_missing_is_named() {
@@ -166,6 +127,121 @@ fn squall_has_driver() -> bool {
         .output()
         .expect("the program starts");
     text(&version).contains("GPU 0")
+}
+
+/// Where `auto` finds no GPU it says why, once, and the CPU computes.
+#[test]
+fn without_a_gpu_the_cpu_computes_and_says_why() {
+    let Some(stand_in) = stand_in() else { return };
+    let none = [("SQUALL_STAND_IN_DEVICES", "0")];
+    let bench = ["bench", "infer", "--size", "24x36", "--repeat", "1"];
+    let output = on(&stand_in, &none, &bench);
+    let told = text(&output);
+    assert!(output.status.success(), "{told}");
+    let why = "the CPU computes: no GPU: NVIDIA's driver sees no GPU";
+    assert_eq!(told.matches(why).count(), 1, "{told}");
+}
+
+/// A benchmark names a batch that fits, and its memory is that of the GPU.
+#[test]
+fn a_benchmark_fits_the_gpu_and_counts_its_memory() {
+    let Some(stand_in) = stand_in() else { return };
+    let bench = |memory: &str, batch: &str| {
+        let words =
+            "bench infer --size 24x36 --precision bf16 --repeat 1 --json -q --device cuda --batch";
+        let words: Vec<&str> = words.split(' ').chain([batch]).collect();
+        on(&stand_in, &[("SQUALL_STAND_IN_MEMORY", memory)], &words)
+    };
+    let refused = bench("50000000", "1000");
+    let told = text(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{told}");
+    let (_, after) = told.split_once("--batch ").expect("a batch that fits");
+    let fits = after.split(' ').next().expect("a number");
+    let rows: Value = serde_json::from_str(&works(bench("50000000", fits))).expect("JSON");
+    let row = &rows[0];
+    let number = |key: &str| row[key].as_f64().expect("a number");
+    assert!(
+        row["device"].as_str().expect("words").starts_with("GPU 0"),
+        "{row}"
+    );
+    let (peak, predicted) = (number("peak_mb"), number("predicted_mb"));
+    assert!(peak < 50.0 && peak > 0.3 * predicted, "{row}");
+}
+
+/// Ranks that a launcher starts: two of them must not share a GPU, and NCCL must be one that the program knows.
+#[test]
+fn ranks_and_their_gpus_are_checked() {
+    let Some(stand_in) = stand_in() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 2, 1);
+    let (truth, store) = (fields.join("truth"), folder.path().join("store"));
+    run(&[
+        "stage",
+        path(&fields),
+        "--labels",
+        path(&truth),
+        "--out",
+        path(&store),
+        "-q",
+    ]);
+    let out = folder.path().join("trained");
+    let settings = [
+        "training.steps=2",
+        "training.validate_every_steps=2",
+        "network.width=0.08",
+        "distributed.global_batch=2",
+        "distributed.algorithm=nccl",
+    ];
+    let cases = [
+        (
+            ["cuda:0", "2", "22809"],
+            "ranks 0 and 1 would both compute on GPU 0",
+        ),
+        (
+            ["cuda", "2", "2708"],
+            "NCCL 2.7.8 does not fit: expected 2.9 or a later 2",
+        ),
+        (
+            ["cuda", "1", "22809"],
+            "ranks 0 and 1 would both compute on GPU 0",
+        ),
+    ];
+    for ([device, gpus, nccl], said) in cases {
+        let mut command = mpirun();
+        command
+            .args([
+                "-n",
+                "2",
+                env!("CARGO_BIN_EXE_squall"),
+                "train",
+                "--recipe",
+                "small",
+            ])
+            .args([
+                "--data",
+                path(&store),
+                "--out",
+                path(&out),
+                "--device",
+                device,
+                "-q",
+            ]);
+        for setting in settings {
+            command.args(["--set", setting]);
+        }
+        with_stand_in(&mut command, &stand_in);
+        let output = command
+            .env("SQUALL_STAND_IN_DEVICES", gpus)
+            .env("SQUALL_STAND_IN_NCCL", nccl)
+            .output();
+        let Ok(output) = output else {
+            eprintln!("skipped: there is no mpirun");
+            return;
+        };
+        let told = text(&output);
+        assert!(!output.status.success(), "{told}");
+        assert!(told.contains(said), "no `{said}` in:\n{told}");
+    }
 }
 
 #[test]

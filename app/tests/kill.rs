@@ -98,30 +98,77 @@ fn assert_same(kind: &str, a: &Path, b: &Path, skip: fn(&str) -> bool) {
     }
 }
 
-/// Labels into a folder, is killed once a few files are there, and gives whether the next call, which must end well, went on from them.
-fn goes_on(fields: &Path, out: &Path) -> bool {
+/// Labels into a folder, is killed once `state` is there, and gives whether the next call, which must end well, went on from it.
+fn goes_on(fields: &Path, out: &Path, more: &[&str], state: &str) -> bool {
     let call = [
-        "label",
-        path(fields),
-        "--out",
-        path(out),
-        "--save-every",
-        "0",
-    ];
+        &[
+            "label",
+            path(fields),
+            "--out",
+            path(out),
+            "--save-every",
+            "0",
+        ],
+        more,
+    ]
+    .concat();
     let mut child = squall()
-        .args(call)
+        .args(&call)
+        .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("starts");
-    let state = out.join(".label.partial/state.json");
+    let state = out.join(state);
     while !state.is_file() && child.try_wait().expect("waits").is_none() {
         std::thread::yield_now();
     }
     child.kill().expect("is killed");
     child.wait().expect("ends");
-    let output = squall().args(call).output().expect("starts");
+    let output = squall().args(&call).output().expect("starts");
     assert!(output.status.success(), "{}", text(&output));
-    text(&output).contains("times were labelled before: going on from there")
+    text(&output).contains("labelled before: going on from there")
+}
+
+/// Both passes of all methods: masks, tables, and the agreement between them.
+#[test]
+fn several_methods_killed_anywhere_give_the_same_labels() {
+    const METHODS: [&str; 2] = ["--method", "deepcam,tempest,percentile,bard"];
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    // Percentiles want forty times.
+    let fields = simulate(folder.path(), 12, 1);
+    let truth = fields.join("truth");
+    let against = ["--against", path(&truth), "--quiet"];
+    let label = |out: &Path, act: &dyn Fn(&[&str])| {
+        let call = [
+            "label",
+            path(&fields),
+            "--out",
+            path(out),
+            "--save-every",
+            "0",
+        ];
+        act(&[&call[..], &METHODS, &against].concat());
+    };
+    label(&at("whole"), &|arguments| drop(run(arguments)));
+    let drawn = || count(&at("killed/bard"), "labels.");
+    label(&at("killed"), &|arguments| {
+        let killed = with_kills(arguments, &drawn, 2.0);
+        assert!(killed > 0, "no labelling lived long enough")
+    });
+    assert_same("labels of all methods", &at("whole"), &at("killed"), |_| {
+        false
+    });
+    for state in ["first", "second"] {
+        let file = format!(".methods.partial/{state}.cbor");
+        assert!(
+            (0..20).any(|try_| {
+                let out = at(&format!("{state}{try_}"));
+                goes_on(&fields, &out, &METHODS, &file)
+            }),
+            "labelling that was left in its {state} pass never went on"
+        );
+    }
 }
 
 #[test]
@@ -152,7 +199,10 @@ fn training_and_inference_killed_anywhere_give_the_same_bits() {
     assert!(killed > 0, "no labelling lived long enough");
     assert_same("labels", &at("labels"), &killed_labels, |_| false);
     assert!(
-        (0..20).any(|try_| goes_on(&fields, &at(&format!("labels_left{try_}")))),
+        (0..20).any(|try_| {
+            let out = at(&format!("labels_left{try_}"));
+            goes_on(&fields, &out, &[], ".label.partial/state.json")
+        }),
         "labelling that was left never went on"
     );
     run(&[

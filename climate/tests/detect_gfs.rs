@@ -137,7 +137,6 @@ fn all_methods_find_the_rivers_of_that_day() {
         &detectors,
         1,
         |index| DetectFields::read(&archive, index, &all),
-        |_| (),
         |_, labels| {
             let masks: Vec<_> = labels.iter().map(|l| Some(&l.labelled.mask)).collect();
             agreement.add(&masks, &grid)?;

@@ -38,24 +38,18 @@ fn every_method_agrees_with_the_truth_better_than_by_chance() {
     let mut agreement = Agreement::new(sources);
     let read =
         |index: usize| -> Result<DetectFields> { Ok(DetectFields::of(run.snapshot(index).0)) };
-    let summaries = detect_series(
-        &detectors,
-        run.len(),
-        read,
-        |_| (),
-        |index, labels| {
-            let truth = run.snapshot(index).1.mask;
-            let mut masks: Vec<_> = labels.iter().map(|l| Some(&l.labelled.mask)).collect();
-            masks.push(Some(&truth));
-            for label in &labels {
-                let looks_for = label.method.classes();
-                let objects = &label.labelled.objects;
-                assert!(objects.iter().all(|e| looks_for.contains(&e.class)));
-                assert_eq!(label.labelled.mask.time, run.time(index));
-            }
-            agreement.add(&masks, &grid)
-        },
-    )
+    let summaries = detect_series(&detectors, run.len(), read, |index, labels| {
+        let truth = run.snapshot(index).1.mask;
+        let mut masks: Vec<_> = labels.iter().map(|l| Some(&l.labelled.mask)).collect();
+        masks.push(Some(&truth));
+        for label in &labels {
+            let looks_for = label.method.classes();
+            let objects = &label.labelled.objects;
+            assert!(objects.iter().all(|e| looks_for.contains(&e.class)));
+            assert_eq!(label.labelled.mask.time, run.time(index));
+        }
+        agreement.add(&masks, &grid)
+    })
     .unwrap();
     println!("{agreement}");
     for (method, summary) in Method::ALL.iter().zip(&summaries) {

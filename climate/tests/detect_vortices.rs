@@ -123,28 +123,22 @@ fn a_series_is_tracked_over_a_gap_and_its_mask_is_the_closed_contour() {
         )))
     };
     let mut seen = Vec::new();
-    let summaries = detect_series(
-        &detectors,
-        16,
-        read,
-        |_| (),
-        |index, labels| {
-            assert_eq!(labels[0].method, Method::Tempest);
-            let mask = &labels[0].labelled.mask;
-            let storms = labels[0].labelled.objects.iter();
-            let storms: Vec<_> = storms
-                .filter(|e| e.class == Class::TropicalCyclone)
-                .collect();
-            if let [storm] = storms[..] {
-                let cells = mask.codes.iter().filter(|c| **c == 1).count();
-                assert!(cells >= 1 && storm.area_km2 > 0.0, "time {index}");
-                assert_eq!(storm.track_id, Some(1));
-                assert!(storm.min_psl_pa.unwrap() < 99_000.0);
-                seen.push(index);
-            }
-            Ok(())
-        },
-    )
+    let summaries = detect_series(&detectors, 16, read, |index, labels| {
+        assert_eq!(labels[0].method, Method::Tempest);
+        let mask = &labels[0].labelled.mask;
+        let storms = labels[0].labelled.objects.iter();
+        let storms: Vec<_> = storms
+            .filter(|e| e.class == Class::TropicalCyclone)
+            .collect();
+        if let [storm] = storms[..] {
+            let cells = mask.codes.iter().filter(|c| **c == 1).count();
+            assert!(cells >= 1 && storm.area_km2 > 0.0, "time {index}");
+            assert_eq!(storm.track_id, Some(1));
+            assert!(storm.min_psl_pa.unwrap() < 99_000.0);
+            seen.push(index);
+        }
+        Ok(())
+    })
     .unwrap();
     assert_eq!((summaries[0].tracks, summaries[0].cyclones), (1, 14));
     assert_eq!(seen, [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15]);

@@ -9,6 +9,8 @@ pub mod atomic;
 pub mod batch;
 pub mod boxes;
 pub mod calendar;
+mod calendar_text;
+pub mod caught;
 pub mod class_weights;
 pub mod error;
 pub mod grid;

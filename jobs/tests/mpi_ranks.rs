@@ -318,6 +318,20 @@ fn a_panic_ends_the_job() {
     );
 }
 
+/// A library that panics over a damaged file has said that the file is damaged, no more.
+#[test]
+fn a_panic_that_is_caught_does_not_end_the_job() {
+    on_ranks(
+        "a_panic_that_is_caught_does_not_end_the_job",
+        2,
+        |mut mpi| {
+            let answer = squall_data::caught::caught(|| assert_ne!(mpi.rank(), 1));
+            assert_eq!(answer.is_none(), mpi.rank() == 1);
+            mpi.barrier().expect("both are here");
+        },
+    );
+}
+
 #[test]
 fn a_stall_is_named_and_ends_the_job() {
     let named = "receiving from rank 1 has not advanced for";

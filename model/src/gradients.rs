@@ -208,6 +208,18 @@ impl Gradients {
         self.host.whole_mut()
     }
 
+    /// What was written by [`Self::as_mut_slice`] goes where the gradients lie, once instead of at each use.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if it cannot be copied.
+    pub fn settle(&mut self) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let Some(buffer) = &mut self.on_gpu {
+            return buffer.settle();
+        }
+        Ok(())
+    }
+
     /// The place of one parameter.
     pub(crate) fn of(&mut self, range: Range<usize>) -> Landing<'_> {
         self.hand_out([&range, &(0..0)]);

@@ -190,9 +190,9 @@ def random_targets(heads: Tensor, config: Config) -> dict[str, Tensor]:
     """A box in every tenth cell, and what it should be."""
     frames, _, rows, columns = heads.shape
     return {
-        "object": torch.rand(frames, rows, columns) < 0.1,
-        "box": torch.rand(frames, 4, rows, columns),
-        "class": torch.randint(0, config.classes, (frames, rows, columns)),
+        "object": torch.rand(frames, rows, columns, device=heads.device) < 0.1,
+        "box": torch.rand(frames, 4, rows, columns, device=heads.device),
+        "class": torch.randint(0, config.classes, (frames, rows, columns), device=heads.device),
     }
 
 

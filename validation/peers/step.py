@@ -1,7 +1,8 @@
 """Seconds of a training step or of inference of a PyTorch network on random data: one JSON line.
 
 With --serve it builds the network once, then answers every line `step` or `infer` on standard input with one JSON line,
-so that it can be timed in alternation with another program on the same machine.
+so that it can be timed in alternation with another program on the same machine. On a GPU activations are channels_last, half
+precisions are PyTorch's AMP (with a scaler for f16), and `graphs` is `compile` with CUDA graphs.
 """
 
 from __future__ import annotations
@@ -29,13 +30,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", default="192x288", help="latitudes x longitudes")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--precision", choices=["f32", "bf16", "f16"], default="f32")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
+    parser.add_argument("--mode", choices=["eager", "compile", "graphs"], default="eager")
     parser.add_argument("--work", choices=["step", "infer"], default="step")
     parser.add_argument("--warmup", type=int, default=2, help="repetitions that do not count")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--serve", action="store_true", help="answer lines of standard input")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("PyTorch sees no GPU")
+    return options
 
 
 class Peer:
@@ -45,26 +50,37 @@ class Peer:
         torch.manual_seed(1)
         torch.set_num_threads(options.threads)
         self.options = options
+        self.device = torch.device(options.device)
+        if options.device == "cuda":
+            torch.backends.cudnn.benchmark = True
+            # f32 is f32, as in Squall.
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         config = Config.parse(options.network)
         h, w = map(int, options.size.lower().split("x"))
-        self.network = build(config)
+        self.network = build(config).to(self.device)
+        if options.device == "cuda":
+            self.network = self.network.to(memory_format=torch.channels_last)
         self.parameters = sum(p.numel() for p in self.network.parameters())
         self.detects = config.name.startswith("detector")
         # Of a detector over time the batch counts clips.
         frames = options.batch * (config.time_steps if config.name == "detector-3d" else 1)
-        x = torch.randn(frames, config.channels_in, h, w)
+        x = torch.randn(frames, config.channels_in, h, w, device=self.device)
         self.x = x.to(memory_format=torch.channels_last)
         classes = config.mask_classes or config.classes
-        self.labels = torch.randint(0, classes, (frames, h, w))
+        self.labels = torch.randint(0, classes, (frames, h, w), device=self.device)
         self.config = config
-        self.weights = torch.tensor((CLASS_WEIGHTS + [1.0] * config.classes)[: config.classes])
+        self.weights = torch.tensor((CLASS_WEIGHTS + [1.0] * config.classes)[: config.classes], device=self.device)
         self.optimizer = torch.optim.AdamW(self.network.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
-        self.model = torch.compile(self.network) if options.mode == "compile" else self.network
+        scaled = options.device == "cuda" and options.precision == "f16"
+        self.scaler = torch.amp.GradScaler(options.device, enabled=scaled)
+        self.model = self.network
+        if options.mode != "eager":
+            self.model = torch.compile(self.network, mode="reduce-overhead" if options.mode == "graphs" else "default")
 
     def autocast(self) -> contextlib.AbstractContextManager:
         if self.options.precision == "f32":
             return contextlib.nullcontext()
-        return torch.autocast("cpu", {"bf16": torch.bfloat16, "f16": torch.float16}[self.options.precision])
+        return torch.autocast(self.options.device, {"bf16": torch.bfloat16, "f16": torch.float16}[self.options.precision])
 
     def loss(self, output) -> torch.Tensor:
         if not self.detects:
@@ -81,8 +97,9 @@ class Peer:
         with self.autocast():
             output = self.model(self.x)
         loss = self.loss(output)
-        loss.backward()
-        self.optimizer.step()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         return loss.item()
 
     def infer(self) -> float:
@@ -96,9 +113,21 @@ class Peer:
 
     def timed(self, work: str) -> float:
         act: Callable[[], float] = {"step": self.step, "infer": self.infer}[work]
+        self.wait()
         start = time.perf_counter()
         act()
+        self.wait()
         return time.perf_counter() - start
+
+    def wait(self) -> None:
+        if self.options.device == "cuda":
+            torch.cuda.synchronize()
+
+    def peak_mb(self) -> float:
+        """The highest memory use so far, where it computes."""
+        if self.options.device == "cuda":
+            return torch.cuda.max_memory_allocated() / 1e6
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
     def report(self, work: str, seconds: list[float]) -> dict:
         options = self.options
@@ -106,11 +135,12 @@ class Peer:
             "work": work,
             "seconds": statistics.median(seconds),
             "all_seconds": seconds,
-            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "peak_mb": self.peak_mb(),
             "parameters": self.parameters,
             "size": options.size,
             "batch": options.batch,
             "precision": options.precision,
+            "device": options.device,
             "mode": options.mode,
             "threads": options.threads,
             "torch": torch.__version__,

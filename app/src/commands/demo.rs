@@ -34,6 +34,8 @@ pub struct Demo {
     /// Change a key of the recipe, such as training.epochs=2; may be given again.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
+    #[command(flatten)]
+    device: device::Options,
     /// End with one line of JSON.
     #[arg(long)]
     json: bool,
@@ -63,6 +65,7 @@ impl Demo {
     /// Runs every step and prints the scores and the report's path.
     pub fn run(self) -> anyhow::Result<()> {
         let started = Instant::now();
+        self.device.open()?;
         let at = |name: &str| self.out.join(name);
         let text = |name: &str| at(name).to_string_lossy().into_owned();
         tracing::info!(
@@ -125,7 +128,7 @@ impl Demo {
             data: at("store"),
             out: at("run"),
             overrides: self.overrides.clone(),
-            device: device::Options::default(),
+            device: self.device,
             json: false,
         };
         let trained = train.train()?;

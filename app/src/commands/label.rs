@@ -18,7 +18,7 @@ use squall_data::mask_file::{MaskFileOptions, MaskWriter};
 use squall_data::{Archive, BoxClass, Class, Snapshot, Time, Variable};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told otherwise), and boxes around
 /// them, around extratropical cyclones and around tropical depressions.
@@ -61,7 +61,7 @@ pub struct Label {
     pub no_grid_scaling: bool,
     #[command(flatten)]
     pub formats: BoxFormats,
-    /// Seconds between two states from which a killed run of the default method goes on, each at the end of an input file.
+    /// Seconds between two states from which a killed run goes on, each at the end of an input file.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     pub save_every: f64,
     /// Go on without input files that cannot be read; they are named and counted.
@@ -239,17 +239,8 @@ pub(super) fn rayon_threads() -> u64 {
 }
 
 /// Whatever would change the labels.
-fn fingerprint(archive: &Archive, thresholds: &str) -> String {
-    let file = |path: &Path| {
-        let meta = std::fs::metadata(path).ok();
-        let length = meta.as_ref().map(std::fs::Metadata::len);
-        (
-            path.display().to_string(),
-            length,
-            meta.and_then(|meta| meta.modified().ok()),
-        )
-    };
-    let files: Vec<_> = archive.paths().map(file).collect();
+pub(super) fn fingerprint(archive: &Archive, thresholds: &str) -> String {
+    let files: Vec<_> = archive.paths().map(file_facts).collect();
     let times = archive.times();
     let ends = [times.first(), times.last()].map(|time| time.map(Time::to_string));
     let version = env!("CARGO_PKG_VERSION");
@@ -262,6 +253,14 @@ fn fingerprint(archive: &Archive, thresholds: &str) -> String {
         "{:?}",
         (version, fields, files, times.len(), ends, thresholds)
     )
+}
+
+/// What tells a file from what was under its name before.
+pub(super) fn file_facts(path: &Path) -> (String, Option<u64>, Option<SystemTime>) {
+    let meta = std::fs::metadata(path).ok();
+    let length = meta.as_ref().map(std::fs::Metadata::len);
+    let modified = meta.and_then(|meta| meta.modified().ok());
+    (path.display().to_string(), length, modified)
 }
 
 /// Mask files: one for every input file, named after its first time.
@@ -345,19 +344,19 @@ impl<'a> Masks<'a> {
     }
 
     /// Whether the files of so many times are there.
-    fn are_there(&self, times: usize) -> bool {
+    pub(super) fn are_there(&self, times: usize) -> bool {
         let begins = |index: &usize| *index == 0 || self.ends_at(index - 1);
         let mut first = (0..times).filter(begins);
         first.all(|index| self.path(self.archive.times()[index]).is_file())
     }
 
     /// Whether the time is the last of its file.
-    fn ends_at(&self, index: usize) -> bool {
+    pub(super) fn ends_at(&self, index: usize) -> bool {
         let source = |index: usize| self.archive.source_of(index).0;
         index + 1 == self.archive.times().len() || source(index) != source(index + 1)
     }
 
-    fn close(&mut self) -> Result<(), ClimateError> {
+    pub(super) fn close(&mut self) -> Result<(), ClimateError> {
         match self.open.take() {
             Some((_, writer)) => Ok(writer.finish()?),
             None => Ok(()),

@@ -1,24 +1,24 @@
 //! `squall label --method`: several heuristics side by side, and how far they agree with each other and with other masks.
 
-use super::label::{Label, Masks, rayon_threads};
+use super::label::{Label, Masks, file_facts, fingerprint, rayon_threads};
 use super::tags::Tags;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::{input, interrupt, output};
 use serde::Serialize;
+use squall_climate::ClimateError;
 use squall_climate::detect::agreement::AgreementSource;
 use squall_climate::detect::bard::read_members;
 use squall_climate::detect::percentile::Moisture;
 use squall_climate::detect::{
-    Agreement, AgreementRow, DetectFields, Detector, DetectorThresholds, Method, detect_series,
+    Agreement, AgreementRow, DetectFields, Detector, DetectorThresholds, FirstPass, Method,
+    MethodsFolder, SecondPass,
 };
 use squall_climate::label::SeriesSummary;
-use squall_climate::table::TableWriter;
-use squall_climate::{ClimateError, Event};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Class, DataError, Variable};
-use std::cell::RefCell;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// What each method found, and their agreement.
 #[derive(Debug, Serialize)]
@@ -66,16 +66,33 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     };
     announce(&methods, &archive, &channels);
     let times = archive.times().len();
-    let passes = passes(&methods);
-    let progress = RefCell::new(Progress::new("label", passes * times));
     let mut masks = Vec::with_capacity(methods.len());
     for (method, folder) in methods.iter().zip(&folders) {
         let numbers = numbers(*method, &thresholds)?;
         masks.push(Masks::new(folder.clone(), &archive, *method, numbers));
     }
-    let table = |folder: &PathBuf| TableWriter::<Event>::create(folder.join("objects.csv"));
-    let mut objects: Vec<_> = folders.iter().map(table).collect::<Result<_, _>>()?;
-    let mut agreement = Agreement::new(against.sources(&methods));
+    let named: Vec<(Method, PathBuf)> = methods.iter().copied().zip(folders.clone()).collect();
+    let what = (&named, &thresholds, &channels, against.fingerprint());
+    let fingerprint = fingerprint(&archive, &format!("{what:?}"));
+    let new = (
+        FirstPass::new(&detectors),
+        SecondPass::new(&detectors),
+        Agreement::new(against.sources(&methods)),
+    );
+    let (mut folder, mut first, mut second, mut agreement) =
+        MethodsFolder::open(&command.out, &fingerprint, &named, new, |second| {
+            masks.iter().all(|masks| masks.are_there(second.done()))
+        })?;
+    let start = first.seen() + second.done();
+    if start > 0 {
+        tracing::info!(
+            "{} times were looked at and {} labelled before: going on from there",
+            first.seen(),
+            second.done()
+        );
+    }
+    let mut progress = Progress::new("label", passes(&methods) * times);
+    progress.start(passes(&methods) * times, start);
     let stop = interrupt::flag();
     let read = |index: usize| -> Result<DetectFields, ClimateError> {
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -83,28 +100,56 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         }
         Ok(DetectFields::read(&archive, index, &channels)?)
     };
-    let show = |done: usize| progress.borrow_mut().set(done, String::new());
-    let summaries = detect_series(&detectors, times, read, show, |index, labels| {
-        let other = against.read(&archive, index)?;
-        let drawn = labels.iter().map(|label| Some(&label.labelled.mask));
-        let mut compared: Vec<_> = drawn.collect();
-        if against.masks.is_some() {
-            compared.push(other.as_ref());
+    let before = if first.is_needed() { times } else { 0 };
+    let mut saving = Saving::every(command.save_every);
+    let mut done = first.run(&detectors, times, &read, |pass| {
+        progress.set(pass.seen(), String::new());
+        match saving.is_due() {
+            true => saving.save(|| folder.save_first(pass)),
+            false => Ok(()),
         }
-        agreement.add(&compared, archive.grid())?;
-        for ((label, masks), objects) in labels.into_iter().zip(&mut masks).zip(&mut objects) {
-            masks.write(index, &label.labelled)?;
-            let mut rows = label.labelled.objects.iter();
-            rows.try_for_each(|object| objects.write(object))?;
-        }
-        show((passes - 1) * times + index + 1);
-        Ok(())
     });
-    progress.into_inner().finish();
+    if done.is_ok() && second.done() == 0 && first.is_needed() {
+        done = saving.save(|| folder.save_first(&first));
+    }
+    let conclusions = match done {
+        Ok(()) => first.conclude(&detectors),
+        Err(error) => Err(error),
+    };
+    let drawn = conclusions.and_then(|conclusions| {
+        second.run(
+            &detectors,
+            &conclusions,
+            times,
+            &read,
+            |pass, index, labels| {
+                let other = against.read(&archive, index)?;
+                let drawn = labels.iter().map(|label| Some(&label.labelled.mask));
+                let mut compared: Vec<_> = drawn.collect();
+                if against.masks.is_some() {
+                    compared.push(other.as_ref());
+                }
+                agreement.add(&compared, archive.grid())?;
+                folder.write(&labels)?;
+                for (label, masks) in labels.into_iter().zip(&mut masks) {
+                    masks.write(index, &label.labelled)?;
+                }
+                progress.set(before + index + 1, String::new());
+                // A file of masks that is not whole is begun again.
+                if saving.is_due() && masks.iter().all(|masks| masks.ends_at(index)) {
+                    masks.iter_mut().try_for_each(Masks::close)?;
+                    saving.save(|| folder.save_second(pass, &agreement))?;
+                }
+                Ok(())
+            },
+        )?;
+        Ok(second.summaries(&conclusions))
+    });
+    progress.finish();
     interrupt::check()?;
-    let summaries = summaries?;
+    let summaries = drawn?;
     masks.into_iter().try_for_each(Masks::finish)?;
-    objects.into_iter().try_for_each(TableWriter::finish)?;
+    folder.finish()?;
     let compared = !agreement.rows().is_empty();
     if compared {
         agreement.write_csv(command.out.join("agreement.csv"))?;
@@ -245,6 +290,34 @@ fn announce(methods: &[Method], archive: &Archive, channels: &[Variable]) {
     .announce();
 }
 
+/// When a state is saved: no more often than was asked for, and so that saving takes a twentieth of the time at most.
+struct Saving {
+    every: f64,
+    last: Instant,
+    took: f64,
+}
+
+impl Saving {
+    fn every(seconds: f64) -> Self {
+        Self {
+            every: seconds,
+            last: Instant::now(),
+            took: 0.0,
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.last.elapsed().as_secs_f64() >= self.every.max(20.0 * self.took)
+    }
+
+    fn save(&mut self, act: impl FnOnce() -> Result<(), ClimateError>) -> Result<(), ClimateError> {
+        let began = Instant::now();
+        act()?;
+        (self.took, self.last) = (began.elapsed().as_secs_f64(), Instant::now());
+        Ok(())
+    }
+}
+
 /// Masks of others, if any.
 struct Against {
     masks: Option<MaskArchive>,
@@ -284,6 +357,14 @@ impl Against {
             });
         }
         sources
+    }
+
+    /// What tells these masks from others.
+    fn fingerprint(&self) -> String {
+        self.masks.as_ref().map_or(String::new(), |masks| {
+            let files: Vec<_> = masks.paths().map(file_facts).collect();
+            format!("{files:?}")
+        })
     }
 
     /// The mask of a time, if there is one.

@@ -1,6 +1,8 @@
 //! Running the program as a user does.
 #![allow(dead_code, clippy::print_stderr)] // each test file uses its part, and says what it skips
 
+pub mod stand_in;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

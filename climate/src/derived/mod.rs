@@ -25,7 +25,15 @@ pub(crate) fn check_shape(
     plane: &ArrayView2<'_, f32>,
     grid: &LatLonGrid,
 ) -> Result<()> {
-    let (rows, columns) = grid.shape();
+    check_extents(what, plane, grid.shape())
+}
+
+/// The same where only the grid's extents are known.
+pub(crate) fn check_extents(
+    what: &str,
+    plane: &ArrayView2<'_, f32>,
+    (rows, columns): (usize, usize),
+) -> Result<()> {
     if plane.dim() == (rows, columns) {
         return Ok(());
     }

@@ -12,13 +12,17 @@
 
 pub mod agreement;
 pub mod bard;
+mod detector;
+mod folder;
 pub mod percentile;
 mod series;
 pub mod tempest;
 mod transport;
 
 pub use agreement::{Agreement, AgreementRow};
-pub use series::{Detector, DetectorThresholds, MethodLabels, detect_series};
+pub use detector::{Detector, DetectorThresholds, MethodLabels};
+pub use folder::MethodsFolder;
+pub use series::{Conclusions, FirstPass, SecondPass, detect_series};
 pub use transport::{DetectFields, PROXY_FACTOR, TransportSource, VapourTransport};
 
 use crate::error::{ClimateError, Result};

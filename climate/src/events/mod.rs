@@ -12,7 +12,6 @@ pub use components::{Region, Run, label_plane, regions};
 pub use details::EventDetails;
 pub use extract::{DetectedEvent, EventFields, ExtractOptions, extract};
 
-use crate::track::time_text;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
 
@@ -24,7 +23,6 @@ pub struct Event {
     /// What it is; never background.
     pub class: Class,
     /// When.
-    #[serde(with = "time_text")]
     pub time: Time,
     /// The track it belongs to, once tracked.
     pub track_id: Option<u64>,

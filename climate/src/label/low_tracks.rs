@@ -2,7 +2,6 @@
 
 use super::lows::LowCandidate;
 use super::settled::{Point, Settled};
-use crate::track::time_text;
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_data::grid::{KM_PER_DEGREE, distance_km};
@@ -35,9 +34,7 @@ const RANGE_HOURS: f64 = 6.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct LowTracks {
     rules: LowRules,
-    #[serde(with = "time_text::option")]
     first: Option<Time>,
-    #[serde(with = "time_text::option")]
     last: Option<Time>,
     last_index: usize,
     active: Vec<LowTrack>,
@@ -50,9 +47,7 @@ pub(super) struct LowTracks {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct LowTrack {
     order: usize,
-    #[serde(with = "time_text")]
     first: Time,
-    #[serde(with = "time_text")]
     last: Time,
     points: Vec<(usize, LowCandidate)>,
 }

@@ -4,7 +4,6 @@ use super::candidates::CycloneCandidate;
 use super::settled::{Point, Settled};
 use super::thresholds::TcThresholds;
 use crate::error::{ClimateError, Result};
-use crate::track::time_text;
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_data::grid::distance_km;
@@ -24,9 +23,7 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trajectories {
     thresholds: TcThresholds,
-    #[serde(with = "time_text::option")]
     first: Option<Time>,
-    #[serde(with = "time_text::option")]
     last: Option<Time>,
     last_index: usize,
     begun: usize,

@@ -3,7 +3,6 @@
 use super::{Moment, water_km3};
 use crate::error::Result;
 use crate::events::{DetectedEvent, Run};
-use crate::track::time_text;
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, DataError, Time, Variable};
@@ -33,7 +32,6 @@ use squall_data::{Class, ClassMask, DataError, Time, Variable};
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    #[serde(with = "time_text")]
     pub(super) time: Time,
     pub(super) hours: f64,
     pub(super) found: Vec<DetectedEvent>,

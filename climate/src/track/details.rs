@@ -2,7 +2,6 @@
 
 use crate::events::Event;
 use crate::statistics::{ace_of_point, power_dissipation_of_point};
-use crate::track::time_text;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
 
@@ -52,7 +51,6 @@ pub struct TrackDetails {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Landfall {
     /// When.
-    #[serde(with = "time_text")]
     pub time: Time,
     /// Longitude of the place ([`crate::events::EventDetails::land_lon_deg`]).
     pub lon_deg: f64,

@@ -10,7 +10,6 @@ mod from_events;
 pub mod import;
 pub mod options;
 pub mod readers;
-pub mod time_text;
 mod tracker;
 
 pub use details::{Landfall, MOST_RELATIVES, TrackDetails};
@@ -56,10 +55,8 @@ pub struct Track {
     /// What was followed; never background.
     pub class: Class,
     /// First time.
-    #[serde(with = "time_text")]
     pub start: Time,
     /// Last time.
-    #[serde(with = "time_text")]
     pub end: Time,
     /// Number of times at which it was seen.
     pub points: usize,

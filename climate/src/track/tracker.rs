@@ -6,7 +6,7 @@ use crate::events::{DetectedEvent, Region};
 use crate::track::assign::{Pair, assign};
 use crate::track::details::Shore;
 use crate::track::options::{Linking, TrackerOptions};
-use crate::track::{Fate, Origin, Track, time_text};
+use crate::track::{Fate, Origin, Track};
 use serde::{Deserialize, Serialize};
 use squall_data::grid::distance_km;
 use squall_data::{Class, LatLonGrid, Time};
@@ -48,7 +48,6 @@ pub struct Tracker {
     grid_hash: u64,
     row_areas_km2: Vec<f64>,
     next_id: u64,
-    #[serde(with = "time_text::option")]
     last_time: Option<Time>,
     open: Vec<OpenTrack>,
 }

@@ -56,6 +56,15 @@ impl Buffer {
         }
     }
 
+    /// What was written to the copy goes to the GPU.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        if let (true, Some(copy)) = (self.copy_counts, self.copy.get()) {
+            cuda::write(self.made()?, copy)?;
+        }
+        (self.copy, self.copy_counts) = (OnceLock::new(), false);
+        Ok(())
+    }
+
     /// A copy of the values; NaN if they cannot be read, so that nobody learns from it.
     pub(super) fn host(&self) -> &[f32] {
         self.copy.get_or_init(|| self.part(0..self.count))
@@ -106,19 +115,14 @@ impl Buffer {
         first: Range<usize>,
         second: Range<usize>,
     ) -> (Landing<'_>, Landing<'_>) {
-        let ready = || -> Result<[Tensor; 2]> {
+        let mut ready = || -> Result<[Tensor; 2]> {
+            self.settle()?;
             let values = self.made()?;
-            if let (true, Some(copy)) = (self.copy_counts, self.copy.get()) {
-                cuda::write(values, copy)?;
-            }
             let place = |range: &Range<usize>| values.narrow(0, range.start, range.len());
             Ok([place(&first)?, place(&second)?])
         };
         match ready() {
-            Ok([first, second]) => {
-                (self.copy, self.copy_counts) = (OnceLock::new(), false);
-                (Landing::Gpu(first), Landing::Gpu(second))
-            }
+            Ok([first, second]) => (Landing::Gpu(first), Landing::Gpu(second)),
             Err(error) => {
                 // What is added to the copy is of the right size, and NaN.
                 tracing::error!("gradients cannot be written: {error}");

@@ -131,6 +131,23 @@ impl Backend {
         None
     }
 
+    /// Bytes that tensors took at most since [`Self::forget_peak`], if they lie on a GPU.
+    pub fn peak_memory(self) -> Option<u64> {
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            return cuda::peak_memory();
+        }
+        None
+    }
+
+    /// Counts [`Self::peak_memory`] from what is used now.
+    pub fn forget_peak(self) {
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            cuda::forget_peak();
+        }
+    }
+
     /// Waits until everything that was begun is computed.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 // SQUALL_STAND_IN_DRIVER (13000), SQUALL_STAND_IN_LATE (`streams.h`).
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdarg>
 #include <cstdint>
@@ -83,7 +84,7 @@ struct Allocation {
   bool whole;
 };
 std::map<CUdeviceptr, Allocation> allocations;
-uint64_t used[64];
+uint64_t used[64], used_high[64];
 
 CUresult allocate(CUdeviceptr *out, size_t size) {
   Guard guard(lock);
@@ -99,6 +100,7 @@ CUresult allocate(CUdeviceptr *out, size_t size) {
   memset(raw + GUARD, FRESH, size);
   memset(raw + GUARD + size, CANARY, taken - size + GUARD);
   used[at] += taken;
+  used_high[at] = std::max(used_high[at], used[at]);
   *out = (CUdeviceptr)(uintptr_t)(raw + GUARD);
   allocations[*out] = {size, at, true};
   return SUCCESS;
@@ -319,9 +321,20 @@ API cuDeviceGetDefaultMemPool(Handle *pool, CUdevice device) {
   return SUCCESS;
 }
 API cuDeviceGetMemPool(Handle *pool, CUdevice device) { return cuDeviceGetDefaultMemPool(pool, device); }
-API cuMemPoolSetAttribute(Handle, int, void *) { return SUCCESS; }
-API cuMemPoolGetAttribute(Handle pool, int, uint64_t *value) {
-  *value = *(uint64_t *)pool;
+enum { POOL_USED_HIGH = 8 };
+API cuMemPoolSetAttribute(Handle pool, int attribute, void *value) {
+  Guard guard(lock);
+  if (attribute != POOL_USED_HIGH) return SUCCESS;
+  // The high mark can be set to what is used now only.
+  if (*(uint64_t *)value != 0) return INVALID_VALUE;
+  const size_t at = (uint64_t *)pool - used;
+  used_high[at] = used[at];
+  return SUCCESS;
+}
+API cuMemPoolGetAttribute(Handle pool, int attribute, uint64_t *value) {
+  Guard guard(lock);
+  const size_t at = (uint64_t *)pool - used;
+  *value = attribute == POOL_USED_HIGH ? used_high[at] : used[at];
   return SUCCESS;
 }
 API cuMemPoolTrimTo(Handle, size_t) { return SUCCESS; }

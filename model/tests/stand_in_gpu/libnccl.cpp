@@ -128,7 +128,8 @@ void sum(const Comm *comm, const float *send, float *receive, size_t count, bool
 #define API extern "C" __attribute__((visibility("default"))) int
 
 API ncclGetVersion(int *version) {
-  *version = 22809;
+  const char *said = getenv("SQUALL_STAND_IN_NCCL");
+  *version = said ? atoi(said) : 22809;
   return SUCCESS;
 }
 extern "C" __attribute__((visibility("default"))) const char *ncclGetErrorString(int) { return "stand-in NCCL"; }

@@ -1,7 +1,10 @@
 //! How far the fast backend is from plain loops: every operation, every convolution of the networks, and the networks.
 //!
-//! Inputs have eight significant bits, which f32, bf16 and f16 hold exactly; so one result of the plain loops in f32 judges
-//! all three, and what differs is how the fast backend sums and what it rounds.
+//! Inputs have eight significant bits, which f32, bf16 and f16 hold exactly; so one result of the judge in f32 judges all
+//! three, and what differs is how the fast backend sums and what it rounds.
+//!
+//! A library chooses its algorithm by the extents, and plain loops take hours at those of real fields. There the fast backend of
+//! the CPU, which they judge, judges a GPU's convolutions.
 
 mod convolutions;
 mod networks;
@@ -59,6 +62,8 @@ impl Row {
 pub struct Parity {
     /// The fast backend, in its own words.
     pub backend: String,
+    /// What judges it, in its own words.
+    pub judge: String,
     /// Extents of the networks' input fields.
     pub size: (usize, usize),
     /// Its lines.
@@ -79,14 +84,39 @@ impl Parity {
         let mut rows = operations::rows()?;
         for &name in networks {
             progress(name.as_str());
-            rows.extend(convolutions::rows(name, size)?);
+            rows.extend(convolutions::rows(name, size, Backend::Reference)?);
             rows.extend(networks::rows(name, size)?);
         }
-        Ok(Self {
+        Ok(Self::of(Backend::Reference, size, rows))
+    }
+
+    /// The report of the convolutions of these networks alone, judged by the fast backend of the CPU, in f32.
+    ///
+    /// # Errors
+    /// [`ValidationError::Model`] if a field is too small for a network.
+    pub fn convolutions(
+        networks: &[NetworkName],
+        size: (usize, usize),
+        mut progress: impl FnMut(&str),
+    ) -> Result<Self> {
+        let (judge, mut rows) = (Backend::best_of_cpu(), Vec::new());
+        for &name in networks {
+            progress(name.as_str());
+            rows.extend(convolutions::rows(name, size, judge)?);
+        }
+        Ok(Self::of(judge, size, rows))
+    }
+
+    fn of(judge: Backend, size: (usize, usize), rows: Vec<Row>) -> Self {
+        Self {
             backend: Backend::best().describe(),
+            judge: match judge {
+                Backend::Reference => "plain loops".to_string(),
+                _ => judge.describe(),
+            },
             size,
             rows,
-        })
+        }
     }
 
     /// Lines with a bound that does not hold.
@@ -98,10 +128,10 @@ impl Parity {
 impl fmt::Display for Parity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (h, w) = self.size;
-        writeln!(f, "plain loops against: {}", self.backend)?;
+        writeln!(f, "{} against: {}", self.judge, self.backend)?;
         writeln!(
             f,
-            "networks at published width on {h} x {w}; ‖ours − plain‖ / ‖plain‖ of the worst case; ! marks a broken bound, ~ what has none\n"
+            "networks at published width on {h} x {w}; ‖ours − judge‖ / ‖judge‖ of the worst case; ! marks a broken bound, ~ what has none\n"
         )?;
         writeln!(
             f,
@@ -153,7 +183,7 @@ impl Line {
         }
     }
 
-    /// Adds a case: the plain loops' result, and ours by type.
+    /// Adds a case: the judge's result, and ours by type.
     fn case(
         &mut self,
         place: impl Fn() -> String,

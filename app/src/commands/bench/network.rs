@@ -1,10 +1,11 @@
 //! `squall bench step|infer`: a network's training step and inference, beside a peer if one is given.
 
 use super::peer::Peer;
-use super::{Row, median, row};
+use super::{Row, median, peak, row};
 use crate::commands::simulate::grid;
 use crate::commands::train::RECIPES;
-use crate::plan::{bytes, peak_memory};
+use crate::failure::Advice;
+use crate::plan::bytes;
 use candle_core::{DType, Device, Tensor};
 use clap::{Args, ValueEnum};
 use squall_jobs::Recipe;
@@ -15,12 +16,13 @@ use squall_model::{
     Backend, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations, Storage, profile,
 };
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::time::Instant;
 
 /// Which network, and beside what.
 #[derive(Debug, Args)]
 pub struct NetworkOptions {
-    /// A built-in recipe (its network and batch) or the name of a network.
+    /// A recipe, built-in or a file (its network and batch), or the name of a network.
     #[arg(long, default_value = "small")]
     network: String,
     /// Latitudes x longitudes of a network's input.
@@ -87,8 +89,14 @@ impl NetworkOptions {
 
     /// The configuration, the optimiser's, and the batch.
     fn resolve(&self) -> anyhow::Result<(NetworkConfig, OptimizerConfig, usize)> {
-        if let Some((_, text)) = RECIPES.iter().find(|(name, _)| *name == self.network) {
-            let recipe = Recipe::parse(text, &[])?;
+        let built_in = RECIPES.iter().find(|(name, _)| *name == self.network);
+        let file = Path::new(&self.network);
+        let recipe = match built_in {
+            Some((_, text)) => Some(Recipe::parse(text, &[])?),
+            None if file.is_file() => Some(Recipe::read(file, &[])?),
+            None => None,
+        };
+        if let Some(recipe) = recipe {
             let batch = self.batch.unwrap_or(recipe.training.batch);
             return Ok((recipe.network, recipe.optimiser, batch));
         }
@@ -120,26 +128,34 @@ impl Work {
 pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> anyhow::Result<Row> {
     let (config, optimiser, batch) = options.resolve()?;
     let (rows, columns) = options.size;
-    let mut ours = Ours::new(
-        &config,
-        (work == Work::Step).then_some(&optimiser),
-        (batch, rows, columns),
-        options.storage(),
-    )?;
-    ours.strips = options.strips;
-    let mut peers = start_peers(options, &config, batch)?;
-    let summary = ours.network.summary(rows, columns)?;
-    let predicted = match &ours.learning {
-        Some((optimizer, _)) => {
-            let state = optimizer.state_len();
-            summary.training_bytes(ours.backend, batch, &ours.storage, state)
-        }
-        None => summary.inference_bytes(ours.backend, batch, &ours.storage, options.strips)?,
+    let (backend, storage) = (Backend::best(), options.storage());
+    let network = Network::build(&config, backend, 1)?;
+    let learning = match work {
+        Work::Step => Some((
+            Optimizer::new(&optimiser, network.parameters())?,
+            Gradients::new(network.parameters()),
+        )),
+        Work::Infer => None,
     };
+    let summary = network.summary(rows, columns)?;
+    let needs = |batch| -> anyhow::Result<u64> {
+        Ok(match &learning {
+            Some((optimizer, _)) => {
+                let state = optimizer.state_len();
+                summary.training_bytes(backend, batch, &storage, state)
+            }
+            None => summary.inference_bytes(backend, batch, &storage, options.strips)?,
+        })
+    };
+    let predicted = needs(batch)?;
     tracing::info!("{} should be needed", bytes(predicted));
+    fits(options, batch, needs, backend.free_memory())?;
+    let mut ours = Ours::new(network, learning, (batch, rows, columns), options)?;
+    let mut peers = start_peers(options, &config, batch)?;
+    ours.backend.forget_peak();
     let (mut our_times, mut rates) = (Vec::new(), Vec::new());
-    let mut their_times = vec![Vec::new(); peers.len()];
-    let mut peak = 0;
+    let mut theirs: Vec<Theirs> = peers.iter().map(|_| Theirs::default()).collect();
+    let mut highest = 0;
     // The first turn builds what is kept.
     for turn in 0..=repeat.max(1) {
         let started = Instant::now();
@@ -147,13 +163,13 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
         let seconds = started.elapsed().as_secs_f64();
         if turn == 1 {
             // Before the products of the ceiling take memory, too.
-            peak = peak_memory();
+            highest = peak();
         }
         if turn > 0 {
             our_times.push(seconds / batch as f64);
             rates.push(ours.backend.matrix_rate(ours.storage.dtype)?);
         }
-        for (peer, times) in peers.iter_mut().zip(&mut their_times) {
+        for (peer, theirs) in peers.iter_mut().zip(&mut theirs) {
             let answer = peer.time(work.name())?;
             tracing::info!(
                 "{} {turn}: {seconds:.3} s; PyTorch {} {} {:.3} s, peak {:.0} MB",
@@ -161,10 +177,11 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
                 answer.torch,
                 answer.mode,
                 answer.seconds,
-                answer.peak_rss_mb
+                answer.peak_mb
             );
             if turn > 0 {
-                times.push(answer.seconds / batch as f64);
+                theirs.times.push(answer.seconds / batch as f64);
+                (theirs.mode, theirs.peak_mb) = (answer.mode, answer.peak_mb);
             }
         }
     }
@@ -180,17 +197,67 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
         Some(ceiling),
         "its operations at the rate of matrix products of that type",
     );
-    line.peak_mb = peak as f64 / 1e6;
+    line.peak_mb = highest as f64 / 1e6;
+    line.flops_per_second = Some(flops as f64 / line.ours);
     line.predicted_mb = Some(predicted as f64 / 1e6);
-    let medians = their_times.iter_mut().map(|times| median(times));
-    if let Some(theirs) = medians.min_by(f64::total_cmp) {
-        line.peer = Some(theirs);
-        line.ratio = Some(theirs / line.ours);
+    let medians = theirs
+        .iter_mut()
+        .map(|theirs| (median(&mut theirs.times), theirs));
+    if let Some((seconds, theirs)) = medians.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        line.peer = Some(seconds);
+        line.ratio = Some(seconds / line.ours);
+        line.peer_mode = Some(std::mem::take(&mut theirs.mode));
+        line.peer_peak_mb = Some(theirs.peak_mb);
     }
     if options.profile {
         print_profile(&mut ours, work)?;
     }
     Ok(line)
+}
+
+/// What a peer answered.
+#[derive(Default)]
+struct Theirs {
+    /// Seconds a sample.
+    times: Vec<f64>,
+    mode: String,
+    peak_mb: f64,
+}
+
+/// Refuses a batch for which a GPU has not so much memory free, with one that fits.
+fn fits(
+    options: &NetworkOptions,
+    batch: usize,
+    needs: impl Fn(usize) -> anyhow::Result<u64>,
+    free: Option<u64>,
+) -> anyhow::Result<()> {
+    let (Some(free), needed) = (free, needs(batch)?) else {
+        return Ok(());
+    };
+    if needed <= free {
+        return Ok(());
+    }
+    let (mut least, mut most) = (0, batch);
+    while least + 1 < most {
+        let middle = least.midpoint(most);
+        if needs(middle)? <= free {
+            least = middle;
+        } else {
+            most = middle;
+        }
+    }
+    let (network, (rows, columns)) = (&options.network, options.size);
+    let (needed, free) = (bytes(needed), bytes(free));
+    let hint = match least {
+        0 => "give --precision bf16 or --recompute blocks".to_string(),
+        fits => format!("--batch {fits} fits; --precision bf16 and --recompute blocks need less"),
+    };
+    Err(Advice::usage(
+        format!(
+            "a batch of {batch} of {network} at {rows} x {columns} needs {needed}, the GPU has {free} free"
+        ),
+        hint,
+    ))
 }
 
 /// The programs that run the same network, ready.
@@ -232,22 +299,18 @@ struct Ours {
 
 impl Ours {
     fn new(
-        config: &NetworkConfig,
-        optimiser: Option<&OptimizerConfig>,
+        network: Network,
+        learning: Option<(Optimizer, Gradients)>,
         (batch, rows, columns): (usize, usize, usize),
-        storage: Storage,
+        options: &NetworkOptions,
     ) -> anyhow::Result<Self> {
-        let backend = Backend::best();
-        let network = Network::build(config, backend, 1)?;
-        let learning = |optimiser| -> anyhow::Result<_> {
-            let optimizer = Optimizer::new(optimiser, network.parameters())?;
-            Ok((optimizer, Gradients::new(network.parameters())))
-        };
+        let backend = network.backend();
+        let config = network.config();
         let shape = (batch * config.frames(), rows, columns, config.channels_in);
         Ok(Self {
             backend,
-            storage,
-            learning: optimiser.map(learning).transpose()?,
+            storage: options.storage(),
+            learning,
             // Where the network computes: a step does not wait for its input, which is on its way before.
             x: backend.bring(&Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?)?,
             labels: (0..batch * rows * columns)
@@ -255,12 +318,17 @@ impl Ours {
                 .collect(),
             network,
             key: 0,
-            strips: NonZeroUsize::MIN,
+            strips: options.strips,
         })
     }
 
-    /// A training step, if there is an optimiser; else inference.
+    /// A training step, if there is an optimiser; else inference. Done when it returns, on a GPU too.
     fn work(&mut self) -> anyhow::Result<()> {
+        self.begin()?;
+        Ok(self.backend.wait()?)
+    }
+
+    fn begin(&mut self) -> anyhow::Result<()> {
         let Some((optimizer, gradients)) = &mut self.learning else {
             if self.network.is_detector() {
                 self.network.find_boxes(&self.x, &self.storage, 0.5)?;

@@ -1,6 +1,7 @@
 //! `squall bench optimizer`: a step of every rule on the 43.67-million-parameter network, against the memory's own rate.
 
 use super::{Row, median, row};
+use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 use squall_model::optim::{Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update};
 use squall_model::{Backend, Gradients, Network, NetworkConfig};
@@ -9,7 +10,8 @@ use std::time::Instant;
 /// Values per task of the triad.
 const CHUNK: usize = 1 << 16;
 
-/// One row for each rule; the percent is of a triad that runs before each step, so that both meet the same load.
+/// One row for each rule; the percent is of a triad that runs before each step, where the step runs, so that both meet the same
+/// load.
 ///
 /// The least that a step moves: gradient and values and moments read, values and moments written, 4 bytes each; for LAMB, whose
 /// step of a tensor needs the norm of the tensor's whole direction, the 12 bytes of a second pass are added. That is exact for
@@ -17,11 +19,15 @@ const CHUNK: usize = 1 << 16;
 /// would be 28/40 of the one given. What a step does beyond that counts against it: one more pass over the gradient, which
 /// stops it before what is no number.
 pub(super) fn rows(repeat: usize) -> anyhow::Result<Vec<Row>> {
-    let mut network = Network::build(&NetworkConfig::default(), Backend::best(), 1)?;
+    let backend = Backend::best();
+    let mut network = Network::build(&NetworkConfig::default(), backend, 1)?;
     let count = network.parameters().count();
     let mut gradients = Gradients::new(network.parameters());
     let values = gradients.as_mut_slice().iter_mut().enumerate();
     values.for_each(|(i, g)| *g = ((i % 1013) as f32 - 506.0) * 1e-5);
+    // A network's gradients are there already when its step begins.
+    gradients.settle()?;
+    let mut triad = Triad::new(backend, count)?;
     let sgd = OptimizerConfig {
         rule: Rule::Sgd,
         ..OptimizerConfig::default()
@@ -37,12 +43,9 @@ pub(super) fn rows(repeat: usize) -> anyhow::Result<Vec<Row>> {
     for (name, config, copies, bytes) in cases {
         let mut optimizer = Optimizer::new(&config, network.parameters())?;
         let mut mirror = copies.then(|| Mirror::new(count, Rounding::Nearest));
-        let (mut a, b) = (vec![1f32; count], vec![2f32; count]);
         let (mut triads, mut steps) = (Vec::new(), Vec::new());
         for turn in 0..=repeat.max(1) {
-            let started = Instant::now();
-            triad(&mut a, &b);
-            let triad_seconds = started.elapsed().as_secs_f64();
+            let triad_seconds = triad.seconds()?;
             let update = Update {
                 mirror: mirror.as_mut(),
                 ..Update::rate(1e-4)
@@ -50,6 +53,7 @@ pub(super) fn rows(repeat: usize) -> anyhow::Result<Vec<Row>> {
             let started = Instant::now();
             let parameters = network.parameters_mut();
             optimizer.update(parameters, &gradients, update)?;
+            backend.wait()?;
             // The first turn touches fresh memory.
             if turn > 0 {
                 triads.push(triad_seconds);
@@ -62,15 +66,50 @@ pub(super) fn rows(repeat: usize) -> anyhow::Result<Vec<Row>> {
             format!("{name}, {:.2} M parameters", count as f64 / 1e6),
             median(&mut steps),
             Some(ceiling),
-            "its bytes at the rate of a triad on all threads",
+            triad.words(),
         ));
     }
     Ok(found)
 }
 
-/// a ← a + s b: two arrays read, one written in place, 12 bytes a value and none hidden.
-fn triad(a: &mut [f32], b: &[f32]) {
-    let chunks = a.par_chunks_mut(CHUNK).zip(b.par_chunks(CHUNK));
-    chunks.for_each(|(a, b)| a.iter_mut().zip(b).for_each(|(a, b)| *a += 1e-3 * b));
-    std::hint::black_box(a);
+/// Two arrays read and one written, 12 bytes a value and none hidden.
+enum Triad {
+    /// a ← a + s b on all threads.
+    Host(Vec<f32>, Vec<f32>),
+    /// a + b into memory that was used before, on the GPU.
+    Gpu(Backend, Tensor, Tensor),
+}
+
+impl Triad {
+    fn new(backend: Backend, count: usize) -> anyhow::Result<Self> {
+        let (a, b) = (vec![1f32; count], vec![2f32; count]);
+        if !backend.is_gpu() {
+            return Ok(Self::Host(a, b));
+        }
+        let bring = |values| backend.bring(&Tensor::from_vec(values, count, &Device::Cpu)?);
+        Ok(Self::Gpu(backend, bring(a)?, bring(b)?))
+    }
+
+    fn seconds(&mut self) -> anyhow::Result<f64> {
+        let started = Instant::now();
+        match self {
+            Self::Host(a, b) => {
+                let chunks = a.par_chunks_mut(CHUNK).zip(b.par_chunks(CHUNK));
+                chunks.for_each(|(a, b)| a.iter_mut().zip(b).for_each(|(a, b)| *a += 1e-3 * b));
+                std::hint::black_box(a);
+            }
+            Self::Gpu(backend, a, b) => {
+                backend.add(a, b)?;
+                backend.wait()?;
+            }
+        }
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    fn words(&self) -> &'static str {
+        match self {
+            Self::Host(..) => "its bytes at the rate of a triad on all threads",
+            Self::Gpu(..) => "its bytes at the rate of a sum of two arrays on the GPU",
+        }
+    }
 }

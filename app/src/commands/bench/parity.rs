@@ -1,18 +1,45 @@
 //! `squall bench parity`: operations and networks against plain loops.
 
+use crate::commands::simulate::grid;
 use crate::output;
 use anyhow::bail;
+use clap::{Args, ValueEnum};
 use squall_model::networks::NetworkName;
 use squall_validation::parity::Parity;
 
-/// The extents that plain loops take minutes for, not hours.
-const SIZE: (usize, usize) = (24, 36);
+/// Which networks, on which fields, judged by what.
+#[derive(Debug, Args)]
+pub struct ParityOptions {
+    /// Names of networks at published width, separated by commas; by default all of segmentation.
+    #[arg(long, value_delimiter = ',')]
+    network: Vec<NetworkName>,
+    /// Latitudes x longitudes of a network's input; plain loops take minutes for these, hours for real fields.
+    #[arg(long, default_value = "24x36", value_parser = grid)]
+    size: (usize, usize),
+    /// What judges.
+    #[arg(long, value_enum, default_value = "plain")]
+    judge: Judge,
+}
 
-/// Prints the report of all networks.
-pub(super) fn run(json: bool) -> anyhow::Result<()> {
-    let report = Parity::measure(&NetworkName::SEGMENTATION, SIZE, |next| {
-        tracing::info!("{next}")
-    })?;
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Judge {
+    /// Plain loops: operations, convolutions, networks.
+    Plain,
+    /// The fast operations of the CPU, on a GPU's convolutions at the extents of real fields.
+    Cpu,
+}
+
+/// Prints the report.
+pub(super) fn run(options: &ParityOptions, json: bool) -> anyhow::Result<()> {
+    let networks = match options.network.is_empty() {
+        true => &NetworkName::SEGMENTATION[..],
+        false => &options.network,
+    };
+    let tell = |next: &str| tracing::info!("{next}");
+    let report = match options.judge {
+        Judge::Plain => Parity::measure(networks, options.size, tell)?,
+        Judge::Cpu => Parity::convolutions(networks, options.size, tell)?,
+    };
     if json {
         output::json(&report)?;
     } else {
@@ -23,7 +50,8 @@ pub(super) fn run(json: bool) -> anyhow::Result<()> {
         .collect();
     if !broken.is_empty() {
         bail!(
-            "further from the plain loops than allowed: {}",
+            "further from {} than allowed: {}",
+            report.judge,
             broken.join(", ")
         );
     }

@@ -17,11 +17,11 @@ pub struct Peer {
 pub struct Answer {
     /// How long it took.
     pub seconds: f64,
-    /// Highest memory use of the peer so far.
-    pub peak_rss_mb: f64,
+    /// Highest memory use of the peer so far, where it computes.
+    pub peak_mb: f64,
     /// Which version of PyTorch.
     pub torch: String,
-    /// How it runs the network: eager or compile.
+    /// How it runs the network: eager, compile or graphs.
     pub mode: String,
 }
 

@@ -1,10 +1,11 @@
 //! What is usual: histograms of transport, or column water, per month and block of cells, in constant memory.
 
 use super::thresholds::PercentileThresholds;
-use crate::derived::check_shape;
+use crate::derived::check_extents;
 use crate::error::{ClimateError, Result};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,9 +22,11 @@ const SLOTS: usize = BINS + 2;
 /// floor, one count above. A percentile is interpolated in its bin: off by less than half a bin, 2.7 %. Counts add up, so that parts of a
 /// series may be counted apart and [`Self::merge`]d, in any order, with the same result; the memory is at most
 /// 12 · 264 bytes per block: 230 MB for blocks of one degree.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransportClimatology {
-    grid: Arc<LatLonGrid>,
+    /// Rows and columns of the grid, its hash and its description.
+    shape: (usize, usize),
+    grid: (u64, String),
     /// Rows and columns of a block, in cells.
     block: (usize, usize),
     floor: f64,
@@ -42,7 +45,8 @@ impl TransportClimatology {
             cells(grid.lon_spacing_deg()).min(grid.shape().1),
         );
         Self {
-            grid,
+            shape: grid.shape(),
+            grid: (grid.hash(), grid.describe()),
             block,
             floor: thresholds.floor(),
             counts: Default::default(),
@@ -51,8 +55,8 @@ impl TransportClimatology {
     }
 
     /// Rows and columns of blocks.
-    fn shape(&self) -> (usize, usize) {
-        let (rows, columns) = self.grid.shape();
+    fn blocks(&self) -> (usize, usize) {
+        let (rows, columns) = self.shape;
         (rows.div_ceil(self.block.0), columns.div_ceil(self.block.1))
     }
 
@@ -66,9 +70,9 @@ impl TransportClimatology {
     /// # Errors
     /// [`ClimateError::Mismatch`] if the plane is not of the grid's shape, [`ClimateError::Invalid`] if there is no such month.
     pub fn add(&mut self, month: u8, moisture: ArrayView2<'_, f32>) -> Result<()> {
-        check_shape("vapour transport or column water", &moisture, &self.grid)?;
+        check_extents("vapour transport or column water", &moisture, self.shape)?;
         let index = month_index(month)?;
-        let (block_rows, block_columns) = self.shape();
+        let (block_rows, block_columns) = self.blocks();
         let counts = &mut self.counts[index];
         counts.resize(block_rows * block_columns * SLOTS, 0);
         self.times[index] += 1;
@@ -102,13 +106,12 @@ impl TransportClimatology {
     /// # Errors
     /// [`ClimateError::Mismatch`] if the other is of another grid, block or floor.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
-        if *self.grid != *other.grid || self.block != other.block || self.floor != other.floor {
+        if self.grid.0 != other.grid.0 || self.block != other.block || self.floor != other.floor {
             let describe = |c: &Self| {
                 let (rows, columns) = c.block;
                 format!(
                     "{}, blocks of {rows} x {columns}, floor {}",
-                    c.grid.describe(),
-                    c.floor
+                    c.grid.1, c.floor
                 )
             };
             return Err(ClimateError::Mismatch {
@@ -152,7 +155,7 @@ impl TransportClimatology {
                     thresholds.min_times
                 )));
             }
-            let (block_rows, block_columns) = self.shape();
+            let (block_rows, block_columns) = self.blocks();
             let share = thresholds.percentile / 100.0;
             let values: Vec<f32> = (0..block_rows * block_columns)
                 .into_par_iter()
@@ -324,7 +327,7 @@ mod tests {
             merged.thresholds(&t).unwrap(),
             whole.thresholds(&t).unwrap()
         );
-        assert_eq!((whole.block, whole.shape()), ((1, 2), (181, 360)));
+        assert_eq!((whole.block, whole.blocks()), ((1, 2), (181, 360)));
         let other = TransportClimatology::new(&t, self::grid());
         assert!(merged.merge(&other).is_err() && merged.add(13, plane(0).view()).is_err());
     }

@@ -7,10 +7,11 @@ use crate::detect::transport::DetectFields;
 use crate::error::Result;
 use crate::label::{CycloneCandidate, planes};
 use ndarray::ArrayView2;
+use serde::{Deserialize, Serialize};
 use squall_data::{LatLonGrid, Snapshot, Variable};
 
 /// A low that passed all criteria of one time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Row and column of the pressure minimum.
     pub cell: (usize, usize),

@@ -3,6 +3,7 @@
 use super::nodes::Node;
 use super::thresholds::StitchThresholds;
 use crate::error::{ClimateError, Result};
+use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_data::grid::{EARTH_RADIUS_KM, distance_km};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// TempestExtremes `GeneratePathSegmentsSetBasic` and `GeneratePathsBasic` (`src/nodes/StitchNodes.cpp`), which hold the whole
 /// series in memory. There a node counts for the thresholds whatever the time step; see
 /// [`StitchThresholds::published_step_hours`].
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stitcher {
     thresholds: StitchThresholds,
     recent: VecDeque<Slice>,
@@ -35,7 +36,7 @@ pub struct Stitcher {
     early: Vec<(usize, Node)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Slice {
     time: Time,
     /// Each with the track it is the tip of; `None` once linked.

@@ -9,9 +9,9 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::reader::RowIter;
 use ::parquet::record::{Field, Row};
 use ::parquet::schema::types::Type;
+use squall_data::caught::caught;
 use squall_data::{Calendar, DataError, Time};
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -96,9 +96,9 @@ impl Columns {
 fn guarded<T>(
     work: impl FnOnce() -> ::parquet::errors::Result<T>,
 ) -> std::result::Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(found) => found.map_err(|error| error.to_string()),
-        Err(_) => Err("it is damaged".into()),
+    match caught(work) {
+        Some(found) => found.map_err(|error| error.to_string()),
+        None => Err("it is damaged".into()),
     }
 }
 

@@ -184,10 +184,14 @@ impl fmt::Debug for Library {
 /// Makes a panic on any thread of this rank end the whole job, with exit code [`PANIC_CODE`].
 ///
 /// Without it the other ranks wait for ever for the one that panicked. The message is shown first, by the hook that was
-/// installed before. Where MPI is not running, only that hook is called.
+/// installed before. Where MPI is not running, only that hook is called; of a panic that is an answer
+/// ([`squall_data::caught`]) nobody is told.
 pub fn abort_on_panic() {
     let earlier = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        if squall_data::caught::is_caught() {
+            return;
+        }
         earlier(panic);
         if ffi::running() {
             ffi::abort(PANIC_CODE);

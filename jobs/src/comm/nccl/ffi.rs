@@ -22,9 +22,17 @@ use std::sync::Arc;
 const NO_DRIVER: &str = "NVIDIA's driver (libcuda.so.1) is not found: run on a machine with a GPU and its driver, or sum \
      without NCCL";
 
+#[cfg(feature = "cuda")]
+const NO_NCCL: &str = "NCCL (libnccl.so.2) is not found: `pip install nvidia-nccl-cu13` (for a driver of CUDA 12 `nvidia-nccl-cu12`) \
+     brings it; name its folder in SQUALL_CUDA_LIBRARIES, or sum without NCCL";
+
+#[cfg(not(feature = "cuda"))]
 const NO_NCCL: &str = "NCCL is not found: it is looked for as libnccl.so, never as libnccl.so.2, the name under which most \
      packages have it; make a folder with a link, `ln -s /where/it/is/libnccl.so.2 folder/libnccl.so`, and put the folder \
      in front of LD_LIBRARY_PATH";
+
+/// Whose interface is the one that the bindings were made for, as [`dotted`] reads them.
+const VERSIONS: Range<i32> = 20_900..30_000;
 
 /// A GPU with a stream for sums alone.
 pub(super) struct Device {
@@ -75,6 +83,12 @@ impl Device {
         }
         if !is_there(Library::Nccl) {
             return Err(missing("loading libnccl", NO_NCCL));
+        }
+        let version = get_nccl_version().map_err(nccl(rank, "ncclGetVersion"))?;
+        if !VERSIONS.contains(&version) {
+            let found = dotted(version);
+            let reason = format!("NCCL {found} does not fit: expected 2.9 or a later 2");
+            return Err(missing("ncclGetVersion", &reason));
         }
         let count = CudaContext::device_count().map_err(driver(rank, "cuDeviceGetCount"))?;
         // A launcher may let each process see a GPU of its own, which is then its first and only one.
@@ -357,9 +371,12 @@ fn too_small(rank: usize, expected: usize, got: usize) -> CommError {
     }
 }
 
-/// A version as NCCL numbers them since 2.9.
+/// A version as NCCL numbers them: since 2.9 with two digits for the second number, before with one.
 fn dotted(version: i32) -> String {
-    let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
+    let (major, minor, patch) = match version {
+        old if old < 10_000 => (old / 1000, old / 100 % 10, old % 100),
+        new => (new / 10_000, new / 100 % 100, new % 100),
+    };
     format!("{major}.{minor}.{patch}")
 }
 
@@ -386,5 +403,6 @@ mod tests {
     #[test]
     fn versions_read_as_in_release_notes() {
         assert_eq!(dotted(22809), "2.28.9");
+        assert_eq!(dotted(2708), "2.7.8");
     }
 }

@@ -22,6 +22,8 @@ static GPU: OnceLock<Gpu> = OnceLock::new();
 static OPENING: Mutex<()> = Mutex::new(());
 /// Whether it is what [`crate::ops::Backend::best`] computes on.
 static CHOSEN: AtomicBool = AtomicBool::new(false);
+/// The most that was in use.
+const PEAK: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
 static CACHE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Keeps compiled kernels and the choice of algorithms in this folder from one run to the next; before a GPU is opened.
@@ -147,6 +149,27 @@ pub fn free_memory() -> Option<u64> {
     let gpu = GPU.get()?;
     gpu.bind().ok()?;
     gpu.context.mem_get_info().ok().map(|(free, _)| free as u64)
+}
+
+/// Bytes of its memory that this process used at most since [`forget_peak`].
+pub fn peak_memory() -> Option<u64> {
+    let gpu = GPU.get()?;
+    let pool = memory_pool(&gpu.context).ok()?;
+    let mut bytes = 0u64;
+    // SAFETY: the pool is the device's own, the value is of the attribute's type.
+    let status = unsafe { sys::cuMemPoolGetAttribute(pool, PEAK, (&raw mut bytes).cast()) };
+    status.result().ok().map(|()| bytes)
+}
+
+/// Counts the peak from what is used now.
+pub fn forget_peak() {
+    let Some(gpu) = GPU.get() else { return };
+    let Ok(pool) = memory_pool(&gpu.context) else {
+        return;
+    };
+    let mut none = 0u64;
+    // SAFETY: as above. Where it fails the peak is that of the whole process, which is no less.
+    let _ = unsafe { sys::cuMemPoolSetAttribute(pool, PEAK, (&raw mut none).cast()) };
 }
 
 /// Whether it multiplies bf16.
@@ -346,21 +369,23 @@ fn cuda(device: &Device) -> Result<CudaDevice> {
 
 /// Freed memory stays with the process: by default it goes back to the driver whenever the stream is waited for.
 fn keep_memory(context: &CudaContext) -> Result<()> {
-    let mut pool = std::ptr::null_mut();
+    let pool = memory_pool(context)?;
     let mut all = u64::MAX;
     let name = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
     // SAFETY: the pool is the device's own, the value is of the attribute's type.
-    let status = unsafe {
-        match sys::cuDeviceGetDefaultMemPool(&mut pool, context.cu_device()) {
-            sys::CUresult::CUDA_SUCCESS => {
-                sys::cuMemPoolSetAttribute(pool, name, (&raw mut all).cast())
-            }
-            bad => bad,
-        }
-    };
-    status
-        .result()
-        .map_err(driver_error("cuMemPoolSetAttribute"))
+    let status = unsafe { sys::cuMemPoolSetAttribute(pool, name, (&raw mut all).cast()) };
+    let call = "cuMemPoolSetAttribute";
+    status.result().map_err(driver_error(call))
+}
+
+/// Where all its memory comes from.
+fn memory_pool(context: &CudaContext) -> Result<sys::CUmemoryPool> {
+    let mut pool = std::ptr::null_mut();
+    // SAFETY: the place is writable.
+    let status = unsafe { sys::cuDeviceGetDefaultMemPool(&mut pool, context.cu_device()) };
+    let call = "cuDeviceGetDefaultMemPool";
+    status.result().map_err(driver_error(call))?;
+    Ok(pool)
 }
 
 /// An error of a driver's call.

@@ -30,7 +30,9 @@ pub(super) use convolution::{backward_weights, forward, transposed};
 pub(crate) use copies::to_host;
 pub(super) use depthwise::{depthwise, depthwise_backward_data, depthwise_backward_weights};
 pub(crate) use device::computes_bf16;
-pub use device::{cache_in, choose, describe, free_memory, identity, is_chosen};
+pub use device::{
+    cache_in, choose, describe, forget_peak, free_memory, identity, is_chosen, peak_memory,
+};
 pub(super) use elementwise::{
     add, convert, dropout, leaky_relu, leaky_relu_backward, masked, positive, relu, relu_backward,
     scale,

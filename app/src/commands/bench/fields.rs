@@ -1,0 +1,166 @@
+//! `squall bench simulate|label|read`: what is done with fields before a network sees them.
+
+use super::{Row, median, row};
+use crate::commands::simulate::grid;
+use clap::Args;
+use squall_climate::detect::DetectFields;
+use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
+use squall_climate::label::{Labeller, Thresholds};
+use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run};
+use squall_data::{Archive, Calendar, Time, Variable};
+use std::time::Instant;
+
+/// Of which size.
+#[derive(Debug, Args)]
+pub struct FieldOptions {
+    /// Latitudes x longitudes of simulating, labelling and reading.
+    #[arg(long, default_value = "768x1152", value_parser = grid)]
+    grid: (usize, usize),
+}
+
+/// Of which size, or which.
+#[derive(Debug, Args)]
+pub struct LabelOptions {
+    #[command(flatten)]
+    pub(super) fields_of: FieldOptions,
+    /// Files whose first time is labelled instead of a synthetic one.
+    #[arg(long, value_name = "INPUT")]
+    fields: Option<String>,
+}
+
+/// Median seconds of `act`, after one call that does not count.
+fn time(repeat: usize, mut act: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    act()?;
+    let mut times = Vec::new();
+    for _ in 0..repeat.max(1) {
+        let started = Instant::now();
+        act()?;
+        times.push(started.elapsed().as_secs_f64());
+    }
+    Ok(median(&mut times))
+}
+
+/// A time of a synthetic run, of the 1-degree grid and of the one asked for.
+pub(super) fn simulate(options: &FieldOptions, repeat: usize) -> anyhow::Result<Vec<Row>> {
+    let of = |(rows, columns): (usize, usize)| {
+        let run = SyntheticRun::new(config(rows, columns, 64)?)?;
+        let mut index = 0;
+        let ours = time(repeat, || {
+            index += 7;
+            run.snapshot(index % run.len());
+            Ok(())
+        })?;
+        // The fields must at least be written to memory once.
+        let bytes = rows * columns * 16 * 4;
+        let ceiling = bytes as f64 / memory_rate();
+        Ok(row(
+            format!("simulate a time of {rows} x {columns}"),
+            ours,
+            Some(ceiling),
+            "writing the fields to memory once",
+        ))
+    };
+    [(192, 288), options.grid].into_iter().map(of).collect()
+}
+
+/// A time labelled by the DeepCAM rules, and the cyclones and rivers of TempestExtremes'.
+pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec<Row>> {
+    let fields = match &options.fields {
+        Some(input) => {
+            let archive = Archive::open(input)?;
+            DetectFields::read(&archive, 0, archive.available())?
+        }
+        None => {
+            let (rows, columns) = options.fields_of.grid;
+            let run = SyntheticRun::new(config(rows, columns, 64)?)?;
+            DetectFields::of(run.snapshot(40).0)
+        }
+    };
+    let grid = &fields.snapshot.grid;
+    let (rows, columns) = grid.shape();
+    let labeller = Labeller::new(&Thresholds::default(), grid.clone())?;
+    let tempest = TempestDetector::new(&TempestThresholds::default(), grid.clone())?;
+    let transport = fields.transport()?.into_owned().magnitude;
+    let plane = (rows * columns * 4) as f64 / memory_rate();
+    let of = |what: &str, planes: usize, seconds: f64| {
+        row(
+            format!("{what} of {rows} x {columns}"),
+            seconds,
+            Some(planes as f64 * plane),
+            "reading the fields from memory once",
+        )
+    };
+    let deepcam = time(repeat, || {
+        let candidates = labeller.candidates(&fields.snapshot)?;
+        labeller.masks(&fields.snapshot, &candidates)?;
+        Ok(())
+    })?;
+    let nodes = time(repeat, || {
+        tempest.nodes(&fields)?;
+        Ok(())
+    })?;
+    let rivers = time(repeat, || {
+        tempest.rivers(transport.view())?;
+        Ok(())
+    })?;
+    Ok(vec![
+        of("label a time", 11, deepcam),
+        of("lows by closed contours, a time", 7, nodes),
+        of("rivers by a Laplacian, a time", 1, rivers),
+    ])
+}
+
+/// A time read from a file of four.
+pub(super) fn read(options: &FieldOptions, repeat: usize) -> anyhow::Result<Row> {
+    let (rows, columns) = options.grid;
+    let folder = tempfile::tempdir()?;
+    write_run(
+        &config(rows, columns, 4)?,
+        folder.path(),
+        &WriteOptions::default(),
+        |_| Ok(()),
+    )?;
+    let archive = Archive::open(&folder.path().to_string_lossy())?;
+    let path = archive.source_of(0).0.to_path_buf();
+    let plain = time(repeat, || {
+        std::fs::read(&path)?;
+        Ok(())
+    })? / 4.0;
+    let mut index = 0;
+    let ours = time(repeat, || {
+        index += 1;
+        archive.read(index % 4, &Variable::CHANNELS)?;
+        Ok(())
+    })?;
+    Ok(row(
+        format!("read a time of {rows} x {columns}, netCDF-4"),
+        ours,
+        Some(plain),
+        "reading the file's bytes from the page cache",
+    ))
+}
+
+fn config(rows: usize, columns: usize, steps: usize) -> anyhow::Result<SyntheticConfig> {
+    let start = Time::parse("2000-08-01", Calendar::NoLeap)?;
+    Ok(SyntheticConfig {
+        rows,
+        columns,
+        start,
+        step_hours: 6,
+        steps,
+        scenario: Scenario::PRESENT,
+        seed: 1,
+    })
+}
+
+/// Bytes a second that one pass over memory moves: a copy larger than any cache.
+fn memory_rate() -> f64 {
+    let source = vec![1u8; 256 << 20];
+    let mut target = vec![0u8; source.len()];
+    target.copy_from_slice(&source);
+    let started = Instant::now();
+    target.copy_from_slice(&source);
+    let seconds = started.elapsed().as_secs_f64();
+    std::hint::black_box(&target);
+    2.0 * source.len() as f64 / seconds
+}

@@ -1,0 +1,49 @@
+//! The program on the GPU that stands in for one.
+
+use super::{squall, text};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The folder with the stand-in's libraries; `None`, with a printed reason, where it cannot be built.
+pub fn stand_in() -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/stand_in_gpu/build.sh");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in-gpu");
+    let built = Command::new("sh").arg(&source).arg(&folder).output();
+    match built {
+        Ok(built) if built.status.success() => Some(folder),
+        other => {
+            eprintln!("skipped: the stand-in GPU cannot be built: {other:?}");
+            None
+        }
+    }
+}
+
+/// Lets what a command starts find NVIDIA's libraries in `folders`.
+pub fn with_stand_in(command: &mut Command, folders: &Path) {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-cache");
+    command
+        .env("SQUALL_CUDA_LIBRARIES", folders)
+        .env("XDG_CACHE_HOME", cache);
+}
+
+/// Runs the program with libraries from `folders` and these variables.
+pub fn on(folders: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+    let mut command = squall();
+    with_stand_in(&mut command, folders);
+    command.envs(variables.iter().copied());
+    command
+        .args(arguments)
+        .output()
+        .expect("the program starts")
+}
+
+/// Demands success; gives standard output.
+pub fn works(output: Output) -> String {
+    assert!(
+        output.status.success(),
+        "{:?}\n{}",
+        output.status.code(),
+        text(&output)
+    );
+    String::from_utf8(output.stdout).expect("UTF-8 output")
+}

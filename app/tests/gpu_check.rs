@@ -1,0 +1,79 @@
+//! `validation/gpu/check.sh` on the stand-in: its commands, what it reads of their answers, and its tables.
+#![cfg(feature = "cuda")]
+#![allow(clippy::print_stderr)] // says what it skips
+
+mod common;
+
+use common::stand_in::{stand_in, with_stand_in};
+use common::{path, text};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Steps that run on the stand-in in seconds; `operations`, `extents` and `learning` take minutes, `two-gpus` needs `nvidia-smi`.
+const STEPS: &str = "golden,speed,inference,memory,optimizers,profile,two-gpus";
+
+#[test]
+fn the_check_script_finds_what_it_looks_for() {
+    let Some(stand_in) = stand_in() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("check");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/gpu/check.sh");
+    let check = |steps: &str, devices: &str| {
+        let mut command = Command::new("bash");
+        command
+            .arg(&script)
+            .args([env!("CARGO_BIN_EXE_squall"), path(&out)]);
+        command.args(["--tiny", "--minutes", "30", "--only", steps]);
+        with_stand_in(&mut command, &stand_in);
+        command.env("SQUALL_STAND_IN_DEVICES", devices).output()
+    };
+    let Ok(output) = check(STEPS, "1") else {
+        eprintln!("skipped: there is no bash");
+        return;
+    };
+    let told = text(&output);
+    if told.contains("python3: not found") {
+        eprintln!("skipped: there is no Python");
+        return;
+    }
+    assert!(output.status.success(), "{told}");
+    let read = |name: &str| fs::read_to_string(out.join(name)).expect("written");
+    let result: Value = serde_json::from_str(&read("check.json")).expect("JSON");
+    let steps = result["steps"].as_array().expect("steps");
+    let status = |name: &str| {
+        let step = steps.iter().find(|step| step["name"] == name);
+        step.expect("a step")["status"]
+            .as_str()
+            .expect("words")
+            .to_string()
+    };
+    for name in STEPS.split(',').filter(|name| *name != "two-gpus") {
+        assert_eq!(status(name), "passed", "{name}\n{told}");
+    }
+    assert_eq!(status("two-gpus"), "skipped");
+    let speed = steps
+        .iter()
+        .find(|step| step["name"] == "speed")
+        .expect("a step");
+    let rows = speed["rows"].as_array().expect("rows");
+    // Two networks, two batches, training and inference.
+    assert_eq!(rows.len(), 8, "{speed}");
+    for row in rows {
+        assert!(
+            row["samples_per_second"].as_f64().expect("a rate") > 0.0,
+            "{row}"
+        );
+        assert!(row["peak_mb"].as_f64().expect("a size") > 0.0, "{row}");
+    }
+    let page = read("check.md");
+    for word in ["| golden |", "| network | batch |", "GPU 0"] {
+        assert!(page.contains(word), "no `{word}` in\n{page}");
+    }
+
+    // Without a GPU it ends at once and fails.
+    let output = check("golden", "0").expect("as before");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("no GPU"), "{}", text(&output));
+}

@@ -1,0 +1,184 @@
+//! A method ready for a grid, and what it does with one time in each of its passes.
+
+use super::Method;
+use super::bard::{BardDetector, BardThresholds};
+use super::percentile::{
+    MonthlyThresholds, PercentileDetector, PercentileThresholds, TransportClimatology, month_of,
+};
+use super::tempest::{AcceptedNodes, Node, Stitcher, TempestDetector, TempestThresholds};
+use super::transport::DetectFields;
+use crate::error::{ClimateError, Result};
+use crate::label::{
+    AcceptedCyclones, CycloneCandidate, LabelledSnapshot, Labeller, Thresholds, Trajectories,
+};
+use ndarray::Array2;
+use serde::{Deserialize, Serialize};
+use squall_data::{LatLonGrid, Time};
+use std::sync::Arc;
+
+/// The numbers of all methods; one file for a command.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DetectorThresholds {
+    /// Of [`Method::Deepcam`].
+    pub deepcam: Thresholds,
+    /// Of [`Method::Tempest`].
+    pub tempest: TempestThresholds,
+    /// Of [`Method::Percentile`].
+    pub percentile: PercentileThresholds,
+    /// Of [`Method::Bard`].
+    pub bard: BardThresholds,
+}
+
+/// A method ready for a grid.
+#[derive(Debug, Clone)]
+pub enum Detector {
+    /// The labels of the DeepCAM data set.
+    Deepcam(Box<Labeller>),
+    /// TempestExtremes.
+    Tempest(Box<TempestDetector>),
+    /// Percentiles and geometry.
+    Percentile(PercentileDetector),
+    /// TECA-BARD.
+    Bard(BardDetector),
+}
+
+/// What one method made of one time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MethodLabels {
+    /// The method.
+    pub method: Method,
+    /// Its mask and objects.
+    pub labelled: LabelledSnapshot,
+}
+
+impl Detector {
+    /// A method for a grid.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if a threshold makes no sense.
+    pub fn new(
+        method: Method,
+        thresholds: &DetectorThresholds,
+        grid: &Arc<LatLonGrid>,
+    ) -> Result<Self> {
+        let grid = grid.clone();
+        Ok(match method {
+            Method::Deepcam => Self::Deepcam(Box::new(Labeller::new(&thresholds.deepcam, grid)?)),
+            Method::Tempest => {
+                Self::Tempest(Box::new(TempestDetector::new(&thresholds.tempest, grid)?))
+            }
+            Method::Percentile => {
+                Self::Percentile(PercentileDetector::new(&thresholds.percentile, grid)?)
+            }
+            Method::Bard => Self::Bard(BardDetector::new(&thresholds.bard, grid)?),
+        })
+    }
+
+    /// Which it is.
+    pub fn method(&self) -> Method {
+        match self {
+            Self::Deepcam(_) => Method::Deepcam,
+            Self::Tempest(_) => Method::Tempest,
+            Self::Percentile(_) => Method::Percentile,
+            Self::Bard(_) => Method::Bard,
+        }
+    }
+
+    pub(super) fn begin(&self) -> Survey {
+        match self {
+            Self::Deepcam(labeller) => Survey::Deepcam(labeller.trajectories()),
+            Self::Tempest(detector) => Survey::Tempest(detector.stitcher()),
+            Self::Percentile(detector) => Survey::Percentile(detector.climatology()),
+            Self::Bard(_) => Survey::Nothing,
+        }
+    }
+
+    /// What the first pass takes from one time.
+    pub(super) fn look(&self, fields: &DetectFields) -> Result<Seen> {
+        Ok(match self {
+            Self::Deepcam(labeller) => Seen::Candidates(labeller.candidates(&fields.snapshot)?),
+            Self::Tempest(detector) => Seen::Nodes(detector.nodes(fields)?),
+            Self::Percentile(detector) => Seen::Moisture(detector.moisture(fields)?.into_owned()),
+            Self::Bard(_) => Seen::Nothing,
+        })
+    }
+
+    pub(super) fn conclude(&self, survey: Survey) -> Result<Conclusion> {
+        Ok(match (self, survey) {
+            (_, Survey::Deepcam(tracks)) => Conclusion::Cyclones(tracks.finish()),
+            (_, Survey::Tempest(tracks)) => Conclusion::Nodes(tracks.finish()),
+            (Self::Percentile(detector), Survey::Percentile(climatology)) => {
+                Conclusion::Usual(Box::new(climatology.thresholds(detector.thresholds())?))
+            }
+            _ => Conclusion::Nothing,
+        })
+    }
+
+    pub(super) fn masks(
+        &self,
+        index: usize,
+        fields: &DetectFields,
+        known: &Conclusion,
+    ) -> Result<LabelledSnapshot> {
+        match (self, known) {
+            (Self::Deepcam(labeller), Conclusion::Cyclones(accepted)) => {
+                labeller.masks(&fields.snapshot, accepted.at(index))
+            }
+            (Self::Tempest(detector), Conclusion::Nodes(accepted)) => {
+                detector.masks(fields, accepted.at(index))
+            }
+            (Self::Percentile(detector), Conclusion::Usual(usual)) => detector.masks(fields, usual),
+            (Self::Bard(detector), _) => detector.masks(fields),
+            _ => Err(ClimateError::Invalid(format!(
+                "{}: the masks need its own first pass",
+                self.method()
+            ))),
+        }
+    }
+}
+
+/// The state of a first pass.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) enum Survey {
+    Nothing,
+    Deepcam(Trajectories),
+    Tempest(Stitcher),
+    Percentile(TransportClimatology),
+}
+
+/// What a first pass takes from one time.
+pub(super) enum Seen {
+    Nothing,
+    Candidates(Vec<CycloneCandidate>),
+    Nodes(Vec<Node>),
+    Moisture(Array2<f32>),
+}
+
+/// What the first pass came to.
+pub(super) enum Conclusion {
+    Nothing,
+    Cyclones(AcceptedCyclones),
+    Nodes(AcceptedNodes),
+    Usual(Box<MonthlyThresholds>),
+}
+
+impl Survey {
+    /// Takes one time; the number of candidates.
+    pub(super) fn push(&mut self, index: usize, time: Time, seen: Seen) -> Result<usize> {
+        match (self, seen) {
+            (Self::Deepcam(tracks), Seen::Candidates(candidates)) => {
+                let count = candidates.len();
+                tracks.push(index, time, candidates).map(|()| count)
+            }
+            (Self::Tempest(tracks), Seen::Nodes(nodes)) => {
+                let count = nodes.len();
+                tracks.push(index, time, nodes).map(|()| count)
+            }
+            (Self::Percentile(climatology), Seen::Moisture(plane)) => {
+                climatology.add(month_of(time), plane.view()).map(|()| 0)
+            }
+            _ => Ok(0),
+        }
+    }
+}

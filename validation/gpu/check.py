@@ -1,0 +1,117 @@
+"""What a GPU must show, step by step; a step that fails does not keep the next from running.
+
+OUT/check.json and OUT/check.md are written anew after every step, so that a run that is cut off leaves what it had. Exit
+code 1: a step failed or took too long, or an aim was missed on the card that it is set for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import steps
+from program import Failed, OutOfTime, Program, Step
+from table import markdown
+
+# Name, seconds that it may take, what it does. Speed comes early: it is what only this machine can tell.
+STEPS = [
+    ("gpu", 60, steps.gpu),
+    ("golden", 90, steps.golden),
+    ("speed", 240, steps.speed),
+    ("operations", 120, steps.operations),
+    ("extents", 150, steps.extents),
+    ("inference", 60, steps.inference),
+    ("memory", 60, steps.memory),
+    ("optimizers", 60, steps.optimizers),
+    ("learning", 150, steps.learning),
+    ("two-gpus", 90, steps.two_gpus),
+    ("profile", 60, steps.profile),
+    # Compiling takes minutes: with `--only pytorch --minutes 20` where the others left it no time.
+    ("pytorch", 1200, steps.pytorch),
+]
+
+
+def run(squall: Program, only: list[str]) -> bool:
+    """Runs the steps; gives whether all that ran came out well."""
+    done = []
+    for name, limit, act in STEPS:
+        if only and name not in only and name != "gpu":
+            continue
+        step = Step(name, " ".join((act.__doc__ or "").split()))
+        done.append(step)
+        print(f"== {name}: {step.about}", flush=True)
+        began = time.monotonic()
+        # A stand-in takes as long as it takes.
+        squall.ends = began + (3600 if squall.tiny else limit)
+        if began >= squall.deadline:
+            step.said.append("no time left")
+        else:
+            attempt(squall, step, act)
+        step.seconds = time.monotonic() - began
+        for said in step.said:
+            print(f"   {said}")
+        print(f"   {step.status} in {step.seconds:.1f} s", flush=True)
+        write(squall, done)
+        if name == "gpu" and step.status != "passed":
+            break
+    return all(step.status in ("passed", "skipped") for step in done)
+
+
+def attempt(squall: Program, step: Step, act) -> None:
+    """Runs a step, whatever becomes of it."""
+    try:
+        act(squall, step)
+        if step.status == "not run":
+            step.status = "passed"
+    except Failed as failed:
+        step.status = "failed"
+        step.said.append(str(failed))
+    except OutOfTime as late:
+        step.status = "out of time"
+        step.said.append(str(late))
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        # An answer that is not what the script knows.
+        step.status = "failed"
+        step.said.append(f"{type(error).__name__}: {error}")
+
+
+def write(squall: Program, done: list[Step]) -> None:
+    """Both files, of the steps so far."""
+    result = {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "card": squall.card,
+        "program": squall.version,
+        "extents": "tiny" if squall.tiny else "quick" if squall.quick else "full",
+        "steps": [asdict(step) for step in done],
+    }
+    (squall.out / "check.json").write_text(json.dumps(result, indent=1) + "\n")
+    (squall.out / "check.md").write_text(markdown(result))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="check.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("squall", type=Path, metavar="SQUALL", help="the program of `./run.sh cuda-build`")
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder for results")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer, for some three minutes")
+    parser.add_argument("--tiny", action="store_true", help="extents that the stand-in GPU of the tests can compute")
+    parser.add_argument("--minutes", type=float, default=8.0, help="steps that would begin later are not run (8)")
+    parser.add_argument("--only", default="", metavar="STEP,...", help="these steps alone, after `gpu`")
+    options = parser.parse_args()
+    if not options.squall.is_file():
+        parser.error(f"there is no program {options.squall}")
+    squall = Program(options)
+    only = [name for name in options.only.split(",") if name]
+    if unknown := set(only) - {name for name, *_ in STEPS}:
+        parser.error(f"no such step: {', '.join(sorted(unknown))}")
+    well = run(squall, only)
+    print(f"\n{'all came out well' if well else 'NOT all came out well'}: {squall.out / 'check.md'}")
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

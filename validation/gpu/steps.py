@@ -1,0 +1,266 @@
+"""The steps of check.py: each takes the program and fills a `Step`, or raises `Failed`."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from program import Failed, OutOfTime, Program, Step
+
+PEER = Path(__file__).resolve().parent.parent / "peers" / "step.py"
+# Named as `squall bench` knows them; at 16 channels `deeplabv3plus` is the network of the 2018 paper with `deconv1x`.
+NETWORKS = ["deepcam", "deeplabv3plus", "detector-2d"]
+BATCHES = [1, 2, 8]
+# (network, batch, work): what a row of `speed` must reach, and on which card.
+AIMS = [
+    ("deepcam", 8, "step", "samples_per_second", 82.0, "H200"),
+    ("deepcam", 8, "infer", "samples_per_second", 245.0, "H200"),
+    ("deepcam", 8, "step", "ratio", 1.1, ""),
+    ("deepcam", 8, "infer", "ratio", 1.1, ""),
+    ("deeplabv3plus", 2, "step", "percent_of_rate", 45.0, ""),
+]
+
+
+def gpu(squall: Program, step: Step) -> None:
+    """the GPU, and what the program finds"""
+    if shutil.which("nvidia-smi"):
+        query = "--query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit"
+        step.said += squall.command(["nvidia-smi", query, "--format=csv,noheader"], "nvidia-smi", None).splitlines()
+    version = " ".join(squall.run("--version").split())
+    squall.version, _, told = version.partition("; ")
+    found = re.search(r"GPU 0: ([^,;]*)", version)
+    if not found:
+        raise Failed(f"no GPU: {told or version}")
+    squall.card = found[1]
+    step.said.append(told)
+
+
+def operations(squall: Program, step: Step) -> None:
+    """operations and small networks against plain loops"""
+    networks = ["--network", "deeplabv3plus"] if squall.quick else []
+    judged(squall, step, "plain", *networks)
+
+
+def extents(squall: Program, step: Step) -> None:
+    """every convolution of the networks at their real extents against the CPU"""
+    size = "96x144" if squall.tiny else "384x576" if squall.quick else "768x1152"
+    networks = "deeplabv3plus" if squall.tiny else "deepcam,deeplabv3plus"
+    judged(squall, step, "cpu", "--network", networks, "--size", size)
+
+
+def judged(squall: Program, step: Step, judge: str, *words: str) -> None:
+    report = squall.bench("parity", "--judge", judge, *words, name=f"parity-{judge}", expect=None)
+    broken = []
+    for row in report["rows"]:
+        off = [worst["distance"] for worst in row["worst"]]
+        bounds = [worst["bound"] for worst in row["worst"]]
+        step.rows.append({"subject": row["subject"], "what": row["what"], "f32": off[0], "bf16": off[1], "f16": off[2]})
+        if any(b is not None and not (d is not None and d <= b) for d, b in zip(off, bounds)):
+            broken.append(f"{row['subject']} {row['what']} ({row['place']})")
+    if broken:
+        raise Failed("further off than allowed: " + ", ".join(broken))
+
+
+def golden(squall: Program, step: Step) -> None:
+    """twenty steps in f32 as on the CPU; the same bits twice; TF32 is another thing; bf16 and f16 near f32"""
+    squall.store()
+    steps = 4 if squall.tiny else 20
+    cpu = squall.train("golden-cpu", "cpu", steps, "precision=f32")
+    gpu = squall.train("golden-f32", "cuda", steps, "precision=f32")
+    near(step, "f32 on the GPU", gpu, cpu, 0.01, first=5, later=0.1)
+    squall.train("golden-again", "cuda", steps, "precision=f32")
+    if not filecmp.cmp(squall.out / "golden-f32/metrics.jsonl", squall.out / "golden-again/metrics.jsonl", shallow=False):
+        raise Failed("the same run twice gives other bits")
+    tf32 = squall.train("golden-tf32", "cuda", steps, 'precision={ compute = "f32", tf32 = true }')
+    near(step, "TF32", tf32, gpu, 0.01, first=5, later=0.1)
+    if tf32 == gpu and not squall.tiny:
+        raise Failed("TF32 changes nothing: is f32 computed in TF32 too?")
+    for precision, within in (("bf16", 0.05), ("f16", 0.02)):
+        losses = squall.train(f"golden-{precision}", "cuda", steps, f"precision={precision}")
+        near(step, precision, losses, gpu, within, first=5, later=0.2)
+
+
+def near(step: Step, what: str, a: list[float], b: list[float], within: float, *, first: int, later: float) -> None:
+    """The first losses within a share of each other, and all of them within another: what rounds differently drifts apart."""
+    if not a or len(a) != len(b):
+        raise Failed(f"{what}: {len(a)} losses, not {len(b)}")
+    off = [abs(x - y) / abs(y) for x, y in zip(a, b)]
+    head, all_ = max(off[:first]), max(off)
+    step.rows.append({"run": what, "steps": len(a), "last loss": a[-1], "beside": b[-1], "first off": head, "most off": all_})
+    if not (head <= within and all_ <= later):
+        raise Failed(f"{what}: the losses are off by {head:.2g} in the first {first} steps, {all_:.2g} in all")
+
+
+def learning(squall: Program, step: Step) -> None:
+    """bf16 and f16 learn as well as f32: IoU of validation samples within 0.01"""
+    squall.store()
+    steps = 4 if squall.tiny else 400 if squall.quick else 1300
+    reached = {}
+    for precision in ("f32", "bf16", "f16"):
+        losses = squall.train(f"learn-{precision}", "cuda", steps, f"precision={precision}")
+        lines = map(json.loads, (squall.out / f"learn-{precision}/metrics.jsonl").read_text().splitlines())
+        scores = [line["mean_iou"] for line in lines if line.get("mean_iou") is not None]
+        if not scores:
+            raise Failed(f"{precision}: no score in metrics.jsonl")
+        reached[precision] = scores[-1]
+        step.rows.append({"precision": precision, "steps": steps, "mean IoU": scores[-1], "last loss": losses[-1]})
+    off = {p: reached[p] - reached["f32"] for p in ("bf16", "f16")}
+    if min(off.values()) < -0.01 and not squall.tiny:
+        raise Failed(f"mean IoU below that of f32: {off}")
+
+
+def inference(squall: Program, step: Step) -> None:
+    """masks of the GPU against the CPU's, f32"""
+    squall.store()
+    model = squall.out / "golden-f32/best.safetensors"
+    if not model.is_file():
+        squall.train("golden-f32", "cuda", 4, "precision=f32")
+    for device in ("cuda", "cpu"):
+        words = ("--model", model, "--out", f"masks-{device}", "--device", device, "--precision", "f32", "-q")
+        shutil.rmtree(squall.out / f"masks-{device}", ignore_errors=True)
+        squall.run("infer", "run", *words, name=f"infer-{device}")
+    scores = json.loads(squall.run("score", "--prediction", "masks-cuda", "--truth", "masks-cpu", "--json", "-q"))
+    iou = scores["pixels"]["mean_iou"]
+    step.rows.append({"mean IoU": iou})
+    if not iou > 0.99:
+        raise Failed(f"mean IoU of the two is {iou}")
+
+
+def memory(squall: Program, step: Step) -> None:
+    """a batch that does not fit is refused, with one that does"""
+    network, size = ("small", "96x144") if squall.tiny else ("deepcam", "768x1152")
+    words = ("--network", network, "--size", size, "--precision", "bf16", "--repeat", 1)
+    squall.run("bench", "step", *words, "--batch", 300 if not squall.tiny else 3000, "--device", "cuda", name="refused", expect=2)
+    told = " ".join((squall.out / "refused.log").read_text().split())
+    step.said.append(told)
+    fits = re.search(r"--batch (\d+) fits", told)
+    if not fits:
+        raise Failed("no batch that fits is named")
+    if squall.quick:
+        return
+    row = squall.bench("step", *words, "--batch", fits[1], name="fits")[0]
+    step.rows.append(timing(row, network, int(fits[1]), "step", ""))
+
+
+def speed(squall: Program, step: Step) -> None:
+    """seconds of a training step and of inference, bf16, with the share of the matrix rate measured beside them"""
+    networks, batches = (["small", "detect"], [1, 2]) if squall.tiny else (NETWORKS, BATCHES)
+    cases = [(network, batch, work) for batch in reversed(batches) for network in networks for work in ("step", "infer")]
+    measure(squall, step, cases, [])
+    for row in step.rows:
+        if row["peak_mb"] > 1.1 * row["predicted_mb"]:
+            step.said.append(f"{row['network']}, batch {row['batch']}, {row['work']}: more memory than was predicted")
+            step.status = "failed"
+
+
+def pytorch(squall: Program, step: Step) -> None:
+    """the same networks in PyTorch in alternation: the fastest of eager, compiled, compiled with CUDA graphs"""
+    asked = "import torch, sys; sys.exit(not torch.cuda.is_available())"
+    if squall.tiny or subprocess.run([sys.executable, "-c", asked], capture_output=True, env=squall.environment).returncode:
+        step.status = "skipped"
+        step.said.append("PyTorch with a GPU is not installed")
+        return
+    modes = ["eager"] if squall.quick else ["eager", "compile", "graphs"]
+    cases = [("deepcam", 8, "step"), ("deepcam", 8, "infer"), ("deeplabv3plus", 2, "step"), ("detector-2d", 8, "step")]
+    measure(squall, step, cases, [f"{sys.executable} {PEER} --device cuda --mode {mode}" for mode in modes])
+
+
+def measure(squall: Program, step: Step, cases: list[tuple[str, int, str]], peers: list[str]) -> None:
+    """A row for each case, beside peers, and what was aimed at; one that fails does not keep the next from being measured."""
+    size = "32x48" if squall.tiny else "768x1152"
+    try:
+        for network, batch, work in cases:
+            words = ["--network", network, "--size", size, "--batch", batch, "--precision", "bf16", "--repeat", squall.repeat]
+            for peer in peers:
+                words += ["--peer", peer]
+            try:
+                row = squall.bench(work, *words, name=f"{work}-{network}-{batch}")[0]
+                step.rows.append(timing(row, network, batch, work, "bf16"))
+            except Failed as failed:
+                step.said.append(f"{network}, batch {batch}, {work}: {failed}")
+                step.status = "failed"
+    finally:
+        step.said += aims(squall, step)
+
+
+def aims(squall: Program, step: Step) -> list[str]:
+    """What was aimed at and what came out; a miss on the card that an aim is for makes the step a miss."""
+    told = []
+    for network, batch, work, what, aim, card in AIMS:
+        rows = [r for r in step.rows if (r["network"], r["batch"], r["work"]) == (network, batch, work)]
+        got = rows[0].get(what) if rows else None
+        if got is None:
+            continue
+        reached = got >= aim
+        told.append(f"{network}, batch {batch}, {work}: {what} {got:.4g}, aim {aim:g}{f' on one {card}' if card else ''}: "
+                    + ("reached" if reached else "missed"))
+        if not reached and card in squall.card and step.status != "failed":
+            step.status = "missed"
+    return told
+
+
+def optimizers(squall: Program, step: Step) -> None:
+    """a step of every optimiser beside the memory's rate"""
+    for row in squall.bench("optimizer", "--repeat", squall.repeat, name="optimizer"):
+        step.rows.append({"what": row["name"], "ms": 1e3 * row["ours"], "percent of the memory's rate": row["ceiling_percent"]})
+
+
+def profile(squall: Program, step: Step) -> None:
+    """where the time of a step goes, in profile.log"""
+    network, size = ("small", "32x48") if squall.tiny else ("deepcam", "768x1152")
+    squall.environment["CUDA_LAUNCH_BLOCKING"] = "1"
+    try:
+        words = ("--network", network, "--size", size, "--batch", 2, "--precision", "bf16", "--repeat", 1, "--profile")
+        squall.run("bench", "step", *words, "--device", "cuda", name="profile")
+    finally:
+        del squall.environment["CUDA_LAUNCH_BLOCKING"]
+    lines = (squall.out / "profile.log").read_text().splitlines()
+    step.said += [" ".join(line.split()) for line in lines if " x  " in line][:12]
+
+
+def two_gpus(squall: Program, step: Step) -> None:
+    """two GPUs: gradients summed by NCCL where they lie, against sums on the host"""
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True) if shutil.which("nvidia-smi") else None
+    if listed is None or len(listed.stdout.splitlines()) < 2 or not shutil.which("mpirun"):
+        step.status = "skipped"
+        step.said.append("fewer than two GPUs, or no mpirun")
+        return
+    squall.store()
+    for name, algorithm in (("ring", "ring"), ("nccl", "nccl"), ("nccl-again", "nccl")):
+        shutil.rmtree(squall.out / name, ignore_errors=True)
+        command = ["mpirun", "-n", "2", squall.squall, "train", "--recipe", "small", "--data", "store", "--out", name]
+        for setting in ("precision=f32", "training.steps=8", "training.validate_every_steps=8", "distributed.global_batch=4",
+                        f"distributed.algorithm={algorithm}"):
+            command += ["--set", setting]
+        squall.command([*command, "--device", "cuda", "-q"], name)
+    losses = []
+    for name in ("nccl", "ring"):
+        lines = map(json.loads, (squall.out / name / "metrics.jsonl").read_text().splitlines())
+        losses.append([line["loss"] for line in lines if line.get("kind") == "step"])
+    near(step, "NCCL", *losses, 1e-4, first=8, later=1e-4)
+    if not filecmp.cmp(squall.out / "nccl/metrics.jsonl", squall.out / "nccl-again/metrics.jsonl", shallow=False):
+        raise Failed("the same run twice gives other bits")
+
+
+def timing(row: dict, network: str, batch: int, work: str, precision: str) -> dict:
+    """A row of `squall bench`, of samples a second."""
+    return {
+        "network": network,
+        "batch": batch,
+        "work": work,
+        "precision": precision,
+        "samples_per_second": 1 / row["ours"],
+        "tflop_per_second": row["flops_per_second"] / 1e12,
+        "percent_of_rate": row["ceiling_percent"],
+        "peak_mb": row["peak_mb"],
+        "predicted_mb": row["predicted_mb"],
+        "pytorch_samples_per_second": 1 / row["peer"] if row["peer"] else None,
+        "pytorch_mode": row["peer_mode"],
+        "pytorch_peak_mb": row["peer_peak_mb"],
+        "ratio": row["ratio"],
+    }

@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor};
 use common::{distance, draw, field, values};
 use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets};
 use squall_model::networks::NetworkName;
-use squall_model::ops::cuda;
+use squall_model::ops::{ConvSpec, Fuse, cuda};
 use squall_model::optim::{Larc, Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update};
 use squall_model::{
     Backend, Gradients, ModelError, ModelFile, Network, NetworkConfig, Pass, Recompute,
@@ -455,6 +455,35 @@ fn gradients_leave_the_gpu_bucket_by_bucket() {
 }
 
 /// What is computed on the CPU meanwhile stays there, and what meets on the GPU is brought there.
+/// The CPU's own ways of computing are no ways of a GPU's: nothing of a network leaves it.
+#[test]
+fn convolutions_stay_on_the_gpu() {
+    let Some(gpu) = gpu() else { return };
+    for spec in [
+        ConvSpec::same(3),
+        ConvSpec::same(5),
+        ConvSpec::same(1),
+        ConvSpec::same(3).stride(2),
+    ] {
+        // Large enough for Winograd to pay, and wide enough for direct loops.
+        let (shape, kernel) = ([1, 32, 48, 32], spec.kernel.0);
+        let x = gpu.bring(&field(1, shape)).unwrap();
+        let w = field(2, [32, 32, kernel, kernel]);
+        let y = gpu.conv2d(&x, &w, None, &spec, Fuse::None).unwrap();
+        let dx = gpu.conv2d_backward_data(&y, &w, shape, &spec).unwrap();
+        let both = gpu.conv2d_joined(
+            &[&x, &x],
+            &field(3, [32, 64, kernel, kernel]),
+            None,
+            &spec,
+            Fuse::None,
+        );
+        for (what, tensor) in [("y", y), ("dx", dx), ("joined", both.unwrap())] {
+            assert!(tensor.device().is_cuda(), "{what} of {spec:?}");
+        }
+    }
+}
+
 #[test]
 fn tensors_of_both_sides_meet() {
     let Some(gpu) = gpu() else { return };

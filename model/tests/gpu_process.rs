@@ -5,10 +5,12 @@
 mod common;
 mod stand_in_gpu;
 
+use candle_core::DType;
 use common::{distance, field, values};
-use squall_model::Backend;
 use squall_model::gpu::{allow_tf32, tf32_is_allowed};
 use squall_model::ops::{ConvSpec, Fuse, cuda};
+use squall_model::optim::{Optimizer, OptimizerConfig};
+use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass, profile};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -68,4 +70,101 @@ fn f32_is_f32_unless_tf32_is_allowed() {
     assert!(off > 1e-5 && off < 1e-3, "{off}");
     assert!(told.contains("TF32") && !cuda::describe().contains("TF32"));
     assert!(of(gpu) == plain, "what was allowed before stays");
+}
+
+/// A training step and inference of a network wide enough for the CPU's own ways to pay there: fields go to the GPU, a few numbers
+/// come back.
+#[test]
+fn nothing_of_a_network_leaves_the_gpu() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((gpu, _)) = gpu() else { return };
+    let config = NetworkConfig {
+        channels_in: 4,
+        width: 0.25,
+        decoder_width: Some(0.125),
+        blocks: vec![1, 1],
+        atrous_rates: vec![2],
+        ..NetworkConfig::default()
+    };
+    let mut network = Network::build(&config, gpu, 1).unwrap();
+    let mut optimizer = Optimizer::new(&OptimizerConfig::default(), network.parameters()).unwrap();
+    let mut gradients = Gradients::new(network.parameters());
+    let labels: Vec<u8> = (0..32 * 48).map(|i| u8::from(i % 7 == 0)).collect();
+    let x = field(1, [1, 32, 48, 4]);
+    let before = stand_in_gpu::copied_back();
+    profile::start();
+    let mut pass = Pass::train(gpu, DType::BF16, 1);
+    let logits = network.forward(&x, &mut pass).unwrap();
+    let loss = gpu
+        .softmax_cross_entropy(&logits, &labels, &[1.0; 3], 1.0)
+        .unwrap();
+    network.update_running_statistics(&mut pass).unwrap();
+    gradients.clear();
+    network
+        .backward(&loss.gradient, pass, &mut gradients)
+        .unwrap();
+    optimizer
+        .step(network.parameters_mut(), &gradients, 1e-3)
+        .unwrap();
+    let logits = network.infer(&x, DType::BF16).unwrap();
+    assert!(logits.device().is_cuda());
+    let back = stand_in_gpu::copied_back().zip(before);
+    let back = back.map_or(0, |(after, before)| after - before);
+    // Losses, norms, statistics of channels. The thinnest field of a layer is ten times as large.
+    assert!(back < 16_000, "{back} bytes came back");
+    let entries = profile::finish();
+    assert!(
+        entries
+            .iter()
+            .any(|entry| entry.operation.starts_with("conv2d "))
+    );
+    for entry in &entries {
+        let what = &entry.operation;
+        assert!(
+            !what.contains("Winograd") && !what.contains("Direct"),
+            "{what}"
+        );
+    }
+}
+
+/// A process whose cuDNN has no deterministic algorithm: our own kernel computes, in all directions.
+#[test]
+fn what_cudnn_has_no_algorithm_for_is_computed_all_the_same() {
+    const NONE: &str = "SQUALL_STAND_IN_ATOMIC";
+    if std::env::var_os(NONE).is_none() {
+        let program = std::env::current_exe().unwrap();
+        let name = "what_cudnn_has_no_algorithm_for_is_computed_all_the_same";
+        let mut command = std::process::Command::new(program);
+        let output = command.args([name, "--exact"]).env(NONE, "1").output();
+        let output = output.unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{told}");
+        return;
+    }
+    let Some((gpu, _)) = gpu() else { return };
+    for groups in [1, 4] {
+        let spec = ConvSpec {
+            groups,
+            periodic: true,
+            ..ConvSpec::same(3).stride(2)
+        };
+        let (shape, out) = ([2, 8, 10, 16], [2, 4, 5, 12]);
+        let (x, dy) = (field(1, shape), field(2, out));
+        let w = field(3, [12, 16 / groups, 3, 3]);
+        let all = |backend: Backend| {
+            let y = backend.conv2d(&x, &w, None, &spec, Fuse::None).unwrap();
+            let dx = backend.conv2d_backward_data(&dy, &w, shape, &spec).unwrap();
+            let mut dw = vec![0.0; w.elem_count()];
+            backend
+                .conv2d_backward_weights(&x, &dy, &spec, &mut dw, None)
+                .unwrap();
+            [y, dx]
+                .map(|tensor| values(&backend.to_host(&tensor).unwrap()))
+                .into_iter()
+                .chain([dw])
+        };
+        for (got, expected) in all(gpu).zip(all(Backend::Reference)) {
+            assert!(distance(&got, &expected) < 1e-6, "{groups} groups");
+        }
+    }
 }

@@ -93,7 +93,7 @@ class Program:
         """Fields, labels and samples that training and inference use."""
         if (self.out / "store").is_dir():
             return
-        grid, days, hours = ("24x36", 4, 12) if self.tiny else ("192x288", 30, 6)
+        grid, days, hours = ("24x36", 15, 12) if self.tiny else ("192x288", 30, 6)
         self.run("simulate", "--out", "run", "--grid", grid, "--days", days, "--hours", hours, "-q")
         self.run("label", "run", "--out", "labels", "-q")
         self.run("stage", "run", "--labels", "labels", "--out", "store", "-q")

@@ -31,8 +31,8 @@ def gpu(squall: Program, step: Step) -> None:
     if shutil.which("nvidia-smi"):
         query = "--query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit"
         step.said += squall.command(["nvidia-smi", query, "--format=csv,noheader"], "nvidia-smi", None).splitlines()
-    version = " ".join(squall.run("--version").split())
-    squall.version, _, told = version.partition("; ")
+    version = " ".join(squall.run("--version", name="version").split())
+    squall.version, _, told = version.replace(" (", ", ").rstrip(")").partition("; ")
     found = re.search(r"GPU 0: ([^,;]*)", version)
     if not found:
         raise Failed(f"no GPU: {told or version}")
@@ -77,10 +77,11 @@ def golden(squall: Program, step: Step) -> None:
     if not filecmp.cmp(squall.out / "golden-f32/metrics.jsonl", squall.out / "golden-again/metrics.jsonl", shallow=False):
         raise Failed("the same run twice gives other bits")
     tf32 = squall.train("golden-tf32", "cuda", steps, 'precision={ compute = "f32", tf32 = true }')
-    near(step, "TF32", tf32, gpu, 0.01, first=5, later=0.1)
+    # On the few pixels of tiny fields normalisation makes much of little.
+    near(step, "TF32", tf32, gpu, 0.05 if squall.tiny else 0.01, first=5, later=0.1)
     if tf32 == gpu and not squall.tiny:
         raise Failed("TF32 changes nothing: is f32 computed in TF32 too?")
-    for precision, within in (("bf16", 0.05), ("f16", 0.02)):
+    for precision, within in (("bf16", 0.1 if squall.tiny else 0.05), ("f16", 0.05 if squall.tiny else 0.02)):
         losses = squall.train(f"golden-{precision}", "cuda", steps, f"precision={precision}")
         near(step, precision, losses, gpu, within, first=5, later=0.2)
 
@@ -104,7 +105,7 @@ def learning(squall: Program, step: Step) -> None:
     for precision in ("f32", "bf16", "f16"):
         losses = squall.train(f"learn-{precision}", "cuda", steps, f"precision={precision}")
         lines = map(json.loads, (squall.out / f"learn-{precision}/metrics.jsonl").read_text().splitlines())
-        scores = [line["mean_iou"] for line in lines if line.get("mean_iou") is not None]
+        scores = [line["scores"]["mean_iou"] for line in lines if line.get("kind") == "validation"]
         if not scores:
             raise Failed(f"{precision}: no score in metrics.jsonl")
         reached[precision] = scores[-1]
@@ -149,11 +150,11 @@ def memory(squall: Program, step: Step) -> None:
 
 def speed(squall: Program, step: Step) -> None:
     """seconds of a training step and of inference, bf16, with the share of the matrix rate measured beside them"""
-    networks, batches = (["small", "detect"], [1, 2]) if squall.tiny else (NETWORKS, BATCHES)
+    networks, batches = (["small", "detect"], [1]) if squall.tiny else (NETWORKS, BATCHES)
     cases = [(network, batch, work) for batch in reversed(batches) for network in networks for work in ("step", "infer")]
     measure(squall, step, cases, [])
     for row in step.rows:
-        if row["peak_mb"] > 1.1 * row["predicted_mb"]:
+        if row["peak_mb"] > 1.1 * row["predicted_mb"] and not squall.tiny:
             step.said.append(f"{row['network']}, batch {row['batch']}, {row['work']}: more memory than was predicted")
             step.status = "failed"
 

@@ -18,8 +18,9 @@ def markdown(result: dict) -> str:
     for step in result["steps"]:
         if not step["said"] and not step["rows"]:
             continue
-        lines += ["", f"## {step['name']}", ""]
-        lines += [f"- {said}" for said in step["said"]]
+        lines += ["", f"## {step['name']}"]
+        if step["said"]:
+            lines += ["", *(f"- {said}" for said in step["said"])]
         if step["rows"]:
             lines += ["", *rows(step["rows"])]
     return "\n".join(lines) + "\n"

@@ -148,11 +148,13 @@ impl Backend {
             return by_winograd(&[x], weights, spec, (x_shape, y_shape), fuse);
         }
         check_fused(op, weights, y_shape, fuse)?;
+        #[cfg(feature = "onednn")]
+        let name = way.name(self);
         #[cfg(not(feature = "onednn"))]
-        let way = "plain";
+        let name = if self.is_gpu() { "cuDNN" } else { "plain" };
         let _span = profile::span(|| {
             let dims = (x.dims(), weights.dims());
-            format!("conv2d {:?} {:?} {} {way:?}", dims.0, dims.1, spec.brief())
+            format!("conv2d {:?} {:?} {} {name}", dims.0, dims.1, spec.brief())
         });
         on_gpu!(
             self,
@@ -234,12 +236,14 @@ impl Backend {
             (x_shape, y_shape),
             Direction::BackwardData,
         );
+        #[cfg(feature = "onednn")]
+        let name = way.name(self);
         #[cfg(not(feature = "onednn"))]
-        let way = "plain";
+        let name = if self.is_gpu() { "cuDNN" } else { "plain" };
         let _span = profile::span(|| {
             let dims = (x_shape, weights.dims());
             format!(
-                "conv2d backward data {:?} {:?} {} {way:?}",
+                "conv2d backward data {:?} {:?} {} {name}",
                 dims.0,
                 dims.1,
                 spec.brief()

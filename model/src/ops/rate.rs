@@ -8,6 +8,9 @@ use std::time::Instant;
 /// A GPU is not measured by what it does in less: starting and waiting would be most of it.
 const LEAST_SECONDS: f64 = 0.02;
 
+/// Operations a second that any GPU does more of.
+const SLOW: f64 = 1e11;
+
 impl Backend {
     /// Floating-point operations a second of a matrix product of values of a type (a 1x1 convolution is one): the median of three,
     /// measured now, on the cores that this process may use. Where the processor does not multiply bf16 this is the rate at
@@ -16,12 +19,18 @@ impl Backend {
     /// # Errors
     /// Those of the convolution.
     pub fn matrix_rate(self, dtype: DType) -> Result<f64> {
-        // The smaller one would leave most of a GPU idle.
-        let (pixels, channels) = if self.is_gpu() {
-            (256, 1024)
-        } else {
-            (96, 512)
-        };
+        if !self.is_gpu() {
+            return self.rate_of(dtype, (96, 512));
+        }
+        // That would leave most of a GPU idle; but what is as slow as a stand-in is kept busy by less.
+        match self.rate_of(dtype, (64, 256))? {
+            slow if slow < SLOW => Ok(slow),
+            _ => self.rate_of(dtype, (256, 1024)),
+        }
+    }
+
+    /// The rate of a product of so many pixels, squared, and channels, squared.
+    fn rate_of(self, dtype: DType, (pixels, channels): (usize, usize)) -> Result<f64> {
         // Drawn: products of ones take less power, and with it less time, than those of a network.
         // One row of pixels stands for all: drawing them takes longer than multiplying them.
         let row = Tensor::randn(0f32, 1f32, (1, 1, pixels, channels), &Device::Cpu)?;

@@ -18,7 +18,7 @@ pub fn leave_to_onednn(alone: bool) {
 pub(crate) enum Way {
     Winograd,
     Direct,
-    /// What is left; of the plain backend everything.
+    /// What is left; of other backends everything, by what they have.
     OneDnn,
 }
 
@@ -39,7 +39,7 @@ impl Way {
             true => Beside::NativeBf16,
             false => Beside::F32,
         };
-        if backend == Backend::Reference || ONEDNN_ALONE.load(Ordering::Relaxed) {
+        if backend != Backend::OneDnn || ONEDNN_ALONE.load(Ordering::Relaxed) {
             Self::OneDnn
         } else if !in_tiles && winograd::pays(spec, (x, y), direction, beside) {
             Self::Winograd
@@ -50,6 +50,17 @@ impl Way {
             Self::Direct
         } else {
             Self::OneDnn
+        }
+    }
+
+    /// What runs the convolutions of a backend that take this way.
+    pub(crate) fn name(self, backend: Backend) -> &'static str {
+        match self {
+            Self::Winograd => "Winograd",
+            Self::Direct => "Direct",
+            Self::OneDnn if backend.is_gpu() => "cuDNN",
+            Self::OneDnn if backend == Backend::Reference => "plain",
+            Self::OneDnn => "OneDnn",
         }
     }
 

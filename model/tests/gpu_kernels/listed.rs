@@ -30,14 +30,11 @@ fn listed() -> BTreeMap<String, (String, String)> {
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("## ") {
             file = name.to_string();
-            shape = if file == "pool.cu" {
-                "i".repeat(10)
-            } else {
-                "i".repeat(13)
-            };
-            if file == "channels.cu" {
-                shape = "i".repeat(10);
-            }
+            shape = "i".repeat(match name {
+                "pool.cu" | "channels.cu" => 10,
+                "convolve.cu" => 14,
+                _ => 13,
+            });
         }
         let cells: Vec<&str> = line.split(" | ").collect();
         let is_row = line.starts_with("| `") && file.ends_with(".cu") && cells.len() >= 4;

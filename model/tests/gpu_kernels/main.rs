@@ -6,6 +6,7 @@
 mod stand_in_gpu;
 
 mod channels;
+mod convolve;
 mod depthwise;
 mod elementwise;
 mod listed;

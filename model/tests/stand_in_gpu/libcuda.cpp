@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdarg>
 #include <cstdint>
@@ -379,7 +380,13 @@ API cuMemHostRegister_v2(void *, size_t, unsigned) { return SUCCESS; }
 API cuMemHostUnregister(void *) { return SUCCESS; }
 
 API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) { return copy((void *)(uintptr_t)to, from, size, true, false); }
-API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size) { return copy(to, (void *)(uintptr_t)from, size, false, true); }
+// For tests: what came back from the GPU so far.
+std::atomic<uint64_t> copied_back;
+extern "C" __attribute__((visibility("default"))) uint64_t squall_copied_back() { return copied_back; }
+API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size) {
+  copied_back += size;
+  return copy(to, (void *)(uintptr_t)from, size, false, true);
+}
 API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size) { return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size, true, true); }
 API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, Handle stream) {
   Guard guard(lock);

@@ -17,6 +17,16 @@ use std::sync::Mutex;
 /// Where the kernels are.
 pub const KERNELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops/cuda/kernels");
 
+/// Bytes that came back from the stand-in's memory to this process so far.
+pub fn copied_back() -> Option<u64> {
+    // SAFETY: the stand-in's library, which stays loaded where it computes; the function is its own, of this type.
+    unsafe {
+        let library = Library::new(folder()?.join("libcuda.so.1")).ok()?;
+        let count = library.get::<unsafe extern "C" fn() -> u64>(b"squall_copied_back");
+        Some(count.ok()?())
+    }
+}
+
 /// The folder with the stand-in's libraries, built if they are not there yet; `None`, with a printed reason, without a C++
 /// compiler.
 #[allow(clippy::print_stderr)] // a test that does nothing says why

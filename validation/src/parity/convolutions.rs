@@ -22,9 +22,10 @@ pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Re
     let subject = name.as_str();
     let mut forward = Line::new(subject, "convolutions", RESULT);
     let mut data = Line::new(subject, "their gradient of the input", RESULT);
-    let sums = match by {
-        Backend::Reference => SUMS,
-        _ => SUMS_OF_F32,
+    let sums = if by == Backend::Reference {
+        SUMS
+    } else {
+        SUMS_OF_F32
     };
     let mut weights = Line::new(subject, "their gradient of the kernel", sums);
     for case in distinct(network.summary(h, w)?.convolutions()) {

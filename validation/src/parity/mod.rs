@@ -110,9 +110,10 @@ impl Parity {
     fn of(judge: Backend, size: (usize, usize), rows: Vec<Row>) -> Self {
         Self {
             backend: Backend::best().describe(),
-            judge: match judge {
-                Backend::Reference => "plain loops".to_string(),
-                _ => judge.describe(),
+            judge: if judge == Backend::Reference {
+                "plain loops".to_string()
+            } else {
+                judge.describe()
             },
             size,
             rows,

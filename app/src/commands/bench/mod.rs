@@ -12,24 +12,18 @@ use crate::device;
 use crate::output;
 use crate::plan::peak_memory;
 use crate::ranks;
-use clap::{Args, Subcommand};
+use clap::{Args, FromArgMatches, Subcommand};
 use network::{NetworkOptions, Work};
 use serde::Serialize;
 use squall_model::Backend;
 use std::fmt;
 
-/// Measure how fast the parts are on this machine and how near their ceilings; without PART all that one process shows.
+/// Measure how fast the parts are on this machine and how near their ceilings.
 #[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    subcommand_value_name = "PART",
-    subcommand_help_heading = "Parts"
-)]
+#[command(subcommand_value_name = "PART", subcommand_help_heading = "Parts")]
 pub struct Bench {
     #[command(subcommand)]
     part: Option<Part>,
-    #[command(flatten)]
-    all: All,
     #[command(flatten)]
     device: device::Options,
     /// Repetitions; the median counts.
@@ -40,7 +34,7 @@ pub struct Bench {
     json: bool,
 }
 
-/// What is measured without a part.
+/// What one process shows.
 #[derive(Debug, Args)]
 struct All {
     #[command(flatten)]
@@ -51,6 +45,8 @@ struct All {
 
 #[derive(Debug, Subcommand)]
 enum Part {
+    /// Simulate, label, read, a step, inference, the optimisers; what is measured where no part is named.
+    All(All),
     /// Times of a synthetic run.
     Simulate(fields::FieldOptions),
     /// Label one time by rules.
@@ -132,13 +128,22 @@ impl fmt::Display for Table {
     }
 }
 
+impl All {
+    /// As the command line has it without options.
+    fn by_default() -> Result<Self, clap::Error> {
+        let command = Self::augment_args(clap::Command::new("all").no_binary_name(true));
+        Self::from_arg_matches(&command.try_get_matches_from([""; 0])?)
+    }
+}
+
 impl Bench {
     /// Measures and prints rows.
     pub fn run(self) -> anyhow::Result<()> {
         let backend = self.device.open()?;
         tracing::info!("measured on {}", backend.describe());
         let rows = match &self.part {
-            None => self.all()?,
+            None => self.all(&All::by_default()?)?,
+            Some(Part::All(options)) => self.all(options)?,
             Some(Part::Simulate(options)) => fields::simulate(options, self.repeat)?,
             Some(Part::Label(options)) => fields::label(options, self.repeat)?,
             Some(Part::Read(options)) => vec![fields::read(options, self.repeat)?],
@@ -164,8 +169,7 @@ impl Bench {
         }
     }
 
-    fn all(&self) -> anyhow::Result<Vec<Row>> {
-        let All { fields, network } = &self.all;
+    fn all(&self, All { fields, network }: &All) -> anyhow::Result<Vec<Row>> {
         let mut rows = fields::simulate(&fields.fields_of, self.repeat)?;
         rows.extend(fields::label(fields, self.repeat)?);
         rows.push(fields::read(&fields.fields_of, self.repeat)?);

@@ -4,6 +4,7 @@ use super::device::{Gpu, driver_error, failed, gpu};
 use super::upload::{LARGE, Staging};
 use crate::error::{ModelError, Result};
 use crate::ops::host::{self, Typed};
+use crate::profile;
 use candle_core::cuda_backend::cudarc::driver::{DeviceRepr, sys};
 use candle_core::{DType, Device, Tensor};
 use half::{bf16, f16};
@@ -60,6 +61,7 @@ impl Gpu {
         let address = self.address(tensor)?;
         self.bind()?;
         let (bytes, stream) = (size_of_val(values), self.stream.cu_stream());
+        let _span = profile::span(|| format!("copied to the GPU, {bytes} bytes"));
         if bytes >= LARGE {
             let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
             let staging = match &mut *staging {
@@ -109,6 +111,7 @@ impl Gpu {
         let address = self.address(tensor)?;
         self.bind()?;
         let (bytes, stream) = (size_of_val(values), self.stream.cu_stream());
+        let _span = profile::span(|| format!("copied from the GPU, {bytes} bytes"));
         // SAFETY: source and target have so many bytes; into pageable memory the call returns when they are written.
         let status = unsafe {
             sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), address, bytes, stream)

@@ -53,6 +53,7 @@ files! {
     RESIZE = "resize.cu",
     DEPTHWISE = "depthwise.cu",
     FILTER = "filter.cu",
+    CONVOLVE = "convolve.cu",
     LOSS = "loss.cu",
     OPTIMIZER = "optimizer.cu",
 }

@@ -19,6 +19,7 @@ mod loss;
 mod norm;
 mod nvrtc;
 pub(crate) mod optimizer;
+mod plain;
 mod pool;
 mod upload;
 

@@ -2,15 +2,16 @@
 //!
 //! A [`Problem`] is everything that decides which algorithm runs; it is found once, by measuring what cuDNN offers, and kept on
 //! disk, so that a run that goes on takes the same one. Only deterministic algorithms are taken: the same recipe gives the same
-//! bits on the same kind of GPU.
+//! bits on the same kind of GPU. Where there is none a slow kernel of our own solves the problem, which is told once.
 
 mod calls;
 
 pub(super) use calls::Direction;
 
 use super::algorithms::Algorithms;
-use super::device::{Gpu, failed};
+use super::device::Gpu;
 use super::library::prepare;
+use super::plain;
 use crate::error::Result;
 use crate::gpu::GpuError;
 use calls::{
@@ -21,6 +22,7 @@ use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::{DType, Tensor};
 use std::collections::HashMap;
 use std::ffi::c_int;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::{Arc, PoisonError};
@@ -29,6 +31,10 @@ use std::sync::{Arc, PoisonError};
 const MAJOR: usize = 9;
 /// More than cuDNN has in any direction.
 const MOST_ALGORITHMS: usize = 16;
+/// What cuDNN 9 answers where it cannot solve a problem at all.
+const NOT_SUPPORTED: RangeInclusive<c_int> = 3000..=3999;
+/// The algorithm that is our own kernel.
+const OWN: c_int = -1;
 /// Working memory of one convolution.
 const MOST_MEMORY: usize = 1 << 30;
 
@@ -280,8 +286,10 @@ impl Cudnn {
         let mut plan = self.describe(problem)?;
         let text = problem.text();
         let known = self.algorithms.get(&text);
-        let known =
-            known.and_then(|algorithm| Some((algorithm, self.memory(problem, &plan, algorithm)?)));
+        let known = known.and_then(|algorithm| match algorithm {
+            OWN => Some((OWN, 0)),
+            _ => Some((algorithm, self.memory(problem, &plan, algorithm)?)),
+        });
         let (algorithm, memory) = match known {
             Some(known) => known,
             None => {
@@ -290,13 +298,20 @@ impl Cudnn {
                 found
             }
         };
+        if algorithm == OWN {
+            tracing::warn!(
+                "cuDNN has no deterministic algorithm within 1 GiB for {}: a slow kernel computes it",
+                problem.text()
+            );
+        }
         (plan.algorithm, plan.memory) = (algorithm, memory);
         let plan = Arc::new(plan);
         self.plans.insert(*problem, plan.clone());
         Ok(plan)
     }
 
-    /// The fastest deterministic algorithm and its working memory, by running each; what is at `to` is overwritten.
+    /// The fastest deterministic algorithm and its working memory, by running each; what is at `to` is overwritten. [`OWN`] where
+    /// there is none.
     fn find(
         &self,
         gpu: &Gpu,
@@ -350,14 +365,11 @@ impl Cudnn {
                 found.as_mut_ptr(),
             )
         };
+        if NOT_SUPPORTED.contains(&status) {
+            return Ok((OWN, 0));
+        }
         self.check("cudnnGetConvolutionAlgorithm_v7", status)?;
-        best(&found[..count.max(0) as usize]).ok_or_else(|| {
-            let reason = format!(
-                "no deterministic algorithm within 1 GiB for {}",
-                problem.text()
-            );
-            failed("cudnnGetConvolutionAlgorithm_v7", &reason)
-        })
+        Ok(best(&found[..count.max(0) as usize]).unwrap_or((OWN, 0)))
     }
 }
 
@@ -380,6 +392,9 @@ impl Gpu {
         self.bind()?;
         let mut cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = cudnn.plan(self, problem, places)?;
+        if plan.algorithm == OWN {
+            return plain::convolve(self, problem, a, b, to);
+        }
         let work = match plan.memory {
             0 => None,
             bytes => Some(self.empty(&[bytes], DType::U8)?),

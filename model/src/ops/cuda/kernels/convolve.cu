@@ -1,0 +1,101 @@
+// Convolutions between channels as they are written down: for those that cuDNN has no deterministic algorithm for. Slow.
+//
+// Kernels are (o, kh, kw, c / groups), as cuDNN has them. Sums of a tap are f32, those of taps and pixels f64.
+
+struct Geometry {
+  i32 b, h, w, c, p, q, o, kh, kw, pad_h, pad_w, stride, dilation, groups;
+  __device__ i32 inner() const { return c / groups; }
+  __device__ i32 outer() const { return o / groups; }
+  // The output that sees input `at` by tap r, or -1.
+  __device__ i32 output(i32 at, i32 r, i32 pad, i32 count) const {
+    const i32 from = at + pad - r * dilation;
+    return from >= 0 && from % stride == 0 && from / stride < count ? from / stride : -1;
+  }
+};
+
+template <class T>
+__device__ inline void forward(T *y, const T *x, const T *weights, Geometry g) {
+  const i32 inner = g.inner();
+  FOR_EACH(i, (i64)g.b * g.p * g.q * g.o) {
+    i32 o, q, p;
+    const i64 pixel = divided(i, g.o, o), line = divided(pixel, g.q, q), sample = divided(line, g.p, p);
+    f64 sum = 0;
+    for (i32 r = 0; r < g.kh; r++) {
+      const i32 h = p * g.stride + r * g.dilation - g.pad_h;
+      if (h < 0 || h >= g.h) continue;
+      for (i32 s = 0; s < g.kw; s++) {
+        const i32 w = q * g.stride + s * g.dilation - g.pad_w;
+        if (w < 0 || w >= g.w) continue;
+        const T *values = x + ((sample * g.h + h) * g.w + w) * g.c + o / g.outer() * inner;
+        const T *factors = weights + (((i64)o * g.kh + r) * g.kw + s) * inner;
+        f32 tap = 0;
+        for (i32 k = 0; k < inner; k++) tap += widen(values[k]) * widen(factors[k]);
+        sum += tap;
+      }
+    }
+    y[i] = narrow<T>((f32)sum);
+  }
+}
+
+template <class T>
+__device__ inline void backward_data(T *dx, const T *weights, const T *dy, Geometry g) {
+  const i32 inner = g.inner(), outer = g.outer();
+  FOR_EACH(i, (i64)g.b * g.h * g.w * g.c) {
+    i32 c, w, h;
+    const i64 pixel = divided(i, g.c, c), line = divided(pixel, g.w, w), sample = divided(line, g.h, h);
+    const i32 first = c / inner * outer;
+    f64 sum = 0;
+    for (i32 r = 0; r < g.kh; r++) {
+      const i32 p = g.output(h, r, g.pad_h, g.p);
+      if (p < 0) continue;
+      for (i32 s = 0; s < g.kw; s++) {
+        const i32 q = g.output(w, s, g.pad_w, g.q);
+        if (q < 0) continue;
+        const T *slopes = dy + ((sample * g.p + p) * g.q + q) * g.o;
+        f32 tap = 0;
+        for (i32 o = first; o < first + outer; o++)
+          tap += widen(slopes[o]) * widen(weights[(((i64)o * g.kh + r) * g.kw + s) * inner + c % inner]);
+        sum += tap;
+      }
+    }
+    dx[i] = narrow<T>((f32)sum);
+  }
+}
+
+template <class T>
+__device__ inline void backward_filter(T *dw, const T *x, const T *dy, Geometry g) {
+  const i32 inner = g.inner();
+  FOR_EACH(i, (i64)g.o * g.kh * g.kw * inner) {
+    i32 k, s, r;
+    const i64 tap = divided(i, inner, k), row = divided(tap, g.kw, s), o = divided(row, g.kh, r);
+    const i32 c = (i32)(o / g.outer()) * inner + k;
+    f64 sum = 0;
+    for (i64 line = 0; line < (i64)g.b * g.p; line++) {
+      i32 p;
+      const i64 sample = divided(line, g.p, p);
+      const i32 h = p * g.stride + r * g.dilation - g.pad_h;
+      if (h < 0 || h >= g.h) continue;
+      for (i32 q = 0; q < g.q; q++) {
+        const i32 w = q * g.stride + s * g.dilation - g.pad_w;
+        if (w < 0 || w >= g.w) continue;
+        sum += widen(x[((sample * g.h + h) * g.w + w) * g.c + c]) * widen(dy[(line * g.q + q) * g.o + o]);
+      }
+    }
+    dw[i] = narrow<T>((f32)sum);
+  }
+}
+
+#define EXTENTS i32 b, i32 h, i32 w, i32 c, i32 p, i32 q, i32 o, i32 kh, i32 kw, i32 pad_h, i32 pad_w, i32 stride, i32 dilation, i32 groups
+#define GEOMETRY Geometry{b, h, w, c, p, q, o, kh, kw, pad_h, pad_w, stride, dilation, groups}
+#define KERNELS(S, T)                                                                                                   \
+  GLOBAL convolve_##S(T *y, const T *x, const T *weights, EXTENTS) { forward(y, x, weights, GEOMETRY); }                \
+  EXPORT_KERNEL(convolve_##S)                                                                                           \
+  GLOBAL convolve_backward_data_##S(T *dx, const T *weights, const T *dy, EXTENTS) {                                    \
+    backward_data(dx, weights, dy, GEOMETRY);                                                                           \
+  }                                                                                                                     \
+  EXPORT_KERNEL(convolve_backward_data_##S)                                                                             \
+  GLOBAL convolve_backward_filter_##S(T *dw, const T *x, const T *dy, EXTENTS) {                                        \
+    backward_filter(dw, x, dy, GEOMETRY);                                                                               \
+  }                                                                                                                     \
+  EXPORT_KERNEL(convolve_backward_filter_##S)
+EACH_STORAGE(KERNELS)

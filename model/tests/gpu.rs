@@ -454,7 +454,6 @@ fn gradients_leave_the_gpu_bucket_by_bucket() {
     }
 }
 
-/// What is computed on the CPU meanwhile stays there, and what meets on the GPU is brought there.
 /// The CPU's own ways of computing are no ways of a GPU's: nothing of a network leaves it.
 #[test]
 fn convolutions_stay_on_the_gpu() {
@@ -484,6 +483,7 @@ fn convolutions_stay_on_the_gpu() {
     }
 }
 
+/// What is computed on the CPU meanwhile stays there, and what meets on the GPU is brought there.
 #[test]
 fn tensors_of_both_sides_meet() {
     let Some(gpu) = gpu() else { return };

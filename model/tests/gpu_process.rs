@@ -6,11 +6,10 @@ mod common;
 mod stand_in_gpu;
 
 use candle_core::DType;
-use common::{distance, field, values};
+use common::{distance, field, learn, values};
 use squall_model::gpu::{allow_tf32, tf32_is_allowed};
 use squall_model::ops::{ConvSpec, Fuse, cuda};
-use squall_model::optim::{Optimizer, OptimizerConfig};
-use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass, profile};
+use squall_model::{Backend, Network, NetworkConfig, profile};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -87,25 +86,11 @@ fn nothing_of_a_network_leaves_the_gpu() {
         ..NetworkConfig::default()
     };
     let mut network = Network::build(&config, gpu, 1).unwrap();
-    let mut optimizer = Optimizer::new(&OptimizerConfig::default(), network.parameters()).unwrap();
-    let mut gradients = Gradients::new(network.parameters());
     let labels: Vec<u8> = (0..32 * 48).map(|i| u8::from(i % 7 == 0)).collect();
     let x = field(1, [1, 32, 48, 4]);
     let before = stand_in_gpu::copied_back();
     profile::start();
-    let mut pass = Pass::train(gpu, DType::BF16, 1);
-    let logits = network.forward(&x, &mut pass).unwrap();
-    let loss = gpu
-        .softmax_cross_entropy(&logits, &labels, &[1.0; 3], 1.0)
-        .unwrap();
-    network.update_running_statistics(&mut pass).unwrap();
-    gradients.clear();
-    network
-        .backward(&loss.gradient, pass, &mut gradients)
-        .unwrap();
-    optimizer
-        .step(network.parameters_mut(), &gradients, 1e-3)
-        .unwrap();
+    learn(&mut network, &x, &labels, 1);
     let logits = network.infer(&x, DType::BF16).unwrap();
     assert!(logits.device().is_cuda());
     let back = stand_in_gpu::copied_back().zip(before);

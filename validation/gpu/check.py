@@ -1,7 +1,7 @@
 """What a GPU must show, step by step; a step that fails does not keep the next from running.
 
 OUT/check.json and OUT/check.md are written anew after every step, so that a run that is cut off leaves what it had. Exit
-code 1: a step failed or took too long, or an aim was missed on the card that it is set for.
+code 1: a step failed, took too long or had no time left, or an aim was missed on the card that it is set for.
 """
 
 from __future__ import annotations

@@ -45,7 +45,9 @@ class Program:
         self.deadline = time.monotonic() + 60 * options.minutes
         self.repeat = 2 if self.tiny else 4 if self.quick else 10
         self.card, self.version = "", ""
-        self.environment = os.environ | libraries()
+        # As root, and without a core for each rank, Open MPI asks to be told.
+        launcher = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
+        self.environment = os.environ | libraries() | launcher
         self.ends = self.deadline
 
     def run(self, *words: object, name: str | None = None, expect: int | None = 0) -> str:
@@ -62,10 +64,13 @@ class Program:
             )
             try:
                 output, _ = child.communicate(timeout=max(left, 1))
-            except subprocess.TimeoutExpired:
+            except BaseException as stop:
+                # ^C too: it does not reach a session of its own.
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
-                raise OutOfTime(f"`{' '.join(command[1:4])}` was stopped: no time left") from None
+                if isinstance(stop, subprocess.TimeoutExpired):
+                    raise OutOfTime(f"`{' '.join(command[1:4])}` was stopped: no time left") from None
+                raise
         if expect is not None and child.returncode != expect:
             last = errors.read_text(errors="replace").strip().splitlines()[-3:]
             raise Failed(f"`{' '.join(command[1:4])}` ended with {child.returncode}: {' / '.join(last)}")
@@ -91,12 +96,17 @@ class Program:
 
     def store(self) -> None:
         """Fields, labels and samples that training and inference use."""
-        if (self.out / "store").is_dir():
-            return
         grid, days, hours = ("24x36", 15, 12) if self.tiny else ("192x288", 30, 6)
+        made = self.out / "store.of"
+        if made.is_file() and made.read_text() == grid:
+            return
+        # One that was cut off, or of other extents.
+        for name in ("run", "labels", "store"):
+            shutil.rmtree(self.out / name, ignore_errors=True)
         self.run("simulate", "--out", "run", "--grid", grid, "--days", days, "--hours", hours, "-q")
         self.run("label", "run", "--out", "labels", "-q")
         self.run("stage", "run", "--labels", "labels", "--out", "store", "-q")
+        made.write_text(grid)
 
 
 def libraries() -> dict[str, str]:

@@ -60,7 +60,8 @@ def judged(squall: Program, step: Step, judge: str, *words: str) -> None:
         off = [worst["distance"] for worst in row["worst"]]
         bounds = [worst["bound"] for worst in row["worst"]]
         step.rows.append({"subject": row["subject"], "what": row["what"], "f32": off[0], "bf16": off[1], "f16": off[2]})
-        if any(b is not None and not (d is not None and d <= b) for d, b in zip(off, bounds)):
+        # What is no number is none in JSON.
+        if any(d is None or b is not None and d > b for d, b in zip(off, bounds)):
             broken.append(f"{row['subject']} {row['what']} ({row['place']})")
     if broken:
         raise Failed("further off than allowed: " + ", ".join(broken))
@@ -169,6 +170,10 @@ def pytorch(squall: Program, step: Step) -> None:
     modes = ["eager"] if squall.quick else ["eager", "compile", "graphs"]
     cases = [("deepcam", 8, "step"), ("deepcam", 8, "infer"), ("deeplabv3plus", 2, "step"), ("detector-2d", 8, "step")]
     measure(squall, step, cases, [f"{sys.executable} {PEER} --device cuda --mode {mode}" for mode in modes])
+    for network, batch, work, what, *_ in AIMS:
+        if what == "ratio" and not any((row["network"], row["batch"], row["work"]) == (network, batch, work) for row in step.rows):
+            step.status = "failed"
+            step.said.append(f"{network}, batch {batch}, {work}: not compared")
 
 
 def measure(squall: Program, step: Step, cases: list[tuple[str, int, str]], peers: list[str]) -> None:
@@ -177,14 +182,18 @@ def measure(squall: Program, step: Step, cases: list[tuple[str, int, str]], peer
     try:
         for network, batch, work in cases:
             words = ["--network", network, "--size", size, "--batch", batch, "--precision", "bf16", "--repeat", squall.repeat]
-            for peer in peers:
-                words += ["--peer", peer]
-            try:
-                row = squall.bench(work, *words, name=f"{work}-{network}-{batch}")[0]
-                step.rows.append(timing(row, network, batch, work, "bf16"))
-            except Failed as failed:
-                step.said.append(f"{network}, batch {batch}, {work}: {failed}")
-                step.status = "failed"
+            rows = []
+            # One peer at a time: memory holds no more.
+            for beside in [["--peer", peer] for peer in peers] or [[]]:
+                try:
+                    row = squall.bench(work, *words, *beside, name=f"{work}-{network}-{batch}")[0]
+                    rows.append(timing(row, network, batch, work, "bf16"))
+                except Failed as failed:
+                    step.said.append(f"{network}, batch {batch}, {work}: {failed}")
+                    step.status = "failed"
+            if rows:
+                # The fastest peer is the one to beat.
+                step.rows.append(min(rows, key=lambda row: row["ratio"] or 0))
     finally:
         step.said += aims(squall, step)
 
@@ -226,7 +235,8 @@ def profile(squall: Program, step: Step) -> None:
 
 def two_gpus(squall: Program, step: Step) -> None:
     """two GPUs: gradients summed by NCCL where they lie, against sums on the host"""
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True) if shutil.which("nvidia-smi") else None
+    looks = shutil.which("nvidia-smi") and not squall.tiny
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True) if looks else None
     if listed is None or len(listed.stdout.splitlines()) < 2 or not shutil.which("mpirun"):
         step.status = "skipped"
         step.said.append("fewer than two GPUs, or no mpirun")

@@ -15,7 +15,7 @@ use squall_climate::label::{
     required_channels,
 };
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-use squall_data::{Archive, BoxClass, Class, Snapshot, Time, Variable};
+use squall_data::{Archive, BoxClass, Class, DataError, Snapshot, Time, Variable, atomic};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
@@ -121,8 +121,7 @@ impl Label {
         let Some(path) = &self.thresholds else {
             return Ok(None);
         };
-        let text =
-            std::fs::read_to_string(path).map_err(squall_data::DataError::io("read", path))?;
+        let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
         let read = toml::from_str(&text).map_err(|error| {
             let hint = "every key is listed in the documentation of `Thresholds` and `DetectorThresholds`; the defaults need none";
             crate::failure::Advice::usage(format!("`{}`: {error}", path.display()), hint)
@@ -173,8 +172,9 @@ impl Label {
         let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
         let (mut folder, stream) =
             LabelFolder::open(&self.out, &fingerprint, labeller.stream(), |stream| {
-                masks.are_there(stream.done())
+                masks.are_of(&fingerprint, stream.done())
             })?;
+        masks.claim(&fingerprint)?;
         let start = stream.done();
         if start > 0 {
             tracing::info!("{start} times were labelled before: going on from there");
@@ -214,6 +214,7 @@ impl Label {
             }
         };
         folder.finish()?;
+        release(&self.out);
         if summary.untracked {
             tracing::warn!(
                 "the series is shorter than the two days a cyclone must last: candidates stand untracked"
@@ -343,11 +344,21 @@ impl<'a> Masks<'a> {
         self.out.join(format!("labels.{}.nc", stamp(first)))
     }
 
-    /// Whether the files of so many times are there.
-    pub(super) fn are_there(&self, times: usize) -> bool {
+    /// Whether the files of so many times are there, and the run of this fingerprint was the last to write into their folder.
+    pub(super) fn are_of(&self, fingerprint: &str, times: usize) -> bool {
+        let last = std::fs::read(self.out.join(RUN));
+        if !last.is_ok_and(|last| last == fingerprint.as_bytes()) {
+            return false;
+        }
         let begins = |index: &usize| *index == 0 || self.ends_at(index - 1);
         let mut first = (0..times).filter(begins);
         first.all(|index| self.path(self.archive.times()[index]).is_file())
+    }
+
+    /// From now on this run writes here: no state of another one is gone on from with these masks.
+    pub(super) fn claim(&self, fingerprint: &str) -> anyhow::Result<()> {
+        std::fs::create_dir_all(&self.out).map_err(DataError::io("create folder", &self.out))?;
+        Ok(atomic::write(self.out.join(RUN), fingerprint.as_bytes())?)
     }
 
     /// Whether the time is the last of its file.
@@ -366,6 +377,15 @@ impl<'a> Masks<'a> {
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         Ok(self.close()?)
     }
+}
+
+/// Whose masks a folder is receiving; names of mask files tell their times only.
+const RUN: &str = ".labels.run";
+
+/// Nobody writes into the folder any more.
+pub(super) fn release(out: &Path) {
+    // What stays is of a run that has no state to go on from.
+    let _ = std::fs::remove_file(out.join(RUN));
 }
 
 /// Removes what a killed run has begun.

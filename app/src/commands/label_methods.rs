@@ -1,6 +1,6 @@
 //! `squall label --method`: several heuristics side by side, and how far they agree with each other and with other masks.
 
-use super::label::{Label, Masks, file_facts, fingerprint, rayon_threads};
+use super::label::{Label, Masks, file_facts, fingerprint, rayon_threads, release};
 use super::tags::Tags;
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -81,8 +81,12 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     );
     let (mut folder, mut first, mut second, mut agreement) =
         MethodsFolder::open(&command.out, &fingerprint, &named, new, |second| {
-            masks.iter().all(|masks| masks.are_there(second.done()))
+            let mut masks = masks.iter();
+            masks.all(|masks| masks.are_of(&fingerprint, second.done()))
         })?;
+    masks
+        .iter()
+        .try_for_each(|masks| masks.claim(&fingerprint))?;
     let start = first.seen() + second.done();
     if start > 0 {
         tracing::info!(
@@ -149,11 +153,13 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     interrupt::check()?;
     let summaries = drawn?;
     masks.into_iter().try_for_each(Masks::finish)?;
-    folder.finish()?;
     let compared = !agreement.rows().is_empty();
     if compared {
         agreement.write_csv(command.out.join("agreement.csv"))?;
     }
+    // The state goes last: until all is there the run can go on.
+    folder.finish()?;
+    folders.iter().for_each(|folder| release(folder));
     let pairs = methods.iter().zip(folders).zip(summaries);
     let methods: Vec<MethodSummary> = pairs.map(|((m, out), s)| summary(*m, out, s)).collect();
     if command.json {
@@ -321,12 +327,13 @@ impl Saving {
 /// Masks of others, if any.
 struct Against {
     masks: Option<MaskArchive>,
+    tags: Tags,
 }
 
 impl Against {
     fn open(path: Option<&str>, tags: Tags, archive: &Archive) -> anyhow::Result<Self> {
         let Some(path) = path else {
-            return Ok(Self { masks: None });
+            return Ok(Self { masks: None, tags });
         };
         let masks = tags.open(path)?;
         if masks.grid().hash() != archive.grid().hash() {
@@ -339,7 +346,10 @@ impl Against {
             }
             .into());
         }
-        Ok(Self { masks: Some(masks) })
+        Ok(Self {
+            masks: Some(masks),
+            tags,
+        })
     }
 
     fn sources(&self, methods: &[Method]) -> Vec<AgreementSource> {
@@ -363,7 +373,7 @@ impl Against {
     fn fingerprint(&self) -> String {
         self.masks.as_ref().map_or(String::new(), |masks| {
             let files: Vec<_> = masks.paths().map(file_facts).collect();
-            format!("{files:?}")
+            format!("{files:?} as {:?}", self.tags)
         })
     }
 

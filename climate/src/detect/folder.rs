@@ -154,6 +154,9 @@ impl MethodsFolder {
             table.flush()?;
             let whole = &table.whole;
             fs::rename(&table.part, whole).map_err(DataError::io("rename to", whole))?;
+            if let Some(Ok(folder)) = whole.parent().map(File::open) {
+                let _ = folder.sync_all();
+            }
         }
         let removed = fs::remove_dir_all(&self.partial);
         Ok(removed.map_err(DataError::io("remove", &self.partial))?)

@@ -13,7 +13,7 @@
 use ndarray::Array2;
 use squall_climate::ClimateError;
 use squall_climate::events::{EventFields, ExtractOptions, extract};
-use squall_climate::label::{Labeller, Thresholds};
+use squall_climate::label::{Labeller, Pass, Thresholds};
 use squall_climate::stream::{EventStream, Moment, RunFolder};
 use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::{Format, Setting, export};
@@ -171,7 +171,7 @@ fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         })?;
         forget_peak();
         let (clock, used) = (Instant::now(), processor_seconds());
-        let read = |index| Ok::<_, ClimateError>(run.snapshot(index).0);
+        let read = |index, _: Pass| Ok::<_, ClimateError>(run.snapshot(index).0);
         let mut saved = 0;
         labeller.label_series(steps, read, |_, labelled| {
             let (mask, fields) = (&labelled.mask, EventFields::default());

@@ -1,26 +1,83 @@
 //! All methods on a synthetic run, whose truth is known: each finds storms, and the table says how far they agree.
 #![allow(clippy::print_stdout)] // the table is worth reading
 
+mod common;
+
+use common::only;
 use squall_climate::detect::agreement::AgreementSource;
 use squall_climate::detect::{
-    Agreement, DetectFields, Detector, DetectorThresholds, Method, detect_series,
+    Agreement, DetectFields, Detector, DetectorThresholds, Method, MethodLabels, detect_series,
 };
 use squall_climate::error::Result;
+use squall_climate::label::{LabelledSnapshot, Labeller, Pass, Thresholds};
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
-use squall_data::{Calendar, Class, Time};
+use squall_data::{Calendar, Class, Snapshot, Time};
 
-#[test]
-fn every_method_agrees_with_the_truth_better_than_by_chance() {
-    let run = SyntheticRun::new(SyntheticConfig {
-        rows: 96,
-        columns: 144,
+fn run(rows: usize, columns: usize, steps: usize) -> SyntheticRun {
+    SyntheticRun::new(SyntheticConfig {
+        rows,
+        columns,
         start: Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap(),
         step_hours: 6,
-        steps: 60,
+        steps,
         scenario: Scenario::PRESENT,
         seed: 3,
     })
-    .unwrap();
+    .unwrap()
+}
+
+/// Each method alone, with all channels and with those that it says it looks at in each pass: the same labels.
+#[test]
+fn a_pass_looks_at_no_other_channels_than_it_says() {
+    let run = run(48, 72, 60);
+    let thresholds = DetectorThresholds::default();
+    for method in Method::ALL {
+        let detectors = [Detector::new(method, &thresholds, run.grid()).unwrap()];
+        let labels = |channels: &(dyn Fn(Snapshot, Pass) -> Snapshot + Sync)| {
+            let read = |index: usize, pass: Pass| -> Result<DetectFields> {
+                Ok(DetectFields::of(channels(run.snapshot(index).0, pass)))
+            };
+            let mut all: Vec<MethodLabels> = Vec::new();
+            let summary = detect_series(&detectors, run.len(), read, |_, labels| {
+                all.extend(labels);
+                Ok(())
+            });
+            (summary.unwrap(), all)
+        };
+        let whole = labels(&|snapshot, _| snapshot);
+        let found: usize = whole.1.iter().map(|l| l.labelled.objects.len()).sum();
+        assert!(found > 60, "{method}: {found}");
+        let needed = labels(&|snapshot, pass| only(&snapshot, method.channels_in(pass)));
+        assert!(whole == needed, "{method}");
+        let mut both = [Pass::First, Pass::Second]
+            .map(|pass| method.channels_in(pass).to_vec())
+            .concat();
+        both.sort_unstable();
+        both.dedup();
+        let mut all = [method.channels(), method.useful_channels()].concat();
+        all.sort_unstable();
+        assert_eq!(both, all, "{method}");
+    }
+    // The DeepCAM labels alone, with the boxes of lows.
+    let labeller = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
+    let labels = |channels: &(dyn Fn(Snapshot, Pass) -> Snapshot + Sync)| {
+        let read = |index: usize, pass: Pass| -> Result<Snapshot> {
+            Ok(channels(run.snapshot(index).0, pass))
+        };
+        let mut all: Vec<LabelledSnapshot> = Vec::new();
+        let summary = labeller.label_series(run.len(), read, |_, labelled| {
+            all.push(labelled);
+            Ok(())
+        });
+        (summary.unwrap(), all)
+    };
+    let whole = labels(&|snapshot, _| snapshot);
+    assert!(whole == labels(&|snapshot, pass| only(&snapshot, pass.channels())));
+}
+
+#[test]
+fn every_method_agrees_with_the_truth_better_than_by_chance() {
+    let run = run(96, 144, 60);
     let grid = run.grid().clone();
     let thresholds = DetectorThresholds::default();
     let detectors = Method::ALL.map(|m| Detector::new(m, &thresholds, &grid).unwrap());
@@ -36,8 +93,9 @@ fn every_method_agrees_with_the_truth_better_than_by_chance() {
         classes: Class::EVENTS.to_vec(),
     });
     let mut agreement = Agreement::new(sources);
-    let read =
-        |index: usize| -> Result<DetectFields> { Ok(DetectFields::of(run.snapshot(index).0)) };
+    let read = |index: usize, _: Pass| -> Result<DetectFields> {
+        Ok(DetectFields::of(run.snapshot(index).0))
+    };
     let summaries = detect_series(&detectors, run.len(), read, |index, labels| {
         let truth = run.snapshot(index).1.mask;
         let mut masks: Vec<_> = labels.iter().map(|l| Some(&l.labelled.mask)).collect();

@@ -5,6 +5,7 @@ mod common;
 use common::{Vortex, time, world};
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
 use squall_climate::detect::{DetectFields, Detector, DetectorThresholds, Method, detect_series};
+use squall_climate::label::Pass;
 use squall_data::grid::distance_km;
 use squall_data::{Class, LatLonGrid};
 use std::sync::Arc;
@@ -104,7 +105,7 @@ fn a_series_is_tracked_over_a_gap_and_its_mask_is_the_closed_contour() {
     let methods = [Method::Tempest, Method::Bard];
     let thresholds = DetectorThresholds::default();
     let detectors = methods.map(|m| Detector::new(m, &thresholds, &grid).unwrap());
-    let read = |index: usize| -> squall_climate::error::Result<DetectFields> {
+    let read = |index: usize, _: Pass| -> squall_climate::error::Result<DetectFields> {
         let vortex = Vortex {
             lon_deg: 358.0 + 0.5 * index as f64,
             radius_km: 250.0,

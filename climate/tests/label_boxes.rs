@@ -2,7 +2,7 @@
 
 use ndarray::{Array3, s};
 use squall_climate::ClimateError;
-use squall_climate::label::{Labeller, LowCandidate, Thresholds};
+use squall_climate::label::{Labeller, LowCandidate, Pass, Thresholds};
 use squall_data::grid::{distance_km, lon_difference_deg};
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
 use squall_data::{BoxClass, Calendar, GeoBox, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
@@ -24,7 +24,8 @@ fn run(shape: (usize, usize), month: i64, days: usize) -> SyntheticRun {
 
 fn label(run: &SyntheticRun) -> Vec<Vec<TrackedBox>> {
     let labeller = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
-    let read = |index: usize| -> Result<Snapshot, ClimateError> { Ok(run.snapshot(index).0) };
+    let read =
+        |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(run.snapshot(index).0) };
     let mut found = Vec::new();
     let summary = labeller.label_series(run.len(), read, |_, labelled| {
         found.push(labelled.boxes);

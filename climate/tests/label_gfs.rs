@@ -1,7 +1,7 @@
 //! The labels on a real 2.5-degree analysis-like field: GFS, 2011-10-11 00Z, hurricanes Jova and Irwin.
 #![allow(clippy::print_stdout)] // a skipped test says so
 
-use squall_climate::label::{Labeller, Thresholds, required_channels};
+use squall_climate::label::{Labeller, Pass, Thresholds, required_channels};
 use squall_data::grid::lon_difference_deg;
 use squall_data::{Archive, Class, testdata};
 
@@ -24,7 +24,7 @@ fn jova_and_irwin_and_the_rivers_are_found_and_nothing_poleward() {
             .any(|c| c.lat_deg.abs() > 35.0)
     );
     let mut labels = Vec::new();
-    let read = |index| archive.read(index, &required_channels());
+    let read = |index, pass: Pass| archive.read(index, pass.channels());
     let each = |_, labelled| {
         labels.push(labelled);
         Ok(())

@@ -2,7 +2,7 @@
 
 use squall_climate::ClimateError;
 use squall_climate::label::{
-    LabelFolder, LabelStream, LabelledSnapshot, Labeller, SeriesSummary, Thresholds,
+    LabelFolder, LabelStream, LabelledSnapshot, Labeller, Pass, SeriesSummary, Thresholds,
 };
 use squall_data::Snapshot;
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
@@ -29,7 +29,8 @@ fn part(
     from: LabelStream,
     until: usize,
 ) -> (Vec<LabelledSnapshot>, String, Option<SeriesSummary>) {
-    let read = |index: usize| -> Result<Snapshot, ClimateError> { Ok(run.snapshot(index).0) };
+    let read =
+        |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(run.snapshot(index).0) };
     let (mut labels, mut state) = (Vec::new(), String::new());
     let summary = labeller.label_on(from, run.len(), read, |stream, index, labelled| {
         assert_eq!(stream.done(), index + 1);
@@ -79,7 +80,8 @@ fn a_series_that_was_left_goes_on_as_if_it_had_not_been() {
 #[test]
 fn the_state_does_not_grow_with_the_series() {
     let run = run(200);
-    let read = |index: usize| -> Result<Snapshot, ClimateError> { Ok(run.1.snapshot(index).0) };
+    let read =
+        |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(run.1.snapshot(index).0) };
     let mut largest = [0; 4];
     let quarter = run.1.len() / 4;
     let each = |stream: &LabelStream, index: usize, _| {
@@ -99,7 +101,8 @@ fn the_state_does_not_grow_with_the_series() {
 fn a_folder_goes_on_from_its_own_state_alone() {
     let folder = tempfile::tempdir().unwrap();
     let run = run(3);
-    let read = |index: usize| -> Result<Snapshot, ClimateError> { Ok(run.1.snapshot(index).0) };
+    let read =
+        |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(run.1.snapshot(index).0) };
     // Labels so many times, saving the state after each, and leaves; gives how many were labelled before.
     let call = |fingerprint: &str, until: usize, saves: bool, whole: bool| {
         let new = run.0.stream();

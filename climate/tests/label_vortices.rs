@@ -6,7 +6,7 @@ use common::{Vortex, time, world};
 use ndarray::{Array2, Array3};
 use proptest::prelude::*;
 use squall_climate::ClimateError;
-use squall_climate::label::{CycloneCandidate, LabelledSnapshot, Labeller, Thresholds};
+use squall_climate::label::{CycloneCandidate, LabelledSnapshot, Labeller, Pass, Thresholds};
 use squall_data::grid::distance_km;
 use squall_data::{Class, LatLonGrid, Snapshot, Variable};
 use std::sync::Arc;
@@ -308,7 +308,7 @@ fn missing_fields_and_other_grids_are_named() {
 #[test]
 fn a_series_is_labelled_by_its_tracks_whatever_the_number_of_threads() {
     let (grid, labeller) = one_degree();
-    let read = |index: usize| -> Result<Snapshot, ClimateError> {
+    let read = |index: usize, _: Pass| -> Result<Snapshot, ClimateError> {
         // Seventeen steps of three hours westward over the seam; another storm for the first five only.
         let hours = 3 * index as i64;
         let lon_deg = (4.0 - 0.6 * index as f64).rem_euclid(360.0);
@@ -367,11 +367,11 @@ fn a_series_is_labelled_by_its_tracks_whatever_the_number_of_threads() {
         summary.untracked && summary.tracks == 0 && at_once == [2],
         "{summary:?} {at_once:?}"
     );
-    let failing = |index: usize| {
+    let failing = |index: usize, pass: Pass| {
         if index == 3 {
             Err(ClimateError::Invalid("broken".into()))
         } else {
-            read(index)
+            read(index, pass)
         }
     };
     let error = labeller

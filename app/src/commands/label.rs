@@ -11,7 +11,7 @@ use serde::Serialize;
 use squall_climate::ClimateError;
 use squall_climate::detect::Method;
 use squall_climate::label::{
-    ArThresholds, LabelFolder, LabelledSnapshot, Labeller, TcThresholds, Thresholds,
+    ArThresholds, LabelFolder, LabelledSnapshot, Labeller, Pass, TcThresholds, Thresholds,
     required_channels,
 };
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
@@ -158,9 +158,11 @@ impl Label {
         let times = archive.times().len();
         let (rows, columns) = archive.grid().shape();
         let plane = (rows * columns * 4) as u64;
+        let planes = [Pass::First, Pass::Second].map(|pass| pass.channels().len() as u64);
+        let planes: u64 = planes.iter().sum();
         Plan {
             work: format!("label {times} times of {}", archive.grid().describe()),
-            read: 2 * plane * needed.len() as u64 * times as u64,
+            read: planes * plane * times as u64,
             write: plane / 40 * times as u64,
             memory: 80_000_000 + 6 * rayon_threads() * plane * needed.len() as u64,
             seconds: Some(times as f64 * (rows * columns) as f64 * 2.2e-7),
@@ -182,11 +184,11 @@ impl Label {
         let mut progress = Progress::new("label", times);
         progress.start(times, start);
         let stop = interrupt::flag();
-        let read = |index: usize| -> Result<Snapshot, ClimateError> {
+        let read = |index: usize, pass: Pass| -> Result<Snapshot, ClimateError> {
             if stop.load(std::sync::atomic::Ordering::Relaxed) {
                 return Err(ClimateError::Invalid("interrupted".into()));
             }
-            Ok(archive.read(index, &needed)?)
+            Ok(archive.read(index, pass.channels())?)
         };
         let mut saved = Instant::now();
         let labelled = labeller.label_on(stream, times, read, |stream, index, labelled| {

@@ -12,9 +12,9 @@ use squall_climate::detect::bard::read_members;
 use squall_climate::detect::percentile::Moisture;
 use squall_climate::detect::{
     Agreement, AgreementRow, DetectFields, Detector, DetectorThresholds, FirstPass, Method,
-    MethodsFolder, SecondPass,
+    MethodsFolder, SecondPass, Wanted,
 };
-use squall_climate::label::SeriesSummary;
+use squall_climate::label::{Pass, SeriesSummary};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Class, DataError, Variable};
 use std::path::PathBuf;
@@ -98,11 +98,12 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     let mut progress = Progress::new("label", passes(&methods) * times);
     progress.start(passes(&methods) * times, start);
     let stop = interrupt::flag();
-    let read = |index: usize| -> Result<DetectFields, ClimateError> {
+    let read = |index: usize, pass: Pass| -> Result<DetectFields, ClimateError> {
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(ClimateError::Invalid("interrupted".into()));
         }
-        Ok(DetectFields::read(&archive, index, &channels)?)
+        let wanted = Wanted::by(&methods, pass, &channels);
+        Ok(DetectFields::read(&archive, index, &wanted)?)
     };
     let before = if first.is_needed() { times } else { 0 };
     let mut saving = Saving::every(command.save_every);
@@ -280,13 +281,20 @@ fn announce(methods: &[Method], archive: &Archive, channels: &[Variable]) {
     } else {
         0
     };
+    let passes: &[Pass] = match passes(methods) {
+        1 => &[Pass::Second],
+        _ => &[Pass::First, Pass::Second],
+    };
+    let planes = passes
+        .iter()
+        .map(|pass| Wanted::by(methods, *pass, channels).channels.len() as u64);
     Plan {
         work: format!(
             "label {times} times of {} by {}",
             archive.grid().describe(),
             names.join(", ")
         ),
-        read: passes(methods) as u64 * plane * channels.len() as u64 * times as u64,
+        read: planes.sum::<u64>() * plane * times as u64,
         write: plane / 40 * (times * methods.len()) as u64,
         memory: 80_000_000
             + climatology

@@ -23,10 +23,11 @@ pub use agreement::{Agreement, AgreementRow};
 pub use detector::{Detector, DetectorThresholds, MethodLabels};
 pub use folder::MethodsFolder;
 pub use series::{Conclusions, FirstPass, SecondPass, detect_series};
-pub use transport::{DetectFields, PROXY_FACTOR, TransportSource, VapourTransport};
+pub use transport::{DetectFields, PROXY_FACTOR, TransportSource, VapourTransport, Wanted};
 
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
+use crate::label::Pass;
 use serde::{Deserialize, Serialize};
 use squall_data::{BoxClass, Class, GeoBox, LatLonGrid, Snapshot, TrackedBox, Variable};
 use std::fmt;
@@ -102,6 +103,22 @@ impl Method {
             Self::Deepcam => &[],
             Self::Tempest => &[Ps, Trefht, Prect],
             Self::Percentile | Self::Bard => &[Ubot, Vbot, Psl, Prect],
+        }
+    }
+
+    /// What of [`Method::channels`] and [`Method::useful_channels`] it looks at in one reading of a series, in model order.
+    pub fn channels_in(self, pass: Pass) -> &'static [Variable] {
+        use Variable::{
+            Prect, Ps, Psl, T200, T500, Tmq, Trefht, U850, Ubot, V850, Vbot, Z200, Z1000,
+        };
+        match (self, pass) {
+            (Self::Deepcam, pass) => pass.channels(),
+            (Self::Tempest, Pass::First) => &[Ubot, Vbot, Ps, Psl, T200, T500, Trefht, Z1000, Z200],
+            (Self::Percentile, Pass::First) => &[Tmq, U850, V850],
+            (Self::Bard, Pass::First) => &[],
+            (Self::Tempest | Self::Percentile | Self::Bard, Pass::Second) => {
+                &[Tmq, U850, V850, Ubot, Vbot, Psl, Prect]
+            }
         }
     }
 }

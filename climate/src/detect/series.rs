@@ -3,7 +3,7 @@
 use super::detector::{Conclusion, Detector, MethodLabels, Seen, Survey};
 use super::transport::DetectFields;
 use crate::error::{ClimateError, Result};
-use crate::label::SeriesSummary;
+use crate::label::{Pass, SeriesSummary};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
@@ -54,8 +54,8 @@ impl FirstPass {
         self.surveys.iter().any(|s| !matches!(s, Survey::Nothing))
     }
 
-    /// Goes on over the series, each time read once, in parallel; `looked` sees the state as it grows. The result depends neither
-    /// on the number of threads nor on where it was left.
+    /// Goes on over the series, each time read once, in parallel, with at least [`super::Wanted::by`] these methods in this pass; `looked`
+    /// sees the state as it grows. The result depends neither on the number of threads nor on where it was left.
     ///
     /// # Errors
     /// The first error in order of time, of reading, detecting or `looked`; [`ClimateError::Invalid`] if times do not ascend.
@@ -63,7 +63,7 @@ impl FirstPass {
         &mut self,
         detectors: &[Detector],
         count: usize,
-        read: &(impl Fn(usize) -> std::result::Result<DetectFields, E> + Sync),
+        read: &(impl Fn(usize, Pass) -> std::result::Result<DetectFields, E> + Sync),
         mut looked: impl FnMut(&Self) -> Result<()>,
     ) -> Result<()>
     where
@@ -77,7 +77,7 @@ impl FirstPass {
                 .clone()
                 .into_par_iter()
                 .map(|index| {
-                    let fields = read(index)?;
+                    let fields = read(index, Pass::First)?;
                     let looks = detectors.iter().map(|detector| detector.look(&fields));
                     Ok((fields.snapshot.time, looks.collect::<Result<_>>()?))
                 })
@@ -123,8 +123,8 @@ impl SecondPass {
         self.done
     }
 
-    /// Goes on over the series, each time read once, in parallel; `each` receives the labels of all methods in order of time, with
-    /// the state after them.
+    /// Goes on over the series, each time read once, in parallel, with at least [`super::Wanted::by`] these methods in this pass; `each`
+    /// receives the labels of all methods in order of time, with the state after them.
     ///
     /// # Errors
     /// The first error in order of time, of reading, detecting or `each`.
@@ -133,7 +133,7 @@ impl SecondPass {
         detectors: &[Detector],
         conclusions: &Conclusions,
         count: usize,
-        read: &(impl Fn(usize) -> std::result::Result<DetectFields, E> + Sync),
+        read: &(impl Fn(usize, Pass) -> std::result::Result<DetectFields, E> + Sync),
         mut each: impl FnMut(&Self, usize, Vec<MethodLabels>) -> Result<()>,
     ) -> Result<()>
     where
@@ -144,7 +144,7 @@ impl SecondPass {
                 .clone()
                 .into_par_iter()
                 .map(|index| {
-                    let fields = read(index)?;
+                    let fields = read(index, Pass::Second)?;
                     let one = |(detector, known): (&Detector, &Conclusion)| {
                         Ok(MethodLabels {
                             method: detector.method(),
@@ -204,7 +204,7 @@ impl SecondPass {
 pub fn detect_series<E>(
     detectors: &[Detector],
     count: usize,
-    read: impl Fn(usize) -> std::result::Result<DetectFields, E> + Sync,
+    read: impl Fn(usize, Pass) -> std::result::Result<DetectFields, E> + Sync,
     mut each: impl FnMut(usize, Vec<MethodLabels>) -> Result<()>,
 ) -> Result<Vec<SeriesSummary>>
 where

@@ -1,8 +1,9 @@
 //! Vapour transport: from the files, from levels, or a stand-in from the channels.
 
+use super::Method;
 use crate::derived::{check_shape, plane_by_rows, transport_components, wind_speed};
 use crate::error::Result;
-use crate::label::planes;
+use crate::label::{Pass, planes};
 use ndarray::{Array2, ArrayView2};
 use squall_data::archive::StoredTransport;
 use squall_data::{Archive, DataError, Snapshot, Variable};
@@ -86,6 +87,41 @@ impl VapourTransport {
     }
 }
 
+/// What is to be read of a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// These channels.
+    pub channels: Vec<Variable>,
+    /// Vapour transport, where the files have it or the levels to compute it from.
+    pub transport: bool,
+    /// The thickness from 500 to 300 hPa, where the files have both.
+    pub upper_thickness: bool,
+}
+
+impl Wanted {
+    /// These channels and all else that the files have.
+    pub fn all(channels: &[Variable]) -> Self {
+        Self {
+            channels: channels.to_vec(),
+            transport: true,
+            upper_thickness: true,
+        }
+    }
+
+    /// What of `channels` and of all else the methods look at in one reading of a series.
+    pub fn by(methods: &[Method], pass: Pass, channels: &[Variable]) -> Self {
+        let look_at = |v: &Variable| methods.iter().any(|m| m.channels_in(pass).contains(v));
+        Self {
+            channels: channels.iter().copied().filter(look_at).collect(),
+            transport: methods.iter().any(|method| match pass {
+                Pass::First => *method == Method::Percentile,
+                Pass::Second => *method != Method::Deepcam,
+            }),
+            upper_thickness: pass == Pass::First && methods.contains(&Method::Tempest),
+        }
+    }
+}
+
 /// What the detectors read of one time: channels, and what the files have besides.
 #[derive(Debug, Clone)]
 pub struct DetectFields {
@@ -107,33 +143,25 @@ impl DetectFields {
         }
     }
 
-    /// Reads a time: the channels, transport from the files or from their levels, and the thickness from 500 to 300 hPa.
+    /// Reads what is wanted of a time: the channels, transport from the files or from their levels, the thickness from 500 to 300 hPa.
     ///
     /// # Errors
     /// What [`Archive::read`] fails with.
     pub fn read(
         archive: &Archive,
         index: usize,
-        variables: &[Variable],
+        wanted: &Wanted,
     ) -> std::result::Result<Self, DataError> {
-        let snapshot = archive.read(index, variables)?;
-        let transport = match archive.read_transport(index)? {
-            Some(StoredTransport::Components(parts)) => {
-                VapourTransport::from_components(parts, TransportSource::File).ok()
-            }
-            Some(StoredTransport::Magnitude(magnitude)) => {
-                let wind = |v| snapshot.field(v).map(|plane| plane.to_owned());
-                let direction = wind(Variable::U850).zip(wind(Variable::V850));
-                Some(VapourTransport {
-                    magnitude,
-                    direction: direction.map(<[_; 2]>::from),
-                    source: TransportSource::File,
-                })
-            }
-            None => from_levels(archive, index)?,
+        let snapshot = archive.read(index, &wanted.channels)?;
+        let transport = match wanted.transport {
+            true => stored_transport(archive, index, &snapshot)?,
+            false => None,
         };
-        let upper = archive.read_level(index, "Z", 300.0)?;
-        let lower = archive.read_level(index, "Z", 500.0)?;
+        let height = |hpa| match wanted.upper_thickness {
+            true => archive.read_level(index, "Z", hpa),
+            false => Ok(None),
+        };
+        let (upper, lower) = (height(300.0)?, height(500.0)?);
         Ok(Self {
             snapshot,
             transport,
@@ -151,6 +179,29 @@ impl DetectFields {
             None => VapourTransport::proxy(&self.snapshot).map(std::borrow::Cow::Owned),
         }
     }
+}
+
+/// Transport from the files, or from their levels.
+fn stored_transport(
+    archive: &Archive,
+    index: usize,
+    snapshot: &Snapshot,
+) -> std::result::Result<Option<VapourTransport>, DataError> {
+    Ok(match archive.read_transport(index)? {
+        Some(StoredTransport::Components(parts)) => {
+            VapourTransport::from_components(parts, TransportSource::File).ok()
+        }
+        Some(StoredTransport::Magnitude(magnitude)) => {
+            let wind = |v| snapshot.field(v).map(|plane| plane.to_owned());
+            let direction = wind(Variable::U850).zip(wind(Variable::V850));
+            Some(VapourTransport {
+                magnitude,
+                direction: direction.map(<[_; 2]>::from),
+                source: TransportSource::File,
+            })
+        }
+        None => from_levels(archive, index)?,
+    })
 }
 
 /// Fewer levels are no column.

@@ -65,6 +65,26 @@ pub fn required_channels() -> [Variable; 11] {
     ]
 }
 
+/// One of the two readings of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// Storms are looked for, or the climatology is built.
+    First,
+    /// Masks are drawn, and what they cover is measured.
+    Second,
+}
+
+impl Pass {
+    /// What of [`required_channels`] the labels look at in it, in model order.
+    pub fn channels(self) -> &'static [Variable] {
+        use Variable::{Prect, Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
+        match self {
+            Self::First => &[U850, V850, Ubot, Vbot, Psl, T200, T500, Z1000, Z200],
+            Self::Second => &[Tmq, U850, V850, Ubot, Vbot, Psl, Prect],
+        }
+    }
+}
+
 /// The labels of one time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabelledSnapshot {

@@ -2,7 +2,7 @@
 
 use super::low_tracks::LowTracks;
 use super::lows::Lows;
-use super::{CycloneCandidate, LabelledSnapshot, Labeller, Trajectories};
+use super::{CycloneCandidate, LabelledSnapshot, Labeller, Pass, Trajectories};
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -100,14 +100,15 @@ impl Labeller {
         }
     }
 
-    /// Labels a series: every snapshot is read twice, in parallel; `each` receives the labels in order of time.
+    /// Labels a series: every snapshot is read twice, in parallel, each time with at least [`Pass::channels`]; `each` receives the labels
+    /// in order of time.
     ///
     /// # Errors
     /// As [`Labeller::label_on`].
     pub fn label_series<E>(
         &self,
         count: usize,
-        read: impl Fn(usize) -> std::result::Result<Snapshot, E> + Sync,
+        read: impl Fn(usize, Pass) -> std::result::Result<Snapshot, E> + Sync,
         mut each: impl FnMut(usize, LabelledSnapshot) -> Result<()>,
     ) -> Result<SeriesSummary>
     where
@@ -118,8 +119,8 @@ impl Labeller {
         })
     }
 
-    /// Goes on labelling a series: every snapshot is read twice, in parallel, the second time once it is known which of its storms
-    /// last; `each` receives the labels in order of time, with the state of the series after them.
+    /// Goes on labelling a series: every snapshot is read twice, in parallel, each time with at least [`Pass::channels`], the second time
+    /// once it is known which of its storms last; `each` receives the labels in order of time, with the state of the series after them.
     ///
     /// At any time twice as many snapshots as there are threads are in memory, besides the storms that are under way and those since the
     /// oldest of them began. The result does not depend on the number of threads, nor on where the series was left.
@@ -130,7 +131,7 @@ impl Labeller {
         &self,
         mut stream: LabelStream,
         count: usize,
-        read: impl Fn(usize) -> std::result::Result<Snapshot, E> + Sync,
+        read: impl Fn(usize, Pass) -> std::result::Result<Snapshot, E> + Sync,
         mut each: impl FnMut(&LabelStream, usize, LabelledSnapshot) -> Result<()>,
     ) -> Result<SeriesSummary>
     where
@@ -144,7 +145,7 @@ impl Labeller {
                 let found: Vec<Result<(Time, Vec<CycloneCandidate>, Lows)>> = next
                     .into_par_iter()
                     .map(|index| {
-                        let snapshot = read(index)?;
+                        let snapshot = read(index, Pass::First)?;
                         let (candidates, lows) = self.centres(&snapshot)?;
                         Ok((snapshot.time, candidates, lows))
                     })
@@ -166,7 +167,7 @@ impl Labeller {
                 .into_par_iter()
                 .map(|index| {
                     let cyclones = known.cyclones.at(index);
-                    let mut labelled = self.masks(&read(index)?, cyclones)?;
+                    let mut labelled = self.masks(&read(index, Pass::Second)?, cyclones)?;
                     for kind in &known.lows {
                         let boxes = self.low_boxes(kind.at(index), cyclones);
                         labelled.boxes.extend(boxes);

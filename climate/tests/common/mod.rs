@@ -1,7 +1,7 @@
 //! Analytic worlds for the label tests: a calm background with one warm-core vortex and, if wanted, a moist filament.
 #![allow(dead_code)] // each test file uses its part
 
-use ndarray::Array3;
+use ndarray::{Array3, Axis};
 use squall_data::grid::{distance_km, lon_difference_deg};
 use squall_data::{Calendar, LatLonGrid, Snapshot, Time, Variable};
 use std::sync::Arc;
@@ -94,5 +94,16 @@ fn cell(lat: f64, lon: f64, vortices: &[Vortex]) -> impl Fn(Variable) -> f64 {
         Variable::Z1000 => (psl - 100_000.0) / 12.0,
         Variable::Z200 => 12_300.0 - 800.0 * cold + (psl - 100_000.0) / 12.0 + thick,
         _ => 0.0,
+    }
+}
+
+/// The snapshot without the channels that are not among these.
+pub fn only(snapshot: &Snapshot, channels: &[Variable]) -> Snapshot {
+    let has = |&k: &usize| channels.contains(&snapshot.variables[k]);
+    let kept: Vec<usize> = (0..snapshot.variables.len()).filter(has).collect();
+    Snapshot {
+        variables: kept.iter().map(|&k| snapshot.variables[k]).collect(),
+        fields: snapshot.fields.select(Axis(0), &kept),
+        ..snapshot.clone()
     }
 }

@@ -3,8 +3,8 @@
 use super::{Row, median, row};
 use crate::commands::simulate::grid;
 use clap::Args;
-use squall_climate::detect::DetectFields;
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
+use squall_climate::detect::{DetectFields, Wanted};
 use squall_climate::label::{Labeller, Thresholds};
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run};
 use squall_data::{Archive, Calendar, Time, Variable};
@@ -68,7 +68,7 @@ pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec
     let fields = match &options.fields {
         Some(input) => {
             let archive = Archive::open(input)?;
-            DetectFields::read(&archive, 0, archive.available())?
+            DetectFields::read(&archive, 0, &Wanted::all(archive.available()))?
         }
         None => {
             let (rows, columns) = options.fields_of.grid;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// What sums in another order, and a rounded result, may differ by. Winograd's sums of f32 are four times less exact.
 const RESULT: [Option<f64>; 3] = [Some(1e-5), Some(6e-3), Some(8e-4)];
-/// Gradients of kernels are f32 sums of exact products in every type on the CPU.
+/// Gradients of kernels are f32 sums of exact products in every type.
 const SUMS: [Option<f64>; 3] = [Some(1e-5); 3];
 /// Over a million pixels a judge that sums in f32 is itself no better.
 const SUMS_OF_F32: [Option<f64>; 3] = [Some(1e-4); 3];
@@ -22,15 +22,11 @@ pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Re
     let subject = name.as_str();
     let mut forward = Line::new(subject, "convolutions", RESULT);
     let mut data = Line::new(subject, "their gradient of the input", RESULT);
-    let mut sums = if by == Backend::Reference {
+    let sums = if by == Backend::Reference {
         SUMS
     } else {
         SUMS_OF_F32
     };
-    if Backend::best().is_gpu() {
-        // cuDNN rounds them to the type of the activations before they are added to what is there, as in any framework that calls it.
-        sums = [sums[0], RESULT[1], RESULT[2]];
-    }
     let mut weights = Line::new(subject, "their gradient of the kernel", sums);
     for case in distinct(network.summary(h, w)?.convolutions()) {
         let judge = Judge::new(&case)?;

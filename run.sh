@@ -86,7 +86,7 @@ cuda_test() {
   LD_LIBRARY_PATH="$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" run_tests "${with_gpu[@]}" \
     --test backend_parity --test ops_of_networks --test losses --test conv3d
   # Networks, optimisers, fields on their way, ranks with a GPU each; the program.
-  run_tests "${with_gpu[@]}" --lib --test gpu --test gpu_check --test gpu_process --test gpu_input --test gpu_ranks
+  run_tests "${with_gpu[@]}" --lib --test gpu --test gpu_check --test gpu_graphs --test gpu_process --test gpu_input --test gpu_ranks
 }
 
 # FOLDER PACKAGE...: what PyPI packages bring beside Python's own (programs, headers, libraries), in one folder.
@@ -164,7 +164,8 @@ case "${1:-help}" in
     compile_kernels
     # Without oneDNN: the reference operations must pass the same suite.
     run_tests -p squall-model --no-default-features
-    cargo test --workspace --doc --quiet
+    # With the features of the other tests: what they need is built once.
+    cargo test --workspace --doc --quiet --features "$optional"
     run_tests --workspace --features "$optional"
     run_examples
     cuda_test

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Steps that run on the stand-in in seconds; `operations`, `extents` and `optimizers` take minutes, `two-gpus` needs `nvidia-smi`.
-const STEPS: &str = "golden,speed,inference,memory,learning,profile,two-gpus";
+const STEPS: &str = "golden,speed,graphs,inference,memory,learning,profile,two-gpus";
 
 #[test]
 fn the_check_script_finds_what_it_looks_for() {

@@ -1,10 +1,14 @@
-//! Values as bytes for another process of the same program.
+//! Values as bytes for another process of the same program, now or after a kill.
 //!
 //! CBOR and not JSON, because numbers may be infinite or none at all, and must come back bit for bit.
 
+use crate::atomic::Pending;
 use crate::error::{DataError, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 /// A value as bytes.
 ///
@@ -32,4 +36,52 @@ pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>> {
 pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     ciborium::from_reader(bytes)
         .map_err(|error| DataError::Invalid(format!("cannot understand another process: {error}")))
+}
+
+/// Writes a value to a file, whole or not at all. Its bytes are never all in memory.
+///
+/// # Errors
+/// [`DataError::Io`] if the file cannot be written; [`DataError::Invalid`] as [`to_bytes`].
+pub fn write_file<T: Serialize>(path: impl Into<PathBuf>, value: &T) -> Result<()> {
+    let pending = Pending::new(path)?;
+    let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+    let mut file = BufWriter::new(file);
+    ciborium::into_writer(value, &mut file).map_err(|error| match error {
+        ciborium::ser::Error::Io(error) => DataError::io("write", pending.path())(error),
+        ciborium::ser::Error::Value(text) => DataError::Invalid(text),
+    })?;
+    (file.flush()).map_err(DataError::io("write", pending.path()))?;
+    pending.commit()
+}
+
+/// The value that [`write_file`] wrote.
+///
+/// # Errors
+/// [`DataError::Io`] if there is no such file; [`DataError::Invalid`] if it is that of another version of the program, or cut off.
+pub fn read_file<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
+    let path = path.as_ref();
+    let file = File::open(path).map_err(DataError::io("open", path))?;
+    ciborium::from_reader(BufReader::new(file)).map_err(|error| {
+        DataError::Invalid(format!("cannot understand {}: {error}", path.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_holds_the_bits_of_a_value_or_none_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.cbor");
+        let value: Vec<f64> = (0..10_000).map(|i| f64::from(i) / 7.0).collect();
+        write_file(&path, &value).unwrap();
+        assert_eq!(read_file::<Vec<f64>>(&path).unwrap(), value);
+        assert_eq!(std::fs::read(&path).unwrap(), to_bytes(&value).unwrap());
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let cut = read_file::<Vec<f64>>(&path).unwrap_err().to_string();
+        assert!(cut.contains("state.cbor"), "{cut}");
+        assert!(read_file::<Vec<f64>>(folder.path().join("none")).is_err());
+    }
 }

@@ -116,6 +116,10 @@ pub struct Training {
     /// What activations are kept as for the backward pass: `"same"`, or `"bf16"`, half the memory of f32, with gradients off
     /// by some thousandths. Default `"same"`.
     pub saved_activations: SavedActivations,
+    /// On a GPU the forward and the backward pass are launched as two CUDA graphs instead of one operation after the other: less work for
+    /// the processor, which counts where kernels are short (small batches, small fields). For masks, by one rank; where a step cannot be
+    /// launched so it is told why. Default false.
+    pub cuda_graphs: bool,
     /// The first so many steps are written down as a Chrome trace, `trace.rankN.json` in the run's folder. Default 0.
     pub trace_steps: usize,
     /// Go on though the machine seems to have too little memory. Default false.
@@ -137,6 +141,7 @@ impl Default for Training {
             start_from: None,
             recompute: Recompute::default(),
             saved_activations: SavedActivations::default(),
+            cuda_graphs: false,
             trace_steps: 0,
             ignore_memory: false,
         }

@@ -182,6 +182,12 @@ pub enum GpuError {
         /// The library's words.
         reason: String,
     },
+    /// Something cannot be part of work that is written down to be launched as a whole.
+    #[error("{what} cannot be part of a CUDA graph")]
+    NotCaptured {
+        /// What was to be done.
+        what: &'static str,
+    },
     /// A kernel did not compile.
     #[error("NVRTC cannot compile `{file}` for {architecture}: {log}")]
     Compile {
@@ -226,6 +232,12 @@ impl GpuError {
             }
             Self::OutOfMemory { .. } => {
                 "use smaller batches, `training.recompute = \"blocks\"`, or bf16; `squall summary` tells what a batch needs"
+            }
+            Self::NotCaptured { .. } => {
+                "leave `training.cuda_graphs` (`squall bench step --graphs`) out: operations are then started one by one"
+            }
+            Self::Call { reason, .. } if reason.contains("OUT_OF_MEMORY") => {
+                "use smaller batches; CUDA graphs (`training.cuda_graphs`) take memory of their own beside that of single operations"
             }
             Self::Call { .. } => {
                 "`nvidia-smi` and the system's log may say more; CUDA_LAUNCH_BLOCKING=1 shows which operation it was"

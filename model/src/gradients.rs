@@ -84,6 +84,24 @@ impl Gradients {
         }
     }
 
+    /// The buffer on the GPU, which stays where it is.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn buffer(&self) -> Result<candle_core::Tensor> {
+        match &self.on_gpu {
+            Some(buffer) => Ok(buffer.made()?.clone()),
+            None => Err(crate::gpu::GpuError::NotCaptured {
+                what: "gradients in host memory",
+            }
+            .into()),
+        }
+    }
+
+    /// Whether somebody is told of buckets.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
     /// Back to zero, keeping the memory.
     pub fn clear(&mut self) {
         let _span = profile::span(|| format!("gradients cleared, {}", self.len()));

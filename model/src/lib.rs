@@ -1,5 +1,6 @@
 //! From tensors to tensors: operations on NHWC, networks, losses, optimisers and model files.
 
+mod captured;
 pub mod detection;
 pub mod error;
 pub mod exchange;
@@ -20,6 +21,7 @@ pub mod storage;
 pub mod summary;
 mod trace;
 
+pub use captured::Captured;
 pub use error::ModelError;
 pub use gpu::{DeviceChoice, GpuError};
 pub use model_file::ModelFile;

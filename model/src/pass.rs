@@ -4,6 +4,7 @@
 //! one by a normalisation. A block of layers can leave only its inputs; its forward pass then runs again before its
 //! backward pass, with the same dropout keys and without telling batch statistics twice.
 
+use crate::captured::Captured;
 use crate::error::Result;
 use crate::ops::norm::Together;
 use crate::ops::rows::Rows;
@@ -82,7 +83,10 @@ pub struct Pass {
     statistics: Vec<(BufferId, BufferId, BatchNormSaved)>,
     /// The ranks that normalise with this one.
     together: Option<Arc<dyn Together>>,
+    /// The passes, if they were written down before, and the number of the launch.
+    captured: Option<(Arc<Captured>, u64)>,
     key: u64,
+    has_drawn_keys: bool,
 }
 
 impl Pass {
@@ -99,7 +103,28 @@ impl Pass {
             kept: HashMap::new(),
             statistics: Vec::new(),
             together: None,
+            captured: None,
             key,
+            has_drawn_keys: false,
+        }
+    }
+
+    /// The same, launched as it was written down, if it was; whoever gives it made sure that it fits ([`Captured::fits`]).
+    #[must_use]
+    pub fn launching(self, captured: Option<Arc<Captured>>) -> Self {
+        let captured = captured.map(|captured| (captured, 0));
+        Self { captured, ..self }
+    }
+
+    pub(crate) fn captured(&self) -> Option<&(Arc<Captured>, u64)> {
+        self.captured.as_ref()
+    }
+
+    /// The forward pass was launched as one of its graph's launches.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn was_launched(&mut self, number: u64) {
+        if let Some((_, launch)) = &mut self.captured {
+            *launch = number;
         }
     }
 
@@ -358,8 +383,27 @@ impl Pass {
 
     /// A fresh key for one dropout layer.
     pub(crate) fn next_key(&mut self) -> u64 {
+        self.has_drawn_keys = true;
         self.key = self.key.wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.key
+    }
+
+    /// Whether a layer does something else in every pass.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn has_drawn_keys(&self) -> bool {
+        self.has_drawn_keys
+    }
+
+    /// What the batch normalisations saw, where it lies.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn take_statistics(&mut self) -> Vec<(BufferId, BufferId, BatchNormSaved)> {
+        std::mem::take(&mut self.statistics)
+    }
+
+    /// They saw this.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn give_statistics(&mut self, seen: Vec<(BufferId, BufferId, BatchNormSaved)>) {
+        self.statistics = seen;
     }
 
     /// Notes the statistics of a batch, once however often the layer runs.

@@ -108,6 +108,7 @@ impl Summary {
             + 4 * (2 * self.parameters + state) as u64
             + packed.max().unwrap_or(0)
             + threads.max().unwrap_or(0)
+            + backend.library_bytes()
             + PROGRAM
     }
 }
@@ -132,12 +133,15 @@ impl Summary {
         let live = self.trace.live();
         let bytes = |values: u64| values * dtype.size_in_bytes() as u64;
         let batch = batch as u64;
+        let wrapped = self.trace.convolutions.iter();
+        let wrapped = wrapped.map(|conv| backend.wrapped_bytes(sizes_of(dtype, conv)));
+        let wrapped = wrapped.max().unwrap_or(0);
         let activations = if strips.get() == 1 {
-            batch * bytes(live.whole)
+            batch * (bytes(live.whole) + wrapped)
         } else if self.trace.has_last() {
             let rows = height.min(rows_of_strip(height, strips) + HALO) as u64;
-            let strip = bytes(live.last) * rows / height.max(1) as u64;
-            (batch * bytes(live.before)).max(batch * bytes(live.held) + strip)
+            let strip = (bytes(live.last) + wrapped) * rows / height.max(1) as u64;
+            (batch * (bytes(live.before) + wrapped)).max(batch * bytes(live.held) + strip)
         } else {
             return Err(ModelError::Strips {
                 network: self.network.clone(),
@@ -158,7 +162,7 @@ impl Summary {
         // An eighth are holes in the heap, as measured.
         let activations = activations + activations / 8;
         // What the loops themselves hold grows with the network.
-        let loops = kernels / 20 + threads.max().unwrap_or(0);
+        let loops = kernels / 20 + threads.max().unwrap_or(0) + backend.library_bytes();
         Ok(batch * ends + activations + kernels + loops + PROGRAM)
     }
 }

@@ -25,6 +25,7 @@ STEPS = [
     ("speed", 240, steps.speed),
     ("operations", 120, steps.operations),
     ("extents", 150, steps.extents),
+    ("graphs", 60, steps.graphs),
     ("inference", 60, steps.inference),
     ("memory", 60, steps.memory),
     ("optimizers", 60, steps.optimizers),

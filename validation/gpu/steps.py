@@ -98,6 +98,32 @@ def near(step: Step, what: str, a: list[float], b: list[float], within: float, *
         raise Failed(f"{what}: the losses are off by {head:.2g} in the first {first} steps, {all_:.2g} in all")
 
 
+def graphs(squall: Program, step: Step) -> None:
+    """passes launched as CUDA graphs: the same bits as one operation after the other, and the time of a step beside that"""
+    squall.store()
+    losses = [
+        squall.train(f"graphs-{on}", "cuda", 6, "precision=bf16", f"training.cuda_graphs={on}")
+        for on in ("false", "true")
+    ]
+    if "no CUDA graphs" in (squall.out / "graphs-true.log").read_text():
+        raise Failed("the passes were not launched as graphs: see graphs-true.log")
+    if losses[0] != losses[1]:
+        raise Failed(f"other losses: {losses[1]} instead of {losses[0]}")
+    cases = [("small", 1)] if squall.tiny else [("deepcam", 1), ("deeplabv3plus", 1), ("deepcam", 8)]
+    for network, batch in cases:
+        size = "32x48" if squall.tiny else "768x1152"
+        words = ("--network", network, "--size", size, "--batch", batch, "--precision", "bf16", "--repeat", squall.repeat)
+        rows = []
+        for more, how in (((), "one by one"), (("--graphs",), "as graphs")):
+            row = squall.bench("step", *words, *more, name=f"graphs-{network}-{batch}")[0]
+            rows.append(row)
+            step.rows.append({"launched": how, **timing(row, network, batch, "step", "bf16")})
+        if rows[1]["ours"] > rows[0]["ours"] and batch == 1 and not squall.tiny:
+            raise Failed(f"{network}, batch {batch}: graphs are slower than operations one by one")
+        if rows[1]["peak_mb"] > 1.1 * rows[0]["peak_mb"] and not squall.tiny:
+            raise Failed(f"{network}, batch {batch}: graphs take {rows[1]['peak_mb']:.0f} MB instead of {rows[0]['peak_mb']:.0f}")
+
+
 def learning(squall: Program, step: Step) -> None:
     """bf16 and f16 learn as well as f32: IoU of validation samples within 0.01"""
     squall.store()

@@ -7,7 +7,7 @@ use crate::stream::folder::{cut, forget};
 use crate::table::Row;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use squall_data::{DataError, atomic, wire};
+use squall_data::{DataError, wire};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -163,17 +163,17 @@ impl MethodsFolder {
     }
 
     fn save<S: Serialize>(&self, name: &str, state: &S) -> Result<()> {
-        let bytes = wire::to_bytes(&Saved {
+        let saved = Saved {
             fingerprint: self.fingerprint.clone(),
             state,
-        })?;
-        Ok(atomic::write(self.partial.join(name), &bytes)?)
+        };
+        Ok(wire::write_file(self.partial.join(name), &saved)?)
     }
 }
 
 /// A state of this run. What cannot be understood is of another version: the run begins anew.
 fn read<S: DeserializeOwned>(path: &Path, fingerprint: &str) -> Option<S> {
-    let saved: Saved<S> = wire::from_bytes(&fs::read(path).ok()?).ok()?;
+    let saved: Saved<S> = wire::read_file(path).ok()?;
     (saved.fingerprint == fingerprint).then_some(saved.state)
 }
 

@@ -135,7 +135,7 @@ impl Inference<'_> {
             None => (None, 0),
         };
         let batch = self.first_says(comm, batch)?;
-        let free = self.free_memory(comm)?;
+        let free = self.available_memory(comm)?;
         let strips = demand.strips(self.options, batch, free);
         let strips = all_or_none(comm, strips)?;
         let all = chunks(self.input.times(), self.options.file_per);
@@ -260,9 +260,9 @@ impl Inference<'_> {
     }
 
     /// Bytes that this rank may use, where those of its node share what is there.
-    fn free_memory(&self, comm: &mut dyn Communicator) -> Result<Option<u64>> {
+    fn available_memory(&self, comm: &mut dyn Communicator) -> Result<Option<u64>> {
         // Every rank has a GPU of its own.
-        if let Some(bytes) = squall_model::Backend::best().free_memory() {
+        if let Some(bytes) = squall_model::Backend::best().available_memory() {
             return Ok(Some(bytes));
         }
         let ranks = match comm.size() {

@@ -23,7 +23,10 @@ impl Run<'_> {
             self.validation_due = false;
             return self.write_last_as_best().map(|()| true);
         };
-        let Some(scores) = evaluator.run(&self.learner.network, stop, self.team)? else {
+        self.learner.give_back_memory()?;
+        let scores = evaluator.run(&self.learner.network, stop, self.team)?;
+        self.learner.give_back_memory()?;
+        let Some(scores) = scores else {
             return Ok(false);
         };
         self.judge(step, scores, progress)?;

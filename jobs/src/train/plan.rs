@@ -78,7 +78,7 @@ impl Run<'_> {
         // Where the network computes decides.
         let (available, memory_ranks) = match backend.is_gpu() {
             // Every rank has a GPU of its own.
-            true => (backend.free_memory(), 1),
+            true => (backend.available_memory(), 1),
             false => (memory::available_to(node_ranks as u64), node_ranks as u64),
         };
         let sharing = Sharing {

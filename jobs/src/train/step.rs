@@ -18,8 +18,10 @@ use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass,
 use std::collections::VecDeque;
 use std::time::Instant;
 
+mod launches;
 mod waiting;
 
+use launches::Launches;
 pub(super) use waiting::{Shared, Waiting};
 
 /// What a step did.
@@ -57,6 +59,7 @@ pub struct Learner {
     lag: usize,
     /// Gradients that wait for their use, the oldest first.
     pub(super) waiting: VecDeque<Waiting>,
+    launches: Launches,
 }
 
 /// Which parameters the first backward pass did not reach.
@@ -109,6 +112,13 @@ impl Learner {
         let mut schedule = recipe.schedule.clone();
         let batches = recipe.distributed.batches(recipe.training.batch, ranks);
         schedule.rate *= recipe.distributed.rate_scaling.factor(batches);
+        let obstacle = match () {
+            () if !backend.is_gpu() => Some("the CPU computes"),
+            () if ranks > 1 => Some("gradients go to other ranks while they are computed"),
+            () if recipe.distributed.gradient_lag > 0 => Some("gradients wait on the host"),
+            () if copies.is_some() => Some("kernels are rounded anew, elsewhere, after every step"),
+            () => None,
+        };
         Ok(Self {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
@@ -128,6 +138,7 @@ impl Learner {
             without_gradient: WithoutGradient::Unknown,
             lag: recipe.distributed.gradient_lag,
             waiting: VecDeque::new(),
+            launches: Launches::new(recipe.training.cuda_graphs, obstacle),
             network,
         })
     }
@@ -184,6 +195,15 @@ impl Learner {
         Ok(parameters.compute_with(copies, &self.storage)?)
     }
 
+    /// Between steps and other work: passes that are launched as a whole have memory of their own, which other work cannot use, nor they
+    /// what that leaves.
+    pub(super) fn give_back_memory(&self) -> Result<()> {
+        match self.launches {
+            Launches::Written(_) => Ok(self.network.backend().give_back_memory()?),
+            _ => Ok(()),
+        }
+    }
+
     /// Forward and backward pass of a batch; gradients go to the other ranks while the backward pass runs.
     fn look(&mut self, batch: &Batch, team: &mut Team) -> Result<Waiting> {
         let step = self.progress.step;
@@ -195,10 +215,12 @@ impl Learner {
         };
         let key = stream(self.seed, "dropout", place).random();
         let began = Instant::now();
-        let mut pass =
-            Pass::train(backend, &self.storage, key).normalising(team.together().cloned());
         let scale = self.loss_scale.scale();
         let x = batch.tensor()?;
+        let captured = (self.launches).of(&self.network, &x, &self.storage, &mut self.gradients)?;
+        let mut pass = Pass::train(backend, &self.storage, key)
+            .normalising(team.together().cloned())
+            .launching(captured);
         let progress = step as f64 / self.total_steps.max(1) as f64;
         let how = (scale, team.size() > 1);
         let shown = (&x, &batch.host);

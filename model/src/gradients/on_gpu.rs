@@ -31,7 +31,8 @@ impl Buffer {
         self.count
     }
 
-    fn made(&self) -> Result<&Tensor> {
+    /// The values' place, whatever counts.
+    pub(super) fn made(&self) -> Result<&Tensor> {
         if let Some(values) = self.values.get() {
             return Ok(values);
         }

@@ -69,7 +69,7 @@ impl Layer for Affine {
         let (dscale, dshift) = gradients.of_two(parameters.range(scale), parameters.range(shift));
         pass.backend.affine_backward(&dy, &x, dscale, dshift)?;
         let factors = parameters.channels(scale)?;
-        let zeros = vec![0.0; factors.len()];
+        let zeros = pass.backend.equal_channels(0.0, factors.len())?;
         (pass.backend).batch_norm_apply(&dy, factors, zeros, None, false)
     }
 

@@ -63,8 +63,9 @@ impl Layer for Norm {
         match self {
             Self::Half => {
                 let channels = x.dim(3)?;
-                let (half, zero) = (vec![0.5; channels], vec![0.0; channels]);
-                let y = (pass.backend).batch_norm_apply(x, &half, &zero, None, true)?;
+                let of = |value| pass.backend.equal_channels(value, channels);
+                let (half, zero) = (of(0.5)?, of(0.0)?);
+                let y = (pass.backend).batch_norm_apply(x, half, zero, None, true)?;
                 pass.push_tensor(&y)?;
                 Ok(y)
             }

@@ -30,6 +30,7 @@ use crate::trace::Trace;
 use architecture::Architecture;
 use candle_core::{DType, Device, Tensor};
 use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
 
 /// What a network says about every pixel of a batch.
 #[derive(Debug)]
@@ -82,6 +83,7 @@ pub struct Network {
     backend: Backend,
     parameters: Parameters,
     layers: Box<dyn Architecture>,
+    latitudes: Latitudes,
 }
 
 impl Network {
@@ -99,6 +101,7 @@ impl Network {
             backend,
             parameters,
             layers,
+            latitudes: Latitudes::default(),
         })
     }
 
@@ -127,6 +130,9 @@ impl Network {
     /// # Errors
     /// [`crate::ModelError::Shape`] if x does not fit.
     pub fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
+        if let Some((captured, _)) = pass.captured().cloned() {
+            return captured.forward(x, pass);
+        }
         let logits = (self.layers).forward(&self.parameters, pass, &self.inputs(x)?)?;
         self.backend.convert(&logits, DType::F32)
     }
@@ -136,7 +142,8 @@ impl Network {
         if !self.config.latitude_input {
             return Ok(x.clone());
         }
-        self.backend.concat(&[x, &latitude_channels(x)?])
+        let latitudes = self.latitudes.of(x, self.backend)?;
+        self.backend.concat(&[x, &latitudes])
     }
 
     /// Adds the gradient of every parameter to `gradients`, freeing the tape as it goes.
@@ -149,6 +156,11 @@ impl Network {
         mut pass: Pass,
         gradients: &mut Gradients,
     ) -> Result<()> {
+        if let Some((captured, launch)) = pass.captured() {
+            captured.backward(dlogits, *launch, gradients)?;
+            gradients.complete();
+            return Ok(());
+        }
         pass.turn_back();
         let dlogits = dlogits.clone();
         self.layers
@@ -289,6 +301,26 @@ impl Network {
             input,
             trace,
         ))
+    }
+}
+
+/// The channels of latitude of every shape so far, where they are worth keeping: on a GPU, to which they would be copied in every pass.
+#[derive(Debug, Default)]
+struct Latitudes(Mutex<Vec<Tensor>>);
+
+impl Latitudes {
+    fn of(&self, x: &Tensor, backend: Backend) -> Result<Tensor> {
+        if !backend.is_gpu() {
+            return latitude_channels(x);
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |kept: &&Tensor| kept.dims()[..3] == x.dims()[..3] && kept.dtype() == x.dtype();
+        if let Some(kept) = kept.iter().find(fits) {
+            return Ok(kept.clone());
+        }
+        let made = backend.bring(&latitude_channels(x)?)?;
+        kept.push(made.clone());
+        Ok(made)
     }
 }
 

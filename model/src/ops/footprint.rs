@@ -65,6 +65,11 @@ impl Backend {
                 Way::OneDnn => Way::OneDnn.dtype(sizes.dtype).size_in_bytes() * sizes.taps(),
             });
         }
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            // As cuDNN reads them.
+            return sizes.kernels(sizes.dtype.size_in_bytes() * sizes.taps());
+        }
         sizes.kernels(4 * sizes.taps())
     }
 
@@ -92,8 +97,22 @@ impl Backend {
         sizes.kernels(4 * sizes.taps())
     }
 
+    /// Bytes of a copy of the input with longitude wrapped around it, where the convolution cannot wrap itself.
+    pub(crate) fn wrapped_bytes(self, sizes: Sizes<'_>) -> u64 {
+        let ([b, h, w, c], side) = (sizes.x, sizes.spec.padding.1);
+        // Where every channel has a kernel of its own, the kernels wrap themselves.
+        let alone = sizes.spec.groups > 1 && sizes.spec.groups == c;
+        if !self.is_gpu() || !sizes.spec.periodic || side == 0 || alone {
+            return 0;
+        }
+        (b * h * (w + 2 * side) * c * sizes.dtype.size_in_bytes()) as u64
+    }
+
     /// Bytes of copies of fields that a step makes for the gradient of the kernels.
     pub(crate) fn copied_bytes(self, sizes: Sizes<'_>) -> u64 {
+        if self.is_gpu() {
+            return self.wrapped_bytes(sizes);
+        }
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn && sizes.way(self, Direction::BackwardWeights) == Way::OneDnn {
             let spec = sizes.spec;
@@ -118,6 +137,15 @@ impl Backend {
             return sizes.kernels(packed.into_iter().max().unwrap_or(0));
         }
         let _ = sizes;
+        0
+    }
+
+    /// Bytes that a library works in at most while it computes any of the convolutions, and that nothing else is counted in.
+    pub(crate) fn library_bytes(self) -> u64 {
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            return super::cuda::working_memory();
+        }
         0
     }
 

@@ -122,11 +122,11 @@ impl Backend {
         all
     }
 
-    /// Bytes that are free where tensors lie, if that is a GPU.
-    pub fn free_memory(self) -> Option<u64> {
+    /// Bytes that this process may use where tensors lie, if that is a GPU: what is free, and what it has taken already.
+    pub fn available_memory(self) -> Option<u64> {
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {
-            return cuda::free_memory();
+            return cuda::available_memory();
         }
         None
     }
@@ -146,6 +146,15 @@ impl Backend {
         if self == Self::Cuda {
             cuda::forget_peak();
         }
+    }
+
+    /// Gives memory that nothing uses back to the GPU, whose graphs and single operations do not share what they have taken; waits for them.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] of what went wrong since the last time.
+    pub fn give_back_memory(self) -> crate::error::Result<()> {
+        on_gpu!(self, cuda::give_back_memory());
+        Ok(())
     }
 
     /// Waits until everything that was begun is computed.

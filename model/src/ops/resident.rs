@@ -3,6 +3,7 @@
 //! On the CPU they are slices. On a GPU they are tensors that stay there from the forward to the backward pass, because
 //! every look at them would stop it.
 
+use super::{Backend, on_gpu};
 use crate::error::Result;
 #[cfg(feature = "cuda")]
 use candle_core::Tensor;
@@ -86,6 +87,14 @@ impl<'a> From<&'a Channels<'_>> for Channels<'a> {
             #[cfg(feature = "cuda")]
             Channels::Gpu(values) => Self::Gpu(values.clone()),
         }
+    }
+}
+
+impl Backend {
+    /// So many channels of one value, where this backend computes.
+    pub(crate) fn equal_channels(self, value: f32, count: usize) -> Result<Channels<'static>> {
+        on_gpu!(self, super::cuda::filled(value, count).map(Channels::Gpu));
+        Ok(vec![value; count].into())
     }
 }
 

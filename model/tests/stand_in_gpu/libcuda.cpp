@@ -42,6 +42,9 @@ enum {
   ILLEGAL_ADDRESS = 700,
   LAUNCH_FAILED = 719,
   NOT_SUPPORTED = 801,
+  CAPTURE_UNSUPPORTED = UNSUPPORTED,
+  CAPTURE_INVALIDATED = INVALIDATED,
+  CAPTURE_ISOLATION = 905,
 };
 
 namespace {
@@ -87,20 +90,25 @@ struct Allocation {
 std::map<CUdeviceptr, Allocation> allocations;
 uint64_t used[64], used_high[64];
 
-CUresult allocate(CUdeviceptr *out, size_t size) {
+// What graphs have taken: it stays theirs until it is trimmed.
+uint64_t graph_used, graph_used_high, graph_reserved;
+size_t in_pieces(size_t size) { return (size + 511) / 512 * 512; }
+
+CUresult allocate(CUdeviceptr *out, size_t size, bool of_graph = false) {
   Guard guard(lock);
   if (!bound) return INVALID_CONTEXT;
   if (size == 0) return INVALID_VALUE;
   const CUdevice at = device();
   // As a driver does, in pieces.
-  const size_t taken = (size + 511) / 512 * 512;
-  if (used[at] + taken > total_memory()) return OUT_OF_MEMORY;
+  const size_t taken = in_pieces(size);
+  if (!of_graph && used[at] + graph_reserved + taken > total_memory()) return OUT_OF_MEMORY;
   unsigned char *raw = (unsigned char *)aligned_alloc(GUARD, taken + 2 * GUARD);
   if (!raw) return OUT_OF_MEMORY;
   memset(raw, CANARY, GUARD);
   memset(raw + GUARD, FRESH, size);
   memset(raw + GUARD + size, CANARY, taken - size + GUARD);
-  used[at] += taken;
+  // That of a graph is taken by launches.
+  if (!of_graph) used[at] += taken;
   used_high[at] = std::max(used_high[at], used[at]);
   *out = (CUdeviceptr)(uintptr_t)(raw + GUARD);
   allocations[*out] = {size, at, true};
@@ -109,7 +117,7 @@ CUresult allocate(CUdeviceptr *out, size_t size) {
 
 bool is_whole(CUdeviceptr pointer, const Allocation &allocation) {
   const unsigned char *raw = (const unsigned char *)(uintptr_t)pointer;
-  const size_t taken = (allocation.size + 511) / 512 * 512;
+  const size_t taken = in_pieces(allocation.size);
   for (size_t i = 0; i < GUARD; i++)
     if (raw[-1 - (ptrdiff_t)i] != CANARY) return false;
   for (size_t i = allocation.size; i < taken + GUARD; i++)
@@ -130,8 +138,7 @@ CUresult release(CUdeviceptr pointer) {
   auto found = allocations.find(pointer);
   if (found == allocations.end()) return fail(INVALID_VALUE, "freed memory that is not allocated");
   const CUresult whole = checked(pointer, found->second, "free");
-  const size_t taken = (found->second.size + 511) / 512 * 512;
-  used[found->second.device] -= taken;
+  used[found->second.device] -= in_pieces(found->second.size);
   memset((void *)(uintptr_t)pointer, FRESH, found->second.size);
   free((void *)(uintptr_t)(pointer - GUARD));
   allocations.erase(found);
@@ -144,6 +151,39 @@ CUresult check_all(const char *when) {
   for (auto &entry : allocations)
     if (CUresult code = checked(entry.first, entry.second, when)) worst = code;
   return worst;
+}
+
+// Memory of graphs: it has its address from the time when it is written down, and is in use from the launch on that takes it to the work that gives
+// it back, in the same graph, in another one or outside.
+std::set<Graph *> graphs;
+Graph *owner(CUdeviceptr pointer) {
+  for (Graph *graph : graphs)
+    if (graph->memory.count(pointer)) return graph;
+  return nullptr;
+}
+CUresult take_of_graph(Graph *graph, CUdeviceptr pointer) {
+  Allocation &allocation = allocations[pointer];
+  bool &in_use = graph->memory[pointer];
+  if (in_use) return fail(INVALID_VALUE, "a graph takes memory that is still in use");
+  const size_t taken = in_pieces(allocation.size);
+  const uint64_t reserved = std::max(graph_reserved, graph_used + taken);
+  if (used[allocation.device] + reserved > total_memory()) return OUT_OF_MEMORY;
+  in_use = true;
+  graph_used += taken;
+  graph_reserved = reserved;
+  graph_used_high = std::max(graph_used_high, graph_used);
+  memset((void *)(uintptr_t)pointer, FRESH, allocation.size);
+  return SUCCESS;
+}
+CUresult give_to_graph(Graph *graph, CUdeviceptr pointer) {
+  Allocation &allocation = allocations[pointer];
+  bool &in_use = graph->memory[pointer];
+  if (!in_use) return fail(INVALID_VALUE, "freed memory of a graph that is not in use");
+  in_use = false;
+  graph_used -= in_pieces(allocation.size);
+  const CUresult whole = checked(pointer, allocation, "free");
+  memset((void *)(uintptr_t)pointer, FRESH, allocation.size);
+  return whole;
 }
 
 // Whether these bytes lie in one allocation.
@@ -207,6 +247,12 @@ struct Module {
   std::map<std::string, Function> functions;
 };
 std::set<Handle> modules;
+
+// What a thread that writes down its work must not do: the work is lost.
+CUresult illegal(const char *what) {
+  spoil(written_by_this_thread);
+  return fail(CAPTURE_UNSUPPORTED, "%s while work is written down", what);
+}
 
 }  // namespace
 
@@ -340,8 +386,24 @@ API cuMemPoolGetAttribute(Handle pool, int attribute, uint64_t *value) {
 }
 API cuMemPoolTrimTo(Handle, size_t) { return SUCCESS; }
 
-API cuMemAlloc_v2(CUdeviceptr *out, size_t size) { return allocate(out, size); }
-API cuMemAllocAsync(CUdeviceptr *out, size_t size, Handle stream) { return is_stream(stream) ? allocate(out, size) : INVALID_HANDLE; }
+API cuDeviceGraphMemTrim(CUdevice) {
+  Guard guard(lock);
+  graph_reserved = graph_used;
+  return SUCCESS;
+}
+
+API cuMemAlloc_v2(CUdeviceptr *out, size_t size) { return written_by_this_thread ? illegal("cuMemAlloc") : allocate(out, size); }
+API cuMemAllocAsync(CUdeviceptr *out, size_t size, Handle stream) {
+  Guard guard(lock);
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  Graph *graph = captures(stream);
+  if (graph && own(stream)->invalid) return CAPTURE_INVALIDATED;
+  const CUresult made = allocate(out, size, graph != nullptr);
+  if (made || !graph) return made;
+  const CUdeviceptr pointer = *out;
+  graph->memory[pointer] = false;
+  return submit(stream, [=] { return take_of_graph(graph, pointer); });
+}
 API cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, Handle, Handle stream) { return cuMemAllocAsync(out, size, stream); }
 API cuMemFree_v2(CUdeviceptr pointer) {
   Guard guard(lock);
@@ -351,17 +413,27 @@ API cuMemFree_v2(CUdeviceptr pointer) {
 }
 API cuMemFreeAsync(CUdeviceptr pointer, Handle stream) {
   Guard guard(lock);
-  return is_stream(stream) ? submit(stream, [=] { return release(pointer); }) : INVALID_HANDLE;
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  Graph *graph = owner(pointer);
+  if (captures(stream) && own(stream)->invalid) return CAPTURE_INVALIDATED;
+  // What a graph frees must be a graph's: other memory would be freed at every launch.
+  if (!graph && captures(stream) && pointer) {
+    spoil(own(stream));
+    return fail(INVALID_VALUE, "a graph would free memory that is none of a graph");
+  }
+  if (graph) return submit(stream, [=] { return give_to_graph(graph, pointer); });
+  return submit(stream, [=] { return release(pointer); });
 }
 API cuMemGetInfo_v2(size_t *left, size_t *total) {
   if (!bound) return INVALID_CONTEXT;
   Guard guard(lock);
   *total = total_memory();
-  *left = *total - used[device()];
+  *left = *total - used[device()] - graph_reserved;
   return SUCCESS;
 }
 API cuMemHostAlloc(void **out, size_t size, unsigned) {
   Guard guard(lock);
+  if (written_by_this_thread) return illegal("cuMemHostAlloc");
   *out = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
   if (!*out) return OUT_OF_MEMORY;
   memset(*out, FRESH, size);
@@ -392,6 +464,10 @@ API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, Handle s
   Guard guard(lock);
   if (!bound) return INVALID_CONTEXT;
   if (!is_stream(stream)) return INVALID_HANDLE;
+  if (captures(stream)) {
+    spoil(own(stream));
+    return fail(CAPTURE_UNSUPPORTED, "a copy from the host would be written down with its address");
+  }
   if (is_locked(from)) return submit(stream, [=] { return cuMemcpyHtoD_v2(to, from, size); });
   // Ordinary memory is read before the call returns.
   const std::vector<char> bytes((const char *)from, (const char *)from + size);
@@ -401,6 +477,10 @@ API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, Handle stream)
   Guard guard(lock);
   if (!bound) return INVALID_CONTEXT;
   if (!is_stream(stream)) return INVALID_HANDLE;
+  if (captures(stream)) {
+    spoil(own(stream));
+    return fail(CAPTURE_UNSUPPORTED, "a copy to the host would be written down with its address");
+  }
   const CUresult begun = submit(stream, [=] { return cuMemcpyDtoH_v2(to, from, size); });
   // Ordinary memory is written before the call returns.
   return begun || is_locked(to) ? begun : settle(stream);
@@ -440,6 +520,10 @@ API cuStreamDestroy_v2(Handle stream) {
 API cuStreamSynchronize(Handle stream) {
   Guard guard(lock);
   if (!is_stream(stream)) return INVALID_HANDLE;
+  if (captures(stream)) {
+    spoil(own(stream));
+    return fail(CAPTURE_UNSUPPORTED, "what is written down cannot be waited for");
+  }
   const CUresult failed = settle(stream);
   return failed ? failed : check_all("synchronisation");
 }
@@ -458,15 +542,107 @@ API cuStreamWaitEvent(Handle stream, Handle event, unsigned) {
   // What the event stands for now, whatever it is recorded for later.
   Stream *other = ((Event *)event)->stream;
   const uint64_t count = ((Event *)event)->count;
+  if (captures(stream) && other != own(stream)) {
+    spoil(own(stream));
+    return fail(CAPTURE_ISOLATION, "what is written down would wait for what is not");
+  }
   if (!other || deaf & 1) return SUCCESS;
   return submit(stream, [=] { return run_until(*other, count); });
 }
 API cuStreamIsCapturing(Handle stream, int *status) {
-  *status = 0;
-  return is_stream(stream) ? SUCCESS : INVALID_HANDLE;
+  Guard guard(lock);
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  *status = captures(stream) ? 1 : 0;
+  return SUCCESS;
 }
-API cuStreamBeginCapture_v2(Handle, int) { return NOT_SUPPORTED; }
-API cuStreamEndCapture(Handle, Handle *) { return NOT_SUPPORTED; }
+API cuStreamBeginCapture_v2(Handle stream, int) {
+  Guard guard(lock);
+  Stream *own_stream = is_stream(stream) ? own(stream) : nullptr;
+  if (!own_stream || own_stream->graph) return CAPTURE_UNSUPPORTED;
+  own_stream->graph = new Graph;
+  own_stream->invalid = false;
+  written_by_this_thread = own_stream;
+  graphs.insert(own_stream->graph);
+  return SUCCESS;
+}
+API cuStreamEndCapture(Handle stream, Handle *graph) {
+  Guard guard(lock);
+  if (!is_stream(stream) || !captures(stream)) return INVALID_HANDLE;
+  *graph = captures(stream);
+  own(stream)->graph = nullptr;
+  written_by_this_thread = nullptr;
+  if (!own(stream)->invalid) return SUCCESS;
+  *graph = nullptr;
+  return CAPTURE_INVALIDATED;
+}
+// A graph and what it becomes are one here: what is ready to be launched bears how it was made.
+struct Ready {
+  Graph *graph;
+  bool frees;
+};
+std::set<Handle> ready_graphs;
+API cuGraphInstantiateWithFlags(Handle *out, Handle graph, unsigned long long flags) {
+  Guard guard(lock);
+  if (!graphs.count((Graph *)graph)) return INVALID_HANDLE;
+  *out = new Ready{(Graph *)graph, (flags & 1) != 0};
+  ready_graphs.insert(*out);
+  return SUCCESS;
+}
+API cuGraphUpload(Handle ready, Handle stream) { return ready_graphs.count(ready) && is_stream(stream) ? SUCCESS : INVALID_HANDLE; }
+API cuGraphLaunch(Handle handle, Handle stream) {
+  Guard guard(lock);
+  if (!ready_graphs.count(handle) || !is_stream(stream)) return INVALID_HANDLE;
+  const Ready ready = *(Ready *)handle;
+  return submit(stream, [=] {
+    // Memory that an earlier launch took and nobody gave back.
+    if (ready.frees)
+      for (auto &entry : ready.graph->memory)
+        if (entry.second)
+          if (const CUresult code = give_to_graph(ready.graph, entry.first)) return (int)code;
+    for (const Work &work : ready.graph->works)
+      if (const int code = work()) return code;
+    return (int)SUCCESS;
+  });
+}
+API cuGraphExecDestroy(Handle handle) {
+  Guard guard(lock);
+  if (!ready_graphs.erase(handle)) return INVALID_HANDLE;
+  const CUresult failed = settle_all();
+  delete (Ready *)handle;
+  return failed;
+}
+// Its memory stays: who holds an address of it may give it back later.
+API cuGraphDestroy(Handle graph) { return graphs.count((Graph *)graph) ? SUCCESS : INVALID_HANDLE; }
+API cuDeviceGetGraphMemAttribute(CUdevice, int attribute, uint64_t *value) {
+  Guard guard(lock);
+  // Used and reserved, now and at most.
+  const uint64_t values[4] = {graph_used, graph_used_high, graph_reserved, graph_reserved};
+  *value = values[attribute & 3];
+  return SUCCESS;
+}
+API cuDeviceSetGraphMemAttribute(CUdevice, int attribute, uint64_t *value) {
+  Guard guard(lock);
+  if (*value != 0) return INVALID_VALUE;
+  if (attribute == 1) graph_used_high = graph_used;
+  return SUCCESS;
+}
+// For tests: the so-many-th work that is written down from now on cannot be; none for 0.
+API squallStandInBreak(int after) {
+  Guard guard(lock);
+  works_until_broken = after;
+  return SUCCESS;
+}
+// For tests: bytes that launches have taken and nobody gave back.
+extern "C" __attribute__((visibility("default"))) uint64_t squall_graph_memory() { return graph_used; }
+// For the other stand-ins: whether a stream writes down what is put on it, and how they have it do so.
+API squallStandInCaptures(Handle stream) {
+  Guard guard(lock);
+  return is_stream(stream) && captures(stream);
+}
+API squallStandInWriteDown(Handle stream, Work *work) {
+  Guard guard(lock);
+  return submit(stream, *work);
+}
 API cuLaunchHostFunc(Handle stream, void (*run)(void *), void *data) {
   Guard guard(lock);
   if (!is_stream(stream)) return INVALID_HANDLE;
@@ -528,6 +704,7 @@ API cuEventSynchronize(Handle handle) {
   Guard guard(lock);
   if (!events.count(handle)) return INVALID_HANDLE;
   const Event *event = (Event *)handle;
+  if (written_by_this_thread && event->stream == written_by_this_thread) return illegal("cuEventSynchronize");
   return event->stream && !(deaf & 2) ? run_until(*event->stream, event->count) : SUCCESS;
 }
 API cuEventElapsedTime(float *milliseconds, Handle from, Handle to) {
@@ -543,6 +720,7 @@ API cuEventElapsedTime_v2(float *milliseconds, Handle from, Handle to) { return 
 API cuModuleLoadData(Handle *module, const void *image) {
   Guard guard(lock);
   if (!bound) return INVALID_CONTEXT;
+  if (written_by_this_thread) return illegal("cuModuleLoadData");
   const char *path = (const char *)image;
   if (!path || path[0] != '/') return INVALID_IMAGE;
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -625,6 +803,9 @@ API cuGetErrorName(CUresult code, const char **name) {
     case ILLEGAL_ADDRESS: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
     case LAUNCH_FAILED: *name = "CUDA_ERROR_LAUNCH_FAILED"; break;
     case NOT_SUPPORTED: *name = "CUDA_ERROR_NOT_SUPPORTED"; break;
+    case CAPTURE_UNSUPPORTED: *name = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"; break;
+    case CAPTURE_INVALIDATED: *name = "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"; break;
+    case CAPTURE_ISOLATION: *name = "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"; break;
     default: *name = "CUDA_ERROR_UNKNOWN"; return INVALID_VALUE;
   }
   return SUCCESS;

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 namespace {
@@ -131,6 +132,16 @@ int settle(const Handle *handle) {
   typedef int (*Settle)(void *);
   static const Settle driver = (Settle)dlsym(RTLD_DEFAULT, "squallStandInSettle");
   return driver && handle->stream && driver(handle->stream) ? EXECUTION_FAILED : SUCCESS;
+}
+
+// Does it, or writes it down where the handle's stream does.
+int act(const Handle *handle, std::function<int()> work) {
+  typedef int (*Captures)(void *);
+  typedef int (*Write)(void *, std::function<int()> *);
+  static const Captures captures = (Captures)dlsym(RTLD_DEFAULT, "squallStandInCaptures");
+  static const Write write_down = (Write)dlsym(RTLD_DEFAULT, "squallStandInWriteDown");
+  if (!captures || !write_down || !handle->stream || !captures(handle->stream)) return work();
+  return write_down(handle->stream, &work) ? EXECUTION_FAILED : SUCCESS;
 }
 
 // Whether input, filter and output belong together.
@@ -357,63 +368,72 @@ API cudnnFindConvolutionBackwardFilterAlgorithmEx(Handle *handle, Tensor *x, con
 
 API cudnnConvolutionForward(Handle *handle, const float *alpha, Tensor *x, const void *in, Tensor *w, const void *filter, Convolution *c, int algorithm, void *memory, size_t size,
                             const float *beta, Tensor *y, void *out) {
-  int status = check(handle, x, w, c, y);
-  if (status == SUCCESS) status = use_workspace(memory, size, algorithm);
+  const int status = check(handle, x, w, c, y);
   if (status != SUCCESS) return status;
-  const std::vector<float> values = operand(*c, *x, in), kernel = by_tap(*w, operand(*c, *w, filter), false);
-  std::vector<float> sums((size_t)y->count());
-  const int64_t cin = x->dims[1], cout = y->dims[1], in_group = w->dims[1], out_group = cout / c->groups;
-  taps(*x, *w, *c, *y, [&](int64_t from, int64_t to, int tap) {
-    for (int64_t g = 0; g < c->groups; g++) {
-      float *sum = &sums[to * cout + g * out_group];
-      for (int64_t i = 0; i < in_group; i++) {
-        const float value = values[from * cin + g * in_group + i];
-        const float *weights = &kernel[(tap * in_group + i) * cout + g * out_group];
-        for (int64_t o = 0; o < out_group; o++) sum[o] += value * weights[o];
+  // What is read now: descriptors and factors.
+  return act(handle, [=, x = *x, w = *w, y = *y, c = *c, a = *alpha, b = *beta]() -> int {
+    if (const int status = use_workspace(memory, size, algorithm)) return status;
+    const std::vector<float> values = operand(c, x, in), kernel = by_tap(w, operand(c, w, filter), false);
+    std::vector<float> sums((size_t)y.count());
+    const int64_t cin = x.dims[1], cout = y.dims[1], in_group = w.dims[1], out_group = cout / c.groups;
+    taps(x, w, c, y, [&](int64_t from, int64_t to, int tap) {
+      for (int64_t g = 0; g < c.groups; g++) {
+        float *sum = &sums[to * cout + g * out_group];
+        for (int64_t i = 0; i < in_group; i++) {
+          const float value = values[from * cin + g * in_group + i];
+          const float *weights = &kernel[(tap * in_group + i) * cout + g * out_group];
+          for (int64_t o = 0; o < out_group; o++) sum[o] += value * weights[o];
+        }
       }
-    }
+    });
+    scatter(y, out, sums, a, b);
+    return SUCCESS;
   });
-  scatter(*y, out, sums, *alpha, *beta);
-  return SUCCESS;
 }
 API cudnnConvolutionBackwardData(Handle *handle, const float *alpha, Tensor *w, const void *filter, Tensor *dy, const void *in, Convolution *c, int algorithm, void *memory, size_t size,
                                  const float *beta, Tensor *dx, void *out) {
-  int status = check(handle, dx, w, c, dy);
-  if (status == SUCCESS) status = use_workspace(memory, size, algorithm);
+  const int status = check(handle, dx, w, c, dy);
   if (status != SUCCESS) return status;
-  // As (out, tap, in), the inner loop runs over inputs.
-  const std::vector<float> grads = operand(*c, *dy, in), kernel = operand(*c, *w, filter);
-  std::vector<float> sums((size_t)dx->count());
-  const int64_t cin = dx->dims[1], cout = dy->dims[1], in_group = w->dims[1], out_group = cout / c->groups, count = (int64_t)w->dims[2] * w->dims[3];
-  taps(*dx, *w, *c, *dy, [&](int64_t to, int64_t from, int tap) {
-    for (int64_t o = 0; o < cout; o++) {
-      float *sum = &sums[to * cin + o / out_group * in_group];
-      const float grad = grads[from * cout + o];
-      const float *weights = &kernel[(o * count + tap) * in_group];
-      for (int64_t i = 0; i < in_group; i++) sum[i] += grad * weights[i];
-    }
+  // What is read now: descriptors and factors.
+  return act(handle, [=, w = *w, dy = *dy, dx = *dx, c = *c, a = *alpha, b = *beta]() -> int {
+    if (const int status = use_workspace(memory, size, algorithm)) return status;
+    // As (out, tap, in), the inner loop runs over inputs.
+    const std::vector<float> grads = operand(c, dy, in), kernel = operand(c, w, filter);
+    std::vector<float> sums((size_t)dx.count());
+    const int64_t cin = dx.dims[1], cout = dy.dims[1], in_group = w.dims[1], out_group = cout / c.groups, count = (int64_t)w.dims[2] * w.dims[3];
+    taps(dx, w, c, dy, [&](int64_t to, int64_t from, int tap) {
+      for (int64_t o = 0; o < cout; o++) {
+        float *sum = &sums[to * cin + o / out_group * in_group];
+        const float grad = grads[from * cout + o];
+        const float *weights = &kernel[(o * count + tap) * in_group];
+        for (int64_t i = 0; i < in_group; i++) sum[i] += grad * weights[i];
+      }
+    });
+    scatter(dx, out, sums, a, b);
+    return SUCCESS;
   });
-  scatter(*dx, out, sums, *alpha, *beta);
-  return SUCCESS;
 }
 API cudnnConvolutionBackwardFilter(Handle *handle, const float *alpha, Tensor *x, const void *in, Tensor *dy, const void *grad, Convolution *c, int algorithm, void *memory, size_t size,
                                    const float *beta, Tensor *dw, void *out) {
-  int status = check(handle, x, dw, c, dy);
-  if (status == SUCCESS) status = use_workspace(memory, size, algorithm);
+  const int status = check(handle, x, dw, c, dy);
   if (status != SUCCESS) return status;
-  const std::vector<float> values = operand(*c, *x, in), grads = operand(*c, *dy, grad);
-  std::vector<float> sums((size_t)dw->count());
-  const int64_t cin = x->dims[1], cout = dy->dims[1], in_group = dw->dims[1], out_group = cout / c->groups;
-  taps(*x, *dw, *c, *dy, [&](int64_t from, int64_t to, int tap) {
-    for (int64_t g = 0; g < c->groups; g++) {
-      const float *slope = &grads[to * cout + g * out_group];
-      for (int64_t i = 0; i < in_group; i++) {
-        float *sum = &sums[(tap * in_group + i) * cout + g * out_group];
-        const float value = values[from * cin + g * in_group + i];
-        for (int64_t o = 0; o < out_group; o++) sum[o] += value * slope[o];
+  // What is read now: descriptors and factors.
+  return act(handle, [=, x = *x, dy = *dy, dw = *dw, c = *c, a = *alpha, b = *beta]() -> int {
+    if (const int status = use_workspace(memory, size, algorithm)) return status;
+    const std::vector<float> values = operand(c, x, in), grads = operand(c, dy, grad);
+    std::vector<float> sums((size_t)dw.count());
+    const int64_t cin = x.dims[1], cout = dy.dims[1], in_group = dw.dims[1], out_group = cout / c.groups;
+    taps(x, dw, c, dy, [&](int64_t from, int64_t to, int tap) {
+      for (int64_t g = 0; g < c.groups; g++) {
+        const float *slope = &grads[to * cout + g * out_group];
+        for (int64_t i = 0; i < in_group; i++) {
+          float *sum = &sums[(tap * in_group + i) * cout + g * out_group];
+          const float value = values[from * cin + g * in_group + i];
+          for (int64_t o = 0; o < out_group; o++) sum[o] += value * slope[o];
+        }
       }
-    }
+    });
+    scatter(dw, out, by_tap(dw, sums, true), a, b);
+    return SUCCESS;
   });
-  scatter(*dw, out, by_tap(*dw, sums, true), *alpha, *beta);
-  return SUCCESS;
 }

@@ -86,6 +86,26 @@ pub fn run_late(folder: &Path, which: &str, deaf: Deaf) -> i32 {
     }
 }
 
+/// From now on the so-many-th work that the stand-in is to write down cannot be; none for 0.
+pub fn break_capture(folder: &Path, after: i32) {
+    // SAFETY: as above, the function takes a number.
+    unsafe {
+        let library = Library::new(folder.join("libcuda.so.1")).expect("the stand-in's library");
+        let spoil: unsafe extern "C" fn(c_int) -> c_int = function(&library, "squallStandInBreak");
+        spoil(after);
+    }
+}
+
+/// Bytes of the stand-in's memory that launches of graphs have taken and nobody gave back.
+pub fn graph_memory(folder: &Path) -> u64 {
+    // SAFETY: as above, the function takes nothing.
+    unsafe {
+        let library = Library::new(folder.join("libcuda.so.1")).expect("the stand-in's library");
+        let bytes: unsafe extern "C" fn() -> u64 = function(&library, "squall_graph_memory");
+        bytes()
+    }
+}
+
 /// How values are stored on the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {

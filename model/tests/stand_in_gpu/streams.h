@@ -7,16 +7,29 @@
 #include <cstdlib>
 #include <deque>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace {
 
 typedef std::function<int()> Work;
 
+// Work that was written down instead of done.
+struct Graph {
+  std::vector<Work> works;
+  // Its own memory, which is there as long as the graph; by address, whether it is in use.
+  std::map<uint64_t, bool> memory;
+};
+
 struct Stream {
   int number = 0;
   std::deque<Work> left;
+  // What is put on it now is written down here.
+  Graph *graph = nullptr;
+  // Something was put on it that cannot be written down: nothing more is, and what was is lost.
+  bool invalid = false;
   // How much was put on it, and how much of that is done.
   uint64_t begun = 0, done = 0;
   // The first error of what ran late; told to who waits next.
@@ -68,9 +81,31 @@ int settle_all() {
   return failed;
 }
 
+enum { UNSUPPORTED = 900, INVALIDATED = 901 };
+// What this thread writes down, if it does.
+thread_local Stream *written_by_this_thread;
+// After so many more works that are written down one cannot be; 0 is never. For tests.
+int works_until_broken;
+
+int spoil(Stream *stream) {
+  stream->invalid = true;
+  return UNSUPPORTED;
+}
+
+Graph *captures(void *handle) {
+  Stream *stream = own(handle);
+  return stream ? stream->graph : nullptr;
+}
+
 int submit(void *handle, Work work) {
   Stream *stream = own(handle);
   if (!stream) return work();
+  if (stream->graph) {
+    if (stream->invalid) return INVALIDATED;
+    if (works_until_broken > 0 && --works_until_broken == 0) return spoil(stream);
+    stream->graph->works.push_back(std::move(work));
+    return 0;
+  }
   stream->left.push_back(std::move(work));
   stream->begun++;
   return is_late(*stream) ? 0 : run_until(*stream, stream->begun);

@@ -13,10 +13,12 @@ use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets, 
 use squall_model::ops::loss::Criterion;
 use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{
-    Backend, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations, Storage, profile,
+    Backend, Captured, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations,
+    Storage, profile,
 };
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Which network, and beside what.
@@ -40,6 +42,9 @@ pub struct NetworkOptions {
     /// Keep f32 activations as bf16 for the backward pass.
     #[arg(long)]
     saved_bf16: bool,
+    /// On a GPU: launch the passes of a step as CUDA graphs.
+    #[arg(long)]
+    graphs: bool,
     /// Strips of latitude of inference.
     #[arg(long, default_value = "1")]
     strips: NonZeroUsize,
@@ -129,6 +134,7 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     let (config, optimiser, batch) = options.resolve()?;
     let (rows, columns) = options.size;
     let (backend, storage) = (Backend::best(), options.storage());
+    graphs_make_sense(options, work, &config, backend)?;
     let network = Network::build(&config, backend, 1)?;
     let learning = match work {
         Work::Step => Some((
@@ -149,7 +155,7 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     };
     let predicted = needs(batch)?;
     tracing::info!("{} should be needed", bytes(predicted));
-    fits(options, batch, needs, backend.free_memory())?;
+    fits(options, batch, needs, backend.available_memory())?;
     // On a GPU before the data are there, beside which its operands may have no room.
     let before = match backend.is_gpu() {
         true => Some(backend.matrix_rate(storage.dtype)?),
@@ -160,6 +166,10 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     let (mut our_times, mut rates) = (Vec::new(), Vec::new());
     let mut theirs: Vec<Theirs> = peers.iter().map(|_| Theirs::default()).collect();
     let mut highest = 0;
+    if options.graphs {
+        // The first turn, which is not measured, writes down what this one does.
+        ours.work()?;
+    }
     // The first turn builds what is kept.
     for turn in 0..=repeat.max(1) {
         if turn == 1 {
@@ -201,9 +211,10 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
         Work::Infer => ("infer", summary.forward_flops),
     };
     let (network, precision) = (&options.network, options.precision.name());
+    let graphs = if options.graphs { ", as graphs" } else { "" };
     let ceiling = flops as f64 / median(&mut rates);
     let mut line = row(
-        format!("{verb} a sample, {network} {rows} x {columns}, {precision}"),
+        format!("{verb} a sample, {network} {rows} x {columns}, {precision}{graphs}"),
         median(&mut our_times),
         Some(ceiling),
         "its operations at the rate of matrix products of that type",
@@ -233,6 +244,24 @@ struct Theirs {
     times: Vec<f64>,
     mode: String,
     peak_mb: f64,
+}
+
+/// Refuses to launch as graphs what cannot be, before anything is built.
+fn graphs_make_sense(
+    options: &NetworkOptions,
+    work: Work,
+    config: &NetworkConfig,
+    backend: Backend,
+) -> anyhow::Result<()> {
+    let obstacle = match work {
+        _ if !options.graphs => return Ok(()),
+        Work::Infer => "--graphs is of training steps: `squall bench step`",
+        Work::Step if !backend.is_gpu() => "--graphs is of steps on a GPU: `--device cuda`",
+        Work::Step if config.name.is_detector() => "--graphs is of networks that give masks",
+        Work::Step if options.profile => "operations within graphs are not seen by --profile",
+        Work::Step => return Ok(()),
+    };
+    Err(Advice::usage(obstacle, "leave --graphs out"))
 }
 
 /// Refuses a batch for which a GPU has not so much memory free, with one that fits.
@@ -306,6 +335,8 @@ struct Ours {
     labels: Vec<u8>,
     key: u64,
     strips: NonZeroUsize,
+    graphs: bool,
+    captured: Option<Arc<Captured>>,
 }
 
 impl Ours {
@@ -330,6 +361,8 @@ impl Ours {
             network,
             key: 0,
             strips: options.strips,
+            graphs: options.graphs,
+            captured: None,
         })
     }
 
@@ -350,7 +383,13 @@ impl Ours {
             return Ok(());
         };
         self.key += 1;
-        let mut pass = Pass::train(self.backend, &self.storage, self.key);
+        // A first step loads kernels and chooses algorithms.
+        if self.graphs && self.key > 1 && self.captured.is_none() {
+            let captured = Captured::of(&self.network, &self.x, &self.storage, gradients)?;
+            self.captured = Some(Arc::new(captured));
+        }
+        let mut pass =
+            Pass::train(self.backend, &self.storage, self.key).launching(self.captured.clone());
         if self.network.is_detector() {
             let output = self.network.detect(&self.x, &mut pass, true)?;
             let boxes = vec![Some(vec![BOX]); output.frames()];

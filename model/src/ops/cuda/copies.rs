@@ -58,6 +58,7 @@ impl Gpu {
         if values.is_empty() {
             return Ok(());
         }
+        self.must_be_done_now("a copy from the host")?;
         let address = self.address(tensor)?;
         self.bind()?;
         let (bytes, stream) = (size_of_val(values), self.stream.cu_stream());
@@ -108,6 +109,7 @@ impl Gpu {
         if values.is_empty() {
             return Ok(());
         }
+        self.must_be_done_now("a copy to the host")?;
         let address = self.address(tensor)?;
         self.bind()?;
         let (bytes, stream) = (size_of_val(values), self.stream.cu_stream());

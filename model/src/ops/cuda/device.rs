@@ -1,10 +1,12 @@
-//! The GPU of this process: its memory, its one stream, its kernels.
+//! The GPU of this process: its one stream, its kernels, its tensors.
 
 use super::cudnn::Cudnn;
 use super::input::Lane;
 use super::kernels::Kernels;
 use super::library::functions;
+use super::memory::keep_memory;
 use super::nvrtc::Compiler;
+use super::stream::StreamInUse;
 use super::upload::Staging;
 use crate::error::{ModelError, Result};
 use crate::gpu::{GpuError, OLDEST_DRIVER, tf32_is_allowed};
@@ -18,12 +20,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-static GPU: OnceLock<Gpu> = OnceLock::new();
+pub(super) static GPU: OnceLock<Gpu> = OnceLock::new();
 static OPENING: Mutex<()> = Mutex::new(());
 /// Whether it is what [`crate::ops::Backend::best`] computes on.
 static CHOSEN: AtomicBool = AtomicBool::new(false);
-/// The most that was in use.
-const PEAK: sys::CUmemPool_attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
 static CACHE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Keeps compiled kernels and the choice of algorithms in this folder from one run to the next; before a GPU is opened.
@@ -144,34 +144,6 @@ pub fn identity() -> Option<(String, usize)> {
     Some((digits.collect(), gpu.context.ordinal()))
 }
 
-/// Bytes of its memory that are free, with what this process keeps for itself.
-pub fn free_memory() -> Option<u64> {
-    let gpu = GPU.get()?;
-    gpu.bind().ok()?;
-    gpu.context.mem_get_info().ok().map(|(free, _)| free as u64)
-}
-
-/// Bytes of its memory that this process used at most since [`forget_peak`].
-pub fn peak_memory() -> Option<u64> {
-    let gpu = GPU.get()?;
-    let pool = memory_pool(&gpu.context).ok()?;
-    let mut bytes = 0u64;
-    // SAFETY: the pool is the device's own, the value is of the attribute's type.
-    let status = unsafe { sys::cuMemPoolGetAttribute(pool, PEAK, (&raw mut bytes).cast()) };
-    status.result().ok().map(|()| bytes)
-}
-
-/// Counts the peak from what is used now.
-pub fn forget_peak() {
-    let Some(gpu) = GPU.get() else { return };
-    let Ok(pool) = memory_pool(&gpu.context) else {
-        return;
-    };
-    let mut none = 0u64;
-    // SAFETY: as above. Where it fails the peak is that of the whole process, which is no less.
-    let _ = unsafe { sys::cuMemPoolSetAttribute(pool, PEAK, (&raw mut none).cast()) };
-}
-
 /// Whether it multiplies bf16.
 pub fn computes_bf16() -> bool {
     gpu().is_ok_and(|gpu| gpu.capability.0 >= 8)
@@ -183,6 +155,8 @@ pub(super) struct Gpu {
     pub(super) kernels: Kernels,
     pub(super) cudnn: Mutex<Cudnn>,
     pub(super) stream: Arc<CudaStream>,
+    /// Written by who writes down what is put on the stream, read by threads that come beside the one that computes.
+    pub(super) stream_in_use: StreamInUse,
     /// Made for the first large copy.
     pub(super) staging: Mutex<Option<Staging>>,
     /// Made for the first fields that come beside what is computed.
@@ -229,11 +203,15 @@ impl Gpu {
         let cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let version = compiler.version();
         let architecture = format!("sm_{}{}", capability.0, capability.1);
+        let memory = context
+            .total_mem()
+            .map_err(driver_error("cuDeviceTotalMem"))?;
         Ok(Self {
             kernels: Kernels::new(compiler, architecture.clone(), cache.clone()),
-            cudnn: Mutex::new(cudnn.start(&stream, &architecture, cache)?),
+            cudnn: Mutex::new(cudnn.start(&stream, &architecture, cache, memory)?),
             device,
             stream,
+            stream_in_use: StreamInUse::default(),
             staging: Mutex::new(None),
             lane: OnceLock::new(),
             context,
@@ -282,29 +260,8 @@ impl Gpu {
 
     /// Waits for all work.
     pub(super) fn wait(&self) -> Result<()> {
+        self.must_be_done_now("waiting")?;
         (self.stream.synchronize()).map_err(driver_error("cuStreamSynchronize"))
-    }
-
-    /// Memory for a tensor, not written yet.
-    pub(super) fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        // SAFETY: who asks writes every value before anything reads it.
-        let made = unsafe { Tensor::empty(shape, dtype, &self.device) };
-        made.map_err(|error| {
-            let text = error.to_string();
-            if !text.contains("OUT_OF_MEMORY") {
-                return error.into();
-            }
-            let asked = shape.iter().product::<usize>() * dtype.size_in_bytes();
-            let (free, total) = self.context.mem_get_info().unwrap_or_default();
-            let mb = |bytes: usize| bytes as u64 >> 20;
-            let (asked_mb, free_mb, total_mb) = (mb(asked), mb(free), mb(total));
-            GpuError::OutOfMemory {
-                asked_mb,
-                free_mb,
-                total_mb,
-            }
-            .into()
-        })
     }
 
     /// A tensor of zeros.
@@ -312,6 +269,27 @@ impl Gpu {
         let tensor = self.empty(shape, dtype)?;
         self.clear(&tensor)?;
         Ok(tensor)
+    }
+
+    /// A flat tensor of so many f32 that are all this value.
+    pub(super) fn filled(&self, value: f32, count: usize) -> Result<Tensor> {
+        let tensor = self.empty(&[count], DType::F32)?;
+        self.fill(&tensor, value)?;
+        Ok(tensor)
+    }
+
+    /// Sets all values of a tensor of f32.
+    pub(super) fn fill(&self, tensor: &Tensor, value: f32) -> Result<()> {
+        let count = tensor.elem_count();
+        if count == 0 {
+            return Ok(());
+        }
+        let address = self.address(tensor)?;
+        self.bind()?;
+        let (bits, stream) = (value.to_bits(), self.stream.cu_stream());
+        // SAFETY: the tensor has so many values of four bytes at this address.
+        let status = unsafe { sys::cuMemsetD32Async(address, bits, count, stream) };
+        status.result().map_err(driver_error("cuMemsetD32Async"))
     }
 
     /// Sets all bytes of a tensor to zero.
@@ -365,27 +343,6 @@ fn cuda(device: &Device) -> Result<CudaDevice> {
         Device::Cuda(cuda) => Ok(cuda.clone()),
         _ => Err(failed("opening a GPU", "candle gave another device")),
     }
-}
-
-/// Freed memory stays with the process: by default it goes back to the driver whenever the stream is waited for.
-fn keep_memory(context: &CudaContext) -> Result<()> {
-    let pool = memory_pool(context)?;
-    let mut all = u64::MAX;
-    let name = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-    // SAFETY: the pool is the device's own, the value is of the attribute's type.
-    let status = unsafe { sys::cuMemPoolSetAttribute(pool, name, (&raw mut all).cast()) };
-    let call = "cuMemPoolSetAttribute";
-    status.result().map_err(driver_error(call))
-}
-
-/// Where all its memory comes from.
-fn memory_pool(context: &CudaContext) -> Result<sys::CUmemoryPool> {
-    let mut pool = std::ptr::null_mut();
-    // SAFETY: the place is writable.
-    let status = unsafe { sys::cuDeviceGetDefaultMemPool(&mut pool, context.cu_device()) };
-    let call = "cuDeviceGetDefaultMemPool";
-    status.result().map_err(driver_error(call))?;
-    Ok(pool)
 }
 
 /// An error of a driver's call.

@@ -5,6 +5,7 @@
 
 use super::device::{Gpu, driver_error, gpu};
 use super::kernels::{Arg, ELEMENTWISE, Grid, int, long, suffix};
+use super::stream::Beside;
 use super::upload::Staging;
 use crate::error::{ModelError, Result};
 use crate::input::{Samples, Scaling, Stored};
@@ -36,7 +37,7 @@ impl Lane {
 
 /// Memory of the GPU that fields are copied to.
 struct Slot {
-    memory: Tensor,
+    memory: Beside,
     bytes: usize,
     /// The copy is done.
     copied: CudaEvent,
@@ -51,14 +52,20 @@ impl Slot {
             let made = gpu.stream.context().new_event(flags);
             made.map_err(driver_error("cuEventCreate"))
         };
-        let slot = Self {
-            memory: gpu.empty(&[bytes.max(1)], DType::U8)?,
-            bytes,
-            copied: event()?,
-            read: event()?,
+        let (copied, read) = (event()?, event()?);
+        // It is memory of the stream that computes, which may be writing down its own work.
+        let memory = {
+            let _in_use = gpu.stream_in_use.read();
+            let memory = gpu.empty(&[bytes.max(1)], DType::U8)?;
+            (read.record(&gpu.stream)).map_err(driver_error("cuEventRecord"))?;
+            memory.into()
         };
-        slot.was_read(gpu)?;
-        Ok(slot)
+        Ok(Self {
+            memory,
+            bytes,
+            copied,
+            read,
+        })
     }
 
     fn was_read(&self, gpu: &Gpu) -> Result<()> {
@@ -69,9 +76,9 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         // Memory is freed in the order of the stream that computes, which must come after the copy to it.
-        if let Ok(gpu) = gpu()
-            && let Err(error) = gpu.stream.wait(&self.copied)
-        {
+        let Ok(gpu) = gpu() else { return };
+        let _in_use = gpu.stream_in_use.read();
+        if let Err(error) = gpu.stream.wait(&self.copied) {
             tracing::error!("cuStreamWaitEvent: {error}");
         }
     }
@@ -98,14 +105,14 @@ impl Free {
 
 /// Where channels are moved and by how much they are scaled, on the GPU.
 struct Table {
-    subtract: Tensor,
-    factor: Tensor,
-    fill: Tensor,
+    subtract: Beside,
+    factor: Beside,
+    fill: Beside,
 }
 
 impl Table {
     fn new(gpu: &Gpu, scaling: &Scaling) -> Result<Self> {
-        let give = |values: &[f32]| gpu.give(values, &[values.len()]);
+        let give = |values: &[f32]| gpu.give(values, &[values.len()]).map(Beside::from);
         Ok(Self {
             subtract: give(&scaling.subtract)?,
             factor: give(&scaling.factor)?,
@@ -201,9 +208,9 @@ impl Uploader {
                 (&place).into(),
                 Arg::Null,
                 (&x).into(),
-                (&table.subtract).into(),
-                (&table.factor).into(),
-                (&table.fill).into(),
+                (&*table.subtract).into(),
+                (&*table.factor).into(),
+                (&*table.fill).into(),
                 long(part.count * h * w),
                 int(c),
             ];

@@ -11,16 +11,19 @@ mod cudnn;
 mod depthwise;
 mod device;
 mod elementwise;
+mod graph;
 mod input;
 mod kernels;
 mod lend;
 mod library;
 mod loss;
+mod memory;
 mod norm;
 mod nvrtc;
 pub(crate) mod optimizer;
 mod plain;
 mod pool;
+mod stream;
 mod upload;
 
 use channels::Edges;
@@ -31,18 +34,19 @@ pub(super) use convolution::{backward_weights, forward, transposed};
 pub(crate) use copies::to_host;
 pub(super) use depthwise::{depthwise, depthwise_backward_data, depthwise_backward_weights};
 pub(crate) use device::computes_bf16;
-pub use device::{
-    cache_in, choose, describe, forget_peak, free_memory, identity, is_chosen, peak_memory,
-};
+pub use device::{cache_in, choose, describe, identity, is_chosen};
 pub(super) use elementwise::{
     add, convert, dropout, leaky_relu, leaky_relu_backward, masked, positive, relu, relu_backward,
     scale,
 };
+pub(crate) use graph::{Graph, address, capture, copy_into, room, room_like};
 pub use input::{Arriving, Uploader};
 pub use lend::Lent;
 pub(crate) use lend::lend;
 pub use library::{finds, look_in};
 pub(super) use loss::{argmax, segmentation, softmax};
+pub use memory::{available_memory, forget_peak, peak_memory};
+pub(crate) use memory::{give_back_memory, working_memory};
 pub(crate) use norm::Moments;
 pub(super) use norm::{Operands, affine_backward, apply, backward as norm_backward, statistics};
 pub(super) use pool::{
@@ -103,6 +107,11 @@ pub(crate) fn give(values: &[f32]) -> Result<Tensor> {
 /// A flat tensor of so many zeros on the GPU.
 pub(crate) fn zeros_of(count: usize) -> Result<Tensor> {
     gpu()?.zeros(&[count], DType::F32)
+}
+
+/// A flat tensor of so many equal values on the GPU.
+pub(super) fn filled(value: f32, count: usize) -> Result<Tensor> {
+    gpu()?.filled(value, count)
 }
 
 /// Sets all values of a tensor to zero.

@@ -99,8 +99,8 @@ pub fn statistics(
     let (gamma, beta) = match affine {
         Some(affine) => affine,
         None => {
-            ones = Channels::from(vec![1.0; c]);
-            zeros = Channels::from(vec![0.0; c]);
+            ones = Channels::Gpu(gpu.filled(1.0, c)?);
+            zeros = Channels::Gpu(gpu.filled(0.0, c)?);
             (&ones, &zeros)
         }
     };
@@ -310,10 +310,8 @@ pub fn affine_backward(
     let pixels = x.elem_count() / c;
     let count = chunks(pixels);
     // Of mean 0 and deviation 1, x̂ is x.
-    let plain = gpu.give(
-        &[vec![0.0f32; c], vec![1.0; 3 * c], vec![0.0; c]].concat(),
-        &[5 * c],
-    )?;
+    let plain = gpu.filled(0.0, 5 * c)?;
+    gpu.fill(&plain.narrow(0, c, 3 * c)?, 1.0)?;
     let partial = partial(gpu, 2 * count * c)?;
     let arguments = [
         (&partial).into(),

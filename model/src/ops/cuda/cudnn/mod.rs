@@ -35,8 +35,9 @@ const MOST_ALGORITHMS: usize = 16;
 const NOT_SUPPORTED: RangeInclusive<c_int> = 3000..=3999;
 /// The algorithm that is our own kernel.
 const OWN: c_int = -1;
-/// Working memory of one convolution.
+/// Working memory of one convolution at most, and as a share of the GPU's memory.
 const MOST_MEMORY: usize = 1 << 30;
+const MOST_SHARE: usize = 16;
 
 /// Everything that decides which algorithm runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -98,6 +99,8 @@ pub(super) struct Cudnn {
     handle: Pointer,
     plans: HashMap<Problem, Arc<Plan>>,
     algorithms: Algorithms,
+    /// Working memory of one convolution at most.
+    most_memory: usize,
 }
 
 // SAFETY: cuDNN allows a handle on any thread as long as one at a time uses it; the only one lies in a mutex.
@@ -134,6 +137,11 @@ impl Cudnn {
         dotted(self.functions.version())
     }
 
+    /// Bytes that a convolution works in at most, beside its operands and its result.
+    pub(super) fn most_memory(&self) -> usize {
+        self.most_memory
+    }
+
     fn check(&self, call: &'static str, status: c_int) -> Result<()> {
         self.functions.check(call, status)
     }
@@ -146,6 +154,7 @@ impl Library {
         stream: &CudaStream,
         architecture: &str,
         cache: Option<PathBuf>,
+        gpu_memory: usize,
     ) -> Result<Cudnn> {
         let functions = self.0;
         let mut handle = null_mut();
@@ -161,6 +170,7 @@ impl Library {
             handle,
             plans: HashMap::new(),
             algorithms: Algorithms::read(cache.map(|folder| folder.join(name))),
+            most_memory: MOST_MEMORY.min(gpu_memory / MOST_SHARE),
         })
     }
 }
@@ -283,12 +293,17 @@ impl Cudnn {
         if let Some(plan) = self.plans.get(problem) {
             return Ok(plan.clone());
         }
+        gpu.must_be_done_now("looking for an algorithm")?;
         let mut plan = self.describe(problem)?;
         let text = problem.text();
         let known = self.algorithms.get(&text);
         let known = known.and_then(|algorithm| match algorithm {
             OWN => Some((OWN, 0)),
-            _ => Some((algorithm, self.memory(problem, &plan, algorithm)?)),
+            _ => {
+                let memory = self.memory(problem, &plan, algorithm)?;
+                // A run on a GPU of more memory may have found it.
+                (memory <= self.most_memory).then_some((algorithm, memory))
+            }
         });
         let (algorithm, memory) = match known {
             Some(known) => known,
@@ -300,7 +315,8 @@ impl Cudnn {
         };
         if algorithm == OWN {
             tracing::warn!(
-                "cuDNN has no deterministic algorithm within 1 GiB for {}: a slow kernel computes it",
+                "cuDNN has no deterministic algorithm within {} MB for {}: a slow kernel computes it",
+                self.most_memory / 1_000_000,
                 problem.text()
             );
         }
@@ -323,7 +339,7 @@ impl Cudnn {
         let mut found = [Performance::default(); MOST_ALGORITHMS];
         let mut count = 0;
         // What does not fit next to a large batch is no reason to fail.
-        let work = [MOST_MEMORY, MOST_MEMORY / 8].into_iter();
+        let work = [self.most_memory, self.most_memory / 8].into_iter();
         let work = work
             .filter_map(|bytes| gpu.empty(&[bytes], DType::U8).ok())
             .next();
@@ -349,7 +365,7 @@ impl Cudnn {
                 )
             };
         }
-        if let Some(best) = best(&found[..count.max(0) as usize]) {
+        if let Some(best) = best(&found[..count.max(0) as usize], self.most_memory) {
             return Ok(best);
         }
         // SAFETY: as above; this one runs nothing.
@@ -369,13 +385,14 @@ impl Cudnn {
             return Ok((OWN, 0));
         }
         self.check("cudnnGetConvolutionAlgorithm_v7", status)?;
-        Ok(best(&found[..count.max(0) as usize]).unwrap_or((OWN, 0)))
+        let offered = &found[..count.max(0) as usize];
+        Ok(best(offered, self.most_memory).unwrap_or((OWN, 0)))
     }
 }
 
-/// The first that works, is deterministic and fits; cuDNN has the fastest first.
-fn best(found: &[Performance]) -> Option<(c_int, usize)> {
-    let fits = |p: &&Performance| p.status == 0 && p.determinism == 1 && p.memory <= MOST_MEMORY;
+/// The first that works, is deterministic and fits into so many bytes; cuDNN has the fastest first.
+fn best(found: &[Performance], most_memory: usize) -> Option<(c_int, usize)> {
+    let fits = |p: &&Performance| p.status == 0 && p.determinism == 1 && p.memory <= most_memory;
     found.iter().find(fits).map(|p| (p.algorithm, p.memory))
 }
 
@@ -442,11 +459,11 @@ mod tests {
         let found = [
             offer(0, 0, 0, 0),
             offer(1, 3, 0, 1),
-            offer(2, 0, MOST_MEMORY + 1, 1),
+            offer(2, 0, 1001, 1),
             offer(3, 0, 64, 1),
             offer(4, 0, 0, 1),
         ];
-        assert_eq!(best(&found), Some((3, 64)));
-        assert_eq!(best(&found[..3]), None);
+        assert_eq!(best(&found, 1000), Some((3, 64)));
+        assert_eq!(best(&found[..3], 1000), None);
     }
 }

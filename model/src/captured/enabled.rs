@@ -1,0 +1,165 @@
+//! The passes as two CUDA graphs.
+
+use crate::error::Result;
+use crate::gpu::GpuError;
+use crate::ops::BatchNormSaved;
+use crate::ops::cuda::{self, Graph};
+use crate::parameters::BufferId;
+use crate::pass::Pass;
+use crate::storage::Storage;
+use crate::{Gradients, Network};
+use candle_core::{DType, Tensor};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A network's passes, written down.
+///
+/// The tape lies in memory that the first graph takes and the second gives back; logits and statistics of a batch stay until the next
+/// launch.
+pub struct Captured {
+    forward: Graph,
+    backward: Graph,
+    /// What the graphs read.
+    x: Tensor,
+    dlogits: Tensor,
+    /// What they leave; none only while it is dropped.
+    left: Option<Left>,
+    /// Where parameters and gradients were.
+    places: [u64; 2],
+    /// Launches of the forward graph.
+    launches: AtomicU64,
+    /// That of them whose tape the backward graph has not taken yet; 0 if it has.
+    open: AtomicU64,
+}
+
+struct Left {
+    logits: Tensor,
+    statistics: Vec<(BufferId, BufferId, BatchNormSaved)>,
+}
+
+impl fmt::Debug for Captured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Captured({:?})", self.x.dims())
+    }
+}
+
+impl Drop for Captured {
+    /// What the last launch left is given back; a tape whose backward pass never came stays with the process.
+    fn drop(&mut self) {
+        if self.launches.load(Ordering::Relaxed) == 0 {
+            // There is no memory behind these addresses.
+            std::mem::forget(self.left.take());
+        }
+    }
+}
+
+impl Captured {
+    /// The training passes of a network for inputs like `x`; nothing is computed. The same passes must have run before, one operation at a
+    /// time, so that kernels are loaded and algorithms are chosen.
+    ///
+    /// # Errors
+    /// [`GpuError::NotCaptured`] naming what cannot be written down; everything is as it was.
+    pub fn of(
+        network: &Network,
+        x: &Tensor,
+        storage: &Storage,
+        gradients: &mut Gradients,
+    ) -> Result<Self> {
+        if !network.backend().is_gpu() || network.is_detector() {
+            let what = "passes that are not those of masks on a GPU";
+            return Err(GpuError::NotCaptured { what }.into());
+        }
+        if gradients.is_watched() {
+            let what = "gradients that are given away while they are computed";
+            return Err(GpuError::NotCaptured { what }.into());
+        }
+        // The backward pass finds nothing that would have to be copied first.
+        gradients.settle()?;
+        let places = places(network, gradients)?;
+        let x = cuda::room_like(x)?;
+        let (forward, (logits, mut pass)) = cuda::capture(|| {
+            let mut pass = Pass::train(network.backend(), storage, 0);
+            let logits = network.forward(&x, &mut pass)?;
+            match pass.has_drawn_keys() {
+                true => Err(GpuError::NotCaptured { what: "dropout" }.into()),
+                false => Ok((logits, pass)),
+            }
+        })?;
+        let statistics = pass.take_statistics();
+        let left = Left { logits, statistics };
+        // Until something is launched there is no memory behind these addresses that could be given back.
+        let dlogits = match cuda::room(left.logits.dims(), DType::F32) {
+            Ok(dlogits) => dlogits,
+            Err(error) => {
+                std::mem::forget((left, pass));
+                return Err(error);
+            }
+        };
+        match cuda::capture(|| network.backward(&dlogits, pass, gradients)) {
+            Ok((backward, ())) => Ok(Self {
+                forward,
+                backward,
+                x,
+                dlogits,
+                left: Some(left),
+                places,
+                launches: AtomicU64::new(0),
+                open: AtomicU64::new(0),
+            }),
+            Err(error) => {
+                std::mem::forget(left);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether they are of this network, input and gradients, where they lie.
+    pub fn fits(&self, network: &Network, x: &Tensor, gradients: &Gradients) -> bool {
+        let same = |x: &Tensor| (x.dims(), x.dtype()) == (self.x.dims(), self.x.dtype());
+        let there = || places(network, gradients).is_ok_and(|places| places == self.places);
+        same(x) && !gradients.is_watched() && there()
+    }
+
+    pub(crate) fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
+        if pass.together().is_some() {
+            let what = "statistics shared with other ranks";
+            return Err(GpuError::NotCaptured { what }.into());
+        }
+        cuda::copy_into(x, &self.x)?;
+        self.forward.launch()?;
+        let number = self.launches.fetch_add(1, Ordering::Relaxed) + 1;
+        self.open.store(number, Ordering::Relaxed);
+        pass.was_launched(number);
+        let Some(left) = &self.left else {
+            unreachable!("it is taken when this is dropped")
+        };
+        pass.give_statistics(left.statistics.clone());
+        Ok(left.logits.clone())
+    }
+
+    pub(crate) fn backward(
+        &self,
+        dlogits: &Tensor,
+        launch: u64,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let order = Ordering::Relaxed;
+        if launch == 0 || (self.open.compare_exchange(launch, 0, order, order)).is_err() {
+            let what = "the backward pass of an earlier forward pass";
+            return Err(GpuError::NotCaptured { what }.into());
+        }
+        // A copy in host memory would not see what comes.
+        gradients.settle()?;
+        cuda::copy_into(dlogits, &self.dlogits)?;
+        self.backward.launch()
+    }
+}
+
+fn places(network: &Network, gradients: &Gradients) -> Result<[u64; 2]> {
+    let first = network.parameters().iter().next();
+    let first = first.map(|parameter| cuda::address(parameter.tensor()));
+    Ok([
+        first.transpose()?.unwrap_or(0),
+        cuda::address(&gradients.buffer()?)?,
+    ])
+}

@@ -1,0 +1,411 @@
+//! Passes that are written down and launched as a whole: the same bits as one operation after the other, and what cannot be written down.
+#![cfg(feature = "cuda")]
+#![allow(clippy::print_stderr)] // says what it skips
+
+mod common;
+mod stand_in_gpu;
+
+use candle_core::DType;
+use common::{draw, field, values};
+use squall_model::input::{Scaling, Stored, Uploader};
+use squall_model::networks::NetworkName;
+use squall_model::ops::cuda;
+use squall_model::optim::{Optimizer, OptimizerConfig};
+use squall_model::{
+    Backend, Captured, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations,
+    Storage,
+};
+use stand_in_gpu::{Deaf, break_capture, graph_memory, run_late};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const EXTENTS: [usize; 4] = [2, 12, 20, 4];
+
+/// One test at a time: what another one puts on the process's stream would be written down with the rest.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The GPU, and the stand-in's folder if it is none.
+struct Device {
+    backend: Backend,
+    stand_in: Option<PathBuf>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Device {
+    fn open() -> Option<Self> {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = stand_in_gpu::folder()?;
+        let real = cuda::finds("libcuda.so.1") && std::env::var_os("LD_LIBRARY_PATH").is_none();
+        if !real {
+            cuda::look_in(std::slice::from_ref(&folder));
+        }
+        cuda::cache_in(Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-cache"));
+        let backend = Backend::all().into_iter().find(|backend| backend.is_gpu());
+        assert!(backend.is_some(), "{}", cuda::describe());
+        Some(Self {
+            backend: backend?,
+            stand_in: (!real).then_some(folder),
+            _alone: alone,
+        })
+    }
+
+    /// The stand-in's folder; what it alone can show is skipped on a GPU, and said.
+    fn stand_in(&self) -> Option<&Path> {
+        if self.stand_in.is_none() {
+            eprintln!("skipped: a GPU cannot be told to fail, to be late or to count");
+        }
+        self.stand_in.as_deref()
+    }
+}
+
+fn thin(name: NetworkName, blocks: &[usize]) -> NetworkConfig {
+    NetworkConfig {
+        channels_in: 4,
+        width: 0.06,
+        blocks: blocks.to_vec(),
+        atrous_rates: match name {
+            NetworkName::Tiramisu | NetworkName::CgNet => NetworkConfig::of(name).atrous_rates,
+            _ => vec![2],
+        },
+        ..NetworkConfig::of(name)
+    }
+}
+
+/// A network that learns, with everything that a step leaves.
+struct Learner {
+    network: Network,
+    optimizer: Optimizer,
+    gradients: Gradients,
+    storage: Storage,
+    captured: Option<Arc<Captured>>,
+}
+
+impl Learner {
+    fn new(config: &NetworkConfig, storage: &Storage, gpu: Backend) -> Self {
+        let network = Network::build(config, gpu, 3).unwrap();
+        Self {
+            optimizer: Optimizer::new(&OptimizerConfig::default(), network.parameters()).unwrap(),
+            gradients: Gradients::new(network.parameters()),
+            storage: storage.clone(),
+            captured: None,
+            network,
+        }
+    }
+
+    fn capture(&mut self) -> Result<(), String> {
+        let x = field(1, EXTENTS);
+        let captured = Captured::of(&self.network, &x, &self.storage, &mut self.gradients);
+        self.captured = Some(Arc::new(captured.map_err(|error| error.to_string())?));
+        Ok(())
+    }
+
+    /// The loss and the gradient's norm of a step with other fields and labels than any other.
+    fn step(&mut self, number: u64) -> [f64; 2] {
+        let [b, h, w, _] = EXTENTS;
+        let x = field(10 + number, EXTENTS);
+        let labels = draw(50 + number, b * h * w);
+        let labels: Vec<u8> = labels.iter().map(|v| ((v + 1.0) * 1.4) as u8).collect();
+        let backend = self.network.backend();
+        if let Some(captured) = &self.captured {
+            assert!(captured.fits(&self.network, &x, &self.gradients));
+        }
+        let mut pass = Pass::train(backend, &self.storage, number).launching(self.captured.clone());
+        let logits = self.network.forward(&x, &mut pass).unwrap();
+        let loss = backend
+            .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
+            .unwrap();
+        self.network.update_running_statistics(&mut pass).unwrap();
+        self.gradients.clear();
+        (self.network)
+            .backward(&loss.gradient, pass, &mut self.gradients)
+            .unwrap();
+        let parameters = self.network.parameters_mut();
+        let norm = (self.optimizer).step(parameters, &self.gradients, 1e-3);
+        [loss.value(), norm.unwrap()]
+    }
+
+    /// The logits of a forward pass that nothing follows.
+    fn look(&self) -> Vec<f32> {
+        let mut pass = Pass::train(self.network.backend(), self.storage.clone(), 99)
+            .launching(self.captured.clone());
+        let logits = self
+            .network
+            .forward(&field(77, EXTENTS), &mut pass)
+            .unwrap();
+        values(&self.network.backend().to_host(&logits).unwrap())
+    }
+
+    /// All values of the network, running statistics among them.
+    fn values(&self) -> Vec<Vec<f32>> {
+        let named = self.network.parameters().to_named().unwrap();
+        named.into_values().map(|(_, values)| values).collect()
+    }
+}
+
+/// Six steps, the last four of which are launched as a whole, against six that are not.
+fn agree(config: &NetworkConfig, storage: &Storage, gpu: Backend) {
+    let what = format!("{} {storage:?}", config.name.as_str());
+    let mut plain = Learner::new(config, storage, gpu);
+    let mut whole = Learner::new(config, storage, gpu);
+    for number in 0..6 {
+        if number == 2 {
+            let captured = whole.capture();
+            captured.unwrap_or_else(|why| panic!("{what}: {why}"));
+        }
+        assert_eq!(plain.step(number), whole.step(number), "{what}");
+    }
+    assert!(plain.values() == whole.values(), "{what}");
+}
+
+#[test]
+fn passes_launched_as_a_whole_learn_the_same_bits() {
+    let Some(device) = Device::open() else { return };
+    let gpu = device.backend;
+    let deeplab = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let networks = [
+        thin(NetworkName::DeepCam, &[1]),
+        NetworkConfig {
+            batch_norm: false,
+            ..thin(NetworkName::DeepLabV3PlusDeconv, &[1, 1])
+        },
+        thin(NetworkName::DeepLabV3PlusBilinear, &[1, 1]),
+        NetworkConfig {
+            latitude_input: true,
+            ..deeplab.clone()
+        },
+        NetworkConfig {
+            periodic_latitude: true,
+            ..thin(NetworkName::CgNet, &[2, 2])
+        },
+        NetworkConfig {
+            dropout: 0.0,
+            ..thin(NetworkName::Tiramisu, &[1, 2, 2])
+        },
+    ];
+    for config in &networks {
+        agree(config, &DType::F32.into(), gpu);
+    }
+    for dtype in [DType::F32, DType::BF16, DType::F16] {
+        agree(&deeplab, &dtype.into(), gpu);
+    }
+    for recompute in [Recompute::Norms, Recompute::Blocks] {
+        let storage = Storage::from(DType::F32).keeping(recompute, SavedActivations::Bf16);
+        agree(&deeplab, &storage, gpu);
+    }
+}
+
+/// Nothing rests on the GPU having done what was put on its stream.
+#[test]
+fn a_stream_that_runs_late_gives_the_same_bits() {
+    let Some(device) = Device::open() else { return };
+    let gpu = device.backend;
+    let Some(folder) = device.stand_in() else {
+        return;
+    };
+    assert_eq!(run_late(folder, "all", Deaf::Nothing), 0);
+    agree(
+        &thin(NetworkName::DeepLabV3Plus, &[1, 1]),
+        &DType::BF16.into(),
+        gpu,
+    );
+    assert_eq!(run_late(folder, "others", Deaf::Nothing), 0);
+}
+
+/// Each refusal names what is in the way, and the network learns on as if it had not been tried.
+#[test]
+fn what_cannot_be_written_down_is_named_and_nothing_is_lost() {
+    let Some(device) = Device::open() else { return };
+    let gpu = device.backend;
+    let deeplab = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let dropout = NetworkConfig {
+        dropout: 0.2,
+        ..thin(NetworkName::Tiramisu, &[1, 2, 2])
+    };
+    let latitude = NetworkConfig {
+        latitude_input: true,
+        ..deeplab.clone()
+    };
+    // Steps before it is tried, and what is in the way.
+    let cases = [
+        (&dropout, 1, "dropout"),
+        (&latitude, 0, "a copy from the host"),
+        (&deeplab, 0, "looking for an algorithm"),
+    ];
+    for (config, before, why) in cases {
+        // Other extents than in other tests: algorithms are chosen anew.
+        let mut plain = Learner::new(config, &DType::F32.into(), gpu);
+        let mut tried = Learner::new(config, &DType::F32.into(), gpu);
+        for number in 0..before {
+            assert_eq!(plain.step(number), tried.step(number));
+        }
+        if before == 0 {
+            let x = field(1, [1, 20, 36, 4]);
+            let refused = Captured::of(&tried.network, &x, &tried.storage, &mut tried.gradients);
+            let told = refused.unwrap_err().to_string();
+            assert!(told.contains(why), "{told}");
+        } else {
+            let told = tried.capture().unwrap_err();
+            assert!(told.contains(why), "{told}");
+        }
+        for number in before..before + 3 {
+            assert_eq!(plain.step(number), tried.step(number), "{why}");
+        }
+        assert!(plain.values() == tried.values(), "{why}");
+    }
+}
+
+/// What was written down is of one network where it lies, one shape, one buffer of gradients.
+#[test]
+fn passes_of_another_network_or_shape_do_not_fit() {
+    let Some(device) = Device::open() else { return };
+    let gpu = device.backend;
+    let config = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let mut learner = Learner::new(&config, &DType::F32.into(), gpu);
+    learner.step(0);
+    learner.capture().unwrap();
+    let captured = learner.captured.take().unwrap();
+    let x = field(1, EXTENTS);
+    let other = Learner::new(&config, &DType::F32.into(), gpu);
+    assert!(captured.fits(&learner.network, &x, &learner.gradients));
+    assert!(!captured.fits(&other.network, &x, &learner.gradients));
+    assert!(!captured.fits(&learner.network, &x, &other.gradients));
+    let shorter = field(1, [1, 12, 20, 4]);
+    assert!(!captured.fits(&learner.network, &shorter, &learner.gradients));
+}
+
+/// A call that the driver refuses in the middle: the network learns on as if nothing had been tried, and can be written down later.
+#[test]
+fn what_breaks_in_the_middle_leaves_nothing_behind() {
+    let Some(device) = Device::open() else { return };
+    let Some(folder) = device.stand_in() else {
+        return;
+    };
+    let config = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let mut plain = Learner::new(&config, &DType::F32.into(), device.backend);
+    let mut tried = Learner::new(&config, &DType::F32.into(), device.backend);
+    let mut number = 0;
+    let mut both = |tried: &mut Learner| {
+        assert_eq!(plain.step(number), tried.step(number), "step {number}");
+        number += 1;
+    };
+    both(&mut tried);
+    // At once, in the forward pass, in the backward pass.
+    for after in [1, 40, 400] {
+        break_capture(folder, after);
+        let told = tried.capture().unwrap_err();
+        assert!(told.contains("CAPTURE"), "{told}");
+        break_capture(folder, 0);
+        both(&mut tried);
+    }
+    tried.capture().unwrap();
+    both(&mut tried);
+    both(&mut tried);
+    assert!(plain.values() == tried.values());
+}
+
+/// A loss that is no number has no backward pass: what the forward pass left is gone with the next one.
+#[test]
+fn a_forward_pass_may_have_no_backward_pass() {
+    let Some(device) = Device::open() else { return };
+    let config = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let mut plain = Learner::new(&config, &DType::F32.into(), device.backend);
+    let mut whole = Learner::new(&config, &DType::F32.into(), device.backend);
+    for number in 0..5 {
+        if number == 1 {
+            whole.capture().unwrap();
+        }
+        if number == 3 {
+            let [a, b] = [&plain, &whole].map(Learner::look);
+            assert!(a == b);
+        }
+        assert_eq!(plain.step(number), whole.step(number), "step {number}");
+    }
+}
+
+/// Gradients are those of the forward pass that they belong to, or there are none.
+#[test]
+fn the_backward_pass_of_an_earlier_forward_pass_is_refused() {
+    let Some(device) = Device::open() else { return };
+    let config = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let mut learner = Learner::new(&config, &DType::F32.into(), device.backend);
+    learner.step(0);
+    learner.capture().unwrap();
+    let x = field(1, EXTENTS);
+    let Learner {
+        network,
+        gradients,
+        storage,
+        captured,
+        ..
+    } = &mut learner;
+    let pass = || Pass::train(device.backend, storage.clone(), 1).launching(captured.clone());
+    let (mut first, mut second) = (pass(), pass());
+    let logits = network.forward(&x, &mut first).unwrap();
+    network.forward(&x, &mut second).unwrap();
+    let refused = network.backward(&logits, first, gradients).unwrap_err();
+    assert!(refused.to_string().contains("earlier"), "{refused}");
+    network.backward(&logits, second, gradients).unwrap();
+    // Nor without any.
+    let refused = network.backward(&logits, pass(), gradients).unwrap_err();
+    assert!(refused.to_string().contains("earlier"), "{refused}");
+}
+
+/// What launches took is given back when the passes are.
+#[test]
+fn nothing_is_held_when_the_passes_are_gone() {
+    let Some(device) = Device::open() else { return };
+    let Some(folder) = device.stand_in() else {
+        return;
+    };
+    let config = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let mut learner = Learner::new(&config, &DType::F32.into(), device.backend);
+    learner.step(0);
+    for number in 1..4 {
+        learner.capture().unwrap();
+        learner.step(number);
+        // Logits and statistics.
+        let held = graph_memory(folder);
+        assert!(held > 0 && held < 1 << 20, "{held} bytes");
+        learner.captured = None;
+        device.backend.wait().unwrap();
+        assert_eq!(graph_memory(folder), 0);
+    }
+}
+
+/// Threads that bring fields end, and give back their memory, at any time.
+#[test]
+fn fields_come_and_go_while_passes_are_written_down() {
+    let Some(device) = Device::open() else { return };
+    let config = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let mut learner = Learner::new(&config, &DType::F32.into(), device.backend);
+    learner.step(0);
+    let scaling = Scaling {
+        subtract: vec![0.0; 4],
+        factor: vec![1.0; 4],
+        fill: vec![0.0; 4],
+    };
+    let uploaders = (0..60).map(|_| {
+        let made = Uploader::of(device.backend, Stored::F32, std::slice::from_ref(&scaling));
+        made.unwrap().unwrap()
+    });
+    let uploaders: Vec<_> = uploaders.collect();
+    device.backend.wait().unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for uploader in uploaders {
+                drop(uploader.send(&[0; 4 * 4 * 60]).unwrap());
+                drop(uploader);
+                std::thread::yield_now();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        let mut times = 0;
+        while times < 3 || !over.load(Ordering::Relaxed) {
+            learner.capture().unwrap();
+            times += 1;
+        }
+    });
+    learner.step(1);
+}

@@ -1,63 +1,25 @@
 //! Passes that are written down and launched as a whole: the same bits as one operation after the other, and what cannot be written down.
 #![cfg(feature = "cuda")]
-#![allow(clippy::print_stderr)] // says what it skips
 
 mod common;
+mod gpu_alone;
 mod stand_in_gpu;
 
 use candle_core::DType;
 use common::{draw, field, values};
+use gpu_alone::Device;
 use squall_model::input::{Scaling, Stored, Uploader};
 use squall_model::networks::NetworkName;
-use squall_model::ops::cuda;
 use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{
     Backend, Captured, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations,
     Storage,
 };
 use stand_in_gpu::{Deaf, break_capture, graph_memory, run_late};
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const EXTENTS: [usize; 4] = [2, 12, 20, 4];
-
-/// One test at a time: what another one puts on the process's stream would be written down with the rest.
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// The GPU, and the stand-in's folder if it is none.
-struct Device {
-    backend: Backend,
-    stand_in: Option<PathBuf>,
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Device {
-    fn open() -> Option<Self> {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = stand_in_gpu::folder()?;
-        let real = cuda::finds("libcuda.so.1") && std::env::var_os("LD_LIBRARY_PATH").is_none();
-        if !real {
-            cuda::look_in(std::slice::from_ref(&folder));
-        }
-        cuda::cache_in(Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-cache"));
-        let backend = Backend::all().into_iter().find(|backend| backend.is_gpu());
-        assert!(backend.is_some(), "{}", cuda::describe());
-        Some(Self {
-            backend: backend?,
-            stand_in: (!real).then_some(folder),
-            _alone: alone,
-        })
-    }
-
-    /// The stand-in's folder; what it alone can show is skipped on a GPU, and said.
-    fn stand_in(&self) -> Option<&Path> {
-        if self.stand_in.is_none() {
-            eprintln!("skipped: a GPU cannot be told to fail, to be late or to count");
-        }
-        self.stand_in.as_deref()
-    }
-}
 
 fn thin(name: NetworkName, blocks: &[usize]) -> NetworkConfig {
     NetworkConfig {
@@ -233,13 +195,13 @@ fn what_cannot_be_written_down_is_named_and_nothing_is_lost() {
         (&deeplab, 0, "looking for an algorithm"),
     ];
     for (config, before, why) in cases {
-        // Other extents than in other tests: algorithms are chosen anew.
         let mut plain = Learner::new(config, &DType::F32.into(), gpu);
         let mut tried = Learner::new(config, &DType::F32.into(), gpu);
         for number in 0..before {
             assert_eq!(plain.step(number), tried.step(number));
         }
         if before == 0 {
+            // Extents of no other test: nothing is chosen for them.
             let x = field(1, [1, 20, 36, 4]);
             let refused = Captured::of(&tried.network, &x, &tried.storage, &mut tried.gradients);
             let told = refused.unwrap_err().to_string();

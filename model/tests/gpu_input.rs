@@ -6,60 +6,29 @@
 #![allow(clippy::print_stderr)] // says what it skips
 
 mod common;
+mod gpu_alone;
 mod stand_in_gpu;
 
 use candle_core::{DType, Tensor};
 use common::draw;
+use gpu_alone::Device;
 use half::{bf16, f16};
 use squall_model::input::{Samples, Scaling, Stored, Uploader};
-use squall_model::ops::cuda;
 use squall_model::{Backend, ModelError};
 use stand_in_gpu::{Deaf, run_late};
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHAPE: (usize, usize) = (6, 10);
 
-/// One test at a time changes when the stand-in works.
-static MODE: Mutex<()> = Mutex::new(());
-
-/// The GPU, and the stand-in's folder if it is none.
-struct Device {
-    backend: Backend,
-    stand_in: Option<PathBuf>,
-    _one: MutexGuard<'static, ()>,
-}
-
-impl Device {
-    fn open() -> Option<Self> {
-        let one = MODE.lock().unwrap_or_else(PoisonError::into_inner);
-        let stand_in = stand_in_gpu::folder()?;
-        let real = cuda::finds("libcuda.so.1") && std::env::var_os("LD_LIBRARY_PATH").is_none();
-        if !real {
-            cuda::look_in(std::slice::from_ref(&stand_in));
-        }
-        cuda::cache_in(Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-cache"));
-        let backend = Backend::all().into_iter().find(|backend| backend.is_gpu());
-        assert!(backend.is_some(), "{}", cuda::describe());
-        Some(Self {
-            backend: backend?,
-            stand_in: (!real).then_some(stand_in),
-            _one: one,
-        })
-    }
-
-    /// Does `work` with streams that run late in every way.
-    fn in_every_order(&self, work: impl Fn(&str)) {
-        let Some(folder) = &self.stand_in else {
-            eprintln!("on a GPU: streams run as they do");
-            return work("a GPU");
-        };
-        for which in ["none", "others", "first", "all"] {
-            assert_eq!(run_late(folder, which, Deaf::Nothing), 0);
-            work(which);
-            assert_eq!(run_late(folder, "others", Deaf::Nothing), 0, "{which}");
-        }
+/// Does `work` with streams that run late in every way.
+fn in_every_order(device: &Device, work: impl Fn(&str)) {
+    let Some(folder) = device.stand_in() else {
+        return work("a GPU");
+    };
+    for which in ["none", "others", "first", "all"] {
+        assert_eq!(run_late(folder, which, Deaf::Nothing), 0);
+        work(which);
+        assert_eq!(run_late(folder, "others", Deaf::Nothing), 0, "{which}");
     }
 }
 
@@ -157,7 +126,7 @@ fn fields_arrive_with_the_bits_of_the_host_in_every_order_of_work() {
     let Some(device) = Device::open() else { return };
     for (channels, stored) in [(3, Stored::F32), (16, Stored::F16), (16, Stored::F32)] {
         for dtype in [DType::F32, DType::BF16, DType::F16] {
-            device.in_every_order(|order| {
+            in_every_order(&device, |order| {
                 let wrong = wrong_batches(device.backend, stored, channels, dtype);
                 assert_eq!(wrong, 0, "{order}: {stored:?} to {dtype:?}");
             });
@@ -169,7 +138,7 @@ fn fields_arrive_with_the_bits_of_the_host_in_every_order_of_work() {
 #[test]
 fn without_waiting_the_numbers_are_wrong() {
     let Some(device) = Device::open() else { return };
-    let Some(folder) = &device.stand_in else {
+    let Some(folder) = device.stand_in() else {
         return eprintln!("skipped: a GPU waits as it is told");
     };
     for (which, deaf) in [
@@ -192,7 +161,7 @@ fn without_waiting_the_numbers_are_wrong() {
 fn what_is_not_used_leaves_nothing_behind() {
     let Some(device) = Device::open() else { return };
     let gpu = device.backend;
-    device.in_every_order(|order| {
+    in_every_order(&device, |order| {
         let scalings = scalings(4);
         let uploader = Uploader::of(gpu, Stored::F32, &scalings).unwrap().unwrap();
         let count = SHAPE.0 * SHAPE.1 * 4;

@@ -1,8 +1,10 @@
 //! Where the time of a step goes: seconds by operation and shape, measured inside the operations.
 //!
 //! Off unless [`start`] was called; then each operation costs one lookup. Operations that call others are counted once, at
-//! the outermost.
+//! the outermost. On a GPU the time is the GPU's, from marks in its stream before and after what an operation puts there.
 
+#[cfg(feature = "cuda")]
+use crate::ops::cuda::Mark;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -18,25 +20,60 @@ pub struct Entry {
     pub time: Duration,
 }
 
+/// Stands for [`Mark`] where there are no GPUs.
+#[cfg(not(feature = "cuda"))]
+#[derive(Debug)]
+enum Mark {}
+
+#[cfg(not(feature = "cuda"))]
+impl Mark {
+    fn here() -> Option<Self> {
+        None
+    }
+
+    fn until(&self, _: &Self) -> Option<Duration> {
+        match *self {}
+    }
+}
+
+/// What was measured so far.
+#[derive(Debug, Default)]
+struct Table {
+    entries: HashMap<String, (usize, Duration)>,
+    /// Not over yet when they were put on the GPU's stream.
+    marked: Vec<(String, Mark, Mark)>,
+}
+
+impl Table {
+    fn add(&mut self, name: String, time: Duration) {
+        let (calls, total) = self.entries.entry(name).or_default();
+        *calls += 1;
+        *total += time;
+    }
+}
+
 thread_local! {
-    static TABLE: RefCell<Option<HashMap<String, (usize, Duration)>>> = const { RefCell::new(None) };
+    static TABLE: RefCell<Option<Table>> = const { RefCell::new(None) };
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Begins to measure operations that this thread starts.
 pub fn start() {
-    TABLE.set(Some(HashMap::new()));
+    TABLE.set(Some(Table::default()));
 }
 
 /// Ends measuring and gives what was measured, the longest first.
 pub fn finish() -> Vec<Entry> {
-    let table = TABLE.take().unwrap_or_default();
+    let mut table = TABLE.take().unwrap_or_default();
+    for (name, from, to) in std::mem::take(&mut table.marked) {
+        table.add(name, from.until(&to).unwrap_or_default());
+    }
     let entry = |(operation, (calls, time))| Entry {
         operation,
         calls,
         time,
     };
-    let mut entries: Vec<Entry> = table.into_iter().map(entry).collect();
+    let mut entries: Vec<Entry> = table.entries.into_iter().map(entry).collect();
     entries.sort_by(|a, b| {
         b.time
             .cmp(&a.time)
@@ -48,7 +85,7 @@ pub fn finish() -> Vec<Entry> {
 /// Measures until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Span {
-    running: Option<(String, Instant)>,
+    running: Option<(String, Instant, Option<Mark>)>,
 }
 
 /// Measures an operation until the result is dropped; `name` is asked only if someone measures.
@@ -56,22 +93,22 @@ pub(crate) fn span(name: impl FnOnce() -> String) -> Span {
     let on = TABLE.with_borrow(Option::is_some);
     let outermost = DEPTH.replace(DEPTH.get() + 1) == 0;
     Span {
-        running: (on && outermost).then(|| (name(), Instant::now())),
+        running: (on && outermost).then(|| (name(), Instant::now(), Mark::here())),
     }
 }
 
 impl Drop for Span {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
-        let Some((name, started)) = self.running.take() else {
+        let Some((name, started, mark)) = self.running.take() else {
             return;
         };
         let time = started.elapsed();
         TABLE.with_borrow_mut(|table| {
-            if let Some(table) = table {
-                let (calls, total) = table.entry(name).or_default();
-                *calls += 1;
-                *total += time;
+            let Some(table) = table else { return };
+            match mark.zip(Mark::here()) {
+                Some((from, to)) => table.marked.push((name, from, to)),
+                None => table.add(name, time),
             }
         });
     }

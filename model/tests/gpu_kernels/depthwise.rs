@@ -29,6 +29,10 @@ fn cases() -> Vec<([usize; 4], ConvSpec)> {
                 },
             ),
             ([1, 30, 40, 8], ConvSpec::same(3)),
+            // Several walks down a column, tiles of channels and units.
+            ([2, 29, 17, 72], ConvSpec::same(3)),
+            ([2, 27, 19, 68], ConvSpec::same(3).stride(2)),
+            ([3, 31, 12, 12], ConvSpec::same(3).dilation(2)),
         ];
         for (shape, spec) in shapes {
             let groups = shape[3];
@@ -134,7 +138,7 @@ fn all_directions(gpu: &Gpu, storage: Storage, shape @ [b, h, w, c]: [usize; 4],
     let dw = gpu.f32s(&want);
     CPU.depthwise_conv2d_backward_weights(&hosts.0, &hosts.1, spec, &mut want)
         .unwrap();
-    let chunks = grid::chunks(b * p * q);
+    let chunks = grid::depthwise_chunks(b * p * q);
     let partial = gpu.sums(chunks * taps * c);
     let all = [args![&partial, &there.0, &there.1], &geometry[..]].concat();
     let blocks = grid::depthwise_filter(b * p * q, c, kh);

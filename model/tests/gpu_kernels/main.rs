@@ -77,7 +77,7 @@ mod grid {
     }
 
     pub fn chunks(pixels: usize) -> usize {
-        pixels.div_ceil(256).clamp(1, 512)
+        pixels.div_ceil(128).clamp(1, 1024)
     }
 
     pub fn sums(pixels: usize, channels: usize, samples: usize) -> [u32; 3] {
@@ -90,12 +90,16 @@ mod grid {
     }
 
     pub fn depthwise(pixels: usize, channels: usize) -> [u32; 3] {
-        [channels.div_ceil(64) as u32, blocks(pixels, 64, 4096), 1]
+        [channels.div_ceil(64) as u32, blocks(pixels, 192, 16384), 1]
     }
 
     pub fn depthwise_filter(pixels: usize, channels: usize, rows: usize) -> [u32; 3] {
         let side = channels.div_ceil(64) as u32;
-        [side, chunks(pixels) as u32, rows as u32]
+        [side, depthwise_chunks(pixels) as u32, rows as u32]
+    }
+
+    pub fn depthwise_chunks(pixels: usize) -> usize {
+        blocks(pixels, 192, 1152) as usize
     }
 
     pub fn loss(pixels: usize) -> [u32; 3] {

@@ -3,7 +3,9 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
-cp "$here/cuda_emu.h" "$1/"
+# Tests that run side by side may all find that it is missing.
+cp "$here/cuda_emu.h" "$1/cuda_emu.h.$$"
+mv "$1/cuda_emu.h.$$" "$1/cuda_emu.h"
 build() {
   "${CXX:-g++}" -std=c++17 -O2 -Wall -Wextra -fPIC -shared -Wl,-soname,"$2" -o "$folder/$2.$$" "$here/$1" $3
   mv "$folder/$2.$$" "$folder/$2"

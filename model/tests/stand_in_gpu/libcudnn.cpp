@@ -211,15 +211,17 @@ int list(int wanted, int *returned, Performance *results, const std::vector<int>
   if (wanted < 1 || !returned || !results) return BAD_PARAM;
   int count = 0;
   const bool none = getenv("SQUALL_STAND_IN_ATOMIC") != nullptr;
-  for (size_t i = 0; i < algorithms.size() && count < wanted; i++) {
+  // As cuDNN 9.19 does, each with several kinds of multiplication, of which the first needs no memory although the others do.
+  for (size_t i = 0; i < 2 * algorithms.size() && count < wanted; i++) {
     Performance &result = results[count++];
+    const int algorithm = algorithms[i / 2], math = (int)(i % 2);
     memset(&result, 0, sizeof result);
-    result.algorithm = algorithms[i];
-    result.memory = workspace(algorithms[i]);
+    result.algorithm = algorithm;
+    result.memory = math ? workspace(algorithm) : 0;
     result.status = result.memory <= most ? SUCCESS : 2;
     result.time = 0.01f * (float)(i + 1);
-    result.determinism = none || atomic[i] ? 0 : 1;
-    result.math = 1;
+    result.determinism = none || atomic[i / 2] ? 0 : 1;
+    result.math = math;
   }
   *returned = count;
   return SUCCESS;

@@ -2,11 +2,16 @@
 
 use super::device::gpu;
 use super::elementwise::like;
-use super::kernels::{Arg, DEPTHWISE, Grid, chunks, int};
+use super::kernels::{Arg, DEPTHWISE, Grid, depthwise_chunks, int};
 use super::{land, partial};
 use crate::error::Result;
 use crate::ops::{ConvSpec, Landing};
+use crate::profile;
 use candle_core::{DType, Tensor};
+
+fn span(what: &str, x: [usize; 4], spec: &ConvSpec) -> profile::Span {
+    profile::span(|| format!("depthwise_conv2d{what} {x:?} {}", spec.brief()))
+}
 
 /// b, h, w, c, p, q, kh, kw, stride, dilation, pad_h, pad_w, periodic.
 fn geometry(
@@ -42,6 +47,7 @@ pub fn depthwise(
     let x = gpu.bring(x)?;
     let w = like(gpu, weights, DType::F32)?;
     let (x_shape, y_shape @ [b, p, q, c]) = shapes;
+    let _span = span("", x_shape, spec);
     let y = gpu.empty(&y_shape, x.dtype())?;
     let arguments = [
         &[(&y).into(), (&x).into(), (&w).into(), Arg::Null],
@@ -68,6 +74,7 @@ pub fn depthwise_backward_data(
     let dy = gpu.bring(dy)?;
     let w = like(gpu, weights, DType::F32)?;
     let [b, h, width, c] = x_shape;
+    let _span = span(" backward data", x_shape, spec);
     let dx = gpu.empty(&x_shape, dy.dtype())?;
     let arguments = [
         &[(&dx).into(), (&dy).into(), (&w).into()],
@@ -96,15 +103,21 @@ pub fn depthwise_backward_weights(
     let x = gpu.bring(x)?;
     let dy = like(gpu, dy, x.dtype())?;
     let [b, p, q, c] = y_shape;
+    let _span = span(" backward weights", x_shape, spec);
     let (pixels, taps) = (b * p * q, spec.kernel.0 * spec.kernel.1);
-    let count = chunks(pixels);
+    let count = depthwise_chunks(pixels);
     let partial = partial(gpu, count * taps * c)?;
     let arguments = [
         &[(&partial).into(), (&x).into(), (&dy).into()],
         &geometry(x_shape, y_shape, spec)[..],
     ]
     .concat();
-    let grid = Grid::depthwise_filter(pixels, c, spec.kernel.0);
+    // All rows of the usual kernel at once.
+    let rows = match spec.kernel {
+        (3, 3) if spec.stride <= 2 => 1,
+        (rows, _) => rows,
+    };
+    let grid = Grid::depthwise_filter(pixels, c, rows);
     gpu.launch(
         DEPTHWISE,
         "depthwise_backward_filter",

@@ -90,12 +90,12 @@ impl Grid {
     /// `W`: gradients of depthwise kernels.
     pub(super) fn depthwise_filter(pixels: usize, channels: usize, rows: usize) -> Self {
         let side = channels.div_ceil(64) as u32;
-        Self(side, chunks(pixels) as u32, rows as u32)
+        Self(side, depthwise_chunks(pixels) as u32, rows as u32)
     }
 
     /// `D`: depthwise convolutions.
     pub(super) fn depthwise(pixels: usize, channels: usize) -> Self {
-        Self(channels.div_ceil(64) as u32, blocks(pixels, 64, 4096), 1)
+        Self(channels.div_ceil(64) as u32, blocks(pixels, 192, 16384), 1)
     }
 
     /// `L`: the loss of so many pixels.
@@ -116,7 +116,12 @@ impl Grid {
 
 /// Into how many partial sums so many pixels are summed.
 pub(super) fn chunks(pixels: usize) -> usize {
-    blocks(pixels, 256, 512) as usize
+    blocks(pixels, 128, 1024) as usize
+}
+
+/// Into how many partial sums so many pixels of a gradient of a depthwise kernel are summed.
+pub(super) fn depthwise_chunks(pixels: usize) -> usize {
+    blocks(pixels, 192, 1152) as usize
 }
 
 /// An argument of a kernel.

@@ -53,6 +53,7 @@ pub(super) use pool::{
     average_pool, average_pool_backward, global_average, global_average_backward, max_pool,
     max_pool_backward, resize, resize_backward,
 };
+pub(crate) use stream::Mark;
 
 use crate::error::Result;
 use candle_core::cuda_backend::cudarc::driver::DeviceRepr;

@@ -1,12 +1,14 @@
 //! Who puts work on the GPU's one stream: the thread that computes, others beside it, or only one that writes its work down.
 
-use super::device::{Gpu, gpu};
+use super::device::{GPU, Gpu, gpu};
 use crate::error::Result;
 use crate::gpu::GpuError;
 use candle_core::Tensor;
+use candle_core::cuda_backend::cudarc::driver::{CudaEvent, sys};
 use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 thread_local! {
     /// Whether this thread writes down what it puts on the stream.
@@ -66,5 +68,26 @@ impl Drop for Beside {
             let _in_use = gpu.stream_in_use.read();
             self.0 = None;
         }
+    }
+}
+
+/// A place in the stream, and when the GPU came by.
+#[derive(Debug)]
+pub(crate) struct Mark(CudaEvent);
+
+impl Mark {
+    /// The end of the stream as it is now; none if no GPU is open, or while work is written down.
+    pub(crate) fn here() -> Option<Self> {
+        let gpu = GPU.get().filter(|_| !WRITES.get())?;
+        let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;
+        let event = gpu.context.new_event(Some(timed)).ok()?;
+        event.record(&gpu.stream).ok()?;
+        Some(Self(event))
+    }
+
+    /// The GPU's time from here to a later place; waits until it is there.
+    pub(crate) fn until(&self, later: &Self) -> Option<Duration> {
+        let milliseconds = self.0.elapsed_ms(&later.0).ok()?;
+        Duration::try_from_secs_f32(milliseconds / 1e3).ok()
     }
 }

@@ -86,6 +86,8 @@ struct Plan {
     y: Pointer,
     w: Pointer,
     convolution: Pointer,
+    /// How values are to be multiplied.
+    math: c_int,
     algorithm: c_int,
     memory: usize,
 }
@@ -264,6 +266,7 @@ impl Cudnn {
             y,
             w,
             convolution,
+            math,
             algorithm: 0,
             memory: 0,
         })
@@ -365,7 +368,11 @@ impl Cudnn {
                 )
             };
         }
-        if let Some(best) = best(&found[..count.max(0) as usize], self.most_memory) {
+        let fitting = |found: &[Performance]| {
+            let memory = |algorithm| self.memory(problem, plan, algorithm);
+            best(found, plan.math, memory, self.most_memory)
+        };
+        if let Some(best) = fitting(&found[..count.max(0) as usize]) {
             return Ok(best);
         }
         // SAFETY: as above; this one runs nothing.
@@ -385,15 +392,27 @@ impl Cudnn {
             return Ok((OWN, 0));
         }
         self.check("cudnnGetConvolutionAlgorithm_v7", status)?;
-        let offered = &found[..count.max(0) as usize];
-        Ok(best(offered, self.most_memory).unwrap_or((OWN, 0)))
+        Ok(fitting(&found[..count.max(0) as usize]).unwrap_or((OWN, 0)))
     }
 }
 
-/// The first that works, is deterministic and fits into so many bytes; cuDNN has the fastest first.
-fn best(found: &[Performance], most_memory: usize) -> Option<(c_int, usize)> {
-    let fits = |p: &&Performance| p.status == 0 && p.determinism == 1 && p.memory <= most_memory;
-    found.iter().find(fits).map(|p| (p.algorithm, p.memory))
+/// The first that works, is deterministic and fits into so many bytes, with the memory that it takes; cuDNN has the fastest first.
+///
+/// It times an algorithm with every kind of multiplication, so those of the kind that will run come first. What that run needs is
+/// asked for: the list has the memory of the kind that was timed, which can be less (seen with cuDNN 9.19 on an H200).
+fn best(
+    found: &[Performance],
+    math: c_int,
+    memory: impl Fn(c_int) -> Option<usize>,
+    most_memory: usize,
+) -> Option<(c_int, usize)> {
+    let works = |p: &&Performance| p.status == 0 && p.determinism == 1;
+    let (same, other): (Vec<&Performance>, Vec<_>) = found.iter().filter(works).partition(|p| p.math == math);
+    let mut all = same.into_iter().chain(other);
+    all.find_map(|p| {
+        let bytes = memory(p.algorithm)?;
+        (bytes <= most_memory).then_some((p.algorithm, bytes))
+    })
 }
 
 impl Gpu {
@@ -449,21 +468,30 @@ mod tests {
 
     #[test]
     fn only_what_is_deterministic_and_fits_is_taken() {
-        let offer = |algorithm, status, memory, determinism| Performance {
+        let offer = |algorithm, status, determinism, math| Performance {
             algorithm,
             status,
-            memory,
             determinism,
+            math,
             ..Performance::default()
         };
         let found = [
-            offer(0, 0, 0, 0),
-            offer(1, 3, 0, 1),
-            offer(2, 0, 1001, 1),
-            offer(3, 0, 64, 1),
-            offer(4, 0, 0, 1),
+            offer(0, 0, 0, 1),
+            offer(1, 3, 1, 1),
+            offer(2, 0, 1, 1),
+            offer(3, 0, 1, 0),
+            offer(4, 0, 1, 1),
+            offer(5, 0, 1, 1),
         ];
-        assert_eq!(best(&found, 1000), Some((3, 64)));
-        assert_eq!(best(&found[..3], 1000), None);
+        // As cuDNN says for the run: 2 takes too much, 4 is refused.
+        let memory = |algorithm| match algorithm {
+            2 => Some(1001),
+            4 => None,
+            of => Some(64 + of as usize),
+        };
+        assert_eq!(best(&found, 1, memory, 1000), Some((5, 69)));
+        // Another kind of multiplication was timed, if there is no other.
+        assert_eq!(best(&found[..5], 1, memory, 1000), Some((3, 67)));
+        assert_eq!(best(&found[..3], 1, memory, 1000), None);
     }
 }

@@ -24,9 +24,10 @@ struct f16 {
   u16 bits;
 };
 
-// Blocks have THREADS threads; two blocks of the kernels that sum are to fit on a multiprocessor.
+// Blocks have THREADS threads; N of those of a kernel that waits for memory are to fit on a multiprocessor.
 #define GLOBAL extern "C" __global__ void __launch_bounds__(THREADS)
-#define SUMMING extern "C" __global__ void __launch_bounds__(THREADS, 2)
+#define RESIDENT(N) extern "C" __global__ void __launch_bounds__(THREADS, N)
+#define SUMMING RESIDENT(2)
 
 // Defines a kernel for each storage: M(suffix, type).
 #define EACH_STORAGE(M) M(f32, f32) M(bf16, bf16) M(f16, f16)
@@ -165,6 +166,37 @@ template <i32 V, class T>
 __device__ inline void store(T *to, const f32 (&from)[V]) {
   Access<V>::store(to, from);
 }
+
+// V values as they lie in memory (16 or 8 bytes, or one value): what is on its way takes no more registers than that.
+template <class T, i32 V>
+struct Pack {
+  enum { WORDS = V * sizeof(T) / 4 };
+  u32 words[WORDS];
+  __device__ void clear() {
+    for (i32 k = 0; k < WORDS; k++) words[k] = 0;
+  }
+  __device__ void fetch(const T *from) {
+    if constexpr (WORDS == 4) {
+      const uint4 raw = *(const uint4 *)from;
+      words[0] = raw.x, words[1] = raw.y, words[2] = raw.z, words[3] = raw.w;
+    } else {
+      const uint2 raw = *(const uint2 *)from;
+      words[0] = raw.x, words[1] = raw.y;
+    }
+  }
+  __device__ void widen_to(f32 (&to)[V]) const {
+    if constexpr (sizeof(T) == 4)
+      for (i32 k = 0; k < V; k++) to[k] = __uint_as_float(words[k]);
+    else
+      Access<V>::template unpack<T>(to, words);
+  }
+};
+template <class T>
+struct Pack<T, 1> {
+  T raw;
+  __device__ void fetch(const T *from) { raw = *from; }
+  __device__ void widen_to(f32 (&to)[1]) const { to[0] = widen(raw); }
+};
 
 // i = 0 .. n over all threads of the grid.
 #define FOR_EACH(i, n)                                                                         \
@@ -335,6 +367,7 @@ __device__ inline bool add_chunks(f64 (&sums)[Q], const f64 *partial, i32 chunks
   for (i32 q = 0; q < Q; q++) {
     f64 sum = 0.0;
     if (channel < c)
+#pragma unroll 8
       for (i32 chunk = row; chunk < chunks; chunk += THREADS / 32) sum += partial[((i64)chunk * Q + q) * c + channel];
     shared[q][threadIdx.x] = sum;
   }

@@ -7,14 +7,14 @@ struct MomentTerm {
   i32 c;
   f32 shift[V];
   __device__ void begin(i32 channel, i64 first) { load(shift, x + first * c + channel); }
-  enum { BATCH = 4 };
-  struct Values {
-    f32 value[V];
-  };
-  __device__ void read(Values &v, i64 pixel, i32 channel) { load(v.value, x + pixel * c + channel); }
+  enum { BATCH = 8 };
+  typedef Pack<T, V> Values;
+  __device__ void read(Values &v, i64 pixel, i32 channel) { v.fetch(x + pixel * c + channel); }
   __device__ void add(const Values &v, i64, i32, f32 (&part)[2][V]) {
+    f32 value[V];
+    v.widen_to(value);
     for (i32 k = 0; k < V; k++) {
-      const f32 d = v.value[k] - shift[k];
+      const f32 d = value[k] - shift[k];
       part[0][k] += d;
       part[1][k] += d * d;
     }
@@ -36,24 +36,36 @@ struct Gated {
   const T *dy, *x, *y;
   const u8 *bits;
   i32 gate, c;
-  // g and x of V values from number `at` on.
   template <i32 V>
-  __device__ void read(f32 (&g)[V], f32 (&value)[V], i64 at, const f32 (&scale)[V], const f32 (&shift)[V]) const {
-    load(g, dy + at);
-    load(value, x + at);
+  struct Values {
+    Pack<T, V> g, value, out;
+    u32 set;
+  };
+  // What is needed of V values from number `at` on.
+  template <i32 V>
+  __device__ void fetch(Values<V> &v, i64 at) const {
+    v.g.fetch(dy + at);
+    v.value.fetch(x + at);
+    if (gate == FROM_OUTPUT) v.out.fetch(y + at);
+    // Groups of V values do not cross bytes.
+    if (gate == FROM_BITS) v.set = bits_of(bits, at);
+  }
+  // g and x of them.
+  template <i32 V>
+  __device__ void open(const Values<V> &v, f32 (&g)[V], f32 (&value)[V], const f32 (&scale)[V], const f32 (&shift)[V]) const {
+    v.g.widen_to(g);
+    v.value.widen_to(value);
     if (gate == RECOMPUTED) {
       for (i32 k = 0; k < V; k++)
         if (!(fmaf(value[k], scale[k], shift[k]) > 0.0f)) g[k] = 0.0f;
     } else if (gate == FROM_OUTPUT) {
       f32 out[V];
-      load(out, y + at);
+      v.out.widen_to(out);
       for (i32 k = 0; k < V; k++)
         if (!(out[k] > 0.0f)) g[k] = 0.0f;
     } else if (gate == FROM_BITS) {
-      // Groups of V values do not cross bytes.
-      const u32 set = bits_of(bits, at);
       for (i32 k = 0; k < V; k++)
-        if (!(set >> k & 1)) g[k] = 0.0f;
+        if (!(v.set >> k & 1)) g[k] = 0.0f;
     }
   }
 };
@@ -73,19 +85,17 @@ struct BackwardTerm {
     load(scale, saved + 3 * c + channel);
     load(shift, saved + 4 * c + channel);
   }
-  enum { BATCH = 2 };
-  struct Values {
-    f32 g[V], value[V];
-  };
-  __device__ void read(Values &v, i64 pixel, i32 channel) {
-    from.read(v.g, v.value, pixel * from.c + channel, scale, shift);
-  }
+  enum { BATCH = 4 };
+  typedef typename Gated<T>::template Values<V> Values;
+  __device__ void read(Values &v, i64 pixel, i32 channel) { from.fetch(v, pixel * from.c + channel); }
   __device__ void add(const Values &v, i64 pixel, i32 channel, f32 (&part)[2][V]) {
+    f32 g[V], value[V];
+    from.open(v, g, value, scale, shift);
     for (i32 k = 0; k < V; k++) {
-      part[0][k] += v.g[k];
-      part[1][k] += v.g[k] * (v.value[k] - mean[k]);
+      part[0][k] += g[k];
+      part[1][k] += g[k] * (value[k] - mean[k]);
     }
-    if (masked) store(masked + pixel * from.c + channel, v.g);
+    if (masked) store(masked + pixel * from.c + channel, g);
   }
   __device__ void end(f64 (&sums)[2][V], i64) {
     for (i32 k = 0; k < V; k++) sums[1][k] *= (f64)saved[from.c + at + k];
@@ -130,15 +140,18 @@ __device__ inline void backward_apply(T *dx, Gated<T> from, const f32 *factors, 
       },
       [&](i64 at) {
         f32 g[V], value[V];
-        from.read(g, value, at, scale, shift);
+        typename Gated<T>::template Values<V> values;
+        from.fetch(values, at);
+        from.open(values, g, value, scale, shift);
         for (i32 k = 0; k < V; k++) g[k] = fmaf(by_g[k], g[k], fmaf(by_x[k], value[k], plus[k]));
         store(dx + at, g);
       });
 }
 
+// Sums are of four channels a thread: more threads, with more pixels of each on their way.
 #define KERNELS(S, T)                                                                                                 \
-  SUMMING norm_moments_##S(f64 *partial, const T *x, i64 pixels, i32 c) {   \
-    const i32 V = Wide<T>::VALUES;                                                                                    \
+  RESIDENT(3) norm_moments_##S(f64 *partial, const T *x, i64 pixels, i32 c) {   \
+    const i32 V = 4;                                                                                                   \
     if (c % V == 0 && aligned(x))                                                                                     \
       sum_channels<V, 2>(partial, pixels, c, MomentTerm<T, V>{x, c});                                                 \
     else                                                                                                              \
@@ -157,7 +170,7 @@ __device__ inline void backward_apply(T *dx, Gated<T> from, const f32 *factors, 
   SUMMING                                                                   \
       norm_backward_sums_##S(f64 *partial, T *masked, const T *dy, const T *x, const f32 *saved, i32 gate,            \
                              const T *y, const u8 *bits, i64 pixels, i32 c) {                                         \
-    const i32 V = Wide<T>::VALUES;                                                                                    \
+    const i32 V = 4;                                                                                                   \
     const Gated<T> from = {dy, x, y, bits, gate, c};                                                                  \
     if (c % V == 0 && aligned(masked, dy, x, y) && aligned(saved))                                                    \
       sum_channels<V, 2>(partial, pixels, c, BackwardTerm<T, V>{from, masked, saved});                                \
@@ -165,7 +178,7 @@ __device__ inline void backward_apply(T *dx, Gated<T> from, const f32 *factors, 
       sum_channels<1, 2>(partial, pixels, c, BackwardTerm<T, 1>{from, masked, saved});                                \
   }                                                                                                                   \
   EXPORT_KERNEL_WITH_BARRIERS(norm_backward_sums_##S)                                                                 \
-  GLOBAL norm_backward_apply_##S(T *dx, const T *dy, const T *x, const f32 *factors,              \
+  RESIDENT(3) norm_backward_apply_##S(T *dx, const T *dy, const T *x, const f32 *factors,              \
                                                      const f32 *saved, i32 gate, const T *y, const u8 *bits,          \
                                                      i64 pixels, i32 c) {                                             \
     const i32 V = Wide<T>::VALUES;                                                                                    \

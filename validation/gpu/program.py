@@ -96,17 +96,20 @@ class Program:
 
     def store(self) -> None:
         """Fields, labels and samples that training and inference use."""
-        grid, days, hours = ("24x36", 15, 12) if self.tiny else ("192x288", 30, 6)
-        made = self.out / "store.of"
-        if made.is_file() and made.read_text() == grid:
+        # In full as many days as `squall demo` has.
+        grid, days, hours = ("24x36", 15, 12) if self.tiny else ("192x288", 30 if self.quick else 90, 6)
+        # Dealt so that samples are left for validation.
+        block = 2 if days == 30 else 5
+        made, extents = self.out / "store.of", f"{grid} {days}"
+        if made.is_file() and made.read_text() == extents:
             return
         # One that was cut off, or of other extents.
         for name in ("run", "labels", "store"):
             shutil.rmtree(self.out / name, ignore_errors=True)
         self.run("simulate", "--out", "run", "--grid", grid, "--days", days, "--hours", hours, "-q")
         self.run("label", "run", "--out", "labels", "-q")
-        self.run("stage", "run", "--labels", "labels", "--out", "store", "-q")
-        made.write_text(grid)
+        self.run("stage", "run", "--labels", "labels", "--out", "store", "--block-days", block, "-q")
+        made.write_text(extents)
 
 
 def libraries() -> dict[str, str]:

@@ -407,7 +407,8 @@ fn best(
     most_memory: usize,
 ) -> Option<(c_int, usize)> {
     let works = |p: &&Performance| p.status == 0 && p.determinism == 1;
-    let (same, other): (Vec<&Performance>, Vec<_>) = found.iter().filter(works).partition(|p| p.math == math);
+    let (same, other): (Vec<&Performance>, Vec<_>) =
+        found.iter().filter(works).partition(|p| p.math == math);
     let mut all = same.into_iter().chain(other);
     all.find_map(|p| {
         let bytes = memory(p.algorithm)?;

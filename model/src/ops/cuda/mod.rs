@@ -81,18 +81,20 @@ pub(crate) fn read<T: candle_core::WithDType + DeviceRepr>(tensor: &Tensor) -> R
     gpu()?.take(tensor)
 }
 
-/// The values of several tensors, waited for once.
+/// The values of several tensors: put together there, because every copy to the host waits for all work before it.
 pub(crate) fn read_all(tensors: &[&Tensor]) -> Result<Vec<Vec<f32>>> {
     let gpu = gpu()?;
-    let mut all: Vec<Vec<f32>> = tensors
-        .iter()
-        .map(|tensor| vec![0.0; tensor.elem_count()])
-        .collect();
-    for (tensor, values) in tensors.iter().zip(&mut all) {
-        gpu.read(tensor, values)?;
+    let counts = tensors.iter().map(|tensor| tensor.elem_count());
+    let together = gpu.empty(&[counts.clone().sum()], DType::F32)?;
+    let mut first = 0;
+    for (tensor, count) in tensors.iter().zip(counts.clone()) {
+        copy_into(&tensor.flatten_all()?, &together.narrow(0, first, count)?)?;
+        first += count;
     }
-    gpu.wait()?;
-    Ok(all)
+    let mut values = gpu.take::<f32>(&together)?.into_iter();
+    Ok(counts
+        .map(|count| values.by_ref().take(count).collect())
+        .collect())
 }
 
 /// Replaces a tensor's values.

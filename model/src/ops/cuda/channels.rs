@@ -98,34 +98,6 @@ pub fn rows(parts: &[&Tensor], shape: &[usize], outer: usize, dtype: DType) -> R
     Ok(y)
 }
 
-/// The same values with so many channels in the last axis: the first of them, or zeros beside them.
-pub(super) fn with_channels(x: &Tensor, to: usize) -> Result<Tensor> {
-    let gpu = gpu()?;
-    let mut shape = x.dims().to_vec();
-    let Some(last) = shape.last_mut() else {
-        return Ok(x.clone());
-    };
-    let from = std::mem::replace(last, to);
-    let y = match to > from {
-        true => gpu.zeros(&shape, x.dtype())?,
-        false => gpu.empty(&shape, x.dtype())?,
-    };
-    let (pixels, kept) = (x.elem_count() / from, from.min(to));
-    let arguments = [
-        (&y).into(),
-        long(to),
-        long(0),
-        x.into(),
-        long(from),
-        long(0),
-        long(kept),
-        long(pixels),
-    ];
-    let grid = Grid::flat(pixels * kept);
-    gpu.launch(CHANNELS, "copy_channels", x.dtype(), grid, &arguments)?;
-    Ok(y)
-}
-
 /// Zeros.
 pub fn zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
     gpu()?.zeros(shape, dtype)

@@ -1,6 +1,6 @@
 //! Convolutions: cuDNN's, with longitude wrapped around them and what follows them in one pass.
 
-use super::channels::{Edges, pad, pad_backward, with_channels};
+use super::channels::{Edges, pad, pad_backward};
 use super::cudnn::{Direction, Problem};
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
@@ -46,23 +46,6 @@ fn problem(
     }
 }
 
-/// Input channels of the problem that cuDNN gets. It multiplies half precisions eight at a time, and has a kernel for other counts that
-/// takes several times as long (seen on an H200: 2 ms instead of 0.3 for the three channels of a last layer): those get zeros beside them.
-fn inputs(dtype: DType, channels: usize, spec: &ConvSpec) -> usize {
-    match dtype {
-        DType::BF16 | DType::F16 if spec.groups == 1 => channels.next_multiple_of(8),
-        _ => channels,
-    }
-}
-
-/// The same values with this many channels.
-fn widened(x: Tensor, has: usize, wants: usize) -> Result<Tensor> {
-    match has == wants {
-        true => Ok(x),
-        false => with_channels(&x, wants),
-    }
-}
-
 /// The kernels as cuDNN wants them, (outer, taps, inner) in the activations' type, factors folded in.
 fn filter(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Tensor> {
     weights.on_gpu(dtype, |values, scale, transposed| {
@@ -99,19 +82,13 @@ pub fn forward(
     x: &Tensor,
     weights: &Weights,
     spec: &ConvSpec,
-    (x_shape @ [b, h, w, c], y_shape): ([usize; 4], [usize; 4]),
+    (x_shape, y_shape): ([usize; 4], [usize; 4]),
     fuse: Fuse<'_>,
 ) -> Result<Tensor> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
     let dtype = x.dtype();
-    let wide = inputs(dtype, c, spec);
-    let kernels = widened(
-        filter(gpu, weights, dtype)?,
-        c / spec.groups,
-        wide / spec.groups,
-    )?;
-    let (x, x_shape) = (widened(x.reshape(&x_shape)?, c, wide)?, [b, h, w, wide]);
+    let w = filter(gpu, weights, dtype)?;
     let x = match edges(spec) {
         Some(edges) => pad(&x, x_shape, edges)?,
         None => x,
@@ -120,7 +97,7 @@ pub fn forward(
     gpu.convolve(
         &problem(Direction::Forward, dtype, x_shape, y_shape, spec),
         &x,
-        &kernels,
+        &w,
         &y,
     )?;
     drop(x);
@@ -143,27 +120,20 @@ pub fn transposed(
     dy: &Tensor,
     weights: &Weights,
     spec: &ConvSpec,
-    ([b, h, w, c], y_shape): ([usize; 4], [usize; 4]),
+    (x_shape, y_shape): ([usize; 4], [usize; 4]),
     relu: bool,
 ) -> Result<Tensor> {
     let gpu = gpu()?;
     let dy = gpu.bring(dy)?;
     let dtype = dy.dtype();
-    let wide = inputs(dtype, c, spec);
-    let kernels = widened(
-        filter(gpu, weights, dtype)?,
-        c / spec.groups,
-        wide / spec.groups,
-    )?;
-    let x_shape = [b, h, w, wide];
+    let w = filter(gpu, weights, dtype)?;
     let problem = problem(Direction::BackwardData, dtype, x_shape, y_shape, spec);
     let dx = gpu.empty(&problem.x, dtype)?;
-    gpu.convolve(&problem, &kernels, &dy, &dx)?;
+    gpu.convolve(&problem, &w, &dy, &dx)?;
     let dx = match edges(spec) {
         Some(edges) => pad_backward(&dx, x_shape, edges)?,
         None => dx,
     };
-    let dx = widened(dx, wide, c)?;
     let bias = weights
         .channels()
         .map(|bias| bring_channels(gpu, bias))
@@ -179,7 +149,7 @@ pub fn backward_weights(
     x: &Tensor,
     dy: &Tensor,
     spec: &ConvSpec,
-    (x_shape @ [b, h, w, c], y_shape): ([usize; 4], [usize; 4]),
+    (x_shape, y_shape): ([usize; 4], [usize; 4]),
     dw: Landing<'_>,
     dbias: Option<Landing<'_>>,
 ) -> Result<()> {
@@ -190,14 +160,16 @@ pub fn backward_weights(
     if let Some(dbias) = dbias {
         add_channel_sums(&dy, dbias)?;
     }
-    let wide = inputs(dtype, c, spec);
-    let (x, x_shape) = (widened(x.reshape(&x_shape)?, c, wide)?, [b, h, w, wide]);
     let x = match edges(spec) {
         Some(edges) => pad(&x, x_shape, edges)?,
         None => x,
     };
-    let (outer, inner, taps) = (y_shape[3], c / spec.groups, spec.kernel.0 * spec.kernel.1);
-    let dk = gpu.empty(&[outer, taps, wide / spec.groups], dtype)?;
+    let (outer, inner, taps) = (
+        y_shape[3],
+        x_shape[3] / spec.groups,
+        spec.kernel.0 * spec.kernel.1,
+    );
+    let dk = gpu.empty(&[outer, taps, inner], dtype)?;
     gpu.convolve(
         &problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec),
         &x,
@@ -205,7 +177,6 @@ pub fn backward_weights(
         &dk,
     )?;
     drop(x);
-    let dk = widened(dk, wide / spec.groups, inner)?;
     let dk = like(gpu, &dk, DType::F32)?;
     land(gpu, dw, |sums| {
         let arguments: [Arg<'_>; 5] =

@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from peers import Peer, sees_a_gpu
+
 
 class Failed(Exception):
     """A step did not come out as it must."""
@@ -45,6 +47,7 @@ class Program:
         self.deadline = time.monotonic() + 60 * options.minutes
         self.repeat = 2 if self.tiny else 4 if self.quick else 10
         self.card, self.version = "", ""
+        self.peers: list[Peer] = []
         # As root, and without a core for each rank, Open MPI asks to be told.
         launcher = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
         self.environment = os.environ | libraries() | launcher
@@ -89,6 +92,19 @@ class Program:
         self.run("train", *words, name=name)
         lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
         return [line["loss"] for line in lines if line.get("kind") == "step"]
+
+    def start_peers(self) -> None:
+        """PyTorch's DeepCAM in its fast modes, to get warm beside what follows."""
+        if self.tiny or not sees_a_gpu(self.environment):
+            return
+        folder = self.out / "peers"
+        folder.mkdir(exist_ok=True)
+        modes = ["compile"] if self.quick else ["compile", "graphs"]
+        self.peers = [Peer(folder, mode, 8, self.environment) for mode in modes]
+
+    def stop_peers(self) -> None:
+        for peer in self.peers:
+            peer.stop()
 
     def narrow(self) -> list[str]:
         """A stand-in computes a thousandth as fast."""

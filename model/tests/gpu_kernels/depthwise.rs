@@ -186,13 +186,17 @@ fn filters_of_other_convolutions_change_their_order() {
             }
         }
     }
-    let dk = draw(3, n);
-    let (from, dw) = (gpu.f32s(&dk), gpu.f32s(&w));
-    let all = [args![&dw, &from], extents].concat();
-    gpu.run("filter.cu", "filter_add_from_taps", grid::flat(n), &all);
-    let got = gpu.download(&dw, Storage::F32);
-    for (o, i, t) in (0..n).map(|at| (at / (inner * taps), at / taps % inner, at % taps)) {
-        let at = place(o, i, t);
-        assert_eq!(got[at], w[at] + dk[(o * taps + t) * inner + i]);
+    for storage in Storage::ALL {
+        let dk = draw(3, n);
+        let rounded = values(&tensor(&dk, &[n], storage));
+        let (from, dw) = (gpu.upload(&dk, storage), gpu.f32s(&w));
+        let all = [args![&dw, &from], extents].concat();
+        let kernel = format!("filter_add_from_taps_{}", storage.suffix());
+        gpu.run("filter.cu", &kernel, grid::flat(n), &all);
+        let got = gpu.download(&dw, Storage::F32);
+        for (o, i, t) in (0..n).map(|at| (at / (inner * taps), at / taps % inner, at % taps)) {
+            let at = place(o, i, t);
+            assert_eq!(got[at], w[at] + rounded[(o * taps + t) * inner + i]);
+        }
     }
 }

@@ -47,6 +47,27 @@ fn statistics(gpu: &Gpu, sums: &Memory, gamma: &[f32], beta: &[f32]) -> Memory {
     saved
 }
 
+/// The same in one kernel after the sums.
+fn statistics_at_once(
+    gpu: &Gpu,
+    x: &Memory,
+    storage: Storage,
+    pixels: usize,
+    [gamma, beta]: [&[f32]; 2],
+) -> Vec<f32> {
+    let (c, chunks) = (gamma.len(), grid::chunks(pixels));
+    let partial = gpu.sums(2 * chunks * c);
+    let all = args![&partial, x, pixels as i64, c as i32];
+    let kernel = name("norm_moments", storage);
+    gpu.run(FILE, &kernel, grid::sums(pixels, c, 1), all);
+    let saved = gpu.room(5 * c, Storage::F32);
+    let (gamma, beta) = (gpu.f32s(gamma), gpu.f32s(beta));
+    let counts = args![chunks as i32, c as i32, pixels as i64];
+    let all = [args![&saved, &partial, &gamma, &beta, EPS], counts].concat();
+    gpu.run(FILE, "norm_collect_finish", grid::ends(c, 1), &all);
+    gpu.download(&saved, Storage::F32)
+}
+
 #[test]
 fn statistics_and_running_statistics() {
     let Some(gpu) = Gpu::open() else { return };
@@ -62,6 +83,14 @@ fn statistics_and_running_statistics() {
             let sums = moments(&gpu, &gpu.upload(&x, storage), storage, pixels, c);
             let saved = statistics(&gpu, &sums, &gamma, &beta);
             let got = gpu.download(&saved, Storage::F32);
+            let at_once = statistics_at_once(
+                &gpu,
+                &gpu.upload(&x, storage),
+                storage,
+                pixels,
+                [&gamma, &beta],
+            );
+            assert_eq!(at_once, got, "{storage:?} {shape:?}");
             let part = |at: usize| &got[at * c..(at + 1) * c];
             assert!(
                 distance(part(0), &want.mean) < 1e-7,
@@ -316,12 +345,29 @@ fn backward(gpu: &Gpu, storage: Storage, shape @ [b, h, w, c]: [usize; 4], gate:
         grid::sums(pixels, c, 1),
         all,
     );
+    let kept = [&from.0, &from.1].map(|memory| gpu.download(memory, Storage::F32));
+    let at_once = (
+        gpu.room(3 * c, Storage::F32),
+        kept.map(|values| gpu.f32s(&values)),
+    );
+    let (factors, gammas) = (gpu.room(3 * c, Storage::F32), gpu.f32s(&gamma));
     let sums = gpu.sums(2 * c);
     let all = args![&sums, &from.0, &from.1, &partial, chunks as i32, c as i32];
     gpu.run(FILE, "norm_backward_collect", grid::ends(c, 1), all);
-    let (factors, gammas) = (gpu.room(3 * c, Storage::F32), gpu.f32s(&gamma));
     let all = args![&factors, &sums, &saved, &gammas, pixels as f64, c as i32];
     gpu.run(FILE, "norm_backward_factors", grid::flat(c), all);
+    let (all_factors, [dgammas, dbetas]) = &at_once;
+    let counts = args![pixels as f64, chunks as i32, c as i32];
+    let first = args![all_factors, dgammas, dbetas, &partial, &saved, &gammas];
+    let all = [first, counts].concat();
+    gpu.run(FILE, "norm_backward_finish", grid::ends(c, 1), &all);
+    let same = |a: &Memory, b: &Memory| {
+        let [a, b] = [a, b].map(|memory| gpu.download(memory, Storage::F32));
+        assert_eq!(a, b, "{shape:?} {gate:?}: in one kernel");
+    };
+    same(all_factors, &factors);
+    same(dgammas, &from.0);
+    same(dbetas, &from.1);
 
     let what = format!("norm backward {shape:?} {gate:?}");
     let apart = distance(&gpu.download(&from.0, Storage::F32), &dgamma);

@@ -41,6 +41,9 @@ pub fn folder() -> Option<PathBuf> {
     let names = [
         "cuda_emu.h",
         "libcuda.cpp",
+        "device.h",
+        "graphs.h",
+        "modules.h",
         "streams.h",
         "libnvrtc.cpp",
         "libcudnn.cpp",

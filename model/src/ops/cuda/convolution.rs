@@ -177,15 +177,10 @@ pub fn backward_weights(
         &dk,
     )?;
     drop(x);
-    let dk = like(gpu, &dk, DType::F32)?;
     land(gpu, dw, |sums| {
         let arguments: [Arg<'_>; 5] =
             [sums.into(), (&dk).into(), int(outer), int(inner), int(taps)];
-        gpu.launch_named(
-            FILTER,
-            "filter_add_from_taps",
-            Grid::flat(dk.elem_count()),
-            &arguments,
-        )
+        let grid = Grid::flat(dk.elem_count());
+        gpu.launch(FILTER, "filter_add_from_taps", dtype, grid, &arguments)
     })
 }

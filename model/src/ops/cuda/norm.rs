@@ -82,19 +82,6 @@ pub fn statistics(
         Grid::sums(pixels, c, 1),
         &arguments,
     )?;
-    let sums = gpu.empty(&[1 + 2 * c], DType::F64)?;
-    let arguments = [
-        (&sums).into(),
-        (&partial).into(),
-        int(count),
-        int(c),
-        long(pixels),
-    ];
-    gpu.launch_named(NORM, "norm_collect", Grid::ends(c, 1), &arguments)?;
-    let pixels = match together {
-        None => pixels,
-        Some(together) => share(gpu, &sums, together)?[0] as usize,
-    };
     let (ones, zeros);
     let (gamma, beta) = match affine {
         Some(affine) => affine,
@@ -106,6 +93,30 @@ pub fn statistics(
     };
     let (gamma, beta) = (bring_channels(gpu, gamma)?, bring_channels(gpu, beta)?);
     let saved = gpu.empty(&[5 * c], DType::F32)?;
+    let Some(together) = together else {
+        let arguments = [
+            (&saved).into(),
+            (&partial).into(),
+            (&gamma).into(),
+            (&beta).into(),
+            eps.into(),
+            int(count),
+            int(c),
+            long(pixels),
+        ];
+        gpu.launch_named(NORM, "norm_collect_finish", Grid::ends(c, 1), &arguments)?;
+        return Ok((Moments(saved), pixels));
+    };
+    let sums = gpu.empty(&[1 + 2 * c], DType::F64)?;
+    let arguments = [
+        (&sums).into(),
+        (&partial).into(),
+        int(count),
+        int(c),
+        long(pixels),
+    ];
+    gpu.launch_named(NORM, "norm_collect", Grid::ends(c, 1), &arguments)?;
+    let pixels = share(gpu, &sums, together)?[0] as usize;
     let arguments = [
         (&saved).into(),
         (&sums).into(),
@@ -252,22 +263,40 @@ pub fn backward(
         Grid::sums(pixels, c, 1),
         &arguments,
     )?;
-    let sums = collect(gpu, &partial, (count, c), (dgamma, dbeta))?;
-    // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
-    if let Some(together) = together {
-        share(gpu, &sums, together)?;
-    }
     let gamma = bring_channels(gpu, of.gamma)?;
     let factors = gpu.empty(&[3 * c], DType::F32)?;
-    let arguments = [
-        (&factors).into(),
-        (&sums).into(),
-        saved.into(),
-        (&gamma).into(),
-        Arg::F64(of.count as f64),
-        int(c),
-    ];
-    gpu.launch_named(NORM, "norm_backward_factors", Grid::flat(c), &arguments)?;
+    let pixels_of_all = Arg::F64(of.count as f64);
+    if let Some(together) = together {
+        // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
+        let sums = collect(gpu, &partial, (count, c), (dgamma, dbeta))?;
+        share(gpu, &sums, together)?;
+        let arguments = [
+            (&factors).into(),
+            (&sums).into(),
+            saved.into(),
+            (&gamma).into(),
+            pixels_of_all,
+            int(c),
+        ];
+        gpu.launch_named(NORM, "norm_backward_factors", Grid::flat(c), &arguments)?;
+    } else {
+        land(gpu, dgamma, |dgamma| {
+            land(gpu, dbeta, |dbeta| {
+                let arguments = [
+                    (&factors).into(),
+                    dgamma.into(),
+                    dbeta.into(),
+                    (&partial).into(),
+                    saved.into(),
+                    (&gamma).into(),
+                    pixels_of_all,
+                    int(count),
+                    int(c),
+                ];
+                gpu.launch_named(NORM, "norm_backward_finish", Grid::ends(c, 1), &arguments)
+            })
+        })?;
+    }
     let (grad, gate) = match &masked {
         Some(masked) => (masked, OPEN),
         None => (&dy, gate),

@@ -1,10 +1,11 @@
 //! cuDNN's convolutions: thin and safe.
 //!
-//! A [`Problem`] is everything that decides which algorithm runs; it is found once, by measuring what cuDNN offers, and kept on
+//! A [`Problem`] is everything that decides which algorithm runs; it is found once, by timing the first that cuDNN names, and kept on
 //! disk, so that a run that goes on takes the same one. Only deterministic algorithms are taken: the same recipe gives the same
 //! bits on the same kind of GPU. Where there is none a slow kernel of our own solves the problem, which is told once.
 
 mod calls;
+mod find;
 
 pub(super) use calls::Direction;
 
@@ -15,24 +16,19 @@ use super::plain;
 use crate::error::Result;
 use crate::gpu::GpuError;
 use calls::{
-    CROSS_CORRELATION, DEFAULT_MATH, FLOAT, FMA_MATH, Functions, NHWC, Performance, Place, Pointer,
+    CROSS_CORRELATION, DEFAULT_MATH, FLOAT, FMA_MATH, Functions, NHWC, Place, Pointer,
     TENSOR_OP_MATH, code, dotted,
 };
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::{DType, Tensor};
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::{Arc, PoisonError};
 
 /// The generation whose headers say how the functions are called.
 const MAJOR: usize = 9;
-/// More than cuDNN has in any direction.
-const MOST_ALGORITHMS: usize = 16;
-/// What cuDNN 9 answers where it cannot solve a problem at all.
-const NOT_SUPPORTED: RangeInclusive<c_int> = 3000..=3999;
 /// The algorithm that is our own kernel.
 const OWN: c_int = -1;
 /// Working memory of one convolution at most, and as a share of the GPU's memory.
@@ -329,91 +325,44 @@ impl Cudnn {
         Ok(plan)
     }
 
-    /// The fastest deterministic algorithm and its working memory, by running each; what is at `to` is overwritten. [`OWN`] where
-    /// there is none.
-    fn find(
+    /// Solves a problem by one algorithm, with so much working memory.
+    fn run(
         &self,
         gpu: &Gpu,
         problem: &Problem,
         plan: &Plan,
+        (algorithm, memory): (c_int, usize),
         [a, b, to]: [u64; 3],
-    ) -> Result<(c_int, usize)> {
-        let [first, second, result] = plan.descriptors(problem.direction);
-        let mut found = [Performance::default(); MOST_ALGORITHMS];
-        let mut count = 0;
-        // What does not fit next to a large batch is no reason to fail.
-        let work = [self.most_memory, self.most_memory / 8].into_iter();
-        let work = work
-            .filter_map(|bytes| gpu.empty(&[bytes], DType::U8).ok())
-            .next();
-        if let Some(work) = &work {
-            let room = gpu.address(work)?;
-            // SAFETY: operands and result are as large as their descriptors say, `found` holds so many entries, and the working
-            // memory is `work`.
-            unsafe {
-                (self.functions.measure(problem.direction))(
-                    self.handle,
-                    first,
-                    a as Place,
-                    second,
-                    b as Place,
-                    plan.convolution,
-                    result,
-                    to as Pointer,
-                    MOST_ALGORITHMS as c_int,
-                    &mut count,
-                    found.as_mut_ptr(),
-                    room as Pointer,
-                    work.elem_count(),
-                )
-            };
-        }
-        let fitting = |found: &[Performance]| {
-            let memory = |algorithm| self.memory(problem, plan, algorithm);
-            best(found, plan.math, memory, self.most_memory)
+    ) -> Result<()> {
+        let work = match memory {
+            0 => None,
+            bytes => Some(gpu.empty(&[bytes], DType::U8)?),
         };
-        if let Some(best) = fitting(&found[..count.max(0) as usize]) {
-            return Ok(best);
-        }
-        // SAFETY: as above; this one runs nothing.
+        let room = work.as_ref().map(|work| gpu.address(work)).transpose()?;
+        let [first, second, result] = plan.descriptors(problem.direction);
+        let (one, zero) = (1.0f32, 0.0f32);
+        let (call, run) = self.functions.run(problem.direction);
+        // SAFETY: operands and result are as large as their descriptors say (checked by who asks), the working memory is
+        // what the algorithm wants; freed memory is given out again in the stream's order only.
         let status = unsafe {
-            (self.functions.guess(problem.direction))(
+            run(
                 self.handle,
+                &one,
                 first,
+                a as Place,
                 second,
+                b as Place,
                 plan.convolution,
+                algorithm,
+                room.unwrap_or(0) as Pointer,
+                memory,
+                &zero,
                 result,
-                MOST_ALGORITHMS as c_int,
-                &mut count,
-                found.as_mut_ptr(),
+                to as Pointer,
             )
         };
-        if NOT_SUPPORTED.contains(&status) {
-            return Ok((OWN, 0));
-        }
-        self.check("cudnnGetConvolutionAlgorithm_v7", status)?;
-        Ok(fitting(&found[..count.max(0) as usize]).unwrap_or((OWN, 0)))
+        self.check(call, status)
     }
-}
-
-/// The first that works, is deterministic and fits into so many bytes, with the memory that it takes; cuDNN has the fastest first.
-///
-/// It times an algorithm with every kind of multiplication, so those of the kind that will run come first. What that run needs is
-/// asked for: the list has the memory of the kind that was timed, which can be less (seen with cuDNN 9.19 on an H200).
-fn best(
-    found: &[Performance],
-    math: c_int,
-    memory: impl Fn(c_int) -> Option<usize>,
-    most_memory: usize,
-) -> Option<(c_int, usize)> {
-    let works = |p: &&Performance| p.status == 0 && p.determinism == 1;
-    let (same, other): (Vec<&Performance>, Vec<_>) =
-        found.iter().filter(works).partition(|p| p.math == math);
-    let mut all = same.into_iter().chain(other);
-    all.find_map(|p| {
-        let bytes = memory(p.algorithm)?;
-        (bytes <= most_memory).then_some((p.algorithm, bytes))
-    })
 }
 
 impl Gpu {
@@ -432,67 +381,7 @@ impl Gpu {
         if plan.algorithm == OWN {
             return plain::convolve(self, problem, a, b, to);
         }
-        let work = match plan.memory {
-            0 => None,
-            bytes => Some(self.empty(&[bytes], DType::U8)?),
-        };
-        let room = work.as_ref().map(|work| self.address(work)).transpose()?;
-        let [first, second, result] = plan.descriptors(problem.direction);
-        let (one, zero) = (1.0f32, 0.0f32);
-        let (call, run) = cudnn.functions.run(problem.direction);
-        // SAFETY: operands and result are as large as their descriptors say (checked by who asks), the working memory is
-        // what the algorithm wants; freed memory is given out again in the stream's order only.
-        let status = unsafe {
-            run(
-                cudnn.handle,
-                &one,
-                first,
-                places[0] as Place,
-                second,
-                places[1] as Place,
-                plan.convolution,
-                plan.algorithm,
-                room.unwrap_or(0) as Pointer,
-                plan.memory,
-                &zero,
-                result,
-                places[2] as Pointer,
-            )
-        };
-        cudnn.check(call, status)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_deterministic_and_fits_is_taken() {
-        let offer = |algorithm, status, determinism, math| Performance {
-            algorithm,
-            status,
-            determinism,
-            math,
-            ..Performance::default()
-        };
-        let found = [
-            offer(0, 0, 0, 1),
-            offer(1, 3, 1, 1),
-            offer(2, 0, 1, 1),
-            offer(3, 0, 1, 0),
-            offer(4, 0, 1, 1),
-            offer(5, 0, 1, 1),
-        ];
-        // As cuDNN says for the run: 2 takes too much, 4 is refused.
-        let memory = |algorithm| match algorithm {
-            2 => Some(1001),
-            4 => None,
-            of => Some(64 + of as usize),
-        };
-        assert_eq!(best(&found, 1, memory, 1000), Some((5, 69)));
-        // Another kind of multiplication was timed, if there is no other.
-        assert_eq!(best(&found[..5], 1, memory, 1000), Some((3, 67)));
-        assert_eq!(best(&found[..3], 1, memory, 1000), None);
+        let way = (plan.algorithm, plan.memory);
+        cudnn.run(self, problem, &plan, way, places)
     }
 }

@@ -10,18 +10,22 @@ __device__ inline void to_taps(T *y, const f32 *w, const f32 *scale, bool scale_
   }
 }
 
+template <class T>
+__device__ inline void add_from_taps(f32 *dw, const T *dk, i32 outer, i32 inner, i32 taps) {
+  FOR_EACH(i, (i64)outer * inner * taps) {
+    i32 in, tap;
+    const i64 line = divided(i, taps, tap), out = divided(line, inner, in);
+    dw[i] += widen(dk[(out * taps + tap) * inner + in]);
+  }
+}
+
 #define KERNELS(S, T)                                                                                             \
   GLOBAL filter_to_taps_##S(T *y, const f32 *w, const f32 *scale, i32 scale_inner, i32 outer, i32 inner, i32 taps) { \
     to_taps(y, w, scale, scale_inner, outer, inner, taps);                                                        \
   }                                                                                                               \
-  EXPORT_KERNEL(filter_to_taps_##S)
+  EXPORT_KERNEL(filter_to_taps_##S)                                                                               \
+  GLOBAL filter_add_from_taps_##S(f32 *dw, const T *dk, i32 outer, i32 inner, i32 taps) {                         \
+    add_from_taps(dw, dk, outer, inner, taps);                                                                    \
+  }                                                                                                               \
+  EXPORT_KERNEL(filter_add_from_taps_##S)
 EACH_STORAGE(KERNELS)
-
-GLOBAL filter_add_from_taps(f32 *dw, const f32 *dk, i32 outer, i32 inner, i32 taps) {
-  FOR_EACH(i, (i64)outer * inner * taps) {
-    i32 in, tap;
-    const i64 line = divided(i, taps, tap), out = divided(line, inner, in);
-    dw[i] += dk[(out * taps + tap) * inner + in];
-  }
-}
-EXPORT_KERNEL(filter_add_from_taps)

@@ -202,21 +202,37 @@ GLOBAL norm_collect(f64 *sums, const f64 *partial, i32 chunks, i32 c, i64 pixels
 }
 EXPORT_KERNEL_WITH_BARRIERS(norm_collect)
 
+// What a channel is normalised by, from the sums over `pixels`.
+__device__ inline void finish_channel(
+    f32 *saved, f64 sum, f64 squares, f64 pixels, const f32 *gamma, const f32 *beta, f32 eps, i64 i, i64 c
+) {
+  const f64 mean = sum / pixels;
+  f64 variance = squares / pixels - mean * mean;
+  // Rounding may leave less than nothing of a constant channel; NaN stays.
+  if (variance < 0.0) variance = 0.0;
+  const f32 inv_std = (f32)(1.0 / sqrt(variance + (f64)eps)), scale = gamma[i] * inv_std;
+  saved[i] = (f32)mean;
+  saved[c + i] = inv_std;
+  saved[2 * c + i] = (f32)variance;
+  saved[3 * c + i] = scale;
+  saved[4 * c + i] = beta[i] - (f32)mean * scale;
+}
+
 GLOBAL norm_finish(f32 *saved, const f64 *sums, const f32 *gamma, const f32 *beta, f32 eps, i32 c) {
-  FOR_EACH(i, c) {
-    const f64 mean = sums[1 + i] / sums[0];
-    f64 variance = sums[1 + c + i] / sums[0] - mean * mean;
-    // Rounding may leave less than nothing of a constant channel; NaN stays.
-    if (variance < 0.0) variance = 0.0;
-    const f32 inv_std = (f32)(1.0 / sqrt(variance + (f64)eps)), scale = gamma[i] * inv_std;
-    saved[i] = (f32)mean;
-    saved[c + i] = inv_std;
-    saved[2 * (i64)c + i] = (f32)variance;
-    saved[3 * (i64)c + i] = scale;
-    saved[4 * (i64)c + i] = beta[i] - (f32)mean * scale;
-  }
+  FOR_EACH(i, c) finish_channel(saved, sums[1 + i], sums[1 + c + i], sums[0], gamma, beta, eps, i, c);
 }
 EXPORT_KERNEL(norm_finish)
+
+// `norm_collect` and `norm_finish` in one, where no rank adds to the sums.
+GLOBAL norm_collect_finish(
+    f32 *saved, const f64 *partial, const f32 *gamma, const f32 *beta, f32 eps, i32 chunks, i32 c, i64 pixels
+) {
+  f64 both[2];
+  i32 channel;
+  if (add_chunks(both, partial, chunks, c, channel))
+    finish_channel(saved, both[0], both[1], (f64)pixels, gamma, beta, eps, channel, c);
+}
+EXPORT_KERNEL_WITH_BARRIERS(norm_collect_finish)
 
 GLOBAL norm_fold(f32 *scale, f32 *shift, const f32 *gamma, const f32 *beta, const f32 *mean,
                                      const f32 *variance, f32 eps, i32 c) {
@@ -251,13 +267,31 @@ GLOBAL norm_backward_collect(f64 *sums, f32 *dgamma, f32 *dbeta, const f64 *part
 }
 EXPORT_KERNEL_WITH_BARRIERS(norm_backward_collect)
 
-GLOBAL norm_backward_factors(f32 *factors, const f64 *sums, const f32 *saved, const f32 *gamma,
-                                                 f64 pixels, i32 c) {
-  FOR_EACH(i, c) {
-    const f64 mean = saved[i], inv_std = saved[c + i], lead = (f64)gamma[i] * inv_std;
-    factors[i] = (f32)lead;
-    factors[c + i] = (f32)(-lead * inv_std * sums[c + i] / pixels);
-    factors[2 * (i64)c + i] = (f32)(-lead * sums[i] / pixels + lead * inv_std * mean * sums[c + i] / pixels);
-  }
+// a, b, c of dx = a g + b x + c of a channel, from Σ g and Σ g x̂.
+__device__ inline void channel_factors(
+    f32 *factors, f64 sum, f64 product, const f32 *saved, const f32 *gamma, f64 pixels, i64 i, i64 c
+) {
+  const f64 mean = saved[i], inv_std = saved[c + i], lead = (f64)gamma[i] * inv_std;
+  factors[i] = (f32)lead;
+  factors[c + i] = (f32)(-lead * inv_std * product / pixels);
+  factors[2 * c + i] = (f32)(-lead * sum / pixels + lead * inv_std * mean * product / pixels);
+}
+
+GLOBAL norm_backward_factors(f32 *factors, const f64 *sums, const f32 *saved, const f32 *gamma, f64 pixels, i32 c) {
+  FOR_EACH(i, c) channel_factors(factors, sums[i], sums[c + i], saved, gamma, pixels, i, c);
 }
 EXPORT_KERNEL(norm_backward_factors)
+
+// `norm_backward_collect` and `norm_backward_factors` in one, where no rank adds to the sums.
+GLOBAL norm_backward_finish(
+    f32 *factors, f32 *dgamma, f32 *dbeta, const f64 *partial, const f32 *saved, const f32 *gamma, f64 pixels, i32 chunks, i32 c
+) {
+  f64 both[2];
+  i32 channel;
+  if (add_chunks(both, partial, chunks, c, channel)) {
+    dbeta[channel] += (f32)both[0];
+    dgamma[channel] += (f32)both[1];
+    channel_factors(factors, both[0], both[1], saved, gamma, pixels, channel, c);
+  }
+}
+EXPORT_KERNEL_WITH_BARRIERS(norm_backward_finish)

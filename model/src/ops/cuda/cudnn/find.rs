@@ -1,7 +1,7 @@
 //! Which algorithm of cuDNN solves a problem.
 //!
 //! `cudnnFind...` runs every algorithm with every kind of multiplication: 25 s for a training step of DeepCAM on an H200. cuDNN's guess costs nothing
-//! and has the fastest among its first, so a few of those are timed.
+//! and names what it takes for fast first, so the first few are timed.
 
 use super::calls::{Performance, Place, Pointer};
 use super::{Cudnn, Gpu, OWN, Plan, Problem};
@@ -40,14 +40,17 @@ impl Cudnn {
             [] => self.fitting(problem, plan, &self.measured(gpu, problem, plan, places)?),
             found => found.to_vec(),
         };
-        if let [only] = ways[..] {
-            return Ok(only);
-        }
+        let first = match ways[..] {
+            [] => return Ok((OWN, 0)),
+            [only] => return Ok(only),
+            [first, ..] => first,
+        };
         let timed = ways.into_iter().take(TIMED).filter_map(|way| {
             let time = self.timed(gpu, problem, plan, way, places)?;
             Some((time, way))
         });
-        Ok(timed.min().map_or((OWN, 0), |(_, way)| way))
+        // Where none of them runs, the first says why when it is run.
+        Ok(timed.min().map_or(first, |(_, way)| way))
     }
 
     /// What cuDNN takes for fast, the fastest first; nothing is run. None where it cannot solve the problem.

@@ -27,7 +27,7 @@ fn size(shape: &[usize]) -> usize {
 /// Partial sums of `samples` samples, added up.
 fn finished(gpu: &Gpu, partial: &Memory, pixels: usize, c: usize, samples: usize) -> Vec<f32> {
     let out = gpu.room(samples * c, Storage::F32);
-    let chunks = grid::chunks(pixels) as i32;
+    let chunks = grid::chunks(pixels, c, samples) as i32;
     let all = args![&out, partial, chunks, c as i32, 1.0f32, false];
     gpu.run(FILE, "sums_finish_f32", grid::ends(c, samples), all);
     gpu.download(&out, Storage::F32)
@@ -203,12 +203,12 @@ fn prelu_both_ways() {
             let slopes = gpu.f32s(&slope);
             let (from, y) = (gpu.upload(&x, storage), gpu.room(n, storage));
             let all = args![&y, &from, &slopes, pixels as i64, c as i32];
-            gpu.run(FILE, &name("prelu", storage), grid::flat(n), all);
+            gpu.run(FILE, &name("prelu", storage), grid::pixels(n), all);
             let want = values(&CPU.prelu(&x_host, &slope).unwrap());
             assert_close("prelu", storage, &gpu.download(&y, storage), &want);
 
             let dx = gpu.upload(&dy, storage);
-            let partial = gpu.sums(grid::chunks(pixels) * c);
+            let partial = gpu.sums(grid::chunks(pixels, c, 1) * c);
             let all = args![&dx, &partial, &dx, &from, &slopes, pixels as i64, c as i32];
             gpu.run(
                 FILE,
@@ -259,7 +259,7 @@ fn gate_both_ways() {
             let (dx, dz) = CPU.gate_backward(&hosts.1, &hosts.0, &hosts.2).unwrap();
             assert_close("gate dx", storage, &gate(&there[1]), &values(&dx));
 
-            let chunks = grid::chunks(pixels);
+            let chunks = grid::chunks(pixels, c, b);
             let (partial, out) = (gpu.sums(b * chunks * c), gpu.room(b * c, storage));
             let all = args![&partial, &there[1], &there[0], pixels as i64, c as i32];
             gpu.run(
@@ -291,7 +291,7 @@ fn means_of_samples_and_their_gradient() {
                 tensor(&x, &shape, storage),
                 tensor(&dy, &[b, 1, 1, c], storage),
             );
-            let (chunks, share) = (grid::chunks(pixels), 1.0 / pixels as f32);
+            let (chunks, share) = (grid::chunks(pixels, c, b), 1.0 / pixels as f32);
             let (from, partial) = (gpu.upload(&x, storage), gpu.sums(b * chunks * c));
             let all = args![&partial, &from, pixels as i64, c as i32];
             gpu.run(
@@ -325,7 +325,7 @@ fn sums_are_added_to_what_is_there() {
     let Some(gpu) = Gpu::open() else { return };
     let (pixels, c) = (2000, 5);
     let x = draw(1, pixels * c);
-    let (from, chunks) = (gpu.f32s(&x), grid::chunks(pixels));
+    let (from, chunks) = (gpu.f32s(&x), grid::chunks(pixels, c, 1));
     let partial = gpu.sums(chunks * c);
     let all = args![&partial, &from, pixels as i64, c as i32];
     gpu.run(FILE, "channel_sums_f32", grid::sums(pixels, c, 1), all);

@@ -3,7 +3,6 @@ use crate::{args, assert_close, distance, draw, grid, tensor, values};
 use squall_model::Backend;
 use squall_model::ops::ConvSpec;
 
-const FILE: &str = "depthwise.cu";
 const CPU: Backend = Backend::Reference;
 
 fn cases() -> Vec<([usize; 4], ConvSpec)> {
@@ -33,6 +32,24 @@ fn cases() -> Vec<([usize; 4], ConvSpec)> {
             ([2, 29, 17, 72], ConvSpec::same(3)),
             ([2, 27, 19, 68], ConvSpec::same(3).stride(2)),
             ([3, 31, 12, 12], ConvSpec::same(3).dilation(2)),
+            ([1, 120, 66, 8], ConvSpec::same(3)),
+            // Around an even and an odd number of columns, of which the squares of four positions begin outside or inside.
+            ([2, 26, 18, 8], ConvSpec::same(3).stride(2)),
+            (
+                [1, 13, 70, 4],
+                ConvSpec {
+                    padding: (0, 2),
+                    ..ConvSpec::same(3).stride(2)
+                },
+            ),
+            (
+                [1, 100, 20, 4],
+                ConvSpec {
+                    padding: (2, 0),
+                    ..ConvSpec::same(3).stride(2)
+                },
+            ),
+            ([1, 12, 14, 8], ConvSpec::same(3).stride(2).dilation(2)),
         ];
         for (shape, spec) in shapes {
             let groups = shape[3];
@@ -54,15 +71,33 @@ fn convolution_of_single_channels_in_all_directions() {
     let Some(gpu) = Gpu::open() else { return };
     for storage in Storage::ALL {
         for (shape, spec) in cases() {
-            all_directions(&gpu, storage, shape, &spec);
+            for walks in [false, true] {
+                all_directions(&gpu, storage, shape, &spec, walks);
+            }
         }
     }
 }
 
-fn all_directions(gpu: &Gpu, storage: Storage, shape @ [b, h, w, c]: [usize; 4], spec: &ConvSpec) {
-    let run = |kernel: &str| format!("{kernel}_{}", storage.suffix());
-    let what = format!("depthwise {shape:?} {spec:?}");
+/// With the loops for any kernel, or with those that walk down columns where they are for it.
+fn all_directions(
+    gpu: &Gpu,
+    storage: Storage,
+    shape @ [b, h, w, c]: [usize; 4],
+    spec: &ConvSpec,
+    walks: bool,
+) {
     let ((p, q), (kh, kw)) = (spec.output_size((h, w)).unwrap(), spec.kernel);
+    let (once, even) = ((q - 1) * spec.stride < w, w % 2 == 0);
+    let usual = spec.kernel == (3, 3) && spec.stride <= 2 && c % 4 == 0;
+    if walks && !(usual && (once || !spec.periodic)) {
+        return;
+    }
+    let (file, stem) = match walks {
+        true => ("depthwise_walk.cu", "depthwise_walk"),
+        false => ("depthwise.cu", "depthwise"),
+    };
+    let run = |kernel: &str| format!("{stem}{kernel}_{}", storage.suffix());
+    let what = format!("{stem} {shape:?} {spec:?}");
     let (n, m, taps) = (shape.iter().product(), b * p * q * c, kh * kw);
     let (x, dy, kernel) = (draw(1, n), draw(2, m), draw(3, c * taps));
     let hosts = (
@@ -100,7 +135,7 @@ fn all_directions(gpu: &Gpu, storage: Storage, shape @ [b, h, w, c]: [usize; 4],
         args![false],
     ]
     .concat();
-    gpu.run(FILE, &run("depthwise"), grid::depthwise(b * p * q, c), &all);
+    gpu.run(file, &run(""), grid::depthwise(b * p * q, c, 1), &all);
     assert_close(&what, storage, &gpu.download(&y, storage), &want);
     // With what inference folds in.
     let bias = draw(4, c);
@@ -111,7 +146,7 @@ fn all_directions(gpu: &Gpu, storage: Storage, shape @ [b, h, w, c]: [usize; 4],
         args![true],
     ]
     .concat();
-    gpu.run(FILE, &run("depthwise"), grid::depthwise(b * p * q, c), &all);
+    gpu.run(file, &run(""), grid::depthwise(b * p * q, c, 1), &all);
     let wide = tensor(&values(&hosts.0), &shape, Storage::F32);
     let wide = values(&CPU.depthwise_conv2d(&wide, &weights, spec).unwrap());
     let finished = wide
@@ -121,31 +156,33 @@ fn all_directions(gpu: &Gpu, storage: Storage, shape @ [b, h, w, c]: [usize; 4],
     let want = values(&tensor(&finished.collect::<Vec<_>>(), &[m], storage));
     assert_close(&what, storage, &gpu.download(&y, storage), &want);
 
-    let want = CPU
-        .depthwise_conv2d_backward_data(&hosts.1, &weights, shape, spec)
-        .unwrap();
-    let dx = gpu.room(n, storage);
-    let all = [args![&dx, &there.1, &there.2], &geometry[..]].concat();
-    gpu.run(
-        FILE,
-        &run("depthwise_backward_data"),
-        grid::depthwise(b * h * w, c),
-        &all,
-    );
-    assert_close(&what, storage, &gpu.download(&dx, storage), &values(&want));
+    let reversible = match spec.stride {
+        1 => !spec.periodic || q == w,
+        _ => spec.dilation == 1 && (!spec.periodic || even),
+    };
+    if reversible || !walks {
+        let want = CPU
+            .depthwise_conv2d_backward_data(&hosts.1, &weights, shape, spec)
+            .unwrap();
+        let dx = gpu.room(n, storage);
+        let all = [args![&dx, &there.1, &there.2], &geometry[..]].concat();
+        let blocks = grid::depthwise(b * h * w, c, 1);
+        gpu.run(file, &run("_backward_data"), blocks, &all);
+        assert_close(&what, storage, &gpu.download(&dx, storage), &values(&want));
+    }
 
     let mut want = draw(5, c * taps);
     let dw = gpu.f32s(&want);
     CPU.depthwise_conv2d_backward_weights(&hosts.0, &hosts.1, spec, &mut want)
         .unwrap();
-    let chunks = grid::depthwise_chunks(b * p * q);
+    let blocks = grid::depthwise(b * p * q, c, if walks { 1 } else { kh });
+    let chunks = blocks[1] as usize;
     let partial = gpu.sums(chunks * taps * c);
     let all = [args![&partial, &there.0, &there.1], &geometry[..]].concat();
-    let blocks = grid::depthwise_filter(b * p * q, c, kh);
-    gpu.run(FILE, &run("depthwise_backward_filter"), blocks, &all);
+    gpu.run(file, &run("_backward_filter"), blocks, &all);
     let all = args![&dw, &partial, chunks as i32, c as i32, taps as i32];
     gpu.run(
-        FILE,
+        "depthwise.cu",
         "depthwise_filter_finish",
         grid::ends(c * taps, 1),
         all,

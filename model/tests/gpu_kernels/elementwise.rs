@@ -249,7 +249,7 @@ fn input_is_normalised_and_missing_values_are_counted() {
                     pixels as i64,
                     channels as i32
                 ];
-                gpu.run(FILE, &kernel, grid::flat(x.len()), all);
+                gpu.run(FILE, &kernel, grid::pixels(x.len()), all);
             };
             run(Arg::from(&missing));
             let want = values(&tensor(&want, &[want.len()], storage));

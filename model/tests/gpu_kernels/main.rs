@@ -76,30 +76,32 @@ mod grid {
         [blocks(values, 2048, 4096), 1, 1]
     }
 
-    pub fn chunks(pixels: usize) -> usize {
-        pixels.div_ceil(128).clamp(1, 1024)
+    /// Blocks that are side by side on a GPU.
+    const SIDE_BY_SIDE: usize = 264;
+
+    pub fn pixels(values: usize) -> [u32; 3] {
+        [blocks(values, 2048, SIDE_BY_SIDE), 1, 1]
     }
 
     pub fn sums(pixels: usize, channels: usize, samples: usize) -> [u32; 3] {
-        let side = channels.div_ceil(128) as u32;
-        [side, chunks(pixels) as u32, samples as u32]
+        let side = channels.div_ceil(128);
+        let most = (SIDE_BY_SIDE / (side * samples)).max(1);
+        [side as u32, blocks(pixels, 128, most), samples as u32]
+    }
+
+    pub fn chunks(pixels: usize, channels: usize, samples: usize) -> usize {
+        sums(pixels, channels, samples)[1] as usize
     }
 
     pub fn ends(channels: usize, samples: usize) -> [u32; 3] {
         [channels.div_ceil(32) as u32, samples as u32, 1]
     }
 
-    pub fn depthwise(pixels: usize, channels: usize) -> [u32; 3] {
-        [channels.div_ceil(64) as u32, blocks(pixels, 192, 16384), 1]
-    }
-
-    pub fn depthwise_filter(pixels: usize, channels: usize, rows: usize) -> [u32; 3] {
-        let side = channels.div_ceil(64) as u32;
-        [side, depthwise_chunks(pixels) as u32, rows as u32]
-    }
-
-    pub fn depthwise_chunks(pixels: usize) -> usize {
-        blocks(pixels, 192, 1152) as usize
+    /// Of a GPU with four multiprocessors: blocks have more than one unit.
+    pub fn depthwise(pixels: usize, channels: usize, rows: usize) -> [u32; 3] {
+        let side = channels.div_ceil(64);
+        let most = (8 / (side * rows)).max(1);
+        [side as u32, blocks(pixels, 96, most), rows as u32]
     }
 
     pub fn loss(pixels: usize) -> [u32; 3] {

@@ -23,7 +23,7 @@ fn name(kernel: &str, storage: Storage) -> String {
 
 /// Sums over the pixels: count, Σ x, Σ x².
 fn moments(gpu: &Gpu, x: &Memory, storage: Storage, pixels: usize, c: usize) -> Memory {
-    let chunks = grid::chunks(pixels);
+    let chunks = grid::chunks(pixels, c, 1);
     let (partial, sums) = (gpu.sums(2 * chunks * c), gpu.sums(1 + 2 * c));
     let all = args![&partial, x, pixels as i64, c as i32];
     gpu.run(
@@ -55,7 +55,8 @@ fn statistics_at_once(
     pixels: usize,
     [gamma, beta]: [&[f32]; 2],
 ) -> Vec<f32> {
-    let (c, chunks) = (gamma.len(), grid::chunks(pixels));
+    let c = gamma.len();
+    let chunks = grid::chunks(pixels, c, 1);
     let partial = gpu.sums(2 * chunks * c);
     let all = args![&partial, x, pixels as i64, c as i32];
     let kernel = name("norm_moments", storage);
@@ -171,7 +172,7 @@ fn application_with_residual_and_relu() {
                     pixels as i64,
                     c as i32
                 ];
-                gpu.run(FILE, &name("norm_apply", storage), grid::flat(n), all);
+                gpu.run(FILE, &name("norm_apply", storage), grid::pixels(n), all);
                 let want = CPU.batch_norm_apply(&host, &scale, &shift, with.then_some(&more), relu);
                 let (mut got, mut want) = (gpu.download(&y, storage), values(&want.unwrap()));
                 assert!(
@@ -193,7 +194,7 @@ fn application_with_residual_and_relu() {
                 pixels as i64,
                 c as i32
             ];
-            gpu.run(FILE, &name("norm_apply", storage), grid::flat(n), all);
+            gpu.run(FILE, &name("norm_apply", storage), grid::pixels(n), all);
             let got = gpu.download(&y, storage);
             let want = values(&CPU.relu(&host).unwrap());
             assert!((got.iter().zip(&want)).all(|(g, w)| g == w || g.is_nan() && w.is_nan()));
@@ -313,7 +314,7 @@ fn backward(gpu: &Gpu, storage: Storage, shape @ [b, h, w, c]: [usize; 4], gate:
     let bits = gpu.upload_bytes(&CPU.positive(&y).unwrap().host().unwrap());
     let sums = moments(gpu, &there[0], storage, pixels, c);
     let saved = statistics(gpu, &sums, &gamma, &beta);
-    let chunks = grid::chunks(pixels);
+    let chunks = grid::chunks(pixels, c, 1);
     let partial = gpu.sums(2 * chunks * c);
     let writes = matches!(gate, Gate::FromOutput | Gate::FromBits);
     let masked = gpu.room(n, storage);
@@ -393,7 +394,7 @@ fn backward(gpu: &Gpu, storage: Storage, shape @ [b, h, w, c]: [usize; 4], gate:
         gpu.run(
             FILE,
             &name("norm_backward_apply", storage),
-            grid::flat(n),
+            grid::pixels(n),
             all,
         );
         gpu.download(dx, storage)

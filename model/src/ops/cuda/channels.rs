@@ -1,8 +1,8 @@
 //! Channels side by side, edges, and operations with a number for each channel.
 
-use super::device::gpu;
+use super::device::{Gpu, gpu};
 use super::elementwise::like;
-use super::kernels::{Arg, CHANNELS, Grid, chunks, int, long};
+use super::kernels::{Arg, CHANNELS, Grid, int, long};
 use super::{bring_channels, land, partial};
 use crate::error::Result;
 use crate::ops::{Channels, Landing};
@@ -12,30 +12,36 @@ use candle_core::{DType, Tensor};
 pub fn concat(parts: &[&Tensor], [b, h, w, channels]: [usize; 4], dtype: DType) -> Result<Tensor> {
     let gpu = gpu()?;
     let y = gpu.empty(&[b, h, w, channels], dtype)?;
-    let (pixels, mut first) = (b * h * w, 0);
+    let mut first = 0;
     for part in parts {
         let x = like(gpu, part, dtype)?;
-        let c = x.elem_count() / pixels;
-        let arguments = [
-            (&y).into(),
-            long(channels),
-            long(first),
-            (&x).into(),
-            long(c),
-            long(0),
-            long(c),
-            long(pixels),
-        ];
-        gpu.launch(
-            CHANNELS,
-            "copy_channels",
-            dtype,
-            Grid::flat(pixels * c),
-            &arguments,
-        )?;
-        first += c;
+        first += put_channels(gpu, &y, first, &x, b * h * w)?;
     }
     Ok(y)
+}
+
+/// Puts x, of the same number of pixels, into the channels of y from `first` on; gives how many those are.
+pub(super) fn put_channels(
+    gpu: &Gpu,
+    y: &Tensor,
+    first: usize,
+    x: &Tensor,
+    pixels: usize,
+) -> Result<usize> {
+    let c = x.elem_count() / pixels;
+    let arguments = [
+        y.into(),
+        long(y.elem_count() / pixels),
+        long(first),
+        x.into(),
+        long(c),
+        long(0),
+        long(c),
+        long(pixels),
+    ];
+    let grid = Grid::flat(x.elem_count());
+    gpu.launch(CHANNELS, "copy_channels", x.dtype(), grid, &arguments)?;
+    Ok(c)
 }
 
 /// The parts of these channel counts.
@@ -72,28 +78,10 @@ pub fn split(x: &Tensor, [b, h, w, channels]: [usize; 4], counts: &[usize]) -> R
 pub fn rows(parts: &[&Tensor], shape: &[usize], outer: usize, dtype: DType) -> Result<Tensor> {
     let gpu = gpu()?;
     let y = gpu.empty(shape, dtype)?;
-    let (whole, mut first) = (y.elem_count() / outer, 0);
+    let mut first = 0;
     for part in parts {
         let x = like(gpu, part, dtype)?;
-        let c = x.elem_count() / outer;
-        let arguments = [
-            (&y).into(),
-            long(whole),
-            long(first),
-            (&x).into(),
-            long(c),
-            long(0),
-            long(c),
-            long(outer),
-        ];
-        gpu.launch(
-            CHANNELS,
-            "copy_channels",
-            dtype,
-            Grid::flat(outer * c),
-            &arguments,
-        )?;
-        first += c;
+        first += put_channels(gpu, &y, first, &x, outer)?;
     }
     Ok(y)
 }
@@ -179,7 +167,7 @@ pub fn prelu(x: &Tensor, slope: &Channels<'_>) -> Result<Tensor> {
         long(n / c),
         int(c),
     ];
-    gpu.launch(CHANNELS, "prelu", x.dtype(), Grid::flat(n), &arguments)?;
+    gpu.launch(CHANNELS, "prelu", x.dtype(), gpu.pixels(n), &arguments)?;
     Ok(y)
 }
 
@@ -195,7 +183,8 @@ pub fn prelu_backward(
     let (c, slope) = (slope.len(), bring_channels(gpu, slope)?);
     let dx = gpu.empty(x.dims(), x.dtype())?;
     let pixels = x.elem_count() / c;
-    let count = chunks(pixels);
+    let grid = gpu.sums(pixels, c, 1);
+    let count = grid.chunks();
     let partial = partial(gpu, count * c)?;
     let arguments = [
         (&dx).into(),
@@ -206,13 +195,7 @@ pub fn prelu_backward(
         long(pixels),
         int(c),
     ];
-    gpu.launch(
-        CHANNELS,
-        "prelu_backward",
-        x.dtype(),
-        Grid::sums(pixels, c, 1),
-        &arguments,
-    )?;
+    gpu.launch(CHANNELS, "prelu_backward", x.dtype(), grid, &arguments)?;
     land(gpu, dslope, |sums| {
         let arguments = [
             sums.into(),
@@ -260,7 +243,9 @@ pub fn gate_backward(
     let [b, h, w, c] = shape;
     let x = gpu.bring(x)?;
     let (dy, z) = (like(gpu, dy, x.dtype())?, like(gpu, z, x.dtype())?);
-    let (pixels, count) = (h * w, chunks(h * w));
+    let pixels = h * w;
+    let grid = gpu.sums(pixels, c, b);
+    let count = grid.chunks();
     let partial = partial(gpu, b * count * c)?;
     let arguments = [
         (&partial).into(),
@@ -269,13 +254,7 @@ pub fn gate_backward(
         long(pixels),
         int(c),
     ];
-    gpu.launch(
-        CHANNELS,
-        "gate_sums",
-        x.dtype(),
-        Grid::sums(pixels, c, b),
-        &arguments,
-    )?;
+    gpu.launch(CHANNELS, "gate_sums", x.dtype(), grid, &arguments)?;
     let dz = gpu.empty(&[b, 1, 1, c], x.dtype())?;
     let arguments = [
         (&dz).into(),

@@ -1,8 +1,8 @@
 //! Depthwise convolutions: own kernels, because cuDNN's are slow.
 
-use super::device::gpu;
+use super::device::{Gpu, gpu};
 use super::elementwise::like;
-use super::kernels::{Arg, DEPTHWISE, Grid, depthwise_chunks, int};
+use super::kernels::{Arg, DEPTHWISE, DEPTHWISE_WALK, File, Grid, int};
 use super::{land, partial};
 use crate::error::Result;
 use crate::ops::{ConvSpec, Landing};
@@ -13,8 +13,36 @@ fn span(what: &str, x: [usize; 4], spec: &ConvSpec) -> profile::Span {
     profile::span(|| format!("depthwise_conv2d{what} {x:?} {}", spec.brief()))
 }
 
+/// Whether it is what the kernels are for that walk down columns.
+fn walks(
+    gpu: &Gpu,
+    spec: &ConvSpec,
+    ([_, _, w, c], [_, _, q, _]): ([usize; 4], [usize; 4]),
+    operands: [&Tensor; 3],
+) -> Result<bool> {
+    let usual = spec.kernel == (3, 3) && spec.stride <= 2 && c % 4 == 0;
+    // Every position is read once by each of the nine.
+    if !usual || spec.periodic && (q - 1) * spec.stride >= w {
+        return Ok(false);
+    }
+    for operand in operands {
+        if gpu.address(operand)? % 16 != 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Where these kernels are, and what their names begin with.
+fn kernels(walks: bool) -> (&'static File, &'static str) {
+    match walks {
+        true => (DEPTHWISE_WALK, "depthwise_walk"),
+        false => (DEPTHWISE, "depthwise"),
+    }
+}
+
 /// b, h, w, c, p, q, kh, kw, stride, dilation, pad_h, pad_w, periodic.
-fn geometry(
+pub(super) fn geometry(
     [b, h, w, c]: [usize; 4],
     [_, p, q, _]: [usize; 4],
     spec: &ConvSpec,
@@ -54,13 +82,9 @@ pub fn depthwise(
         &geometry(x_shape, y_shape, spec)[..],
         &[false.into()],
     ];
-    gpu.launch(
-        DEPTHWISE,
-        "depthwise",
-        x.dtype(),
-        Grid::depthwise(b * p * q, c),
-        &arguments.concat(),
-    )?;
+    let (file, name) = kernels(walks(gpu, spec, shapes, [&x, &y, &w])?);
+    let grid = gpu.depthwise(b * p * q, c, 1);
+    gpu.launch(file, name, x.dtype(), grid, &arguments.concat())?;
     Ok(y)
 }
 
@@ -68,7 +92,7 @@ pub fn depthwise_backward_data(
     dy: &Tensor,
     weights: &Tensor,
     spec: &ConvSpec,
-    (x_shape, y_shape): ([usize; 4], [usize; 4]),
+    shapes @ (x_shape, y_shape): ([usize; 4], [usize; 4]),
 ) -> Result<Tensor> {
     let gpu = gpu()?;
     let dy = gpu.bring(dy)?;
@@ -81,14 +105,15 @@ pub fn depthwise_backward_data(
         &geometry(x_shape, y_shape, spec)[..],
     ]
     .concat();
-    let grid = Grid::depthwise(b * h * width, c);
-    gpu.launch(
-        DEPTHWISE,
-        "depthwise_backward_data",
-        dy.dtype(),
-        grid,
-        &arguments,
-    )?;
+    // With stride 1 they turn the kernel, which takes as many outputs as positions around the globe; with stride 2 squares of positions.
+    let reversible = match spec.stride {
+        1 => !spec.periodic || y_shape[2] == width,
+        _ => spec.dilation == 1 && (!spec.periodic || width.is_multiple_of(2)),
+    };
+    let (file, name) = kernels(reversible && walks(gpu, spec, shapes, [&dx, &dy, &w])?);
+    let grid = gpu.depthwise(b * h * width, c, 1);
+    let name = format!("{name}_backward_data");
+    gpu.launch(file, &name, dy.dtype(), grid, &arguments)?;
     Ok(dx)
 }
 
@@ -96,7 +121,7 @@ pub fn depthwise_backward_weights(
     x: &Tensor,
     dy: &Tensor,
     spec: &ConvSpec,
-    (x_shape, y_shape): ([usize; 4], [usize; 4]),
+    shapes @ (x_shape, y_shape): ([usize; 4], [usize; 4]),
     dw: Landing<'_>,
 ) -> Result<()> {
     let gpu = gpu()?;
@@ -105,26 +130,20 @@ pub fn depthwise_backward_weights(
     let [b, p, q, c] = y_shape;
     let _span = span(" backward weights", x_shape, spec);
     let (pixels, taps) = (b * p * q, spec.kernel.0 * spec.kernel.1);
-    let count = depthwise_chunks(pixels);
+    let walks = walks(gpu, spec, shapes, [&x, &dy, &dy])?;
+    let (file, name) = kernels(walks);
+    // Who walks takes all rows of the kernel at once.
+    let rows = if walks { 1 } else { spec.kernel.0 };
+    let grid = gpu.depthwise(pixels, c, rows);
+    let count = grid.chunks();
     let partial = partial(gpu, count * taps * c)?;
     let arguments = [
         &[(&partial).into(), (&x).into(), (&dy).into()],
         &geometry(x_shape, y_shape, spec)[..],
     ]
     .concat();
-    // All rows of the usual kernel at once.
-    let rows = match spec.kernel {
-        (3, 3) if spec.stride <= 2 => 1,
-        (rows, _) => rows,
-    };
-    let grid = Grid::depthwise_filter(pixels, c, rows);
-    gpu.launch(
-        DEPTHWISE,
-        "depthwise_backward_filter",
-        x.dtype(),
-        grid,
-        &arguments,
-    )?;
+    let name = format!("{name}_backward_filter");
+    gpu.launch(file, &name, x.dtype(), grid, &arguments)?;
     land(gpu, dw, |sums| {
         let arguments = [
             sums.into(),

@@ -163,6 +163,7 @@ pub(super) struct Gpu {
     lane: OnceLock<Lane>,
     pub(super) context: Arc<CudaContext>,
     capability: (i32, i32),
+    pub(super) multiprocessors: usize,
     driver: i32,
     compiler: (i32, i32),
 }
@@ -200,6 +201,10 @@ impl Gpu {
         keep_memory(&context)?;
         let call = "cuDeviceGetAttribute";
         let capability = context.compute_capability().map_err(driver_error(call))?;
+        let multiprocessors = context
+            .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .map_err(driver_error(call))?
+            .max(1) as usize;
         let cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let version = compiler.version();
         let architecture = format!("sm_{}{}", capability.0, capability.1);
@@ -216,6 +221,7 @@ impl Gpu {
             lane: OnceLock::new(),
             context,
             capability,
+            multiprocessors,
             driver,
             compiler: version,
         })

@@ -4,7 +4,7 @@
 //! slot waits for the copy. The host waits only where it wants to write page-locked memory that the GPU still reads.
 
 use super::device::{Gpu, driver_error, gpu};
-use super::kernels::{Arg, ELEMENTWISE, Grid, int, long, suffix};
+use super::kernels::{Arg, ELEMENTWISE, int, long, suffix};
 use super::stream::Beside;
 use super::upload::Staging;
 use crate::error::{ModelError, Result};
@@ -215,7 +215,7 @@ impl Uploader {
                 int(c),
             ];
             (gpu.stream.wait(&slot.copied)).map_err(driver_error("cuStreamWaitEvent"))?;
-            let grid = Grid::flat(part.count * h * w * c);
+            let grid = gpu.pixels(part.count * h * w * c);
             gpu.launch_named(ELEMENTWISE, &kernel, grid, &arguments)?;
             slot.was_read(gpu)?;
         }

@@ -52,6 +52,7 @@ files! {
     POOL = "pool.cu",
     RESIZE = "resize.cu",
     DEPTHWISE = "depthwise.cu",
+    DEPTHWISE_WALK = "depthwise_walk.cu",
     FILTER = "filter.cu",
     CONVOLVE = "convolve.cu",
     LOSS = "loss.cu",
@@ -76,26 +77,9 @@ impl Grid {
         Self(blocks(values, 2048, 4096), 1, 1)
     }
 
-    /// `C`: sums over pixels per channel, of `samples` samples.
-    pub(super) fn sums(pixels: usize, channels: usize, samples: usize) -> Self {
-        let side = channels.div_ceil(128) as u32;
-        Self(side, chunks(pixels) as u32, samples as u32)
-    }
-
     /// `E`: adds partial sums.
     pub(super) fn ends(channels: usize, samples: usize) -> Self {
         Self(channels.div_ceil(32) as u32, samples as u32, 1)
-    }
-
-    /// `W`: gradients of depthwise kernels.
-    pub(super) fn depthwise_filter(pixels: usize, channels: usize, rows: usize) -> Self {
-        let side = channels.div_ceil(64) as u32;
-        Self(side, depthwise_chunks(pixels) as u32, rows as u32)
-    }
-
-    /// `D`: depthwise convolutions.
-    pub(super) fn depthwise(pixels: usize, channels: usize) -> Self {
-        Self(channels.div_ceil(64) as u32, blocks(pixels, 192, 16384), 1)
     }
 
     /// `L`: the loss of so many pixels.
@@ -112,16 +96,37 @@ impl Grid {
     pub(super) fn width(self) -> usize {
         self.0 as usize
     }
+
+    /// Blocks in y: into how many partial sums a field's pixels are summed.
+    pub(super) fn chunks(self) -> usize {
+        self.1 as usize
+    }
 }
 
-/// Into how many partial sums so many pixels are summed.
-pub(super) fn chunks(pixels: usize) -> usize {
-    blocks(pixels, 128, 1024) as usize
-}
+/// Grids of kernels of which two blocks fit on a multiprocessor: no more blocks than that, so that none waits for another to end.
+impl Gpu {
+    fn side_by_side(&self) -> usize {
+        2 * self.multiprocessors
+    }
 
-/// Into how many partial sums so many pixels of a gradient of a depthwise kernel are summed.
-pub(super) fn depthwise_chunks(pixels: usize) -> usize {
-    blocks(pixels, 192, 1152) as usize
+    /// `P`: over so many values, of which a thread keeps to some channels.
+    pub(super) fn pixels(&self, values: usize) -> Grid {
+        Grid(blocks(values, 2048, self.side_by_side()), 1, 1)
+    }
+
+    /// `C`: sums over pixels per channel, of `samples` samples.
+    pub(super) fn sums(&self, pixels: usize, channels: usize, samples: usize) -> Grid {
+        let side = channels.div_ceil(128);
+        let most = (self.side_by_side() / (side * samples)).max(1);
+        Grid(side as u32, blocks(pixels, 128, most), samples as u32)
+    }
+
+    /// `D`: depthwise convolutions; in z the rows of a kernel whose gradients are summed.
+    pub(super) fn depthwise(&self, pixels: usize, channels: usize, rows: usize) -> Grid {
+        let side = channels.div_ceil(64);
+        let most = (self.side_by_side() / (side * rows)).max(1);
+        Grid(side as u32, blocks(pixels, 96, most), rows as u32)
+    }
 }
 
 /// An argument of a kernel.

@@ -2,7 +2,7 @@
 
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
-use super::kernels::{Arg, Grid, NORM, chunks, int, long};
+use super::kernels::{Arg, Grid, NORM, int, long};
 use super::{bring_channels, land, partial};
 use crate::error::Result;
 use crate::ops::norm::{After, BatchNormSaved, Together, fold};
@@ -72,16 +72,11 @@ pub fn statistics(
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
     let (c, pixels) = (channels, x.elem_count() / channels);
-    let count = chunks(pixels);
+    let grid = gpu.sums(pixels, c, 1);
+    let count = grid.chunks();
     let partial = partial(gpu, 2 * count * c)?;
     let arguments = [(&partial).into(), (&x).into(), long(pixels), int(c)];
-    gpu.launch(
-        NORM,
-        "norm_moments",
-        x.dtype(),
-        Grid::sums(pixels, c, 1),
-        &arguments,
-    )?;
+    gpu.launch(NORM, "norm_moments", x.dtype(), grid, &arguments)?;
     let (ones, zeros);
     let (gamma, beta) = match affine {
         Some(affine) => affine,
@@ -168,7 +163,7 @@ fn launch_apply(
         long(n / c),
         int(c),
     ];
-    gpu.launch(NORM, "norm_apply", x.dtype(), Grid::flat(n), &arguments)
+    gpu.launch(NORM, "norm_apply", x.dtype(), gpu.pixels(n), &arguments)
 }
 
 /// x · scale + shift, + residual, ReLU.
@@ -241,7 +236,8 @@ pub fn backward(
     };
     let c = of.gamma.len();
     let pixels = x.elem_count() / c;
-    let count = chunks(pixels);
+    let grid = gpu.sums(pixels, c, 1);
+    let count = grid.chunks();
     let partial = partial(gpu, 2 * count * c)?;
     let saved = &of.saved.0;
     let arguments = [
@@ -256,13 +252,7 @@ pub fn backward(
         long(pixels),
         int(c),
     ];
-    gpu.launch(
-        NORM,
-        "norm_backward_sums",
-        dtype,
-        Grid::sums(pixels, c, 1),
-        &arguments,
-    )?;
+    gpu.launch(NORM, "norm_backward_sums", dtype, grid, &arguments)?;
     let gamma = bring_channels(gpu, of.gamma)?;
     let factors = gpu.empty(&[3 * c], DType::F32)?;
     let pixels_of_all = Arg::F64(of.count as f64);
@@ -318,7 +308,7 @@ pub fn backward(
         NORM,
         "norm_backward_apply",
         dtype,
-        Grid::flat(x.elem_count()),
+        gpu.pixels(x.elem_count()),
         &arguments,
     )?;
     let residual = of.after.residual.then(|| masked.unwrap_or(dy));
@@ -337,7 +327,8 @@ pub fn affine_backward(
     let dy = like(gpu, dy, x.dtype())?;
     let c = dscale.len();
     let pixels = x.elem_count() / c;
-    let count = chunks(pixels);
+    let grid = gpu.sums(pixels, c, 1);
+    let count = grid.chunks();
     // Of mean 0 and deviation 1, x̂ is x.
     let plain = gpu.filled(0.0, 5 * c)?;
     gpu.fill(&plain.narrow(0, c, 3 * c)?, 1.0)?;
@@ -354,13 +345,7 @@ pub fn affine_backward(
         long(pixels),
         int(c),
     ];
-    gpu.launch(
-        NORM,
-        "norm_backward_sums",
-        x.dtype(),
-        Grid::sums(pixels, c, 1),
-        &arguments,
-    )?;
+    gpu.launch(NORM, "norm_backward_sums", x.dtype(), grid, &arguments)?;
     collect(gpu, &partial, (count, c), (dscale, dshift))?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::device::gpu;
 use super::elementwise::marks;
-use super::kernels::{Arg, CHANNELS, Grid, POOL, RESIZE, chunks, int, long, suffix};
+use super::kernels::{Arg, CHANNELS, Grid, POOL, RESIZE, int, long, suffix};
 use super::partial;
 use crate::error::Result;
 use crate::ops::{Marks, PoolSpec};
@@ -98,16 +98,12 @@ pub fn average_pool_backward(dy: &Tensor, shape: [usize; 4], spec: &PoolSpec) ->
 /// `factor` times the sum over the pixels of every sample.
 fn sums_of_samples(x: &Tensor, [b, h, w, c]: [usize; 4], factor: f32) -> Result<Tensor> {
     let gpu = gpu()?;
-    let (pixels, count) = (h * w, chunks(h * w));
+    let pixels = h * w;
+    let grid = gpu.sums(pixels, c, b);
+    let count = grid.chunks();
     let partial = partial(gpu, b * count * c)?;
     let arguments = [(&partial).into(), x.into(), long(pixels), int(c)];
-    gpu.launch(
-        CHANNELS,
-        "channel_sums",
-        x.dtype(),
-        Grid::sums(pixels, c, b),
-        &arguments,
-    )?;
+    gpu.launch(CHANNELS, "channel_sums", x.dtype(), grid, &arguments)?;
     let y = gpu.empty(&[b, 1, 1, c], x.dtype())?;
     let name = format!("sums_finish_{}", suffix(x.dtype()));
     let arguments = [

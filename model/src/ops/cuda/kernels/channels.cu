@@ -76,11 +76,11 @@ __device__ inline void pad_backward(T *dx, const T *dy, Margins m) {
 template <i32 V, class T>
 __device__ inline void prelu(T *y, const T *x, const f32 *slope, i64 pixels, i32 c) {
   f32 factor[V];
-  each_pixel<V>(
-      pixels, c, [&](i32 channel) { load(factor, slope + channel); },
-      [&](i64 at) {
+  each_pixel<V, 4, Pack<T, V>>(
+      pixels, c, [&](i32 channel) { load(factor, slope + channel); }, [&](Pack<T, V> &v, i64 at) { v.fetch(x + at); },
+      [&](const Pack<T, V> &v, i64 at) {
         f32 values[V];
-        load(values, x + at);
+        v.widen_to(values);
         for (i32 k = 0; k < V; k++)
           if (!(values[k] > 0.0f)) values[k] *= factor[k];
         store(y + at, values);

@@ -85,7 +85,25 @@ __device__ inline bool aligned(const void *a, const void *b = 0, const void *c =
   return (((u64)a | (u64)b | (u64)c | (u64)d) & 15) == 0;
 }
 
-__device__ inline u32 joined(u16 low, u16 high) { return (u32)low | (u32)high << 16; }
+// Two values in one word: one instruction on a GPU.
+template <class T>
+__device__ inline u32 narrow_both(f32 low, f32 high) {
+  return (u32)narrow<T>(low).bits | (u32)narrow<T>(high).bits << 16;
+}
+#ifndef CUDA_EMU
+template <>
+__device__ inline u32 narrow_both<bf16>(f32 low, f32 high) {
+  u32 both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+template <>
+__device__ inline u32 narrow_both<f16>(f32 low, f32 high) {
+  u32 both;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+#endif
 
 // V values as f32 and back: one access of 16 or 8 bytes, or one value.
 template <i32 V>
@@ -116,7 +134,7 @@ struct Access {
   template <class T>
   __device__ static inline void store(T *to, const f32 (&from)[V]) {
     u32 words[4];
-    for (i32 k = 0; k < WORDS; k++) words[k] = joined(narrow<T>(from[2 * k]).bits, narrow<T>(from[2 * k + 1]).bits);
+    for (i32 k = 0; k < WORDS; k++) words[k] = narrow_both<T>(from[2 * k], from[2 * k + 1]);
     if (V == 8) {
       *(uint4 *)to = make_uint4(words[0], words[1], words[2], words[3]);
     } else {
@@ -279,33 +297,41 @@ __device__ inline f64 *scratch() {
   return memory;
 }
 
-// For each V channels that this thread has: start(channel) once, then visit(place) for its pixels, where `place` is the number of the first of the V values.
-// What belongs to a channel is read once a thread, and not once a pixel.
-template <i32 V, class Start, class Visit>
-__device__ inline void each_pixel(i64 pixels, i32 c, Start start, Visit visit) {
+// For each V channels that this thread has: start(channel) once, then read(values, place) and finish(values, place) for its pixels, where `place` is the
+// number of the first of the V values. What belongs to a channel is read once a thread, and not once a pixel; BATCH pixels are read before the first is
+// finished: so many accesses are on their way at once, and y may be x.
+template <i32 V, i32 BATCH, class Values, class Start, class Read, class Finish>
+__device__ inline void each_pixel(i64 pixels, i32 c, Start start, Read read, Finish finish) {
   const i64 threads = (i64)gridDim.x * THREADS, thread = (i64)blockIdx.x * THREADS + threadIdx.x;
   const i32 lanes = c / V;
-  if (threads < lanes) {
-    for (i64 lane = thread; lane < lanes; lane += threads) {
-      start((i32)lane * V);
-      for (i64 pixel = 0; pixel < pixels; pixel++) visit(pixel * c + lane * V);
-    }
-    return;
-  }
-  i32 lane;
-  const i64 down = threads / lanes, row = divided(thread, lanes, lane);
+  // Threads stand side by side in a pixel; where they are too few for one, each has several places in it.
+  const bool few = threads < lanes;
+  i32 lane = (i32)thread;
+  const i64 down = few ? 1 : threads / lanes, row = few ? 0 : divided(thread, lanes, lane);
   if (row >= down) return;
-  start(lane * V);
-#pragma unroll 2
-  for (i64 pixel = row; pixel < pixels; pixel += down) visit(pixel * c + lane * V);
+  for (; lane < lanes; lane += few ? (i32)threads : lanes) {
+    start(lane * V);
+    const i64 first = lane * V, step = down * c;
+    i64 place = row * c + first;
+    for (i64 pixel = row; pixel < pixels; pixel += BATCH * down, place += BATCH * step) {
+      Values values[BATCH];
+#pragma unroll
+      for (i32 k = 0; k < BATCH; k++)
+        if (pixel + k * down < pixels) read(values[k], place + k * step);
+#pragma unroll
+      for (i32 k = 0; k < BATCH; k++)
+        if (pixel + k * down < pixels) finish(values[k], place + k * step);
+    }
+  }
 }
 
 // Terms that are added in f32 before they are added to an f64 sum.
 enum { TERMS = 32 };
 
-// Sums per channel over the pixels of this block's chunk (block y of the grid) and sample (block z). `Term` has Q sums of V channels: begin(channel)
-// once, read(values, pixel, channel) and add(values, pixel, channel, part) for each pixel, and end(sums, count), after which `sums` are those of its pixels.
-// BATCH pixels are read before the first is added: so many accesses are on their way at once.
+// Sums per channel over the pixels of this block's chunk (block y of the grid: every gridDim.y-th row of threads) and sample (block z). `Term` has Q sums
+// of V channels: begin(channel, pixel) once, with the first pixel, read(values, pixel, channel) and add(values, pixel, channel, part) for each, and
+// end(sums, count), after which `sums` are those of its pixels. BATCH pixels are read before the first is added: so many accesses are on their way at
+// once. From the last pixel to the first: what was written last may still be in the GPU's cache, and what is read last here is read first by what follows.
 // partial is (sample, chunk, Q, c).
 template <i32 V, i32 Q, class Term>
 __device__ inline void sum_channels(f64 *partial, i64 pixels, i32 c, Term term) {
@@ -315,33 +341,30 @@ __device__ inline void sum_channels(f64 *partial, i64 pixels, i32 c, Term term) 
   i32 across = 1;
   while (across < lanes && across < 32) across *= 2;
   const i32 down = THREADS / across, lane = thread % across, row = thread / across;
-  const i64 first = pixels * blockIdx.y / gridDim.y, end = pixels * (blockIdx.y + 1) / gridDim.y;
+  const i64 step = (i64)gridDim.y * down, first = pixels - 1 - ((i64)blockIdx.y * down + row);
   partial += ((i64)blockIdx.z * gridDim.y + blockIdx.y) * Q * c;
   for (i32 tile = blockIdx.x * across; tile < lanes; tile += gridDim.x * across) {
     const i32 channel = (tile + lane) * V;
     const bool real = tile + lane < lanes;
     f64 sums[Q][V] = {};
-    if (real) {
+    if (real && first >= 0) {
       term.begin(channel, first);
-      for (i64 pixel = first + row; pixel < end;) {
+      for (i64 pixel = first; pixel >= 0;) {
         f32 part[Q][V] = {};
-        const i64 last = min(end, pixel + TERMS * down);
-        for (; pixel + (BATCH - 1) * down < last; pixel += BATCH * down) {
+        const i64 last = max((i64)-1, pixel - TERMS * step);
+        for (; pixel > last; pixel -= BATCH * step) {
           typename Term::Values values[BATCH];
 #pragma unroll
-          for (i32 k = 0; k < BATCH; k++) term.read(values[k], pixel + k * down, channel);
+          for (i32 k = 0; k < BATCH; k++)
+            if (pixel - k * step > last) term.read(values[k], pixel - k * step, channel);
 #pragma unroll
-          for (i32 k = 0; k < BATCH; k++) term.add(values[k], pixel + k * down, channel, part);
-        }
-        for (; pixel < last; pixel += down) {
-          typename Term::Values values;
-          term.read(values, pixel, channel);
-          term.add(values, pixel, channel, part);
+          for (i32 k = 0; k < BATCH; k++)
+            if (pixel - k * step > last) term.add(values[k], pixel - k * step, channel, part);
         }
         for (i32 q = 0; q < Q; q++)
           for (i32 k = 0; k < V; k++) sums[q][k] += (f64)part[q][k];
       }
-      term.end(sums, first + row < end ? (end - first - row + down - 1) / down : 0);
+      term.end(sums, first / step + 1);
     }
     for (i32 q = 0; q < Q; q++) {
       __syncthreads();
@@ -408,6 +431,25 @@ __device__ inline void readers(i32 at, i32 stride, i32 offset, i32 padding, i32 
   for (; target <= (outputs - 1) * stride; target += extent)
     if (target % stride == 0) visit(target / stride);
 }
+
+// How a kernel goes over fields: (b, h, w, c) to (b, p, q, c), or back.
+struct Geometry {
+  i32 b, h, w, c, p, q, kh, kw, stride, dilation, pad_h, pad_w, periodic;
+  __device__ i32 row(i32 output, i32 r) const { return source(output, stride, r * dilation, pad_h, h, false); }
+  __device__ i32 column(i32 output, i32 s) const { return source(output, stride, s * dilation, pad_w, w, periodic); }
+  template <class Visit>
+  __device__ void rows_reading(i32 at, i32 r, Visit visit) const {
+    readers(at, stride, r * dilation, pad_h, h, p, false, visit);
+  }
+  template <class Visit>
+  __device__ void columns_reading(i32 at, i32 s, Visit visit) const {
+    readers(at, stride, s * dilation, pad_w, w, q, periodic, visit);
+  }
+};
+
+#define GEOMETRY                                                                                                 \
+  i32 b, i32 h, i32 w, i32 c, i32 p, i32 q, i32 kh, i32 kw, i32 stride, i32 dilation, i32 pad_h, i32 pad_w, \
+      i32 periodic
 
 // The sum of one value of each thread of the block, in all of them.
 __device__ inline f64 block_sum(f64 value) {

@@ -52,16 +52,17 @@ template <i32 V, class T, class From>
 __device__ inline i32 normalise(T *y, const From *x, const f32 *subtract, const f32 *factor, const f32 *fill, i64 pixels, i32 c) {
   i32 absent = 0;
   f32 minus[V], by[V], instead[V];
-  each_pixel<V>(
+  each_pixel<V, 4, Pack<From, V>>(
       pixels, c,
       [&](i32 channel) {
         load(minus, subtract + channel);
         load(by, factor + channel);
         load(instead, fill + channel);
       },
-      [&](i64 at) {
+      [&](Pack<From, V> &v, i64 at) { v.fetch(x + at); },
+      [&](const Pack<From, V> &v, i64 at) {
         f32 values[V];
-        load(values, x + at);
+        v.widen_to(values);
         for (i32 k = 0; k < V; k++) {
           values[k] = (values[k] - minus[k]) * by[k];
           if (values[k] != values[k]) {

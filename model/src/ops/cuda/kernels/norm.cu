@@ -1,6 +1,9 @@
 // Batch norm: statistics, application, and the backward pass with statistics of their own, so that ranks can share them.
 
-// d = x − k and its square, with k the first value of the chunk: no digits are lost where the mean is large.
+// Pixels that a thread has on their way at once, where fields are normalised.
+enum { APPLY_BATCH = 4, BACKWARD_BATCH = 2 };
+
+// d = x − k and its square, with k the first value of the thread: no digits are lost where the mean is large.
 template <class T, i32 V>
 struct MomentTerm {
   const T *x;
@@ -85,7 +88,7 @@ struct BackwardTerm {
     load(scale, saved + 3 * c + channel);
     load(shift, saved + 4 * c + channel);
   }
-  enum { BATCH = 4 };
+  enum { BATCH = sizeof(T) == 4 ? 4 : 8 };
   typedef typename Gated<T>::template Values<V> Values;
   __device__ void read(Values &v, i64 pixel, i32 channel) { from.fetch(v, pixel * from.c + channel); }
   __device__ void add(const Values &v, i64 pixel, i32 channel, f32 (&part)[2][V]) {
@@ -104,18 +107,25 @@ struct BackwardTerm {
 
 template <i32 V, class T>
 __device__ inline void apply(T *y, const T *x, const f32 *scale, const f32 *shift, const T *residual, bool relu, i64 pixels, i32 c) {
+  struct Values {
+    Pack<T, V> value, more;
+  };
   f32 by[V], plus[V];
   for (i32 k = 0; k < V; k++) by[k] = 1.0f, plus[k] = 0.0f;
-  each_pixel<V>(
+  each_pixel<V, APPLY_BATCH, Values>(
       pixels, c,
       [&](i32 channel) {
         if (scale) load(by, scale + channel);
         if (shift) load(plus, shift + channel);
       },
-      [&](i64 at) {
+      [&](Values &v, i64 at) {
+        v.value.fetch(x + at);
+        if (residual) v.more.fetch(residual + at);
+      },
+      [&](const Values &v, i64 at) {
         f32 values[V], more[V];
-        load(values, x + at);
-        if (residual) load(more, residual + at);
+        v.value.widen_to(values);
+        if (residual) v.more.widen_to(more);
         for (i32 k = 0; k < V; k++) {
           values[k] = fmaf(values[k], by[k], plus[k]);
           if (residual) values[k] += more[k];
@@ -127,9 +137,10 @@ __device__ inline void apply(T *y, const T *x, const f32 *scale, const f32 *shif
 
 template <i32 V, class T>
 __device__ inline void backward_apply(T *dx, Gated<T> from, const f32 *factors, const f32 *saved, i64 pixels) {
+  typedef typename Gated<T>::template Values<V> Values;
   const i64 c = from.c;
   f32 scale[V], shift[V], by_g[V], by_x[V], plus[V];
-  each_pixel<V>(
+  each_pixel<V, BACKWARD_BATCH, Values>(
       pixels, from.c,
       [&](i32 channel) {
         load(scale, saved + 3 * c + channel);
@@ -138,10 +149,9 @@ __device__ inline void backward_apply(T *dx, Gated<T> from, const f32 *factors, 
         load(by_x, factors + c + channel);
         load(plus, factors + 2 * c + channel);
       },
-      [&](i64 at) {
+      [&](Values &values, i64 at) { from.fetch(values, at); },
+      [&](const Values &values, i64 at) {
         f32 g[V], value[V];
-        typename Gated<T>::template Values<V> values;
-        from.fetch(values, at);
         from.open(values, g, value, scale, shift);
         for (i32 k = 0; k < V; k++) g[k] = fmaf(by_g[k], g[k], fmaf(by_x[k], value[k], plus[k]));
         store(dx + at, g);
@@ -150,7 +160,7 @@ __device__ inline void backward_apply(T *dx, Gated<T> from, const f32 *factors, 
 
 // Sums are of four channels a thread: more threads, with more pixels of each on their way.
 #define KERNELS(S, T)                                                                                                 \
-  RESIDENT(3) norm_moments_##S(f64 *partial, const T *x, i64 pixels, i32 c) {   \
+  SUMMING norm_moments_##S(f64 *partial, const T *x, i64 pixels, i32 c) {   \
     const i32 V = 4;                                                                                                   \
     if (c % V == 0 && aligned(x))                                                                                     \
       sum_channels<V, 2>(partial, pixels, c, MomentTerm<T, V>{x, c});                                                 \
@@ -178,7 +188,7 @@ __device__ inline void backward_apply(T *dx, Gated<T> from, const f32 *factors, 
       sum_channels<1, 2>(partial, pixels, c, BackwardTerm<T, 1>{from, masked, saved});                                \
   }                                                                                                                   \
   EXPORT_KERNEL_WITH_BARRIERS(norm_backward_sums_##S)                                                                 \
-  RESIDENT(3) norm_backward_apply_##S(T *dx, const T *dy, const T *x, const f32 *factors,              \
+  SUMMING norm_backward_apply_##S(T *dx, const T *dy, const T *x, const f32 *factors,              \
                                                      const f32 *saved, i32 gate, const T *y, const u8 *bits,          \
                                                      i64 pixels, i32 c) {                                             \
     const i32 V = Wide<T>::VALUES;                                                                                    \

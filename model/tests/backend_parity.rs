@@ -127,6 +127,12 @@ fn cases() -> Vec<Case> {
                 ..same(3)
             },
         },
+        // A kernel sees little, and there are many results: on a GPU a product of channels.
+        Case {
+            x: [2, 8, 10, 3],
+            out: 64,
+            spec: same(3).stride(2),
+        },
         // Wide enough that backward-weights cuts the field into strips, with and without padding.
         Case {
             x: [2, 3, 72, 128],

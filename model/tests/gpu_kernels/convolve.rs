@@ -128,3 +128,57 @@ fn all_directions(
     let want = values(&tensor(&want, &[want.len()], storage));
     assert_close(&what, storage, &got, &want);
 }
+
+#[test]
+fn what_an_output_sees_lies_side_by_side() {
+    let Some(gpu) = Gpu::open() else { return };
+    let cases = [
+        ([2, 6, 8, 3], ConvSpec::same(3).stride(2), 32),
+        ([1, 7, 9, 2], ConvSpec::same(3).dilation(2), 24),
+        ([1, 5, 6, 1], ConvSpec::same(5), 32),
+    ];
+    for (storage, periodic) in Storage::ALL.into_iter().zip([false, true, true]) {
+        for (shape @ [b, h, w, c], spec, k) in cases {
+            let spec = ConvSpec { periodic, ..spec };
+            let ((p, q), (kh, kw)) = (spec.output_size((h, w)).unwrap(), spec.kernel);
+            let x = draw(1, b * h * w * c);
+            let (there, y) = (gpu.upload(&x, storage), gpu.room(b * p * q * k, storage));
+            let (pad, step) = (spec.padding, (spec.stride, spec.dilation));
+            let extents = [b, h, w, c, p, q, kh, kw, step.0, step.1, pad.0, pad.1];
+            let geometry: Vec<Arg<'_>> = extents.iter().map(|&v| Arg::from(v as i32)).collect();
+            let all = [args![&y, &there], &geometry[..], args![periodic, k as i32]].concat();
+            let kernel = format!("patches_{}", storage.suffix());
+            gpu.run(FILE, &kernel, grid::flat(b * p * q * k), &all);
+            let x = values(&tensor(&x, &shape, storage));
+            let at = |sample: usize, row: isize, column: isize, channel: usize| {
+                let column = if periodic {
+                    column.rem_euclid(w as isize)
+                } else {
+                    column
+                };
+                let inside = (0..h as isize).contains(&row) && (0..w as isize).contains(&column);
+                match inside {
+                    true => x[((sample * h + row as usize) * w + column as usize) * c + channel],
+                    false => 0.0,
+                }
+            };
+            let mut want = Vec::new();
+            for (sample, row, column) in
+                (0..b).flat_map(|s| (0..p).flat_map(move |r| (0..q).map(move |c| (s, r, c))))
+            {
+                for place in 0..k {
+                    let (tap, channel) = (place / c, place % c);
+                    let seen = |output: usize, offset: usize, pad: usize| {
+                        (output * step.0 + offset * step.1) as isize - pad as isize
+                    };
+                    let (r, s) = (tap / kw, tap % kw);
+                    want.push(match r < kh {
+                        true => at(sample, seen(row, r, pad.0), seen(column, s, pad.1), channel),
+                        false => 0.0,
+                    });
+                }
+            }
+            assert_eq!(gpu.download(&y, storage), want, "{shape:?} {spec:?}");
+        }
+    }
+}

@@ -41,6 +41,8 @@ struct Convolution {
 int pack(Tensor *tensor, int format, int type, int n, int c, int h, int w) {
   if (!tensor || n < 1 || c < 1 || h < 1 || w < 1) return BAD_PARAM;
   if (type != FLOAT && type != HALF && type != BFLOAT16) return NOT_SUPPORTED;
+  // Values are counted in 32 bits.
+  if ((int64_t)n * c * h * w >= (int64_t)1 << 31) return NOT_SUPPORTED;
   const int64_t nchw[4] = {(int64_t)c * h * w, (int64_t)h * w, w, 1}, nhwc[4] = {(int64_t)h * w * c, 1, (int64_t)w * c, c};
   if (format != NCHW && format != NHWC) return BAD_PARAM;
   tensor->type = type;

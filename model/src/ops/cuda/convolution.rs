@@ -1,10 +1,11 @@
 //! Convolutions: cuDNN's, with longitude wrapped around them and what follows them in one pass.
 
-use super::channels::{Edges, pad, pad_backward};
-use super::cudnn::{Direction, Problem};
+use super::channels::{Edges, pad, pad_backward, put_channels};
+use super::cudnn::{Direction, Problem, samples};
+use super::depthwise::geometry;
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
-use super::kernels::{Arg, FILTER, Grid, int};
+use super::kernels::{Arg, CONVOLVE, FILTER, Grid, int};
 use super::norm::finish;
 use super::{add_channel_sums, bring_channels, land};
 use crate::error::Result;
@@ -77,6 +78,45 @@ fn filter(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Tensor> {
     })
 }
 
+/// cuDNN's engines for a few channels use no matrix units, and zeros beside the channels do not change that (three channels to 256 with a stride of 2 take
+/// an H200 2 ms). Where all that a kernel sees is a few channels' worth, it is these that are multiplied.
+fn sees_little(dtype: DType, x: [usize; 4], y: [usize; 4], spec: &ConvSpec) -> bool {
+    let seen = x[3] * spec.kernel.0 * spec.kernel.1;
+    // More than the field and less than half of the result are written for it.
+    dtype != DType::F32 && spec.groups == 1 && x[3] <= 4 && seen > x[3] && 2 * seen <= y[3]
+}
+
+/// What each output sees as channels of one pixel, a kernel for them, and the problem that this is.
+fn patches(
+    gpu: &Gpu,
+    x: &Tensor,
+    w: &Tensor,
+    spec: &ConvSpec,
+    (x_shape @ [b, _, _, c], y_shape @ [_, p, q, o]): ([usize; 4], [usize; 4]),
+) -> Result<(Tensor, Tensor, Problem)> {
+    let dtype = x.dtype();
+    let k = (c * spec.kernel.0 * spec.kernel.1).next_multiple_of(8);
+    let y = gpu.empty(&[b, p, q, k], dtype)?;
+    let arguments = [
+        &[(&y).into(), x.into()],
+        &geometry(x_shape, y_shape, spec)[..],
+        &[int(k)],
+    ];
+    let grid = Grid::flat(y.elem_count());
+    gpu.launch(CONVOLVE, "patches", dtype, grid, &arguments.concat())?;
+    let filter = gpu.zeros(&[o, k], dtype)?;
+    put_channels(gpu, &filter, 0, w, o)?;
+    let spec = ConvSpec {
+        kernel: (1, 1),
+        padding: (0, 0),
+        stride: 1,
+        dilation: 1,
+        ..*spec
+    };
+    let problem = problem(Direction::Forward, dtype, [b, p, q, k], y_shape, &spec);
+    Ok((y, filter, problem))
+}
+
 /// y of x, plus bias, then `fuse`.
 pub fn forward(
     x: &Tensor,
@@ -89,18 +129,28 @@ pub fn forward(
     let x = gpu.bring(x)?;
     let dtype = x.dtype();
     let w = filter(gpu, weights, dtype)?;
-    let x = match edges(spec) {
-        Some(edges) => pad(&x, x_shape, edges)?,
-        None => x,
+    let shapes = (x_shape, y_shape);
+    let (x, w, problem) = if sees_little(dtype, x_shape, y_shape, spec) {
+        patches(gpu, &x, &w, spec, shapes)?
+    } else {
+        let x = match edges(spec) {
+            Some(edges) => pad(&x, x_shape, edges)?,
+            None => x,
+        };
+        let problem = problem(Direction::Forward, dtype, x_shape, y_shape, spec);
+        (x, w, problem)
     };
     let y = gpu.empty(&y_shape, dtype)?;
-    gpu.convolve(
-        &problem(Direction::Forward, dtype, x_shape, y_shape, spec),
-        &x,
-        &w,
-        &y,
-    )?;
-    drop(x);
+    let batch = x_shape[0];
+    for (at, part) in problem.parts() {
+        gpu.convolve(
+            &part,
+            &samples(&x, &at, batch)?,
+            &w,
+            &samples(&y, &at, batch)?,
+        )?;
+    }
+    drop((x, w));
     let bias = weights
         .channels()
         .map(|bias| bring_channels(gpu, bias))
@@ -129,7 +179,15 @@ pub fn transposed(
     let w = filter(gpu, weights, dtype)?;
     let problem = problem(Direction::BackwardData, dtype, x_shape, y_shape, spec);
     let dx = gpu.empty(&problem.x, dtype)?;
-    gpu.convolve(&problem, &w, &dy, &dx)?;
+    let batch = x_shape[0];
+    for (at, part) in problem.parts() {
+        gpu.convolve(
+            &part,
+            &w,
+            &samples(&dy, &at, batch)?,
+            &samples(&dx, &at, batch)?,
+        )?;
+    }
     let dx = match edges(spec) {
         Some(edges) => pad_backward(&dx, x_shape, edges)?,
         None => dx,
@@ -170,17 +228,21 @@ pub fn backward_weights(
         spec.kernel.0 * spec.kernel.1,
     );
     let dk = gpu.empty(&[outer, taps, inner], dtype)?;
-    gpu.convolve(
-        &problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec),
-        &x,
-        &dy,
-        &dk,
-    )?;
-    drop(x);
+    let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
+    let batch = x_shape[0];
     land(gpu, dw, |sums| {
-        let arguments: [Arg<'_>; 5] =
-            [sums.into(), (&dk).into(), int(outer), int(inner), int(taps)];
-        let grid = Grid::flat(dk.elem_count());
-        gpu.launch(FILTER, "filter_add_from_taps", dtype, grid, &arguments)
+        for (at, part) in problem.parts() {
+            gpu.convolve(
+                &part,
+                &samples(&x, &at, batch)?,
+                &samples(&dy, &at, batch)?,
+                &dk,
+            )?;
+            let arguments: [Arg<'_>; 5] =
+                [sums.into(), (&dk).into(), int(outer), int(inner), int(taps)];
+            let grid = Grid::flat(dk.elem_count());
+            gpu.launch(FILTER, "filter_add_from_taps", dtype, grid, &arguments)?;
+        }
+        Ok(())
     })
 }

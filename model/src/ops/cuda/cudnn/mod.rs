@@ -6,8 +6,10 @@
 
 mod calls;
 mod find;
+mod parts;
 
 pub(super) use calls::Direction;
+pub(super) use parts::samples;
 
 use super::algorithms::Algorithms;
 use super::device::Gpu;

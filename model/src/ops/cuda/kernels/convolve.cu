@@ -2,7 +2,7 @@
 //
 // Kernels are (o, kh, kw, c / groups), as cuDNN has them. Sums of a tap are f32, those of taps and pixels f64.
 
-struct Geometry {
+struct Extents {
   i32 b, h, w, c, p, q, o, kh, kw, pad_h, pad_w, stride, dilation, groups;
   __device__ i32 inner() const { return c / groups; }
   __device__ i32 outer() const { return o / groups; }
@@ -14,7 +14,7 @@ struct Geometry {
 };
 
 template <class T>
-__device__ inline void forward(T *y, const T *x, const T *weights, Geometry g) {
+__device__ inline void forward(T *y, const T *x, const T *weights, Extents g) {
   const i32 inner = g.inner();
   FOR_EACH(i, (i64)g.b * g.p * g.q * g.o) {
     i32 o, q, p;
@@ -38,7 +38,7 @@ __device__ inline void forward(T *y, const T *x, const T *weights, Geometry g) {
 }
 
 template <class T>
-__device__ inline void backward_data(T *dx, const T *weights, const T *dy, Geometry g) {
+__device__ inline void backward_data(T *dx, const T *weights, const T *dy, Extents g) {
   const i32 inner = g.inner(), outer = g.outer();
   FOR_EACH(i, (i64)g.b * g.h * g.w * g.c) {
     i32 c, w, h;
@@ -63,7 +63,7 @@ __device__ inline void backward_data(T *dx, const T *weights, const T *dy, Geome
 }
 
 template <class T>
-__device__ inline void backward_filter(T *dw, const T *x, const T *dy, Geometry g) {
+__device__ inline void backward_filter(T *dw, const T *x, const T *dy, Extents g) {
   const i32 inner = g.inner();
   FOR_EACH(i, (i64)g.o * g.kh * g.kw * inner) {
     i32 k, s, r;
@@ -85,17 +85,40 @@ __device__ inline void backward_filter(T *dw, const T *x, const T *dy, Geometry 
   }
 }
 
+// What each output sees, side by side: (pixels, k) with k at least taps · channels and a multiple of V; what is beyond the field or them is 0.
+template <class T>
+__device__ inline void patches(T *y, const T *x, const Geometry &g, i32 k) {
+  const i32 V = Wide<T>::VALUES, packs = k / V;
+  FOR_EACH(i, (i64)g.b * g.p * g.q * packs) {
+    i32 pack, column, row;
+    const i64 pixel = divided(i, packs, pack), line = divided(pixel, g.q, column), sample = divided(line, g.p, row);
+    f32 values[V];
+    for (i32 j = 0; j < V; j++) {
+      const i32 at = pack * V + j, tap = at / g.c, r = tap / g.kw;
+      values[j] = 0.0f;
+      if (r >= g.kh) continue;
+      const i32 at_h = g.row(row, r), at_w = g.column(column, tap - r * g.kw);
+      if (at_h >= 0 && at_w >= 0) values[j] = widen(x[((sample * g.h + at_h) * g.w + at_w) * g.c + (at - tap * g.c)]);
+    }
+    store(y + i * V, values);
+  }
+}
+
 #define EXTENTS i32 b, i32 h, i32 w, i32 c, i32 p, i32 q, i32 o, i32 kh, i32 kw, i32 pad_h, i32 pad_w, i32 stride, i32 dilation, i32 groups
-#define GEOMETRY Geometry{b, h, w, c, p, q, o, kh, kw, pad_h, pad_w, stride, dilation, groups}
+#define GIVEN Extents{b, h, w, c, p, q, o, kh, kw, pad_h, pad_w, stride, dilation, groups}
 #define KERNELS(S, T)                                                                                                   \
-  GLOBAL convolve_##S(T *y, const T *x, const T *weights, EXTENTS) { forward(y, x, weights, GEOMETRY); }                \
+  GLOBAL convolve_##S(T *y, const T *x, const T *weights, EXTENTS) { forward(y, x, weights, GIVEN); }                \
   EXPORT_KERNEL(convolve_##S)                                                                                           \
   GLOBAL convolve_backward_data_##S(T *dx, const T *weights, const T *dy, EXTENTS) {                                    \
-    backward_data(dx, weights, dy, GEOMETRY);                                                                           \
+    backward_data(dx, weights, dy, GIVEN);                                                                           \
   }                                                                                                                     \
   EXPORT_KERNEL(convolve_backward_data_##S)                                                                             \
   GLOBAL convolve_backward_filter_##S(T *dw, const T *x, const T *dy, EXTENTS) {                                        \
-    backward_filter(dw, x, dy, GEOMETRY);                                                                               \
+    backward_filter(dw, x, dy, GIVEN);                                                                               \
   }                                                                                                                     \
-  EXPORT_KERNEL(convolve_backward_filter_##S)
+  EXPORT_KERNEL(convolve_backward_filter_##S)                                                                              \
+  GLOBAL patches_##S(T *y, const T *x, GEOMETRY, i32 k) {                                                                \
+    patches(y, x, Geometry{b, h, w, c, p, q, kh, kw, stride, dilation, pad_h, pad_w, periodic}, k);                      \
+  }                                                                                                                    \
+  EXPORT_KERNEL(patches_##S)
 EACH_STORAGE(KERNELS)

@@ -81,7 +81,7 @@ impl Goal {
     /// Whether ranks divide the sum of their losses by the sum of what each of them counts.
     pub(super) fn is_mean(&self) -> bool {
         match self {
-            Self::Masks(criterion) => criterion.divisor_of(&[]).is_some(),
+            Self::Masks(criterion) => criterion.is_mean(),
             Self::Boxes(_) => true,
         }
     }
@@ -107,9 +107,8 @@ impl Goal {
         match self {
             Self::Masks(criterion) => {
                 let logits = network.forward(x, pass)?;
-                let divisor = criterion.divisor_of(&batch.labels);
                 let count = batch.labels.len() as f64;
-                let common = (shared && divisor.is_some()).then_some(count);
+                let common = (shared && criterion.is_mean()).then_some(count);
                 let loss = network.backend().segmentation_loss_within(
                     &logits,
                     &batch.labels,
@@ -120,7 +119,7 @@ impl Goal {
                 Ok(Judged {
                     value: loss.value(),
                     weighted_sum: loss.weighted_sum,
-                    divisor,
+                    divisor: criterion.is_mean().then_some(loss.own_divisor),
                     count,
                     gradient: Gradient::Masks(loss.gradient),
                 })

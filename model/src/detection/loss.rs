@@ -10,9 +10,8 @@ use super::layout::Scheme;
 use super::mask_loss::{self, MaskTargets};
 use super::{BoxTarget, DetectorOutput, cell_loss, centre_loss, check};
 use crate::error::{ModelError, Result};
-use crate::ops::host::{Host, bhwc, expect, tensor};
+use crate::ops::host::{Host, expect, tensor};
 use candle_core::{DType, Tensor};
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// How much each part of the loss counts. The defaults are the published ones.
@@ -159,8 +158,11 @@ impl DetectorOutput {
             None => None,
             Some(made) => {
                 let weight = config.reconstruction;
-                let (value, gradient) =
-                    squared_error(made, targets.fields, weight * f64::from(scale))?;
+                let (value, gradient) = (self.backend).squared_error(
+                    made,
+                    targets.fields,
+                    weight * f64::from(scale),
+                )?;
                 parts.push(("reconstruction", weight * value));
                 Some(gradient)
             }
@@ -231,40 +233,4 @@ impl DetectorOutput {
         let gradient = tensor(gradient, self.heads.dims(), DType::F32)?;
         Ok((parts.into_iter().map(mean).collect(), gradient))
     }
-}
-
-/// The mean of (made − fields)² and its gradient times `factor`. Channels that the network adds to its input (latitude) come
-/// last in `made`; they do not count.
-fn squared_error(made: &Tensor, fields: &Tensor, factor: f64) -> Result<(f64, Tensor)> {
-    let op = "reconstruction";
-    let [n, h, w, wide] = bhwc(op, "reconstruction", made)?;
-    let channels = fields.dims().last().copied().unwrap_or(0);
-    expect(op, "fields", n * h * w * channels, fields.elem_count())?;
-    if channels == 0 || channels > wide {
-        expect(op, "channels", wide, channels)?;
-    }
-    let (ours, theirs) = (Host::of(op, made)?, Host::of(op, fields)?);
-    let count = (n * h * w * channels) as f64;
-    let slope = (2.0 * factor / count) as f32;
-    let mut gradient = vec![0.0f32; ours.len()];
-    // Rows are added in order, whatever the number of threads.
-    let rows: Vec<f64> = gradient
-        .par_chunks_mut(w * wide)
-        .zip(ours.par_chunks(w * wide))
-        .zip(theirs.par_chunks(w * channels))
-        .map(|((g, made), field)| {
-            let mut sum = 0.0f64;
-            let pixels = g.chunks_exact_mut(wide).zip(made.chunks_exact(wide));
-            for ((g, made), field) in pixels.zip(field.chunks_exact(channels)) {
-                for ((g, made), field) in g.iter_mut().zip(made).zip(field) {
-                    let off = made - field;
-                    *g = slope * off;
-                    sum += f64::from(off) * f64::from(off);
-                }
-            }
-            sum
-        })
-        .collect();
-    let gradient = tensor(gradient, made.dims(), DType::F32)?;
-    Ok((rows.iter().sum::<f64>() / count, gradient))
 }

@@ -7,6 +7,7 @@ use super::{Backend, on_gpu, reference};
 use crate::error::{ModelError, Result};
 use crate::profile;
 use candle_core::{DType, Tensor};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// The label of pixels that do not count.
@@ -93,18 +94,9 @@ impl Criterion {
         }
     }
 
-    /// What the sum over these labels is divided by; divisors of several batches add up to that of all of them.
-    ///
-    /// `None` where the rule divides by a constant, whatever the batch.
-    pub fn divisor_of(&self, labels: &[u8]) -> Option<f64> {
-        let mut counts = vec![0u64; self.class_weights.len()];
-        for &label in labels {
-            if let Some(count) = counts.get_mut(usize::from(label)) {
-                *count += 1;
-            }
-        }
-        let constant = matches!(self.normalisation, Normalisation::Sum(_));
-        (!constant).then(|| self.divisor(&counts))
+    /// Whether the sum over pixels is divided by something of the labels, and not multiplied by a constant.
+    pub fn is_mean(&self) -> bool {
+        !matches!(self.normalisation, Normalisation::Sum(_))
     }
 
     /// What the sum over pixels is multiplied by where the rule has a constant for it, else 1.
@@ -136,8 +128,10 @@ pub struct Loss {
     pub weighted_sum: f64,
     /// Σ w(label).
     pub weight_sum: f64,
-    /// What the rule divides the sum by; sums and divisors of several batches add up.
+    /// What the sum is divided by.
     pub divisor: f64,
+    /// What the rule divides by for these labels alone; sums and divisors of several batches add up.
+    pub own_divisor: f64,
     /// The gradient of [`Loss::value`] times `scale` with respect to the logits.
     pub gradient: Tensor,
 }
@@ -226,7 +220,8 @@ impl Backend {
         expect(op, "class weights", shape[3], criterion.class_weights.len())?;
         expect(op, "labels", shape[0] * shape[1] * shape[2], labels.len())?;
         let counts = counted(op, labels, shape)?;
-        let divisor = divisor.unwrap_or_else(|| criterion.divisor(&counts));
+        let own_divisor = criterion.divisor(&counts);
+        let divisor = divisor.unwrap_or(own_divisor);
         let rule = PixelRule {
             class_weights: &criterion.class_weights,
             focal: criterion.focal,
@@ -243,6 +238,7 @@ impl Backend {
                 weighted_sum,
                 weight_sum: criterion.weight_sum(&counts),
                 divisor,
+                own_divisor,
                 gradient,
             });
         }
@@ -258,8 +254,55 @@ impl Backend {
             weighted_sum,
             weight_sum: criterion.weight_sum(&counts),
             divisor,
+            own_divisor,
             gradient: tensor(gradient, &shape, DType::F32)?,
         })
+    }
+
+    /// The mean of (made − fields)² and its gradient times `factor`. Channels that the network adds to its input (latitude) come
+    /// last in `made`; they do not count.
+    pub(crate) fn squared_error(
+        self,
+        made: &Tensor,
+        fields: &Tensor,
+        factor: f64,
+    ) -> Result<(f64, Tensor)> {
+        let op = "reconstruction";
+        let [n, h, w, wide] = bhwc(op, "reconstruction", made)?;
+        let channels = fields.dims().last().copied().unwrap_or(0);
+        expect(op, "fields", n * h * w * channels, fields.elem_count())?;
+        if channels == 0 || channels > wide {
+            expect(op, "channels", wide, channels)?;
+        }
+        let count = (n * h * w * channels) as f64;
+        let slope = (2.0 * factor / count) as f32;
+        on_gpu!(self, {
+            let extents = [wide, channels];
+            let (sum, gradient) = super::cuda::squared_error(made, fields, slope, extents)?;
+            Ok((sum / count, gradient))
+        });
+        let (ours, theirs) = (Host::of(op, made)?, Host::of(op, fields)?);
+        let mut gradient = vec![0.0f32; ours.len()];
+        // Rows are added in order, whatever the number of threads.
+        let rows: Vec<f64> = gradient
+            .par_chunks_mut(w * wide)
+            .zip(ours.par_chunks(w * wide))
+            .zip(theirs.par_chunks(w * channels))
+            .map(|((g, made), field)| {
+                let mut sum = 0.0f64;
+                let pixels = g.chunks_exact_mut(wide).zip(made.chunks_exact(wide));
+                for ((g, made), field) in pixels.zip(field.chunks_exact(channels)) {
+                    for ((g, made), field) in g.iter_mut().zip(made).zip(field) {
+                        let off = made - field;
+                        *g = slope * off;
+                        sum += f64::from(off) * f64::from(off);
+                    }
+                }
+                sum
+            })
+            .collect();
+        let gradient = tensor(gradient, made.dims(), DType::F32)?;
+        Ok((rows.iter().sum::<f64>() / count, gradient))
     }
 
     /// The probability of every class, f32.
@@ -300,8 +343,7 @@ impl Backend {
 
 /// Pixels of each class.
 fn counted(op: &'static str, labels: &[u8], [_, h, w, k]: [usize; 4]) -> Result<Vec<u64>> {
-    let mut counts = [0u64; 256];
-    labels.iter().for_each(|&l| counts[usize::from(l)] += 1);
+    let counts = tally(labels);
     if counts[k.min(255)..255].iter().any(|&count| count > 0) {
         let wrong = |&label: &u8| label != IGNORED && usize::from(label) >= k;
         let place = labels.iter().position(wrong).unwrap_or_default();
@@ -315,4 +357,29 @@ fn counted(op: &'static str, labels: &[u8], [_, h, w, k]: [usize; 4]) -> Result<
         });
     }
     Ok(counts[..k.min(255)].to_vec())
+}
+
+/// How often each code stands among labels.
+fn tally(labels: &[u8]) -> [u64; 256] {
+    let of_part = |part: &[u8]| {
+        // Labels side by side are mostly the same: with a counter for each of four they do not wait for each other.
+        let mut lanes = [[0u64; 256]; 4];
+        for four in part.chunks(4) {
+            for (lane, &label) in lanes.iter_mut().zip(four) {
+                lane[usize::from(label)] += 1;
+            }
+        }
+        lanes.into_iter().fold([0; 256], sum)
+    };
+    labels
+        .par_chunks(1 << 17)
+        .map(of_part)
+        .reduce(|| [0; 256], sum)
+}
+
+fn sum(mut all: [u64; 256], more: [u64; 256]) -> [u64; 256] {
+    all.iter_mut()
+        .zip(more)
+        .for_each(|(all, more)| *all += more);
+    all
 }

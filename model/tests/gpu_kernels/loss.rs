@@ -154,3 +154,44 @@ fn labels_are_counted() {
     let want: Vec<u8> = want.iter().flat_map(|count| count.to_le_bytes()).collect();
     assert_eq!(gpu.download_bytes(&counts), want);
 }
+
+#[test]
+fn squares_of_what_is_off_and_their_gradient() {
+    let Some(gpu) = Gpu::open() else { return };
+    for storage in Storage::ALL {
+        for (pixels, wide, channels) in [(1, 1, 1), (700, 5, 3), (900, 16, 16)] {
+            let (made, fields) = (draw(1, pixels * wide), draw(2, pixels * channels));
+            let there = (gpu.upload(&made, storage), gpu.upload(&fields, storage));
+            let blocks = grid::loss(pixels * wide);
+            let (partial, out) = (gpu.sums(blocks[0] as usize), gpu.sums(1));
+            let gradient = gpu.room(pixels * wide, Storage::F32);
+            let all = args![
+                &partial,
+                &gradient,
+                &there.0,
+                &there.1,
+                0.25f32,
+                pixels as i64,
+                wide as i32,
+                channels as i32
+            ];
+            let kernel = format!("squared_error_{}", storage.suffix());
+            gpu.run(FILE, &kernel, blocks, all);
+            let all = args![&out, &partial, blocks[0] as i32];
+            gpu.run(FILE, "sum_partials", [1, 1, 1], all);
+            let rounded = |v: &[f32]| values(&tensor(v, &[v.len()], storage));
+            let (made, fields) = (rounded(&made), rounded(&fields));
+            let off: Vec<f32> = (made.iter().enumerate())
+                .map(|(at, made)| match at % wide < channels {
+                    true => made - fields[at / wide * channels + at % wide],
+                    false => 0.0,
+                })
+                .collect();
+            let slopes: Vec<f32> = off.iter().map(|off| 0.25 * off).collect();
+            assert_eq!(gpu.download(&gradient, Storage::F32), slopes);
+            let want: f64 = off.iter().map(|&off| f64::from(off).powi(2)).sum();
+            let got = gpu.download_f64(&out)[0];
+            assert!((got - want).abs() <= 1e-12 * want, "{got} {want}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Softmax, the loss of a segmentation with its gradient, and the class of the largest logit.
 
-use super::device::gpu;
+use super::device::{Gpu, gpu};
+use super::elementwise::like;
 use super::kernels::{Grid, LOSS, int, long};
 use super::partial;
 use crate::error::Result;
@@ -34,11 +35,48 @@ pub fn segmentation(logits: &Tensor, labels: &[u8], rule: &PixelRule<'_>) -> Res
         int(k),
     ];
     gpu.launch(LOSS, "segmentation_loss", logits.dtype(), grid, &arguments)?;
+    Ok((sum_of(gpu, &partial, grid)?, gradient))
+}
+
+/// The sum of what each block of this grid left.
+fn sum_of(gpu: &Gpu, partial: &Tensor, grid: Grid) -> Result<f64> {
     let sum = gpu.empty(&[1], DType::F64)?;
-    let arguments = [(&sum).into(), (&partial).into(), int(grid.width())];
+    let arguments = [(&sum).into(), partial.into(), int(grid.width())];
     gpu.launch_named(LOSS, "sum_partials", Grid::blocks(1), &arguments)?;
     let sum: Vec<f64> = gpu.take(&sum)?;
-    Ok((sum[0], gradient))
+    Ok(sum[0])
+}
+
+/// The sum of (made − fields)² and `slope` · (made − fields), f32; of pixels with more channels in `made` than in `fields`, those do not count.
+pub fn squared_error(
+    made: &Tensor,
+    fields: &Tensor,
+    slope: f32,
+    [wide, channels]: [usize; 2],
+) -> Result<(f64, Tensor)> {
+    let gpu = gpu()?;
+    // Of two types both become f32, which holds either.
+    let dtype = match made.dtype() == fields.dtype() {
+        true => made.dtype(),
+        false => DType::F32,
+    };
+    let (made, fields) = (like(gpu, made, dtype)?, like(gpu, fields, dtype)?);
+    let pixels = made.elem_count() / wide;
+    let gradient = gpu.empty(made.dims(), DType::F32)?;
+    let grid = Grid::loss(made.elem_count());
+    let partial = partial(gpu, grid.width())?;
+    let arguments = [
+        (&partial).into(),
+        (&gradient).into(),
+        (&made).into(),
+        (&fields).into(),
+        slope.into(),
+        long(pixels),
+        int(wide),
+        int(channels),
+    ];
+    gpu.launch(LOSS, "squared_error", dtype, grid, &arguments)?;
+    Ok((sum_of(gpu, &partial, grid)?, gradient))
 }
 
 pub fn softmax(logits: &Tensor) -> Result<Tensor> {

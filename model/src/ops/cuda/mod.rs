@@ -44,7 +44,7 @@ pub use input::{Arriving, Uploader};
 pub use lend::Lent;
 pub(crate) use lend::lend;
 pub use library::{finds, look_in};
-pub(super) use loss::{argmax, segmentation, softmax};
+pub(super) use loss::{argmax, segmentation, softmax, squared_error};
 pub use memory::{available_memory, forget_peak, peak_memory};
 pub(crate) use memory::{give_back_memory, working_memory};
 pub(crate) use norm::Moments;
@@ -193,9 +193,9 @@ pub(super) fn add_channel_sums(dy: &Tensor, landing: super::Landing<'_>) -> Resu
     let dy = gpu.bring(dy)?;
     let c = landing.len();
     let pixels = dy.elem_count() / c;
-    let chunks = kernels::chunks(pixels);
+    let grid = gpu.sums(pixels, c, 1);
+    let chunks = grid.chunks();
     let partial = partial(gpu, chunks * c)?;
-    let grid = Grid::sums(pixels, c, 1);
     gpu.launch(
         kernels::CHANNELS,
         "channel_sums",

@@ -62,6 +62,22 @@ __device__ inline void segmentation_loss(f64 *partial, f32 *gradient, const T *l
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
+// (made − fields)², with the gradient of its sum times `slope` / 2. Channels of `made` beyond those of the fields do not count.
+template <class T>
+__device__ inline void squared_error(f64 *partial, f32 *gradient, const T *made, const T *fields, f32 slope, i64 pixels, i32 wide, i32 channels) {
+  f64 sum = 0.0;
+  FOR_EACH(i, pixels * wide) {
+    i32 channel;
+    const i64 pixel = divided(i, wide, channel);
+    f32 off = 0.0f;
+    if (channel < channels) off = widen(made[i]) - widen(fields[pixel * channels + channel]);
+    gradient[i] = slope * off;
+    sum += (f64)off * (f64)off;
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
 template <class T>
 __device__ inline void argmax(u8 *y, const T *logits, i64 pixels, i32 k) {
   FOR_EACH(pixel, pixels) {
@@ -84,6 +100,11 @@ __device__ inline void argmax(u8 *y, const T *logits, i64 pixels, i32 k) {
     segmentation_loss(partial, gradient, logits, labels, class_weights, alpha, gamma, factor, pixels, k);            \
   }                                                                                                                  \
   EXPORT_KERNEL_WITH_BARRIERS(segmentation_loss_##S)                                                                 \
+  GLOBAL squared_error_##S(f64 *partial, f32 *gradient, const T *made, const T *fields, f32 slope, i64 pixels, i32 wide, \
+                           i32 channels) {                                                                           \
+    squared_error(partial, gradient, made, fields, slope, pixels, wide, channels);                                   \
+  }                                                                                                                  \
+  EXPORT_KERNEL_WITH_BARRIERS(squared_error_##S)                                                                     \
   GLOBAL argmax_##S(u8 *y, const T *logits, i64 pixels, i32 k) { argmax(y, logits, pixels, k); }                     \
   EXPORT_KERNEL(argmax_##S)
 EACH_STORAGE(KERNELS)

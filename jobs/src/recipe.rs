@@ -117,9 +117,9 @@ pub struct Training {
     /// by some thousandths. Default `"same"`.
     pub saved_activations: SavedActivations,
     /// On a GPU the forward and the backward pass are launched as two CUDA graphs instead of one operation after the other: less work for
-    /// the processor, which counts where kernels are short (small batches, small fields). For masks, by one rank; where a step cannot be
-    /// launched so it is told why. Default false.
-    pub cuda_graphs: bool,
+    /// the processor, which counts where kernels are short (small batches, small fields), but up to a third more memory. For masks, by one
+    /// rank; where that is asked for and a step cannot be launched so, it is told why. Default: where it can be and there is room for it.
+    pub cuda_graphs: Option<bool>,
     /// The first so many steps are written down as a Chrome trace, `trace.rankN.json` in the run's folder. Default 0.
     pub trace_steps: usize,
     /// Go on though the machine seems to have too little memory. Default false.
@@ -141,7 +141,7 @@ impl Default for Training {
             start_from: None,
             recompute: Recompute::default(),
             saved_activations: SavedActivations::default(),
-            cuda_graphs: false,
+            cuda_graphs: None,
             trace_steps: 0,
             ignore_memory: false,
         }

@@ -198,10 +198,10 @@ impl Learner {
     /// Between steps and other work: passes that are launched as a whole have memory of their own, which other work cannot use, nor they
     /// what that leaves.
     pub(super) fn give_back_memory(&self) -> Result<()> {
-        match self.launches {
-            Launches::Written(_) => Ok(self.network.backend().give_back_memory()?),
-            _ => Ok(()),
+        if self.launches.are_written() {
+            self.network.backend().give_back_memory()?;
         }
+        Ok(())
     }
 
     /// Forward and backward pass of a batch; gradients go to the other ranks while the backward pass runs.

@@ -2,37 +2,62 @@
 
 use crate::error::Result;
 use candle_core::Tensor;
-use squall_model::{Captured, Gradients, Network, Storage};
+use squall_model::{Backend, Captured, Gradients, Network, Storage};
 use std::sync::Arc;
 
 /// Steps before passes are written down: kernels are loaded and algorithms chosen by then.
 const BEFORE: u32 = 2;
 
-/// Whether the passes are launched as a whole.
+/// Passes that are launched as a whole have memory of their own beside that of single operations; what a step needs at most, times this, is
+/// enough for both.
+const ROOM: f64 = 1.5;
+
+/// Whether and how the passes are launched as a whole.
 #[derive(Debug, Default)]
-pub(super) enum Launches {
-    /// No: every operation is started when its turn comes.
+pub(super) struct Launches {
+    /// Somebody wants it, and is to know where it cannot be.
+    asked: bool,
+    how: How,
+}
+
+#[derive(Debug, Default)]
+enum How {
+    /// Every operation is started when its turn comes.
     #[default]
     OneByOne,
-    /// After so many more steps.
+    /// As a whole after so many more steps.
     AsWhole { after: u32 },
     /// They were written down.
     Written(Arc<Captured>),
 }
 
 impl Launches {
-    /// As wanted; of a step that cannot be launched as a whole it is told why.
-    pub fn new(wanted: bool, obstacle: Option<&str>) -> Self {
-        match (wanted, obstacle) {
-            (false, _) => Self::OneByOne,
-            (true, None) => Self::AsWhole { after: BEFORE },
-            (true, Some(why)) => Self::refused(why),
+    /// As wanted, or where nothing is in the way.
+    pub fn new(wanted: Option<bool>, obstacle: Option<&str>) -> Self {
+        let mut launches = Self {
+            asked: wanted == Some(true),
+            how: How::OneByOne,
+        };
+        match obstacle {
+            _ if wanted == Some(false) => {}
+            None => launches.how = How::AsWhole { after: BEFORE },
+            Some(why) => launches.refuse(why),
         }
+        launches
     }
 
-    fn refused(why: &str) -> Self {
-        tracing::warn!("no CUDA graphs, operations are started one by one: {why}");
-        Self::OneByOne
+    fn refuse(&mut self, why: &str) {
+        if self.asked {
+            tracing::warn!("no CUDA graphs, operations are started one by one: {why}");
+        } else {
+            tracing::debug!("no CUDA graphs: {why}");
+        }
+        self.how = How::OneByOne;
+    }
+
+    /// Whether they have memory of their own.
+    pub fn are_written(&self) -> bool {
+        matches!(self.how, How::Written(_))
     }
 
     /// The passes for an input like `x`, if they are launched as a whole.
@@ -46,34 +71,46 @@ impl Launches {
         storage: &Storage,
         gradients: &mut Gradients,
     ) -> Result<Option<Arc<Captured>>> {
-        match self {
-            Self::OneByOne => return Ok(None),
-            Self::Written(captured) if captured.fits(network, x, gradients) => {
+        match &self.how {
+            How::OneByOne => return Ok(None),
+            How::Written(captured) if captured.fits(network, x, gradients) => {
                 return Ok(Some(Arc::clone(captured)));
             }
             // Parameters lie elsewhere, or the batch is another one.
-            Self::Written(_) => {
-                *self = Self::AsWhole { after: BEFORE };
+            How::Written(_) => {
+                self.how = How::AsWhole { after: BEFORE };
                 network.backend().give_back_memory()?;
             }
-            Self::AsWhole { .. } => {}
+            How::AsWhole { .. } => {}
         }
-        if let Self::AsWhole { after: after @ 1.. } = self {
+        if let How::AsWhole { after: after @ 1.. } = &mut self.how {
             *after -= 1;
+            return Ok(None);
+        }
+        if !self.asked && !has_room(network.backend()) {
+            self.refuse("there is little memory left");
             return Ok(None);
         }
         match Captured::of(network, x, storage, gradients) {
             Ok(captured) => {
                 let captured = Arc::new(captured);
-                *self = Self::Written(Arc::clone(&captured));
+                self.how = How::Written(Arc::clone(&captured));
                 Ok(Some(captured))
             }
             Err(error) => {
-                *self = Self::refused(&error.to_string());
+                self.refuse(&error.to_string());
                 network.backend().give_back_memory()?;
                 Ok(None)
             }
         }
+    }
+}
+
+/// Whether what was needed so far leaves enough.
+fn has_room(backend: Backend) -> bool {
+    match (backend.available_memory(), backend.peak_memory()) {
+        (Some(all), Some(peak)) => peak as f64 * ROOM <= all as f64,
+        _ => false,
     }
 }
 
@@ -95,22 +132,30 @@ mod tests {
         let network = Network::build(&config, Backend::Reference, 1).unwrap();
         let mut gradients = Gradients::new(network.parameters());
         let x = Tensor::zeros((1, 16, 24, 3), DType::F32, &candle_core::Device::Cpu).unwrap();
-        let mut launches = Launches::new(true, None);
+        let mut launches = Launches::new(Some(true), None);
         for left in [1, 0] {
             let none = launches.of(&network, &x, &DType::F32.into(), &mut gradients);
             assert!(none.unwrap().is_none());
-            assert!(matches!(launches, Launches::AsWhole { after } if after == left));
+            assert!(matches!(launches.how, How::AsWhole { after } if after == left));
         }
         // The CPU cannot.
         let none = launches.of(&network, &x, &DType::F32.into(), &mut gradients);
         assert!(none.unwrap().is_none());
-        assert!(matches!(launches, Launches::OneByOne));
+        assert!(matches!(launches.how, How::OneByOne));
     }
 
     #[test]
-    fn they_are_not_where_nobody_asks_or_something_is_in_the_way() {
-        assert!(matches!(Launches::new(false, None), Launches::OneByOne));
-        let refused = Launches::new(true, Some("it rains"));
-        assert!(matches!(refused, Launches::OneByOne));
+    fn they_are_not_where_nobody_wants_them_or_something_is_in_the_way() {
+        let how = |wanted, obstacle| Launches::new(wanted, obstacle).how;
+        assert!(matches!(how(Some(false), None), How::OneByOne));
+        for wanted in [None, Some(true)] {
+            assert!(matches!(how(wanted, Some("it rains")), How::OneByOne));
+            assert!(matches!(how(wanted, None), How::AsWhole { .. }));
+        }
+    }
+
+    #[test]
+    fn they_are_not_where_no_gpu_tells_of_room() {
+        assert!(!has_room(Backend::Reference));
     }
 }

@@ -38,6 +38,8 @@ pub struct Summary {
     pub parameters: usize,
     /// Floating-point operations of one forward pass.
     pub forward_flops: u64,
+    /// Those of inference, which leaves out what only teaches: the decoder of a detector.
+    pub inference_flops: u64,
     /// Floating-point operations of one training step per sample: three forward passes.
     pub training_flops: u64,
     /// Bytes of f32 activations that a training step keeps per sample: every layer's output once.
@@ -58,6 +60,11 @@ impl Summary {
             parameters: trace.rows.iter().map(|row| row.parameters).sum::<usize>()
                 + trace.parameters_left_out,
             forward_flops,
+            inference_flops: trace
+                .inference_rows()
+                .iter()
+                .map(|row| row.forward_flops)
+                .sum(),
             training_flops: 3 * forward_flops,
             activation_bytes: 4 * trace.values,
             layers: trace.rows.clone(),

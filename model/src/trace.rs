@@ -224,6 +224,12 @@ impl Trace {
         self.last_from = Some(self.events.len());
     }
 
+    /// The rows of what inference computes, too.
+    pub fn inference_rows(&self) -> &[Row] {
+        let end = self.training_from.map_or(self.rows.len(), |(_, row)| row);
+        &self.rows[..end]
+    }
+
     /// Channels side by side.
     pub fn concat(&mut self, parts: &[Flow]) -> Flow {
         let [b, h, w, _] = parts.first().map_or([0; 4], |part| part.shape);

@@ -169,6 +169,7 @@ fn flops_counted_by_hand() {
         .sum();
     let flat = summary(NetworkName::Detector2d);
     assert_eq!(flat.forward_flops, 2 * encoder + 18 * 1280 * 10 * 12 * 18);
+    assert_eq!(flat.inference_flops, encoder + 18 * 1280 * 10 * 12 * 18);
     let row = |name: &str| flat.layers.iter().find(|row| row.name == name).unwrap();
     assert_eq!(row("encoder.layer6").output, [12, 18, 1280]);
     assert_eq!(row("decoder.layer6").output, [768, 1152, 16]);

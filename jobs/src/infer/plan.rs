@@ -186,7 +186,7 @@ impl Demand {
     fn flops(&self) -> u64 {
         self.networks
             .iter()
-            .map(|(summary, ..)| summary.forward_flops)
+            .map(|(summary, ..)| summary.inference_flops)
             .sum()
     }
 }

@@ -15,8 +15,10 @@ const RESULT: [Option<f64>; 3] = [Some(1e-5), Some(6e-3), Some(8e-4)];
 const SUMS: [Option<f64>; 3] = [Some(1e-5); 3];
 /// Over a million pixels a judge that sums in f32 is itself no better.
 const SUMS_OF_F32: [Option<f64>; 3] = [Some(1e-4); 3];
+/// On a GPU cuDNN gives gradients of kernels between channels in the type of its operands, once rounded, as PyTorch has them.
+const ROUNDED_ONCE: [f64; 3] = [0.0, 1.0 / 512.0, 1.0 / 4096.0];
 
-/// A line for each direction.
+/// A line for each direction, and one for gradients of depthwise kernels where there are any.
 pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Result<Vec<Row>> {
     let network = Network::build(&NetworkConfig::published(name), Backend::best(), 1)?;
     let subject = name.as_str();
@@ -27,7 +29,13 @@ pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Re
     } else {
         SUMS_OF_F32
     };
-    let mut weights = Line::new(subject, "their gradient of the kernel", sums);
+    let of_cudnn = Backend::best().is_gpu();
+    let between = [0, 1, 2].map(|at| {
+        let rounded = if of_cudnn { ROUNDED_ONCE[at] } else { 0.0 };
+        sums[at].map(|bound| bound + rounded)
+    });
+    let mut weights = Line::new(subject, "their gradient of the kernel", between);
+    let mut depthwise = Line::new(subject, "that of depthwise kernels", sums);
     for case in distinct(network.summary(h, w)?.convolutions()) {
         let judge = Judge::new(&case)?;
         let place = || judge.place();
@@ -37,11 +45,16 @@ pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Re
         data.case(place, &judge.data(by, DType::F32)?, |d| {
             judge.data(Backend::best(), d)
         })?;
-        weights.case(place, &judge.weights(by, DType::F32)?, |d| {
+        let line = match judge.is_depthwise() {
+            true => &mut depthwise,
+            false => &mut weights,
+        };
+        line.case(place, &judge.weights(by, DType::F32)?, |d| {
             judge.weights(Backend::best(), d)
         })?;
     }
-    Ok([forward, data, weights].map(|line| line.row).into())
+    let rows = [forward, data, weights, depthwise].map(|line| line.row);
+    Ok(rows.into_iter().filter(|row| row.cases > 0).collect())
 }
 
 /// Each geometry once, in an order that does not change.

@@ -208,7 +208,7 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     }
     let (verb, flops) = match work {
         Work::Step => ("train", summary.training_flops),
-        Work::Infer => ("infer", summary.forward_flops),
+        Work::Infer => ("infer", summary.inference_flops),
     };
     let (network, precision) = (&options.network, options.precision.name());
     let graphs = if options.graphs { ", as graphs" } else { "" };

@@ -23,7 +23,7 @@ STEPS = [
     ("gpu", 60, steps.gpu),
     ("golden", 90, steps.golden),
     ("operations", 120, steps.operations),
-    ("learning", 150, steps.learning),
+    ("learning", 180, steps.learning),
     ("inference", 60, steps.inference),
     ("pytorch", 180, steps.pytorch),
     ("speed", 240, steps.speed),

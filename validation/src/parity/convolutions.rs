@@ -15,8 +15,6 @@ const RESULT: [Option<f64>; 3] = [Some(1e-5), Some(6e-3), Some(8e-4)];
 const SUMS: [Option<f64>; 3] = [Some(1e-5); 3];
 /// Over a million pixels a judge that sums in f32 is itself no better.
 const SUMS_OF_F32: [Option<f64>; 3] = [Some(1e-4); 3];
-/// On a GPU cuDNN gives gradients of kernels between channels in the type of its operands, once rounded, as PyTorch has them.
-const ROUNDED_ONCE: [f64; 3] = [0.0, 1.0 / 512.0, 1.0 / 4096.0];
 
 /// A line for each direction, and one for gradients of depthwise kernels where there are any.
 pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Result<Vec<Row>> {
@@ -29,12 +27,7 @@ pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Re
     } else {
         SUMS_OF_F32
     };
-    let of_cudnn = Backend::best().is_gpu();
-    let between = [0, 1, 2].map(|at| {
-        let rounded = if of_cudnn { ROUNDED_ONCE[at] } else { 0.0 };
-        sums[at].map(|bound| bound + rounded)
-    });
-    let mut weights = Line::new(subject, "their gradient of the kernel", between);
+    let mut weights = Line::new(subject, "their gradient of the kernel", sums);
     let mut depthwise = Line::new(subject, "that of depthwise kernels", sums);
     for case in distinct(network.summary(h, w)?.convolutions()) {
         let judge = Judge::new(&case)?;

@@ -21,7 +21,7 @@ fn walks(
     operands: [&Tensor; 3],
 ) -> Result<bool> {
     let usual = spec.kernel == (3, 3) && spec.stride <= 2 && c % 4 == 0;
-    // Every position is read once by each of the nine.
+    // No position is read twice by one of the nine.
     if !usual || spec.periodic && (q - 1) * spec.stride >= w {
         return Ok(false);
     }

@@ -88,6 +88,18 @@ mod tests {
     }
 
     #[test]
+    fn values_of_parts_are_those_of_their_samples() {
+        let values: Vec<f32> = (0..24).map(|v| v as f32).collect();
+        let batch = Tensor::from_vec(values.clone(), (4, 2, 3), &candle_core::Device::Cpu).unwrap();
+        let of = |range: Range<usize>| {
+            let part = samples(&batch, &range, 4).unwrap();
+            part.to_vec1::<f32>().unwrap()
+        };
+        assert_eq!(of(0..4), values);
+        assert_eq!(of(1..3), values[6..18]);
+    }
+
+    #[test]
     fn a_sample_that_is_too_large_is_a_part() {
         let parts = problem(3).parts_of(1000);
         assert_eq!(

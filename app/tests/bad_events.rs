@@ -131,6 +131,76 @@ fn masks_without_any_event_give_tables_without_rows() {
 
 /// Sea-level pressure alone does not tell a hurricane from a winter storm: the deepest low of this analysis is one.
 #[test]
+fn cyclones_that_are_never_strong_are_left_out_where_the_wind_is_known() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 1, 3);
+    // A cyclone of the masks that the fields know nothing of, not at the first time and not at the last.
+    let grid = LatLonGrid::global(48, 72).expect("a grid");
+    let first = august(Calendar::NoLeap, 2000);
+    let file = at("masks.nc");
+    let mut writer =
+        MaskWriter::create(&file, &grid, first, &MaskFileOptions::default()).expect("created");
+    for step in 0..12 {
+        let (row, column) = grid.nearest(2.0, 200.0);
+        let there = (1..11).contains(&step);
+        let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+            u8::from(there && j.abs_diff(row) < 2 && i.abs_diff(column) < 2)
+        });
+        let mask = ClassMask::new(first.add_seconds(6 * 3600 * step), codes).expect("a mask");
+        writer.write(&mask, None).expect("written");
+    }
+    writer.finish().expect("written");
+    let tracks = |least: &str| {
+        let out = at(&format!("events-{least}"));
+        let (masks, fields) = (path(&file), path(&fields));
+        run(&[
+            "events",
+            masks,
+            "--fields",
+            fields,
+            "--min-wind",
+            least,
+            "--out",
+            path(&out),
+        ]);
+        let table = std::fs::read_to_string(out.join("tracks.csv")).expect("a table");
+        let events = std::fs::read_to_string(out.join("events.csv")).expect("a table");
+        (table.lines().count() - 1, events.lines().count() - 1)
+    };
+    assert_eq!(tracks("0"), (1, 10));
+    // What was seen stays in the table of events, as of tracks that are too short.
+    assert_eq!(tracks("60"), (0, 10));
+    let out = at("no");
+    for arguments in [
+        &[
+            "events",
+            path(&file),
+            "--min-wind",
+            "17",
+            "--out",
+            path(&out),
+        ][..],
+        &[
+            "events",
+            path(&file),
+            "--fields",
+            path(&fields),
+            "--min-wind",
+            "-1",
+            "--out",
+            path(&out),
+        ],
+    ] {
+        let output = squall()
+            .args(arguments)
+            .output()
+            .expect("the program starts");
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    }
+}
+
+#[test]
 fn lows_of_pressure_alone_do_not_become_cyclones() {
     let Some(file) = real("mslp-ecmwf-0p4-202208/mslp.nc") else {
         return;

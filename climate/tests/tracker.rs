@@ -90,6 +90,51 @@ fn a_cyclone_over_the_seam_is_one_track() {
 }
 
 #[test]
+fn tracks_that_never_reach_the_least_wind_are_not_listed() {
+    // From the second time on two cyclones and a river; one cyclone reaches 17 m/s at its fifth time, the other 16 at most.
+    let grid = grid();
+    let mut options = TrackerOptions::default();
+    options.tropical_cyclone.min_peak_wind_m_s = 17.0;
+    let mut tracker = Tracker::new(&grid, options).unwrap();
+    tracker.push(at(0), &mut []).unwrap();
+    let (mut finished, mut discarded) = (Vec::new(), Vec::new());
+    for k in 1..9 {
+        let discs = [
+            (1, 15.0, 60.0, 300.0),
+            (1, 15.0, 150.0, 300.0),
+            (2, 40.0, 200.0, 900.0),
+        ];
+        let mut found = if k < 8 {
+            events(&grid, 12 * k, &discs)
+        } else {
+            Vec::new()
+        };
+        for DetectedEvent { event, .. } in &mut found {
+            let peak = if event.lon_deg < 100.0 { 17.0 } else { 16.0 };
+            event.max_wind_m_s = Some(peak - f64::from((k as i32 - 5).abs()));
+        }
+        let step = tracker.push(at(12 * k), &mut found).unwrap();
+        finished.extend(step.finished);
+        discarded.extend(step.discarded);
+        // Ids by class and longitude; the strong one is long enough at its fifth time and strong enough at the same.
+        let undecided: Vec<u64> = tracker.undecided().collect();
+        match k {
+            1 => assert_eq!(undecided, [1, 2, 3]),
+            5 | 6 => assert_eq!(undecided, [2]),
+            _ => {}
+        }
+    }
+    let step = tracker.finish();
+    finished.extend(step.finished);
+    discarded.extend(step.discarded);
+    assert_eq!(
+        finished.iter().map(|t| t.track_id).collect::<Vec<_>>(),
+        [1, 3]
+    );
+    assert_eq!(discarded, [2]);
+}
+
+#[test]
 fn uneven_steps_of_24_12_and_12_hours_are_followed() {
     // 5 degrees a day; two storms, 20 degrees apart, so that only the right partner is in reach.
     let history: Vec<_> = [0, 24, 36, 48, 72, 84, 96]

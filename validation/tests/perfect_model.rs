@@ -2,7 +2,7 @@
 //!
 //! `validation/perfect_model.sh` does the same once through fields, rules and events.
 
-use squall_climate::compare::{Change, Design, DrawOptions, Statistic};
+use squall_climate::compare::{Change, Design, DrawOptions, Statistic, adjusted_p};
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
 use squall_data::{Calendar, Time};
 use std::sync::Mutex;
@@ -104,6 +104,21 @@ fn imposed_changes_lie_in_their_intervals_and_no_change_is_not_found() {
         if false_positives > 19 || excluded > 19 || held < 181 || power < 170 {
             wrong.push(name);
         }
+    }
+    // What the program calls significant: p adjusted for the number of quantities. Where nothing changed any such call is false, and at
+    // most 5 % of the pairs may have one.
+    let calls = |changes: &[Change; 3]| {
+        let p = changes.map(|change| change.p.unwrap());
+        adjusted_p(&p).into_iter().filter(|p| *p < 0.05).count()
+    };
+    let pairs = found.iter().filter(|[null, _]| calls(null) > 0).count();
+    let called: [usize; 2] = [0, 1].map(|k| found.iter().map(|pair| calls(&pair[k])).sum());
+    report += &format!(
+        "called significant: {} of 600 without a change, in {pairs} of {REPETITIONS} pairs; {} of 600 with one\n",
+        called[0], called[1]
+    );
+    if pairs > 19 || called[0] > 30 || called[1] < 540 {
+        wrong.push("calls");
     }
     // Where one can read by how much the test passed.
     let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/perfect_model.txt");

@@ -23,6 +23,8 @@ pub struct Linking {
     /// Shortest track to be listed, hours from the first to the last point. Tracks that the ends of the data cut off
     /// are listed however short, because nobody knows how long they are.
     pub min_duration_hours: f64,
+    /// Wind that a track must reach once to be listed, m/s; 0: any. Tracks that the ends of the data cut off are listed all the same.
+    pub min_peak_wind_m_s: f64,
 }
 
 impl Linking {
@@ -38,6 +40,7 @@ impl Linking {
             ("max_gap_hours", self.max_gap_hours),
             ("min_overlap", self.min_overlap),
             ("min_duration_hours", self.min_duration_hours),
+            ("min_peak_wind_m_s", self.min_peak_wind_m_s),
         ];
         for (name, value) in numbers {
             if !(value >= 0.0 && value.is_finite()) {
@@ -86,6 +89,7 @@ impl Default for TrackerOptions {
                 min_overlap: 0.2,
                 join_by_overlap: true,
                 min_duration_hours: 48.0,
+                min_peak_wind_m_s: 0.0,
             },
             atmospheric_river: Linking {
                 max_speed_km_per_day: 1600.0,
@@ -94,6 +98,7 @@ impl Default for TrackerOptions {
                 min_overlap: 0.2,
                 join_by_overlap: true,
                 min_duration_hours: 18.0,
+                min_peak_wind_m_s: 0.0,
             },
             extratropical_cyclone: Linking {
                 max_speed_km_per_day: 2600.0,
@@ -102,6 +107,7 @@ impl Default for TrackerOptions {
                 min_overlap: 0.2,
                 join_by_overlap: true,
                 min_duration_hours: 60.0,
+                min_peak_wind_m_s: 0.0,
             },
             tropical_depression: Linking {
                 max_speed_km_per_day: 1600.0,
@@ -110,6 +116,7 @@ impl Default for TrackerOptions {
                 min_overlap: 0.2,
                 join_by_overlap: true,
                 min_duration_hours: 24.0,
+                min_peak_wind_m_s: 0.0,
             },
             max_step_hours: 24.0,
         }
@@ -148,11 +155,12 @@ impl TrackerOptions {
         options
     }
 
-    /// The same without a shortest duration: every track is listed.
+    /// The same without a shortest duration and a least wind: every track is listed.
     #[must_use]
     pub fn keep_all(mut self) -> Self {
         for class in Class::TRACKED {
             self.of_mut(class).min_duration_hours = 0.0;
+            self.of_mut(class).min_peak_wind_m_s = 0.0;
         }
         self
     }

@@ -18,7 +18,7 @@ pub struct Step {
     pub ids: Vec<u64>,
     /// Tracks that are now known to have ended, by identity.
     pub finished: Vec<Track>,
-    /// Tracks that ended too short to be listed ([`Linking::min_duration_hours`]), by identity.
+    /// Tracks that ended too short or too weak to be listed ([`Linking::min_duration_hours`], [`Linking::min_peak_wind_m_s`]), by identity.
     pub discarded: Vec<u64>,
 }
 
@@ -36,7 +36,7 @@ pub struct Step {
 /// 4. A track left alone without merging is kept for [`Linking::max_gap_hours`] and then ends at its last point.
 ///
 /// Identities are dealt at genesis, ascending with time, class, longitude and latitude, so that the rows of `events.csv`
-/// can be written at once; the row of `tracks.csv` follows when the track ends. Tracks under the shortest duration get
+/// can be written at once; the row of `tracks.csv` follows when the track ends. Tracks under the shortest duration or the least wind get
 /// no row: their identities come in [`Step::discarded`]. Who holds rows back while their track is [`Tracker::undecided`]
 /// ([`crate::stream::Ledger`] does) writes them once and for all.
 ///
@@ -103,16 +103,21 @@ impl Tracker {
     }
 
     /// The living tracks of which it is not known yet whether they will be listed, because they are shorter than the shortest
-    /// duration. It is known at the latest one shortest duration and one gap after a track began.
+    /// duration or have not reached the least wind. Without a least wind it is known at the latest one shortest duration and one gap
+    /// after a track began.
     pub fn undecided(&self) -> impl Iterator<Item = u64> + '_ {
         let open = self.open.iter().map(|open| &open.track);
-        open.filter(|track| !self.is_long_enough(track))
+        open.filter(|track| !self.is_listed(track))
             .map(|track| track.track_id)
     }
 
-    fn is_long_enough(&self, track: &Track) -> bool {
+    /// Whether a track would be listed if it ended here.
+    fn is_listed(&self, track: &Track) -> bool {
+        let linking = self.options.of(track.class);
+        let reached = linking.min_peak_wind_m_s == 0.0
+            || (track.max_wind_m_s).is_some_and(|wind| wind >= linking.min_peak_wind_m_s);
         track.origin == Origin::StartOfData
-            || track.duration_hours() >= self.options.of(track.class).min_duration_hours
+            || (reached && track.duration_hours() >= linking.min_duration_hours)
     }
 
     /// Takes the events of the next time, writes their `track_id`, and returns what ended.
@@ -364,7 +369,7 @@ impl Tracker {
         if let Fate::Merge = fate {
             open.track.details.merged_into = other;
         }
-        if fate == Fate::EndOfData || self.is_long_enough(&open.track) {
+        if fate == Fate::EndOfData || self.is_listed(&open.track) {
             step.finished.push(open.track);
         } else {
             step.discarded.push(open.track.track_id);

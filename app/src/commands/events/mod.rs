@@ -25,7 +25,7 @@ use squall_climate::map::LandMask;
 use squall_climate::stream::{EventCounts, EventStream, RunFolder};
 use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
-use squall_data::{Calendar, Time};
+use squall_data::{Calendar, Time, Variable};
 use squall_jobs::comm::{Communicator, Solo};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -64,6 +64,9 @@ pub struct Events {
     /// Smallest river, km².
     #[arg(long, default_value_t = ExtractOptions::default().min_atmospheric_river_km2)]
     pub min_river_km2: f64,
+    /// Tropical cyclones whose wind never reaches this are not listed among the tracks, m/s; 17 is a tropical storm. Needs --fields.
+    #[arg(long, value_name = "M_S", value_parser = wind, requires = "fields")]
+    pub min_wind: Option<f64>,
     /// Boxes that are less sure are no events; boxes without a confidence are sure.
     #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
     pub min_confidence: f32,
@@ -88,6 +91,13 @@ pub struct Events {
     /// Print a summary as one JSON document.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Parses a wind speed.
+fn wind(text: &str) -> Result<f64, String> {
+    (text.parse().ok())
+        .filter(|wind: &f64| wind.is_finite() && *wind >= 0.0)
+        .ok_or_else(|| "expected a speed in m/s that is not negative, such as 17".to_string())
 }
 
 /// What the masks or boxes hold.
@@ -167,7 +177,7 @@ impl Events {
             return Ok(None);
         }
         self.plan(&objects, fields.as_ref());
-        let tracking = objects.tracking();
+        let tracking = self.tracking(&objects, fields.as_ref())?;
         let new = EventStream::new(objects.grid(), tracking)?;
         let fingerprint = self.fingerprint(&objects, fields.as_ref(), &tracking)?;
         let (mut folder, mut stream, start) = RunFolder::open(&self.out, &fingerprint, new)?;
@@ -229,6 +239,24 @@ impl Events {
             min_tropical_cyclone_km2: self.min_cyclone_km2,
             min_atmospheric_river_km2: self.min_river_km2,
         }
+    }
+
+    /// How events are joined to tracks, and which of them are listed.
+    fn tracking(
+        &self,
+        objects: &Objects,
+        fields: Option<&Fields>,
+    ) -> anyhow::Result<TrackerOptions> {
+        let mut tracking = objects.tracking();
+        if let Some(least) = self.min_wind {
+            let known = |fields: &Fields| fields.variables.contains(&Variable::Ubot);
+            if !fields.is_some_and(known) {
+                let hint = "give fields with the wind of the lowest level (UBOT, VBOT), or leave --min-wind out";
+                return Err(Advice::usage("--min-wind: the fields have no wind", hint));
+            }
+            tracking.tropical_cyclone.min_peak_wind_m_s = least;
+        }
+        Ok(tracking)
     }
 
     fn formats(&self) -> anyhow::Result<Vec<Format>> {

@@ -145,6 +145,7 @@ impl Demo {
                 out: at(out),
                 min_cyclone_km2: options.min_tropical_cyclone_km2,
                 min_river_km2: options.min_atmospheric_river_km2,
+                min_wind: None,
                 min_confidence: MIN_CONFIDENCE,
                 calendar: None,
                 columns: Vec::new(),

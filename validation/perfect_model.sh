@@ -69,8 +69,9 @@ if [ ! -e fitted.done ]; then
   echo "thickness_fall_m,water_kg_m2,$(for of in present plus2k; do printf '%s,' hits_$of true_$of found_$of false_$of river_iou_$of; done)" > fit.csv
   for pair in "2 16" "5 17" "10 18" "20 19" "50 20"; do
     try $pair plus2k > fit.plus2k &
+    other=$!
     try $pair present > fit.present
-    wait
+    wait $other
     echo "${pair/ /,},$(paste -d, fit.present fit.plus2k)" | tee -a fit.csv
   done
   rm fit-*.toml fit.present fit.plus2k
@@ -111,9 +112,10 @@ run() {
   touch "$1.done"
   [ -n "${KEEP:-}" ] || rm -rf "$1" "$1-labels" "$1-masks"
 }
-[ -e plus2k.done ] || run plus2k $((seed + 2)) > plus2k.log 2>&1 &
+# Not `[ -e ... ] || run ...`: there a command that fails would not end it.
+if [ ! -e plus2k.done ]; then run plus2k $((seed + 2)) > plus2k.log 2>&1; fi &
 other=$!
-[ -e present.done ] || run present $((seed + 1))
+if [ ! -e present.done ]; then run present $((seed + 1)); fi
 wait $other || { tail -3 plus2k.log; exit 1; }
 
 status=0

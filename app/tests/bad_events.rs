@@ -129,7 +129,6 @@ fn masks_without_any_event_give_tables_without_rows() {
     }
 }
 
-/// Sea-level pressure alone does not tell a hurricane from a winter storm: the deepest low of this analysis is one.
 #[test]
 fn cyclones_that_are_never_strong_are_left_out_where_the_wind_is_known() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -200,6 +199,7 @@ fn cyclones_that_are_never_strong_are_left_out_where_the_wind_is_known() {
     }
 }
 
+/// Sea-level pressure alone does not tell a hurricane from a winter storm: the deepest low of this analysis is one.
 #[test]
 fn lows_of_pressure_alone_do_not_become_cyclones() {
     let Some(file) = real("mslp-ecmwf-0p4-202208/mslp.nc") else {

@@ -3,7 +3,7 @@
 # changes that plus2k imposes (number of cyclones -10 %, the root of their deficits +5 %, rivers +20 %) must lie in the 95 % intervals of
 # the comparison: of the true storms, of rules that were fitted to the grid, and of a network. By chance an interval misses what it should hold once in
 # twenty times, so that of the ten some miss in two experiments of five (validation/tests/perfect_model.rs counts how often, over 200, for
-# the true storms). Today it fails: tracks join storms, and rules lose weak ones (docs/century.md).
+# the true storms).
 # Winds in gradient balance change by more than the root of the deficit, most so in the wide vortices of
 # a coarse grid: what is imposed on them is computed for the true storms. Of masks the frequency of rivers is the share of the Earth that is
 # under them, as catalogues of rivers have it: where two rivers touch masks have one, of the true masks, too. What is imposed on it is
@@ -49,7 +49,7 @@ recipe() {
 try() {
   recipe "$1" "$2" > "fit-$3.toml"
   "$squall" -q label "learn-$3" --thresholds "fit-$3.toml" --out "fit-$3" > /dev/null 2>&1
-  "$squall" -q events "fit-$3" --fields "learn-$3" --out "fit-$3-events" > /dev/null
+  "$squall" -q events "fit-$3" --fields "learn-$3" --min-wind 17 --out "fit-$3-events" > /dev/null
   "$squall" -q score --prediction "fit-$3-events" --truth "learn-$3/truth" 2> /dev/null |
     awk '/^[a-z_]* tracks from/ { on = /^tropical_cyclone/ } on && $1 == "all" { printf "%d,%d,%d,%d,", $3, $2, $4, $5 }'
   "$squall" -q score --prediction "fit-$3" --truth "learn-$3/truth" 2> /dev/null | awk '$1 == "atmospheric_river" && NF == 6 && !done++ { print $2 }'
@@ -94,18 +94,18 @@ if [ "$steps" -gt 0 ] && [ ! -e model.done ]; then
 fi
 rm -rf learn-present learn-plus2k store
 
-# run SCENARIO SEED: from fields to events by every source.
+# run SCENARIO SEED: from fields to events by every source. A cyclone reaches 17 m/s, as a tropical storm does.
 run() {
   "$squall" simulate --out "$1" --grid "$grid" --years "$years" --hours "$hours" --scenario "$1" --seed "$2"
   "$squall" label "$1" --method deepcam,tempest,percentile --out "$1-labels"
   "$squall" label "$1" --thresholds "fitted-$1.toml" --out "$1-labels/fitted"
   for rules in deepcam tempest percentile fitted; do
-    "$squall" events "$1-labels/$rules" --fields "$1" --out "$1-$rules"
+    "$squall" events "$1-labels/$rules" --fields "$1" --min-wind 17 --out "$1-$rules"
   done
-  "$squall" events "$1/truth" --fields "$1" --out "$1-true-masks"
+  "$squall" events "$1/truth" --fields "$1" --min-wind 17 --out "$1-true-masks"
   if [ "$steps" -gt 0 ]; then
     "$squall" infer "$1" --model model/best.safetensors --out "$1-masks" --file-per month
-    "$squall" events "$1-masks" --fields "$1" --out "$1-network"
+    "$squall" events "$1-masks" --fields "$1" --min-wind 17 --out "$1-network"
   fi
   mkdir -p "$1-truth"
   cp "$1/truth/objects.csv" "$1/truth/tracks.csv" "$1-truth"

@@ -176,6 +176,39 @@ fn crossing_paths_are_told_apart_by_their_motion() {
     }
 }
 
+/// A cyclone that goes west by 300 km in 12 hours, six times, and what follows it.
+fn westward_then(after: &[Disc]) -> Vec<(i64, Vec<Disc>)> {
+    let west = |k: i64| (1, 15.0, 200.0 - 2.8 * k as f64, 350.0);
+    let first = (0..6).map(|k| (12 * k, vec![west(k)]));
+    let then = (6..).zip(after).map(|(k, &disc)| (12 * k, vec![disc]));
+    first.chain(then).collect()
+}
+
+#[test]
+fn a_cyclone_that_turns_goes_on() {
+    // Poleward by 300 km instead of westward: 424 km from where it was expected.
+    let (_, tracks) = follow(
+        keep_all(),
+        &westward_then(&[(1, 17.7, 186.0, 350.0), (1, 20.4, 186.0, 350.0)]),
+    );
+    assert_eq!((tracks.len(), tracks[0].points), (1, 8));
+}
+
+#[test]
+fn a_cyclone_that_forms_behind_one_that_ended_is_a_new_one() {
+    // In reach (900 km in 12 hours) and even in the other one's cells, but where a cyclone that goes west does not come to be.
+    let behind = [(1, 16.0, 189.5, 350.0), (1, 16.0, 192.3, 350.0)];
+    let (ids, tracks) = follow(keep_all(), &westward_then(&behind));
+    assert_eq!(ids.concat(), [1, 1, 1, 1, 1, 1, 2, 2]);
+    assert_eq!(tracks[1].origin, Origin::Genesis);
+    // Where it would have come to be it is the same one, even after a time without it.
+    let (ids, _) = follow(
+        keep_all(),
+        &westward_then(&[(0, 0.0, 0.0, 1.0), (1, 15.0, 180.4, 350.0)]),
+    );
+    assert_eq!(ids.concat(), [1; 7]);
+}
+
 #[test]
 fn rivers_merge_and_split() {
     let (left, right) = ((2, 40.0, 190.0, 900.0), (2, 40.0, 214.0, 700.0));

@@ -56,7 +56,8 @@ pub fn from_boxes(
             region,
         };
         let place = (detected.event.lon_deg, detected.event.lat_deg);
-        move_to_pressure_minimum(&mut detected, grid, fields);
+        // What is beyond a box's edge is another low.
+        move_to_pressure_minimum(&mut detected, grid, fields, 0.0);
         let known = EventDetails::of(&detected, grid, &areas, fields);
         detected.event.details = if detected.event.class.is_cyclone() {
             known

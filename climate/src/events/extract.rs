@@ -8,6 +8,7 @@ use crate::events::{Event, EventDetails};
 use crate::map::LandMask;
 use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
+use squall_data::grid::KM_PER_DEGREE;
 use squall_data::snapshot::shape_text;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, Variable};
 
@@ -123,9 +124,9 @@ pub struct DetectedEvent {
 
 /// The events of a mask, by class, then from west to east by the centroid of their area, then from south to north.
 ///
-/// Position, box, length, width and orientation as in [`crate::events::shape`]. With fields: a cyclone's centre is the
-/// lowest sea-level pressure inside, to a fraction of a cell by parabolas through its neighbours; extremes are over the
-/// cells, precipitation is weighted by area. Wind is that of the lowest level (UBOT, VBOT); without it that at 850 hPa
+/// Position, box, length, width and orientation as in [`crate::events::shape`]. With fields: a cyclone's centre is where sea-level pressure is
+/// lowest, inside or downhill from there within 300 km (masks by wind leave out the eye), to a fraction of a cell by parabolas through its
+/// neighbours; other extremes are over the cells, precipitation is weighted by area. Wind is that of the lowest level (UBOT, VBOT); without it that at 850 hPa
 /// (U850, V850), of which the surface wind over sea is about 0.8 (Franklin et al. 2003), so that categories come out high. Missing values are left out; where all are missing the property is blank.
 ///
 /// # Errors
@@ -152,7 +153,7 @@ pub fn extract(
         ));
     }
     for (_, detected) in &mut found {
-        move_to_pressure_minimum(detected, grid, fields);
+        move_to_pressure_minimum(detected, grid, fields, EYE_KM);
         let details = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = details;
     }
@@ -230,10 +231,15 @@ pub(super) fn describe(
     }
 }
 
+/// Masks by wind leave out the eye, which on coarse grids is the cell of lowest pressure.
+const EYE_KM: f64 = 300.0;
+
+/// Puts a cyclone's centre where pressure is lowest, inside its region or downhill from there.
 pub(super) fn move_to_pressure_minimum(
     detected: &mut DetectedEvent,
     grid: &LatLonGrid,
     fields: &EventFields<'_>,
+    beyond_km: f64,
 ) {
     let Some(psl) = fields.plane(Variable::Psl) else {
         return;
@@ -242,9 +248,11 @@ pub(super) fn move_to_pressure_minimum(
         return;
     }
     let cells = detected.region.indices().filter(|&c| psl[c].is_finite());
-    let Some((j, i)) = cells.min_by(|&a, &b| psl[a].total_cmp(&psl[b])) else {
+    let Some(lowest) = cells.min_by(|&a, &b| psl[a].total_cmp(&psl[b])) else {
         return;
     };
+    let (j, i) = downhill(psl, grid, lowest.into(), beyond_km);
+    detected.event.min_psl_pa = Some(f64::from(psl[[j, i]]));
     let at = |row: Option<usize>, column: Option<usize>| {
         let cell = [row?, column?];
         psl.get(cell).map(|&v| f64::from(v))
@@ -265,6 +273,26 @@ pub(super) fn move_to_pressure_minimum(
     let lon = (grid.lon_deg()[i] + east * grid.lon_spacing_deg()).rem_euclid(360.0);
     // rem_euclid of a tiny negative angle rounds to 360 itself.
     detected.event.lon_deg = if lon >= 360.0 { 0.0 } else { lon };
+}
+
+/// Where a way from each cell to the lowest around it ends; after at most so many kilometres, as steps between rows.
+fn downhill(
+    psl: ArrayView2<'_, f32>,
+    grid: &LatLonGrid,
+    from: (usize, usize),
+    km: f64,
+) -> (usize, usize) {
+    let steps = (km / (grid.lat_spacing_deg() * KM_PER_DEGREE)).ceil() as usize;
+    let mut at = from;
+    for _ in 0..steps {
+        let around = grid.neighbours8(at.0, at.1);
+        let lower = around.filter(|&cell| psl[cell] < psl[at]);
+        let Some(next) = lower.min_by(|&a, &b| psl[a].total_cmp(&psl[b])) else {
+            break;
+        };
+        at = next;
+    }
+    at
 }
 
 /// Where the parabola through three evenly spaced values is lowest, in steps from the middle one; 0 where the middle one

@@ -46,7 +46,7 @@ pub struct Event {
     pub width_km: f64,
     /// Orientation of the major axis, degrees anticlockwise from east, in [0, 180).
     pub orientation_deg: f64,
-    /// Lowest sea-level pressure inside, Pa.
+    /// Lowest sea-level pressure inside, of a cyclone that of its centre, Pa.
     pub min_psl_pa: Option<f64>,
     /// Highest lowest-level wind inside, m/s.
     pub max_wind_m_s: Option<f64>,

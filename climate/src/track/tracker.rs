@@ -27,9 +27,9 @@ pub struct Step {
 /// At each time, for each class:
 ///
 /// 1. A track may go on with an event if the event's centre lies within [`Linking::reach_km`] of the track's last
-///    centre, or if their cells overlap by [`Linking::min_overlap`] of the smaller area.
-/// 2. A pair costs the distance from the track's predicted centre (its last motion carried on along a great circle) in
-///    parts of the reach, plus one minus the overlap as a share of the larger area. The one-to-one assignment of least
+///    centre and within [`Linking::deviation_km`] of the predicted one (its last motion carried on along a great circle), or, where
+///    [`Linking::join_by_overlap`] says so, if their cells overlap by [`Linking::min_overlap`] of the smaller area.
+/// 2. A pair costs the distance from the predicted centre in parts of the reach, plus one minus the overlap as a share of the larger area. The one-to-one assignment of least
 ///    total cost is made; leaving a track alone costs more than any pair.
 /// 3. A track left alone whose cells overlap an event of another track ends there by merging. An event left alone whose
 ///    cells overlap those of a continued track begins there by splitting. Other events begin by genesis.
@@ -328,7 +328,9 @@ impl Tracker {
     ) -> Vec<Link> {
         let mut links = Vec::new();
         for (track, open) in tracks.iter().enumerate() {
-            let reach_km = linking.reach_km(hours(open.track.end, time)).max(1e-6);
+            let ahead = hours(open.track.end, time);
+            let reach_km = linking.reach_km(ahead).max(1e-6);
+            let deviation_km = linking.deviation_km(ahead);
             let (lat, lon) = open.predicted(time, linking);
             let own_km2 = open.region.area_km2(&self.row_areas_km2);
             for (event, &index) in order.iter().enumerate() {
@@ -340,8 +342,10 @@ impl Tracker {
                 let area_km2 = region.area_km2(&self.row_areas_km2);
                 let share = overlap_km2 / own_km2.min(area_km2).max(1e-9);
                 let joined = linking.join_by_overlap && share > 0.0 && share >= linking.min_overlap;
-                let pair = (joined || moved_km <= reach_km).then(|| {
-                    let missed_km = distance_km(lat, lon, at.lat_deg, at.lon_deg);
+                let missed_km = distance_km(lat, lon, at.lat_deg, at.lon_deg);
+                // A track of one point has no motion that could be carried on.
+                let on_course = open.before.is_none() || missed_km <= deviation_km;
+                let pair = (joined || moved_km <= reach_km && on_course).then(|| {
                     let common = overlap_km2 / own_km2.max(area_km2).max(1e-9);
                     Pair {
                         track,

@@ -15,28 +15,38 @@ import threading
 from pathlib import Path
 
 STEP = Path(__file__).resolve().parent.parent / "peers" / "step.py"
-# As `squall bench` would tell it.
-DEEPCAM = {
-    "name": "deepcam", "channels_in": 16, "classes": 3, "width": 1.0, "blocks": [16], "atrous_rates": [6, 12, 18], "batch_norm_decay": 0.9,
-    "periodic_longitude": False, "latitude_input": False,
+# Batch and network, as `squall bench` would tell them.
+COMMON = {"channels_in": 16, "width": 1.0, "latitude_input": False}
+NETWORKS = {
+    "deepcam": (8, {
+        "name": "deepcam", "classes": 3, "blocks": [16], "atrous_rates": [6, 12, 18], "batch_norm_decay": 0.9, "periodic_longitude": False,
+    }),
+    "deeplabv3plus": (2, {
+        "name": "deeplabv3plus", "classes": 3, "blocks": [3, 4, 6, 3], "output_stride": 8, "atrous_rates": [12, 24, 36], "batch_norm": True,
+        "batch_norm_decay": 0.97, "periodic_longitude": True, "dropout": 0.0,
+    }),
+    "detector-2d": (8, {
+        "name": "detector-2d", "classes": 4, "blocks": [6], "kernel": 5, "batch_norm_decay": 0.9, "periodic_longitude": True, "box_relu": False,
+    }),
 }  # fmt: skip
 
 
 class Peer:
-    """DeepCAM in PyTorch, which gets warm on its own."""
+    """A network in PyTorch, which gets warm on its own."""
 
-    def __init__(self, folder: Path, mode: str, batch: int, environment: dict[str, str]):
-        self.mode, self.folder = mode, folder
+    def __init__(self, folder: Path, network: str, mode: str, environment: dict[str, str]):
+        self.network, self.mode, self.folder, self.name = network, mode, folder, f"{network}-{mode}"
+        batch, config = NETWORKS[network]
         self.parameters, self.answers, self.ready = 0, [], threading.Event()
-        ends = [folder / f"{mode}.{end}" for end in ("in", "out")]
+        ends = [folder / f"{self.name}.{end}" for end in ("in", "out")]
         for end in ends:
             end.unlink(missing_ok=True)
             os.mkfifo(end)
         # Open for both: nobody who opens or closes the other end lets a pipe end.
         self.ask, self.answer = (os.open(end, os.O_RDWR) for end in ends)
-        options = {"--network": json.dumps(DEEPCAM), "--size": "768x1152", "--batch": str(batch), "--precision": "bf16", "--mode": mode}
+        options = {"--network": json.dumps(COMMON | config), "--size": "768x1152", "--batch": str(batch), "--precision": "bf16", "--mode": mode}
         words = [sys.executable, str(STEP), "--device", "cuda", "--serve", "--warmup", "1", *(word for pair in options.items() for word in pair)]
-        with (folder / f"{mode}.log").open("w") as log:
+        with (folder / f"{self.name}.log").open("w") as log:
             self.child = subprocess.Popen(words, stdin=self.ask, stdout=self.answer, stderr=log, env=environment, start_new_session=True)
         threading.Thread(target=self.warm, daemon=True).start()
 
@@ -51,7 +61,7 @@ class Peer:
 
     def command(self) -> str:
         """What `--peer` of `squall bench` takes."""
-        return f"{sys.executable} {Path(__file__).resolve()} {self.folder} {self.mode}"
+        return f"{sys.executable} {Path(__file__).resolve()} {self.folder} {self.name}"
 
     def stop(self) -> None:
         if self.child.poll() is None:

@@ -93,18 +93,19 @@ class Program:
         lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
         return [line["loss"] for line in lines if line.get("kind") == "step"]
 
-    def start_peers(self) -> None:
-        """PyTorch's DeepCAM in its fast modes, to get warm beside what follows."""
+    def start_peers(self, *networks: str) -> None:
+        """Networks of PyTorch in its fast modes, to get warm beside what follows."""
         if self.tiny or not sees_a_gpu(self.environment):
             return
         folder = self.out / "peers"
         folder.mkdir(exist_ok=True)
         modes = ["compile"] if self.quick else ["compile", "graphs"]
-        self.peers = [Peer(folder, mode, 8, self.environment) for mode in modes]
+        self.peers = [Peer(folder, network, mode, self.environment) for network in networks for mode in modes]
 
     def stop_peers(self) -> None:
         for peer in self.peers:
             peer.stop()
+        self.peers = []
 
     def narrow(self) -> list[str]:
         """A stand-in computes a thousandth as fast."""

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 
+from peers import NETWORKS as PEERS
 from program import Failed, OutOfTime, Program, Step
 
 # Named as `squall bench` knows them; at 16 channels `deeplabv3plus` is the network of the 2018 paper with `deconv1x`.
@@ -182,7 +183,7 @@ def speed(squall: Program, step: Step) -> None:
     """seconds of a training step and of inference, bf16, with the share of the matrix rate measured beside them"""
     networks, batches = (["small", "detect"], [1]) if squall.tiny else (NETWORKS, BATCHES)
     cases = [(network, batch, work) for batch in reversed(batches) for network in networks for work in ("step", "infer")]
-    measure(squall, step, cases, [])
+    measure(squall, step, cases, {})
     for row in step.rows:
         if row["peak_mb"] > 1.1 * row["predicted_mb"] and not squall.tiny:
             step.said.append(f"{row['network']}, batch {row['batch']}, {row['work']}: more memory than was predicted")
@@ -191,32 +192,48 @@ def speed(squall: Program, step: Step) -> None:
 
 def pytorch(squall: Program, step: Step) -> None:
     """DeepCAM in PyTorch in alternation: the faster of compiled and compiled with CUDA graphs, warm since the script began"""
+    alternation(squall, step, "deepcam")
+
+
+def pytorch_others(squall: Program, step: Step) -> None:
+    """the other networks in PyTorch in alternation, as DeepCAM"""
+    squall.start_peers("deeplabv3plus", "detector-2d")
+    alternation(squall, step, "deeplabv3plus", "detector-2d")
+
+
+def alternation(squall: Program, step: Step, *networks: str) -> None:
     if not squall.peers:
         step.status = "skipped"
         step.said.append("PyTorch with a GPU of 75 GB is not installed")
         return
+    cases, beside = [], {}
     try:
-        # Timing takes half a minute.
-        until = min(squall.ends, squall.deadline) - 40
+        # Timing takes half a minute for each.
+        until = min(squall.ends, squall.deadline) - 30 * len(networks) - 10
         warm = [peer for peer in squall.peers if peer.ready.wait(max(until - time.monotonic(), 1))]
-        step.said += [f"{peer.mode}: not ready" for peer in squall.peers if peer not in warm]
-        ours = json.loads(squall.run("summary", "deepcam", "--json"))["parameters"]
-        if not warm or any(peer.parameters != ours for peer in warm):
-            raise Failed(f"parameters {[peer.parameters for peer in warm]}, not {ours}")
-        beside = [word for peer in warm for word in ("--peer", peer.command())]
-        measure(squall, step, [("deepcam", 8, "step"), ("deepcam", 8, "infer")], beside)
+        step.said += [f"{peer.name}: not ready" for peer in squall.peers if peer not in warm]
+        for network in networks:
+            peers = [peer for peer in warm if peer.network == network]
+            ours = json.loads(squall.run("summary", network, "--json"))["parameters"]
+            if not peers or any(peer.parameters != ours for peer in peers):
+                step.said.append(f"{network}: parameters {[peer.parameters for peer in peers]}, not {ours}")
+                step.status = "failed"
+                continue
+            beside[network] = [word for peer in peers for word in ("--peer", peer.command())]
+            cases += [(network, PEERS[network][0], work) for work in ("step", "infer")]
+        measure(squall, step, cases, beside)
     finally:
         squall.stop_peers()
 
 
-def measure(squall: Program, step: Step, cases: list[tuple[str, int, str]], beside: list[str]) -> None:
+def measure(squall: Program, step: Step, cases: list[tuple[str, int, str]], beside: dict[str, list[str]]) -> None:
     """A row for each case, and what was aimed at; one that fails does not keep the next from being measured."""
     size = "32x48" if squall.tiny else "768x1152"
     try:
         for network, batch, work in cases:
             words = ["--network", network, "--size", size, "--batch", batch, "--precision", "bf16", "--repeat", squall.repeat]
             try:
-                row = squall.bench(work, *words, *beside, name=f"{work}-{network}-{batch}")[0]
+                row = squall.bench(work, *words, *beside.get(network, []), name=f"{work}-{network}-{batch}")[0]
                 step.rows.append(timing(row, network, batch, work, "bf16"))
             except Failed as failed:
                 step.said.append(f"{network}, batch {batch}, {work}: {failed}")

@@ -275,7 +275,7 @@ pub(super) fn move_to_pressure_minimum(
     detected.event.lon_deg = if lon >= 360.0 { 0.0 } else { lon };
 }
 
-/// Where a way from each cell to the lowest around it ends; after at most so many kilometres, as steps between rows.
+/// Where a way from each cell to the lowest around it ends; after as many steps as rows are so far apart, at most.
 fn downhill(
     psl: ArrayView2<'_, f32>,
     grid: &LatLonGrid,
@@ -372,6 +372,34 @@ mod tests {
         assert!((event.min_psl_pa.unwrap() - 95_000.0).abs() < 60.0);
         assert!((event.mean_prect_m_s.unwrap() / 1e-7 - 1.0).abs() < 1e-6);
         assert_eq!((event.max_tmq_kg_m2, event.mean_probability), (None, None));
+    }
+
+    #[test]
+    fn an_eye_that_the_mask_leaves_out_is_the_centre_and_no_farther_low() {
+        let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+        let (mut mask, snapshot) = storm(&grid, -20.0, 0.3);
+        let event = |mask: &ClassMask| {
+            let fields = EventFields::of(&snapshot);
+            let mut found = extract(mask, &grid, &fields, &ExtractOptions::everything()).unwrap();
+            assert_eq!(found.len(), 1);
+            found.remove(0).event
+        };
+        let eye = (-18.7, 359.4);
+        let off_eye = |lat: f64, lon: f64| distance_km(eye.0, eye.1, lat, lon);
+        let whole = event(&mask);
+        let (lat, lon) = (grid.lat_deg().to_vec(), grid.lon_deg().to_vec());
+        for ((j, i), code) in mask.codes.indexed_iter_mut() {
+            *code *= u8::from(off_eye(lat[j], lon[i]) > 250.0);
+        }
+        let ring = event(&mask);
+        assert!(off_eye(ring.lat_deg, ring.lon_deg) < 11.0, "{ring:?}");
+        assert_eq!(ring.min_psl_pa, whole.min_psl_pa);
+        // What is left is 500 km and more from the eye, which three steps of a degree do not reach: downhill, but another storm's.
+        for ((j, i), code) in mask.codes.indexed_iter_mut() {
+            *code *= u8::from(off_eye(lat[j], lon[i]) > 500.0 && lat[j] < -22.0);
+        }
+        let piece = event(&mask);
+        assert!(off_eye(piece.lat_deg, piece.lon_deg) > 100.0, "{piece:?}");
     }
 
     #[test]

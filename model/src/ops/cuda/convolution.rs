@@ -222,26 +222,17 @@ pub fn backward_weights(
         Some(edges) => pad(&x, x_shape, edges)?,
         None => x,
     };
-    let (outer, inner, taps) = (
-        y_shape[3],
-        x_shape[3] / spec.groups,
-        spec.kernel.0 * spec.kernel.1,
-    );
-    let dk = gpu.empty(&[outer, taps, inner], dtype)?;
     let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
     let batch = x_shape[0];
     land(gpu, dw, |sums| {
         for (at, part) in problem.parts() {
-            gpu.convolve(
-                &part,
-                &samples(&x, &at, batch)?,
-                &samples(&dy, &at, batch)?,
-                &dk,
-            )?;
+            let (x, dy) = (samples(&x, &at, batch)?, samples(&dy, &at, batch)?);
+            let dk = gpu.kernel_gradient(&part, &x, &dy)?;
+            let (outer, taps, inner) = dk.dims3()?;
             let arguments: [Arg<'_>; 5] =
                 [sums.into(), (&dk).into(), int(outer), int(inner), int(taps)];
             let grid = Grid::flat(dk.elem_count());
-            gpu.launch(FILTER, "filter_add_from_taps", dtype, grid, &arguments)?;
+            gpu.launch(FILTER, "filter_add_from_taps", dk.dtype(), grid, &arguments)?;
         }
         Ok(())
     })

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::gpu::tf32_is_allowed;
 use crate::ops::{ConvSpec, Fuse, Landing, Weights};
 use candle_core::{DType, Tensor};
+use std::sync::PoisonError;
 
 /// How longitude is continued: cuDNN pads with zeros only, so a field that wraps gets its edges first.
 fn edges(spec: &ConvSpec) -> Option<Edges> {
@@ -200,6 +201,19 @@ pub fn transposed(
         finish(gpu, &dx, bias.as_ref(), None, relu)?;
     }
     Ok(dx)
+}
+
+/// The type in which [`backward_weights`] gets dw before it adds it; none for shapes that it has not seen.
+pub fn kernel_gradient_type(
+    dtype: DType,
+    spec: &ConvSpec,
+    (x_shape, y_shape): ([usize; 4], [usize; 4]),
+) -> Result<Option<DType>> {
+    let cudnn = &gpu()?.cudnn;
+    let cudnn = cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+    let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
+    let parts = problem.parts();
+    Ok(parts.first().and_then(|(_, part)| cudnn.result_type(part)))
 }
 
 /// Adds dw, and dbias.

@@ -52,6 +52,16 @@ enum Way {
     Own,
 }
 
+impl Way {
+    /// The type of what it gives.
+    fn result(&self, problem: &Problem) -> DType {
+        match self {
+            Self::Cudnn(plan) => plan.graph.result.dtype(problem),
+            Self::Own => problem.dtype,
+        }
+    }
+}
+
 /// The library, before a GPU is open.
 pub(super) struct Library(Functions);
 
@@ -99,6 +109,13 @@ impl Cudnn {
     /// Bytes that a convolution works in at most, beside its operands and its result.
     pub(super) fn most_memory(&self) -> usize {
         self.most_memory
+    }
+
+    /// The type in which the result of a problem comes that was solved before.
+    pub(super) fn result_type(&self, problem: &Problem) -> Option<DType> {
+        let mut ways = self.ways.iter();
+        let (_, way) = ways.find(|((known, _), _)| known == problem)?;
+        Some(way.result(problem))
     }
 }
 
@@ -240,11 +257,7 @@ impl Gpu {
         self.bind()?;
         let mut cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
         let way = cudnn.way(self, problem, a, b, None)?;
-        let dtype = match &way {
-            Way::Cudnn(plan) => plan.graph.result.dtype(problem),
-            Way::Own => problem.dtype,
-        };
-        let to = self.empty(&problem.kernels(), dtype)?;
+        let to = self.empty(&problem.kernels(), way.result(problem))?;
         match way {
             Way::Cudnn(plan) => cudnn.run(self, &plan, [a, b, self.address(&to)?])?,
             Way::Own => plain::convolve(self, problem, x, dy, &to)?,

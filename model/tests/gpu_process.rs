@@ -5,13 +5,16 @@
 mod common;
 mod stand_in_gpu;
 
-use candle_core::DType;
+use candle_core::{DType, Tensor};
 use common::{distance, field, learn, values};
 use squall_model::gpu::{allow_tf32, tf32_is_allowed};
 use squall_model::ops::{ConvSpec, Fuse, cuda};
 use squall_model::{Backend, Network, NetworkConfig, profile};
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, Once, PoisonError};
+
+/// Tells a process of this test's where to keep what it finds.
+const KEPT: &str = "SQUALL_TEST_KEPT";
 
 /// One test at a time changes what holds for all.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -21,12 +24,14 @@ fn gpu() -> Option<(Backend, PathBuf)> {
     if !cuda::finds("libcuda.so.1") {
         cuda::look_in(&[stand_in_gpu::folder()?]);
     }
-    let kept = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let kept = kept.join(format!("gpu-process-{}", std::process::id()));
-    if !kept.exists() {
+    let name = format!("gpu-process-{}", std::process::id());
+    let kept = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let kept = std::env::var_os(KEPT).map_or(kept, PathBuf::from);
+    static CHOSEN: Once = Once::new();
+    CHOSEN.call_once(|| {
         std::fs::create_dir_all(&kept).unwrap();
         cuda::cache_in(kept.clone());
-    }
+    });
     let gpu = Backend::all().into_iter().find(|backend| backend.is_gpu());
     assert!(gpu.is_some(), "{}", cuda::describe());
     Some((gpu?, kept))
@@ -151,5 +156,135 @@ fn what_cudnn_has_no_algorithm_for_is_computed_all_the_same() {
         for (got, expected) in all(gpu).zip(all(Backend::Reference)) {
             assert!(distance(&got, &expected) < 1e-6, "{groups} groups");
         }
+    }
+}
+
+/// A sample of a batch lies where the ones before it end, which may be nowhere that cuDNN's fast engines can read.
+#[test]
+fn a_field_may_begin_anywhere() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((gpu, _)) = gpu() else { return };
+    let spec = ConvSpec::same(3);
+    let (shape, out) = ([3, 5, 7, 3], [3, 5, 7, 5]);
+    let w = field(3, [5, 3, 3, 3]);
+    let sample = |of: &Tensor, at: usize| of.narrow(0, at, 1).unwrap();
+    for dtype in [DType::F32, DType::BF16, DType::F16] {
+        let halved = |of: Tensor| of.to_dtype(dtype).unwrap();
+        let (x, dy) = (halved(field(1, shape)), halved(field(2, out)));
+        let there = [&x, &dy].map(|tensor| gpu.bring(tensor).unwrap());
+        for at in 0..3 {
+            let all = |backend: Backend, x: Tensor, dy: Tensor| {
+                let y = backend.conv2d(&x, &w, None, &spec, Fuse::None).unwrap();
+                let dx = backend.conv2d_backward_data(&dy, &w, [1, 5, 7, 3], &spec);
+                let mut dw = vec![0.0; w.elem_count()];
+                (backend.conv2d_backward_weights(&x, &dy, &spec, &mut dw, None)).unwrap();
+                let host = |tensor: Tensor| {
+                    let tensor = backend.to_host(&tensor).unwrap();
+                    values(&tensor.to_dtype(DType::F32).unwrap())
+                };
+                [host(y), host(dx.unwrap()), dw]
+            };
+            let ours = all(gpu, sample(&there[0], at), sample(&there[1], at));
+            let alone = |of: &Tensor| sample(of, at).to_dtype(DType::F32).unwrap();
+            let plain = all(Backend::Reference, alone(&x), alone(&dy));
+            for (got, expected) in ours.iter().zip(&plain) {
+                let bound = if dtype == DType::F32 { 1e-6 } else { 6e-3 };
+                let apart = distance(got, expected);
+                assert!(apart < bound, "{dtype:?}, sample {at}: {apart}");
+            }
+        }
+    }
+}
+
+/// Gradients of kernels of half precisions are sums in f32, but where cuDNN gives them in the type of its operands; which is told.
+#[test]
+fn gradients_of_kernels_are_as_exact_as_is_told() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((gpu, _)) = gpu() else { return };
+    let spec = ConvSpec::same(3);
+    for dtype in [DType::F32, DType::BF16, DType::F16] {
+        for (c, o) in [(16, 24), (13, 7)] {
+            let (shape, out) = ([2, 9, 11, c], [2, 9, 11, o]);
+            let [x, dy] = [field(1, shape), field(2, out)].map(|t| t.to_dtype(dtype).unwrap());
+            let told = || gpu.kernel_gradient_type(dtype, &spec, shape, out).unwrap();
+            assert_eq!(told(), None, "nothing is known yet");
+            let sums = |backend: Backend| {
+                let mut dw = vec![0.0; 9 * c * o];
+                (backend.conv2d_backward_weights(&x, &dy, &spec, &mut dw, None)).unwrap();
+                dw
+            };
+            let apart = distance(&sums(gpu), &sums(Backend::Reference));
+            let exact = told() == Some(DType::F32);
+            assert!(
+                apart < if exact { 1e-6 } else { 6e-3 },
+                "{dtype:?}: {apart}"
+            );
+            assert!(
+                exact || apart > 1e-5,
+                "{dtype:?}: {apart}, which is not rounded"
+            );
+            if cuda::describe().contains("stand-in") {
+                assert_eq!(exact, dtype == DType::F32 || c == 16, "{dtype:?} {c}");
+            }
+        }
+    }
+}
+
+/// The lines of the choices that a process kept in this folder.
+fn choices(folder: &Path) -> (PathBuf, Vec<String>) {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let is_choices = |path: &PathBuf| path.extension().is_some_and(|name| name == "engines");
+    let file = paths.find(is_choices).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    (file, text.lines().map(str::to_string).collect())
+}
+
+/// What one process chose the next takes; what is no choice any more is made anew.
+#[test]
+fn choices_are_kept_and_made_anew_where_they_are_no_more() {
+    if std::env::var_os(KEPT).is_some() {
+        let Some((gpu, _)) = gpu() else { return };
+        let (x, dy) = (field(1, [1, 6, 8, 16]), field(2, [1, 6, 8, 24]));
+        let (w, spec) = (field(3, [24, 16, 3, 3]), ConvSpec::same(3));
+        let y = gpu.conv2d(&x, &w, None, &spec, Fuse::None).unwrap();
+        let judge = Backend::Reference.conv2d(&x, &w, None, &spec, Fuse::None);
+        let y = values(&gpu.to_host(&y).unwrap());
+        assert!(distance(&y, &values(&judge.unwrap())) < 1e-6);
+        let [x, dy] = [x, dy].map(|tensor| tensor.to_dtype(DType::BF16).unwrap());
+        let mut dw = vec![0.0; w.elem_count()];
+        (gpu.conv2d_backward_weights(&x, &dy, &spec, &mut dw, None)).unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = || {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["choices_are_kept_and_made_anew", "--nocapture"]);
+        let output = command.env(KEPT, folder.path()).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{told}");
+    };
+    run();
+    if std::fs::read_dir(folder.path()).unwrap().count() == 0 {
+        return; // no GPU, nor a stand-in, which is said
+    }
+    let (file, first) = choices(folder.path());
+    assert_eq!(first.len(), 2, "{first:?}");
+    run();
+    assert_eq!(choices(folder.path()).1, first);
+    // Places that no list has, in the first list, in the last one of f32 results, and what is none.
+    for nothing in ["9999", "39999", "70000"] {
+        let other = first.iter().map(|line| {
+            let (problem, _) = line.rsplit_once(": ").unwrap();
+            format!("{problem}: {nothing}\n")
+        });
+        std::fs::write(&file, other.collect::<String>()).unwrap();
+        run();
+        let (_, again) = choices(folder.path());
+        assert_eq!(again.len(), 2);
+        assert!(
+            !again.iter().any(|line| line.ends_with(nothing)),
+            "{again:?}"
+        );
     }
 }

@@ -25,7 +25,7 @@ use super::winograd::Direction;
 use super::{Backend, Channels, Fuse, Landing, Weights, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use std::borrow::Cow;
 
 /// Everything a backend needs for one pass of a convolution, checked.
@@ -293,6 +293,23 @@ impl Backend {
             return Ok(dx);
         };
         self.batch_norm_apply(&dx, vec![1.0; x_shape[3]], &*bias, None, relu)
+    }
+
+    /// The type that [`Self::conv2d_backward_weights`] rounds sums over the pixels to before it adds them: f32, but where a GPU's library
+    /// gives them in the type of its operands. None where that is not known yet, because nothing of these shapes was computed.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if there is no GPU.
+    pub fn kernel_gradient_type(
+        self,
+        dtype: DType,
+        spec: &ConvSpec,
+        x: [usize; 4],
+        y: [usize; 4],
+    ) -> Result<Option<DType>> {
+        on_gpu!(self, super::cuda::kernel_gradient_type(dtype, spec, (x, y)));
+        let _ = (dtype, spec, x, y);
+        Ok(Some(DType::F32))
     }
 
     /// Adds the gradients of [`Self::conv2d`] with respect to the weights and the bias.

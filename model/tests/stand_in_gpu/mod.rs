@@ -47,6 +47,10 @@ pub fn folder() -> Option<PathBuf> {
         "streams.h",
         "libnvrtc.cpp",
         "libcudnn.cpp",
+        "cudnn_descriptors.h",
+        "cudnn_engines.h",
+        "cudnn_loops.h",
+        "cudnn_values.h",
         "libnccl.cpp",
         "build.sh",
     ];

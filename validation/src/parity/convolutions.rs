@@ -1,10 +1,10 @@
-//! Every convolution of a network, in all three directions.
+//! Convolutions in all three directions: every one of a network, and some of every kind.
 
 use super::{DTYPES, Line, Row, draw, field, values};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 use squall_model::networks::NetworkName;
-use squall_model::ops::Fuse;
+use squall_model::ops::{ConvSpec, Fuse};
 use squall_model::summary::Convolution;
 use squall_model::{Backend, ModelError, Network, NetworkConfig};
 use std::collections::BTreeMap;
@@ -16,10 +16,58 @@ const SUMS: [Option<f64>; 3] = [Some(1e-5); 3];
 /// Over a million pixels a judge that sums in f32 is itself no better.
 const SUMS_OF_F32: [Option<f64>; 3] = [Some(1e-4); 3];
 
-/// A line for each direction, and one for gradients of depthwise kernels where there are any.
+/// Lines of every convolution of a network.
 pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Result<Vec<Row>> {
     let network = Network::build(&NetworkConfig::published(name), Backend::best(), 1)?;
-    let subject = name.as_str();
+    let cases = distinct(network.summary(h, w)?.convolutions());
+    lines(name.as_str(), &cases, by)
+}
+
+/// Lines of convolutions of every kind on fields of odd extents, against plain loops: kernels, strides, dilations, groups, few channels and
+/// numbers of them that no vector divides.
+pub(super) fn of_every_kind() -> Result<Vec<Row>> {
+    let spec = |kernel: (usize, usize), stride, dilation, groups| ConvSpec {
+        kernel,
+        stride,
+        dilation,
+        groups,
+        padding: (dilation * (kernel.0 / 2), dilation * (kernel.1 / 2)),
+        periodic: false,
+    };
+    let wraps = |spec| ConvSpec {
+        periodic: true,
+        ..spec
+    };
+    let kinds = [
+        (spec((1, 1), 1, 1, 1), 64, 48),
+        (spec((1, 1), 2, 1, 1), 24, 40),
+        (spec((1, 1), 1, 1, 1), 13, 7),
+        (spec((3, 3), 1, 1, 1), 32, 64),
+        (spec((3, 3), 2, 1, 1), 32, 48),
+        (spec((3, 3), 1, 1, 1), 48, 27),
+        (wraps(spec((3, 3), 2, 1, 1)), 16, 24),
+        (spec((3, 3), 1, 2, 1), 48, 32),
+        (spec((3, 3), 1, 4, 1), 32, 32),
+        (spec((3, 3), 1, 12, 1), 64, 32),
+        (spec((3, 3), 1, 1, 4), 32, 64),
+        (spec((3, 3), 2, 1, 3), 12, 15),
+        (spec((7, 7), 2, 1, 1), 3, 64),
+        (spec((3, 3), 2, 1, 1), 3, 32),
+        (spec((5, 5), 1, 1, 1), 16, 3),
+        (spec((3, 5), 1, 1, 1), 8, 9),
+    ];
+    let mut cases = Vec::new();
+    for (spec, c, o) in kinds {
+        let [b, h, w] = [2, 25, 37];
+        let (p, q) = spec.output_size((h, w))?;
+        let (x, y) = ([b, h, w, c], [b, p, q, o]);
+        cases.push(Convolution { spec, x, y });
+    }
+    lines("of every kind", &cases, Backend::Reference)
+}
+
+/// A line for each direction, one for gradients of depthwise kernels and one for what a library rounds where there are any.
+fn lines(subject: &str, cases: &[Convolution], by: Backend) -> Result<Vec<Row>> {
     let mut forward = Line::new(subject, "convolutions", RESULT);
     let mut data = Line::new(subject, "their gradient of the input", RESULT);
     let sums = if by == Backend::Reference {
@@ -28,9 +76,12 @@ pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Re
         SUMS_OF_F32
     };
     let mut weights = Line::new(subject, "their gradient of the kernel", sums);
+    // Sums over pixels that come in the type of the operands.
+    let rounded = [sums[0], RESULT[1], RESULT[2]];
+    let mut rounded = Line::new(subject, "that, where it is rounded", rounded);
     let mut depthwise = Line::new(subject, "that of depthwise kernels", sums);
-    for case in distinct(network.summary(h, w)?.convolutions()) {
-        let judge = Judge::new(&case)?;
+    for case in cases {
+        let judge = Judge::new(case)?;
         let place = || judge.place();
         forward.case(place, &judge.forward(by, DType::F32)?, |d| {
             judge.forward(Backend::best(), d)
@@ -38,15 +89,21 @@ pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Re
         data.case(place, &judge.data(by, DType::F32)?, |d| {
             judge.data(Backend::best(), d)
         })?;
+        // It is known how they are rounded once they are computed.
+        let plain = judge.weights(by, DType::F32)?;
+        let mut ours = Vec::new();
+        for dtype in DTYPES {
+            ours.push(judge.weights(Backend::best(), dtype)?);
+        }
         let line = match judge.is_depthwise() {
             true => &mut depthwise,
+            false if judge.is_rounded()? => &mut rounded,
             false => &mut weights,
         };
-        line.case(place, &judge.weights(by, DType::F32)?, |d| {
-            judge.weights(Backend::best(), d)
-        })?;
+        let mut ours = ours.into_iter();
+        line.case(place, &plain, |_| Ok(ours.next().unwrap_or_default()))?;
     }
-    let rows = [forward, data, weights, depthwise].map(|line| line.row);
+    let rows = [forward, data, weights, rounded, depthwise].map(|line| line.row);
     Ok(rows.into_iter().filter(|row| row.cases > 0).collect())
 }
 
@@ -99,6 +156,18 @@ impl Judge {
     fn is_depthwise(&self) -> bool {
         let Convolution { spec, x, y } = &self.case;
         spec.groups > 1 && spec.groups == x[3] && x[3] == y[3]
+    }
+
+    /// Whether sums over pixels of half precisions are rounded to them.
+    fn is_rounded(&self) -> std::result::Result<bool, ModelError> {
+        let Convolution { spec, x, y } = &self.case;
+        for dtype in DTYPES {
+            let sums = Backend::best().kernel_gradient_type(dtype, spec, *x, *y)?;
+            if sums.is_some_and(|sums| sums != DType::F32) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn forward(&self, backend: Backend, dtype: DType) -> Values {

@@ -83,12 +83,22 @@ impl Parity {
     ) -> Result<Self> {
         progress("operations");
         let mut rows = operations::rows()?;
+        rows.extend(convolutions::of_every_kind()?);
         for &name in networks {
             progress(name.as_str());
             rows.extend(convolutions::rows(name, size, Backend::Reference)?);
             rows.extend(networks::rows(name, size)?);
         }
         Ok(Self::of(Backend::Reference, size, rows))
+    }
+
+    /// The report of convolutions of every kind alone, small enough for plain loops to take seconds.
+    ///
+    /// # Errors
+    /// [`ValidationError::Model`] of what a backend refuses.
+    pub fn shapes() -> Result<Self> {
+        let rows = convolutions::of_every_kind()?;
+        Ok(Self::of(Backend::Reference, (25, 37), rows))
     }
 
     /// The report of the convolutions of these networks alone, judged by the fast backend of the CPU, in f32.

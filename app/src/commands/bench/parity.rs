@@ -25,6 +25,8 @@ pub struct ParityOptions {
 enum Judge {
     /// Plain loops: operations, convolutions, networks.
     Plain,
+    /// Plain loops: convolutions of every kind alone, which takes seconds.
+    Shapes,
     /// The fast operations of the CPU, on a GPU's convolutions at the extents of real fields.
     Cpu,
 }
@@ -38,6 +40,7 @@ pub(super) fn run(options: &ParityOptions, json: bool) -> anyhow::Result<()> {
     let tell = |next: &str| tracing::info!("{next}");
     let report = match options.judge {
         Judge::Plain => Parity::measure(networks, options.size, tell)?,
+        Judge::Shapes => Parity::shapes()?,
         Judge::Cpu => Parity::convolutions(networks, options.size, tell)?,
     };
     if json {

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::gpu::tf32_is_allowed;
 use crate::ops::{ConvSpec, Fuse, Landing, Weights};
 use candle_core::{DType, Tensor};
+use std::sync::PoisonError;
 
 /// How longitude is continued: cuDNN pads with zeros only, so a field that wraps gets its edges first.
 fn edges(spec: &ConvSpec) -> Option<Edges> {
@@ -202,6 +203,19 @@ pub fn transposed(
     Ok(dx)
 }
 
+/// The type in which [`backward_weights`] gets dw before it adds it; none for shapes that it has not seen.
+pub fn kernel_gradient_type(
+    dtype: DType,
+    spec: &ConvSpec,
+    (x_shape, y_shape): ([usize; 4], [usize; 4]),
+) -> Result<Option<DType>> {
+    let cudnn = &gpu()?.cudnn;
+    let cudnn = cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+    let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
+    let parts = problem.parts();
+    Ok(parts.first().and_then(|(_, part)| cudnn.result_type(part)))
+}
+
 /// Adds dw, and dbias.
 pub fn backward_weights(
     x: &Tensor,
@@ -222,26 +236,17 @@ pub fn backward_weights(
         Some(edges) => pad(&x, x_shape, edges)?,
         None => x,
     };
-    let (outer, inner, taps) = (
-        y_shape[3],
-        x_shape[3] / spec.groups,
-        spec.kernel.0 * spec.kernel.1,
-    );
-    let dk = gpu.empty(&[outer, taps, inner], dtype)?;
     let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
     let batch = x_shape[0];
     land(gpu, dw, |sums| {
         for (at, part) in problem.parts() {
-            gpu.convolve(
-                &part,
-                &samples(&x, &at, batch)?,
-                &samples(&dy, &at, batch)?,
-                &dk,
-            )?;
+            let (x, dy) = (samples(&x, &at, batch)?, samples(&dy, &at, batch)?);
+            let dk = gpu.kernel_gradient(&part, &x, &dy)?;
+            let (outer, taps, inner) = dk.dims3()?;
             let arguments: [Arg<'_>; 5] =
                 [sums.into(), (&dk).into(), int(outer), int(inner), int(taps)];
             let grid = Grid::flat(dk.elem_count());
-            gpu.launch(FILTER, "filter_add_from_taps", dtype, grid, &arguments)?;
+            gpu.launch(FILTER, "filter_add_from_taps", dk.dtype(), grid, &arguments)?;
         }
         Ok(())
     })

@@ -30,7 +30,7 @@ use channels::Edges;
 pub(super) use channels::{
     concat, gate, gate_backward, pad, pad_backward, prelu, prelu_backward, rows, split, zeros,
 };
-pub(super) use convolution::{backward_weights, forward, transposed};
+pub(super) use convolution::{backward_weights, forward, kernel_gradient_type, transposed};
 pub(crate) use copies::to_host;
 pub(super) use depthwise::{depthwise, depthwise_backward_data, depthwise_backward_weights};
 pub(crate) use device::computes_bf16;

@@ -1,167 +1,209 @@
-//! Which algorithm of cuDNN solves a problem.
+//! Which engine of cuDNN solves a problem.
 //!
-//! `cudnnFind...` runs every algorithm with every kind of multiplication: 25 s for a training step of DeepCAM on an H200. cuDNN's guess costs nothing
-//! and names what it takes for fast first, so the first few are timed.
+//! What cuDNN guesses costs milliseconds and names the fastest first, so the first few are timed. What they need is asked of the plans
+//! that are made of them. The choice is kept from one run to the next as a number: where it was named.
 
-use super::calls::{Performance, Place, Pointer};
-use super::{Cudnn, Gpu, OWN, Plan, Problem};
+use super::engine::{At, Config, Source, config, configs};
+use super::graph::Graph;
+use super::library::if_supported;
+use super::plan::Plan;
+use super::problem::{self, Alignment, Problem};
+use super::{Cudnn, Gpu};
 use crate::error::Result;
 use crate::ops::cuda::stream::Mark;
-use candle_core::DType;
-use std::ffi::c_int;
-use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// More than cuDNN has in any direction.
-const MOST_ALGORITHMS: usize = 16;
-/// How many of those that it guesses are timed.
+/// How many of those that cuDNN guesses are timed.
 const TIMED: usize = 3;
-/// What cuDNN 9 answers where it cannot solve a problem at all.
-const NOT_SUPPORTED: RangeInclusive<c_int> = 3000..=3999;
+/// How many are where it guesses none.
+const TIMED_WITHOUT_GUESS: usize = 12;
+/// What a kept number counts by: types of the result, sources, places in their lists.
+const PLACES: i32 = 10_000;
 
-/// An algorithm and its working memory.
-type Way = (c_int, usize);
+/// A choice as it is kept on disk.
+pub(super) fn number(result: problem::Result, at: At) -> i32 {
+    let source = Source::ALL.iter().position(|&source| source == at.source);
+    let result = i32::from(result == problem::Result::F32);
+    let first = result * Source::ALL.len() as i32 + source.unwrap_or(0) as i32;
+    first * PLACES + at.place.min(PLACES as usize - 1) as i32
+}
+
+/// What was kept as this number; none for one that is nothing's.
+fn choice(number: i32) -> Option<(problem::Result, At)> {
+    let place = usize::try_from(number % PLACES).ok()?;
+    let first = usize::try_from(number / PLACES).ok()?;
+    let result = match first / Source::ALL.len() {
+        0 => problem::Result::Same,
+        1 => problem::Result::F32,
+        _ => return None,
+    };
+    let source = Source::ALL[first % Source::ALL.len()];
+    Some((result, At { source, place }))
+}
 
 impl Cudnn {
-    /// A fast deterministic algorithm and its working memory; what is at `to` is overwritten. [`OWN`] where there is none.
+    /// A problem with a result of this type; none where cuDNN does not know such a problem.
+    fn graph(
+        &self,
+        problem: &Problem,
+        result: problem::Result,
+        alignment: Alignment,
+    ) -> Result<Option<Arc<Graph>>> {
+        let graph = Graph::new(&self.functions, self.handle, problem, result, alignment);
+        Ok(if_supported(graph)?.map(Arc::new))
+    }
+
+    /// The plan that was chosen earlier; none if it is not there any more, or takes too much memory here.
+    pub(super) fn kept(
+        &self,
+        problem: &Problem,
+        alignment: Alignment,
+        kept: i32,
+    ) -> Result<Option<Plan>> {
+        let known = choice(kept).filter(|(result, _)| problem.results().contains(result));
+        let Some((result, at)) = known else {
+            return Ok(None);
+        };
+        let Some(graph) = self.graph(problem, result, alignment)? else {
+            return Ok(None);
+        };
+        let Some(Some(config)) = if_supported(config(&self.functions, &graph, at))? else {
+            return Ok(None);
+        };
+        Ok(self.fitting(&graph, config))
+    }
+
+    /// The plan of a configuration that is allowed and works within the memory that there is.
+    fn fitting(&self, graph: &Arc<Graph>, config: Config) -> Option<Plan> {
+        if !config.engine.is_allowed(&graph.problem) {
+            return None;
+        }
+        let told = config.engine.to_string();
+        let plan = match self.plan(graph, config) {
+            Ok(plan) => plan,
+            Err(refused) if refused.is_not_supported() => {
+                tracing::debug!("{told}: no plan: {}", refused.reason);
+                return None;
+            }
+            // Another engine will do.
+            Err(refused) => {
+                let problem = graph.problem.text();
+                tracing::warn!("cuDNN's {told} for {problem} fails: {}", refused.reason);
+                return None;
+            }
+        };
+        (plan.memory <= self.most_memory).then_some(plan)
+    }
+
+    /// A fast deterministic plan; what is at the last of `places` is overwritten, which has room for f32. None where there is none.
     pub(super) fn find(
         &self,
         gpu: &Gpu,
         problem: &Problem,
-        plan: &Plan,
+        alignment: Alignment,
         places: [u64; 3],
-    ) -> Result<Way> {
-        let offered = match self.guess(problem, plan)? {
-            Some(offered) => offered,
-            None => return Ok((OWN, 0)),
-        };
-        let ways = match &self.fitting(problem, plan, &offered)[..] {
-            // What the guess leaves out may be there all the same.
-            [] => self.fitting(problem, plan, &self.measured(gpu, problem, plan, places)?),
-            found => found.to_vec(),
-        };
-        let first = match ways[..] {
-            [] => return Ok((OWN, 0)),
-            [only] => return Ok(only),
-            [first, ..] => first,
-        };
-        let timed = ways.into_iter().take(TIMED).filter_map(|way| {
-            let time = self.timed(gpu, problem, plan, way, places)?;
-            Some((time, way))
-        });
-        // Where none of them runs, the first says why when it is run.
-        Ok(timed.min().map_or(first, |(_, way)| way))
-    }
-
-    /// What cuDNN takes for fast, the fastest first; nothing is run. None where it cannot solve the problem.
-    fn guess(&self, problem: &Problem, plan: &Plan) -> Result<Option<Vec<Performance>>> {
-        let [first, second, result] = plan.descriptors(problem.direction);
-        let mut found = [Performance::default(); MOST_ALGORITHMS];
-        let mut count = 0;
-        // SAFETY: the descriptors are the problem's, `found` holds so many entries.
-        let status = unsafe {
-            (self.functions.guess(problem.direction))(
-                self.handle,
-                first,
-                second,
-                plan.convolution,
-                result,
-                MOST_ALGORITHMS as c_int,
-                &mut count,
-                found.as_mut_ptr(),
-            )
-        };
-        if NOT_SUPPORTED.contains(&status) {
-            return Ok(None);
+    ) -> Result<Option<Plan>> {
+        // What is compiled is compiled in every process anew, some seconds each: only where there is nothing else.
+        for compiled in [false, true] {
+            for &result in problem.results() {
+                let Some(graph) = self.graph(problem, result, alignment)? else {
+                    continue;
+                };
+                let plans = self.candidates(&graph, compiled)?;
+                if let Some(plan) = self.fastest(gpu, problem, plans, places) {
+                    return Ok(Some(plan));
+                }
+            }
         }
-        self.check("cudnnGetConvolutionAlgorithm_v7", status)?;
-        Ok(Some(found[..count.max(0) as usize].to_vec()))
+        Ok(None)
     }
 
-    /// All that cuDNN has, each timed by it.
-    fn measured(
+    /// Plans that are worth to be timed.
+    fn candidates(&self, graph: &Arc<Graph>, compiled: bool) -> Result<Vec<Plan>> {
+        let mut plans: Vec<Plan> = Vec::new();
+        let mut most = if compiled { 1 } else { TIMED };
+        for source in Source::ALL {
+            if plans.len() >= most {
+                break;
+            }
+            let named = if_supported(configs(&self.functions, graph, source))?.unwrap_or_default();
+            for config in named {
+                let engine = &config.engine;
+                // Guesses are of a few engines with other choices; what comes after them is not.
+                let known = |plan: &Plan| plan.config.engine.number == engine.number;
+                let new = source == Source::Guess || !plans.iter().any(known);
+                if plans.len() < most && new && engine.is_compiled() == compiled {
+                    plans.extend(self.fitting(graph, config));
+                }
+            }
+            if source == Source::Guess && plans.is_empty() && !compiled {
+                most = TIMED_WITHOUT_GUESS;
+            }
+            // What cuDNN guesses is hardly ever worse than what it leaves out; where it guesses nothing all engines are looked at, but
+            // for a wider result they have nothing that is not compiled.
+            let enough = most == TIMED || graph.result == problem::Result::F32;
+            if source == Source::Fallback && enough {
+                break;
+            }
+        }
+        Ok(plans)
+    }
+
+    /// The one that takes the least time. The first where none runs: it says why when it is run.
+    fn fastest(
         &self,
         gpu: &Gpu,
         problem: &Problem,
-        plan: &Plan,
-        [a, b, to]: [u64; 3],
-    ) -> Result<Vec<Performance>> {
-        let [first, second, result] = plan.descriptors(problem.direction);
-        let mut found = [Performance::default(); MOST_ALGORITHMS];
-        let mut count = 0;
-        // What does not fit next to a large batch is no reason to fail.
-        let work = [self.most_memory, self.most_memory / 8].into_iter();
-        let work = work
-            .filter_map(|bytes| gpu.empty(&[bytes], DType::U8).ok())
-            .next();
-        if let Some(work) = &work {
-            let room = gpu.address(work)?;
-            // SAFETY: operands and result are as large as their descriptors say, `found` holds so many entries, and the working
-            // memory is `work`.
-            unsafe {
-                (self.functions.measure(problem.direction))(
-                    self.handle,
-                    first,
-                    a as Place,
-                    second,
-                    b as Place,
-                    plan.convolution,
-                    result,
-                    to as Pointer,
-                    MOST_ALGORITHMS as c_int,
-                    &mut count,
-                    found.as_mut_ptr(),
-                    room as Pointer,
-                    work.elem_count(),
-                )
+        plans: Vec<Plan>,
+        places: [u64; 3],
+    ) -> Option<Plan> {
+        let mut best: Option<(Option<Duration>, Plan)> = None;
+        for plan in plans {
+            let time = self.timed(gpu, &plan, places);
+            tracing::debug!(
+                "{}: {:?} {} of cuDNN's {:?}: {}, {} bytes, {}",
+                problem.text(),
+                plan.graph.result,
+                plan.config.at.place,
+                plan.config.at.source,
+                plan.config.engine,
+                plan.memory,
+                time.map_or("does not run".to_string(), |time| format!(
+                    "{:.1} us",
+                    1e6 * time.as_secs_f64()
+                )),
+            );
+            let better = match (&best, time) {
+                (None, _) => true,
+                (Some((Some(least), _)), Some(time)) => time < *least,
+                (Some((None, _)), time) => time.is_some(),
+                _ => false,
             };
+            if better {
+                best = Some((time, plan));
+            }
         }
-        Ok(found[..count.max(0) as usize].to_vec())
+        best.map(|(_, plan)| plan)
     }
 
-    fn fitting(&self, problem: &Problem, plan: &Plan, found: &[Performance]) -> Vec<Way> {
-        let memory = |algorithm| self.memory(problem, plan, algorithm);
-        fitting(found, plan.math, memory, self.most_memory)
-    }
-
-    /// How long an algorithm takes, the second and third time: the first time loads it. None if it does not run.
-    fn timed(
-        &self,
-        gpu: &Gpu,
-        problem: &Problem,
-        plan: &Plan,
-        way: Way,
-        places: [u64; 3],
-    ) -> Option<Duration> {
-        self.run(gpu, problem, plan, way, places).ok()?;
-        let from = Mark::here()?;
-        for _ in 0..2 {
-            self.run(gpu, problem, plan, way, places).ok()?;
+    /// How long a plan takes, the second and third time: the first time loads it. None if it does not run.
+    fn timed(&self, gpu: &Gpu, plan: &Plan, places: [u64; 3]) -> Option<Duration> {
+        let runs = || -> Option<Duration> {
+            self.run(gpu, plan, places).ok()?;
+            let from = Mark::here()?;
+            for _ in 0..2 {
+                self.run(gpu, plan, places).ok()?;
+            }
+            Some(from.until(&Mark::here()?)? / 2)
+        };
+        let time = runs();
+        if time.is_none() {
+            // The plan may go now: nothing of it may be on the stream.
+            let _ = gpu.wait();
         }
-        from.until(&Mark::here()?)
+        time
     }
-}
-
-/// Those that work, are deterministic and fit into so many bytes, each once, in cuDNN's order.
-///
-/// An algorithm is listed with every kind of multiplication, so those of the kind that will run come first. What that run needs is
-/// asked for: the list has the memory of the kind that it speaks of, which can be less (seen with cuDNN 9.19 on an H200).
-fn fitting(
-    found: &[Performance],
-    math: c_int,
-    memory: impl Fn(c_int) -> Option<usize>,
-    most_memory: usize,
-) -> Vec<Way> {
-    let works = |p: &&Performance| p.status == 0 && p.determinism == 1;
-    let (same, other): (Vec<&Performance>, Vec<_>) =
-        found.iter().filter(works).partition(|p| p.math == math);
-    let mut ways: Vec<Way> = Vec::new();
-    for p in same.into_iter().chain(other) {
-        let known = ways.iter().any(|&(algorithm, _)| algorithm == p.algorithm);
-        let bytes = memory(p.algorithm).filter(|&bytes| bytes <= most_memory && !known);
-        ways.extend(bytes.map(|bytes| (p.algorithm, bytes)));
-    }
-    ways
 }
 
 #[cfg(test)]
@@ -169,31 +211,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_deterministic_and_fits_is_taken() {
-        let offer = |algorithm, status, determinism, math| Performance {
-            algorithm,
-            status,
-            determinism,
-            math,
-            ..Performance::default()
-        };
-        let found = [
-            offer(0, 0, 0, 1),
-            offer(1, 3, 1, 1),
-            offer(2, 0, 1, 1),
-            offer(3, 0, 1, 0),
-            offer(4, 0, 1, 1),
-            offer(5, 0, 1, 1),
-            offer(5, 0, 1, 0),
-        ];
-        // As cuDNN says for the run: 2 takes too much, 4 is refused.
-        let memory = |algorithm| match algorithm {
-            2 => Some(1001),
-            4 => None,
-            of => Some(64 + of as usize),
-        };
-        // What was listed with another kind of multiplication comes last.
-        assert_eq!(fitting(&found, 1, memory, 1000), [(5, 69), (3, 67)]);
-        assert_eq!(fitting(&found[..3], 1, memory, 1000), []);
+    fn choices_come_back_from_their_numbers() {
+        let mut numbers = Vec::new();
+        for result in [problem::Result::Same, problem::Result::F32] {
+            for source in Source::ALL {
+                for place in [0, 3, 9_999] {
+                    let at = At { source, place };
+                    let number = number(result, at);
+                    assert_eq!(choice(number), Some((result, at)));
+                    numbers.push(number);
+                }
+            }
+        }
+        let distinct: std::collections::BTreeSet<_> = numbers.iter().collect();
+        assert_eq!(distinct.len(), numbers.len());
+        for nothing in [-1, -10_000, 60_000, i32::MAX, i32::MIN] {
+            assert_eq!(choice(nothing), None, "{nothing}");
+        }
     }
 }

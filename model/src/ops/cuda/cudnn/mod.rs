@@ -1,15 +1,24 @@
 //! cuDNN's convolutions: thin and safe.
 //!
-//! A [`Problem`] is everything that decides which algorithm runs; it is found once, by timing the first that cuDNN names, and kept on
-//! disk, so that a run that goes on takes the same one. Only deterministic algorithms are taken: the same recipe gives the same
+//! A [`Problem`] is everything that decides which engine runs; that is found once, by timing the first that cuDNN names, and kept on
+//! disk, so that a run that goes on takes the same one. Only deterministic engines are taken: the same recipe gives the same
 //! bits on the same kind of GPU. Where there is none a slow kernel of our own solves the problem, which is told once.
+//!
+//! Everything goes by cuDNN's graphs: a problem is a [`graph::Graph`] of one operation, an engine with its choices is made a [`plan::Plan`] once per
+//! process, and a call is no more than a plan with three addresses, which takes the host microseconds.
 
-mod calls;
+mod descriptor;
+mod engine;
 mod find;
+mod graph;
+mod library;
 mod parts;
+mod plan;
+mod problem;
 
-pub(super) use calls::Direction;
+pub(super) use library::Direction;
 pub(super) use parts::samples;
+pub(super) use problem::Problem;
 
 use super::algorithms::Algorithms;
 use super::device::Gpu;
@@ -17,77 +26,40 @@ use super::library::prepare;
 use super::plain;
 use crate::error::Result;
 use crate::gpu::GpuError;
-use calls::{
-    CROSS_CORRELATION, DEFAULT_MATH, FLOAT, FMA_MATH, Functions, NHWC, Place, Pointer,
-    TENSOR_OP_MATH, code, dotted,
-};
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::{DType, Tensor};
+use library::{Functions, Pointer, dotted};
+use plan::Plan;
+use problem::Alignment;
 use std::collections::HashMap;
-use std::ffi::c_int;
 use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::{Arc, PoisonError};
 
 /// The generation whose headers say how the functions are called.
 const MAJOR: usize = 9;
-/// The algorithm that is our own kernel.
-const OWN: c_int = -1;
+/// What is kept where our own kernel is the only one.
+const OWN: i32 = -1;
 /// Working memory of one convolution at most, and as a share of the GPU's memory.
 const MOST_MEMORY: usize = 1 << 30;
 const MOST_SHARE: usize = 16;
 
-/// Everything that decides which algorithm runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Problem {
-    pub(super) direction: Direction,
-    pub(super) dtype: DType,
-    /// Of f32: whether operands may be rounded to TF32.
-    pub(super) tf32: bool,
-    /// (b, h, w, c)
-    pub(super) x: [usize; 4],
-    /// (b, p, q, o)
-    pub(super) y: [usize; 4],
-    pub(super) kernel: (usize, usize),
-    pub(super) padding: (usize, usize),
-    pub(super) stride: usize,
-    pub(super) dilation: usize,
-    pub(super) groups: usize,
-}
-
-impl Problem {
-    /// Its name on disk.
-    pub(super) fn text(&self) -> String {
-        let direction = match self.direction {
-            Direction::Forward => "forward",
-            Direction::BackwardData => "data",
-            Direction::BackwardFilter => "filter",
-        };
-        let numbers = [
-            &self.x[..],
-            &self.y[..],
-            &[self.kernel.0, self.kernel.1, self.padding.0, self.padding.1],
-            &[self.stride, self.dilation, self.groups],
-        ];
-        let numbers: Vec<String> = numbers.concat().iter().map(usize::to_string).collect();
-        let dtype = match self.tf32 {
-            true => "tf32",
-            false => self.dtype.as_str(),
-        };
-        format!("{direction} {dtype} {}", numbers.join(" "))
-    }
-}
-
 /// How one problem is solved.
-struct Plan {
-    x: Pointer,
-    y: Pointer,
-    w: Pointer,
-    convolution: Pointer,
-    /// How values are to be multiplied.
-    math: c_int,
-    algorithm: c_int,
-    memory: usize,
+#[derive(Clone)]
+enum Way {
+    Cudnn(Arc<Plan>),
+    /// By our own kernel.
+    Own,
+}
+
+impl Way {
+    /// The type of what it gives.
+    fn result(&self, problem: &Problem) -> DType {
+        match self {
+            Self::Cudnn(plan) => plan.graph.result.dtype(problem),
+            Self::Own => problem.dtype,
+        }
+    }
 }
 
 /// The library, before a GPU is open.
@@ -95,20 +67,17 @@ pub(super) struct Library(Functions);
 
 /// The library's handle on this process's stream, with what it has been asked so far.
 pub(super) struct Cudnn {
-    functions: Functions,
+    functions: Arc<Functions>,
     handle: Pointer,
-    plans: HashMap<Problem, Arc<Plan>>,
-    algorithms: Algorithms,
+    /// They stay: what was written down of a plan's work may need it.
+    ways: HashMap<(Problem, Alignment), Way>,
+    choices: Algorithms,
     /// Working memory of one convolution at most.
     most_memory: usize,
 }
 
 // SAFETY: cuDNN allows a handle on any thread as long as one at a time uses it; the only one lies in a mutex.
 unsafe impl Send for Cudnn {}
-// SAFETY: descriptors are not written any more once a plan is made, and are used under the same mutex.
-unsafe impl Send for Plan {}
-// SAFETY: as above.
-unsafe impl Sync for Plan {}
 
 impl Cudnn {
     pub(super) fn load() -> std::result::Result<Library, GpuError> {
@@ -142,8 +111,11 @@ impl Cudnn {
         self.most_memory
     }
 
-    fn check(&self, call: &'static str, status: c_int) -> Result<()> {
-        self.functions.check(call, status)
+    /// The type in which the result of a problem comes that was solved before.
+    pub(super) fn result_type(&self, problem: &Problem) -> Option<DType> {
+        let mut ways = self.ways.iter();
+        let (_, way) = ways.find(|((known, _), _)| known == problem)?;
+        Some(way.result(problem))
     }
 }
 
@@ -156,219 +128,105 @@ impl Library {
         cache: Option<PathBuf>,
         gpu_memory: usize,
     ) -> Result<Cudnn> {
-        let functions = self.0;
+        let functions = Arc::new(self.0);
         let mut handle = null_mut();
         // SAFETY: the place is writable; the stream lives as long as the process's GPU.
         unsafe {
-            functions.check("cudnnCreate", (functions.cudnnCreate)(&mut handle))?;
+            functions.check("cudnnCreate", "", (functions.cudnnCreate)(&mut handle))?;
             let status = (functions.cudnnSetStream)(handle, stream.cu_stream().cast());
-            functions.check("cudnnSetStream", status)?;
+            functions.check("cudnnSetStream", "", status)?;
         }
-        let name = format!("{architecture}-cudnn-{}.algorithms", functions.version());
+        let name = format!("{architecture}-cudnn-{}.engines", functions.version());
         Ok(Cudnn {
             functions,
             handle,
-            plans: HashMap::new(),
-            algorithms: Algorithms::read(cache.map(|folder| folder.join(name))),
+            ways: HashMap::new(),
+            choices: Algorithms::read(cache.map(|folder| folder.join(name))),
             most_memory: MOST_MEMORY.min(gpu_memory / MOST_SHARE),
         })
     }
 }
 
-impl Plan {
-    /// First operand, second operand and result of a direction.
-    fn descriptors(&self, direction: Direction) -> [Pointer; 3] {
-        match direction {
-            Direction::Forward => [self.x, self.w, self.y],
-            Direction::BackwardData => [self.w, self.y, self.x],
-            Direction::BackwardFilter => [self.x, self.y, self.w],
-        }
-    }
-}
-
 impl Cudnn {
-    /// Descriptors of a problem, no algorithm yet.
-    fn describe(&self, problem: &Problem) -> Result<Plan> {
-        let f = &self.functions;
-        let (mut x, mut y, mut w, mut convolution) =
-            (null_mut(), null_mut(), null_mut(), null_mut());
-        let i = |value: usize| value as c_int;
-        let dtype = code(problem.dtype);
-        let math = match (problem.dtype, problem.tf32) {
-            (DType::F32, false) => FMA_MATH,
-            (DType::F32, true) => DEFAULT_MATH,
-            _ => TENSOR_OP_MATH,
-        };
-        let Problem {
-            kernel,
-            padding,
-            stride,
-            dilation,
-            groups,
-            ..
-        } = *problem;
-        // SAFETY: the places are writable, the descriptors just made. Plans are kept as long as the process runs.
-        unsafe {
-            for (descriptor, [b, h, w, c]) in [(&mut x, problem.x), (&mut y, problem.y)] {
-                self.check(
-                    "cudnnCreateTensorDescriptor",
-                    (f.cudnnCreateTensorDescriptor)(descriptor),
-                )?;
-                let status = (f.cudnnSetTensor4dDescriptor)(
-                    *descriptor,
-                    NHWC,
-                    dtype,
-                    i(b),
-                    i(c),
-                    i(h),
-                    i(w),
-                );
-                self.check("cudnnSetTensor4dDescriptor", status)?;
-            }
-            self.check(
-                "cudnnCreateFilterDescriptor",
-                (f.cudnnCreateFilterDescriptor)(&mut w),
-            )?;
-            let (outer, inner) = (i(problem.y[3]), i(problem.x[3] / groups));
-            let status = (f.cudnnSetFilter4dDescriptor)(
-                w,
-                dtype,
-                NHWC,
-                outer,
-                inner,
-                i(kernel.0),
-                i(kernel.1),
-            );
-            self.check("cudnnSetFilter4dDescriptor", status)?;
-            let status = (f.cudnnCreateConvolutionDescriptor)(&mut convolution);
-            self.check("cudnnCreateConvolutionDescriptor", status)?;
-            let status = (f.cudnnSetConvolution2dDescriptor)(
-                convolution,
-                i(padding.0),
-                i(padding.1),
-                i(stride),
-                i(stride),
-                i(dilation),
-                i(dilation),
-                CROSS_CORRELATION,
-                FLOAT,
-            );
-            self.check("cudnnSetConvolution2dDescriptor", status)?;
-            let status = (f.cudnnSetConvolutionGroupCount)(convolution, i(groups));
-            self.check("cudnnSetConvolutionGroupCount", status)?;
-            let status = (f.cudnnSetConvolutionMathType)(convolution, math);
-            self.check("cudnnSetConvolutionMathType", status)?;
-        }
-        Ok(Plan {
-            x,
-            y,
-            w,
-            convolution,
-            math,
-            algorithm: 0,
-            memory: 0,
-        })
-    }
-
-    /// Working memory of an algorithm; none if it cannot solve the problem.
-    fn memory(&self, problem: &Problem, plan: &Plan, algorithm: c_int) -> Option<usize> {
-        let [first, second, result] = plan.descriptors(problem.direction);
-        let mut bytes = 0;
-        // SAFETY: the descriptors are the problem's, the place is writable. The filter's direction has its descriptor last.
-        let status = unsafe {
-            (self.functions.room(problem.direction))(
-                self.handle,
-                first,
-                second,
-                plan.convolution,
-                result,
-                algorithm,
-                &mut bytes,
-            )
-        };
-        (status == 0).then_some(bytes)
-    }
-
-    /// The plan of a problem, whose operands and result lie at these addresses.
-    fn plan(&mut self, gpu: &Gpu, problem: &Problem, [a, b, to]: [u64; 3]) -> Result<Arc<Plan>> {
-        if let Some(plan) = self.plans.get(problem) {
-            return Ok(plan.clone());
-        }
-        gpu.must_be_done_now("looking for an algorithm")?;
-        let mut plan = self.describe(problem)?;
-        let text = problem.text();
-        let known = self.algorithms.get(&text);
-        let known = known.and_then(|algorithm| match algorithm {
-            OWN => Some((OWN, 0)),
-            _ => {
-                let memory = self.memory(problem, &plan, algorithm)?;
-                // A run on a GPU of more memory may have found it.
-                (memory <= self.most_memory).then_some((algorithm, memory))
-            }
-        });
-        let (algorithm, memory) = match known {
-            Some(known) => known,
-            None => {
-                let found = self.find(gpu, problem, &plan, [a, b, to])?;
-                self.algorithms.add(text, found.0);
-                found
-            }
-        };
-        if algorithm == OWN {
-            tracing::warn!(
-                "cuDNN has no deterministic algorithm within {} MB for {}: a slow kernel computes it",
-                self.most_memory / 1_000_000,
-                problem.text()
-            );
-        }
-        (plan.algorithm, plan.memory) = (algorithm, memory);
-        let plan = Arc::new(plan);
-        self.plans.insert(*problem, plan.clone());
-        Ok(plan)
-    }
-
-    /// Solves a problem by one algorithm, with so much working memory.
-    fn run(
-        &self,
+    /// How a problem is solved whose operands lie at these addresses, and its result too unless that is made yet.
+    fn way(
+        &mut self,
         gpu: &Gpu,
         problem: &Problem,
-        plan: &Plan,
-        (algorithm, memory): (c_int, usize),
-        [a, b, to]: [u64; 3],
-    ) -> Result<()> {
-        let work = match memory {
-            0 => None,
-            bytes => Some(gpu.empty(&[bytes], DType::U8)?),
+        a: u64,
+        b: u64,
+        to: Option<u64>,
+    ) -> Result<Way> {
+        let alignment = match to {
+            Some(to) => Alignment::of(&[a, b, to]),
+            None => Alignment::of(&[a, b]),
         };
-        let room = work.as_ref().map(|work| gpu.address(work)).transpose()?;
-        let [first, second, result] = plan.descriptors(problem.direction);
-        let (one, zero) = (1.0f32, 0.0f32);
-        let (call, run) = self.functions.run(problem.direction);
-        // SAFETY: operands and result are as large as their descriptors say (checked by who asks), the working memory is
-        // what the algorithm wants; freed memory is given out again in the stream's order only.
-        let status = unsafe {
-            run(
-                self.handle,
-                &one,
-                first,
-                a as Place,
-                second,
-                b as Place,
-                plan.convolution,
-                algorithm,
-                room.unwrap_or(0) as Pointer,
-                memory,
-                &zero,
-                result,
-                to as Pointer,
-            )
+        if let Some(way) = self.ways.get(&(*problem, alignment)) {
+            return Ok(way.clone());
+        }
+        gpu.must_be_done_now("looking for an algorithm")?;
+        let text = problem.text() + &alignment.text();
+        let way = match self.choices.get(&text) {
+            Some(OWN) => Some(Way::Own),
+            Some(kept) => {
+                let plan = self.kept(problem, alignment, kept)?;
+                if let Some(plan) = &plan {
+                    tracing::debug!("{text}: {} as in an earlier run", plan.config.engine);
+                }
+                plan.map(|plan| Way::Cudnn(Arc::new(plan)))
+            }
+            None => None,
         };
-        self.check(call, status)
+        let way = match way {
+            Some(way) => way,
+            None => self.new_way(gpu, problem, alignment, (a, b, to), &text)?,
+        };
+        if matches!(way, Way::Own) {
+            tracing::warn!(
+                "cuDNN has no deterministic algorithm within {} MB for {text}: a slow kernel computes it",
+                self.most_memory / 1_000_000,
+            );
+        }
+        self.ways.insert((*problem, alignment), way.clone());
+        Ok(way)
+    }
+
+    /// The way that takes the least time, which is kept.
+    fn new_way(
+        &mut self,
+        gpu: &Gpu,
+        problem: &Problem,
+        alignment: Alignment,
+        (a, b, to): (u64, u64, Option<u64>),
+        text: &str,
+    ) -> Result<Way> {
+        // A result that is not made yet, in the widest type.
+        let room = match to {
+            None => Some(gpu.empty(&problem.kernels(), DType::F32)?),
+            Some(_) => None,
+        };
+        let made = room.as_ref().map(|room| gpu.address(room)).transpose()?;
+        let to = to.or(made).unwrap_or(0);
+        let found = self.find(gpu, problem, alignment, [a, b, to])?;
+        let (kept, way) = match found {
+            Some(plan) => {
+                let kept = find::number(plan.graph.result, plan.config.at);
+                tracing::debug!(
+                    "{text}: {} is taken, with a result of {:?}",
+                    plan.config.engine,
+                    plan.graph.result.dtype(problem)
+                );
+                (kept, Way::Cudnn(Arc::new(plan)))
+            }
+            None => (OWN, Way::Own),
+        };
+        self.choices.add(text.to_string(), kept);
+        Ok(way)
     }
 }
 
 impl Gpu {
-    /// Solves a problem: `to` of `a` and `b`, in the order of [`Direction`].
+    /// Solves a problem whose result is of its operands' type: `to` of `a` and `b`, in the order of [`Direction`].
     pub(super) fn convolve(
         &self,
         problem: &Problem,
@@ -376,14 +234,34 @@ impl Gpu {
         b: &Tensor,
         to: &Tensor,
     ) -> Result<()> {
-        let places = [self.address(a)?, self.address(b)?, self.address(to)?];
+        // Of kernels' gradients the type is not known before.
+        debug_assert_ne!(problem.direction, Direction::BackwardFilter);
+        let places @ [first, second, result] =
+            [self.address(a)?, self.address(b)?, self.address(to)?];
         self.bind()?;
         let mut cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = cudnn.plan(self, problem, places)?;
-        if plan.algorithm == OWN {
-            return plain::convolve(self, problem, a, b, to);
+        match cudnn.way(self, problem, first, second, Some(result))? {
+            Way::Cudnn(plan) => cudnn.run(self, &plan, places),
+            Way::Own => plain::convolve(self, problem, a, b, to),
         }
-        let way = (plan.algorithm, plan.memory);
-        cudnn.run(self, problem, &plan, way, places)
+    }
+
+    /// The gradient of the kernels, (outer, taps, inner), of `x` and `dy`: in f32 where cuDNN gives it so, else in their type.
+    pub(super) fn kernel_gradient(
+        &self,
+        problem: &Problem,
+        x: &Tensor,
+        dy: &Tensor,
+    ) -> Result<Tensor> {
+        let (a, b) = (self.address(x)?, self.address(dy)?);
+        self.bind()?;
+        let mut cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+        let way = cudnn.way(self, problem, a, b, None)?;
+        let to = self.empty(&problem.kernels(), way.result(problem))?;
+        match way {
+            Way::Cudnn(plan) => cudnn.run(self, &plan, [a, b, self.address(&to)?])?,
+            Way::Own => plain::convolve(self, problem, x, dy, &to)?,
+        }
+        Ok(to)
     }
 }

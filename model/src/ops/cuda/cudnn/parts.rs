@@ -1,6 +1,6 @@
 //! Problems that are too large for cuDNN, some samples at a time.
 
-use super::Problem;
+use super::problem::Problem;
 use crate::error::Result;
 use candle_core::Tensor;
 use std::ops::Range;
@@ -43,7 +43,7 @@ pub(in super::super) fn samples(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Direction;
+    use super::super::library::Direction;
     use super::*;
     use candle_core::DType;
 

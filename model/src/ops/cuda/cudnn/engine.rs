@@ -1,0 +1,248 @@
+//! Which engines cuDNN has for a problem, what it says of them, and which of them are taken.
+
+use super::descriptor::{self as is, Descriptor, Kind};
+use super::graph::Graph;
+use super::library::{Answer, Functions};
+use super::problem::Problem;
+use candle_core::DType;
+use std::ffi::c_int;
+use std::fmt;
+use std::sync::Arc;
+
+/// Who names engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// `CUDNN_HEUR_MODE_A`: what cuDNN takes for fast, the fastest first.
+    Guess,
+    /// `CUDNN_HEUR_MODE_FALLBACK`: what works for nearly everything.
+    Fallback,
+    /// Every engine by its number, as it is without choices: cuDNN 9.19 guesses nothing for gradients of kernels of some dilated
+    /// convolutions, and its fallback there has no matrix units, but engines that have are there.
+    Number,
+}
+
+impl Source {
+    pub(super) const ALL: [Self; 3] = [Self::Guess, Self::Fallback, Self::Number];
+}
+
+/// Where a configuration was named: the same for the same version of cuDNN on the same architecture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct At {
+    pub(super) source: Source,
+    /// Its place in the list.
+    pub(super) place: usize,
+}
+
+/// What cuDNN says of an engine's numbers: `cudnnBackendNumericalNote_t`.
+const TENSOR_CORE: c_int = 0;
+const DOWN_CONVERT_INPUTS: c_int = 1;
+const REDUCED_PRECISION_REDUCTION: c_int = 2;
+const NONDETERMINISTIC: c_int = 4;
+/// Of how it comes to be: `cudnnBackendBehaviorNote_t`.
+const RUNTIME_COMPILATION: c_int = 0;
+/// More notes than there are of either kind.
+const MOST_NOTES: usize = 32;
+
+/// What is known of an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Engine {
+    /// Among all that cuDNN has in this direction.
+    pub(super) number: i64,
+    pub(super) numerical: Vec<c_int>,
+    pub(super) behavior: Vec<c_int>,
+}
+
+impl Engine {
+    /// Whether it gives the same bits every time, and computes in the precision that is asked for.
+    pub(super) fn is_allowed(&self, problem: &Problem) -> bool {
+        let mut refused = vec![
+            NONDETERMINISTIC,
+            REDUCED_PRECISION_REDUCTION,
+            DOWN_CONVERT_INPUTS,
+        ];
+        if problem.dtype == DType::F32 && !problem.tf32 {
+            refused.push(TENSOR_CORE);
+        }
+        !self.numerical.iter().any(|note| refused.contains(note))
+    }
+
+    /// Whether it is compiled when a plan is made, in every process anew: some seconds each.
+    pub(super) fn is_compiled(&self) -> bool {
+        self.behavior.contains(&RUNTIME_COMPILATION)
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numerical = [
+            "tensor core",
+            "down converts inputs",
+            "reduces in low precision",
+            "FFT",
+            "nondeterministic",
+            "Winograd",
+            "Winograd 4x4",
+            "Winograd 6x6",
+            "Winograd 13x13",
+            "strict NaN",
+        ];
+        let behavior = [
+            "compiled",
+            "filter reordered",
+            "bias reordered",
+            "for graphs",
+            "cuBLASLt",
+        ];
+        write!(f, "engine {}", self.number)?;
+        let notes = [
+            (&self.numerical, &numerical[..]),
+            (&self.behavior, &behavior[..]),
+        ];
+        for (notes, names) in notes {
+            for &note in notes {
+                let name = usize::try_from(note).ok().and_then(|note| names.get(note));
+                match name {
+                    Some(name) => write!(f, ", {name}")?,
+                    None => write!(f, ", note {note}")?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An engine with its choices.
+pub(super) struct Config {
+    pub(super) at: At,
+    pub(super) config: Descriptor,
+    pub(super) engine: Engine,
+}
+
+/// The configurations that a source names; none where it has none.
+pub(super) fn configs(
+    functions: &Arc<Functions>,
+    graph: &Graph,
+    source: Source,
+) -> Answer<Vec<Config>> {
+    let mode = match source {
+        Source::Guess => 3,
+        Source::Fallback => 2,
+        Source::Number => {
+            let count = graph.graph.number(is::GRAPH_ENGINE_COUNT)?;
+            let count = usize::try_from(count).unwrap_or(0);
+            let numbers = (0..count).map(|number| numbered(functions, graph, number));
+            // Each that is not for this problem says so.
+            return Ok(numbers.filter_map(Answer::ok).collect());
+        }
+    };
+    let heuristics = Descriptor::new(functions, Kind::Heuristics)?;
+    heuristics.set_descriptors(is::HEURISTICS_GRAPH, &[&graph.graph])?;
+    heuristics.set(is::HEURISTICS_MODE, &[mode])?;
+    let heuristics = match heuristics.finalize() {
+        Ok(heuristics) => heuristics,
+        Err(refused) if refused.is_not_supported() => return Ok(Vec::new()),
+        Err(refused) => return Err(refused),
+    };
+    let found = heuristics.get_descriptors(is::HEURISTICS_RESULTS, Kind::EngineConfig, false)?;
+    let config = |(place, config)| told(At { source, place }, config);
+    found.into_iter().enumerate().map(config).collect()
+}
+
+/// The configuration at a place; none if there is none any more.
+pub(super) fn config(functions: &Arc<Functions>, graph: &Graph, at: At) -> Answer<Option<Config>> {
+    match at.source {
+        Source::Number => numbered(functions, graph, at.place).map(Some),
+        source => {
+            let mut configs = configs(functions, graph, source)?;
+            Ok((at.place < configs.len()).then(|| configs.swap_remove(at.place)))
+        }
+    }
+}
+
+/// An engine by its number, without choices of its own.
+fn numbered(functions: &Arc<Functions>, graph: &Graph, number: usize) -> Answer<Config> {
+    let engine = Descriptor::new(functions, Kind::Engine)?;
+    engine.set_descriptors(is::ENGINE_GRAPH, &[&graph.graph])?;
+    engine.set(is::ENGINE_NUMBER, &[number as i64])?;
+    let engine = engine.finalize()?;
+    let config = Descriptor::new(functions, Kind::EngineConfig)?;
+    config.set_descriptors(is::CONFIG_ENGINE, &[&engine])?;
+    let at = At {
+        source: Source::Number,
+        place: number,
+    };
+    told(at, config.finalize()?)
+}
+
+/// With what cuDNN says of its engine.
+fn told(at: At, config: Descriptor) -> Answer<Config> {
+    let engines = config.get_descriptors(is::CONFIG_ENGINE, Kind::Engine, true)?;
+    let engine = match engines.first() {
+        Some(engine) => Engine {
+            number: engine.number(is::ENGINE_NUMBER)?,
+            numerical: engine.get(is::ENGINE_NUMERICAL_NOTES, MOST_NOTES)?,
+            behavior: engine.get(is::ENGINE_BEHAVIOR_NOTES, MOST_NOTES)?,
+        },
+        // What nothing is known of is not taken.
+        None => Engine {
+            numerical: vec![NONDETERMINISTIC],
+            ..Engine::default()
+        },
+    };
+    Ok(Config { at, config, engine })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::library::Direction;
+    use super::*;
+
+    #[test]
+    fn engines_are_taken_by_what_is_said_of_them() {
+        let problem = |dtype, tf32| Problem {
+            direction: Direction::Forward,
+            dtype,
+            tf32,
+            x: [1, 8, 8, 8],
+            y: [1, 8, 8, 8],
+            kernel: (1, 1),
+            padding: (0, 0),
+            stride: 1,
+            dilation: 1,
+            groups: 1,
+        };
+        let (f32s, tf32) = (problem(DType::F32, false), problem(DType::F32, true));
+        let bf16 = problem(DType::BF16, false);
+        // Allowed in f32, TF32, bf16.
+        let cases = [
+            (&[][..], [true; 3]),
+            (&[9], [true; 3]),
+            (&[TENSOR_CORE], [false, true, true]),
+            (&[TENSOR_CORE, DOWN_CONVERT_INPUTS], [false; 3]),
+            (&[REDUCED_PRECISION_REDUCTION], [false; 3]),
+            (&[9, NONDETERMINISTIC], [false; 3]),
+        ];
+        for (notes, allowed) in cases {
+            let engine = Engine {
+                numerical: notes.to_vec(),
+                ..Engine::default()
+            };
+            let got = [&f32s, &tf32, &bf16].map(|problem| engine.is_allowed(problem));
+            assert_eq!(got, allowed, "{engine}");
+        }
+    }
+
+    #[test]
+    fn notes_read_as_words() {
+        let engine = Engine {
+            number: 62,
+            numerical: vec![0, 77],
+            behavior: vec![0],
+        };
+        assert_eq!(
+            engine.to_string(),
+            "engine 62, tensor core, note 77, compiled"
+        );
+        assert!(engine.is_compiled());
+    }
+}

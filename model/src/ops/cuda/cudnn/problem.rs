@@ -1,0 +1,162 @@
+//! What a convolution is to cuDNN.
+
+use super::library::Direction;
+use candle_core::DType;
+
+/// Everything that decides which engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in super::super) struct Problem {
+    pub(in super::super) direction: Direction,
+    pub(in super::super) dtype: DType,
+    /// Of f32: whether operands may be rounded to TF32.
+    pub(in super::super) tf32: bool,
+    /// (b, h, w, c)
+    pub(in super::super) x: [usize; 4],
+    /// (b, p, q, o)
+    pub(in super::super) y: [usize; 4],
+    pub(in super::super) kernel: (usize, usize),
+    pub(in super::super) padding: (usize, usize),
+    pub(in super::super) stride: usize,
+    pub(in super::super) dilation: usize,
+    pub(in super::super) groups: usize,
+}
+
+impl Problem {
+    /// Its name on disk.
+    pub(super) fn text(&self) -> String {
+        let direction = match self.direction {
+            Direction::Forward => "forward",
+            Direction::BackwardData => "data",
+            Direction::BackwardFilter => "filter",
+        };
+        let numbers = [
+            &self.x[..],
+            &self.y[..],
+            &[self.kernel.0, self.kernel.1, self.padding.0, self.padding.1],
+            &[self.stride, self.dilation, self.groups],
+        ];
+        let numbers: Vec<String> = numbers.concat().iter().map(usize::to_string).collect();
+        let dtype = match self.tf32 {
+            true => "tf32",
+            false => self.dtype.as_str(),
+        };
+        format!("{direction} {dtype} {}", numbers.join(" "))
+    }
+
+    /// Extents of the kernels as they lie in memory: (outer, taps, inner).
+    pub(super) fn kernels(&self) -> [usize; 3] {
+        let taps = self.kernel.0 * self.kernel.1;
+        [self.y[3], taps, self.x[3] / self.groups]
+    }
+
+    /// In which types the result may be, the better first: sums of half precisions are kept in f32 where they can be.
+    pub(super) fn results(&self) -> &'static [Result] {
+        match (self.direction, self.dtype) {
+            (Direction::BackwardFilter, DType::BF16 | DType::F16) => &[Result::F32, Result::Same],
+            _ => &[Result::Same],
+        }
+    }
+}
+
+/// The type of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Result {
+    /// That of the operands.
+    Same,
+    F32,
+}
+
+impl Result {
+    pub(super) fn dtype(self, problem: &Problem) -> DType {
+        match self {
+            Self::Same => problem.dtype,
+            Self::F32 => DType::F32,
+        }
+    }
+}
+
+/// Of how many bytes addresses are multiples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Alignment(i64);
+
+impl Alignment {
+    /// What most engines want.
+    const FULL: i64 = 16;
+
+    /// Of memory as it is given out, and of a sample of a batch, which may begin anywhere in it.
+    pub(super) fn of(addresses: &[u64]) -> Self {
+        let all = addresses.iter().fold(Self::FULL as u64, |a, b| a | b);
+        Self(1 << all.trailing_zeros())
+    }
+
+    pub(super) fn bytes(self) -> i64 {
+        self.0
+    }
+
+    /// What is added to a problem's name on disk.
+    pub(super) fn text(self) -> String {
+        match self.0 {
+            Self::FULL => String::new(),
+            less => format!(" at {less}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(direction: Direction, dtype: DType) -> Problem {
+        Problem {
+            direction,
+            dtype,
+            tf32: false,
+            x: [2, 8, 10, 16],
+            y: [2, 4, 5, 12],
+            kernel: (3, 3),
+            padding: (1, 0),
+            stride: 2,
+            dilation: 1,
+            groups: 4,
+        }
+    }
+
+    #[test]
+    fn a_name_tells_everything() {
+        let data = problem(Direction::BackwardData, DType::BF16);
+        assert_eq!(data.text(), "data bf16 2 8 10 16 2 4 5 12 3 3 1 0 2 1 4");
+        let tf32 = Problem {
+            tf32: true,
+            ..problem(Direction::Forward, DType::F32)
+        };
+        assert!(tf32.text().starts_with("forward tf32 2 8"));
+    }
+
+    #[test]
+    fn only_sums_over_pixels_of_half_types_may_be_wider() {
+        for direction in [Direction::Forward, Direction::BackwardData] {
+            assert_eq!(problem(direction, DType::F16).results(), [Result::Same]);
+        }
+        let filter = |dtype| problem(Direction::BackwardFilter, dtype);
+        assert_eq!(filter(DType::F32).results(), [Result::Same]);
+        let half = filter(DType::BF16);
+        let types = half.results().iter().map(|result| result.dtype(&half));
+        assert_eq!(types.collect::<Vec<_>>(), [DType::F32, DType::BF16]);
+        assert_eq!(half.kernels(), [12, 9, 4]);
+    }
+
+    #[test]
+    fn the_least_aligned_address_counts() {
+        for (addresses, bytes) in [
+            (&[256u64, 512][..], 16),
+            (&[256, 520], 8),
+            (&[258, 512], 2),
+            (&[4096 + 16], 16),
+            (&[], 16),
+        ] {
+            assert_eq!(Alignment::of(addresses).bytes(), bytes, "{addresses:?}");
+        }
+        assert_eq!(Alignment::of(&[256]).text(), "");
+        assert_eq!(Alignment::of(&[4]).text(), " at 4");
+    }
+}

@@ -42,7 +42,9 @@ impl Graph {
             tensor.set(is::TENSOR_DIMENSIONS, &[b, c, h, w].map(size))?;
             tensor.set(is::TENSOR_STRIDES, &[h * w * c, 1, w * c, c].map(size))?;
             tensor.set(is::TENSOR_ID, &[id])?;
-            tensor.set(is::TENSOR_ALIGNMENT, &[alignment.bytes()])?;
+            // Of f32 beside half types: what it is made for begins where it can be read.
+            let aligned = alignment.bytes().max(dtype.size_in_bytes() as i64);
+            tensor.set(is::TENSOR_ALIGNMENT, &[aligned])?;
             tensor.finalize()
         };
         let ([outer, _, inner], kernel) = (problem.kernels(), problem.kernel);

@@ -142,13 +142,19 @@ impl Summary {
         let batch = batch as u64;
         let wrapped = self.trace.convolutions.iter();
         let wrapped = wrapped.map(|conv| backend.wrapped_bytes(sizes_of(dtype, conv)));
-        let wrapped = wrapped.max().unwrap_or(0);
+        // A GPU's library reads channels of several tensors from one only.
+        let joined = if backend.is_gpu() {
+            bytes(self.trace.joined)
+        } else {
+            0
+        };
+        let copied = wrapped.max().unwrap_or(0) + joined;
         let activations = if strips.get() == 1 {
-            batch * (bytes(live.whole) + wrapped)
+            batch * (bytes(live.whole) + copied)
         } else if self.trace.has_last() {
             let rows = height.min(rows_of_strip(height, strips) + HALO) as u64;
-            let strip = (bytes(live.last) + wrapped) * rows / height.max(1) as u64;
-            (batch * (bytes(live.before) + wrapped)).max(batch * bytes(live.held) + strip)
+            let strip = (bytes(live.last) + copied) * rows / height.max(1) as u64;
+            (batch * (bytes(live.before) + copied)).max(batch * bytes(live.held) + strip)
         } else {
             return Err(ModelError::Strips {
                 network: self.network.clone(),

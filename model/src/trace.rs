@@ -96,6 +96,8 @@ pub(crate) struct Trace {
     /// Those of them whose kernels inference keeps as its loops read them, and those that it makes ready each time.
     pub kept: Vec<Convolution>,
     pub made: Vec<Convolution>,
+    /// Most values that one of them reads of several tensors.
+    pub joined: u64,
     /// Where what only training runs begins: the event, and the row.
     training_from: Option<(usize, usize)>,
     /// Training does without that end, too.

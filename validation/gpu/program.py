@@ -45,6 +45,7 @@ class Program:
         self.out.mkdir(parents=True, exist_ok=True)
         self.tiny, self.quick = options.tiny, options.quick or options.tiny
         self.deadline = time.monotonic() + 60 * options.minutes
+        self.seeds = [int(seed) for seed in options.seeds.split(",")]
         self.repeat = 2 if self.tiny else 4 if self.quick else 10
         self.card, self.version = "", ""
         self.peers: list[Peer] = []

@@ -217,6 +217,9 @@ impl Joining for Conv {
             x: [b, h, w, self.channels_in],
             y,
         });
+        if parts.len() > 1 {
+            trace.joined = trace.joined.max((b * h * w * self.channels_in) as u64);
+        }
         let aligned = joined::is_aligned(parts.iter().map(|part| part.shape[3]));
         if parts.len() > 1 && self.spec.kernel == (1, 1) {
             // No loops read these apart, but on the way back.

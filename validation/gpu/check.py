@@ -109,7 +109,7 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="extents that the stand-in GPU of the tests can compute")
     parser.add_argument("--minutes", type=float, help="steps that would begin later are not run (8; with --all 13)")
     parser.add_argument("--all", action="store_true", help=f"with {' and '.join(MORE)}, which take four minutes more")
-    parser.add_argument("--seeds", default="1,2,3,4,5", metavar="N,...", help="of `learning` (1,2,3,4,5)")
+    parser.add_argument("--seeds", default="1,2,3", metavar="N,...", help="of `learning` (1,2,3)")
     parser.add_argument("--only", default="", metavar="STEP,...", help="these steps alone, after `gpu`")
     options = parser.parse_args()
     if not options.squall.is_file():

@@ -251,7 +251,7 @@ pub(super) fn move_to_pressure_minimum(
     let Some(lowest) = cells.min_by(|&a, &b| psl[a].total_cmp(&psl[b])) else {
         return;
     };
-    let (j, i) = downhill(psl, grid, lowest.into(), beyond_km);
+    let (j, i) = downhill(psl, grid, lowest, beyond_km);
     detected.event.min_psl_pa = Some(f64::from(psl[[j, i]]));
     let at = |row: Option<usize>, column: Option<usize>| {
         let cell = [row?, column?];

@@ -56,8 +56,7 @@ pub fn from_boxes(
             region,
         };
         let place = (detected.event.lon_deg, detected.event.lat_deg);
-        // What is beyond a box's edge is another low.
-        move_to_pressure_minimum(&mut detected, grid, fields, 0.0);
+        move_to_pressure_minimum(&mut detected, grid, fields);
         let known = EventDetails::of(&detected, grid, &areas, fields);
         detected.event.details = if detected.event.class.is_cyclone() {
             known

@@ -8,9 +8,10 @@ use crate::events::{Event, EventDetails};
 use crate::map::LandMask;
 use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
-use squall_data::grid::KM_PER_DEGREE;
+use squall_data::grid::distance_km;
 use squall_data::snapshot::shape_text;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, Variable};
+use std::collections::BTreeMap;
 
 /// Which regions count as events.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,8 +126,8 @@ pub struct DetectedEvent {
 /// The events of a mask, by class, then from west to east by the centroid of their area, then from south to north.
 ///
 /// Position, box, length, width and orientation as in [`crate::events::shape`]. With fields: a cyclone's centre is where sea-level pressure is
-/// lowest, inside or downhill from there within 300 km (masks by wind leave out the eye), to a fraction of a cell by parabolas through its
-/// neighbours; other extremes are over the cells, precipitation is weighted by area. Wind is that of the lowest level (UBOT, VBOT); without it that at 850 hPa
+/// lowest, inside or, where a minimum lies downhill from there in the next cell or within 300 km, in that (masks by wind leave out the eye), to a
+/// fraction of a cell by parabolas through its neighbours; other extremes are over the cells, precipitation is weighted by area. Wind is that of the lowest level (UBOT, VBOT); without it that at 850 hPa
 /// (U850, V850), of which the surface wind over sea is about 0.8 (Franklin et al. 2003), so that categories come out high. Missing values are left out; where all are missing the property is blank.
 ///
 /// # Errors
@@ -152,8 +153,8 @@ pub fn extract(
             DetectedEvent { event, region },
         ));
     }
+    move_to_eyes(&mut found, grid, fields);
     for (_, detected) in &mut found {
-        move_to_pressure_minimum(detected, grid, fields, EYE_KM);
         let details = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = details;
     }
@@ -234,24 +235,86 @@ pub(super) fn describe(
 /// Masks by wind leave out the eye, which on coarse grids is the cell of lowest pressure.
 const EYE_KM: f64 = 300.0;
 
-/// Puts a cyclone's centre where pressure is lowest, inside its region or downhill from there.
-pub(super) fn move_to_pressure_minimum(
-    detected: &mut DetectedEvent,
+/// A cell: row and column.
+type Cell = (usize, usize);
+
+/// Puts the centres of cyclones where pressure is lowest, in their region or in the eye beside it. Of several about one eye the one with the lowest
+/// pressure inside has it.
+fn move_to_eyes(
+    found: &mut [((f64, f64), DetectedEvent)],
     grid: &LatLonGrid,
     fields: &EventFields<'_>,
-    beyond_km: f64,
 ) {
     let Some(psl) = fields.plane(Variable::Psl) else {
         return;
     };
+    let lows: Vec<Option<(Cell, Cell)>> = (found.iter())
+        .map(|(_, detected)| {
+            let lowest = lowest_cell(detected, psl)?;
+            Some((lowest, eye(psl, grid, lowest)))
+        })
+        .collect();
+    let mut owners: BTreeMap<Cell, f32> = BTreeMap::new();
+    for &(lowest, eye) in lows.iter().flatten() {
+        let owner = owners.entry(eye).or_insert(psl[lowest]);
+        *owner = owner.min(psl[lowest]);
+    }
+    for ((_, detected), low) in found.iter_mut().zip(lows) {
+        let Some((lowest, eye)) = low else { continue };
+        let has_it = psl[lowest] <= owners[&eye];
+        centre_at(detected, if has_it { eye } else { lowest }, grid, psl);
+    }
+}
+
+/// Puts a cyclone's centre where pressure is lowest in its region.
+pub(super) fn move_to_pressure_minimum(
+    detected: &mut DetectedEvent,
+    grid: &LatLonGrid,
+    fields: &EventFields<'_>,
+) {
+    if let Some(psl) = fields.plane(Variable::Psl)
+        && let Some(lowest) = lowest_cell(detected, psl)
+    {
+        centre_at(detected, lowest, grid, psl);
+    }
+}
+
+/// Where pressure is lowest in the region of a cyclone.
+fn lowest_cell(detected: &DetectedEvent, psl: ArrayView2<'_, f32>) -> Option<Cell> {
     if !detected.event.class.is_cyclone() {
-        return;
+        return None;
     }
     let cells = detected.region.indices().filter(|&c| psl[c].is_finite());
-    let Some(lowest) = cells.min_by(|&a, &b| psl[a].total_cmp(&psl[b])) else {
-        return;
-    };
-    let (j, i) = downhill(psl, grid, lowest, beyond_km);
+    cells.min_by(|&a, &b| psl[a].total_cmp(&psl[b]))
+}
+
+/// The minimum downhill from a cell, if it is in the next cell or no more than [`EYE_KM`] off; else the cell.
+fn eye(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, from: Cell) -> Cell {
+    let place = |(j, i): Cell| (grid.lat_deg()[j], grid.lon_deg()[i]);
+    let (lat, lon) = place(from);
+    let mut at = from;
+    loop {
+        let around = grid.neighbours8(at.0, at.1);
+        let lower = around.filter(|&cell| psl[cell] < psl[at]);
+        let Some(next) = lower.min_by(|&a, &b| psl[a].total_cmp(&psl[b])) else {
+            return at;
+        };
+        let (next_lat, next_lon) = place(next);
+        // A slope that goes on is none of its own.
+        if at != from && distance_km(lat, lon, next_lat, next_lon) > EYE_KM {
+            return from;
+        }
+        at = next;
+    }
+}
+
+/// Puts the centre into a cell, to a fraction of it.
+fn centre_at(
+    detected: &mut DetectedEvent,
+    (j, i): Cell,
+    grid: &LatLonGrid,
+    psl: ArrayView2<'_, f32>,
+) {
     detected.event.min_psl_pa = Some(f64::from(psl[[j, i]]));
     let at = |row: Option<usize>, column: Option<usize>| {
         let cell = [row?, column?];
@@ -275,26 +338,6 @@ pub(super) fn move_to_pressure_minimum(
     detected.event.lon_deg = if lon >= 360.0 { 0.0 } else { lon };
 }
 
-/// Where a way from each cell to the lowest around it ends; after as many steps as rows are so far apart, at most.
-fn downhill(
-    psl: ArrayView2<'_, f32>,
-    grid: &LatLonGrid,
-    from: (usize, usize),
-    km: f64,
-) -> (usize, usize) {
-    let steps = (km / (grid.lat_spacing_deg() * KM_PER_DEGREE)).ceil() as usize;
-    let mut at = from;
-    for _ in 0..steps {
-        let around = grid.neighbours8(at.0, at.1);
-        let lower = around.filter(|&cell| psl[cell] < psl[at]);
-        let Some(next) = lower.min_by(|&a, &b| psl[a].total_cmp(&psl[b])) else {
-            break;
-        };
-        at = next;
-    }
-    at
-}
-
 /// Where the parabola through three evenly spaced values is lowest, in steps from the middle one; 0 where the middle one
 /// is not the lowest or a neighbour is missing.
 fn parabola_shift(before: Option<f64>, middle: f64, after: Option<f64>) -> f64 {
@@ -313,7 +356,7 @@ mod tests {
     use super::*;
     use ndarray::{Array2, Array3};
     use proptest::prelude::*;
-    use squall_data::grid::distance_km;
+    use squall_data::grid::lon_difference_deg;
     use squall_data::{Calendar, Time};
     use std::sync::Arc;
 
@@ -389,17 +432,39 @@ mod tests {
         let whole = event(&mask);
         let (lat, lon) = (grid.lat_deg().to_vec(), grid.lon_deg().to_vec());
         for ((j, i), code) in mask.codes.indexed_iter_mut() {
-            *code *= u8::from(off_eye(lat[j], lon[i]) > 250.0);
+            *code *= u8::from(off_eye(lat[j], lon[i]) > 150.0);
         }
         let ring = event(&mask);
         assert!(off_eye(ring.lat_deg, ring.lon_deg) < 11.0, "{ring:?}");
         assert_eq!(ring.min_psl_pa, whole.min_psl_pa);
-        // What is left is 500 km and more from the eye, which three steps of a degree do not reach: downhill, but another storm's.
+        // What is left is 500 km and more from the eye: downhill, but another storm's.
         for ((j, i), code) in mask.codes.indexed_iter_mut() {
             *code *= u8::from(off_eye(lat[j], lon[i]) > 500.0 && lat[j] < -22.0);
         }
         let piece = event(&mask);
-        assert!(off_eye(piece.lat_deg, piece.lon_deg) > 100.0, "{piece:?}");
+        assert!(off_eye(piece.lat_deg, piece.lon_deg) > 480.0, "{piece:?}");
+        assert!(piece.min_psl_pa > Some(97_000.0), "{piece:?}");
+    }
+
+    #[test]
+    fn of_two_masks_about_one_eye_the_nearer_has_it() {
+        let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+        let (mut mask, snapshot) = storm(&grid, -20.0, 0.3);
+        let (lat, lon) = (grid.lat_deg().to_vec(), grid.lon_deg().to_vec());
+        // A half of the ring 120 km and more from the eye in the west, one 230 km and more from it in the east.
+        for ((j, i), code) in mask.codes.indexed_iter_mut() {
+            let off = distance_km(-18.7, 359.4, lat[j], lon[i]);
+            let east = lon_difference_deg(lon[i], 359.4);
+            *code *= u8::from(east < -0.6 && off > 120.0 || east > 0.6 && off > 230.0);
+        }
+        let fields = EventFields::of(&snapshot);
+        let found = extract(&mask, &grid, &fields, &ExtractOptions::everything()).unwrap();
+        let mut off: Vec<f64> = (found.iter())
+            .map(|f| distance_km(-18.7, 359.4, f.event.lat_deg, f.event.lon_deg))
+            .collect();
+        off.sort_by(f64::total_cmp);
+        assert_eq!(off.len(), 2);
+        assert!(off[0] < 11.0 && off[1] > 200.0, "{off:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::track::{Fate, Origin, Track};
 use serde::{Deserialize, Serialize};
 use squall_data::grid::distance_km;
 use squall_data::{Class, LatLonGrid, Time};
+use std::collections::VecDeque;
 
 /// What one time adds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,7 +28,7 @@ pub struct Step {
 /// At each time, for each class:
 ///
 /// 1. A track may go on with an event if the event's centre lies within [`Linking::reach_km`] of the track's last
-///    centre and within [`Linking::deviation_km`] of the predicted one (its last motion carried on along a great circle), or, where
+///    centre and within [`Linking::deviation_km`] of the predicted one (its motion of the last 12 hours or more carried on along a great circle), or, where
 ///    [`Linking::join_by_overlap`] says so, if their cells overlap by [`Linking::min_overlap`] of the smaller area.
 /// 2. A pair costs the distance from the predicted centre in parts of the reach, plus one minus the overlap as a share of the larger area. The one-to-one assignment of least
 ///    total cost is made; leaving a track alone costs more than any pair.
@@ -52,13 +53,16 @@ pub struct Tracker {
     open: Vec<OpenTrack>,
 }
 
+/// What its motion is taken over at least, once it is as old: between two times of 3-hourly data the jitter of centres is as large as the motion.
+const MOTION_HOURS: f64 = 12.0;
+
 /// A track that may go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct OpenTrack {
     /// What is known so far; its fate is not.
     track: Track,
-    /// Where it was before its last point: hours earlier, latitude, longitude.
-    before: Option<(f64, f64, f64)>,
+    /// Where it was before its last point: time, latitude, longitude; back to the last that is [`MOTION_HOURS`] earlier.
+    before: VecDeque<(Time, f64, f64)>,
     /// Its cells at its last point.
     region: Region,
     /// Whether its last point was over land.
@@ -330,7 +334,11 @@ impl Tracker {
         for (track, open) in tracks.iter().enumerate() {
             let ahead = hours(open.track.end, time);
             let reach_km = linking.reach_km(ahead).max(1e-6);
-            let deviation_km = linking.deviation_km(ahead);
+            // A track of one point has no motion that could be carried on.
+            let deviation_km = match open.hours_behind() {
+                Some(behind) => linking.deviation_km(ahead, behind),
+                None => f64::INFINITY,
+            };
             let (lat, lon) = open.predicted(time, linking);
             let own_km2 = open.region.area_km2(&self.row_areas_km2);
             for (event, &index) in order.iter().enumerate() {
@@ -343,9 +351,8 @@ impl Tracker {
                 let share = overlap_km2 / own_km2.min(area_km2).max(1e-9);
                 let joined = linking.join_by_overlap && share > 0.0 && share >= linking.min_overlap;
                 let missed_km = distance_km(lat, lon, at.lat_deg, at.lon_deg);
-                // A track of one point has no motion that could be carried on.
-                let on_course = open.before.is_none() || missed_km <= deviation_km;
-                let pair = (joined || moved_km <= reach_km && on_course).then(|| {
+                let near = moved_km <= reach_km && missed_km <= deviation_km;
+                let pair = (joined || near).then(|| {
                     let common = overlap_km2 / own_km2.max(area_km2).max(1e-9);
                     Pair {
                         track,
@@ -409,7 +416,7 @@ impl OpenTrack {
         let track = Track::begin(id, event, origin, parent);
         Self {
             track,
-            before: None,
+            before: VecDeque::new(),
             region: detected.region.clone(),
             shore: Shore::of(event),
         }
@@ -418,28 +425,34 @@ impl OpenTrack {
     fn go_on(&mut self, detected: &DetectedEvent) {
         let event = &detected.event;
         let track = &mut self.track;
-        self.before = Some((
-            hours(track.end, event.time),
-            track.end_lat_deg,
-            track.end_lon_deg,
-        ));
+        let before = &mut self.before;
+        before.push_back((track.end, track.end_lat_deg, track.end_lon_deg));
+        while before.len() > 1 && hours(before[1].0, event.time) >= MOTION_HOURS {
+            before.pop_front();
+        }
         track.go_on(event, &mut self.shore);
         self.region.clone_from(&detected.region);
     }
 
-    /// Where it would be if it moved on as it did last: latitude, longitude.
+    /// How long the motion took that is carried on.
+    fn hours_behind(&self) -> Option<f64> {
+        let first = self.before.front()?;
+        Some(hours(first.0, self.track.end))
+    }
+
+    /// Where it would be if it moved on as it did: latitude, longitude.
     fn predicted(&self, time: Time, linking: &Linking) -> (f64, f64) {
         let (lat, lon) = (self.track.end_lat_deg, self.track.end_lon_deg);
-        let Some((hours_before, lat_before, lon_before)) = self.before else {
+        let Some(&(since, lat_before, lon_before)) = self.before.front() else {
             return (lat, lon);
         };
         let plane = TangentPlane::new(lat, lon);
         let (east, north) = plane.project(lat_before, lon_before);
-        let ahead = hours(self.track.end, time);
-        let moved_km = east.hypot(north) * ahead / hours_before;
+        let (ahead, behind) = (hours(self.track.end, time), hours(since, self.track.end));
+        let moved_km = east.hypot(north) * ahead / behind;
         // A centre that jumped, by a merge for instance, does not go on jumping.
         let limit = (linking.max_speed_km_per_day * ahead / 24.0 / moved_km.max(1e-9)).min(1.0);
-        let scale = -limit * ahead / hours_before;
+        let scale = -limit * ahead / behind;
         plane.unproject(east * scale, north * scale)
     }
 }

@@ -31,6 +31,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 use together::Rounds;
 
+/// Raised whenever the same masks and fields give other events: a run is not continued by another method.
+const METHOD: u32 = 2;
+
 /// Most times in memory at once; their events are found in parallel.
 const MOST_TIMES: usize = 8;
 
@@ -305,7 +308,7 @@ impl Events {
             (times.len(), ends)
         };
         let parts = (
-            env!("CARGO_PKG_VERSION"),
+            (env!("CARGO_PKG_VERSION"), METHOD),
             objects.grid().hash(),
             objects.paths().into_iter().map(size).collect::<Vec<_>>(),
             span(objects.times()),

@@ -1,6 +1,6 @@
 //! cuDNN's descriptors: what it is told, and what it tells, attribute by attribute.
 
-use super::library::{Answer, Functions, Place, Pointer};
+use super::library::{Answer, Functions, Place, Pointer, Refused};
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
@@ -197,8 +197,12 @@ impl Descriptor {
 
     /// The one value of an attribute.
     pub(super) fn number(&self, attribute: Attribute<i64>) -> Answer<i64> {
+        let name = attribute.name;
         let values = self.get(attribute, 1)?;
-        Ok(values.first().copied().unwrap_or_default())
+        values.first().copied().ok_or_else(|| {
+            let what = format!("{:?}, attribute {name}", self.kind);
+            Refused::empty("cudnnBackendGetAttribute", what)
+        })
     }
 
     /// The descriptors of an attribute, which are of this kind: all of them, or one.

@@ -18,28 +18,48 @@ use std::time::Duration;
 const TIMED: usize = 3;
 /// How many are where it guesses none.
 const TIMED_WITHOUT_GUESS: usize = 12;
-/// What a kept number counts by: types of the result, sources, places in their lists.
-const PLACES: i32 = 10_000;
+/// What a kept number counts by: types of the result and sources, then engines, then places in their lists.
+const ENGINES: i32 = 1000;
+const PLACES: i32 = 1000;
 
-/// A choice as it is kept on disk.
-pub(super) fn number(result: problem::Result, at: At) -> i32 {
-    let source = Source::ALL.iter().position(|&source| source == at.source);
-    let result = i32::from(result == problem::Result::F32);
-    let first = result * Source::ALL.len() as i32 + source.unwrap_or(0) as i32;
-    first * PLACES + at.place.min(PLACES as usize - 1) as i32
+/// What was found.
+pub(super) struct Found {
+    pub(super) plan: Plan,
+    /// Whether all candidates ran, so that it is the fastest of them.
+    pub(super) all_ran: bool,
 }
 
-/// What was kept as this number; none for one that is nothing's.
-fn choice(number: i32) -> Option<(problem::Result, At)> {
+/// A choice as it is kept on disk; none where its numbers are too large for that.
+pub(super) fn number(plan: &Plan) -> Option<i32> {
+    let (at, engine) = (plan.config.at, plan.config.engine.number);
+    number_of(plan.graph.result, at, engine)
+}
+
+fn number_of(result: problem::Result, at: At, engine: i64) -> Option<i32> {
+    let source = Source::ALL.iter().position(|&source| source == at.source)?;
+    let result = i32::from(result == problem::Result::F32);
+    let first = result * Source::ALL.len() as i32 + source as i32;
+    let engine = i32::try_from(engine)
+        .ok()
+        .filter(|engine| (0..ENGINES).contains(engine))?;
+    let place = i32::try_from(at.place)
+        .ok()
+        .filter(|place| (0..PLACES).contains(place))?;
+    Some((first * ENGINES + engine) * PLACES + place)
+}
+
+/// What was kept as this number, with the engine's; none for one that is nothing's.
+fn choice(number: i32) -> Option<(problem::Result, At, i64)> {
     let place = usize::try_from(number % PLACES).ok()?;
-    let first = usize::try_from(number / PLACES).ok()?;
+    let engine = i64::from(number / PLACES % ENGINES);
+    let first = usize::try_from(number / PLACES / ENGINES).ok()?;
     let result = match first / Source::ALL.len() {
         0 => problem::Result::Same,
         1 => problem::Result::F32,
         _ => return None,
     };
     let source = Source::ALL[first % Source::ALL.len()];
-    Some((result, At { source, place }))
+    Some((result, At { source, place }, engine))
 }
 
 impl Cudnn {
@@ -61,8 +81,8 @@ impl Cudnn {
         alignment: Alignment,
         kept: i32,
     ) -> Result<Option<Plan>> {
-        let known = choice(kept).filter(|(result, _)| problem.results().contains(result));
-        let Some((result, at)) = known else {
+        let known = choice(kept).filter(|(result, ..)| problem.results().contains(result));
+        let Some((result, at, engine)) = known else {
             return Ok(None);
         };
         let Some(graph) = self.graph(problem, result, alignment)? else {
@@ -71,6 +91,10 @@ impl Cudnn {
         let Some(Some(config)) = if_supported(config(&self.functions, &graph, at))? else {
             return Ok(None);
         };
+        // On another kind of GPU of the same architecture another may be named there.
+        if config.engine.number != engine {
+            return Ok(None);
+        }
         Ok(self.fitting(&graph, config))
     }
 
@@ -103,7 +127,7 @@ impl Cudnn {
         problem: &Problem,
         alignment: Alignment,
         places: [u64; 3],
-    ) -> Result<Option<Plan>> {
+    ) -> Result<Option<Found>> {
         // What is compiled is compiled in every process anew, some seconds each: only where there is nothing else.
         for compiled in [false, true] {
             for &result in problem.results() {
@@ -111,8 +135,8 @@ impl Cudnn {
                     continue;
                 };
                 let plans = self.candidates(&graph, compiled)?;
-                if let Some(plan) = self.fastest(gpu, problem, plans, places) {
-                    return Ok(Some(plan));
+                if let Some(found) = self.fastest(gpu, problem, plans, places) {
+                    return Ok(Some(found));
                 }
             }
         }
@@ -150,55 +174,57 @@ impl Cudnn {
         Ok(plans)
     }
 
-    /// The one that takes the least time. The first where none runs: it says why when it is run.
+    /// The one that takes the least time; none where none runs.
     fn fastest(
         &self,
         gpu: &Gpu,
         problem: &Problem,
         plans: Vec<Plan>,
         places: [u64; 3],
-    ) -> Option<Plan> {
-        let mut best: Option<(Option<Duration>, Plan)> = None;
+    ) -> Option<Found> {
+        let mut best: Option<(Duration, Plan)> = None;
+        let mut all_ran = true;
         for plan in plans {
-            let time = self.timed(gpu, &plan, places);
-            tracing::debug!(
-                "{}: {:?} {} of cuDNN's {:?}: {}, {} bytes, {}",
+            let told = format!(
+                "{}: {:?} {} of cuDNN's {:?}: {}, {} bytes",
                 problem.text(),
                 plan.graph.result,
                 plan.config.at.place,
                 plan.config.at.source,
                 plan.config.engine,
-                plan.memory,
-                time.map_or("does not run".to_string(), |time| format!(
-                    "{:.1} us",
-                    1e6 * time.as_secs_f64()
-                )),
+                plan.memory
             );
-            let better = match (&best, time) {
-                (None, _) => true,
-                (Some((Some(least), _)), Some(time)) => time < *least,
-                (Some((None, _)), time) => time.is_some(),
-                _ => false,
-            };
-            if better {
-                best = Some((time, plan));
+            match self.timed(gpu, &plan, places) {
+                Ok(time) => {
+                    tracing::debug!("{told}, {:.1} us", 1e6 * time.as_secs_f64());
+                    if best.as_ref().is_none_or(|(least, _)| time < *least) {
+                        best = Some((time, plan));
+                    }
+                }
+                // Memory may be short, or the engine broken: another will do.
+                Err(error) => {
+                    tracing::warn!("{told}, does not run: {error}");
+                    all_ran = false;
+                }
             }
         }
-        best.map(|(_, plan)| plan)
+        best.map(|(_, plan)| Found { plan, all_ran })
     }
 
-    /// How long a plan takes, the second and third time: the first time loads it. None if it does not run.
-    fn timed(&self, gpu: &Gpu, plan: &Plan, places: [u64; 3]) -> Option<Duration> {
-        let runs = || -> Option<Duration> {
-            self.run(gpu, plan, places).ok()?;
-            let from = Mark::here()?;
+    /// How long a plan takes, the second and third time: the first time loads it.
+    fn timed(&self, gpu: &Gpu, plan: &Plan, places: [u64; 3]) -> Result<Duration> {
+        let runs = || -> Result<Duration> {
+            self.run(gpu, plan, places)?;
+            let from = Mark::here();
             for _ in 0..2 {
-                self.run(gpu, plan, places).ok()?;
+                self.run(gpu, plan, places)?;
             }
-            Some(from.until(&Mark::here()?)? / 2)
+            let time = from.and_then(|from| from.until(&Mark::here()?));
+            // Without marks all are as fast.
+            Ok(time.unwrap_or_default() / 2)
         };
         let time = runs();
-        if time.is_none() {
+        if time.is_err() {
             // The plan may go now: nothing of it may be on the stream.
             let _ = gpu.wait();
         }
@@ -215,18 +241,24 @@ mod tests {
         let mut numbers = Vec::new();
         for result in [problem::Result::Same, problem::Result::F32] {
             for source in Source::ALL {
-                for place in [0, 3, 9_999] {
+                for (place, engine) in [(0, 0), (3, 62), (999, 999)] {
                     let at = At { source, place };
-                    let number = number(result, at);
-                    assert_eq!(choice(number), Some((result, at)));
+                    let number = number_of(result, at, engine).unwrap();
+                    assert_eq!(choice(number), Some((result, at, engine)));
                     numbers.push(number);
                 }
             }
         }
         let distinct: std::collections::BTreeSet<_> = numbers.iter().collect();
         assert_eq!(distinct.len(), numbers.len());
-        for nothing in [-1, -10_000, 60_000, i32::MAX, i32::MIN] {
+        for nothing in [-1, -10_000, 6_000_000, i32::MAX, i32::MIN] {
             assert_eq!(choice(nothing), None, "{nothing}");
         }
+        let at = |place| At {
+            source: Source::Guess,
+            place,
+        };
+        assert_eq!(number_of(problem::Result::Same, at(1000), 1), None);
+        assert_eq!(number_of(problem::Result::Same, at(1), -1), None);
     }
 }

@@ -1,6 +1,7 @@
 //! What of cuDNN is called, as its header declares it, and what it answers.
 
 use crate::error::{ModelError, Result};
+use crate::gpu::GpuError;
 use crate::ops::cuda::device::failed;
 use crate::ops::cuda::library::functions;
 use candle_core::DType;
@@ -10,9 +11,17 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 pub(super) type Pointer = *mut c_void;
 pub(super) type Place = *const c_void;
 
+const NAMES: &[&str] = &["libcudnn.so.9", "libcudnn.so"];
+
+functions! {
+    /// What tells the version of any cuDNN: others have not all that is used.
+    Version of "cuDNN 9" in NAMES;
+    cudnnGetVersion: fn() -> usize,
+}
+
 functions! {
     /// What of cuDNN is used.
-    Functions of "cuDNN 9" in &["libcudnn.so.9", "libcudnn.so"];
+    Functions of "cuDNN 9" in NAMES;
     cudnnGetVersion: fn() -> usize,
     cudnnGetErrorString: fn(c_int) -> *const c_char,
     cudnnGetLastErrorString: fn(*mut c_char, usize) -> (),
@@ -60,6 +69,15 @@ pub(super) struct Refused {
 pub(super) type Answer<T> = std::result::Result<T, Refused>;
 
 impl Refused {
+    /// An answer in which nothing is.
+    pub(super) fn empty(call: &'static str, what: String) -> Self {
+        Self {
+            call,
+            status: 0,
+            reason: format!("{what}: no value"),
+        }
+    }
+
     /// Whether it says no more than that cuDNN has nothing here.
     pub(super) fn is_not_supported(&self) -> bool {
         self.status / 1000 == 3
@@ -108,6 +126,13 @@ impl Functions {
             reason: parts.collect::<Vec<_>>().join(": "),
         })
     }
+}
+
+/// The version of the library that there is, as it counts: 9.19.0 is 91900.
+pub(super) fn version() -> std::result::Result<usize, GpuError> {
+    let library = Version::load()?;
+    // SAFETY: it only gives a number.
+    Ok(unsafe { (library.cudnnGetVersion)() })
 }
 
 /// A version as release notes write it.

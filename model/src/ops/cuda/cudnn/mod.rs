@@ -1,7 +1,7 @@
 //! cuDNN's convolutions: thin and safe.
 //!
-//! A [`Problem`] is everything that decides which engine runs; that is found once, by timing the first that cuDNN names, and kept on
-//! disk, so that a run that goes on takes the same one. Only deterministic engines are taken: the same recipe gives the same
+//! A [`Problem`] is everything that decides which engine runs; that is found once, by timing those that cuDNN names first, and kept on
+//! disk, so that a run that goes on takes the same one as long as cuDNN names it in the same place. Only deterministic engines are taken: the same recipe gives the same
 //! bits on the same kind of GPU. Where there is none a slow kernel of our own solves the problem, which is told once.
 //!
 //! Everything goes by cuDNN's graphs: a problem is a [`graph::Graph`] of one operation, an engine with its choices is made a [`plan::Plan`] once per
@@ -38,8 +38,6 @@ use std::sync::{Arc, PoisonError};
 
 /// The generation whose headers say how the functions are called.
 const MAJOR: usize = 9;
-/// What is kept where our own kernel is the only one.
-const OWN: i32 = -1;
 /// Working memory of one convolution at most, and as a share of the GPU's memory.
 const MOST_MEMORY: usize = 1 << 30;
 const MOST_SHARE: usize = 16;
@@ -88,8 +86,7 @@ impl Cudnn {
             "libcublasLt.so.12",
             "libcublas.so.12",
         ]);
-        let functions = Functions::load()?;
-        let version = functions.version();
+        let version = library::version()?;
         // What is called stands as it is in the headers of version 9.
         if version / 10_000 != MAJOR {
             return Err(GpuError::LibraryVersion {
@@ -98,7 +95,7 @@ impl Cudnn {
                 found: dotted(version),
             });
         }
-        Ok(Library(functions))
+        Ok(Library(Functions::load()?))
     }
 
     /// As cuDNN counts: 9.19.0 is 91900.
@@ -113,9 +110,12 @@ impl Cudnn {
 
     /// The type in which the result of a problem comes that was solved before.
     pub(super) fn result_type(&self, problem: &Problem) -> Option<DType> {
-        let mut ways = self.ways.iter();
-        let (_, way) = ways.find(|((known, _), _)| known == problem)?;
-        Some(way.result(problem))
+        let ways = self.ways.iter();
+        let ways = ways.filter(|((known, _), _)| known == problem);
+        let types: Vec<DType> = ways.map(|(_, way)| way.result(problem)).collect();
+        // Of operands that lie otherwise it may come otherwise.
+        let rounded = types.iter().find(|&&dtype| dtype != DType::F32);
+        rounded.or(types.first()).copied()
     }
 }
 
@@ -167,7 +167,6 @@ impl Cudnn {
         gpu.must_be_done_now("looking for an algorithm")?;
         let text = problem.text() + &alignment.text();
         let way = match self.choices.get(&text) {
-            Some(OWN) => Some(Way::Own),
             Some(kept) => {
                 let plan = self.kept(problem, alignment, kept)?;
                 if let Some(plan) = &plan {
@@ -207,21 +206,20 @@ impl Cudnn {
         };
         let made = room.as_ref().map(|room| gpu.address(room)).transpose()?;
         let to = to.or(made).unwrap_or(0);
-        let found = self.find(gpu, problem, alignment, [a, b, to])?;
-        let (kept, way) = match found {
-            Some(plan) => {
-                let kept = find::number(plan.graph.result, plan.config.at);
-                tracing::debug!(
-                    "{text}: {} is taken, with a result of {:?}",
-                    plan.config.engine,
-                    plan.graph.result.dtype(problem)
-                );
-                (kept, Way::Cudnn(Arc::new(plan)))
-            }
-            None => (OWN, Way::Own),
+        // Another run may have what this one lacks, so that only a choice between all is kept.
+        let Some(found) = self.find(gpu, problem, alignment, [a, b, to])? else {
+            return Ok(Way::Own);
         };
-        self.choices.add(text.to_string(), kept);
-        Ok(way)
+        let plan = found.plan;
+        tracing::debug!(
+            "{text}: {} is taken, with a result of {:?}",
+            plan.config.engine,
+            plan.graph.result.dtype(problem)
+        );
+        if let (true, Some(number)) = (found.all_ran, find::number(&plan)) {
+            self.choices.add(text.to_string(), number);
+        }
+        Ok(Way::Cudnn(Arc::new(plan)))
     }
 }
 

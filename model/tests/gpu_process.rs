@@ -56,24 +56,29 @@ fn f32_is_f32_unless_tf32_is_allowed() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((gpu, _)) = gpu() else { return };
     assert!(!tf32_is_allowed());
-    let (x, w) = (field(1, [1, 8, 10, 16]), field(2, [12, 16, 3, 3]));
-    let spec = ConvSpec::same(3);
-    let of = |backend: Backend| {
-        let y = backend.conv2d(&x, &w, None, &spec, Fuse::None).unwrap();
-        values(&backend.to_host(&y).unwrap())
-    };
-    let judge = of(Backend::Reference);
-    let plain = of(gpu);
-    assert!(distance(&plain, &judge) < 1e-6);
-    allow_tf32(true);
-    let rounded = of(gpu);
-    let told = cuda::describe();
-    allow_tf32(false);
-    let off = distance(&rounded, &judge);
-    // Two operands, each off by up to 2^-12.
-    assert!(off > 1e-5 && off < 1e-3, "{off}");
+    // Which engine is the fastest is measured, and one without TF32 may be: of a dozen shapes not of all.
+    let (mut rounded, mut told) = (0, String::new());
+    for channels in 12..24 {
+        let (x, w) = (field(1, [1, 8, 10, 16]), field(2, [channels, 16, 3, 3]));
+        let spec = ConvSpec::same(3);
+        let of = |backend: Backend| {
+            let y = backend.conv2d(&x, &w, None, &spec, Fuse::None).unwrap();
+            values(&backend.to_host(&y).unwrap())
+        };
+        let judge = of(Backend::Reference);
+        let plain = of(gpu);
+        assert!(distance(&plain, &judge) < 1e-6);
+        allow_tf32(true);
+        let off = distance(&of(gpu), &judge);
+        told = cuda::describe();
+        allow_tf32(false);
+        // Two operands, each off by up to 2^-12.
+        assert!(off < 1e-3, "{off}");
+        rounded += u32::from(off > 1e-5);
+        assert!(of(gpu) == plain, "what was allowed before stays");
+    }
+    assert!(rounded > 0);
     assert!(told.contains("TF32") && !cuda::describe().contains("TF32"));
-    assert!(of(gpu) == plain, "what was allowed before stays");
 }
 
 /// A training step and inference of a network wide enough for the CPU's own ways to pay there: fields go to the GPU, a few numbers

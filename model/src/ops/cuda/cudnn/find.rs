@@ -50,9 +50,11 @@ fn number_of(result: problem::Result, at: At, engine: i64) -> Option<i32> {
 
 /// What was kept as this number, with the engine's; none for one that is nothing's.
 fn choice(number: i32) -> Option<(problem::Result, At, i64)> {
-    let place = usize::try_from(number % PLACES).ok()?;
-    let engine = i64::from(number / PLACES % ENGINES);
-    let first = usize::try_from(number / PLACES / ENGINES).ok()?;
+    let number = u32::try_from(number).ok()?;
+    let (places, engines) = (PLACES.unsigned_abs(), ENGINES.unsigned_abs());
+    let place = (number % places) as usize;
+    let engine = i64::from(number / places % engines);
+    let first = (number / places / engines) as usize;
     let result = match first / Source::ALL.len() {
         0 => problem::Result::Same,
         1 => problem::Result::F32,

@@ -122,8 +122,7 @@ def graphs(squall: Program, step: Step) -> None:
             step.rows.append({"launched": how, **timing(row, network, batch, "step", "bf16")})
         if rows[1]["ours"] > rows[0]["ours"] and batch == 1 and not squall.tiny:
             raise Failed(f"{network}, batch {batch}: graphs are slower than operations one by one")
-        # Training launches graphs where half as much memory again is free.
-        if rows[1]["peak_mb"] > 1.5 * rows[0]["peak_mb"] and not squall.tiny:
+        if rows[1]["peak_mb"] > 1.1 * rows[0]["peak_mb"] and not squall.tiny:
             raise Failed(f"{network}, batch {batch}: graphs take {rows[1]['peak_mb']:.0f} MB instead of {rows[0]['peak_mb']:.0f}")
 
 
@@ -149,7 +148,7 @@ def learning(squall: Program, step: Step) -> None:
         mean, error = statistics.mean(apart), statistics.stdev(apart) / len(apart) ** 0.5 if len(apart) > 1 else 0.0
         step.said.append(f"mean IoU of {precision} beside f32, the same seeds: {mean:+.4f} +- {error:.4f} (standard error)")
         # Three seeds leave a standard error of nearly what is asked: `--seeds` takes more.
-        if mean + error < -0.01 and not squall.tiny:
+        if mean < -0.01 and not squall.tiny:
             below.append(precision)
     if below:
         raise Failed(f"mean IoU more than 0.01 below that of f32: {', '.join(below)}")

@@ -228,6 +228,50 @@ fn a_state_is_not_gone_on_from_with_masks_of_another_run() {
     assert!(was_left, "no labelling was left in its second pass");
 }
 
+/// Whatever a killed run was writing: the next one leaves a folder like that of a run that nothing interrupted.
+#[test]
+fn what_the_killed_have_begun_is_cleared_away() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 4, 1);
+    let after_kills = |out: &Path, left: &[&str], arguments: &[&str]| {
+        let call = [arguments, &["--out", path(out), "--quiet"]].concat();
+        run(&call);
+        let whole = contents(out, |_| false);
+        for name in left {
+            let file = out.join(format!("{name}.1.tmp"));
+            std::fs::create_dir_all(file.parent().expect("a folder")).expect("created");
+            std::fs::write(file, "half").expect("written");
+        }
+        run(&call);
+        let names = |files: Vec<(String, Vec<u8>)>| files.into_iter().map(|(name, _)| name);
+        let (whole, again): (Vec<_>, Vec<_>) = (
+            names(whole).collect(),
+            names(contents(out, |_| false)).collect(),
+        );
+        assert_eq!(whole, again, "{}", arguments[0]);
+    };
+    let tables = ["..labels.run", ".labels.2000-08-01-00000.nc", ".boxes.csv"];
+    let state = [".label.partial/.state.json"];
+    let label = ["label", path(&fields)];
+    after_kills(&at("labels"), &[&tables[..], &state].concat(), &label);
+    let methods = ["label", path(&fields), "--method", "tempest,deepcam"];
+    let left = [
+        "tempest/..labels.run",
+        ".agreement.csv",
+        ".methods.partial/.first.cbor",
+    ];
+    after_kills(&at("methods"), &left, &methods);
+    let labels = at("labels");
+    let events = ["events", path(&labels), "--fields", path(&fields)];
+    let left = [
+        ".events.csv",
+        ".statistics.nc",
+        ".events.partial/.state.json",
+    ];
+    after_kills(&at("events"), &left, &events);
+}
+
 #[test]
 fn training_and_inference_killed_anywhere_give_the_same_bits() {
     let folder = tempfile::tempdir().expect("a temporary folder");

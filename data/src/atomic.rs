@@ -120,6 +120,35 @@ pub fn write(path: impl Into<PathBuf>, bytes: &[u8]) -> Result<()> {
     pending.commit()
 }
 
+/// How many files it removed that killed writers left under temporary names, of those targets in `folder` that are `ours`.
+///
+/// Nobody else may be writing those targets: whoever calls holds the folder's lock, or owns the names.
+///
+/// # Errors
+/// [`DataError::Io`] if the folder cannot be listed or a file in it not removed.
+pub fn sweep(folder: impl AsRef<Path>, ours: impl Fn(&str) -> bool) -> Result<usize> {
+    let folder = folder.as_ref();
+    let mut removed = 0;
+    for entry in fs::read_dir(folder).map_err(DataError::io("list", folder))? {
+        let path = entry.map_err(DataError::io("list", folder))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if target_of(&name).is_some_and(&ours) {
+            fs::remove_file(&path).map_err(DataError::io("remove", &path))?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// The name of which `name` is the temporary one.
+fn target_of(name: &str) -> Option<&str> {
+    let (target, process) = name
+        .strip_prefix('.')?
+        .strip_suffix(".tmp")?
+        .rsplit_once('.')?;
+    process.parse::<u32>().ok().map(|_| target)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +163,28 @@ mod tests {
         assert_eq!(fs::read_dir(target.parent().unwrap()).unwrap().count(), 0);
         write(&target, b"whole").unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn what_the_killed_left_is_swept_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = |name: &str| folder.path().join(name);
+        let left = [".labels.nc.17.tmp", "..labels.run.17.tmp"];
+        let stays = [
+            "labels.nc",
+            ".labels.run",
+            ".other.nc.17.tmp",
+            ".labels.nc.tmp",
+            ".labels.nc.of-somebody.tmp",
+        ];
+        for name in left.iter().chain(&stays) {
+            fs::write(here(name), b"half").unwrap();
+        }
+        let ours = |target: &str| target.trim_start_matches('.').starts_with("labels.");
+        assert_eq!(sweep(folder.path(), ours).unwrap(), left.len());
+        assert!(left.iter().all(|name| !here(name).exists()));
+        assert!(stays.iter().all(|name| here(name).exists()));
+        assert_eq!(sweep(folder.path(), |_| true).unwrap(), 1);
+        assert!(sweep(here("absent"), ours).is_err());
     }
 }

@@ -51,19 +51,6 @@ impl FolderLock {
     }
 }
 
-/// Removes what a killed call left under temporary names (`.<name>.<process id>.tmp`); the folder's lock must be held.
-pub(crate) fn remove_unfinished(folder: &Path) -> Result<()> {
-    let entries = std::fs::read_dir(folder).map_err(JobError::io("list", folder))?;
-    for entry in entries {
-        let path = entry.map_err(JobError::io("list", folder))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with('.') && name.ends_with(".tmp") {
-            std::fs::remove_file(&path).map_err(JobError::io("remove", &path))?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,9 @@
 //! The folder of a training run.
 
 use crate::error::{JobError, Result};
-use crate::lock::{FolderLock, remove_unfinished};
+use crate::lock::FolderLock;
 use crate::recipe::Recipe;
+use squall_data::atomic;
 use std::path::{Path, PathBuf};
 
 /// A run's folder, held by one process.
@@ -32,7 +33,7 @@ impl RunDir {
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
         let lock = FolderLock::take(&folder)?;
-        remove_unfinished(&folder)?;
+        atomic::sweep(&folder, |_| true)?;
         Ok(Self {
             _lock: lock,
             folder,
@@ -114,7 +115,7 @@ impl RunDir {
                 });
             }
         }
-        squall_data::atomic::write(path, recipe.to_toml().as_bytes())?;
+        atomic::write(path, recipe.to_toml().as_bytes())?;
         Ok(())
     }
 }

@@ -299,7 +299,6 @@ impl<'a> Masks<'a> {
             ],
             ..MaskFileOptions::default()
         };
-        sweep(&out);
         Self {
             out,
             archive,
@@ -357,9 +356,16 @@ impl<'a> Masks<'a> {
         first.all(|index| self.path(self.archive.times()[index]).is_file())
     }
 
-    /// From now on this run writes here: no state of another one is gone on from with these masks.
+    /// From now on this run writes here: no state of another one is gone on from with these masks, and what killed ones have begun
+    /// is cleared away.
     pub(super) fn claim(&self, fingerprint: &str) -> anyhow::Result<()> {
         std::fs::create_dir_all(&self.out).map_err(DataError::io("create folder", &self.out))?;
+        let ours = |name: &str| {
+            name == RUN
+                || name.starts_with("labels.")
+                || Path::new(name).extension() == Some("csv".as_ref())
+        };
+        atomic::sweep(&self.out, ours)?;
         Ok(atomic::write(self.out.join(RUN), fingerprint.as_bytes())?)
     }
 
@@ -388,18 +394,6 @@ const RUN: &str = ".labels.run";
 pub(super) fn release(out: &Path) {
     // What stays is of a run that has no state to go on from.
     let _ = std::fs::remove_file(out.join(RUN));
-}
-
-/// Removes what a killed run has begun.
-fn sweep(out: &Path) {
-    for entry in std::fs::read_dir(out).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(".labels.") && name.ends_with(".tmp") {
-            // What cannot be removed is in nobody's way.
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
 }
 
 /// A time as part of a file name.

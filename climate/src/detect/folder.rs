@@ -3,7 +3,7 @@
 use super::{Agreement, FirstPass, Method, MethodLabels, SecondPass};
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
-use crate::stream::folder::{cut, forget};
+use crate::stream::folder::{cut, forget, sweep};
 use crate::table::Row;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,7 @@ impl MethodsFolder {
     ) -> Result<(Self, FirstPass, SecondPass, Agreement)> {
         let partial = out.as_ref().join(".methods.partial");
         fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
+        sweep(out.as_ref(), &partial)?;
         let part = |method: Method| partial.join(format!("objects.{}.csv", method.name()));
         let saved_first: Option<FirstPass> = read(&partial.join(FIRST), fingerprint);
         let drawn: Option<Drawn<SecondPass, Agreement>> = read(&partial.join(SECOND), fingerprint);

@@ -3,7 +3,7 @@
 use super::{LabelStream, LabelledSnapshot};
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
-use crate::stream::folder::{cut, forget};
+use crate::stream::folder::{cut, forget, read_state, sweep};
 use crate::table::Row;
 use serde::{Deserialize, Serialize};
 use squall_data::boxes::table::{append_rows, header};
@@ -57,13 +57,11 @@ impl LabelFolder {
         let out = out.as_ref().to_path_buf();
         let partial = out.join(".label.partial");
         fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
+        sweep(&out, &partial)?;
         let at_least = |name: &str, bytes: u64| {
             fs::metadata(partial.join(name)).is_ok_and(|meta| meta.len() >= bytes)
         };
-        // What cannot be understood is of another version: the run begins anew.
-        let saved = fs::read(partial.join(STATE)).ok();
-        let saved: Option<Saved<LabelStream>> =
-            saved.and_then(|text| serde_json::from_slice(&text).ok());
+        let saved: Option<Saved<LabelStream>> = read_state(&partial.join(STATE));
         let saved = saved.filter(|saved| {
             saved.fingerprint == fingerprint
                 && at_least(OBJECTS, saved.objects_bytes)

@@ -66,7 +66,8 @@ impl RunFolder {
         let out = out.as_ref().to_path_buf();
         let partial = out.join(".events.partial");
         fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
-        let saved = read_state(&partial).filter(|saved| {
+        sweep(&out, &partial)?;
+        let saved = read_state(&partial.join(STATE)).filter(|saved: &Saved<EventStream>| {
             let at_least = |name: &str, bytes: u64| {
                 fs::metadata(partial.join(name)).is_ok_and(|meta| meta.len() >= bytes)
             };
@@ -234,9 +235,16 @@ const TRACKS: &str = "tracks.jsonl";
 const MONTHS: &str = "months.jsonl";
 const STATE: &str = "state.json";
 
-/// The last state; none if it cannot be understood (of another version), which is no error: the run begins anew.
-fn read_state(partial: &Path) -> Option<Saved<EventStream>> {
-    serde_json::from_slice(&fs::read(partial.join(STATE)).ok()?).ok()
+/// The state of a file, if it is there and can be understood; one of another version is told of, and the run begins anew.
+pub(crate) fn read_state<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    let text = fs::read(path).ok()?;
+    let warn = |error: serde_json::Error| {
+        tracing::warn!(
+            "`{}` is of another version ({error}): the run begins anew",
+            path.display()
+        );
+    };
+    serde_json::from_slice(&text).map_err(warn).ok()
 }
 
 /// Removes a state, if there is one.
@@ -247,6 +255,15 @@ pub(crate) fn forget(state: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Removes what killed runs have begun: all of the folder of parts, tables and statistics among the results.
+pub(crate) fn sweep(out: &Path, partial: &Path) -> Result<()> {
+    atomic::sweep(partial, |_| true)?;
+    atomic::sweep(out, |name| {
+        name.ends_with(".csv") || name == "statistics.nc"
+    })?;
+    Ok(())
 }
 
 /// A file of some bytes, to be written on; created if it is not there.

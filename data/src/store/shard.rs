@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The last bytes of a shard: length and checksum of the footer, and this.
@@ -185,18 +185,4 @@ fn file_name(path: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
-}
-
-/// Removes what killed writers left under temporary names; gives back how many files that were.
-pub fn remove_unfinished(folder: &Path) -> Result<usize> {
-    let mut removed = 0;
-    for item in std::fs::read_dir(folder).map_err(DataError::io("list", folder))? {
-        let path: PathBuf = item.map_err(DataError::io("list", folder))?.path();
-        let name = file_name(&path);
-        if name.starts_with(".shard-") && name.ends_with(".tmp") {
-            std::fs::remove_file(&path).map_err(DataError::io("remove", &path))?;
-            removed += 1;
-        }
-    }
-    Ok(removed)
 }

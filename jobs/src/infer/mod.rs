@@ -49,7 +49,7 @@ pub use strips::Strips;
 use crate::comm::collectives::tree;
 use crate::comm::{Communicator, Solo, agree, doing};
 use crate::error::{JobError, Result, all_or_none};
-use crate::lock::{FolderLock, remove_unfinished};
+use crate::lock::FolderLock;
 use crate::metrics::to_json;
 use crate::train::Outcome;
 use alive::{Pulse, Watched};
@@ -60,6 +60,7 @@ use plan::{Demand, Work};
 use settings::Settings;
 use sliding::Sliding;
 use squall_data::archive::Archive;
+use squall_data::atomic;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -248,7 +249,7 @@ impl Inference<'_> {
         let before = Settings::batch_of(self.out).filter(|_| self.options.batch.is_none());
         let batch = before.unwrap_or(wanted);
         Settings::of(&self.input, &self.ensemble, self.options, batch).settle(self.out)?;
-        remove_unfinished(self.out)?;
+        atomic::sweep(self.out, |_| true)?;
         claims::remove_old(self.out)?;
         Ok((lock, batch))
     }

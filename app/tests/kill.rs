@@ -267,6 +267,7 @@ fn what_the_killed_have_begun_is_cleared_away() {
     let left = [
         ".events.csv",
         ".statistics.nc",
+        ".tracks.geojson",
         ".events.partial/.state.json",
     ];
     after_kills(&at("events"), &left, &events);

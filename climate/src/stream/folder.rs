@@ -257,11 +257,12 @@ pub(crate) fn forget(state: &Path) -> Result<()> {
     }
 }
 
-/// Removes what killed runs have begun: all of the folder of parts, tables and statistics among the results.
+/// Removes what killed runs have begun: all of the folder of parts, and among the results tables and what else follows from them.
 pub(crate) fn sweep(out: &Path, partial: &Path) -> Result<()> {
     atomic::sweep(partial, |_| true)?;
+    let results = ["events.", "tracks.", "statistics.", "object_id."];
     atomic::sweep(out, |name| {
-        name.ends_with(".csv") || name == "statistics.nc"
+        name.ends_with(".csv") || results.iter().any(|begin| name.starts_with(begin))
     })?;
     Ok(())
 }

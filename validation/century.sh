@@ -42,13 +42,13 @@ memory() { awk '/^VmRSS:/ { now = $2 } /^VmHWM:/ { most = $2 } END { if (most) p
 started=$(now)
 echo "unix_s,steps_done,resident_kb,peak_kb" > samples.csv
 echo "$started,0,0,0" >> samples.csv
-"$squall" -q events rivers --out rivers-events --save-every 0.5 --json > rivers.json &
+# It says every ten seconds how far it is, and saves its state often, so that the time of that is in these figures.
+"$squall" events rivers --out rivers-events --save-every 0.5 --json > rivers.json 2> rivers.log &
 process=$!
-state=rivers-events/.events.partial/state.json
 while kill -0 $process 2>/dev/null; do
-  # The state tells how many steps are done, its age when they were.
-  if next=$(head -c 100000 "$state" 2>/dev/null | grep -o '"next":[0-9]*' | head -1) && found=$(memory $process); then
-    echo "$(stat -c %.Y "$state" 2>/dev/null || now),${next#*:},$found" >> samples.csv
+  next=$(grep -o 'events: [0-9]*/' rivers.log | tail -1 | grep -o '[0-9]*' || true)
+  if found=$(memory $process); then
+    echo "$(now),${next:-0},$found" >> samples.csv
   fi
   sleep 0.2
 done

@@ -5,6 +5,8 @@ use squall_data::archive::BadFiles;
 use squall_data::{Archive, Variable};
 use squall_jobs::comm::Communicator;
 use squall_jobs::infer::open_archive;
+use std::path::Path;
+use std::time::SystemTime;
 
 /// Opens fields and says, as warnings, what was skipped, guessed or replaced.
 pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
@@ -63,4 +65,12 @@ pub fn require(archive: &Archive, needed: &[Variable], purpose: &str) -> anyhow:
         code: crate::failure::INPUT,
     }
     .into())
+}
+
+/// What tells a file from what was under its name before.
+pub fn file_facts(path: &Path) -> (String, Option<u64>, Option<SystemTime>) {
+    let meta = std::fs::metadata(path).ok();
+    let length = meta.as_ref().map(std::fs::Metadata::len);
+    let modified = meta.and_then(|meta| meta.modified().ok());
+    (path.display().to_string(), length, modified)
 }

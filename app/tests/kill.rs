@@ -252,7 +252,7 @@ fn what_the_killed_have_begun_is_cleared_away() {
         assert_eq!(whole, again, "{}", arguments[0]);
     };
     let tables = ["..labels.run", ".labels.2000-08-01-00000.nc", ".boxes.csv"];
-    let state = [".label.partial/.state.json"];
+    let state = [".label.partial/.state.cbor"];
     let label = ["label", path(&fields)];
     after_kills(&at("labels"), &[&tables[..], &state].concat(), &label);
     let methods = ["label", path(&fields), "--method", "tempest,deepcam"];
@@ -268,7 +268,7 @@ fn what_the_killed_have_begun_is_cleared_away() {
         ".events.csv",
         ".statistics.nc",
         ".tracks.geojson",
-        ".events.partial/.state.json",
+        ".events.partial/.state.cbor",
     ];
     after_kills(&at("events"), &left, &events);
 }
@@ -303,7 +303,7 @@ fn training_and_inference_killed_anywhere_give_the_same_bits() {
     assert!(
         (0..20).any(|try_| {
             let out = at(&format!("labels_left{try_}"));
-            goes_on(&fields, &out, &[], ".label.partial/state.json")
+            goes_on(&fields, &out, &[], ".label.partial/state.cbor")
         }),
         "labelling that was left never went on"
     );

@@ -180,6 +180,7 @@ fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
                 time: mask.time,
                 mask: Some(mask),
                 hours: step_hours as f64,
+                fields_hours: step_hours as f64,
                 fields: &fields,
             };
             folder.write(&stream.add(&moment, found)?)?;
@@ -283,6 +284,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             time: mask.time,
             mask: Some(&mask),
             hours: step_hours as f64,
+            fields_hours: step_hours as f64,
             fields: &fields,
         };
         let decided = stream.add(&moment, found)?;

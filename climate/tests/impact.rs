@@ -68,6 +68,11 @@ impl World {
     }
 
     fn run(&self) -> (Decided, Statistics) {
+        self.run_with_fields_every(1)
+    }
+
+    /// The same where only every so manieth time has fields.
+    fn run_with_fields_every(&self, every: usize) -> (Decided, Statistics) {
         let land = LandMask::natural_earth(&self.grid);
         let mut stream = EventStream::new(&self.grid, TrackerOptions::default()).unwrap();
         let mut all = Decided::default();
@@ -75,13 +80,18 @@ impl World {
             let (mask, snapshot) = self.step(step);
             let fields = EventFields {
                 land: Some(&land),
-                ..EventFields::of(&snapshot)
+                snapshot: step.is_multiple_of(every).then_some(&snapshot),
+                ..EventFields::default()
             };
             let found = extract(&mask, &self.grid, &fields, &ExtractOptions::default()).unwrap();
             let moment = Moment {
                 time: mask.time,
                 mask: Some(&mask),
                 hours: 6.0,
+                fields_hours: match fields.snapshot {
+                    Some(_) => 6.0 * every as f64,
+                    None => 6.0,
+                },
                 fields: &fields,
             };
             let decided = stream.add(&moment, found).unwrap();
@@ -204,6 +214,68 @@ fn a_river_at_a_place_is_ranked_by_transport_and_stay() {
     // One that passes every place within 24 h stays at 1, however long it lives: 10 degrees (850 km) a step.
     let (decided, _) = world(10, 10.0).run();
     assert_eq!(only(&decided).details.river_scale, Some(1));
+}
+
+#[test]
+fn fields_at_every_second_time_count_for_two() {
+    let world = |class: Class, wind_m_s: f32, tmq: f32| World {
+        grid: Arc::new(LatLonGrid::global(91, 180).unwrap()),
+        class,
+        path: (0..20)
+            .map(|k| (20.0 + 0.5 * f64::from(k), 180.0))
+            .collect(),
+        wind_m_s: vec![wind_m_s; 20],
+        tmq,
+        radius_km: 800.0,
+    };
+    let storm = world(Class::TropicalCyclone, 40.0, 60.0);
+    let of = |every: usize| {
+        let (decided, statistics) = storm.run_with_fields_every(every);
+        let ace: f64 = statistics
+            .months()
+            .iter()
+            .map(|month| month.ace.iter().sum::<f64>())
+            .sum();
+        (only(&decided).details.clone(), Some(ace))
+    };
+    let ((all, ace), (half, ace_of_half)) = (of(1), of(2));
+    for (a, b) in [
+        (ace, ace_of_half),
+        (all.ace_1e4_kt2, half.ace_1e4_kt2),
+        (all.pdi_m3_s2, half.pdi_m3_s2),
+        (all.precipitation_km3, half.precipitation_km3),
+    ] {
+        assert!((b.unwrap() / a.unwrap() - 1.0).abs() < 0.02, "{a:?} {b:?}");
+    }
+    let river = world(Class::AtmosphericRiver, 20.0, 30.0);
+    let of = |every: usize| {
+        only(&river.run_with_fields_every(every).0)
+            .details
+            .river_scale
+    };
+    assert_eq!((of(1), of(2)), (Some(3), Some(3)));
+}
+
+#[test]
+fn a_stay_ends_where_no_river_is_at_a_time_without_fields() {
+    // At one place for a day, away for six hours, back for a day: rank 1 and not that of two days.
+    let path = |k: i32| if k == 5 { (40.0, 60.0) } else { (40.0, 180.0) };
+    let world = World {
+        grid: Arc::new(LatLonGrid::global(91, 180).unwrap()),
+        class: Class::AtmosphericRiver,
+        path: (0..9).map(path).collect(),
+        wind_m_s: vec![20.0; 9],
+        tmq: 30.0,
+        radius_km: 800.0,
+    };
+    let (decided, _) = world.run_with_fields_every(2);
+    let most = decided
+        .events
+        .iter()
+        .filter_map(|e| e.details.river_scale)
+        .max();
+    // 36 hours with the gap in between, 60 without.
+    assert_eq!(most, Some(2), "{decided:?}");
 }
 
 #[test]

@@ -196,6 +196,7 @@ fn all_407_masks_are_streamed_to_rivers_of_sane_size_and_life() {
             time: mask.time,
             mask: Some(&mask),
             hours,
+            fields_hours: hours,
             fields: &fields,
         };
         run.write(&stream.add(&moment, found).unwrap()).unwrap();

@@ -2,7 +2,7 @@
 
 use ndarray::Array2;
 use proptest::prelude::*;
-use squall_climate::events::{EventFields, ExtractOptions, extract};
+use squall_climate::events::{EventFields, ExtractOptions, extract, from_boxes};
 use squall_climate::statistics::Statistics;
 use squall_climate::stream::{Decided, EventStream, Moment, RunFolder, hours_of};
 use squall_climate::table::{self, read_events, read_tracks};
@@ -11,7 +11,7 @@ use squall_climate::track::{Fate, Origin, Track, Tracker, TrackerOptions};
 use squall_climate::{Event, table::TableWriter};
 use squall_data::grid::distance_km;
 use squall_data::mask_file::{MaskArchive, MaskFileOptions, MaskWriter};
-use squall_data::{Calendar, Class, ClassMask, LatLonGrid, Time};
+use squall_data::{BoxClass, Calendar, Class, ClassMask, GeoBox, LatLonGrid, Time};
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -75,6 +75,7 @@ fn add(stream: &mut EventStream, masks: &[ClassMask], index: usize) -> Decided {
         time: mask.time,
         mask: Some(mask),
         hours,
+        fields_hours: hours,
         fields: &fields,
     };
     stream.add(&moment, found).unwrap()
@@ -328,10 +329,45 @@ fn a_run_of_other_inputs_begins_anew_and_damaged_states_are_left_alone() {
             .2
     };
     assert_eq!(opened("test"), 9);
-    fs::write(folder.path().join(".events.partial/state.json"), "{").unwrap();
+    fs::write(folder.path().join(".events.partial/state.cbor"), "{").unwrap();
     assert_eq!(opened("test"), 0);
     assert_eq!(run(folder.path(), &masks, 3, Some(10)), 0);
     assert_eq!(opened("another"), 0);
+}
+
+/// A box has no length: what is no number must come back from a state.
+#[test]
+fn a_run_over_boxes_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, stop: usize| {
+        let out = folder.path().join(name);
+        let (mut run, mut stream, start) = RunFolder::open(&out, "boxes", new()).unwrap();
+        for step in start..stop {
+            let time = at(6 * step as i64);
+            let centre = (15.0, 100.0 + 0.5 * step as f64);
+            let low = GeoBox::around(BoxClass::TropicalCyclone, centre, (4.0, 4.0));
+            let fields = EventFields::default();
+            let found = from_boxes(time, &[low.into()], &grid(), &fields).unwrap();
+            let moment = Moment {
+                time,
+                mask: None,
+                hours: 6.0,
+                fields_hours: 6.0,
+                fields: &fields,
+            };
+            run.write(&stream.add(&moment, found).unwrap()).unwrap();
+            run.save(&stream, step + 1).unwrap();
+        }
+        if stop == 20 {
+            run.finish(stream).unwrap();
+        }
+        start
+    };
+    assert_eq!(run("whole", 20), 0);
+    // In the first two days rows wait for their track.
+    assert_eq!([5, 12, 20].map(|stop| run("killed", stop)), [0, 5, 12]);
+    let of = |name: &str| bytes(&folder.path().join(name));
+    assert_eq!(of("whole"), of("killed"));
 }
 
 #[test]
@@ -390,6 +426,7 @@ fn rows_wait_no_longer_than_the_shortest_duration_and_a_gap() {
             time: mask.time,
             mask: Some(&mask),
             hours: 6.0,
+            fields_hours: 6.0,
             fields: &fields,
         };
         rows += stream.add(&moment, found).unwrap().events.len();

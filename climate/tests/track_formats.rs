@@ -59,6 +59,7 @@ fn tables(out: &Path) -> LatLonGrid {
             time: mask.time,
             mask: Some(&mask),
             hours: 6.0,
+            fields_hours: 6.0,
             fields: &fields,
         };
         folder.write(&stream.add(&moment, found).unwrap()).unwrap();

@@ -4,6 +4,7 @@ use ndarray::Array2;
 use proptest::prelude::*;
 use squall_climate::Track;
 use squall_climate::events::{DetectedEvent, EventFields, ExtractOptions, extract};
+use squall_climate::stream::Ledger;
 use squall_climate::track::{Fate, Origin, Step, Tracker, TrackerOptions};
 use squall_data::grid::distance_km;
 use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
@@ -196,15 +197,52 @@ fn a_cyclone_that_turns_goes_on() {
 
 #[test]
 fn jitter_of_centres_does_not_break_a_track_of_3_hourly_data() {
-    // 5 m/s westward on a grid of 222 km, whose centres are off by up to half a cell; now and then it is not seen for six hours.
-    let history: Vec<_> = (0..80)
-        .map(|k| {
-            let seen = u8::from(k % 9 != 4);
-            (3 * k, vec![(seen, 15.0, 250.0 - 0.5 * k as f64, 300.0)])
-        })
-        .collect();
-    let (_, tracks) = follow(keep_all(), &history);
+    // 5 m/s westward, with centres that are off by 100 km to the east and to the west by turns; now and then it is not seen.
+    let grid = grid();
+    let mut tracker = Tracker::new(&grid, keep_all()).unwrap();
+    for k in 0..80 {
+        let seen = u8::from(k % 9 != 4);
+        let disc = (seen, 15.0, 250.0 - 0.5 * k as f64, 300.0);
+        let mut found = events(&grid, 3 * k, &[disc]);
+        let off = if k % 2 == 0 { 0.9 } else { -0.9 };
+        for one in &mut found {
+            (one.event.lat_deg, one.event.lon_deg) = (disc.1, disc.2 + off);
+        }
+        tracker.push(at(3 * k), &mut found).unwrap();
+    }
+    let tracks = tracker.finish().finished;
     assert_eq!((tracks.len(), tracks[0].points), (1, 71));
+}
+
+#[test]
+fn what_is_calm_for_a_month_is_given_up_and_keeps_no_rows() {
+    let grid = grid();
+    let mut options = TrackerOptions::default();
+    options.tropical_cyclone.min_peak_wind_m_s = 17.0;
+    let mut tracker = Tracker::new(&grid, options).unwrap();
+    let (mut ledger, mut rows) = (Ledger::default(), Vec::new());
+    let mut most = 0;
+    for day in 0..60 {
+        // A spot that is always there, from the second day on; after 40 days there is wind, by then it is nothing any more.
+        let mut found = match day {
+            0 => Vec::new(),
+            _ => events(&grid, 24 * day, &[(1, 15.0, 100.0, 400.0)]),
+        };
+        for one in &mut found {
+            one.event.max_wind_m_s = Some(if day == 40 { 30.0 } else { 5.0 });
+        }
+        let step = tracker.push(at(24 * day), &mut found).unwrap();
+        assert!(step.finished.is_empty());
+        let events = found.into_iter().map(|one| one.event).collect();
+        rows.extend(ledger.add(events, &tracker, &step.discarded));
+        most = most.max(ledger.len());
+    }
+    assert!((25..=32).contains(&most), "{most} rows waited");
+    let last = tracker.finish();
+    rows.extend(ledger.finish(&last.discarded));
+    assert!(last.finished.is_empty());
+    assert_eq!(rows.len(), 59);
+    assert!(rows.iter().all(|event| event.track_id.is_none()));
 }
 
 #[test]

@@ -149,10 +149,11 @@ pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> Str
         Some(NoInterval::TooFewYears) | None => {
             let (a, b) = (&comparison.a, &comparison.b);
             let few = if a.blocks < MIN_BLOCKS { a } else { b };
-            let blocks = if few.blocks == few.years.len() {
-                "whole years"
-            } else {
-                "blocks of whole years"
+            let blocks = match (few.blocks == few.years.len(), few.blocks) {
+                (true, 1) => "whole year",
+                (true, _) => "whole years",
+                (false, 1) => "block of whole years",
+                (false, _) => "blocks of whole years",
             };
             format!(
                 "{} has only {} {blocks} and at least {MIN_BLOCKS} are needed",
@@ -164,12 +165,16 @@ pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> Str
     }
 }
 
+/// Of how many years, and of which of their months.
 fn years(comparison: &Comparison) -> String {
-    format!(
-        "{} years against {}",
-        comparison.a.years.len(),
-        comparison.b.years.len()
-    )
+    let [a, b] = [&comparison.a, &comparison.b].map(|side| side.years.len());
+    let s = if a == 1 { "" } else { "s" };
+    let only = match comparison.months.as_slice() {
+        [] => String::new(),
+        all if all.len() == 12 => String::new(),
+        some => format!(", {} only", months(some)),
+    };
+    format!("{a} year{s} against {b}{only}")
 }
 
 /// The interval that the sentence gives: of the relative change where percent mean something.

@@ -3,7 +3,7 @@
 use super::{Agreement, FirstPass, Method, MethodLabels, SecondPass};
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
-use crate::stream::folder::{cut, forget, sweep};
+use crate::stream::folder::{cut, forget, read_state, sweep};
 use crate::table::Row;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -172,9 +172,9 @@ impl MethodsFolder {
     }
 }
 
-/// A state of this run. What cannot be understood is of another version: the run begins anew.
+/// A state of this run, if there is one.
 fn read<S: DeserializeOwned>(path: &Path, fingerprint: &str) -> Option<S> {
-    let saved: Saved<S> = wire::read_file(path).ok()?;
+    let saved: Saved<S> = read_state(path)?;
     (saved.fingerprint == fingerprint).then_some(saved.state)
 }
 

@@ -1,17 +1,16 @@
 //! From boxes, and fields if there are any, to events.
 
 use crate::error::Result;
+use crate::events::centre::move_to_lows;
 use crate::events::components::{Region, Run};
-use crate::events::extract::{
-    DetectedEvent, EventFields, describe, in_order, move_to_pressure_minimum,
-};
+use crate::events::extract::{DetectedEvent, EventFields, describe, in_order};
 use crate::events::{Event, EventDetails};
 use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
 
 /// The events of the boxes of one time, in the order of [`crate::events::extract()`].
 ///
-/// An event's area and edges are those of its box, its centre is the box's middle (for cyclones the lowest sea-level pressure
-/// inside, where that is known), its probability the box's confidence, and its cells, by which the tracker finds overlaps,
+/// An event's area and edges are those of its box, its centre is the box's middle (for cyclones the minimum of sea-level
+/// pressure inside, where that is known, which is one box's of a class), its probability the box's confidence, and its cells, by which the tracker finds overlaps,
 /// are those of the grid whose centres lie in the box. Pressure, wind, moisture and vapour transport are extremes over the
 /// box. What a box cannot tell stays blank: length, width, orientation, rain, and of a river its share over land and its
 /// rank, because most of its box is no river. Identities that the boxes came with are kept; a tracker gives its own.
@@ -48,16 +47,20 @@ pub fn from_boxes(
             continue;
         };
         let inside = describe(&region, time, grid, &areas, fields);
-        let mut detected = DetectedEvent {
+        found.push(DetectedEvent {
             event: Event {
                 track_id: *track_id,
                 ..of_box(geo, inside)
             },
             region,
-        };
-        let place = (detected.event.lon_deg, detected.event.lat_deg);
-        move_to_pressure_minimum(&mut detected, grid, fields);
-        let known = EventDetails::of(&detected, grid, &areas, fields);
+        });
+    }
+    let places: Vec<(f64, f64)> = (found.iter())
+        .map(|one| (one.event.lon_deg, one.event.lat_deg))
+        .collect();
+    move_to_lows(&mut found, grid, fields);
+    for detected in &mut found {
+        let known = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = if detected.event.class.is_cyclone() {
             known
         } else {
@@ -68,9 +71,8 @@ pub fn from_boxes(
                 ..known
             }
         };
-        found.push((place, detected));
     }
-    Ok(in_order(found))
+    Ok(in_order(places.into_iter().zip(found).collect()))
 }
 
 /// What a box says, and what the fields say inside it.
@@ -147,6 +149,7 @@ mod tests {
     use super::*;
     use ndarray::Array3;
     use proptest::prelude::*;
+    use squall_data::grid::distance_km;
     use squall_data::{BoxClass, Calendar, Snapshot, Variable};
     use std::sync::Arc;
 
@@ -195,6 +198,52 @@ mod tests {
             assert_eq!(event.mean_probability, Some(0.75));
             assert!(event.length_km.is_nan() && event.orientation_deg.is_nan());
         }
+    }
+
+    /// A deep low at 50N 180E, a shallow one at 45N 190E, and nothing at 60N 150E.
+    #[test]
+    fn every_low_is_one_boxs_and_a_slope_is_none() {
+        let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+        let (rows, columns) = grid.shape();
+        let fields = Array3::from_shape_fn((1, rows, columns), |(_, j, i)| {
+            let well = |depth: f64, lat: f64, lon: f64, wide_km: f64| {
+                let off = distance_km(lat, lon, grid.lat_deg()[j], grid.lon_deg()[i]);
+                depth / (1.0 + (off / wide_km).powi(2))
+            };
+            (101_000.0 - well(4000.0, 50.0, 180.0, 800.0) - well(1200.0, 45.0, 190.0, 250.0)) as f32
+        });
+        let snapshot = Snapshot {
+            time: time(),
+            grid: grid.clone(),
+            variables: vec![Variable::Psl],
+            fields,
+            source: ("boxes".into(), 0),
+        };
+        let around = |class, lat: f64, lon: f64| {
+            TrackedBox::from(GeoBox::around(class, (lat, lon), (8.0, 14.0)))
+        };
+        let low = BoxClass::ExtratropicalCyclone;
+        let boxes = [
+            around(low, 46.0, 188.0),
+            around(low, 49.0, 181.0),
+            around(low, 60.0, 150.0),
+            around(BoxClass::TropicalDepression, 50.0, 185.0),
+        ];
+        let found = from_boxes(time(), &boxes, &grid, &EventFields::of(&snapshot)).unwrap();
+        let at = |class: Class, lat: f64, lon: f64| {
+            let near = |event: &Event| distance_km(lat, lon, event.lat_deg, event.lon_deg) < 150.0;
+            let same = found.iter().filter(|one| one.event.class == class);
+            same.filter(|one| near(&one.event)).count()
+        };
+        let low = Class::ExtratropicalCyclone;
+        let places = [(50.0, 180.0), (45.0, 190.0), (60.0, 150.0)];
+        assert_eq!(
+            places.map(|(lat, lon)| at(low, lat, lon)),
+            [1, 1, 1],
+            "{found:?}"
+        );
+        // Another class may mean the same low.
+        assert_eq!(at(Class::TropicalDepression, 50.0, 180.0), 1);
     }
 
     #[test]

@@ -2,16 +2,15 @@
 
 use crate::derived::vapour_transport_proxy;
 use crate::error::{ClimateError, Result};
+use crate::events::centre::move_to_eyes;
 use crate::events::components::{Region, regions};
 use crate::events::shape::{bounding_box_deg, measure};
 use crate::events::{Event, EventDetails};
 use crate::map::LandMask;
 use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
-use squall_data::grid::distance_km;
 use squall_data::snapshot::shape_text;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, Variable};
-use std::collections::BTreeMap;
 
 /// Which regions count as events.
 #[derive(Debug, Clone, PartialEq)]
@@ -232,131 +231,12 @@ pub(super) fn describe(
     }
 }
 
-/// Masks by wind leave out the eye, which on coarse grids is the cell of lowest pressure.
-const EYE_KM: f64 = 300.0;
-
-/// A cell: row and column.
-type Cell = (usize, usize);
-
-/// Puts the centres of cyclones where pressure is lowest, in their region or in the eye beside it. Of several about one eye the one with the lowest
-/// pressure inside has it.
-fn move_to_eyes(
-    found: &mut [((f64, f64), DetectedEvent)],
-    grid: &LatLonGrid,
-    fields: &EventFields<'_>,
-) {
-    let Some(psl) = fields.plane(Variable::Psl) else {
-        return;
-    };
-    let lows: Vec<Option<(Cell, Cell)>> = (found.iter())
-        .map(|(_, detected)| {
-            let lowest = lowest_cell(detected, psl)?;
-            Some((lowest, eye(psl, grid, lowest)))
-        })
-        .collect();
-    let mut owners: BTreeMap<Cell, f32> = BTreeMap::new();
-    for &(lowest, eye) in lows.iter().flatten() {
-        let owner = owners.entry(eye).or_insert(psl[lowest]);
-        *owner = owner.min(psl[lowest]);
-    }
-    for ((_, detected), low) in found.iter_mut().zip(lows) {
-        let Some((lowest, eye)) = low else { continue };
-        let has_it = psl[lowest] <= owners[&eye];
-        centre_at(detected, if has_it { eye } else { lowest }, grid, psl);
-    }
-}
-
-/// Puts a cyclone's centre where pressure is lowest in its region.
-pub(super) fn move_to_pressure_minimum(
-    detected: &mut DetectedEvent,
-    grid: &LatLonGrid,
-    fields: &EventFields<'_>,
-) {
-    if let Some(psl) = fields.plane(Variable::Psl)
-        && let Some(lowest) = lowest_cell(detected, psl)
-    {
-        centre_at(detected, lowest, grid, psl);
-    }
-}
-
-/// Where pressure is lowest in the region of a cyclone.
-fn lowest_cell(detected: &DetectedEvent, psl: ArrayView2<'_, f32>) -> Option<Cell> {
-    if !detected.event.class.is_cyclone() {
-        return None;
-    }
-    let cells = detected.region.indices().filter(|&c| psl[c].is_finite());
-    cells.min_by(|&a, &b| psl[a].total_cmp(&psl[b]))
-}
-
-/// The minimum downhill from a cell, if it is in the next cell or no more than [`EYE_KM`] off; else the cell.
-fn eye(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, from: Cell) -> Cell {
-    let place = |(j, i): Cell| (grid.lat_deg()[j], grid.lon_deg()[i]);
-    let (lat, lon) = place(from);
-    let mut at = from;
-    loop {
-        let around = grid.neighbours8(at.0, at.1);
-        let lower = around.filter(|&cell| psl[cell] < psl[at]);
-        let Some(next) = lower.min_by(|&a, &b| psl[a].total_cmp(&psl[b])) else {
-            return at;
-        };
-        let (next_lat, next_lon) = place(next);
-        // A slope that goes on is none of its own.
-        if at != from && distance_km(lat, lon, next_lat, next_lon) > EYE_KM {
-            return from;
-        }
-        at = next;
-    }
-}
-
-/// Puts the centre into a cell, to a fraction of it.
-fn centre_at(
-    detected: &mut DetectedEvent,
-    (j, i): Cell,
-    grid: &LatLonGrid,
-    psl: ArrayView2<'_, f32>,
-) {
-    detected.event.min_psl_pa = Some(f64::from(psl[[j, i]]));
-    let at = |row: Option<usize>, column: Option<usize>| {
-        let cell = [row?, column?];
-        psl.get(cell).map(|&v| f64::from(v))
-    };
-    let centre = f64::from(psl[[j, i]]);
-    let north = parabola_shift(
-        at(j.checked_sub(1), Some(i)),
-        centre,
-        at(Some(j + 1), Some(i)),
-    );
-    let east = parabola_shift(
-        at(Some(j), grid.column(i, -1)),
-        centre,
-        at(Some(j), grid.column(i, 1)),
-    );
-    let lat = grid.lat_deg()[j] + north * grid.lat_spacing_deg();
-    detected.event.lat_deg = lat.clamp(-90.0, 90.0);
-    let lon = (grid.lon_deg()[i] + east * grid.lon_spacing_deg()).rem_euclid(360.0);
-    // rem_euclid of a tiny negative angle rounds to 360 itself.
-    detected.event.lon_deg = if lon >= 360.0 { 0.0 } else { lon };
-}
-
-/// Where the parabola through three evenly spaced values is lowest, in steps from the middle one; 0 where the middle one
-/// is not the lowest or a neighbour is missing.
-fn parabola_shift(before: Option<f64>, middle: f64, after: Option<f64>) -> f64 {
-    let (Some(a), Some(c)) = (before, after) else {
-        return 0.0;
-    };
-    let curvature = a - 2.0 * middle + c;
-    if !curvature.is_finite() || curvature <= 0.0 || a < middle || c < middle {
-        return 0.0;
-    }
-    ((a - c) / (2.0 * curvature)).clamp(-0.5, 0.5)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ndarray::{Array2, Array3};
     use proptest::prelude::*;
-    use squall_data::grid::lon_difference_deg;
+    use squall_data::grid::{distance_km, lon_difference_deg};
     use squall_data::{Calendar, Time};
     use std::sync::Arc;
 
@@ -465,6 +345,55 @@ mod tests {
         off.sort_by(f64::total_cmp);
         assert_eq!(off.len(), 2);
         assert!(off[0] < 11.0 && off[1] > 200.0, "{off:?}");
+    }
+
+    #[test]
+    fn of_two_masks_of_equal_pressure_one_has_the_eye() {
+        let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+        // The eye at 0E, between two columns that mirror each other.
+        let (mut mask, mut snapshot) = storm(&grid, -20.3, 0.9);
+        let lat = grid.lat_deg().to_vec();
+        for ((j, i), code) in mask.codes.indexed_iter_mut() {
+            *code = u8::from((-22.0..=-16.0).contains(&lat[j]) && [2, 3, 357, 358].contains(&i));
+        }
+        for j in 0..181 {
+            for i in 1..180 {
+                snapshot.fields[[0, j, 360 - i]] = snapshot.fields[[0, j, i]];
+            }
+        }
+        let fields = EventFields::of(&snapshot);
+        let found = extract(&mask, &grid, &fields, &ExtractOptions::everything()).unwrap();
+        assert_eq!(found.len(), 2);
+        let near = |one: &&DetectedEvent| {
+            distance_km(-19.0, 0.0, one.event.lat_deg, one.event.lon_deg) < 60.0
+        };
+        assert_eq!(found.iter().filter(near).count(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn a_low_inside_is_the_centre_and_not_the_edge_towards_a_deeper_one() {
+        let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+        let (mask, mut snapshot) = storm(&grid, 40.0, 200.0);
+        for ((j, i), pa) in snapshot
+            .fields
+            .index_axis_mut(ndarray::Axis(0), 0)
+            .indexed_iter_mut()
+        {
+            let off =
+                |lat: f64, lon: f64| distance_km(lat, lon, grid.lat_deg()[j], grid.lon_deg()[i]);
+            let well =
+                |depth: f64, off_km: f64, wide_km: f64| depth * (-(off_km / wide_km).powi(2)).exp();
+            *pa = (101_000.0
+                - well(800.0, off(40.0, 200.0), 200.0)
+                - well(6000.0, off(55.0, 200.0), 900.0)) as f32;
+        }
+        let fields = EventFields::of(&snapshot);
+        let found = extract(&mask, &grid, &fields, &ExtractOptions::everything()).unwrap();
+        let event = &found[0].event;
+        assert!(
+            distance_km(40.0, 200.0, event.lat_deg, event.lon_deg) < 160.0,
+            "{event:?}"
+        );
     }
 
     #[test]

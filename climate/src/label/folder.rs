@@ -7,14 +7,14 @@ use crate::stream::folder::{cut, forget, read_state, sweep};
 use crate::table::Row;
 use serde::{Deserialize, Serialize};
 use squall_data::boxes::table::{append_rows, header};
-use squall_data::{DataError, atomic};
+use squall_data::{DataError, wire};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 const OBJECTS: &str = "objects.csv";
 const BOXES: &str = "boxes.csv";
-const STATE: &str = "state.json";
+const STATE: &str = "state.cbor";
 
 /// The folder of a run: `objects.csv` and `boxes.csv` appear in it whole when all times are labelled; until then their parts and the
 /// run's state lie in `.label.partial`.
@@ -124,10 +124,7 @@ impl LabelFolder {
             boxes_bytes,
             stream,
         };
-        let path = self.partial.join(STATE);
-        let text = serde_json::to_vec(&saved)
-            .map_err(|error| DataError::io("write", &path)(error.into()))?;
-        Ok(atomic::write(path, &text)?)
+        Ok(wire::write_file(self.partial.join(STATE), &saved)?)
     }
 
     /// The table of boxes as far as it is written, which is still a part.

@@ -153,8 +153,8 @@ impl Statistics {
         }
     }
 
-    /// Counts one time: its mask if there is one, and its objects; those of classes that masks do not have are passed over. `hours` is the time that it stands for (the step of the data), by
-    /// which cyclone energy is weighted.
+    /// Counts one time: its mask if there is one, and its objects; those of classes that masks do not have are passed over. Cyclone energy is weighted by
+    /// the time that each object stands for ([`crate::events::EventDetails::hours`]), or `hours` where that is not known.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the mask is of another shape.
@@ -178,6 +178,7 @@ impl Statistics {
             let month = self.month(time);
             month.objects[class][basin] += 1;
             if let (Class::TropicalCyclone, Some(wind)) = (event.class, event.max_wind_m_s) {
+                let hours = event.details.hours.unwrap_or(hours);
                 month.ace[basin] += ace_of_point(wind, hours);
             }
             if let Some(water_km3) = event.details.precipitation_km3 {

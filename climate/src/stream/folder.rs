@@ -8,7 +8,7 @@ use crate::table::{Row, Spill, TableWriter};
 use crate::track::Track;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use squall_data::{DataError, atomic};
+use squall_data::{DataError, atomic, wire};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -140,10 +140,7 @@ impl RunFolder {
             months_bytes,
             stream,
         };
-        let path = self.partial.join(STATE);
-        let text = serde_json::to_vec(&saved)
-            .map_err(|error| DataError::io("write", &path)(error.into()))?;
-        Ok(atomic::write(path, &text)?)
+        Ok(wire::write_file(self.partial.join(STATE), &saved)?)
     }
 
     /// Ends the run: both tables, sorted tracks, statistics by month, year and basin as CSV.
@@ -233,18 +230,19 @@ fn line<T: Serialize>(file: &mut BufWriter<File>, row: &T) -> std::io::Result<()
 const EVENTS: &str = "events.csv";
 const TRACKS: &str = "tracks.jsonl";
 const MONTHS: &str = "months.jsonl";
-const STATE: &str = "state.json";
+const STATE: &str = "state.cbor";
 
 /// The state of a file, if it is there and can be understood; one of another version is told of, and the run begins anew.
 pub(crate) fn read_state<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let text = fs::read(path).ok()?;
-    let warn = |error: serde_json::Error| {
-        tracing::warn!(
-            "`{}` is of another version ({error}): the run begins anew",
-            path.display()
-        );
-    };
-    serde_json::from_slice(&text).map_err(warn).ok()
+    let warn = |error: &DataError| tracing::warn!("{error}: the run begins anew");
+    let there = path.is_file();
+    wire::read_file(path)
+        .inspect_err(|error| {
+            if there {
+                warn(error)
+            }
+        })
+        .ok()
 }
 
 /// Removes a state, if there is one.

@@ -50,8 +50,10 @@ pub struct Moment<'a> {
     pub time: Time,
     /// The mask; none where events come from boxes, and then neither frequency nor rain is counted.
     pub mask: Option<&'a ClassMask>,
-    /// Time that it stands for, hours ([`hours_of`]).
+    /// Time that its mask or boxes stand for, hours ([`hours_of`]).
     pub hours: f64,
+    /// Time that its fields stand for, hours: [`hours_of`] the times that have some, which may be fewer.
+    pub fields_hours: f64,
     /// What else is known.
     pub fields: &'a EventFields<'a>,
 }
@@ -81,7 +83,7 @@ pub struct Decided {
 /// let mut stream = EventStream::new(&grid, TrackerOptions::default()).unwrap();
 /// let fields = EventFields::default();
 /// let found = extract(&mask, &grid, &fields, &ExtractOptions::default()).unwrap();
-/// let moment = Moment { time, mask: Some(&mask), hours: 3.0, fields: &fields };
+/// let moment = Moment { time, mask: Some(&mask), hours: 3.0, fields_hours: 3.0, fields: &fields };
 /// assert!(stream.add(&moment, found).unwrap().events.is_empty());
 /// assert_eq!(stream.counts().times, 1);
 /// ```
@@ -91,6 +93,8 @@ pub struct EventStream {
     ledger: Ledger,
     statistics: Statistics,
     places: RiverPlaces,
+    /// The last time whose vapour transport is known.
+    last_transport: Option<Time>,
     row_areas_km2: Vec<f64>,
     counts: EventCounts,
 }
@@ -106,6 +110,7 @@ impl EventStream {
             ledger: Ledger::default(),
             statistics: Statistics::new(grid),
             places: RiverPlaces::new(grid),
+            last_transport: None,
             row_areas_km2: grid.row_areas_km2(),
             counts: EventCounts::default(),
         })
@@ -133,25 +138,21 @@ impl EventStream {
         let Seen {
             time,
             hours,
+            fields_hours,
             mut found,
             transport,
             rain_km3,
             ..
         } = seen;
         let last = self.tracker.last_time();
-        let most = self.tracker.options().max_step_hours;
-        let goes_on = last.is_some_and(|last| time.seconds_since(last) as f64 <= most * 3600.0);
         for detected in &mut found {
             let details = &mut detected.event.details;
-            details.hours = Some(hours);
+            details.hours = Some(fields_hours);
             let rain = detected.event.mean_prect_m_s;
             details.precipitation_km3 =
-                rain.map(|rain| water_km3(rain * detected.event.area_km2, hours));
+                rain.map(|rain| water_km3(rain * detected.event.area_km2, fields_hours));
         }
-        match transport {
-            Some(transport) => self.places.add(&mut found, hours, goes_on, &transport),
-            None => self.places.forget(),
-        }
+        self.stay_in_places(time, fields_hours, &mut found, transport.as_deref());
         // Tracks take the rank of their rivers from them.
         let step = self.tracker.push(time, &mut found)?;
         let events: Vec<Event> = found.into_iter().map(|one| one.event).collect();
@@ -173,6 +174,29 @@ impl EventStream {
             decided.months = self.statistics.take_months_before(time);
         }
         Ok(decided)
+    }
+
+    /// Counts how long rivers have been where they are; a time without transport between two that have it ends only the stays of
+    /// cells that no river covers.
+    fn stay_in_places(
+        &mut self,
+        time: Time,
+        hours: f64,
+        found: &mut [DetectedEvent],
+        transport: Option<&[f64]>,
+    ) {
+        let most = self.tracker.options().max_step_hours;
+        let is_near = |last: Time| time.seconds_since(last) as f64 <= most * 3600.0;
+        if !self.last_transport.is_some_and(is_near) {
+            self.places.forget();
+        }
+        match transport {
+            Some(transport) => {
+                self.places.add(found, hours, transport);
+                self.last_transport = Some(time);
+            }
+            None => self.places.stay_under(found),
+        }
     }
 
     /// Ends the run: the last rows, its statistics without the months given out before, and its counts.

@@ -5,6 +5,7 @@ use crate::events::DetectedEvent;
 use crate::statistics::{RIVER_SCALE_MIN_IVT_KG_M_S, river_scale};
 use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
+use std::collections::BTreeSet;
 
 /// For every cell under a river: the time for which its transport has been 250 kg m-1 s-1 or more without a break, and the
 /// highest. Three numbers for each cell, whatever the length of the run; saved are only the cells that count.
@@ -38,18 +39,9 @@ impl RiverPlaces {
         }
     }
 
-    /// Adds a time that stands for some hours and writes the rank of every river. `goes_on` says that the time before was
-    /// one step ago; if not, every stay begins anew. `transport` is that of the cells of every river, river by river.
-    pub fn add(
-        &mut self,
-        found: &mut [DetectedEvent],
-        hours: f64,
-        goes_on: bool,
-        transport: &[f64],
-    ) {
-        if !goes_on {
-            self.forget();
-        }
+    /// Adds a time that stands for some hours and writes the rank of every river. `transport` is that of the cells of every river,
+    /// river by river.
+    pub fn add(&mut self, found: &mut [DetectedEvent], hours: f64, transport: &[f64]) {
         let mut next: Vec<(u32, f32, f32)> = Vec::new();
         let mut transport = transport.iter();
         for DetectedEvent { event, region } in found.iter_mut().filter(|one| is_river(one)) {
@@ -68,6 +60,23 @@ impl RiverPlaces {
         self.forget();
         next.sort_unstable_by_key(|&(cell, _, _)| cell);
         self.remember(&next);
+    }
+
+    /// Ends the stays of cells that no river covers at a time whose transport is not known.
+    pub fn stay_under(&mut self, found: &[DetectedEvent]) {
+        if self.active.is_empty() {
+            return;
+        }
+        let rivers = found.iter().filter(|one| is_river(one));
+        let covered: BTreeSet<u32> = (rivers.flat_map(|river| river.region.indices()))
+            .map(|(j, i)| (j * self.columns + i) as u32)
+            .collect();
+        let kept: Vec<(u32, f32, f32)> = (self.active.iter())
+            .filter(|cell| covered.contains(cell))
+            .map(|&cell| (cell, self.hours[cell as usize], self.max_ivt[cell as usize]))
+            .collect();
+        self.forget();
+        self.remember(&kept);
     }
 
     /// Forgets all stays.

@@ -21,7 +21,7 @@ use squall_data::{Class, ClassMask, DataError, Time, Variable};
 /// let mask = ClassMask::new(time, ndarray::Array2::from_elem((19, 36), 2)).unwrap();
 /// let fields = EventFields::default();
 /// let found = extract(&mask, &grid, &fields, &ExtractOptions::default()).unwrap();
-/// let moment = Moment { time, mask: Some(&mask), hours: 3.0, fields: &fields };
+/// let moment = Moment { time, mask: Some(&mask), hours: 3.0, fields_hours: 3.0, fields: &fields };
 /// // Elsewhere:
 /// let seen = Seen::of(&moment, found, &grid.row_areas_km2());
 /// let bytes = wire::to_bytes(&seen).unwrap();
@@ -34,6 +34,7 @@ use squall_data::{Class, ClassMask, DataError, Time, Variable};
 pub struct Seen {
     pub(super) time: Time,
     pub(super) hours: f64,
+    pub(super) fields_hours: f64,
     pub(super) found: Vec<DetectedEvent>,
     /// The mask's runs of one class.
     marked: Option<Marked>,
@@ -76,6 +77,7 @@ impl Seen {
         Self {
             time: moment.time,
             hours: moment.hours,
+            fields_hours: moment.fields_hours,
             marked: None,
             rain_km3: moment.mask.and_then(|_| rain_km3(moment, row_areas_km2)),
             transport,
@@ -149,7 +151,7 @@ fn rain_km3(moment: &Moment<'_>, row_areas_km2: &[f64]) -> Option<f64> {
             area * known.map(|&v| f64::from(v)).sum::<f64>()
         })
         .sum();
-    Some(water_km3(sum, moment.hours))
+    Some(water_km3(sum, moment.fields_hours))
 }
 
 #[cfg(test)]
@@ -165,6 +167,7 @@ mod tests {
         let mut seen = Seen {
             time,
             hours: 3.0,
+            fields_hours: 3.0,
             found: Vec::new(),
             marked: Some(Marked::of(&mask)),
             transport: None,

@@ -82,7 +82,7 @@ pub struct Track {
     pub mean_area_km2: f64,
     /// Lowest sea-level pressure, Pa.
     pub min_psl_pa: Option<f64>,
-    /// Highest lowest-level wind, m/s.
+    /// Highest wind of its events, m/s.
     pub max_wind_m_s: Option<f64>,
     /// Highest precipitable water, kg m-2.
     pub max_tmq_kg_m2: Option<f64>,

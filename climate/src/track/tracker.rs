@@ -19,7 +19,8 @@ pub struct Step {
     pub ids: Vec<u64>,
     /// Tracks that are now known to have ended, by identity.
     pub finished: Vec<Track>,
-    /// Tracks that ended too short or too weak to be listed ([`Linking::min_duration_hours`], [`Linking::min_peak_wind_m_s`]), by identity.
+    /// Tracks that ended too short or too weak to be listed ([`Linking::min_duration_hours`], [`Linking::min_peak_wind_m_s`]), by identity; also
+    /// those that go on here and have been calm for 30 days, which are given up.
     pub discarded: Vec<u64>,
 }
 
@@ -56,6 +57,9 @@ pub struct Tracker {
 /// What its motion is taken over at least, once it is as old: between two times of 3-hourly data the jitter of centres is as large as the motion.
 const MOTION_HOURS: f64 = 12.0;
 
+/// A track that goes on for so long and has not reached the least wind is no storm; without a bound all rows that follow would wait for it.
+const MOST_CALM_HOURS: f64 = 30.0 * 24.0;
+
 /// A track that may go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct OpenTrack {
@@ -67,6 +71,8 @@ struct OpenTrack {
     region: Region,
     /// Whether its last point was over land.
     shore: Shore,
+    /// It will not be listed, whatever follows: its rows were given out.
+    given_up: bool,
 }
 
 impl Tracker {
@@ -107,12 +113,25 @@ impl Tracker {
     }
 
     /// The living tracks of which it is not known yet whether they will be listed, because they are shorter than the shortest
-    /// duration or have not reached the least wind. Without a least wind it is known at the latest one shortest duration and one gap
-    /// after a track began.
+    /// duration or have not reached the least wind. It is known at the latest one shortest duration and one gap after a track began, with
+    /// a least wind 30 days.
     pub fn undecided(&self) -> impl Iterator<Item = u64> + '_ {
-        let open = self.open.iter().map(|open| &open.track);
-        open.filter(|track| !self.is_listed(track))
-            .map(|track| track.track_id)
+        let open = self.open.iter();
+        open.filter(|open| !open.given_up && !self.is_listed(&open.track))
+            .map(|open| open.track.track_id)
+    }
+
+    /// Gives up what has gone on for too long without the least wind, and tells of its rows.
+    fn give_up(&mut self, time: Time, step: &mut Step) {
+        for at in 0..self.open.len() {
+            let track = &self.open[at].track;
+            let is_calm = !self.is_listed(track) && track.duration_hours() > MOST_CALM_HOURS;
+            let open = &mut self.open[at];
+            open.given_up |= is_calm;
+            if open.given_up && open.track.end == time {
+                step.discarded.push(open.track.track_id);
+            }
+        }
     }
 
     /// Whether a track would be listed if it ended here.
@@ -149,6 +168,7 @@ impl Tracker {
             });
             self.follow(class, time, events, &order, &mut step);
         }
+        self.give_up(time, &mut step);
         self.last_time = Some(time);
         step.ids = events.iter().filter_map(|e| e.event.track_id).collect();
         step.finished.sort_by_key(|track| track.track_id);
@@ -380,7 +400,8 @@ impl Tracker {
         if let Fate::Merge = fate {
             open.track.details.merged_into = other;
         }
-        if fate == Fate::EndOfData || self.is_listed(&open.track) {
+        let is_known = fate == Fate::EndOfData || self.is_listed(&open.track);
+        if is_known && !open.given_up {
             step.finished.push(open.track);
         } else {
             step.discarded.push(open.track.track_id);
@@ -419,6 +440,7 @@ impl OpenTrack {
             before: VecDeque::new(),
             region: detected.region.clone(),
             shore: Shore::of(event),
+            given_up: false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Fields that events are described by.
 
 use super::Objects;
+use squall_climate::stream::hours_of;
 use squall_data::{Archive, DataError, Snapshot, Time, Variable};
 
 /// Fields that events are described by, as far as the input has them.
@@ -18,6 +19,8 @@ const DESCRIBING: [Variable; 7] = [
 pub struct Fields {
     pub archive: Archive,
     pub variables: Vec<Variable>,
+    /// The times of events at which there are fields, where these are not all.
+    common: Option<Vec<Time>>,
 }
 
 impl Fields {
@@ -68,7 +71,20 @@ impl Fields {
                 names.join(", ")
             );
         }
-        Ok(Self { archive, variables })
+        let has_fields = |time: &Time| archive.find(*time).is_some();
+        let common = (missing > 0).then(|| times.iter().copied().filter(has_fields).collect());
+        Ok(Self {
+            archive,
+            variables,
+            common,
+        })
+    }
+
+    /// Hours that the fields of a time stand for, where these are not those of the events.
+    pub fn hours(&self, time: Time) -> Option<f64> {
+        let common = self.common.as_deref()?;
+        let place = common.binary_search_by_key(&0, |at| at.seconds_since(time));
+        Some(hours_of(common, place.ok()?))
     }
 
     /// The fields at a time, if there are any.

@@ -10,6 +10,7 @@ mod together;
 
 use crate::commands::tags::Tags;
 use crate::failure::Advice;
+use crate::input::file_facts;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::{input, interrupt, output, ranks};
@@ -27,12 +28,13 @@ use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
 use squall_data::{Calendar, Time, Variable};
 use squall_jobs::comm::{Communicator, Solo};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use together::Rounds;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// Raised whenever the same masks and fields give other events: a run is not continued by another method.
-const METHOD: u32 = 2;
+const METHOD: u32 = 3;
 
 /// Most times in memory at once; their events are found in parallel.
 const MOST_TIMES: usize = 8;
@@ -67,7 +69,7 @@ pub struct Events {
     /// Smallest river, km².
     #[arg(long, default_value_t = ExtractOptions::default().min_atmospheric_river_km2)]
     pub min_river_km2: f64,
-    /// Tropical cyclones whose wind never reaches this are not listed among the tracks, m/s; 17 is a tropical storm. Needs --fields.
+    /// Tropical cyclones whose wind never reaches this are not listed among the tracks, m/s; 17 is a tropical storm. Those that the first or last time cuts off are listed all the same. Needs --fields.
     #[arg(long, value_name = "M_S", value_parser = wind, requires = "fields")]
     pub min_wind: Option<f64>,
     /// Boxes that are less sure are no events; boxes without a confidence are sure.
@@ -179,6 +181,7 @@ impl Events {
             together::help(comm, &objects, fields, &land, self.options())?;
             return Ok(None);
         }
+        self.keep_apart(&objects)?;
         self.plan(&objects, fields.as_ref());
         let tracking = self.tracking(&objects, fields.as_ref())?;
         let new = EventStream::new(objects.grid(), tracking)?;
@@ -235,6 +238,26 @@ impl Events {
             resumed_after: start,
             files,
         }))
+    }
+
+    /// Refuses to write among the masks: what is written there would be read as masks the next time, and a truth has tables of its own.
+    fn keep_apart(&self, objects: &Objects) -> anyhow::Result<()> {
+        let Objects::Masks(masks) = objects else {
+            return Ok(());
+        };
+        let out = std::fs::canonicalize(&self.out).ok();
+        let folders = masks.paths().filter_map(Path::parent);
+        let mut folders = folders.filter_map(|folder| match folder.as_os_str().is_empty() {
+            true => std::fs::canonicalize(".").ok(),
+            false => std::fs::canonicalize(folder).ok(),
+        });
+        if out.is_some() && folders.any(|folder| Some(folder) == out) {
+            return Err(Advice::usage(
+                format!("--out {} is the folder of the masks", self.out.display()),
+                "choose another one, such as --out events",
+            ));
+        }
+        Ok(())
     }
 
     fn options(&self) -> ExtractOptions {
@@ -299,18 +322,18 @@ impl Events {
         fields: Option<&Fields>,
         tracking: &TrackerOptions,
     ) -> anyhow::Result<String> {
-        let size = |path: &std::path::Path| {
-            let length = std::fs::metadata(path).map(|meta| meta.len());
-            (path.display().to_string(), length.unwrap_or(0))
-        };
         let span = |times: &[Time]| {
             let ends = [times.first(), times.last()].map(|time| time.map(Time::to_string));
             (times.len(), ends)
         };
         let parts = (
             (env!("CARGO_PKG_VERSION"), METHOD),
-            objects.grid().hash(),
-            objects.paths().into_iter().map(size).collect::<Vec<_>>(),
+            (
+                objects.grid().hash(),
+                objects.calendar(),
+                self.tags.tag_class,
+            ),
+            (objects.paths().into_iter().map(file_facts)).collect::<Vec<_>>(),
             span(objects.times()),
             (
                 [self.min_cyclone_km2, self.min_river_km2],
@@ -324,14 +347,12 @@ impl Events {
                     .map(|v| v.name())
                     .collect::<Vec<_>>();
                 let span = span(fields.archive.times());
-                (
-                    self.fields.as_deref(),
-                    names,
-                    fields.archive.file_count(),
-                    span,
-                )
+                let files: Vec<_> = fields.archive.paths().map(file_facts).collect();
+                (names, files, span)
             }),
         );
-        serde_json::to_string(&parts).context("naming the run")
+        // Short, because it is in every state.
+        let parts = serde_json::to_vec(&parts).context("naming the run")?;
+        Ok(format!("{:032x}", xxh3_128(&parts)))
     }
 }

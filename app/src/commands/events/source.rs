@@ -29,6 +29,8 @@ pub struct Read {
     pub found: Vec<DetectedEvent>,
     shown: Shown,
     snapshot: Option<Snapshot>,
+    /// Time that the fields stand for; that of the time itself where there are none.
+    fields_hours: f64,
     probabilities: Vec<(Class, ndarray::Array2<f32>)>,
 }
 
@@ -53,6 +55,7 @@ impl Read {
             time: self.time,
             mask: self.mask(),
             hours: hours_of(times, self.index),
+            fields_hours: self.fields_hours,
             fields: known,
         }
     }
@@ -144,12 +147,15 @@ impl<'a> Source<'a> {
         };
         let fields = self.fields.as_ref();
         let snapshot = fields.map(|fields| fields.at(time)).transpose()?;
+        let fields_hours = fields.and_then(|fields| fields.hours(time));
+        let fields_hours = fields_hours.unwrap_or_else(|| hours_of(self.objects.times(), index));
         Ok(Read {
             index,
             time,
             found: Vec::new(),
             shown,
             snapshot: snapshot.flatten(),
+            fields_hours,
             probabilities,
         })
     }

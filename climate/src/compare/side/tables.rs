@@ -198,7 +198,7 @@ impl Side {
                 ),
             ],
         );
-        // Without statistics nobody knows the step: energy stays unknown.
+        // What a table without the column of hours counts by. Without statistics nobody knows the step: energy stays unknown.
         let hours = 24.0 / self.coverage.times_per_day;
         self.known[Q::CycloneEnergy as usize] &= self.coverage.counted;
         let earth_km2 = 4.0 * PI * EARTH_RADIUS_KM * EARTH_RADIUS_KM;
@@ -270,6 +270,7 @@ fn note_storm(line: &Line<'_>, storms: &mut HashMap<u64, Storm>, hours: f64) -> 
     let (Some(storm), Some(wind_m_s)) = (storm, line.number("max_wind_m_s")?) else {
         return Ok(());
     };
+    let hours = line.number("hours")?.unwrap_or(hours);
     storm.energy_1e4_kt2 += ace_of_point(wind_m_s, hours);
     if wind_m_s > storm.wind_m_s {
         storm.wind_m_s = wind_m_s;

@@ -114,6 +114,12 @@ fn without_interval_the_text_says_why() {
         statement(&few, &of).unwrap(),
         "Tropical cyclones: 87.0 against 80.0 a year (-8.0 %); no interval, because present has only 3 whole years and at least 5 are needed; 3 years against 30."
     );
+    let mut winter = comparison((1, 1));
+    winter.months = vec![1, 2, 12];
+    assert_eq!(
+        statement(&few, &winter).unwrap(),
+        "Tropical cyclones: 87.0 against 80.0 a year (-8.0 %); no interval, because present has only 1 whole year and at least 5 are needed; 1 year against 1, December to February only."
+    );
     let mut none = row(Quantity::CycloneTracks, Group::All, (0.0, 0.0), 0.5);
     none.change.no_interval = Some(NoInterval::NoEvents);
     assert_eq!(statement(&none, &of), None);

@@ -42,7 +42,7 @@ pub struct PercentileThresholds {
     pub min_length_km: f64,
     /// Length over width must exceed this.
     pub min_length_over_width: f64,
-    /// Share of cells whose transport may point more than [`Self::max_deviation_deg`] away from the mean.
+    /// Share of the area whose transport may point more than [`Self::max_deviation_deg`] away from the mean.
     pub max_deviating_share: f64,
     /// Largest angle between transports of cells and their mean, and between the mean and the long axis, degrees.
     pub max_deviation_deg: f64,

@@ -1,0 +1,182 @@
+//! Where the centre of a cyclone is: at a minimum of pressure.
+
+use super::extract::{DetectedEvent, EventFields};
+use ndarray::ArrayView2;
+use squall_data::grid::distance_km;
+use squall_data::{LatLonGrid, Variable};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Masks by wind leave out the eye, which on coarse grids is the cell of lowest pressure.
+const EYE_KM: f64 = 300.0;
+
+/// A cell: row and column.
+type Cell = (usize, usize);
+
+/// Puts the centres of cyclones where pressure is lowest, in their region or in the eye beside it. Of several about one eye the one with the lowest
+/// pressure inside has it.
+pub(super) fn move_to_eyes(
+    found: &mut [((f64, f64), DetectedEvent)],
+    grid: &LatLonGrid,
+    fields: &EventFields<'_>,
+) {
+    let Some(psl) = fields.plane(Variable::Psl) else {
+        return;
+    };
+    let lows: Vec<Option<(Cell, Cell)>> = (found.iter())
+        .map(|(_, detected)| {
+            let lowest = lowest_cell(detected, psl)?;
+            let eye = eye(psl, grid, lowest);
+            // Lowest on a slope towards something else: the deepest minimum inside is meant, if there is one.
+            let slopes = eye == lowest
+                && grid
+                    .neighbours8(lowest.0, lowest.1)
+                    .any(|c| psl[c] < psl[lowest]);
+            let inside = slopes
+                .then(|| minima(detected, psl, grid).min_by(|&a, &b| psl[a].total_cmp(&psl[b])));
+            Some(inside.flatten().map_or((lowest, eye), |low| (low, low)))
+        })
+        .collect();
+    // The first of equals.
+    let mut owners: BTreeMap<Cell, usize> = BTreeMap::new();
+    for (index, low) in lows.iter().enumerate() {
+        let Some((lowest, eye)) = *low else { continue };
+        let owner = owners.entry(eye).or_insert(index);
+        if lows[*owner].is_some_and(|(other, _)| psl[lowest] < psl[other]) {
+            *owner = index;
+        }
+    }
+    for (index, ((_, detected), low)) in found.iter_mut().zip(lows).enumerate() {
+        let Some((lowest, eye)) = low else { continue };
+        let has_it = owners[&eye] == index;
+        centre_at(detected, if has_it { eye } else { lowest }, grid, psl);
+    }
+}
+
+/// Puts the centres of cyclones in boxes at minima of pressure inside: each minimum is one box's of a class, the deepest first, and of several
+/// boxes around it that whose middle is nearest. A box without a minimum of its own keeps its middle; pressure falls towards its edge
+/// where another low is near.
+pub(super) fn move_to_lows(
+    found: &mut [DetectedEvent],
+    grid: &LatLonGrid,
+    fields: &EventFields<'_>,
+) {
+    let Some(psl) = fields.plane(Variable::Psl) else {
+        return;
+    };
+    let mut lows: Vec<(f32, f64, usize, Cell)> = Vec::new();
+    for (index, detected) in found.iter().enumerate() {
+        let event = &detected.event;
+        for cell in minima(detected, psl, grid) {
+            let (lat, lon) = (grid.lat_deg()[cell.0], grid.lon_deg()[cell.1]);
+            let off_km = distance_km(event.lat_deg, event.lon_deg, lat, lon);
+            lows.push((psl[cell], off_km, index, cell));
+        }
+    }
+    lows.sort_by(|a, b| {
+        (a.0.total_cmp(&b.0))
+            .then(a.1.total_cmp(&b.1))
+            .then(a.2.cmp(&b.2))
+    });
+    let mut taken = BTreeSet::new();
+    let mut placed = vec![false; found.len()];
+    for (_, _, index, cell) in lows {
+        let class = found[index].event.class;
+        if !placed[index] && taken.insert((class, cell)) {
+            placed[index] = true;
+            centre_at(&mut found[index], cell, grid, psl);
+        }
+    }
+}
+
+/// Cells in the region of a cyclone with higher pressure around and nowhere lower.
+fn minima<'a>(
+    detected: &'a DetectedEvent,
+    psl: ArrayView2<'a, f32>,
+    grid: &'a LatLonGrid,
+) -> impl Iterator<Item = Cell> + 'a {
+    let is_cyclone = detected.event.class.is_cyclone();
+    let cells = detected.region.indices().filter(move |_| is_cyclone);
+    cells.filter(move |&(j, i)| {
+        let middle = psl[[j, i]];
+        let mut around = grid.neighbours8(j, i).map(|cell| psl[cell]);
+        let mut higher = false;
+        middle.is_finite()
+            && around.all(|v| {
+                higher |= v > middle;
+                v.is_nan() || v >= middle
+            })
+            && higher
+    })
+}
+
+/// Where pressure is lowest in the region of a cyclone.
+fn lowest_cell(detected: &DetectedEvent, psl: ArrayView2<'_, f32>) -> Option<Cell> {
+    if !detected.event.class.is_cyclone() {
+        return None;
+    }
+    let cells = detected.region.indices().filter(|&c| psl[c].is_finite());
+    cells.min_by(|&a, &b| psl[a].total_cmp(&psl[b]))
+}
+
+/// The minimum downhill from a cell, if it is in the next cell or no more than [`EYE_KM`] off; else the cell.
+fn eye(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, from: Cell) -> Cell {
+    let place = |(j, i): Cell| (grid.lat_deg()[j], grid.lon_deg()[i]);
+    let (lat, lon) = place(from);
+    let mut at = from;
+    loop {
+        let around = grid.neighbours8(at.0, at.1);
+        let lower = around.filter(|&cell| psl[cell] < psl[at]);
+        let Some(next) = lower.min_by(|&a, &b| psl[a].total_cmp(&psl[b])) else {
+            return at;
+        };
+        let (next_lat, next_lon) = place(next);
+        // A slope that goes on is none of its own.
+        if at != from && distance_km(lat, lon, next_lat, next_lon) > EYE_KM {
+            return from;
+        }
+        at = next;
+    }
+}
+
+/// Puts the centre into a cell, to a fraction of it.
+fn centre_at(
+    detected: &mut DetectedEvent,
+    (j, i): Cell,
+    grid: &LatLonGrid,
+    psl: ArrayView2<'_, f32>,
+) {
+    detected.event.min_psl_pa = Some(f64::from(psl[[j, i]]));
+    let at = |row: Option<usize>, column: Option<usize>| {
+        let cell = [row?, column?];
+        psl.get(cell).map(|&v| f64::from(v))
+    };
+    let centre = f64::from(psl[[j, i]]);
+    let north = parabola_shift(
+        at(j.checked_sub(1), Some(i)),
+        centre,
+        at(Some(j + 1), Some(i)),
+    );
+    let east = parabola_shift(
+        at(Some(j), grid.column(i, -1)),
+        centre,
+        at(Some(j), grid.column(i, 1)),
+    );
+    let lat = grid.lat_deg()[j] + north * grid.lat_spacing_deg();
+    detected.event.lat_deg = lat.clamp(-90.0, 90.0);
+    let lon = (grid.lon_deg()[i] + east * grid.lon_spacing_deg()).rem_euclid(360.0);
+    // rem_euclid of a tiny negative angle rounds to 360 itself.
+    detected.event.lon_deg = if lon >= 360.0 { 0.0 } else { lon };
+}
+
+/// Where the parabola through three evenly spaced values is lowest, in steps from the middle one; 0 where the middle one
+/// is not the lowest or a neighbour is missing.
+fn parabola_shift(before: Option<f64>, middle: f64, after: Option<f64>) -> f64 {
+    let (Some(a), Some(c)) = (before, after) else {
+        return 0.0;
+    };
+    let curvature = a - 2.0 * middle + c;
+    if !curvature.is_finite() || curvature <= 0.0 || a < middle || c < middle {
+        return 0.0;
+    }
+    ((a - c) / (2.0 * curvature)).clamp(-0.5, 0.5)
+}

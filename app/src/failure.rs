@@ -126,7 +126,9 @@ fn of_data(error: &DataError) -> Verdict {
         DataError::Io { action, source, .. } => of_io(action, source),
         DataError::Unreadable { .. } => (
             INPUT,
-            Some("`squall inspect FILE` says what a file is; --skip-bad goes on without it"),
+            Some(
+                "if it is cut short, copy or download it again; where a command has --skip-bad, that goes on without it",
+            ),
         ),
         DataError::NoInput { .. } => (
             INPUT,
@@ -150,7 +152,9 @@ fn of_data(error: &DataError) -> Verdict {
         ),
         DataError::Mismatch { .. } => (
             INPUT,
-            Some("all files of one run must agree; --skip-bad goes on without the one named"),
+            Some(
+                "what belongs together must come from one run: give another input or another --out; where a command has --skip-bad, that goes on without the file named",
+            ),
         ),
         DataError::Damaged { .. } => (
             INPUT,

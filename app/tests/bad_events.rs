@@ -235,3 +235,110 @@ fn a_nest_that_moves_is_refused() {
         "{said}"
     );
 }
+
+/// What would do harm, mislead, or be passed over in silence.
+#[test]
+fn tables_and_fields_where_they_do_not_belong() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 2, 3);
+    let (labels, truth, page) = (at("labels"), fields.join("truth"), at("page.html"));
+    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
+    let refuses = |arguments: &[&str], words: &[&str]| {
+        let output = squall().args(arguments).output().expect("starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}:\n{said}");
+        for word in words.iter().chain(&["hint:"]) {
+            assert!(
+                said.contains(word),
+                "{arguments:?} does not say `{word}`:\n{said}"
+            );
+        }
+    };
+    let truths = std::fs::read(truth.join("tracks.csv")).expect("a truth");
+    refuses(
+        &["events", path(&truth), "--out", path(&truth)],
+        &["the folder of the masks"],
+    );
+    assert_eq!(
+        std::fs::read(truth.join("tracks.csv")).expect("a truth"),
+        truths
+    );
+
+    let report = |masks: &str, fields: &Path| {
+        let words = [
+            "report",
+            masks,
+            "--fields",
+            path(fields),
+            "--out",
+            path(&page),
+        ];
+        words.map(str::to_string)
+    };
+    let of = |call: &[String; 6], words: &[&str]| {
+        refuses(&call.each_ref().map(String::as_str), words);
+    };
+    of(
+        &report(&format!("{}:nowhere", path(&labels)), &fields),
+        &["nowhere", "events.csv"],
+    );
+    let (later, fine) = (at("later"), at("fine"));
+    let simulate = ["simulate", "--days", "1", "--seed", "3", "--quiet"];
+    run(&[
+        &simulate[..],
+        &[
+            "--out",
+            path(&later),
+            "--grid",
+            "48x72",
+            "--start",
+            "2001-01-01",
+        ],
+    ]
+    .concat());
+    run(&[&simulate[..], &["--out", path(&fine), "--grid", "60x90"]].concat());
+    of(
+        &report(path(&labels), &later),
+        &["none of the masks' times", "2001-01-01"],
+    );
+    of(&report(path(&labels), &fine), &["another grid", "60"]);
+    let events = at("events");
+    masks(&at("masks.nc"), august(Calendar::NoLeap, 1990), 4);
+    run(&[
+        "events",
+        path(&at("masks.nc")),
+        "--out",
+        path(&events),
+        "--quiet",
+    ]);
+    let others = format!("{}:{}", path(&labels), path(&events));
+    of(
+        &report(&others, &fields),
+        &["are not those of", "1990-08-01"],
+    );
+
+    // Without a table the page does not say that there was nothing.
+    std::fs::remove_file(labels.join("objects.csv")).expect("removed");
+    run(&["report", path(&labels), "--out", path(&page), "--quiet"]);
+    let html = std::fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("No table of events of the"), "no word of it");
+    assert!(!html.contains("No events were found by any source"));
+
+    let label = [
+        "label",
+        path(&fields),
+        "--out",
+        path(&labels),
+        "--method",
+        "tempest",
+    ];
+    refuses(
+        &[&label[..], &["--rivers", "relaxed"]].concat(),
+        &["--rivers", "deepcam"],
+    );
+    refuses(
+        &[&label[..], &["--bard-members", "none.csv"]].concat(),
+        &["--method bard"],
+    );
+}

@@ -31,7 +31,7 @@ pub struct Demo {
     /// A recipe file, or the name of one that comes with Squall.
     #[arg(long, default_value = "small")]
     recipe: PathBuf,
-    /// Change a key of the recipe, such as training.epochs=2; may be given again.
+    /// Change a key of the recipe, such as training.steps=300; may be given again.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     #[command(flatten)]

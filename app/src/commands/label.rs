@@ -2,9 +2,10 @@
 
 use super::box_files::BoxFormats;
 use super::tags::Tags;
+use crate::input::{self, file_facts};
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::{input, interrupt, output};
+use crate::{interrupt, output};
 use clap::Args;
 use ndarray::Array3;
 use serde::Serialize;
@@ -18,7 +19,7 @@ use squall_data::mask_file::{MaskFileOptions, MaskWriter};
 use squall_data::{Archive, BoxClass, Class, DataError, Snapshot, Time, Variable, atomic};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told otherwise), and boxes around
 /// them, around extratropical cyclones and around tropical depressions.
@@ -46,10 +47,10 @@ pub struct Label {
     /// Members of the bard ensemble: a CSV with hwhm_latitude, min_water_vapor, min_component_area, as TECA's table.
     #[arg(long, value_name = "FILE")]
     pub bard_members: Option<PathBuf>,
-    /// Strictness for cyclones: default, medium, relaxed or super_relaxed.
+    /// Strictness of deepcam for cyclones: default, medium, relaxed or super_relaxed.
     #[arg(long, default_value = "default", value_name = "PRESET")]
     pub cyclones: String,
-    /// Strictness for rivers: default (24 kg m-2 of damped column water) or relaxed (21).
+    /// Strictness of deepcam for rivers: default (24 kg m-2 of damped column water) or relaxed (21).
     #[arg(long, default_value = "default", value_name = "PRESET", value_parser = ["default", "relaxed"])]
     pub rivers: String,
     /// All thresholds as a TOML file; overrides both presets. With other methods than deepcam alone: one table per method, for instance
@@ -94,6 +95,7 @@ pub struct LabelSummary {
 impl Label {
     /// Labels and says what was found.
     pub fn run(self) -> anyhow::Result<()> {
+        self.check_methods()?;
         if self.method != [Method::Deepcam] || self.against.is_some() {
             return super::label_methods::run(&self);
         }
@@ -111,6 +113,24 @@ impl Label {
             summary.boxes.values().sum::<usize>(),
             self.out.display()
         );
+        Ok(())
+    }
+
+    /// Refuses options of methods that are not asked for.
+    fn check_methods(&self) -> anyhow::Result<()> {
+        let is_strict = self.cyclones != "default" || self.rivers != "default";
+        if is_strict && !self.method.contains(&Method::Deepcam) {
+            return Err(crate::failure::Advice::usage(
+                "--cyclones and --rivers are thresholds of `--method deepcam`",
+                "those of other methods are set by --thresholds FILE, one table per method",
+            ));
+        }
+        if self.bard_members.is_some() && !self.method.contains(&Method::Bard) {
+            return Err(crate::failure::Advice::usage(
+                "--bard-members are those of `--method bard`",
+                "add bard to --method, or leave --bard-members out",
+            ));
+        }
         Ok(())
     }
 
@@ -256,14 +276,6 @@ pub(super) fn fingerprint(archive: &Archive, thresholds: &str) -> String {
         "{:?}",
         (version, fields, files, times.len(), ends, thresholds)
     )
-}
-
-/// What tells a file from what was under its name before.
-pub(super) fn file_facts(path: &Path) -> (String, Option<u64>, Option<SystemTime>) {
-    let meta = std::fs::metadata(path).ok();
-    let length = meta.as_ref().map(std::fs::Metadata::len);
-    let modified = meta.and_then(|meta| meta.modified().ok());
-    (path.display().to_string(), length, modified)
 }
 
 /// Mask files: one for every input file, named after its first time.

@@ -1,10 +1,11 @@
 //! `squall label --method`: several heuristics side by side, and how far they agree with each other and with other masks.
 
-use super::label::{Label, Masks, file_facts, fingerprint, rayon_threads, release};
+use super::label::{Label, Masks, fingerprint, rayon_threads, release};
 use super::tags::Tags;
+use crate::input::{self, file_facts};
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::{input, interrupt, output};
+use crate::{interrupt, output};
 use serde::Serialize;
 use squall_climate::ClimateError;
 use squall_climate::detect::agreement::AgreementSource;

@@ -1,7 +1,7 @@
 //! What a page is made of: masks with their tables, boxes, comparisons, each known by what lies in its folder.
 
 use super::boxes::Boxes;
-use crate::commands::score::{Score, Scores, table_of};
+use crate::commands::score::{Score, Scores, table_of, table_path};
 use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use squall_climate::compare::Comparison;
@@ -81,6 +81,9 @@ impl Inputs {
             }
         }
         check_masks(&masks)?;
+        if let (Some(first), Some(fields)) = (masks.first(), fields) {
+            check_fields(first, fields)?;
+        }
         let known = (masks.first()).map(|first| (first.archive.grid(), first.archive.calendar()));
         let of_fields = || fields.map(|fields| (fields.grid(), fields.calendar()));
         let Some((grid, calendar)) = known.or_else(of_fields) else {
@@ -109,6 +112,39 @@ impl Inputs {
             times,
         })
     }
+}
+
+/// Refuses fields of another grid, or of none of the masks' times.
+fn check_fields(masks: &Masks, fields: &Archive) -> anyhow::Result<()> {
+    let archive = &masks.archive;
+    let hint = format!(
+        "give the fields of the run that `{}` was made from",
+        masks.folder
+    );
+    if fields.grid().hash() != archive.grid().hash() {
+        let (expected, found) = (archive.grid().describe(), fields.grid().describe());
+        let message = format!(
+            "the fields are on another grid than the masks: expected {expected}, found {found}"
+        );
+        return Err(Advice::usage(message, hint));
+    }
+    if archive.calendar() != fields.calendar()
+        || !archive
+            .times()
+            .iter()
+            .any(|time| fields.find(*time).is_some())
+    {
+        let of = |times: &[Time]| times.first().map_or("none".into(), Time::to_string);
+        let message = format!(
+            "the fields have none of the masks' times (these begin at {} {}, the fields at {} {})",
+            of(archive.times()),
+            archive.calendar(),
+            of(fields.times()),
+            fields.calendar()
+        );
+        return Err(Advice::usage(message, hint));
+    }
+    Ok(())
 }
 
 /// The times of all boxes, each once, in order.
@@ -195,6 +231,15 @@ impl Masks {
         let (folder, tables) = split(argument);
         let (folder, tables) = (folder.to_string(), tables.unwrap_or(folder).to_string());
         let archive = tags.open(&folder)?;
+        let given = split(argument).1.is_some();
+        if given && table_path(&tables).is_none() {
+            return Err(Advice::usage(
+                format!("`{tables}` has neither events.csv nor objects.csv"),
+                format!(
+                    "`squall events {folder} --out {tables}` makes them; without `:{tables}` the page shows the masks alone"
+                ),
+            ));
+        }
         let kind = match archive.source() {
             source if source.contains("synthetic") => SourceKind::Truth,
             source if source.contains("training steps") => SourceKind::Network,
@@ -208,8 +253,26 @@ impl Masks {
         })
     }
 
-    pub(super) fn source(&self) -> anyhow::Result<Source> {
-        let events = table_of(&self.tables, &self.archive)?.unwrap_or_default();
+    /// Its events and tracks; none without a table of them.
+    pub(super) fn source(&self) -> anyhow::Result<Option<Source>> {
+        let Some(events) = table_of(&self.tables, &self.archive)? else {
+            return Ok(None);
+        };
+        let strange = events
+            .iter()
+            .find(|event| self.archive.find(event.time).is_none());
+        if let Some(event) = strange {
+            return Err(Advice::usage(
+                format!(
+                    "the events of `{}` are not those of `{}`: one is at {}, of which there is no mask",
+                    self.tables, self.folder, event.time
+                ),
+                format!(
+                    "`squall events {} --out FOLDER` makes their table; give it as `{}:FOLDER`",
+                    self.folder, self.folder
+                ),
+            ));
+        }
         let tracks = Path::new(&self.tables).join("tracks.csv");
         let tracks = match self.kind {
             // The truth's table of tracks has its own columns, but its objects know their tracks.
@@ -217,15 +280,11 @@ impl Masks {
             _ if tracks.is_file() => table::read_tracks(&tracks, self.archive.calendar())?,
             _ => Vec::new(),
         };
-        Ok(Source::new(self.kind, events, tracks))
+        Ok(Some(Source::new(self.kind, events, tracks)))
     }
 
     pub(super) fn score_against(&self, truth: &Self) -> anyhow::Result<Scores> {
-        let listed = ["events.csv", "objects.csv"].map(|name| Path::new(&self.tables).join(name));
-        let events = listed
-            .into_iter()
-            .find(|path| path.is_file())
-            .map(|path| path.to_string_lossy().into_owned());
+        let events = table_path(&self.tables).map(|path| path.to_string_lossy().into_owned());
         Score::of_masks(self.folder.clone(), truth.folder.clone(), events).score()
     }
 }

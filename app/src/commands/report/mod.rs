@@ -153,10 +153,16 @@ impl Report {
         let masks = &inputs.masks;
         let mut page = ReportInput::new(&self.title, inputs.grid.clone());
         page.description = self.about.clone();
-        page.sources = masks
-            .iter()
-            .map(Masks::source)
-            .collect::<anyhow::Result<_>>()?;
+        for one in masks {
+            match one.source()? {
+                Some(source) => page.sources.push(source),
+                None => page.warnings.push(format!(
+                    "No table of events of the {} was given, so none are counted: `squall events` makes one of the masks in {}.",
+                    one.kind.name(),
+                    one.folder
+                )),
+            }
+        }
         page.sources
             .extend(inputs.boxes.iter().filter_map(|one| one.events.clone()));
         page.scores = scores::scores(masks)?;
@@ -243,7 +249,7 @@ fn shown(
     archive: &Archive,
     time: squall_data::Time,
 ) -> anyhow::Result<Option<squall_data::Snapshot>> {
-    let Some(index) = archive.times().iter().position(|&known| known == time) else {
+    let Some(index) = archive.find(time) else {
         return Ok(None);
     };
     let wanted = [Variable::Tmq, Variable::Psl, Variable::U850, Variable::V850];

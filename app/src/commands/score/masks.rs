@@ -16,7 +16,7 @@ use squall_validation::{
 };
 use std::collections::HashSet;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// All scores of a prediction.
 #[derive(Debug, Serialize)]
@@ -161,14 +161,20 @@ impl Score {
     }
 }
 
-/// The table of events in a folder, if it has one.
+/// The events of a folder's table, if it has one.
 pub fn table_of(folder: &str, masks: &MaskArchive) -> anyhow::Result<Option<Vec<Event>>> {
-    let path = ["events.csv", "objects.csv"]
-        .map(|name| Path::new(folder).join(name))
-        .into_iter()
-        .find(|p| p.is_file());
-    let Some(path) = path else { return Ok(None) };
+    let Some(path) = table_path(folder) else {
+        return Ok(None);
+    };
     Ok(Some(table::read_events(path, masks.calendar())?))
+}
+
+/// The table of events in a folder, if it has one.
+pub fn table_path(folder: &str) -> Option<PathBuf> {
+    let mut paths = ["events.csv", "objects.csv"]
+        .map(|name| Path::new(folder).join(name))
+        .into_iter();
+    paths.find(|path| path.is_file())
 }
 
 /// The classes that the truth has; says which predicted ones it lacks.

@@ -52,7 +52,7 @@ while kill -0 $process 2>/dev/null; do
   fi
   sleep 0.2
 done
-wait $process
+wait $process || { cat rivers.log; exit 1; }
 # Of each tenth of the run the first sample.
 steps=$((40 * 365 * 4))
 awk -F, -v steps=$steps '

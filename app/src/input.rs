@@ -68,9 +68,13 @@ pub fn require(archive: &Archive, needed: &[Variable], purpose: &str) -> anyhow:
 }
 
 /// What tells a file from what was under its name before.
-pub fn file_facts(path: &Path) -> (String, Option<u64>, Option<SystemTime>) {
+pub fn file_facts(path: &Path) -> (String, Option<u64>, Option<i64>) {
     let meta = std::fs::metadata(path).ok();
     let length = meta.as_ref().map(std::fs::Metadata::len);
-    let modified = meta.and_then(|meta| meta.modified().ok());
+    let since_1970 = |time: SystemTime| match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => after.as_nanos() as i64,
+        Err(before) => -(before.duration().as_nanos() as i64),
+    };
+    let modified = meta.and_then(|meta| meta.modified().ok()).map(since_1970);
     (path.display().to_string(), length, modified)
 }

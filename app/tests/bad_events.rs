@@ -258,7 +258,7 @@ fn tables_and_fields_where_they_do_not_belong() {
     let truths = std::fs::read(truth.join("tracks.csv")).expect("a truth");
     refuses(
         &["events", path(&truth), "--out", path(&truth)],
-        &["the folder of the masks"],
+        &["holds masks or fields"],
     );
     assert_eq!(
         std::fs::read(truth.join("tracks.csv")).expect("a truth"),

@@ -252,24 +252,14 @@ fn what_the_killed_have_begun_is_cleared_away() {
         assert_eq!(whole, again, "{}", arguments[0]);
     };
     let tables = ["..labels.run", ".labels.2000-08-01-00000.nc", ".boxes.csv"];
-    let state = [".label.partial/.state.cbor"];
     let label = ["label", path(&fields)];
-    after_kills(&at("labels"), &[&tables[..], &state].concat(), &label);
+    after_kills(&at("labels"), &tables, &label);
     let methods = ["label", path(&fields), "--method", "tempest,deepcam"];
-    let left = [
-        "tempest/..labels.run",
-        ".agreement.csv",
-        ".methods.partial/.first.cbor",
-    ];
+    let left = ["tempest/..labels.run", ".agreement.csv"];
     after_kills(&at("methods"), &left, &methods);
     let labels = at("labels");
     let events = ["events", path(&labels), "--fields", path(&fields)];
-    let left = [
-        ".events.csv",
-        ".statistics.nc",
-        ".tracks.geojson",
-        ".events.partial/.state.cbor",
-    ];
+    let left = [".events.csv", ".statistics.nc", ".tracks.geojson"];
     after_kills(&at("events"), &left, &events);
 }
 

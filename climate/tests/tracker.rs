@@ -223,7 +223,7 @@ fn what_is_calm_for_a_month_is_given_up_and_keeps_no_rows() {
     let (mut ledger, mut rows) = (Ledger::default(), Vec::new());
     let mut most = 0;
     for day in 0..60 {
-        // A spot that is always there, from the second day on; after 40 days there is wind, by then it is nothing any more.
+        // A spot that is always there, from the second day on; on the 40th day a storm.
         let mut found = match day {
             0 => Vec::new(),
             _ => events(&grid, 24 * day, &[(1, 15.0, 100.0, 400.0)]),
@@ -240,9 +240,12 @@ fn what_is_calm_for_a_month_is_given_up_and_keeps_no_rows() {
     assert!((25..=32).contains(&most), "{most} rows waited");
     let last = tracker.finish();
     rows.extend(ledger.finish(&last.discarded));
-    assert!(last.finished.is_empty());
     assert_eq!(rows.len(), 59);
-    assert!(rows.iter().all(|event| event.track_id.is_none()));
+    let days = |k: usize| last.finished[0].start == at(24 * k as i64);
+    assert!(last.finished.len() == 1 && days(33), "{:?}", last.finished);
+    // Rows 1 to 32 are of what was given up.
+    let of_storm = rows.iter().map(|event| event.track_id.is_some());
+    assert!(of_storm.eq((1..60).map(|day| day > 32)), "{rows:?}");
 }
 
 #[test]

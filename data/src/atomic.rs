@@ -125,7 +125,7 @@ pub fn write(path: impl Into<PathBuf>, bytes: &[u8]) -> Result<()> {
 /// Nobody else may be writing those targets: whoever calls holds the folder's lock, or owns the names.
 ///
 /// # Errors
-/// [`DataError::Io`] if the folder cannot be listed or a file in it not removed.
+/// [`DataError::Io`] if the folder cannot be listed or a file in it cannot be removed.
 pub fn sweep(folder: impl AsRef<Path>, ours: impl Fn(&str) -> bool) -> Result<usize> {
     let folder = folder.as_ref();
     let mut removed = 0;
@@ -133,8 +133,12 @@ pub fn sweep(folder: impl AsRef<Path>, ours: impl Fn(&str) -> bool) -> Result<us
         let path = entry.map_err(DataError::io("list", folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if target_of(&name).is_some_and(&ours) {
-            fs::remove_file(&path).map_err(DataError::io("remove", &path))?;
-            removed += 1;
+            match fs::remove_file(&path) {
+                Ok(()) => removed += 1,
+                // It took its name, or somebody else removed it.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(DataError::io("remove", &path)(error)),
+            }
         }
     }
     Ok(removed)

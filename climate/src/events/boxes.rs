@@ -210,7 +210,10 @@ mod tests {
                 let off = distance_km(lat, lon, grid.lat_deg()[j], grid.lon_deg()[i]);
                 depth / (1.0 + (off / wide_km).powi(2))
             };
-            (101_000.0 - well(4000.0, 50.0, 180.0, 800.0) - well(1200.0, 45.0, 190.0, 250.0)) as f32
+            // Dips between cells, as real pressure has them on any slope.
+            let rough = ((j * 7919 + i * 104_729) % 61) as f64;
+            (101_000.0 - well(4000.0, 50.0, 180.0, 800.0) - well(1200.0, 45.0, 190.0, 250.0)
+                + rough) as f32
         });
         let snapshot = Snapshot {
             time: time(),

@@ -12,8 +12,8 @@ const EYE_KM: f64 = 300.0;
 /// A cell: row and column.
 type Cell = (usize, usize);
 
-/// Puts the centres of cyclones where pressure is lowest, in their region or in the eye beside it. Of several about one eye the one with the lowest
-/// pressure inside has it.
+/// Puts the centres of cyclones where pressure is lowest, in their region or in the eye beside it; where it falls on from there towards something farther off,
+/// at the deepest minimum inside, if there is one. Of several about one eye the one with the lowest pressure inside has it.
 pub(super) fn move_to_eyes(
     found: &mut [((f64, f64), DetectedEvent)],
     grid: &LatLonGrid,
@@ -88,7 +88,7 @@ pub(super) fn move_to_lows(
     }
 }
 
-/// Cells in the region of a cyclone with higher pressure around and nowhere lower.
+/// Minima of pressure in the region of a cyclone.
 fn minima<'a>(
     detected: &'a DetectedEvent,
     psl: ArrayView2<'a, f32>,
@@ -96,16 +96,48 @@ fn minima<'a>(
 ) -> impl Iterator<Item = Cell> + 'a {
     let is_cyclone = detected.event.class.is_cyclone();
     let cells = detected.region.indices().filter(move |_| is_cyclone);
-    cells.filter(move |&(j, i)| {
-        let middle = psl[[j, i]];
-        let mut around = grid.neighbours8(j, i).map(|cell| psl[cell]);
-        let mut higher = false;
-        middle.is_finite()
-            && around.all(|v| {
-                higher |= v > middle;
-                v.is_nan() || v >= middle
+    cells.filter(move |&cell| is_minimum(psl, grid, cell))
+}
+
+/// Whether no cell within [`EYE_KM`] has lower pressure, and all cells around are known; of equals the first. On fine grids pressure dips between
+/// any few cells, on slopes too.
+fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool {
+    let (rows, columns) = grid.shape();
+    let middle = psl[[j, i]];
+    let mut higher = false;
+    let mut around = grid.neighbours8(j, i).map(|cell| psl[cell]);
+    let known = around.by_ref().try_fold(0, |known, v| {
+        higher |= v > middle;
+        (v >= middle).then_some(known + 1)
+    });
+    // At the edge of a region nobody knows what is beyond.
+    let bounds = grid.lat_bounds_deg();
+    let at_pole = j == 0 && bounds[0] <= -90.0 || j + 1 == rows && bounds[rows] >= 90.0;
+    let is_whole = known == Some(8) || known.is_some() && at_pole && grid.is_periodic();
+    if !(middle.is_finite() && higher && is_whole) {
+        return false;
+    }
+    let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
+    let near = |row: usize| distance_km(lat, lon, grid.lat_deg()[row], lon) <= EYE_KM;
+    let first = (0..j)
+        .rev()
+        .take_while(|&row| near(row))
+        .last()
+        .unwrap_or(j);
+    let end = (j..rows).take_while(|&row| near(row)).last().unwrap_or(j);
+    (first..=end).all(|row| {
+        [-1, 1].into_iter().all(|side| {
+            let steps = (0..=columns as isize / 2).map_while(|step| grid.column(i, side * step));
+            let mut cells = steps
+                .take_while(|&column| {
+                    distance_km(lat, lon, grid.lat_deg()[row], grid.lon_deg()[column]) <= EYE_KM
+                })
+                .map(|column| (row, column));
+            cells.all(|cell| {
+                let v = psl[cell];
+                v.is_nan() || v > middle || v == middle && cell >= (j, i)
             })
-            && higher
+        })
     })
 }
 

@@ -232,35 +232,45 @@ const TRACKS: &str = "tracks.jsonl";
 const MONTHS: &str = "months.jsonl";
 const STATE: &str = "state.cbor";
 
-/// The state of a file, if it is there and can be understood; one of another version is told of, and the run begins anew.
+/// The state of a file, if it is there and can be understood.
 pub(crate) fn read_state<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let warn = |error: &DataError| tracing::warn!("{error}: the run begins anew");
-    let there = path.is_file();
-    wire::read_file(path)
-        .inspect_err(|error| {
-            if there {
-                warn(error)
-            }
-        })
-        .ok()
+    wire::read_file(path).ok()
 }
 
-/// Removes a state, if there is one.
+/// Removes a state that a run cannot go on from, if there is one, and says so.
 pub(crate) fn forget(state: &Path) -> Result<()> {
     match fs::remove_file(state) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(DataError::io("remove", state)(error).into())
+        Ok(()) => {
+            tracing::warn!(
+                "`{}` is of other input, other options or another version: the run begins anew",
+                state.display()
+            );
+            Ok(())
         }
-        _ => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(DataError::io("remove", state)(error).into()),
     }
 }
+
+/// Results beside `events.*` and `tracks.*`. Other commands may be writing into the same folder: what is swept goes by exact names.
+const RESULTS: [&str; 10] = [
+    "statistics.nc",
+    "object_id.nc",
+    "monthly.csv",
+    "yearly.csv",
+    "seasonal_cycle.csv",
+    "histograms.csv",
+    "categories.csv",
+    "objects.csv",
+    "boxes.csv",
+    "agreement.csv",
+];
 
 /// Removes what killed runs have begun: all of the folder of parts, and among the results tables and what else follows from them.
 pub(crate) fn sweep(out: &Path, partial: &Path) -> Result<()> {
     atomic::sweep(partial, |_| true)?;
-    let results = ["events.", "tracks.", "statistics.", "object_id."];
     atomic::sweep(out, |name| {
-        name.ends_with(".csv") || results.iter().any(|begin| name.starts_with(begin))
+        RESULTS.contains(&name) || name.starts_with("events.") || name.starts_with("tracks.")
     })?;
     Ok(())
 }

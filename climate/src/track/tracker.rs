@@ -20,7 +20,7 @@ pub struct Step {
     /// Tracks that are now known to have ended, by identity.
     pub finished: Vec<Track>,
     /// Tracks that ended too short or too weak to be listed ([`Linking::min_duration_hours`], [`Linking::min_peak_wind_m_s`]), by identity; also
-    /// those that go on here and have been calm for 30 days, which are given up.
+    /// those that have been calm for 30 days, which are given up.
     pub discarded: Vec<u64>,
 }
 
@@ -71,8 +71,6 @@ struct OpenTrack {
     region: Region,
     /// Whether its last point was over land.
     shore: Shore,
-    /// It will not be listed, whatever follows: its rows were given out.
-    given_up: bool,
 }
 
 impl Tracker {
@@ -117,21 +115,23 @@ impl Tracker {
     /// a least wind 30 days.
     pub fn undecided(&self) -> impl Iterator<Item = u64> + '_ {
         let open = self.open.iter();
-        open.filter(|open| !open.given_up && !self.is_listed(&open.track))
+        open.filter(|open| !self.is_listed(&open.track))
             .map(|open| open.track.track_id)
     }
 
-    /// Gives up what has gone on for too long without the least wind, and tells of its rows.
-    fn give_up(&mut self, time: Time, step: &mut Step) {
-        for at in 0..self.open.len() {
-            let track = &self.open[at].track;
-            let is_calm = !self.is_listed(track) && track.duration_hours() > MOST_CALM_HOURS;
-            let open = &mut self.open[at];
-            open.given_up |= is_calm;
-            if open.given_up && open.track.end == time {
-                step.discarded.push(open.track.track_id);
-            }
-        }
+    /// Ends what has gone on for too long without the least wind; what comes there is a new track.
+    fn give_up(&mut self, step: &mut Step) {
+        let (calm, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|open| self.is_calm_for_good(&open.track));
+        self.open = kept;
+        step.discarded
+            .extend(calm.iter().map(|open| open.track.track_id));
+    }
+
+    fn is_calm_for_good(&self, track: &Track) -> bool {
+        let shortest = self.options.of(track.class).min_duration_hours;
+        !self.is_listed(track) && track.duration_hours() > MOST_CALM_HOURS.max(shortest)
     }
 
     /// Whether a track would be listed if it ended here.
@@ -168,7 +168,7 @@ impl Tracker {
             });
             self.follow(class, time, events, &order, &mut step);
         }
-        self.give_up(time, &mut step);
+        self.give_up(&mut step);
         self.last_time = Some(time);
         step.ids = events.iter().filter_map(|e| e.event.track_id).collect();
         step.finished.sort_by_key(|track| track.track_id);
@@ -400,8 +400,7 @@ impl Tracker {
         if let Fate::Merge = fate {
             open.track.details.merged_into = other;
         }
-        let is_known = fate == Fate::EndOfData || self.is_listed(&open.track);
-        if is_known && !open.given_up {
+        if fate == Fate::EndOfData || self.is_listed(&open.track) {
             step.finished.push(open.track);
         } else {
             step.discarded.push(open.track.track_id);
@@ -440,7 +439,6 @@ impl OpenTrack {
             before: VecDeque::new(),
             region: detected.region.clone(),
             shore: Shore::of(event),
-            given_up: false,
         }
     }
 

@@ -4,7 +4,7 @@ use super::codec::RecordEncoder;
 use super::index::IndexFile;
 use super::shard::{ShardWriter, read_footer, shard_name};
 use super::statistics::ChannelStatistics;
-use super::{INDEX_FILE, SampleEntry, ShardEntry, Split, Statistics, Store, StoreMeta};
+use super::{BOXES_FILE, INDEX_FILE, SampleEntry, ShardEntry, Split, Statistics, Store, StoreMeta};
 use crate::error::{DataError, Result};
 use crate::label::UNLABELLED;
 use crate::snapshot::shape_text;
@@ -46,7 +46,9 @@ impl StoreWriter {
             )));
         }
         std::fs::create_dir_all(&folder).map_err(DataError::io("create folder", &folder))?;
-        let removed = atomic::sweep(&folder, |name| name.starts_with("shard-"))?;
+        let removed = atomic::sweep(&folder, |name| {
+            name.starts_with("shard-") || [INDEX_FILE, BOXES_FILE].contains(&name)
+        })?;
         let mut writer = Self {
             encoder: RecordEncoder::new(&meta),
             fields: Array3::zeros((0, 0, 0)),

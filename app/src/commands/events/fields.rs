@@ -19,8 +19,8 @@ const DESCRIBING: [Variable; 7] = [
 pub struct Fields {
     pub archive: Archive,
     pub variables: Vec<Variable>,
-    /// The times of events at which there are fields, where these are not all.
-    common: Option<Vec<Time>>,
+    /// The times of events at which there are fields, where these are not all, and the usual step between them, hours.
+    common: Option<(Vec<Time>, f64)>,
 }
 
 impl Fields {
@@ -73,6 +73,10 @@ impl Fields {
         }
         let has_fields = |time: &Time| archive.find(*time).is_some();
         let common = (missing > 0).then(|| times.iter().copied().filter(has_fields).collect());
+        let common = common.and_then(|common: Vec<Time>| {
+            let usual = usual_step_hours(&common)?;
+            Some((common, usual))
+        });
         Ok(Self {
             archive,
             variables,
@@ -80,11 +84,12 @@ impl Fields {
         })
     }
 
-    /// Hours that the fields of a time stand for, where these are not those of the events.
+    /// Hours that the fields of a time stand for, where these are not those of the events; no more than their usual step, which one
+    /// time between two holes has not.
     pub fn hours(&self, time: Time) -> Option<f64> {
-        let common = self.common.as_deref()?;
+        let (common, usual) = self.common.as_ref()?;
         let place = common.binary_search_by_key(&0, |at| at.seconds_since(time));
-        Some(hours_of(common, place.ok()?))
+        Some(hours_of(common, place.ok()?).min(*usual))
     }
 
     /// The fields at a time, if there are any.
@@ -93,4 +98,13 @@ impl Fields {
         let read = found.map(|index| self.archive.read(index, &self.variables));
         Ok(read.transpose()?)
     }
+}
+
+/// The median step of an axis, hours; none of a single time.
+fn usual_step_hours(times: &[Time]) -> Option<f64> {
+    let steps = times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
+    let mut steps: Vec<i64> = steps.collect();
+    steps.sort_unstable();
+    let middle = steps.get(steps.len() / 2)?;
+    Some(*middle as f64 / 3600.0)
 }

@@ -28,7 +28,7 @@ use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
 use squall_data::{Calendar, Time, Variable};
 use squall_jobs::comm::{Communicator, Solo};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 use together::Rounds;
 use xxhash_rust::xxh3::xxh3_128;
@@ -162,6 +162,7 @@ impl Events {
     /// The same together with the other ranks; the first one has the summary.
     fn extract_on(&self, comm: &mut dyn Communicator) -> anyhow::Result<Option<EventsSummary>> {
         let formats = self.formats()?;
+        self.keep_apart()?;
         if imported::is_in(&self.masks)? {
             return match comm.rank() {
                 0 => self.import(&formats).map(Some),
@@ -181,7 +182,6 @@ impl Events {
             together::help(comm, &objects, fields, &land, self.options())?;
             return Ok(None);
         }
-        self.keep_apart(&objects)?;
         self.plan(&objects, fields.as_ref());
         let tracking = self.tracking(&objects, fields.as_ref())?;
         let new = EventStream::new(objects.grid(), tracking)?;
@@ -240,21 +240,22 @@ impl Events {
         }))
     }
 
-    /// Refuses to write among the masks: what is written there would be read as masks the next time, and a truth has tables of its own.
-    fn keep_apart(&self, objects: &Objects) -> anyhow::Result<()> {
-        let Objects::Masks(masks) = objects else {
-            return Ok(());
+    /// Refuses to write among masks or fields: what is written there would be read with them the next time, and a truth has tables of its own.
+    fn keep_apart(&self) -> anyhow::Result<()> {
+        let is_ours = |name: &str| {
+            ["statistics.nc", "object_id.nc"].contains(&name) || name.starts_with("tracks.")
         };
-        let out = std::fs::canonicalize(&self.out).ok();
-        let folders = masks.paths().filter_map(Path::parent);
-        let mut folders = folders.filter_map(|folder| match folder.as_os_str().is_empty() {
-            true => std::fs::canonicalize(".").ok(),
-            false => std::fs::canonicalize(folder).ok(),
-        });
-        if out.is_some() && folders.any(|folder| Some(folder) == out) {
+        let entries = std::fs::read_dir(&self.out).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut others =
+            names.filter(|name| name.ends_with(".nc") && !name.starts_with('.') && !is_ours(name));
+        if let Some(name) = others.next() {
             return Err(Advice::usage(
-                format!("--out {} is the folder of the masks", self.out.display()),
-                "choose another one, such as --out events",
+                format!(
+                    "--out {} holds masks or fields (`{name}`)",
+                    self.out.display()
+                ),
+                "choose another folder, such as --out events",
             ));
         }
         Ok(())

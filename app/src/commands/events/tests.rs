@@ -15,14 +15,14 @@ struct Call {
     events: Events,
 }
 
-/// Ten days of fields and the masks of their truth: a call that saves after every round.
-fn call(folder: &Path, out: &Path) -> Events {
+/// The masks of a folder's truth and fields: a call that saves after every round.
+fn call(folder: &Path, fields: &Path, out: &Path) -> Events {
     let masks = folder.join("truth").join("*.nc");
     let words: [&OsStr; 8] = [
         "events".as_ref(),
         masks.as_os_str(),
         "--fields".as_ref(),
-        folder.as_os_str(),
+        fields.as_os_str(),
         "--out".as_ref(),
         out.as_os_str(),
         "--save-every".as_ref(),
@@ -31,13 +31,14 @@ fn call(folder: &Path, out: &Path) -> Events {
     Call::try_parse_from(words).unwrap().events
 }
 
-fn simulate(folder: &Path) {
+/// Fifteen days.
+fn simulate(folder: &Path, step_hours: u32, steps: usize) {
     let config = SyntheticConfig {
         rows: 24,
         columns: 36,
         start: Time::new(Calendar::NoLeap, 2000, 8, 25, 0, 0, 0).unwrap(),
-        step_hours: 6,
-        steps: 61,
+        step_hours,
+        steps,
         scenario: Scenario::PRESENT,
         seed: 7,
     };
@@ -73,9 +74,24 @@ fn same(expected: &[(String, Vec<u8>)], out: &Path, what: &str) {
 #[test]
 fn any_number_of_ranks_writes_the_same_tables_also_after_one_died() {
     let folder = tempfile::tempdir().unwrap();
-    simulate(&folder.path().join("run"));
     let at = |name: &str| folder.path().join(name);
-    let alone = call(&at("run"), &at("alone")).extract().unwrap();
+    simulate(&at("run"), 6, 61);
+    ranks_agree(&at("run"), &at("run"), &at("every"));
+}
+
+#[test]
+fn ranks_agree_where_only_every_second_time_has_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    simulate(&at("run"), 6, 61);
+    simulate(&at("sparse"), 12, 31);
+    ranks_agree(&at("run"), &at("sparse"), &at("second"));
+}
+
+fn ranks_agree(run: &Path, fields: &Path, out: &Path) {
+    let at = |name: &str| out.join(name);
+    let call = |out: &Path| call(run, fields, out);
+    let alone = call(&at("alone")).extract().unwrap();
     assert_eq!(alone.counts.times, 61);
     let tracks = read_tracks(at("alone").join("tracks.csv"), Calendar::NoLeap).unwrap();
     assert!(tracks.len() > 10, "{} tracks", tracks.len());
@@ -88,7 +104,7 @@ fn any_number_of_ranks_writes_the_same_tables_also_after_one_died() {
     for ranks in [2, 3, 5] {
         let out = at(&format!("ranks{ranks}"));
         let summaries = threads::run(threads::ranks(ranks), |mut comm| {
-            call(&at("run"), &out).extract_on(&mut comm).unwrap()
+            call(&out).extract_on(&mut comm).unwrap()
         });
         let first = summaries[0].as_ref().unwrap();
         assert_eq!(first.counts, alone.counts);
@@ -99,11 +115,11 @@ fn any_number_of_ranks_writes_the_same_tables_also_after_one_died() {
     let out = at("died");
     let with_fault = Ranks::nodes(&[3]).fault(2, 19, Fault::Dies).start();
     let results = threads::run(with_fault, |mut comm| {
-        call(&at("run"), &out).extract_on(&mut comm).is_ok()
+        call(&out).extract_on(&mut comm).is_ok()
     });
     assert!(!results[0] && !results[2], "{results:?}");
     let summaries = threads::run(threads::ranks(2), |mut comm| {
-        call(&at("run"), &out).extract_on(&mut comm).unwrap()
+        call(&out).extract_on(&mut comm).unwrap()
     });
     let resumed = summaries[0].as_ref().unwrap().resumed_after;
     assert!((1..61).contains(&resumed), "went on after {resumed} times");

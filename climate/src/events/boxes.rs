@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// A deep low at 50N 180E, a shallow one at 45N 190E, and nothing at 60N 150E.
+    /// A deep low at 50N 180E, a smaller one at 45N 190E, and nothing at 60N 150E.
     #[test]
     fn every_low_is_one_boxs_and_a_slope_is_none() {
         let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
@@ -212,7 +212,7 @@ mod tests {
             };
             // Dips between cells, as real pressure has them on any slope.
             let rough = ((j * 7919 + i * 104_729) % 61) as f64;
-            (101_000.0 - well(4000.0, 50.0, 180.0, 800.0) - well(1200.0, 45.0, 190.0, 250.0)
+            (101_000.0 - well(5000.0, 50.0, 180.0, 800.0) - well(2500.0, 45.0, 190.0, 250.0)
                 + rough) as f32
         });
         let snapshot = Snapshot {

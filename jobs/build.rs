@@ -1,8 +1,8 @@
 //! Tells the crate which sources it is built from, so that ranks of different programs find each other out.
 //!
-//! The package's version says too little: it is the same for every commit. A hash of what decides the numbers (the sources under this
-//! crate, the versions of dependencies, how it is compiled) needs no git, and a change of a file that decides nothing costs no
-//! compilation, because the tests and the other crates are not in it.
+//! The package's version says too little: it is the same for every commit. A hash of what decides the numbers (the
+//! sources under this crate, the versions of dependencies, how it is compiled) needs no git, and a change of a file
+//! that decides nothing costs no compilation, because the tests and the other crates are not in it.
 
 #![allow(clippy::print_stdout)] // cargo reads it
 

@@ -25,7 +25,8 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// What the process is to be prepared with. Cores of a supervised command are its own: its ranks divide what is left to them.
+    /// What the process is to be prepared with. Cores of a supervised command are its own: its ranks divide what is
+    /// left to them.
     pub fn threads(&self) -> threads::Options {
         match self.command {
             Command::Supervise(_) => threads::Options::default(),

@@ -6,7 +6,8 @@ use squall_model::{Backend, DeviceChoice};
 /// The option of commands that compute networks.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Options {
-    /// What computes: cpu, cuda (of several ranks each takes a GPU of its own), cuda:N, or auto: a GPU where there is one.
+    /// What computes: cpu, cuda (of several ranks each takes a GPU of its own), cuda:N, or auto: a GPU where there is
+    /// one.
     #[arg(long, value_name = "DEVICE", default_value = "auto", global = true)]
     #[arg(env = "SQUALL_DEVICE", hide_env_values = true)]
     pub device: DeviceChoice,

@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM, and SIGUSR1 and SIGUSR2 of batch systems near a job's time limit: finish the step at hand, save, leave with the exit code that says "run me again".
+//! SIGINT, SIGTERM, and SIGUSR1 and SIGUSR2 of batch systems near a job's time limit: finish the step at hand, save,
+//! leave with the exit code that says "run me again".
 
 use crate::failure::{Advice, INTERRUPTED};
 use std::sync::Arc;

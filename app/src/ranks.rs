@@ -191,8 +191,8 @@ pub fn library_methods(_: &Processes) -> anyhow::Result<Vec<(&'static str, Box<d
     Ok(Vec::new())
 }
 
-/// What a rank's work gave; after an error of one of several ranks the whole job ends here, because the others would wait for
-/// it for ever.
+/// What a rank's work gave; after an error of one of several ranks the whole job ends here, because the others would
+/// wait for it for ever.
 pub fn finish<T>(ranks: usize, result: anyhow::Result<T>) -> anyhow::Result<T> {
     #[cfg(feature = "mpi")]
     if let Err(error) = &result

@@ -134,7 +134,8 @@ fn cyclones_that_are_never_strong_are_left_out_where_the_wind_is_known() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
     let fields = simulate(folder.path(), 1, 3);
-    // A cyclone of the masks that the fields know nothing of, not at the first time and not at the last, where their pressure stands still.
+    // A cyclone of the masks that the fields know nothing of, not at the first time and not at the last, where their
+    // pressure stands still.
     let grid = LatLonGrid::global(48, 72).expect("a grid");
     let first = august(Calendar::NoLeap, 2000);
     let file = at("masks.nc");

@@ -52,7 +52,8 @@ fn every_format_of_boxes_is_scored_and_staged() {
     let boxes = boxes.count();
     assert!(boxes > 12, "{rows}");
 
-    // The files are of 48 x 72 cells and say so: nobody gives the grid, and both are read where the table has its boxes.
+    // The files are of 48 x 72 cells and say so: nobody gives the grid, and both are read where the table has its
+    // boxes.
     let exact = scored(&coco, &table);
     assert_eq!(exact["coverage"]["both"], 12);
     assert_eq!(exact["mean"]["coco"], 1.0, "{exact}");
@@ -95,7 +96,8 @@ fn every_format_of_boxes_is_scored_and_staged() {
     }
 }
 
-/// A table of boxes as a network would find those of another: most of them, less sure the further they are off, and noise.
+/// A table of boxes as a network would find those of another: most of them, less sure the further they are off, and
+/// noise.
 fn found_by_a_network(truth: &str) -> String {
     let mut rows = String::new();
     for (k, line) in truth.lines().enumerate() {

@@ -11,7 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Steps that run on the stand-in in seconds; `operations`, `extents` and `optimizers` take minutes, `two-gpus` needs `nvidia-smi`.
+/// Steps that run on the stand-in in seconds; `operations`, `extents` and `optimizers` take minutes, `two-gpus` needs
+/// `nvidia-smi`.
 const STEPS: &str = "golden,speed,graphs,inference,memory,learning,profile,two-gpus";
 
 #[test]

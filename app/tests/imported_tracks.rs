@@ -131,7 +131,8 @@ fn tracks_come_back_from_every_format() {
     }
 }
 
-/// The rows of a table without the mean speed, which follows from the distance: from a rounded one its last digit may differ.
+/// The rows of a table without the mean speed, which follows from the distance: from a rounded one its last digit may
+/// differ.
 fn rows(table: &Path) -> Vec<Vec<String>> {
     let text = fs::read_to_string(table).expect("a table");
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
@@ -191,7 +192,8 @@ fn rows_without_a_wind_take_nothing_from_the_energy() {
     );
     let energy = column(&at.join("tracks.csv"), "ace_1e4_kt2");
     let ids = column(&at.join("tracks.csv"), "track_id");
-    // By hand, of the storm whose winds are six-hourly throughout: the sum of the squares of its winds of 34 kt and more.
+    // By hand, of the storm whose winds are six-hourly throughout: the sum of the squares of its winds of 34 kt and
+    // more.
     let of = |id: &str| -> Vec<Option<f64>> {
         let rows = tracks.iter().zip(&winds).filter(|(track, _)| *track == id);
         rows.map(|(_, wind)| wind.parse::<f64>().ok()).collect()

@@ -43,8 +43,8 @@ fn scattered() -> impl FnMut() -> f64 {
     }
 }
 
-/// Runs the command, killing it `KILLS` times a moment after it has got up to `stride` steps further, then lets it end; gives how
-/// often it was alive to be killed.
+/// Runs the command, killing it `KILLS` times a moment after it has got up to `stride` steps further, then lets it end;
+/// gives how often it was alive to be killed.
 ///
 /// What it has done is looked at, and not how long it took before: other tests may slow one run and not the next.
 fn with_kills(arguments: &[&str], done: &dyn Fn() -> usize, stride: f64) -> usize {
@@ -98,7 +98,8 @@ fn assert_same(kind: &str, a: &Path, b: &Path, skip: fn(&str) -> bool) {
     }
 }
 
-/// Labels into a folder, is killed once `state` is there, and gives whether the next call, which must end well, went on from it.
+/// Labels into a folder, is killed once `state` is there, and gives whether the next call, which must end well, went on
+/// from it.
 fn goes_on(fields: &Path, out: &Path, more: &[&str], state: &str) -> bool {
     let call = [
         &[

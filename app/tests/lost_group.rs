@@ -153,7 +153,8 @@ impl Prepared {
     }
 }
 
-/// Whoever of a group fails, in whatever order groups are served: the error is told, the other group does all steps, and the job succeeds.
+/// Whoever of a group fails, in whatever order groups are served: the error is told, the other group does all steps,
+/// and the job succeeds.
 #[test]
 fn a_rank_that_fails_takes_its_group_with_it_and_nobody_else() {
     let prepared = prepare();
@@ -235,7 +236,8 @@ fn process_of(rank: usize, out: &Path) -> Option<u32> {
     all.find(is_it)
 }
 
-/// A stopped leader or member never comes to the end: all steps are done, and the job says what is missing and ends by force.
+/// A stopped leader or member never comes to the end: all steps are done, and the job says what is missing and ends by
+/// force.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stopped_rank_costs_its_group_and_the_end() {

@@ -242,8 +242,8 @@ fn boxes_are_scored_by_average_precision() {
     );
 }
 
-/// A cyclone that drifts westward over the seam for three days, with boxes of this confidence, six-hourly; at one time two
-/// more boxes: a sure low elsewhere and an unsure one.
+/// A cyclone that drifts westward over the seam for three days, with boxes of this confidence, six-hourly; at one time
+/// two more boxes: a sure low elsewhere and an unsure one.
 fn drifting(confidence: &str) -> String {
     let mut rows =
         String::from("class,time,west_deg,south_deg,east_deg,north_deg,confidence,track_id\n");
@@ -444,7 +444,8 @@ fn all_classes(scores: &Value) -> impl Iterator<Item = &Value> {
     scores["classes"].as_array().into_iter().flatten()
 }
 
-/// One network for both tasks, from a store to scores, an interruption between: every command takes what the one before gave.
+/// One network for both tasks, from a store to scores, an interruption between: every command takes what the one before
+/// gave.
 #[test]
 fn masks_and_boxes_of_one_network() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,7 +1,7 @@
 //! `cargo bench -p squall-climate --bench label`: one time of the labels on CAM5's quarter-degree grid.
 //!
-//! The world is weather-like where it matters for time: small vortices all along the tropics and the storm tracks, so that
-//! thousands of cells pass the vorticity threshold, and moist bands that make long and ragged pieces.
+//! The world is weather-like where it matters for time: small vortices all along the tropics and the storm tracks, so
+//! that thousands of cells pass the vorticity threshold, and moist bands that make long and ragged pieces.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ndarray::Array3;

@@ -1,10 +1,11 @@
-//! Follows made-up storms for a century without files, to see rate and memory: `century [ROWS COLUMNS YEARS STEP_HOURS [DIR]]`.
-//! With a folder the tables stay there, with tracks in all formats.
+//! Follows made-up storms for a century without files, to see rate and memory:
+//! `century [ROWS COLUMNS YEARS STEP_HOURS [DIR]]`. With a folder the tables stay there, with tracks in all formats.
 //!
-//! Two other ways to call it, for validation/century.sh: `century fields ROWS COLUMNS YEARS STEP_HOURS DIR [same]` labels the fields of
-//! synthetic runs of ten years each, one run after the other (all of the same weather if so told), and follows their events in one
-//! stream; memory of a decade is its own peak, and must be the first one's in the last. `century rivers ROWS COLUMNS
-//! YEARS STEP_HOURS DIR` writes the rivers among the made-up storms as mask files of a year each, for `squall events`.
+//! Two other ways to call it, for validation/century.sh: `century fields ROWS COLUMNS YEARS STEP_HOURS DIR [same]`
+//! labels the fields of synthetic runs of ten years each, one run after the other (all of the same weather if so told),
+//! and follows their events in one stream; memory of a decade is its own peak, and must be the first one's in the last.
+//! `century rivers ROWS COLUMNS YEARS STEP_HOURS DIR` writes the rivers among the made-up storms as mask files of a
+//! year each, for `squall events`.
 //!
 //! Prints for every tenth of the run the steps per second and the resident memory, and in the end how the time divides
 //! between finding, following and writing. The masks of a year are drawn once, as runs of cells that drift on with the
@@ -27,7 +28,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A storm of a year: class, latitude, longitude at birth, radius in km, degrees east and north a day, birth and life in days.
+/// A storm of a year: class, latitude, longitude at birth, radius in km, degrees east and north a day, birth and life
+/// in days.
 type Storm = (u8, f64, f64, f64, f64, f64, f64, f64);
 
 /// About 80 cyclones and 1,500 rivers a year, spread evenly by a golden ratio.
@@ -111,8 +113,14 @@ fn memory_kb() -> [u64; 2] {
     })
 }
 
-/// Forgets the largest resident memory so far, where the system can.
+/// Forgets the largest resident memory so far, where the system can. What the C library keeps of memory that was given
+/// back goes to the system first, so that a decade's peak is its own.
 fn forget_peak() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: glibc holds the lock of each heap while it gives back pages that are not in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
     // What it means is in proc(5): 5 resets the peak.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

@@ -1,4 +1,5 @@
-//! Times of each method on one time of CAM5's quarter-degree grid: `cargo run --release -p squall-climate --example detector_times`.
+//! Times of each method on one time of CAM5's quarter-degree grid:
+//! `cargo run --release -p squall-climate --example detector_times`.
 //!
 //! The world is weather-like where it matters for time: lows, ridges of moisture and noise on many scales.
 #![allow(clippy::print_stdout)]

@@ -1,8 +1,8 @@
 //! `events.csv`, `objects.csv` and `tracks.csv`.
 //!
 //! Numbers are written to a fixed number of decimals (positions 0.0001°, lengths 0.1 km, pressure 0.1 Pa, wind
-//! 0.001 m/s); what is not known is blank. Columns are found by name, in any order; unknown ones are passed over. What is written as
-//! CSV is read from CSV, Parquet and GeoJSON.
+//! 0.001 m/s); what is not known is blank. Columns are found by name, in any order; unknown ones are passed over. What
+//! is written as CSV is read from CSV, Parquet and GeoJSON.
 
 pub(crate) mod lines;
 mod read;
@@ -24,9 +24,9 @@ pub use spill::{Sorted, Spill};
 
 /// Header of `events.csv` and `objects.csv`.
 ///
-/// What follows `mean_probability` came later and may be absent in tables of other programs. `hours`: the time that a row
-/// stands for; `touches_edge`: 1 where a regional domain cuts the event; `ar_scale`: 0 to 5, rivers only; the rest as in
-/// [`crate::events::EventDetails`].
+/// What follows `mean_probability` came later and may be absent in tables of other programs. `hours`: the time that a
+/// row stands for; `touches_edge`: 1 where a regional domain cuts the event; `ar_scale`: 0 to 5, rivers only; the rest
+/// as in [`crate::events::EventDetails`].
 pub const EVENT_COLUMNS: [&str; 26] = [
     "class",
     "time",
@@ -58,8 +58,8 @@ pub const EVENT_COLUMNS: [&str; 26] = [
 
 /// Header of `tracks.csv`.
 ///
-/// What follows `basin` came later and may be absent in tables of other programs; see [`crate::track::TrackDetails`] and
-/// [`crate::track::Landfall`]. `split_tracks` and `merged_tracks` are identities with blanks between them.
+/// What follows `basin` came later and may be absent in tables of other programs; see [`crate::track::TrackDetails`]
+/// and [`crate::track::Landfall`]. `split_tracks` and `merged_tracks` are identities with blanks between them.
 pub const TRACK_COLUMNS: [&str; 39] = [
     "track_id",
     "class",

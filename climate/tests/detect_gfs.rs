@@ -274,7 +274,8 @@ fn ecmwf_lows_are_found_and_are_no_tropical_cyclones() {
     assert!((deepest.0 - 93_310.0).abs() < 30.0 && deepest.1 < -50.0);
 }
 
-/// The winter low of the Southern Ocean through uneven steps of 24, 12 and 12 hours: one extratropical track, and no tropical one.
+/// The winter low of the Southern Ocean through uneven steps of 24, 12 and 12 hours: one extratropical track, and no
+/// tropical one.
 #[test]
 fn ecmwf_lows_are_followed_over_uneven_steps_as_what_they_are() {
     let Some(path) = testdata::real("mslp-ecmwf-0p4-202208/mslp.nc") else {

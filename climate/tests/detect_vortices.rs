@@ -1,4 +1,5 @@
-//! TempestExtremes' cyclones on analytic vortices: found where they are, not found where one criterion fails; tracked with gaps.
+//! TempestExtremes' cyclones on analytic vortices: found where they are, not found where one criterion fails; tracked
+//! with gaps.
 
 mod common;
 

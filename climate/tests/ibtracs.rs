@@ -162,8 +162,8 @@ fn climatology_has_the_known_seasons_and_shares() {
         .unwrap()
         .lifetime_hours;
     assert_eq!(lifetimes.total() as usize, tracks.len());
-    // Atlantic hurricanes of category 5 in odd years: Hugo, Isabel, Emily, Katrina, Rita, Wilma, Dean, Felix, Irma, Maria,
-    // Dorian, Lee. (Lorenzo of 2019 reached it at 03 UTC, between the six-hourly points.)
+    // Atlantic hurricanes of category 5 in odd years: Hugo, Isabel, Emily, Katrina, Rita, Wilma, Dean, Felix, Irma,
+    // Maria, Dorian, Lee. (Lorenzo of 2019 reached it at 03 UTC, between the six-hourly points.)
     assert_eq!(whole.categories(Basin::NorthAtlantic)[6], 12);
 }
 

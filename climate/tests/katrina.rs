@@ -1,8 +1,9 @@
-//! Hurricane Katrina in a moving WRF nest of 10 km: a grid of two-dimensional coordinates, and a storm that the edge of the
-//! domain cuts at every time.
+//! Hurricane Katrina in a moving WRF nest of 10 km: a grid of two-dimensional coordinates, and a storm that the edge of
+//! the domain cuts at every time.
 //!
-//! The nest is on Mercator's projection, so that its rows and columns are latitudes and longitudes, and it moves by whole
-//! cells. What the program refuses as it is becomes a regional grid for each time, or one for all of them with holes.
+//! The nest is on Mercator's projection, so that its rows and columns are latitudes and longitudes, and it moves by
+//! whole cells. What the program refuses as it is becomes a regional grid for each time, or one for all of them with
+//! holes.
 #![allow(clippy::print_stdout)] // a skipped test says so
 
 use ndarray::{Array2, Array3};
@@ -49,8 +50,8 @@ fn nest() -> Option<PathBuf> {
     path
 }
 
-/// Pressure and wind of one time on the nest's own grid. The sea is below all of it, so that the pressure of the ground is that
-/// of the sea.
+/// Pressure and wind of one time on the nest's own grid. The sea is below all of it, so that the pressure of the ground
+/// is that of the sea.
 fn snapshot(path: &Path, index: usize) -> Snapshot {
     let read = |file: &netcdf::File, name: &str| -> Array2<f32> {
         let variable = file.variable(name).unwrap();

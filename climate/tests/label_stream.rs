@@ -96,7 +96,8 @@ fn the_state_does_not_grow_with_the_series() {
     assert!(largest[3] < 2 * largest[0], "{largest:?}");
 }
 
-/// A folder goes on from its own state alone: not from that of another run, nor with the rows of one, nor where something is missing.
+/// A folder goes on from its own state alone: not from that of another run, nor with the rows of one, nor where
+/// something is missing.
 #[test]
 fn a_folder_goes_on_from_its_own_state_alone() {
     let folder = tempfile::tempdir().unwrap();

@@ -68,8 +68,8 @@ fn real_rivers_have_the_published_size_and_are_followed() {
     tracks.iter().for_each(|track| statistics.add_track(track));
 
     let times = archive.times().len() as f64;
-    // Counted apart by a flood fill over the text of the file (ncdump): 128 pieces; the source's "about 10" for each time
-    // (206) are pieces that touch by edges only, with the map cut at 180 degrees.
+    // Counted apart by a flood fill over the text of the file (ncdump): 128 pieces; the source's "about 10" for each
+    // time (206) are pieces that touch by edges only, with the map cut at 180 degrees.
     assert_eq!(pieces, 128);
     assert!(
         (0.025..0.045).contains(&(covered / times)),
@@ -140,6 +140,10 @@ fn real_rivers_have_the_published_size_and_are_followed() {
     assert!((mean - covered / times).abs() < 1e-9);
     let began: Vec<f64> = file.variable("tracks").unwrap().get_values(..).unwrap();
     assert_eq!(began.iter().sum::<f64>(), tracks.len() as f64);
+    for name in ["precipitation", "all_precipitation"] {
+        let km3: Vec<f64> = file.variable(name).unwrap().get_values(..).unwrap();
+        assert!(km3.iter().all(|v| v.is_nan()), "{name} of masks alone");
+    }
     let restored: Statistics =
         serde_json::from_str(&serde_json::to_string(&statistics).unwrap()).unwrap();
     assert_eq!(restored, statistics);

@@ -13,8 +13,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file as a data-frame library writes it: Snappy, timestamps in nanoseconds, identities as numbers with NaN, a foreign column
-/// of lists passed over.
+/// A file as a data-frame library writes it: Snappy, timestamps in nanoseconds, identities as numbers with NaN, a
+/// foreign column of lists passed over.
 fn data_frame(path: &Path) {
     let field = |name: &str, physical, logical| {
         let built = Type::primitive_type_builder(name, physical)

@@ -92,7 +92,8 @@ fn a_cyclone_over_the_seam_is_one_track() {
 
 #[test]
 fn tracks_that_never_reach_the_least_wind_are_not_listed() {
-    // From the second time on two cyclones and a river; one cyclone reaches 17 m/s at its fifth time, the other 16 at most.
+    // From the second time on two cyclones and a river; one cyclone reaches 17 m/s at its fifth time, the other 16 at
+    // most.
     let grid = grid();
     let mut options = TrackerOptions::default();
     options.tropical_cyclone.min_peak_wind_m_s = 17.0;
@@ -197,7 +198,8 @@ fn a_cyclone_that_turns_goes_on() {
 
 #[test]
 fn jitter_of_centres_does_not_break_a_track_of_3_hourly_data() {
-    // 5 m/s westward, with centres that are off by 100 km to the east and to the west by turns; now and then it is not seen.
+    // 5 m/s westward, with centres that are off by 100 km to the east and to the west by turns; now and then it is not
+    // seen.
     let grid = grid();
     let mut tracker = Tracker::new(&grid, keep_all()).unwrap();
     for k in 0..80 {

@@ -1,4 +1,5 @@
-//! Writes fields of a synthetic run as grey PNG-free PGM pictures: `cargo run --example synthetic_pictures FOLDER [ROWSxCOLUMNS]`.
+//! Writes fields of a synthetic run as grey PNG-free PGM pictures:
+//! `cargo run --example synthetic_pictures FOLDER [ROWSxCOLUMNS]`.
 
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
 use squall_data::{Calendar, Time, Variable};

@@ -120,7 +120,8 @@ pub fn write(path: impl Into<PathBuf>, bytes: &[u8]) -> Result<()> {
     pending.commit()
 }
 
-/// How many files it removed that killed writers left under temporary names, of those targets in `folder` that are `ours`.
+/// How many files it removed that killed writers left under temporary names, of those targets in `folder` that are
+/// `ours`.
 ///
 /// Nobody else may be writing those targets: whoever calls holds the folder's lock, or owns the names.
 ///

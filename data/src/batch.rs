@@ -13,7 +13,8 @@ pub struct HostBatch {
     pub shape: [usize; 4],
     /// Class codes, `(batch, lat, lon)`.
     pub labels: Vec<u8>,
-    /// The boxes of every sample, turned as its fields are: none where nobody labelled it. Empty for a store without boxes.
+    /// The boxes of every sample, turned as its fields are: none where nobody labelled it. Empty for a store without
+    /// boxes.
     pub boxes: Vec<Option<Vec<PixelBox>>>,
     /// Which samples of the store.
     pub ids: Vec<usize>,
@@ -39,8 +40,8 @@ impl HostBatch {
         self.len() == 0
     }
 
-    /// Makes room for samples of a shape `(lat, lon, channel)`, keeping the memory it has; with so many bytes for each value
-    /// of fields that stay as they are stored.
+    /// Makes room for samples of a shape `(lat, lon, channel)`, keeping the memory it has; with so many bytes for each
+    /// value of fields that stay as they are stored.
     pub(crate) fn resize(
         &mut self,
         ids: Vec<usize>,

@@ -19,8 +19,8 @@ pub enum ClassWeighting {
 impl ClassWeighting {
     /// The weights of classes with these pixel counts.
     ///
-    /// A class without pixels gets the largest weight of the others: training never sees it, and in a validation loss it
-    /// counts like the rarest one known.
+    /// A class without pixels gets the largest weight of the others: training never sees it, and in a validation loss
+    /// it counts like the rarest one known.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if there is no pixel at all.

@@ -80,11 +80,13 @@ pub struct LoaderConfig {
     pub augmentation: Augmentation,
     /// Of the augmentation.
     pub seed: u64,
-    /// So many samples of a batch, one after the other, are turned as the first of them: the frames of a clip. At least 1.
+    /// So many samples of a batch, one after the other, are turned as the first of them: the frames of a clip. At
+    /// least 1.
     pub frames: usize,
     /// Reading threads, at least 1.
     pub threads: usize,
-    /// Leaves fields as the store holds them ([`HostBatch::stored`]), for a GPU that normalises them by [`Loader::factors`].
+    /// Leaves fields as the store holds them ([`HostBatch::stored`]), for a GPU that normalises them by
+    /// [`Loader::factors`].
     pub stored: bool,
     /// Batches read or being read ahead of the one in use, at least 1: with the memory of one more, this bounds memory.
     pub prefetch: usize,
@@ -111,8 +113,8 @@ type Numbered = (u64, Result<HostBatch>, Range<Instant>);
 
 /// Reads planned batches ahead and gives them back in order; an iterator.
 ///
-/// A batch that cannot be read is an `Err` at its place; those behind it still come. Dropping the loader stops its threads.
-/// Hand used batches to [`Loader::give_back`] so that their memory is used again.
+/// A batch that cannot be read is an `Err` at its place; those behind it still come. Dropping the loader stops its
+/// threads. Hand used batches to [`Loader::give_back`] so that their memory is used again.
 pub struct Loader {
     results: Receiver<Numbered>,
     /// One permit per batch that may be under way; `None` once the loader ends.
@@ -170,8 +172,8 @@ impl Loader {
     /// Starts reading the planned batches, for instance [`crate::sampler::Sampler::endless`].
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for a channel that store or normalisation does not have, or an augmentation that the grid does not allow;
-    /// [`DataError::Io`] if a thread cannot be started.
+    /// [`DataError::Invalid`] for a channel that store or normalisation does not have, or an augmentation that the grid
+    /// does not allow; [`DataError::Io`] if a thread cannot be started.
     pub fn new(
         store: &Arc<Store>,
         plans: impl Iterator<Item = BatchPlan> + Send + 'static,
@@ -242,7 +244,8 @@ impl Loader {
         self.last_read.clone()
     }
 
-    /// Missing values that were replaced (of fields that stay as they are stored: are to be) in the batches read so far.
+    /// Missing values that were replaced (of fields that stay as they are stored: are to be) in the batches read so
+    /// far.
     pub fn missing_values(&self) -> u64 {
         self.shared.missing.load(Ordering::Relaxed)
     }

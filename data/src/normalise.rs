@@ -48,7 +48,8 @@ impl ChannelScale {
     }
 }
 
-/// What normalises values as they are stored, channel by channel: `(x - subtract) * factor`, and `fill` where that is NaN.
+/// What normalises values as they are stored, channel by channel: `(x - subtract) * factor`, and `fill` where that is
+/// NaN.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChannelFactors {
     /// Subtracted first.
@@ -137,7 +138,8 @@ impl Normalisation {
         }
     }
 
-    /// Normalises whole pixels `(..., channel)` in place; NaN becomes the normalised mean. Gives back how many that were.
+    /// Normalises whole pixels `(..., channel)` in place; NaN becomes the normalised mean. Gives back how many that
+    /// were.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if the length is not a multiple of the number of channels.

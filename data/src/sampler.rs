@@ -53,8 +53,8 @@ pub struct BatchPlan {
 
 /// Deals samples to ranks and steps.
 ///
-/// Global batch k of an epoch is the k-th run of `ranks · batch` samples of the epoch's order, and rank r takes the r-th
-/// part of it. So N ranks with batch b see, step by step, what one rank with batch N·b sees.
+/// Global batch k of an epoch is the k-th run of `ranks · batch` samples of the epoch's order, and rank r takes the
+/// r-th part of it. So N ranks with batch b see, step by step, what one rank with batch N·b sees.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     ids: Vec<usize>,

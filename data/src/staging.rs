@@ -1,9 +1,11 @@
-//! A sample store on the disks of all nodes: who holds, reads and forwards which sample. Pure functions, the same on every rank.
+//! A sample store on the disks of all nodes: who holds, reads and forwards which sample. Pure functions, the same on
+//! every rank.
 //!
 //! [`crate::store::LocalCopy`] writes what a node holds; what moves bytes between ranks lies above this crate.
 //!
 //! # Source
-//! Kurth et al. 2018 (arXiv:1810.01993), section V-A1: every file is read once, and sent to the other nodes that need it.
+//! Kurth et al. 2018 (arXiv:1810.01993), section V-A1: every file is read once, and sent to the other nodes that need
+//! it.
 
 use crate::error::{DataError, Result};
 use crate::random::stream;
@@ -58,8 +60,8 @@ pub fn wanted(
 
 /// The seed by which a node shuffles the samples that it holds, and a fingerprint of these.
 ///
-/// Nodes must not share a seed: with as many samples each they would draw the same places of their lists in every step, so that
-/// two samples would meet in a batch always or never.
+/// Nodes must not share a seed: with as many samples each they would draw the same places of their lists in every step,
+/// so that two samples would meet in a batch always or never.
 pub fn shuffle_seed(seed: u64, held: &[usize]) -> (u64, u64) {
     let bytes: Vec<u8> = held.iter().flat_map(|id| id.to_le_bytes()).collect();
     let fingerprint = xxh3_64(&bytes);
@@ -82,8 +84,8 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// From whom a rank gets the sample (`None`: from the shared file system), and to whom it passes it on; `None` for a rank
-    /// that has no part in it.
+    /// From whom a rank gets the sample (`None`: from the shared file system), and to whom it passes it on; `None` for
+    /// a rank that has no part in it.
     ///
     /// Ranks form a binomial tree, so that a sample for all of a thousand nodes is ten messages away from its reader.
     pub fn family(&self, rank: usize) -> Option<(Option<usize>, Vec<usize>)> {
@@ -100,11 +102,11 @@ impl Transfer {
     }
 }
 
-/// How every missing sample gets where it is wanted, in an order in which all ranks work: a rank that goes through the transfers
-/// that it takes part in, one after the other, never waits in a circle.
+/// How every missing sample gets where it is wanted, in an order in which all ranks work: a rank that goes through the
+/// transfers that it takes part in, one after the other, never waits in a circle.
 ///
-/// Every sample is read once. Of the nodes that want it, that one reads it which has read least so far; on each node its
-/// ranks take turns.
+/// Every sample is read once. Of the nodes that want it, that one reads it which has read least so far; on each node
+/// its ranks take turns.
 ///
 /// `missing` are the samples that each node wants and lacks, ascending; `ranks` the ranks that live on each.
 pub fn transfers(missing: &[Vec<usize>], ranks: &[Vec<usize>]) -> Vec<Transfer> {

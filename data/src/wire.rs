@@ -57,7 +57,8 @@ pub fn write_file<T: Serialize>(path: impl Into<PathBuf>, value: &T) -> Result<(
 /// The value that [`write_file`] wrote.
 ///
 /// # Errors
-/// [`DataError::Io`] if there is no such file; [`DataError::Invalid`] if it is that of another version of the program, or cut off.
+/// [`DataError::Io`] if there is no such file; [`DataError::Invalid`] if it is that of another version of the program,
+/// or cut off.
 pub fn read_file<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
     let path = path.as_ref();
     let file = File::open(path).map_err(DataError::io("open", path))?;

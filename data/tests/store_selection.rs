@@ -25,7 +25,8 @@ fn time(id: usize) -> Time {
     start.add_seconds(6 * 3600 * id as i64)
 }
 
-/// Boxes of the first three times; at the second nothing was found, at the third nothing on the grid. Nobody looked at the others.
+/// Boxes of the first three times; at the second nothing was found, at the third nothing on the grid. Nobody looked at
+/// the others.
 fn frames(folder: &Path) -> BoxFrames {
     let path = folder.join("boxes.csv");
     let text = format!(

@@ -1,7 +1,8 @@
 //! Data-parallel training in somebody else's loop: five calls make it run on many ranks.
 //!
-//! `cargo run -p squall-jobs --example all_reduce` runs four ranks as threads, `mpirun -n N target/debug/examples/all_reduce` any number
-//! as processes. Each rank has its own part of the points of a line and finds the line through all of them.
+//! `cargo run -p squall-jobs --example all_reduce` runs four ranks as threads,
+//! `mpirun -n N target/debug/examples/all_reduce` any number as processes. Each rank has its own part of the points of
+//! a line and finds the line through all of them.
 
 use squall_jobs::comm::collectives::{Choice, tree};
 use squall_jobs::comm::reducer::Plan;

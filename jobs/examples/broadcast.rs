@@ -1,7 +1,7 @@
 //! Parameters from one rank to all, and a check that all hold the same bits.
 //!
-//! `cargo run -p squall-jobs --example broadcast` runs seven ranks as threads, `mpirun -n N target/debug/examples/broadcast` any number
-//! as processes.
+//! `cargo run -p squall-jobs --example broadcast` runs seven ranks as threads,
+//! `mpirun -n N target/debug/examples/broadcast` any number as processes.
 
 use squall_jobs::comm::collectives::tree;
 use squall_jobs::comm::{CommError, Communicator, Result, agree, processes, threads};

@@ -1,8 +1,8 @@
 //! Training by groups that do not wait for each other, through servers that hold the parameters.
 //!
-//! `cargo run -p squall-jobs --example groups` runs two servers and two groups of two ranks as threads; `mpirun -n 5` (or 6)
-//! `target/debug/examples/groups` one server (or two) and the same groups as processes. Each checks that every step was done once,
-//! that the network learnt, and that the run's files are those of any training.
+//! `cargo run -p squall-jobs --example groups` runs two servers and two groups of two ranks as threads; `mpirun -n 5`
+//! (or 6) `target/debug/examples/groups` one server (or two) and the same groups as processes. Each checks that every
+//! step was done once, that the network learnt, and that the run's files are those of any training.
 //!
 //! How fast groups are beside training in step, and what they reach: `squall bench groups`.
 

@@ -1,10 +1,11 @@
-//! Clips of consecutive times: which a network over time learns from, and from which of them it says what each time holds.
+//! Clips of consecutive times: which a network over time learns from, and from which of them it says what each time
+//! holds.
 //!
-//! Two times are consecutive if they are one step of the data apart, the step that is most common on the time axis; where a
-//! time is missing, a run of consecutive times ends. Frames of a clip are [`ClipShape::stride`] steps apart. In training a
-//! clip lies in one run ([`whole`]): a sample without enough followers begins none. In validation and inference every time is
-//! asked for once ([`windows`]): where a clip reaches over the end of its run, the last time stands for those that are not
-//! there.
+//! Two times are consecutive if they are one step of the data apart, the step that is most common on the time axis;
+//! where a time is missing, a run of consecutive times ends. Frames of a clip are [`ClipShape::stride`] steps apart. In
+//! training a clip lies in one run ([`whole`]): a sample without enough followers begins none. In validation and
+//! inference every time is asked for once ([`windows`]): where a clip reaches over the end of its run, the last time
+//! stands for those that are not there.
 
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
@@ -59,7 +60,8 @@ pub fn usual_step(times: &[Time]) -> Option<i64> {
         .map(|(&step, _)| step)
 }
 
-/// The series of places that are `stride` steps apart, each as long as its run lets it be. Every place is in one of them.
+/// The series of places that are `stride` steps apart, each as long as its run lets it be. Every place is in one of
+/// them.
 fn series(times: &[Time], step: Option<i64>, stride: usize) -> Vec<Vec<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for place in 0..times.len() {
@@ -87,8 +89,8 @@ pub fn whole(times: &[Time], step: Option<i64>, shape: ClipShape) -> Vec<Vec<usi
     clips
 }
 
-/// Clips in which every place is taken once, in order of the first place that is taken. `times` ascend; `step` is that of the
-/// data.
+/// Clips in which every place is taken once, in order of the first place that is taken. `times` ascend; `step` is that
+/// of the data.
 ///
 /// # Example
 /// ```

@@ -1,7 +1,7 @@
 //! Which program this is.
 
-/// The version, a hash of the sources that decide numbers, and how they were compiled: the same text on ranks that run the same
-/// program.
+/// The version, a hash of the sources that decide numbers, and how they were compiled: the same text on ranks that run
+/// the same program.
 ///
 /// # Example
 /// ```

@@ -84,7 +84,8 @@ pub struct Contract {
     pub mask_classes: Vec<String>,
     /// The grid it was trained on.
     pub grid: GridFacts,
-    /// How longitude is padded: `periodic` or `zero`. Latitude is zero-padded unless the network says `periodic_latitude`.
+    /// How longitude is padded: `periodic` or `zero`. Latitude is zero-padded unless the network says
+    /// `periodic_latitude`.
     pub longitude_padding: String,
     /// Precision of training.
     pub precision: Precision,

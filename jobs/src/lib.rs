@@ -1,7 +1,7 @@
 //! Training and inference: from a recipe and a sample store to a model, from a model and an archive to masks.
 //!
-//! Read [`train::train`] and [`infer::infer`] first. Nothing here prints: both tell a closure what happens, and stop when a
-//! flag is set, leaving behind what the next call continues from.
+//! Read [`train::train`] and [`infer::infer`] first. Nothing here prints: both tell a closure what happens, and stop
+//! when a flag is set, leaving behind what the next call continues from.
 
 // With MPI or NCCL not forbidden, but denied: `comm::mpi::ffi` and `comm::nccl::ffi` allow it for themselves.
 #![cfg_attr(not(any(feature = "mpi", feature = "nccl")), forbid(unsafe_code))]

@@ -73,8 +73,8 @@ impl Demand {
         ))
     }
 
-    /// Settings that fit, the one that changes least first: how activations are kept for the same batch, then the largest
-    /// batch for how they are kept now, then the largest of all.
+    /// Settings that fit, the one that changes least first: how activations are kept for the same batch, then the
+    /// largest batch for how they are kept now, then the largest of all.
     fn fits(
         &self,
         batch: usize,
@@ -132,8 +132,8 @@ fn settings(
     words.join(" ")
 }
 
-/// Bytes that this process may hold, one of so many alike on its node: what it holds, and its share of what the system has left for
-/// them, within the limits of its control groups; nothing where the system does not say.
+/// Bytes that this process may hold, one of so many alike on its node: what it holds, and its share of what the system
+/// has left for them, within the limits of its control groups; nothing where the system does not say.
 pub(crate) fn available_to(ranks: u64) -> Option<u64> {
     let own = kilobytes(&read("/proc/self/status"), "VmRSS:").unwrap_or(0);
     let host = kilobytes(&read("/proc/meminfo"), "MemAvailable:")?;

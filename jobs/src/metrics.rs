@@ -1,6 +1,7 @@
 //! `metrics.jsonl`: one JSON object per line, the same bytes whether or not the run was interrupted.
 //!
-//! Times of the clock are not in it but in `timing.jsonl`, so that the metrics of two runs can be compared byte by byte.
+//! Times of the clock are not in it but in `timing.jsonl`, so that the metrics of two runs can be compared byte by
+//! byte.
 
 use crate::error::{JobError, Result};
 use crate::train::StalenessSummary;
@@ -150,8 +151,8 @@ pub fn read_metrics(path: &Path) -> Result<Vec<Metric>> {
     whole.lines().enumerate().map(parse).collect()
 }
 
-/// Drops what was written after `step`, so that a resumed run writes the same file as an uninterrupted one; also the validations
-/// after the steps of `again`, which were under way and are done again.
+/// Drops what was written after `step`, so that a resumed run writes the same file as an uninterrupted one; also the
+/// validations after the steps of `again`, which were under way and are done again.
 ///
 /// # Errors
 /// As [`read_metrics`]; [`JobError::Data`] if the file cannot be replaced.

@@ -103,22 +103,23 @@ pub struct Training {
     /// Stop with a checkpoint after so many seconds, as if interrupted. Default: no limit. The result is then that of a
     /// part of the run, and how large a part depends on the machine.
     pub max_seconds: Option<f64>,
-    /// In half precision, this many steps in a row may be skipped because something was no number. Default 5. In f32 the
-    /// first one ends the run.
+    /// In half precision, this many steps in a row may be skipped because something was no number. Default 5. In f32
+    /// the first one ends the run.
     pub max_skipped_steps: u32,
     /// A model file of the same network and channels whose weights are the initial values: of an earlier run, or of
     /// `squall model import`. Default: initial values follow from `seed`.
     pub start_from: Option<PathBuf>,
-    /// What the backward pass computes again instead of keeping it, with the same bits: `"none"`, `"norms"` (what follows a
-    /// batch normalisation, a tenth slower) or `"blocks"` (the inside of residual, dense and decoder blocks, a fifth
-    /// slower). Default `"none"`.
+    /// What the backward pass computes again instead of keeping it, with the same bits: `"none"`, `"norms"` (what
+    /// follows a batch normalisation, a tenth slower) or `"blocks"` (the inside of residual, dense and decoder blocks,
+    /// a fifth slower). Default `"none"`.
     pub recompute: Recompute,
-    /// What activations are kept as for the backward pass: `"same"`, or `"bf16"`, half the memory of f32, with gradients off
-    /// by some thousandths. Default `"same"`.
+    /// What activations are kept as for the backward pass: `"same"`, or `"bf16"`, half the memory of f32, with
+    /// gradients off by some thousandths. Default `"same"`.
     pub saved_activations: SavedActivations,
-    /// On a GPU the forward and the backward pass are launched as two CUDA graphs instead of one operation after the other: less work for
-    /// the processor, which counts where kernels are short (small batches, small fields), but up to a third more memory. For masks, by one
-    /// rank; where that is asked for and a step cannot be launched so, it is told why. Default: where it can be and there is room for it.
+    /// On a GPU the forward and the backward pass are launched as two CUDA graphs instead of one operation after the
+    /// other: less work for the processor, which counts where kernels are short (small batches, small fields), but up
+    /// to a third more memory. For masks, by one rank; where that is asked for and a step cannot be launched so, it is
+    /// told why. Default: where it can be and there is room for it.
     pub cuda_graphs: Option<bool>,
     /// The first so many steps are written down as a Chrome trace, `trace.rankN.json` in the run's folder. Default 0.
     pub trace_steps: usize,
@@ -167,8 +168,8 @@ pub struct DataSection {
     pub normalisation: NormalisationMethod,
     /// Random changes of training samples that keep them true. Default none.
     pub augmentation: Augmentation,
-    /// Networks over time: steps of the data from one frame of a clip to the next. Default 1; hur-detect has 2 of three hours. How
-    /// many frames a clip has is `network.time_steps`.
+    /// Networks over time: steps of the data from one frame of a clip to the next. Default 1; hur-detect has 2 of three
+    /// hours. How many frames a clip has is `network.time_steps`.
     pub clip_stride: usize,
     /// Reading threads. Default 2.
     pub threads: usize,
@@ -199,8 +200,8 @@ pub struct Loss {
     pub class_weights: Option<Vec<f32>>,
     /// Focal loss, `{ alpha = 1.0, gamma = 2.0 }`, instead of cross entropy. Default none.
     pub focal: Option<Focal>,
-    /// What the sum over pixels is divided by: `"weights"`, `"pixels"` (MLPerf) or `{ sum = FACTOR }`, which multiplies.
-    /// Default `"weights"`.
+    /// What the sum over pixels is divided by: `"weights"`, `"pixels"` (MLPerf) or `{ sum = FACTOR }`, which
+    /// multiplies. Default `"weights"`.
     pub normalisation: Normalisation,
 }
 
@@ -287,8 +288,8 @@ impl Recipe {
         ClipShape::of(&self.network, self.data.clip_stride)
     }
 
-    /// The keys whose values differ from another recipe's and change results: all but lengths, savings, threads and how long
-    /// ranks wait for each other.
+    /// The keys whose values differ from another recipe's and change results: all but lengths, savings, threads and how
+    /// long ranks wait for each other.
     pub fn changes_of_result(&self, other: &Self) -> Vec<String> {
         let neutral = |recipe: &Self| {
             let mut recipe = recipe.clone();

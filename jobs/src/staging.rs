@@ -1,8 +1,8 @@
-//! A sample store to the disk of every node, by all ranks of a job: each sample is read once from the shared file system and
-//! sent to the nodes that need it.
+//! A sample store to the disk of every node, by all ranks of a job: each sample is read once from the shared file
+//! system and sent to the nodes that need it.
 //!
-//! Who reads and who forwards is a pure plan ([`squall_data::staging`]); here ranks carry it out, each reading ahead and writing
-//! behind. A job that was killed is run again: what is already there, by its checksum, is not moved again.
+//! Who reads and who forwards is a pure plan ([`squall_data::staging`]); here ranks carry it out, each reading ahead
+//! and writing behind. A job that was killed is run again: what is already there, by its checksum, is not moved again.
 
 use crate::comm::collectives::tree;
 use crate::comm::layout::Nodes;
@@ -52,16 +52,16 @@ pub fn node_number(comm: &mut dyn Communicator) -> Result<usize> {
     Ok(Nodes::agree(comm, &mut *node)?.mine)
 }
 
-/// Stages a store, or a share of it, to a folder on every node; gives what was moved, the same on every rank, or none if `stop`
-/// came first.
+/// Stages a store, or a share of it, to a folder on every node; gives what was moved, the same on every rank, or none
+/// if `stop` came first.
 ///
-/// All ranks call it. The number of this rank's node replaces `{node}` in the folder's name. `tell` hears once what is to be
-/// moved, then how many of this rank's samples have been.
+/// All ranks call it. The number of this rank's node replaces `{node}` in the folder's name. `tell` hears once what is
+/// to be moved, then how many of this rank's samples have been.
 ///
 /// # Errors
-/// [`JobError::Data`] for a store or a disk that cannot be used, or a share that would lose samples; [`JobError::Locked`] if two
-/// nodes have the same folder; [`JobError::Comm`] if ranks disagree. A rank that fails or stops once bytes move leaves the others
-/// waiting: it must end the job.
+/// [`JobError::Data`] for a store or a disk that cannot be used, or a share that would lose samples;
+/// [`JobError::Locked`] if two nodes have the same folder; [`JobError::Comm`] if ranks disagree. A rank that fails or
+/// stops once bytes move leaves the others waiting: it must end the job.
 pub fn stage_local(
     store: &Store,
     folder: &Path,

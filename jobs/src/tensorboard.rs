@@ -85,7 +85,8 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
-    /// Begins a file in a folder. `now` is seconds since 1970; `first_step` makes TensorBoard forget what an interrupted run wrote from that step on.
+    /// Begins a file in a folder. `now` is seconds since 1970; `first_step` makes TensorBoard forget what an
+    /// interrupted run wrote from that step on.
     ///
     /// # Errors
     /// [`JobError::Io`].

@@ -50,7 +50,8 @@ impl Upload {
     }
 }
 
-/// The samples of all these, normalised: `(b, h, w, c)` in f32, since the first convolution keeps f32 whatever the others compute in.
+/// The samples of all these, normalised: `(b, h, w, c)` in f32, since the first convolution keeps f32 whatever the
+/// others compute in.
 ///
 /// All were sent by one [`Upload`]. Which of its factors each sample needs comes sample by sample.
 ///

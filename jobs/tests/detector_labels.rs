@@ -230,7 +230,8 @@ fn plans_count_the_decoder_where_it_is_run() {
     };
     let (without, with) = (plan(&[]), plan(&["detection.loss.reconstruction=10"]));
     let rising = plan(&["detection.reconstruction_end=1"]);
-    // Kernels of 5 x 5 between these channels, on halves and quarters of 32 x 64; heads of 3 x 3 to ten values on 8 x 16.
+    // Kernels of 5 x 5 between these channels, on halves and quarters of 32 x 64; heads of 3 x 3 to ten values on
+    // 8 x 16.
     let encoder = 50 * (3 * 8 * 16 * 32 + 8 * 16 * 8 * 16);
     let heads = 18 * 16 * 10 * 8 * 16;
     assert_eq!(without.step_flops, 4 * 3 * (encoder + heads));

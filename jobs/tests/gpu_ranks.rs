@@ -1,7 +1,7 @@
 //! Ranks with a GPU each: gradients are summed where they lie, and what is learnt is what sums on the host teach.
 //!
-//! Each test starts itself under `mpirun`, on the stand-in GPU, once for every order in which its streams may work. Where there is no
-//! `mpirun` or no C++ compiler the tests say so and judge nothing.
+//! Each test starts itself under `mpirun`, on the stand-in GPU, once for every order in which its streams may work.
+//! Where there is no `mpirun` or no C++ compiler the tests say so and judge nothing.
 #![cfg(all(feature = "cuda", feature = "nccl", feature = "mpi"))]
 #![allow(clippy::print_stdout)] // that nothing was judged is said nowhere else
 
@@ -31,8 +31,8 @@ use std::time::Duration;
 const RANK_OF: &str = "SQUALL_TEST_RANK_OF";
 const FOLDER: &str = "SQUALL_TEST_FOLDER";
 
-/// Which streams of the stand-in work late: those that sum. With the one that computes late too, memory is freed so late that a job takes
-/// minutes.
+/// Which streams of the stand-in work late: those that sum. With the one that computes late too, memory is freed so
+/// late that a job takes minutes.
 const ORDERS: [&str; 1] = ["others"];
 
 fn variable(name: &str) -> Option<String> {
@@ -56,7 +56,8 @@ fn stand_in() -> Option<PathBuf> {
     }
 }
 
-/// In a rank: runs `rank` on its GPU. In the test itself: starts so many ranks for every order, then lets `judge` look at the folder.
+/// In a rank: runs `rank` on its GPU. In the test itself: starts so many ranks for every order, then lets `judge` look
+/// at the folder.
 fn on_gpus(test: &str, ranks: usize, rank: impl FnOnce(Mpi, &Path), judge: impl Fn(&str, &Path)) {
     let Some(libraries) = stand_in() else { return };
     if variable(RANK_OF).as_deref() == Some(test) {
@@ -173,7 +174,8 @@ fn learn(network: &Network, rank: usize, gradients: &mut Gradients) {
     (network.backward(&logits, pass, gradients)).expect("gradients");
 }
 
-/// Three steps with gradients that the engine averages on the GPU, against averages of the same gradients made on the host.
+/// Three steps with gradients that the engine averages on the GPU, against averages of the same gradients made on the
+/// host.
 fn averages_agree(comm: &mut dyn Communicator, leaders: Option<usize>) {
     let (rank, ranks) = (comm.rank(), comm.size());
     let network = Network::build(&small(), Backend::best(), 3).expect("a network");

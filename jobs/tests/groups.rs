@@ -1,5 +1,5 @@
-//! Groups that do not wait for each other: one is synchronous training, in turns they give the same bits in every run, and a slow or
-//! lost one does not hold up the others.
+//! Groups that do not wait for each other: one is synchronous training, in turns they give the same bits in every run,
+//! and a slow or lost one does not hold up the others.
 
 mod common;
 
@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Trains with these ranks, of which the last takes so much longer in every step; the first is told to stop after so many steps.
+/// Trains with these ranks, of which the last takes so much longer in every step; the first is told to stop after so
+/// many steps.
 fn train_on(
     ranks: Vec<Threads>,
     recipe: &Recipe,
@@ -181,8 +182,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// All that a run in turns has written and that must not depend on interruptions: weights, the state to go on from, every
-/// step, update and validation, and how stale updates were in the end.
+/// All that a run in turns has written and that must not depend on interruptions: weights, the state to go on from,
+/// every step, update and validation, and how stale updates were in the end.
 fn written(folder: &Path) -> (Vec<NamedTensors>, Vec<Metric>, Option<Metric>) {
     let files = [
         "best.safetensors",

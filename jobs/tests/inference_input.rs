@@ -107,7 +107,8 @@ fn river_spread(out: &Path) -> f32 {
     spread.iter().flatten().fold(0.0, |a: f32, b| a.max(*b))
 }
 
-/// A convolutional network with an output stride of s does not know by how many multiples of s columns a field is rolled.
+/// A convolutional network with an output stride of s does not know by how many multiples of s columns a field is
+/// rolled.
 #[test]
 fn members_agree_where_they_must_and_differ_elsewhere() {
     let folder = tempfile::tempdir().unwrap();

@@ -47,8 +47,8 @@ fn job(test: &str, ranks: usize) -> Side {
         command.args(["-n", &count]).arg(&program);
         command
     };
-    // As root, with more ranks than cores, without spinning: Open MPI asks to be told. Version 5 reports an error for every
-    // window where UCX finds no device; shared windows are not UCX's.
+    // As root, with more ranks than cores, without spinning: Open MPI asks to be told. Version 5 reports an error for
+    // every window where UCX finds no device; shared windows are not UCX's.
     let started = Instant::now();
     let output = command
         .args([test, "--nocapture"])
@@ -476,7 +476,8 @@ fn a_job_that_was_stopped_goes_on() {
     });
 }
 
-/// Who says that another is not there any more gets out of a message to it or from it; that one retires, and the job ends well.
+/// Who says that another is not there any more gets out of a message to it or from it; that one retires, and the job
+/// ends well.
 #[test]
 fn who_is_gone_is_let_go() {
     on_ranks("who_is_gone_is_let_go", 3, |mut mpi| {

@@ -304,7 +304,8 @@ fn train_on_nodes(recipe: &Recipe, local: &Path, out: &Path, stop_after: Option<
     train_each(threads::nodes(&[2, 2]), recipe, &open, out, stop_after)
 }
 
-/// Each of two nodes learns from its half of the samples; resumed, from the same half in the same order, and from no other.
+/// Each of two nodes learns from its half of the samples; resumed, from the same half in the same order, and from no
+/// other.
 #[test]
 fn nodes_with_a_part_of_the_store_learn_from_their_own() {
     let folder = tempfile::tempdir().unwrap();

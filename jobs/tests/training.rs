@@ -118,7 +118,8 @@ fn killed_anywhere_it_ends_with_the_same_bytes() {
     let expected = result(&whole);
     // A panic in the middle drops everything as it is, like a kill: nothing is saved on the way out.
     std::panic::set_hook(Box::new(|_| {}));
-    // After a step, a validation, a checkpoint: there is a validation after 4, 8, 12 and a checkpoint after 3, 6, 9, 12.
+    // After a step, a validation, a checkpoint: there is a validation after 4, 8, 12 and a checkpoint after 3, 6,
+    // 9, 12.
     let steps = [1, 4, 5, 11].map(|step| ("step", step));
     let others = [
         ("validation", 8),

@@ -1,11 +1,13 @@
 //! Makes the archives that stand at link time for CUDA's libraries, so that one program runs with and without a GPU.
 //!
-//! cudarc asks the linker for `-lcuda`, `-lcublas` and others; a program that is linked with the real ones does not start
-//! where they are missing. NVIDIA's driver and NCCL are loaded at their first call instead; the others are never needed.
+//! cudarc asks the linker for `-lcuda`, `-lcublas` and others; a program that is linked with the real ones does not
+//! start where they are missing. NVIDIA's driver and NCCL are loaded at their first call instead; the others are never
+//! needed.
 
 use std::path::Path;
 
-/// Link name, functions, names of the library in order, and what a call gives where it is missing: no device, a system error.
+/// Link name, functions, names of the library in order, and what a call gives where it is missing: no device, a system
+/// error.
 const LOADED: [(&str, &str, &str, &str); 2] = [
     ("cuda", "driver.names", "\"libcuda.so.1\"", "100"),
     ("nccl", "nccl.names", "\"libnccl.so.2\", \"libnccl.so\"", "2"),

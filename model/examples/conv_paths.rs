@@ -1,8 +1,8 @@
 //! Milliseconds of CPU time, which other programs on the machine do not change, of layers of DeepLabV3+ and Tiramisu in
 //! all three directions.
 //!
-//! `cargo run --release -p squall-model --example conv_paths`; with ` -- onednn` after it, of oneDNN alone; with ` -- 5x5`, of
-//! kernels of that size alone; with ` -- bf16`, of activations stored so.
+//! `cargo run --release -p squall-model --example conv_paths`; with ` -- onednn` after it, of oneDNN alone; with
+//! ` -- 5x5`, of kernels of that size alone; with ` -- bf16`, of activations stored so.
 #![allow(clippy::print_stdout)]
 
 use candle_core::{DType, Device, Tensor};

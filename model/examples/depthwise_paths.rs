@@ -1,8 +1,8 @@
 //! Depthwise convolutions as chosen, beside oneDNN's: `cargo run --release -p squall-model --example depthwise_paths`.
 //!
-//! Prints milliseconds (best of 5) of forward, backward-data and backward-weights of both, at the geometries of DeepCAM and
-//! CGNet, at which `ops/depthwise.rs` chooses. Set `OMP_WAIT_POLICY=passive` on a busy machine, or oneDNN's threads spin.
-//! The first of two numbers is what runs.
+//! Prints milliseconds (best of 5) of forward, backward-data and backward-weights of both, at the geometries of DeepCAM
+//! and CGNet, at which `ops/depthwise.rs` chooses. Set `OMP_WAIT_POLICY=passive` on a busy machine, or oneDNN's threads
+//! spin. The first of two numbers is what runs.
 #![allow(clippy::print_stdout)]
 
 use candle_core::{Device, Tensor};

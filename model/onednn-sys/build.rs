@@ -1,5 +1,5 @@
-//! Finds oneDNN (the system's, `DNNL_DIR`'s, or with feature `vendored` the one built from source) and compiles the shim against
-//! its header, whichever major version that is.
+//! Finds oneDNN (the system's, `DNNL_DIR`'s, or with feature `vendored` the one built from source) and compiles the
+//! shim against its header, whichever major version that is.
 
 use std::env;
 use std::path::{Path, PathBuf};

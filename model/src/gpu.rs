@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether convolutions of f32 values may round their operands to TF32.
 static TF32: AtomicBool = AtomicBool::new(false);
 
-/// Lets convolutions of f32 values on a GPU round their operands to TF32, eleven bits of fraction, from now on; by default f32 is f32. It
-/// holds for the whole process.
+/// Lets convolutions of f32 values on a GPU round their operands to TF32, eleven bits of fraction, from now on; by
+/// default f32 is f32. It holds for the whole process.
 pub fn allow_tf32(allowed: bool) {
     TF32.store(allowed, Ordering::Relaxed);
 }
@@ -74,8 +74,8 @@ impl DeviceChoice {
     /// `local_rank` is this process's number among those of its node: each takes a GPU of its own.
     ///
     /// # Errors
-    /// [`GpuError`] where a GPU was asked for and cannot be had; with [`Self::Auto`] only where there is one that does not
-    /// work.
+    /// [`GpuError`] where a GPU was asked for and cannot be had; with [`Self::Auto`] only where there is one that does
+    /// not work.
     pub fn open(self, local_rank: usize) -> Result<Backend> {
         match self {
             Self::Cpu => {}

@@ -1,4 +1,5 @@
-//! The gradients of all parameters: a flat index, in host memory in one piece or in one for each bucket that is given away.
+//! The gradients of all parameters: a flat index, in host memory in one piece or in one for each bucket that is given
+//! away.
 
 use crate::error::{ModelError, Result};
 use crate::ops::Landing;
@@ -9,8 +10,8 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Gets a bucket of gradients as soon as the backward pass has written all of it: its number and its values, as they are and no
-/// copy of them, until [`Gradients::put`].
+/// Gets a bucket of gradients as soon as the backward pass has written all of it: its number and its values, as they
+/// are and no copy of them, until [`Gradients::put`].
 pub type Taker = Box<dyn FnMut(usize, Vec<f32>) + Send>;
 
 /// The same of gradients on a GPU, which stay there: it may have them changed, until [`Gradients::take_back`].
@@ -118,8 +119,8 @@ impl Gradients {
     }
 
     /// From now on every backward pass gives away each bucket when it is complete, in the order of `buckets`
-    /// ([`Gradients::buckets`]), all of them by its end. Passes begin with [`Gradients::clear`], which makes room anew for what is
-    /// still away: with gradients that lag a step behind two sets of buckets take turns.
+    /// ([`Gradients::buckets`]), all of them by its end. Passes begin with [`Gradients::clear`], which makes room anew
+    /// for what is still away: with gradients that lag a step behind two sets of buckets take turns.
     pub fn give(&mut self, buckets: Vec<Range<usize>>, taker: Taker) {
         self.watch_with(buckets, Hearing::Given(taker));
     }
@@ -134,8 +135,8 @@ impl Gradients {
         self.host.put(bucket, values);
     }
 
-    /// The same of gradients on a GPU: each bucket is multiplied by `factor` and lent to whom may change it there, until
-    /// [`Self::take_back`]. Gives whether they are on a GPU; nobody listens if they are not.
+    /// The same of gradients on a GPU: each bucket is multiplied by `factor` and lent to whom may change it there,
+    /// until [`Self::take_back`]. Gives whether they are on a GPU; nobody listens if they are not.
     pub fn lend(&mut self, buckets: Vec<Range<usize>>, factor: f32, borrower: Borrower) -> bool {
         if self.is_on_gpu() {
             self.watch_with(buckets, Hearing::Lent(borrower, factor));
@@ -217,7 +218,8 @@ impl Gradients {
         self.host.slices()
     }
 
-    /// All values, parameters in forward order; buckets are put together for it, and gradients on the GPU take what is written.
+    /// All values, parameters in forward order; buckets are put together for it, and gradients on the GPU take what is
+    /// written.
     pub fn as_mut_slice(&mut self) -> &mut [f32] {
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &mut self.on_gpu {
@@ -253,8 +255,8 @@ impl Gradients {
         self.host.landings(range, end..end).0
     }
 
-    /// The place of a parameter that more will be added to: a kernel that a layer shares with an earlier one. Its bucket stays
-    /// open until [`Self::of`] or [`Self::of_two`] gives it for the last time.
+    /// The place of a parameter that more will be added to: a kernel that a layer shares with an earlier one. Its
+    /// bucket stays open until [`Self::of`] or [`Self::of_two`] gives it for the last time.
     pub(crate) fn of_shared(&mut self, range: Range<usize>) -> Landing<'_> {
         self.hand_out([&(0..0), &(0..0)]);
         self.landing(range)
@@ -274,8 +276,8 @@ impl Gradients {
         self.host.landings(first, second)
     }
 
-    /// Consecutive ranges of at least `values` values each (the last may be shorter), in the order in which the backward
-    /// pass completes them: from the end of the network to its start. Together they cover the buffer once.
+    /// Consecutive ranges of at least `values` values each (the last may be shorter), in the order in which the
+    /// backward pass completes them: from the end of the network to its start. Together they cover the buffer once.
     ///
     /// What several ranks average piece by piece. Boundaries lie between parameters.
     pub fn buckets(parameters: &Parameters, values: usize) -> Vec<Range<usize>> {
@@ -381,7 +383,8 @@ mod tests {
     use super::*;
     use crate::parameters::Kind;
 
-    /// A second time the first would be counted for another parameter of the bucket, which would then be sent incomplete.
+    /// A second time the first would be counted for another parameter of the bucket, which would then be sent
+    /// incomplete.
     #[test]
     #[should_panic(expected = "0..3 is given out a second time")]
     fn a_place_is_given_out_once() {

@@ -7,8 +7,8 @@
 /// without effect where the C library is not glibc.
 pub fn keep_large_buffers() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: glibc's `mallopt` holds the allocator's lock while it writes its parameters, each of them one aligned word, so that a
-    // thread that allocates meanwhile sees the old or the new value; either is valid.
+    // SAFETY: glibc's `mallopt` holds the allocator's lock while it writes its parameters, each of them one aligned
+    // word, so that a thread that allocates meanwhile sees the old or the new value; either is valid.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
         libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);

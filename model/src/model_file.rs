@@ -22,8 +22,8 @@ pub struct ModelFile {
 pub(crate) const CHECKSUM: &str = "checksum";
 
 impl ModelFile {
-    /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one. Values go to
-    /// the file as they are, without a copy of all of them.
+    /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one.
+    /// Values go to the file as they are, without a copy of all of them.
     ///
     /// # Errors
     /// [`ModelError::Io`] naming the file, [`ModelError::File`] if a tensor's shape and values disagree.

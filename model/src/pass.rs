@@ -1,8 +1,8 @@
 //! One pass through a network: the tape that the forward pass writes and the backward pass reads from its end.
 //!
-//! The tape holds tensors as [`Storage`] says: as they are, rounded to bf16, or not at all where they follow from another
-//! one by a normalisation. A block of layers can leave only its inputs; its forward pass then runs again before its
-//! backward pass, with the same dropout keys and without telling batch statistics twice.
+//! The tape holds tensors as [`Storage`] says: as they are, rounded to bf16, or not at all where they follow from
+//! another one by a normalisation. A block of layers can leave only its inputs; its forward pass then runs again before
+//! its backward pass, with the same dropout keys and without telling batch statistics twice.
 
 use crate::captured::Captured;
 use crate::error::Result;
@@ -109,7 +109,8 @@ impl Pass {
         }
     }
 
-    /// The same, launched as it was written down, if it was; whoever gives it made sure that it fits ([`Captured::fits`]).
+    /// The same, launched as it was written down, if it was; whoever gives it made sure that it fits
+    /// ([`Captured::fits`]).
     #[must_use]
     pub fn launching(self, captured: Option<Arc<Captured>>) -> Self {
         let captured = captured.map(|captured| (captured, 0));
@@ -259,8 +260,8 @@ impl Pass {
         }
     }
 
-    /// Runs a part of the network, whose backward pass begins with [`Self::replay`]: where blocks are computed again, only
-    /// `inputs` stay on the tape.
+    /// Runs a part of the network, whose backward pass begins with [`Self::replay`]: where blocks are computed again,
+    /// only `inputs` stay on the tape.
     pub(crate) fn block<const N: usize, T>(
         &mut self,
         inputs: [Tensor; N],
@@ -343,8 +344,8 @@ impl Pass {
         }
     }
 
-    /// Keeps where a ReLU lets gradients through, if that cannot be told from what else the tape keeps: a rounded value may
-    /// lie on the other side of zero.
+    /// Keeps where a ReLU lets gradients through, if that cannot be told from what else the tape keeps: a rounded value
+    /// may lie on the other side of zero.
     pub(crate) fn push_gate(&mut self, y: &Tensor) -> Result<()> {
         if self.recording && self.keeps_gates() {
             self.tape.push(Saved::Gate(self.backend.positive(y)?));

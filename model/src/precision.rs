@@ -62,8 +62,8 @@ pub enum KernelRounding {
     /// By each operation, to the nearest; operations that multiply in f32 take the masters.
     #[default]
     Nearest,
-    /// By the optimiser, up or down with the probabilities that make the mean right; training sees nothing else, inference the
-    /// masters. Takes 6 bytes more a parameter.
+    /// By the optimiser, up or down with the probabilities that make the mean right; training sees nothing else,
+    /// inference the masters. Takes 6 bytes more a parameter.
     Stochastic,
 }
 
@@ -71,8 +71,8 @@ pub enum KernelRounding {
 ///
 /// In a recipe a word is short for `compute`: `precision = "bf16"` is `precision = { compute = "bf16" }`.
 ///
-/// A layer that stays in f32 widens its input, computes and stores in f32; its output stays f32 through pooling, resizing
-/// and concatenation until the next layer that is not named narrows it. Training and inference do the same.
+/// A layer that stays in f32 widens its input, computes and stores in f32; its output stays f32 through pooling,
+/// resizing and concatenation until the next layer that is not named narrows it. Training and inference do the same.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct PrecisionPolicy {
     /// The data type of activations. Default `"auto"`.
@@ -80,12 +80,13 @@ pub struct PrecisionPolicy {
     /// Layers that stay in f32 besides the first convolution and the classifier: by the beginning of their names
     /// (`decoder` or `decoder.refine1`), or by a pattern in which `*` is any text (`*.norm`).
     pub keep_f32: Vec<String>,
-    /// Whether convolutions of f32 values on a GPU may round their operands to TF32, which has eleven bits of fraction as f16 has: several times
-    /// faster there, and wrong by up to 1e-3 of a product. Layers that stay in f32 in half precision are meant too. CPUs
-    /// have none: nothing changes there. Default `false`: f32 is f32.
+    /// Whether convolutions of f32 values on a GPU may round their operands to TF32, which has eleven bits of fraction
+    /// as f16 has: several times faster there, and wrong by up to 1e-3 of a product. Layers that stay in f32 in half
+    /// precision are meant too. CPUs have none: nothing changes there. Default `false`: f32 is f32.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tf32: bool,
-    /// What the loss is multiplied by before the backward pass. Default: [`LossScaleConfig::of`] the type of activations.
+    /// What the loss is multiplied by before the backward pass. Default: [`LossScaleConfig::of`] the type of
+    /// activations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScaleConfig>,
     /// How kernels become bf16. Default `"nearest"`.
@@ -107,8 +108,8 @@ impl PrecisionPolicy {
         self.compute.resolve(backend)
     }
 
-    /// Room for the kernels that training multiplies by where the pass computes in `dtype` and the optimiser rounds them; none if it
-    /// does not, or if nothing is bf16.
+    /// Room for the kernels that training multiplies by where the pass computes in `dtype` and the optimiser rounds
+    /// them; none if it does not, or if nothing is bf16.
     pub fn copies(&self, parameters: &Parameters, dtype: DType, seed: u64) -> Option<Mirror> {
         let rounds = self.kernels == KernelRounding::Stochastic && dtype == DType::BF16;
         rounds.then(|| Mirror::new(parameters.count(), Rounding::Stochastic { seed }))
@@ -120,11 +121,11 @@ impl PrecisionPolicy {
             .unwrap_or_else(|| LossScaleConfig::of(dtype))
     }
 
-    /// The data type of every layer's activations where the pass computes in `dtype`, by layer name (a parameter's without
-    /// its last part).
+    /// The data type of every layer's activations where the pass computes in `dtype`, by layer name (a parameter's
+    /// without its last part).
     ///
-    /// f32 are: the first convolution, which sees the fields' full range; the classifier, whose logits go into the loss; what
-    /// `keep_f32` names. Batch-norm statistics, its γ and β, and the loss are f32 in every layer.
+    /// f32 are: the first convolution, which sees the fields' full range; the classifier, whose logits go into the
+    /// loss; what `keep_f32` names. Batch-norm statistics, its γ and β, and the loss are f32 in every layer.
     ///
     /// # Errors
     /// [`ModelError::Config`] if a prefix names no layer, with the layers that it could have meant.

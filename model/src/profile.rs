@@ -1,7 +1,8 @@
 //! Where the time of a step goes: seconds by operation and shape, measured inside the operations.
 //!
-//! Off unless [`start`] was called; then each operation costs one lookup. Operations that call others are counted once, at
-//! the outermost. On a GPU the time is the GPU's, from marks in its stream before and after what an operation puts there.
+//! Off unless [`start`] was called; then each operation costs one lookup. Operations that call others are counted once,
+//! at the outermost. On a GPU the time is the GPU's, from marks in its stream before and after what an operation puts
+//! there.
 
 #[cfg(feature = "cuda")]
 use crate::ops::cuda::Mark;

@@ -12,7 +12,8 @@ pub enum Recompute {
     /// None: the fastest.
     #[default]
     None,
-    /// What follows a batch normalisation without a residual, from the normalisation's input: one more pass over memory.
+    /// What follows a batch normalisation without a residual, from the normalisation's input: one more pass over
+    /// memory.
     Norms,
     /// The inside of every block from the block's input, a second forward pass; and what [`Self::Norms`] does.
     Blocks,

@@ -79,9 +79,9 @@ impl Summary {
         &self.trace.convolutions
     }
 
-    /// Bytes that a training step of `batch` samples needs at its peak, with activations stored as `storage` says and an
-    /// optimiser that keeps `state` values (Adam: two per parameter): the tape and the tensors beside it where they are
-    /// most, parameters, gradients, the optimiser's state, and what the program itself takes.
+    /// Bytes that a training step of `batch` samples needs at its peak, with activations stored as `storage` says and
+    /// an optimiser that keeps `state` values (Adam: two per parameter): the tape and the tensors beside it where they
+    /// are most, parameters, gradients, the optimiser's state, and what the program itself takes.
     ///
     /// Layers that keep f32 by their names count as the others.
     ///
@@ -121,9 +121,10 @@ impl Summary {
 }
 
 impl Summary {
-    /// Bytes that inference of `batch` samples needs at its peak, with activations stored as `storage` says and the last part
-    /// in so many strips ([`crate::Network::infer_in_strips`]): parameters and what is made of them for speed, the input,
-    /// the fields that are alive together at any operation, the logits, and what the program itself takes.
+    /// Bytes that inference of `batch` samples needs at its peak, with activations stored as `storage` says and the
+    /// last part in so many strips ([`crate::Network::infer_in_strips`]): parameters and what is made of them for
+    /// speed, the input, the fields that are alive together at any operation, the logits, and what the program itself
+    /// takes.
     ///
     /// As [`Self::training_bytes`] it is compared with measured peaks.
     ///
@@ -202,8 +203,8 @@ fn sizes_of(dtype: DType, conv: &Convolution) -> Sizes<'_> {
     }
 }
 
-/// One byte in so many of a step's activations is a hole in the heap between others, as measured: more where the tensors that come
-/// and go are of many sizes, as they are inside blocks.
+/// One byte in so many of a step's activations is a hole in the heap between others, as measured: more where the
+/// tensors that come and go are of many sizes, as they are inside blocks.
 fn holes(recompute: Recompute) -> u64 {
     match recompute {
         Recompute::Blocks => 9,

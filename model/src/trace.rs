@@ -1,5 +1,5 @@
-//! A network's tensors from shapes alone: what its tape would hold, the most that a training step holds at once ([`step`]), and
-//! the most that inference does ([`live`]).
+//! A network's tensors from shapes alone: what its tape would hold, the most that a training step holds at once
+//! ([`step`]), and the most that inference does ([`live`]).
 //!
 //! Layers tell a trace what they would do with a [`crate::pass::Pass`]; the two must say the same.
 
@@ -49,8 +49,8 @@ enum Event {
     Bytes(u64),
     /// The tape keeps a bit of every value, if it rounds the values themselves.
     Gate(usize),
-    /// A layer turns tensors side by side, which the tape keeps, into another: on the way back it holds the gradients of all.
-    /// Between them lie these convolutions.
+    /// A layer turns tensors side by side, which the tape keeps, into another: on the way back it holds the gradients
+    /// of all. Between them lie these convolutions.
     Layer(Vec<usize>, usize, Reads, Range<usize>),
     /// So does an operation that is no row of the summary, whose inputs the tape does not keep.
     Op(Vec<usize>, usize),
@@ -282,7 +282,8 @@ impl Trace {
         y
     }
 
-    /// y can be computed again from what the layer before it kept; if its sign is needed, only from what is not rounded.
+    /// y can be computed again from what the layer before it kept; if its sign is needed, only from what is not
+    /// rounded.
     pub fn follows(&mut self, y: Flow, signed: bool) {
         let node = &mut self.nodes[y.id];
         (node.normed, node.signed) = (Some(self.open), signed);
@@ -326,8 +327,8 @@ impl Trace {
         Ok(output)
     }
 
-    /// The most bytes of activations and their gradients that a training step of one sample holds at once, and of `working` beside
-    /// them: what a convolution holds while it runs.
+    /// The most bytes of activations and their gradients that a training step of one sample holds at once, and of
+    /// `working` beside them: what a convolution holds while it runs.
     pub fn peak_bytes(&self, storage: &Storage, working: &dyn Fn(&Convolution) -> u64) -> u64 {
         let mut step = Step::new(self, storage, working);
         let all = 0..self.events.len();

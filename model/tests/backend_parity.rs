@@ -405,8 +405,9 @@ fn half_precisions_are_close() {
     }
 }
 
-/// Bit for bit, whether loops read the parts where they lie or they are copied together first. Gradients of kernels of one tap, which are
-/// computed part by part, are the same up to rounding: the order in which oneDNN adds depends on how many channels there are.
+/// Bit for bit, whether loops read the parts where they lie or they are copied together first. Gradients of kernels of
+/// one tap, which are computed part by part, are the same up to rounding: the order in which oneDNN adds depends on how
+/// many channels there are.
 #[test]
 fn channels_apart_are_those_side_by_side() {
     let parts_of = [&[48, 32, 32][..], &[16, 20], &[5, 7, 8], &[528, 16, 8]];

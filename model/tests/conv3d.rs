@@ -1,5 +1,5 @@
-//! Convolutions over time: the fast backend against the plain loops, the plain loops against finite differences and a hand
-//! count, clips of one frame against plain convolutions.
+//! Convolutions over time: the fast backend against the plain loops, the plain loops against finite differences and a
+//! hand count, clips of one frame against plain convolutions.
 
 mod common;
 

@@ -1,5 +1,6 @@
-//! The detectors against their PyTorch forms (`validation/peers/detectors.py`) in double precision: the same weights give the
-//! same heads and reconstruction, and the same labels the same loss and gradients, those of tied kernels included.
+//! The detectors against their PyTorch forms (`validation/peers/detectors.py`) in double precision: the same weights
+//! give the same heads and reconstruction, and the same labels the same loss and gradients, those of tied kernels
+//! included.
 //!
 //! `golden/detectors.py` made the expected values; it turns labels into cells by itself.
 

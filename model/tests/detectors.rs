@@ -271,8 +271,8 @@ fn cells_are_those_of_the_papers() {
     }
 }
 
-/// Away from the symmetric start, and every value before a leaky ReLU far from its kink: there finite differences see the
-/// jump of the decoder's slopes, which the published gradient leaves out. Channels alternate between the two sides.
+/// Away from the symmetric start, and every value before a leaky ReLU far from its kink: there finite differences see
+/// the jump of the decoder's slopes, which the published gradient leaves out. Channels alternate between the two sides.
 fn far_from_kinks(network: &mut Network) {
     let tied = network.config().name != NetworkName::DetectorDense;
     let moved = |p: &Parameter, values: &mut [f32]| {

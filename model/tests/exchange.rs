@@ -202,7 +202,8 @@ fn a_torchvision_encoder_fills_every_weight_of_ours() {
 
 #[test]
 fn a_file_from_pytorch_is_read() {
-    // Made by validation/peers/make_fixture.py: a nested checkpoint of a data-parallel model with halves and channels_last.
+    // Made by validation/peers/make_fixture.py: a nested checkpoint of a data-parallel model with halves and
+    // channels_last.
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pytorch_checkpoint.pt");
     let weights = Weights::read(&path).unwrap();
     let expected = [

@@ -3,10 +3,10 @@
 //! `golden/loss_curve_*.csv` hold the plain loops' f32 losses. A change that means to change results writes them anew:
 //! `UPDATE_GOLDEN=1 cargo test -p squall-model --test golden_curve`.
 //!
-//! Without batch normalisation backends stay within 2e-7 over all steps. With it, over twelve values a channel in the deepest
-//! layers, a value that crosses zero under a ReLU changes gradients by percents: weights that differ by 1e-4 of themselves
-//! give gradients that differ by 15 % after six steps, in one and the same backend. So that curve is held tightly for its
-//! first steps only.
+//! Without batch normalisation backends stay within 2e-7 over all steps. With it, over twelve values a channel in the
+//! deepest layers, a value that crosses zero under a ReLU changes gradients by percents: weights that differ by 1e-4 of
+//! themselves give gradients that differ by 15 % after six steps, in one and the same backend. So that curve is held
+//! tightly for its first steps only.
 
 use candle_core::{DType, Device, Tensor};
 use squall_model::ops::loss::Criterion;
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 const STEPS: u64 = 20;
 const SIZE: [usize; 4] = [2, 16, 24, 4];
 
-/// A low and a band under noise; the low is class 1, the band class 2. Sums of products only, so that every machine has the
-/// same, and no two pixels alike: a maximum of equals is a matter of rounding.
+/// A low and a band under noise; the low is class 1, the band class 2. Sums of products only, so that every machine has
+/// the same, and no two pixels alike: a maximum of equals is a matter of rounding.
 fn batch(step: u64) -> (Tensor, Vec<u8>) {
     let [b, h, w, c] = SIZE;
     let (mut x, mut labels) = (Vec::new(), Vec::new());
@@ -187,8 +187,8 @@ fn f32_with_batch_normalisation() {
 
 #[test]
 fn bf16_with_batch_normalisation() {
-    // More than twice the tolerance: the mean and spread of twelve values rounded to eight bits are that much off, and oneDNN 3.2
-    // adds up in another order than 2.6 (6.2 % in the fifth step).
+    // More than twice the tolerance: the mean and spread of twelve values rounded to eight bits are that much off, and
+    // oneDNN 3.2 adds up in another order than 2.6 (6.2 % in the fifth step).
     check(NORMALISED, DType::BF16, 8e-2);
 }
 

@@ -1,4 +1,5 @@
-//! Passes that are written down and launched as a whole: the same bits as one operation after the other, and what cannot be written down.
+//! Passes that are written down and launched as a whole: the same bits as one operation after the other, and what
+//! cannot be written down.
 #![cfg(feature = "cuda")]
 
 mod common;
@@ -236,7 +237,8 @@ fn passes_of_another_network_or_shape_do_not_fit() {
     assert!(!captured.fits(&learner.network, &shorter, &learner.gradients));
 }
 
-/// A call that the driver refuses in the middle: the network learns on as if nothing had been tried, and can be written down later.
+/// A call that the driver refuses in the middle: the network learns on as if nothing had been tried, and can be written
+/// down later.
 #[test]
 fn what_breaks_in_the_middle_leaves_nothing_behind() {
     let Some(device) = Device::open() else { return };

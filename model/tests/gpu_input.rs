@@ -1,7 +1,7 @@
 //! Fields that come to the GPU while it computes: the host's numbers, whenever the GPU happens to copy and to compute.
 //!
-//! The stand-in does the work of a stream at once or as late as it may. Late copies show what computes without waiting for them; late
-//! computing shows copies that do not wait for it.
+//! The stand-in does the work of a stream at once or as late as it may. Late copies show what computes without waiting
+//! for them; late computing shows copies that do not wait for it.
 #![cfg(feature = "cuda")]
 #![allow(clippy::print_stderr)] // says what it skips
 
@@ -85,8 +85,8 @@ fn host(backend: Backend, x: &Tensor) -> Vec<f32> {
     x.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Seven batches of three samples, four of them ahead of the one that is used, which is more than there is page-locked memory for; one
-/// sample is normalised in another way than the others. Gives how many batches are not the host's.
+/// Seven batches of three samples, four of them ahead of the one that is used, which is more than there is page-locked
+/// memory for; one sample is normalised in another way than the others. Gives how many batches are not the host's.
 fn wrong_batches(gpu: Backend, stored: Stored, channels: usize, dtype: DType) -> usize {
     const WHICH: [usize; 3] = [0, 1, 0];
     let scalings = scalings(channels);

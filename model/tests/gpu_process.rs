@@ -1,4 +1,5 @@
-//! What holds for a whole process on a GPU: kernels are compiled once and all together, and f32 is f32 unless TF32 is allowed.
+//! What holds for a whole process on a GPU: kernels are compiled once and all together, and f32 is f32 unless TF32 is
+//! allowed.
 #![cfg(feature = "cuda")]
 #![allow(clippy::print_stderr)] // says what it skips
 
@@ -81,8 +82,8 @@ fn f32_is_f32_unless_tf32_is_allowed() {
     assert!(told.contains("TF32") && !cuda::describe().contains("TF32"));
 }
 
-/// A training step and inference of a network wide enough for the CPU's own ways to pay there: fields go to the GPU, a few numbers
-/// come back.
+/// A training step and inference of a network wide enough for the CPU's own ways to pay there: fields go to the GPU, a
+/// few numbers come back.
 #[test]
 fn nothing_of_a_network_leaves_the_gpu() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,7 +202,8 @@ fn a_field_may_begin_anywhere() {
     }
 }
 
-/// Gradients of kernels of half precisions are sums in f32, but where cuDNN gives them in the type of its operands; which is told.
+/// Gradients of kernels of half precisions are sums in f32, but where cuDNN gives them in the type of its operands;
+/// which is told.
 #[test]
 fn gradients_of_kernels_are_as_exact_as_is_told() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -56,8 +56,8 @@ fn tiny() -> Vec<NetworkConfig> {
 
 #[test]
 fn published_counts() {
-    // Parameters and floating-point operations of a 768 x 1152 sample, counted by hand from the published code; the paper's
-    // 7.43 M parameters of Tiramisu are ours and a transition of 279,312 that it builds but never reads.
+    // Parameters and floating-point operations of a 768 x 1152 sample, counted by hand from the published code; the
+    // paper's 7.43 M parameters of Tiramisu are ours and a transition of 279,312 that it builds but never reads.
     for (name, parameters, forward, training) in [
         (NetworkName::DeepCam, 56_454_720, 0.655e12, 1.966e12),
         (

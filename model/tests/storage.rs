@@ -148,7 +148,8 @@ fn computing_again_changes_no_bit() {
     }
 }
 
-/// What ranks sum while the pass goes on is what one alone ends with, in every network and however much is computed again.
+/// What ranks sum while the pass goes on is what one alone ends with, in every network and however much is computed
+/// again.
 #[test]
 fn small_buckets_are_complete_when_they_are_given_away() {
     for config in networks() {
@@ -213,8 +214,8 @@ fn rounded_activations_cost_little_of_the_gradient() {
     }
 }
 
-/// f16 has three more bits than bf16 and much less range: with the loss made larger its gradients are nearer to those of f32,
-/// of a loss made smaller they are lost.
+/// f16 has three more bits than bf16 and much less range: with the loss made larger its gradients are nearer to those
+/// of f32, of a loss made smaller they are lost.
 #[test]
 fn f16_gradients_need_a_scaled_loss() {
     for config in networks() {
@@ -274,7 +275,8 @@ fn a_kept_layer_changes_only_what_comes_after_it() {
     for name in changed {
         assert!(after.iter().any(|layer| name.contains(layer)), "{name}");
     }
-    // A normalisation between two narrow convolutions computes in f32 anyway: the next one rounds what it would have rounded.
+    // A normalisation between two narrow convolutions computes in f32 anyway: the next one rounds what it would have
+    // rounded.
     let norm = learn(
         config,
         Backend::best(),

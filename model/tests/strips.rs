@@ -66,8 +66,8 @@ fn values(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Logits in strips against those of the whole, which differ from row to row, lest strips could be mixed up. `exact`: the
-/// same bits, and with them the same classes; otherwise within 1e-5 of their scale.
+/// Logits in strips against those of the whole, which differ from row to row, lest strips could be mixed up. `exact`:
+/// the same bits, and with them the same classes; otherwise within 1e-5 of their scale.
 fn check(config: &NetworkConfig, backend: Backend, shape: [usize; 4], dtype: DType, exact: bool) {
     let network = network(config, backend);
     let x = field(3, shape);
@@ -150,8 +150,8 @@ fn so_they_have_with_the_published_layers_other_types_and_more_inputs() {
     }
 }
 
-/// Wide enough that Winograd's loops and the strided ones run as they do for published widths; on the narrow field they would
-/// not for a strip alone.
+/// Wide enough that Winograd's loops and the strided ones run as they do for published widths; on the narrow field they
+/// would not for a strip alone.
 #[test]
 fn strips_have_the_bits_of_the_whole_where_our_loops_run() {
     for name in CAN {

@@ -62,14 +62,15 @@ impl DetectionScorer {
 
     /// Adds the boxes of one time, which may have none on either side.
     ///
-    /// Within a class the surest box comes first (at the same confidence in the order of its edges) and takes the true box
-    /// that it overlaps most among those still free, if the overlap is large enough; a true box is found once.
+    /// Within a class the surest box comes first (at the same confidence in the order of its edges) and takes the true
+    /// box that it overlaps most among those still free, if the overlap is large enough; a true box is found once.
     ///
     /// # Source
     /// The match of `hur-detect` (`helper_fxns.py`) and of pycocotools, with areas on the sphere.
     ///
     /// # Errors
-    /// [`ValidationError::Mismatch`] if the calendar is another one, [`ValidationError::Invalid`] if a confidence is NaN.
+    /// [`ValidationError::Mismatch`] if the calendar is another one, [`ValidationError::Invalid`] if a confidence is
+    /// NaN.
     pub fn add(&mut self, time: Time, truth: &[GeoBox], predicted: &[GeoBox]) -> Result<()> {
         let key = self.key(time)?;
         if predicted
@@ -117,8 +118,8 @@ impl DetectionScorer {
         self.times.len()
     }
 
-    /// Precision over recall of a class at one of [`OVERLAPS`], from the surest boxes to all. Empty without true boxes or
-    /// for another overlap.
+    /// Precision over recall of a class at one of [`OVERLAPS`], from the surest boxes to all. Empty without true boxes
+    /// or for another overlap.
     pub fn curve(&self, class: BoxClass, overlap: f64) -> Vec<CurvePoint> {
         let Some(place) = OVERLAPS.iter().position(|&known| known == overlap) else {
             return Vec::new();
@@ -307,8 +308,8 @@ pub struct PrecisionAt {
     pub average_precision: Option<f64>,
     /// Mean of the best precision at or above the recalls 0, 0.01, ..., 1 (COCO).
     pub average_precision_coco: Option<f64>,
-    /// As the ExtremeWeather code computes it: misses are left out of the recall, so it is comparable with published tables
-    /// and too high.
+    /// As the ExtremeWeather code computes it: misses are left out of the recall, so it is comparable with published
+    /// tables and too high.
     pub average_precision_of_found: Option<f64>,
     /// Confidence interval of `average_precision`, from blocks of time.
     pub interval: Option<Interval>,

@@ -44,8 +44,8 @@ impl Bootstrap {
 
     /// Percentile intervals of statistics of a sum over blocks.
     ///
-    /// Blocks are drawn with replacement, their `N` numbers added, and `statistics` computes `K` values from the sums (`None`
-    /// where undefined). An interval needs at least five blocks and a value in at least half of the draws.
+    /// Blocks are drawn with replacement, their `N` numbers added, and `statistics` computes `K` values from the sums
+    /// (`None` where undefined). An interval needs at least five blocks and a value in at least half of the draws.
     pub fn intervals<const N: usize, const K: usize>(
         &self,
         purpose: u64,
@@ -73,8 +73,8 @@ impl Bootstrap {
         values.map(|values| self.interval(values))
     }
 
-    /// Percentile intervals of statistics that are no function of sums, such as an average precision: `statistics` is told
-    /// how often each block was drawn and gives as many values each time, `None` where undefined.
+    /// Percentile intervals of statistics that are no function of sums, such as an average precision: `statistics` is
+    /// told how often each block was drawn and gives as many values each time, `None` where undefined.
     ///
     /// Without enough blocks the result is empty; otherwise the rules are those of [`Self::intervals`].
     pub fn intervals_of_draws(

@@ -22,7 +22,8 @@ impl Confusion {
     /// Of two masks of one time.
     ///
     /// # Errors
-    /// [`ValidationError::Mismatch`] if times or shapes differ; [`ValidationError::Invalid`] for a code that is no class.
+    /// [`ValidationError::Mismatch`] if times or shapes differ; [`ValidationError::Invalid`] for a code that is no
+    /// class.
     pub fn of_masks(truth: &ClassMask, prediction: &ClassMask, grid: &LatLonGrid) -> Result<Self> {
         if truth.time != prediction.time {
             return Err(ValidationError::Mismatch {

@@ -76,13 +76,13 @@ pub struct WorldScores {
 
 /// Scores predicted tracks against a reference such as IBTrACS.
 ///
-/// Only tracks with a point inside the span of time that both sides cover are scored. Dates are compared as they are written:
-/// `proleptic_gregorian` is read as `standard`, and a run with another calendar is compared by date, which only means
-/// something if it follows the weather of those days (a note says so).
+/// Only tracks with a point inside the span of time that both sides cover are scored. Dates are compared as they are
+/// written: `proleptic_gregorian` is read as `standard`, and a run with another calendar is compared by date, which
+/// only means something if it follows the weather of those days (a note says so).
 ///
 /// # Errors
-/// [`ValidationError::Invalid`] if the two have no span of time in common, or a date does not exist in the calendar of the
-/// reference.
+/// [`ValidationError::Invalid`] if the two have no span of time in common, or a date does not exist in the calendar of
+/// the reference.
 pub fn score_against_world(
     reference: &TrackTable,
     predicted: &TrackTable,

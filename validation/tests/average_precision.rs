@@ -256,7 +256,8 @@ proptest! {
                 boxes.reverse();
                 boxes
             };
-            // Turning may change which of two equally good boxes is taken, so without a turn everything is equal bit for bit.
+            // Turning may change which of two equally good boxes is taken, so without a turn everything is equal bit
+            // for bit.
             let (truth, predicted) = if turn == 0 {
                 (truth.iter().rev().copied().collect(), predicted.iter().rev().copied().collect())
             } else {

@@ -57,7 +57,8 @@ fn no_draws() -> Bootstrap {
 
 #[test]
 fn hits_misses_and_false_alarms_by_hand() {
-    // One hit across the seam (2 degrees at the equator), one miss, one false alarm; at another time a false alarm alone.
+    // One hit across the seam (2 degrees at the equator), one miss, one false alarm; at another time a false alarm
+    // alone.
     let truth = [cyclone(0, 0.0, 359.0), cyclone(0, 20.0, 100.0)];
     let predicted = [
         cyclone(0, 0.0, 1.0),

@@ -1,4 +1,5 @@
-//! Catalogues of synthetic runs, whose changes are known: intervals hold them, and nothing is found where nothing changed.
+//! Catalogues of synthetic runs, whose changes are known: intervals hold them, and nothing is found where nothing
+//! changed.
 //!
 //! `validation/perfect_model.sh` does the same once through fields, rules and events.
 
@@ -105,8 +106,8 @@ fn imposed_changes_lie_in_their_intervals_and_no_change_is_not_found() {
             wrong.push(name);
         }
     }
-    // What the program calls significant: p adjusted for the number of quantities. Where nothing changed any such call is false, and at
-    // most 5 % of the pairs may have one.
+    // What the program calls significant: p adjusted for the number of quantities. Where nothing changed any such call
+    // is false, and at most 5 % of the pairs may have one.
     let calls = |changes: &[Change; 3]| {
         let p = changes.map(|change| change.p.unwrap());
         adjusted_p(&p).into_iter().filter(|p| *p < 0.05).count()

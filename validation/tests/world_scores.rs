@@ -263,8 +263,8 @@ fn ibtracs_against_itself_is_perfect_and_moved_is_as_far_as_moved() {
     }
 }
 
-/// The Atlantic storms of HURDAT2 (`name,year,month,day,hour,lat,long,status,category,wind,pressure,...`) in columns that a
-/// reader knows.
+/// The Atlantic storms of HURDAT2 (`name,year,month,day,hour,lat,long,status,category,wind,pressure,...`) in columns
+/// that a reader knows.
 fn hurdat(path: &std::path::Path, folder: &std::path::Path) -> TrackTable {
     let text = std::fs::read_to_string(path).unwrap();
     let mut table = String::from("track_id,season,basin,time,lon,lat,wind,slp\n");

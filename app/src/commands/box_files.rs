@@ -43,8 +43,8 @@ impl BoxFormats {
         Ok(())
     }
 
-    /// Writes the boxes of a table that are wanted in them, with pixels of `grid`; gives how many one of them had no room for, which a
-    /// warning says, too.
+    /// Writes the boxes of a table that are wanted in them, with pixels of `grid`; gives how many one of them had no
+    /// room for, which a warning says, too.
     pub fn write(
         &self,
         table: &Path,

@@ -22,7 +22,8 @@ pub struct Compare {
     /// Folder of the second run; the same folder for two periods of one run (--years-a, --years-b).
     #[arg(value_name = "B")]
     pub b: PathBuf,
-    /// Folder for changes.csv, changes.json, return_levels.csv, distributions.csv, maps.nc, statements.txt and changes.html.
+    /// Folder for changes.csv, changes.json, return_levels.csv, distributions.csv, maps.nc, statements.txt and
+    /// changes.html.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// What the first run is called; its folder's name if left out.

@@ -74,7 +74,8 @@ fn attribute(word: &str) -> Result<(String, String), String> {
 
 /// Run models over files or a sample store; the same command continues a run that was stopped.
 ///
-/// Under `mpirun` or `srun` ranks take mask files one after the other. Any number of ranks continues the work of any other.
+/// Under `mpirun` or `srun` ranks take mask files one after the other. Any number of ranks continues the work of any
+/// other.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall supervise -- mpirun -n 64 squall infer run --model best.safetensors --out masks"

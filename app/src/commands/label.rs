@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told otherwise), and boxes around
-/// them, around extratropical cyclones and around tropical depressions.
+/// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told
+/// otherwise), and boxes around them, around extratropical cyclones and around tropical depressions.
 #[derive(Debug, Args)]
 pub struct Label {
     /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
@@ -30,8 +30,8 @@ pub struct Label {
     /// Folder for the masks, objects.csv and boxes.csv.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Rules, several with commas between: deepcam, tempest (TempestExtremes), percentile (Guan and Waliser), bard (TECA-BARD). With
-    /// several each writes to its own folder in DIR, and DIR/agreement.csv says how far they agree.
+    /// Rules, several with commas between: deepcam, tempest (TempestExtremes), percentile (Guan and Waliser), bard
+    /// (TECA-BARD). With several each writes to its own folder in DIR, and DIR/agreement.csv says how far they agree.
     #[arg(
         long,
         value_name = "NAME",
@@ -53,8 +53,8 @@ pub struct Label {
     /// Strictness of deepcam for rivers: default (24 kg m-2 of damped column water) or relaxed (21).
     #[arg(long, default_value = "default", value_name = "PRESET", value_parser = ["default", "relaxed"])]
     pub rivers: String,
-    /// All thresholds as a TOML file; overrides both presets. With other methods than deepcam alone: one table per method, for instance
-    /// that of percentile with moisture = "column_water".
+    /// All thresholds as a TOML file; overrides both presets. With other methods than deepcam alone: one table per
+    /// method, for instance that of percentile with moisture = "column_water".
     #[arg(long, value_name = "FILE")]
     pub thresholds: Option<PathBuf>,
     /// Use the published quarter-degree numbers on any grid.
@@ -357,7 +357,8 @@ impl<'a> Masks<'a> {
         self.out.join(format!("labels.{}.nc", stamp(first)))
     }
 
-    /// Whether the files of so many times are there, and the run of this fingerprint was the last to write into their folder.
+    /// Whether the files of so many times are there, and the run of this fingerprint was the last to write into their
+    /// folder.
     pub(super) fn are_of(&self, fingerprint: &str, times: usize) -> bool {
         let last = std::fs::read(self.out.join(RUN));
         if !last.is_ok_and(|last| last == fingerprint.as_bytes()) {
@@ -368,8 +369,8 @@ impl<'a> Masks<'a> {
         first.all(|index| self.path(self.archive.times()[index]).is_file())
     }
 
-    /// From now on this run writes here: no state of another one is gone on from with these masks, and what killed ones have begun
-    /// is cleared away.
+    /// From now on this run writes here: no state of another one is gone on from with these masks, and what killed ones
+    /// have begun is cleared away.
     pub(super) fn claim(&self, fingerprint: &str) -> anyhow::Result<()> {
         std::fs::create_dir_all(&self.out).map_err(DataError::io("create folder", &self.out))?;
         let ours = |name: &str| {

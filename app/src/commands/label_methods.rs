@@ -1,4 +1,5 @@
-//! `squall label --method`: several heuristics side by side, and how far they agree with each other and with other masks.
+//! `squall label --method`: several heuristics side by side, and how far they agree with each other and with other
+//! masks.
 
 use super::label::{Label, Masks, fingerprint, rayon_threads, release};
 use super::tags::Tags;

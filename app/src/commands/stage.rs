@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Write fields and labels into a sample store: flat, checksummed, with statistics and a split.
 ///
-/// With --local, and under MPI: copy a store to the disk of every node, reading each sample once from the shared file system.
-/// Train with --data DIR afterwards; a copy of a part makes every node learn from the samples that it has.
+/// With --local, and under MPI: copy a store to the disk of every node, reading each sample once from the shared file
+/// system. Train with --data DIR afterwards; a copy of a part makes every node learn from the samples that it has.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall stage run --labels labels --out store\n  squall stage run --boxes boxes.csv --keep-unlabelled --out store\n  mpirun -n 64 squall stage store --local /tmp/store"
@@ -25,13 +25,14 @@ use std::path::{Path, PathBuf};
 pub struct Stage {
     /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths. With --local: a sample store.
     pub input: String,
-    /// Labels: masks of `squall label`, or of another tool; not needed with --boxes. Samples without a mask teach detectors only.
+    /// Labels: masks of `squall label`, or of another tool; not needed with --boxes. Samples without a mask teach
+    /// detectors only.
     #[arg(long, value_name = "DIR")]
     pub labels: Option<String>,
     #[command(flatten)]
     pub tags: Tags,
-    /// Boxes for detectors: a table (.csv), an ExtremeWeather file (.h5) or a COCO file (.json); default: boxes.csv among the labels, if
-    /// it is there.
+    /// Boxes for detectors: a table (.csv), an ExtremeWeather file (.h5) or a COCO file (.json); default: boxes.csv
+    /// among the labels, if it is there.
     #[arg(long, value_name = "FILE", conflicts_with = "local")]
     pub boxes: Option<PathBuf>,
     /// Keep times that have neither masks nor boxes: a detector can learn from their reconstruction.
@@ -52,7 +53,8 @@ pub struct Stage {
     /// Share of the samples for training; half of the rest is for validation, half for the test.
     #[arg(long, default_value_t = 0.8)]
     pub train_share: f64,
-    /// Deal whole blocks of this many days to the splits, so that no storm is in two; 0 deals single times, as DeepCAM did.
+    /// Deal whole blocks of this many days to the splits, so that no storm is in two; 0 deals single times, as DeepCAM
+    /// did.
     #[arg(long, default_value_t = 5.0)]
     pub block_days: f64,
     /// Seed of the split, or of what --per-node draws.

@@ -10,8 +10,8 @@ use squall_model::{Backend, Network, NetworkConfig};
 /// Print a network as a tree: shapes, parameters, floating-point operations, memory of activations.
 #[derive(Debug, Args)]
 pub struct Summary {
-    /// deeplabv3plus (the deconv1x decoder), deeplabv3plus-deconv, deeplabv3plus-bilinear, deepcam, tiramisu, cgnet, detector-2d,
-    /// detector-2d-half, detector-3d (for one clip), detector-15pf or detector-dense.
+    /// deeplabv3plus (the deconv1x decoder), deeplabv3plus-deconv, deeplabv3plus-bilinear, deepcam, tiramisu, cgnet,
+    /// detector-2d, detector-2d-half, detector-3d (for one clip), detector-15pf or detector-dense.
     network: String,
     /// Input size, latitudes x longitudes.
     #[arg(long, default_value = "768x1152", value_parser = grid)]

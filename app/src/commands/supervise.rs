@@ -14,9 +14,10 @@ use std::time::Duration;
 
 /// Run a command, and again from its newest valid state when it fails, until it finishes or stops advancing.
 ///
-/// Wrong usage and unusable input (exit codes 2 and 3) are not tried again, nor is what saved and asks to be run again later (75). Signals go on to the command (the first SIGTERM to
-/// Open MPI's mpirun as SIGUSR1, so that ranks have the time to save); what it then exits with is what this exits with. Options of cores and memory act on the command only if they stand after `--`, or in the
-/// environment.
+/// Wrong usage and unusable input (exit codes 2 and 3) are not tried again, nor is what saved and asks to be run again
+/// later (75). Signals go on to the command (the first SIGTERM to Open MPI's mpirun as SIGUSR1, so that ranks have the
+/// time to save); what it then exits with is what this exits with. Options of cores and memory act on the command only
+/// if they stand after `--`, or in the environment.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall supervise -- mpirun -n 4 squall train --recipe R.toml --data STORE --out RUN"
@@ -55,7 +56,8 @@ impl Supervise {
             let after = State::of(&watch);
             let code = status.code().and_then(|code| u8::try_from(code).ok());
             let how = describe(status);
-            // 75 without a signal to us: the batch system told the ranks themselves, or the time that the recipe gives is over.
+            // 75 without a signal to us: the batch system told the ranks themselves, or the time that the recipe gives
+            // is over.
             if relay.was_told() || matches!(code, Some(USAGE | INPUT | INTERRUPTED)) {
                 return Err(ended(&self.command, &how, code.unwrap_or(INTERRUPTED)));
             }
@@ -156,8 +158,8 @@ fn starts_by_open_mpi(command: &[String]) -> bool {
     version.is_ok_and(|version| says(&version.stdout))
 }
 
-/// What the command is told for a signal. Open MPI passes SIGUSR1 on and waits; after SIGTERM it kills ranks within two seconds,
-/// in the middle of a step and without their checkpoint, and exits with 1.
+/// What the command is told for a signal. Open MPI passes SIGUSR1 on and waits; after SIGTERM it kills ranks within two
+/// seconds, in the middle of a step and without their checkpoint, and exits with 1.
 fn passed_on(signal: i32, gently: bool) -> i32 {
     match signal {
         SIGTERM | SIGINT if gently => SIGUSR1,

@@ -51,8 +51,8 @@ pub const RECIPES: [(&str, &str); 11] = [
 /// Train a network on a sample store; the same command continues a run that was stopped.
 #[derive(Debug, Args)]
 pub struct Train {
-    /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published, deepcam, tiramisu,
-    /// cgnet, detect, detect-dense, detect-over-time, detect-published, masks-and-boxes.
+    /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published, deepcam,
+    /// tiramisu, cgnet, detect, detect-dense, detect-over-time, detect-published, masks-and-boxes.
     #[arg(long, value_name = "R.toml")]
     pub recipe: PathBuf,
     /// A sample store of `squall stage`; {node} in it becomes the node's number, as for `squall stage --local`.
@@ -103,8 +103,8 @@ impl Train {
         let mut team = ranks::team()?;
         let first = team.is_first();
         let report = self.train_as(&mut team)?;
-        // On all ranks at once: cores that share caches and memory are slower together than alone. What it says is not worth a
-        // failure of a training that is done.
+        // On all ranks at once: cores that share caches and memory are slower together than alone. What it says is not
+        // worth a failure of a training that is done.
         let backend = Backend::best();
         let (dtype, _) = self.read_recipe()?.precision.resolve(backend);
         let rate = backend.matrix_rate(dtype).unwrap_or(f64::NAN);

@@ -97,8 +97,8 @@ fn share<T>(things: &[T], place: Place) -> &[T] {
 
 /// What a rank computes and communicates on.
 ///
-/// Whole cores are dealt, so that ranks do not meet on one; the last of a rank's are reserved, with all their hardware threads.
-/// Where ranks are more than cores, hardware threads are dealt, and none can be reserved.
+/// Whole cores are dealt, so that ranks do not meet on one; the last of a rank's are reserved, with all their hardware
+/// threads. Where ranks are more than cores, hardware threads are dealt, and none can be reserved.
 ///
 /// # Errors
 /// If no core would be left to compute on.

@@ -23,7 +23,8 @@ use topology::Topology;
 
 /// What GNU's OpenMP, under oneDNN, reads once, when it is loaded.
 const POLICY: &str = "OMP_WAIT_POLICY";
-/// Holds the process that was started anew: a program that this one starts inherits the variable, and is another process.
+/// Holds the process that was started anew: a program that this one starts inherits the variable, and is another
+/// process.
 const PREPARED: &str = "SQUALL_PREPARED_PROCESS";
 /// Lists what is reserved for communication, for the process that was started anew.
 const COMMUNICATION: &str = "SQUALL_COMMUNICATION_CORES";
@@ -92,8 +93,8 @@ fn start_anew(command: &mut Command, communication: &[usize]) -> std::io::Error 
     command.exec()
 }
 
-/// Takes an equal part of the cores that all ranks of a node may use, or what a launcher left this rank, and of those only what
-/// computes; gives what is reserved for communication. Threads are then as many as the cores.
+/// Takes an equal part of the cores that all ranks of a node may use, or what a launcher left this rank, and of those
+/// only what computes; gives what is reserved for communication. Threads are then as many as the cores.
 fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
     let all = match sched_getaffinity(None) {
         Ok(all) => all,
@@ -102,8 +103,8 @@ fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
     };
     let threads: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&t| all.is_set(t)).collect();
     let topology = Topology::of_this_machine();
-    // A launcher that binds leaves a rank its own part already. One that has itself no more than this rank, as in a container of a few
-    // cores, has bound nobody.
+    // A launcher that binds leaves a rank its own part already. One that has itself no more than this rank, as in a
+    // container of a few cores, has bound nobody.
     let place = node_place()
         .filter(|_| threads.len() >= topology.online() || launcher::may_use(&all) == Some(true));
     let (place, cores) = match (place, options.say_cores()) {

@@ -7,8 +7,8 @@ const HEADING: &str = "Cores and memory of a node";
 
 /// Options that every subcommand has.
 ///
-/// Without the first two, ranks share a node's hardware threads as the system numbers them; with either of them ranks get whole
-/// cores.
+/// Without the first two, ranks share a node's hardware threads as the system numbers them; with either of them ranks
+/// get whole cores.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct Options {
     /// Cores of each rank's share that nothing but its communication thread runs on.

@@ -60,8 +60,8 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Two ranks of one node that have a hardware thread in common, where any of them has reserved some. Of each rank its node, and
-/// its placement if it is known.
+/// Two ranks of one node that have a hardware thread in common, where any of them has reserved some. Of each rank its
+/// node, and its placement if it is known.
 pub fn sharing(ranks: &[(usize, Option<Placement>)]) -> Option<(usize, usize)> {
     let known = |rank: usize| ranks[rank].1.as_ref();
     let shares = |a: usize, b: usize| {

@@ -100,7 +100,8 @@ fn total(meminfo: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// A machine of two cores with two threads each, the second's listed under the old name, and fast memory without cores.
+    /// A machine of two cores with two threads each, the second's listed under the old name, and fast memory without
+    /// cores.
     fn machine() -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, text: &str| {

@@ -1,8 +1,8 @@
 //! Closed contours and extremes near a cell, by walking from neighbour to neighbour.
 //!
 //! # Source
-//! TempestExtremes `HasClosedContour` (`DetectNodes.cpp`) and `FindLocalMinMax` (`SimpleGridUtilities.cpp`): neighbours share
-//! an edge, distances are great circles, poles are closed.
+//! TempestExtremes `HasClosedContour` (`DetectNodes.cpp`) and `FindLocalMinMax` (`SimpleGridUtilities.cpp`): neighbours
+//! share an edge, distances are great circles, poles are closed.
 
 use super::DomainEdge;
 use squall_data::LatLonGrid;
@@ -107,8 +107,8 @@ impl<'g> Walker<'g> {
     /// Whether the field rises by `rise` around a cell on a closed contour, all of whose cells (those that rise enough
     /// included) are within `radius_deg`.
     ///
-    /// A missing value does not rise. Where the walk meets an open edge of a regional grid ([`DomainEdge`]) the contour is
-    /// not closed.
+    /// A missing value does not rise. Where the walk meets an open edge of a regional grid ([`DomainEdge`]) the contour
+    /// is not closed.
     pub(crate) fn contour(
         &mut self,
         field: &impl Fn(usize, usize) -> f32,
@@ -145,7 +145,8 @@ impl<'g> Walker<'g> {
         }
     }
 
-    /// The lowest cell within `radius_deg`; of equals the one that takes the fewest steps. The origin itself if all is missing.
+    /// The lowest cell within `radius_deg`; of equals the one that takes the fewest steps. The origin itself if all is
+    /// missing.
     pub(crate) fn lowest_near(
         &mut self,
         field: &impl Fn(usize, usize) -> f32,
@@ -192,9 +193,9 @@ mod tests {
 
     #[test]
     fn a_gaussian_low_is_closed_if_and_only_if_it_is_deep_enough() {
-        // A low of e-folding radius 3 degrees has risen by 1 − exp(−(5.5/3)²) = 0.965 of its depth at 5.5 degrees: a depth of
-        // less than 207.2 Pa cannot rise by 200. Cells that have not risen enough must lie a cell farther in, at 4.5 degrees,
-        // where 0.895 is reached: 223.6 Pa are enough.
+        // A low of e-folding radius 3 degrees has risen by 1 − exp(−(5.5/3)²) = 0.965 of its depth at 5.5 degrees: a
+        // depth of less than 207.2 Pa cannot rise by 200. Cells that have not risen enough must lie a cell farther in,
+        // at 4.5 degrees, where 0.895 is reached: 223.6 Pa are enough.
         let grid = LatLonGrid::global(181, 360).unwrap();
         let mut walker = Walker::new(&grid, DomainEdge::Open);
         for centre in [(110, 180), (70, 0), (110, 359)] {

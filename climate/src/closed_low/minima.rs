@@ -4,11 +4,11 @@ use ndarray::ArrayView2;
 use rayon::prelude::*;
 use squall_data::LatLonGrid;
 
-/// Cells that no neighbour across an edge undercuts, from south to north, then by column. Missing values are not minima and do
-/// not undercut.
+/// Cells that no neighbour across an edge undercuts, from south to north, then by column. Missing values are not minima
+/// and do not undercut.
 ///
-/// Of touching equal cells only those with no equal cell south or west of them count, so that a plateau is one minimum or a
-/// few; `DetectNodes` takes all its cells.
+/// Of touching equal cells only those with no equal cell south or west of them count, so that a plateau is one minimum
+/// or a few; `DetectNodes` takes all its cells.
 pub(super) fn local_minima(field: ArrayView2<'_, f32>, grid: &LatLonGrid) -> Vec<(usize, usize)> {
     let (rows, columns) = grid.shape();
     let row_minima = |j: usize| {
@@ -132,7 +132,8 @@ impl Place {
     }
 }
 
-/// How far in longitude a place within a distance can be: asin(sin d / cos φ), or all around where the pole is as close.
+/// How far in longitude a place within a distance can be: asin(sin d / cos φ), or all around where the pole is as
+/// close.
 fn lon_reach_deg(lat_deg: f64, distance_deg: f64) -> f64 {
     let ratio = distance_deg.to_radians().sin() / lat_deg.to_radians().cos().max(1e-12);
     if distance_deg >= 90.0 || ratio >= 1.0 || lat_deg.abs() + distance_deg >= 90.0 {

@@ -1,8 +1,8 @@
 //! Lows with a closed contour around them, as the tempest method and the labels of extratropical cyclones want them.
 //!
 //! # Source
-//! TempestExtremes `DetectNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069): `--searchbymin`, `--mergedist`, `--closedcontourcmd`. As there,
-//! lows are merged before their contours are looked at.
+//! TempestExtremes `DetectNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069): `--searchbymin`, `--mergedist`,
+//! `--closedcontourcmd`. As there, lows are merged before their contours are looked at.
 
 mod contour;
 mod minima;
@@ -22,8 +22,8 @@ pub enum DomainEdge {
     /// Nobody knows: a contour that meets it is not closed, and a low that it cuts is no cyclone.
     #[default]
     Open,
-    /// A wall, as for TempestExtremes: a low that it cuts has a closed contour if the part inside has, and its centre may be
-    /// the place on the edge that is nearest to the true one.
+    /// A wall, as for TempestExtremes: a low that it cuts has a closed contour if the part inside has, and its centre
+    /// may be the place on the edge that is nearest to the true one.
     Wall,
 }
 
@@ -104,8 +104,8 @@ mod tests {
         for (lat, lon) in [(45.0, 100.0), (-45.0, 0.0), (60.0, 359.0), (84.0, 10.0)] {
             assert_eq!(found(&[(lat, lon, 1000.0)]), [(lat, lon)]);
         }
-        // exp(-(667/400)²) = 0.06: the rise within six degrees is 0.94 of the depth. Cells that have not risen enough must lie a cell
-        // farther in, where 1 - exp(-(556/400)²) = 0.855 is reached: 235 Pa are enough.
+        // exp(-(667/400)²) = 0.06: the rise within six degrees is 0.94 of the depth. Cells that have not risen enough
+        // must lie a cell farther in, where 1 - exp(-(556/400)²) = 0.855 is reached: 235 Pa are enough.
         assert_eq!(found(&[(45.0, 100.0, 235.0)]).len(), 1);
         assert!(found(&[(45.0, 100.0, 205.0)]).is_empty());
         assert!(found(&[(45.0, 100.0, -1000.0)]).is_empty());
@@ -122,8 +122,8 @@ mod tests {
             found(&[(40.0, 100.0, 800.0), (50.0, 100.0, 1000.0)]).len(),
             2
         );
-        // A trough eastward: overlapping lows every three degrees add up to three times their depth. The low at its western end
-        // stands out by 400 Pa or by 160.
+        // A trough eastward: overlapping lows every three degrees add up to three times their depth. The low at its
+        // western end stands out by 400 Pa or by 160.
         let at_end = |depth: f64| {
             let trough = (1..20).map(|k| (45.0, 100.0 + 3.0 * f64::from(k), depth));
             let lows: Vec<_> = trough.chain([(45.0, 100.0, 1000.0)]).collect();

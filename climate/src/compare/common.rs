@@ -140,7 +140,8 @@ pub(super) fn check_years(
     Ok(())
 }
 
-/// Notes which classes that only boxes tell apart are compared, and which are not because one run's tables have no row of them.
+/// Notes which classes that only boxes tell apart are compared, and which are not because one run's tables have no row
+/// of them.
 pub(super) fn note_classes(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec<String>) {
     let (mut both, mut one) = (Vec::new(), Vec::new());
     for class in Class::TRACKED {

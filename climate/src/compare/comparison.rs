@@ -24,7 +24,8 @@ pub struct ChangeRow {
     /// Numbers.
     #[serde(flatten)]
     pub change: Change,
-    /// p adjusted for the rows of the same family: all rows of the whole, of basins, of seasons, or of seasons of basins.
+    /// p adjusted for the rows of the same family: all rows of the whole, of basins, of seasons, or of seasons of
+    /// basins.
     pub adjusted_p: Option<f64>,
     /// Whether the adjusted p is below 1 - confidence.
     pub significant: bool,

@@ -62,8 +62,8 @@ impl Selection {
 }
 
 impl Coverage {
-    /// When the run of a folder was analysed: from `statistics.nc`; without it, from the first to the last time of the tables,
-    /// in the calendar `otherwise`.
+    /// When the run of a folder was analysed: from `statistics.nc`; without it, from the first to the last time of the
+    /// tables, in the calendar `otherwise`.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if a file cannot be read, [`ClimateError::Table`] if there is no table of events,

@@ -109,8 +109,8 @@ pub struct Design {
 impl Design {
     /// The draws for so many blocks of years on each side.
     ///
-    /// Percentiles of draws of n blocks are too narrow by √(1 - 1/n) and know nothing of Student's t. They are taken further
-    /// out, so that the interval of a mean of normal values would be the t interval.
+    /// Percentiles of draws of n blocks are too narrow by √(1 - 1/n) and know nothing of Student's t. They are taken
+    /// further out, so that the interval of a mean of normal values would be the t interval.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if the confidence is not between 0.5 and 1 or there are fewer than 100 draws.
@@ -207,8 +207,8 @@ impl Design {
         change
     }
 
-    /// The interval of a value by its draws; `None` if fewer than half of them are defined. `influences` of the blocks of both
-    /// sides are asked for only where the method needs them.
+    /// The interval of a value by its draws; `None` if fewer than half of them are defined. `influences` of the blocks
+    /// of both sides are asked for only where the method needs them.
     pub(crate) fn interval(
         &self,
         value: f64,
@@ -229,7 +229,8 @@ impl Design {
     /// The shares at which BCa reads the draws.
     ///
     /// # Source
-    /// Efron 1987, J. Am. Stat. Assoc. 82, 171-185; acceleration of several samples: Davison and Hinkley 1997, equation 5.27.
+    /// Efron 1987, J. Am. Stat. Assoc. 82, 171-185; acceleration of several samples: Davison and Hinkley 1997, equation
+    /// 5.27.
     fn bca_shares(&self, value: f64, draws: &[f64], influences: [Vec<f64>; 2]) -> (f64, f64) {
         let below = draws.iter().filter(|v| **v < value).count() as f64;
         let equal = draws.iter().filter(|v| **v == value).count() as f64;
@@ -286,8 +287,8 @@ pub(crate) fn percentile_interval(design: &Design, draws: &mut Vec<f64>) -> Opti
     })
 }
 
-/// Two-sided p of a difference among the differences of dealt samples: the share that is at least as large, the observed
-/// one counted with them (Phipson and Smyth 2010). `None` if fewer than half of them are defined.
+/// Two-sided p of a difference among the differences of dealt samples: the share that is at least as large, the
+/// observed one counted with them (Phipson and Smyth 2010). `None` if fewer than half of them are defined.
 pub(crate) fn p_value(difference: f64, dealt: impl Iterator<Item = f64>) -> Option<f64> {
     // Sums in another order differ in their last bits.
     let observed = difference.abs() * (1.0 - 1e-9);

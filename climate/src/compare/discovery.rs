@@ -1,12 +1,13 @@
 //! Many tests at once: control of the false discovery rate.
 
-/// p-values adjusted so that calling those below α significant keeps the expected share of false ones among them below α.
+/// p-values adjusted so that calling those below α significant keeps the expected share of false ones among them below
+/// α.
 ///
 /// Values that are not numbers were not tested; they stay so and do not count.
 ///
 /// # Source
-/// Benjamini and Hochberg 1995, J. R. Stat. Soc. B 57, 289-300; for maps Wilks 2016, doi:10.1175/BAMS-D-15-00267.1. Holds
-/// for independent tests and for positively dependent ones, as neighbouring cells are.
+/// Benjamini and Hochberg 1995, J. R. Stat. Soc. B 57, 289-300; for maps Wilks 2016, doi:10.1175/BAMS-D-15-00267.1.
+/// Holds for independent tests and for positively dependent ones, as neighbouring cells are.
 ///
 /// # Example
 /// ```
@@ -49,8 +50,8 @@ mod tests {
 
     #[test]
     fn false_discoveries_stay_below_the_rate() {
-        // 200 maps of 900 cells without and 100 with an effect. The expected share of false discoveries is 0.05 · 900/1000;
-        // the mean over 200 maps has a standard error of about 0.002.
+        // 200 maps of 900 cells without and 100 with an effect. The expected share of false discoveries is 0.05 ·
+        // 900/1000; the mean over 200 maps has a standard error of about 0.002.
         let mut random = stream(5, "discovery", &[]);
         let (mut shares, mut found) = (0.0, 0.0);
         for _ in 0..200 {

@@ -40,8 +40,9 @@ pub struct Bin {
     pub significant: bool,
 }
 
-/// The distributions of lifetime-maximum wind and lifetime-minimum pressure of cyclones and of lifetime-maximum transport and
-/// area of rivers, of those that both runs know: without any value a run has no tracks, or nobody knows how strong they were.
+/// The distributions of lifetime-maximum wind and lifetime-minimum pressure of cyclones and of lifetime-maximum
+/// transport and area of rivers, of those that both runs know: without any value a run has no tracks, or nobody knows
+/// how strong they were.
 pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribution> {
     let [cyclone, river] = Class::EVENTS.map(Class::code);
     // Widths of bins: that of about ten knots; the rest round.

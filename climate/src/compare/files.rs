@@ -27,12 +27,16 @@ const CHANGE_COLUMNS: [&str; 17] = [
 ];
 
 impl Comparison {
-    /// Writes `changes.csv`, `changes.json`, `return_levels.csv`, `distributions.csv`, `statements.txt` and `maps.nc` into a folder.
+    /// Writes `changes.csv`, `changes.json`, `return_levels.csv`, `distributions.csv`, `statements.txt` and `maps.nc`
+    /// into a folder.
     ///
-    /// - `changes.csv`: one row for each quantity, class, basin and season; low and high are of the difference, relative_low
-    ///   and relative_high of the relative change (b / a - 1); what is not known is blank, and `no_interval` says why
-    /// - `return_levels.csv`: quantity, class, unit, return_years, a, a_low, a_high, b, b_low, b_high, difference, low, high
-    /// - `distributions.csv`: one row for each bin: quantity, class, unit, from, to, then tracks a year as in `changes.csv`
+    /// - `changes.csv`: one row for each quantity, class, basin and season; low and high are of the difference,
+    ///   relative_low and relative_high of the relative change (b / a - 1); what is not known is blank, and
+    ///   `no_interval` says why
+    /// - `return_levels.csv`: quantity, class, unit, return_years, a, a_low, a_high, b, b_low, b_high, difference, low,
+    ///   high
+    /// - `distributions.csv`: one row for each bin: quantity, class, unit, from, to, then tracks a year as in
+    ///   `changes.csv`
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails; files already written stay.

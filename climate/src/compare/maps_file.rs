@@ -28,8 +28,8 @@ const PARTS: [Part; 7] = [
 ];
 
 impl Comparison {
-    /// Writes the maps of change: for each map `NAME_a`, `_b`, `_difference`, `_low`, `_high`, `_p`, `_adjusted_p` and the flag
-    /// `_significant`, all `(class, lat, lon)`.
+    /// Writes the maps of change: for each map `NAME_a`, `_b`, `_difference`, `_low`, `_high`, `_p`, `_adjusted_p` and
+    /// the flag `_significant`, all `(class, lat, lon)`.
     pub(crate) fn write_maps(&self, path: &Path) -> Result<()> {
         let grid = coarse_grid()?;
         let pending = Pending::new(path)?;

@@ -1,7 +1,7 @@
 //! What changes between two runs or two periods, with honest uncertainty.
 //!
-//! Both sides are read once into sums by year ([`side::Side`]). Whole years are the units of chance: intervals come from
-//! drawing years of both sides with replacement, p-values from dealing the years of both sides anew, and maps are
+//! Both sides are read once into sums by year ([`side::Side`]). Whole years are the units of chance: intervals come
+//! from drawing years of both sides with replacement, p-values from dealing the years of both sides anew, and maps are
 //! corrected for the number of their cells. The same draws serve every quantity and every cell ([`Design`]).
 //!
 //! # Not done
@@ -103,8 +103,8 @@ pub struct Plan {
 /// Finds which months and years of two runs can be compared.
 ///
 /// # Errors
-/// [`ClimateError::Mismatch`] if grids differ or there are no months in common, [`ClimateError::Period`] if a run lacks the
-/// months asked for or has no whole year, [`ClimateError::Invalid`] for options without meaning, and what
+/// [`ClimateError::Mismatch`] if grids differ or there are no months in common, [`ClimateError::Period`] if a run lacks
+/// the months asked for or has no whole year, [`ClimateError::Invalid`] for options without meaning, and what
 /// [`Coverage::read`] gives.
 pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan> {
     let valid = |month: &i64| (1..=12).contains(month);
@@ -179,8 +179,8 @@ impl Plan {
         })
     }
 
-    /// Reads both sides and compares them. `progress` is told how many of [`Plan::STEPS`] steps are done, and may stop the
-    /// work with an error.
+    /// Reads both sides and compares them. `progress` is told how many of [`Plan::STEPS`] steps are done, and may stop
+    /// the work with an error.
     ///
     /// # Errors
     /// As [`Side::read`], and what `progress` gives.

@@ -5,8 +5,8 @@ use std::f64::consts::PI;
 /// Probability that a standard normal number is below `x`.
 ///
 /// # Source
-/// Hart 1968, algorithm 5666, as written down by West 2005, "Better approximations to cumulative normal functions"; good to
-/// about 1e-15.
+/// Hart 1968, algorithm 5666, as written down by West 2005, "Better approximations to cumulative normal functions";
+/// good to about 1e-15.
 pub(crate) fn normal_cdf(x: f64) -> f64 {
     const UPPER: [f64; 7] = [
         3.526_249_659_989_11e-2,
@@ -55,7 +55,8 @@ pub(crate) fn normal_quantile(probability: f64) -> f64 {
     bisect(-40.0, 40.0, |x| normal_cdf(x) < probability)
 }
 
-/// The number that the absolute value of Student's t with some degrees of freedom exceeds with probability `1 - inside`.
+/// The number that the absolute value of Student's t with some degrees of freedom exceeds with probability
+/// `1 - inside`.
 ///
 /// # Source
 /// The finite series of Abramowitz and Stegun 1964, 26.7.3 and 26.7.4.

@@ -19,8 +19,8 @@ impl Comparison {
     /// The comparison that [`Self::write`] wrote into a folder, with its maps.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if `changes.json` or `maps.nc` cannot be read; [`ClimateError::Invalid`], naming the file, if it
-    /// is not what this version writes.
+    /// [`ClimateError::Data`] if `changes.json` or `maps.nc` cannot be read; [`ClimateError::Invalid`], naming the
+    /// file, if it is not what this version writes.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let path = folder.join(NUMBERS);

@@ -20,8 +20,8 @@ impl Gev {
     /// The distribution with the L-moments of a sample of maxima; `None` for fewer than [`MIN_MAXIMA`] or equal values.
     ///
     /// # Source
-    /// Hosking, Wallis and Wood 1985, Technometrics 27, 251-261 (there k = -ξ): the approximation of k by τ₃, error below
-    /// 9e-4 for |τ₃| < 0.5. L-moments with the unbiased estimators of Hosking 1990.
+    /// Hosking, Wallis and Wood 1985, Technometrics 27, 251-261 (there k = -ξ): the approximation of k by τ₃, error
+    /// below 9e-4 for |τ₃| < 0.5. L-moments with the unbiased estimators of Hosking 1990.
     pub fn fit(maxima: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = maxima.iter().copied().filter(|v| v.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);

@@ -91,7 +91,8 @@ pub struct SideOptions {
 }
 
 impl Side {
-    /// Reads the tables and statistics of a folder, row by row: memory grows with years and tracks of cyclones, not with events.
+    /// Reads the tables and statistics of a folder, row by row: memory grows with years and tracks of cyclones, not
+    /// with events.
     ///
     /// # Errors
     /// [`crate::ClimateError::Table`] and [`crate::ClimateError::TableCell`] for tables that cannot be understood,
@@ -165,8 +166,8 @@ impl Side {
         years.iter().any(|year| year[0].count > 0.0)
     }
 
-    /// Whether the tables tell events of a class: always those of masks, the others if a row is of them. Tables that were made
-    /// of masks have no rows of the others whatever the weather was.
+    /// Whether the tables tell events of a class: always those of masks, the others if a row is of them. Tables that
+    /// were made of masks have no rows of the others whatever the weather was.
     pub fn tells(&self, class: Class) -> bool {
         let listed = Class::TRACKED.iter().zip(self.listed);
         Class::EVENTS.contains(&class) || listed.into_iter().any(|(c, has)| *c == class && has)
@@ -205,8 +206,8 @@ impl Side {
         }
     }
 
-    /// Highest wind (m/s), lowest pressure (hPa), largest river (km²) or highest transport (kg m-1 s-1) of each used year, with the year's block; years
-    /// without any are left out.
+    /// Highest wind (m/s), lowest pressure (hPa), largest river (km²) or highest transport (kg m-1 s-1) of each used
+    /// year, with the year's block; years without any are left out.
     pub(crate) fn extremes(&self, of: Extreme) -> Vec<(f64, u32)> {
         let sign = match of {
             Extreme::CyclonePressure => -1.0,

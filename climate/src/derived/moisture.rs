@@ -110,12 +110,12 @@ pub fn transport_components(
     Ok([east, north])
 }
 
-/// Stand-in for the integrated vapour transport where only one level of wind is known: precipitable water times the wind at
-/// 850 hPa, kg m-1 s-1.
+/// Stand-in for the integrated vapour transport where only one level of wind is known: precipitable water times the
+/// wind at 850 hPa, kg m-1 s-1.
 ///
-/// The wind at 850 hPa stands for the mean wind weighted by moisture, most of which lies below 700 hPa. The same in one cell
-/// as [`crate::detect::VapourTransport::proxy`] for a field; `climate/tests/impact.rs` compares it with the integral over
-/// levels of a GFS analysis.
+/// The wind at 850 hPa stands for the mean wind weighted by moisture, most of which lies below 700 hPa. The same in one
+/// cell as [`crate::detect::VapourTransport::proxy`] for a field; `climate/tests/impact.rs` compares it with the
+/// integral over levels of a GFS analysis.
 ///
 /// # Example
 /// ```

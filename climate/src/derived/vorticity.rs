@@ -10,8 +10,8 @@ use squall_data::grid::EARTH_RADIUS_KM;
 ///
 /// The second term carries the curvature of the parallels: a solid rotation u = Ω R cos φ gives 2 Ω sin φ. Longitude
 /// wraps where the grid does. At the edges of a regional grid, and on first and last rows that are not poles, the
-/// differences are one-sided. A pole's row holds the circulation around the next parallel divided by the area of the cap
-/// (Stokes), one value for all columns; a grid that is not periodic has no such cap and gets NaN there.
+/// differences are one-sided. A pole's row holds the circulation around the next parallel divided by the area of the
+/// cap (Stokes), one value for all columns; a grid that is not periodic has no such cap and gets NaN there.
 ///
 /// # Units
 /// m s-1 in, s-1 out.

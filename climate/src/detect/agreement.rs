@@ -134,9 +134,9 @@ impl Agreement {
 
     /// Counts one time: a mask for each source, in their order; `None` for a source that does not have the time.
     ///
-    /// Events are the connected areas of a mask that are large enough ([`ExtractOptions`]; cyclones of any size). Cyclones are the
-    /// same if their centres are within 500 km, rivers if they share cells; one to one, the nearest, or those that share most,
-    /// first.
+    /// Events are the connected areas of a mask that are large enough ([`ExtractOptions`]; cyclones of any size).
+    /// Cyclones are the same if their centres are within 500 km, rivers if they share cells; one to one, the nearest,
+    /// or those that share most, first.
     ///
     /// # Errors
     /// [`ClimateError::Mismatch`] if masks differ in number, shape or time.

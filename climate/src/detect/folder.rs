@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 const FIRST: &str = "first.cbor";
 const SECOND: &str = "second.cbor";
 
-/// The folder of a run: `objects.csv` of each method appears whole, in the method's folder, when all times are labelled; until then
-/// their parts and the run's states lie in `.methods.partial`.
+/// The folder of a run: `objects.csv` of each method appears whole, in the method's folder, when all times are
+/// labelled; until then their parts and the run's states lie in `.methods.partial`.
 ///
-/// A saved state is what a run goes on from: rows written after it are cut off and made again, so that the tables are those of a
-/// run that nothing interrupted. A run of other inputs or options (another fingerprint) begins anew.
+/// A saved state is what a run goes on from: rows written after it are cut off and made again, so that the tables are
+/// those of a run that nothing interrupted. A run of other inputs or options (another fingerprint) begins anew.
 pub struct MethodsFolder {
     partial: PathBuf,
     fingerprint: String,
@@ -50,11 +50,11 @@ struct Drawn<S, A> {
 }
 
 impl MethodsFolder {
-    /// Opens the folder of a run whose methods write into folders of their own; gives the states to go on from, those given where
-    /// there are none.
+    /// Opens the folder of a run whose methods write into folders of their own; gives the states to go on from, those
+    /// given where there are none.
     ///
-    /// `fingerprint` must differ for whatever would change the result. The second state is taken up if it is `whole`: all else that
-    /// was written of the times that it has labelled is there.
+    /// `fingerprint` must differ for whatever would change the result. The second state is taken up if it is `whole`:
+    /// all else that was written of the times that it has labelled is there.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if the folder cannot be written.

@@ -7,8 +7,8 @@
 //! | [`Method::Percentile`] | - | percentile of transport by month and place, geometry | climatology, masks |
 //! | [`Method::Bard`] | - | ensemble of thresholds, probability | masks |
 //!
-//! [`detect_series`] runs any of them together, reading each time once per pass; [`Agreement`] says how far they agree with each
-//! other and with a network.
+//! [`detect_series`] runs any of them together, reading each time once per pass; [`Agreement`] says how far they agree
+//! with each other and with a network.
 
 pub mod agreement;
 pub mod bard;
@@ -83,8 +83,9 @@ impl Method {
         }
     }
 
-    /// The channels that it uses, in model order. The tempest method does without T200, T500, Z200 and Z1000 where the files have
-    /// heights of 300 and 500 hPa; rivers by transport do without TMQ, U850 and V850 where they have transport.
+    /// The channels that it uses, in model order. The tempest method does without T200, T500, Z200 and Z1000 where the
+    /// files have heights of 300 and 500 hPa; rivers by transport do without TMQ, U850 and V850 where they have
+    /// transport.
     pub fn channels(self) -> &'static [Variable] {
         use Variable::{Prect, Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
         match self {
@@ -106,7 +107,8 @@ impl Method {
         }
     }
 
-    /// What of [`Method::channels`] and [`Method::useful_channels`] it looks at in one reading of a series, in model order.
+    /// What of [`Method::channels`] and [`Method::useful_channels`] it looks at in one reading of a series, in model
+    /// order.
     pub fn channels_in(self, pass: Pass) -> &'static [Variable] {
         use Variable::{
             Prect, Ps, Psl, T200, T500, Tmq, Trefht, U850, Ubot, V850, Vbot, Z200, Z1000,

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
 use std::ops::Range;
 
-/// The first passes of methods over a series, as far as they have come. Written down (it can be serialised) it is where they go on.
+/// The first passes of methods over a series, as far as they have come. Written down (it can be serialised) it is where
+/// they go on.
 ///
 /// It holds cyclones that stand or may stand, and the histograms of the climatology.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,11 +55,13 @@ impl FirstPass {
         self.surveys.iter().any(|s| !matches!(s, Survey::Nothing))
     }
 
-    /// Goes on over the series, each time read once, in parallel, with at least [`super::Wanted::by`] these methods in this pass; `looked`
-    /// sees the state as it grows. The result depends neither on the number of threads nor on where it was left.
+    /// Goes on over the series, each time read once, in parallel, with at least [`super::Wanted::by`] these methods in
+    /// this pass; `looked` sees the state as it grows. The result depends neither on the number of threads nor on where
+    /// it was left.
     ///
     /// # Errors
-    /// The first error in order of time, of reading, detecting or `looked`; [`ClimateError::Invalid`] if times do not ascend.
+    /// The first error in order of time, of reading, detecting or `looked`; [`ClimateError::Invalid`] if times do not
+    /// ascend.
     pub fn run<E>(
         &mut self,
         detectors: &[Detector],
@@ -123,8 +126,8 @@ impl SecondPass {
         self.done
     }
 
-    /// Goes on over the series, each time read once, in parallel, with at least [`super::Wanted::by`] these methods in this pass; `each`
-    /// receives the labels of all methods in order of time, with the state after them.
+    /// Goes on over the series, each time read once, in parallel, with at least [`super::Wanted::by`] these methods in
+    /// this pass; `each` receives the labels of all methods in order of time, with the state after them.
     ///
     /// # Errors
     /// The first error in order of time, of reading, detecting or `each`.
@@ -193,11 +196,11 @@ impl SecondPass {
     }
 }
 
-/// Runs methods over a series: every time is read twice (once if only TECA-BARD is asked for), in parallel; `each` receives the
-/// labels of all methods in order of time. One summary per method.
+/// Runs methods over a series: every time is read twice (once if only TECA-BARD is asked for), in parallel; `each`
+/// receives the labels of all methods in order of time. One summary per method.
 ///
-/// At any time twice as many snapshots as there are threads are in memory, besides what the first passes keep. The result does not
-/// depend on the number of threads. To go on after a stop there are [`FirstPass`] and [`SecondPass`].
+/// At any time twice as many snapshots as there are threads are in memory, besides what the first passes keep. The
+/// result does not depend on the number of threads. To go on after a stop there are [`FirstPass`] and [`SecondPass`].
 ///
 /// # Errors
 /// The first error in order of time, of reading, detecting or `each`; [`ClimateError::Invalid`] if times do not ascend.

@@ -10,10 +10,10 @@ use squall_data::{Archive, DataError, Snapshot, Variable};
 
 /// What the stand-in TMQ · |V850| is multiplied with to be compared with true transport: nothing, as measured.
 ///
-/// Vapour moves slower than the air at 850 hPa near the ground and faster above, and turns with height. On the 2.5-degree GFS
-/// forecast of 2011-10-11 the regression of the true transport (1000 to 200 hPa) on the stand-in through the origin has the slope 1.004, the
-/// cosine between both is 0.984, over the 1,079 cells poleward of 20 degrees where the transport exceeds 250 kg/(m s)
-/// (`climate/tests/detect_gfs.rs`).
+/// Vapour moves slower than the air at 850 hPa near the ground and faster above, and turns with height. On the
+/// 2.5-degree GFS forecast of 2011-10-11 the regression of the true transport (1000 to 200 hPa) on the stand-in through
+/// the origin has the slope 1.004, the cosine between both is 0.984, over the 1,079 cells poleward of 20 degrees where
+/// the transport exceeds 250 kg/(m s) (`climate/tests/detect_gfs.rs`).
 pub const PROXY_FACTOR: f32 = 1.0;
 
 /// Where a transport comes from.
@@ -45,8 +45,8 @@ impl TransportSource {
 pub struct VapourTransport {
     /// Its size, kg m-1 s-1.
     pub magnitude: Array2<f32>,
-    /// Eastward and northward parts; where a file has the size alone those of the wind at 850 hPa, which is good for directions
-    /// only; `None` if that is not there either.
+    /// Eastward and northward parts; where a file has the size alone those of the wind at 850 hPa, which is good for
+    /// directions only; `None` if that is not there either.
     pub direction: Option<[Array2<f32>; 2]>,
     /// Where it comes from.
     pub source: TransportSource,
@@ -143,7 +143,8 @@ impl DetectFields {
         }
     }
 
-    /// Reads what is wanted of a time: the channels, transport from the files or from their levels, the thickness from 500 to 300 hPa.
+    /// Reads what is wanted of a time: the channels, transport from the files or from their levels, the thickness from
+    /// 500 to 300 hPa.
     ///
     /// # Errors
     /// What [`Archive::read`] fails with.

@@ -9,16 +9,18 @@ use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
 
 /// The events of the boxes of one time, in the order of [`crate::events::extract()`].
 ///
-/// An event's area and edges are those of its box, its centre is the box's middle (for cyclones the minimum of sea-level
-/// pressure inside, where that is known, which is one box's of a class), its probability the box's confidence, and its cells, by which the tracker finds overlaps,
-/// are those of the grid whose centres lie in the box. Pressure, wind, moisture and vapour transport are extremes over the
-/// box. What a box cannot tell stays blank: length, width, orientation, rain, and of a river its share over land and its
-/// rank, because most of its box is no river. Identities that the boxes came with are kept; a tracker gives its own.
+/// An event's area and edges are those of its box, its centre is the box's middle (for cyclones the minimum of
+/// sea-level pressure inside, where that is known, which is one box's of a class), its probability the box's
+/// confidence, and its cells, by which the tracker finds overlaps, are those of the grid whose centres lie in the box.
+/// Pressure, wind, moisture and vapour transport are extremes over the box. What a box cannot tell stays blank: length,
+/// width, orientation, rain, and of a river its share over land and its rank, because most of its box is no river.
+/// Identities that the boxes came with are kept; a tracker gives its own.
 ///
 /// Boxes that lie off a regional grid are left out.
 ///
 /// # Errors
-/// [`crate::ClimateError::Mismatch`] if grid and fields differ in shape or time; [`crate::ClimateError::Data`] for a box without extent.
+/// [`crate::ClimateError::Mismatch`] if grid and fields differ in shape or time; [`crate::ClimateError::Data`] for a
+/// box without extent.
 ///
 /// # Example
 /// ```
@@ -100,7 +102,8 @@ fn of_box(geo: &GeoBox, inside: Event) -> Event {
     }
 }
 
-/// The cells whose centres lie in a box; of a box between them the one nearest to its middle. None if it lies off the grid.
+/// The cells whose centres lie in a box; of a box between them the one nearest to its middle. None if it lies off the
+/// grid.
 fn region_of(geo: &GeoBox, grid: &LatLonGrid) -> Option<Region> {
     let class = Class::from(geo.class);
     let (rows, columns) = grid.shape();

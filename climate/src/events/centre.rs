@@ -12,8 +12,9 @@ const EYE_KM: f64 = 300.0;
 /// A cell: row and column.
 type Cell = (usize, usize);
 
-/// Puts the centres of cyclones where pressure is lowest, in their region or in the eye beside it; where it falls on from there towards something farther off,
-/// at the deepest minimum inside, if there is one. Of several about one eye the one with the lowest pressure inside has it.
+/// Puts the centres of cyclones where pressure is lowest, in their region or in the eye beside it; where it falls on
+/// from there towards something farther off, at the deepest minimum inside, if there is one. Of several about one eye
+/// the one with the lowest pressure inside has it.
 pub(super) fn move_to_eyes(
     found: &mut [((f64, f64), DetectedEvent)],
     grid: &LatLonGrid,
@@ -52,9 +53,9 @@ pub(super) fn move_to_eyes(
     }
 }
 
-/// Puts the centres of cyclones in boxes at minima of pressure inside: each minimum is one box's of a class, the deepest first, and of several
-/// boxes around it that whose middle is nearest. A box without a minimum of its own keeps its middle; pressure falls towards its edge
-/// where another low is near.
+/// Puts the centres of cyclones in boxes at minima of pressure inside: each minimum is one box's of a class, the
+/// deepest first, and of several boxes around it that whose middle is nearest. A box without a minimum of its own keeps
+/// its middle; pressure falls towards its edge where another low is near.
 pub(super) fn move_to_lows(
     found: &mut [DetectedEvent],
     grid: &LatLonGrid,
@@ -99,22 +100,18 @@ fn minima<'a>(
     cells.filter(move |&cell| is_minimum(psl, grid, cell))
 }
 
-/// Whether no cell within [`EYE_KM`] has lower pressure, and all cells around are known; of equals the first. On fine grids pressure dips between
-/// any few cells, on slopes too.
+/// Whether no cell within [`EYE_KM`] has lower pressure, and all cells around are known; of equals the first. On fine
+/// grids pressure dips between any few cells, on slopes too.
 fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool {
     let (rows, columns) = grid.shape();
     let middle = psl[[j, i]];
-    let mut higher = false;
-    let mut around = grid.neighbours8(j, i).map(|cell| psl[cell]);
-    let known = around.by_ref().try_fold(0, |known, v| {
-        higher |= v > middle;
-        (v >= middle).then_some(known + 1)
-    });
+    let around = || grid.neighbours8(j, i).map(|cell| psl[cell]);
+    let is_lowest = around().all(|v| v >= middle) && around().any(|v| v > middle);
     // At the edge of a region nobody knows what is beyond.
     let bounds = grid.lat_bounds_deg();
     let at_pole = j == 0 && bounds[0] <= -90.0 || j + 1 == rows && bounds[rows] >= 90.0;
-    let is_whole = known == Some(8) || known.is_some() && at_pole && grid.is_periodic();
-    if !(middle.is_finite() && higher && is_whole) {
+    let is_whole = || around().count() == 8 || at_pole && grid.is_periodic();
+    if !(middle.is_finite() && is_lowest && is_whole()) {
         return false;
     }
     let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
@@ -200,8 +197,8 @@ fn centre_at(
     detected.event.lon_deg = if lon >= 360.0 { 0.0 } else { lon };
 }
 
-/// Where the parabola through three evenly spaced values is lowest, in steps from the middle one; 0 where the middle one
-/// is not the lowest or a neighbour is missing.
+/// Where the parabola through three evenly spaced values is lowest, in steps from the middle one; 0 where the middle
+/// one is not the lowest or a neighbour is missing.
 fn parabola_shift(before: Option<f64>, middle: f64, after: Option<f64>) -> f64 {
     let (Some(a), Some(c)) = (before, after) else {
         return 0.0;

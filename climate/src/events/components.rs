@@ -88,7 +88,8 @@ impl Region {
 /// The connected areas of every class but background, in scan order of their southernmost, westernmost run.
 ///
 /// # Errors
-/// [`ClimateError::Mismatch`] if the mask is not of the grid's shape, [`ClimateError::Invalid`] on an unknown class code.
+/// [`ClimateError::Mismatch`] if the mask is not of the grid's shape, [`ClimateError::Invalid`] on an unknown class
+/// code.
 ///
 /// # Example
 /// ```

@@ -9,7 +9,8 @@ use squall_data::{LatLonGrid, Variable};
 /// Impact of one event at one time. What is not known is blank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventDetails {
-    /// Time that what is known of this point stands for, hours: the step of the fields where there are some, else that of the data.
+    /// Time that what is known of this point stands for, hours: the step of the fields where there are some, else that
+    /// of the data.
     pub hours: Option<f64>,
     /// Whether it reaches the edge of a regional domain, so that its area and its centre are those of a part.
     pub touches_edge: Option<bool>,

@@ -47,7 +47,8 @@ pub struct Event {
     pub width_km: f64,
     /// Orientation of the major axis, degrees anticlockwise from east, in [0, 180).
     pub orientation_deg: f64,
-    /// Lowest sea-level pressure inside, Pa; of a cyclone that of its centre, if that is a cell and not the middle of a box.
+    /// Lowest sea-level pressure inside, Pa; of a cyclone that of its centre, if that is a cell and not the middle of a
+    /// box.
     pub min_psl_pa: Option<f64>,
     /// Highest wind of the lowest level inside, m/s; at 850 hPa where that is not known.
     pub max_wind_m_s: Option<f64>,

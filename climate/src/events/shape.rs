@@ -1,7 +1,7 @@
 //! Where an area is and how long and wide: on the sphere, indifferent to the seam.
 //!
-//! Positions are unit vectors, so no longitude is ever averaged. Axes are found in the azimuthal equidistant plane about
-//! the centroid; lengths are great-circle distances.
+//! Positions are unit vectors, so no longitude is ever averaged. Axes are found in the azimuthal equidistant plane
+//! about the centroid; lengths are great-circle distances.
 
 use crate::events::components::Region;
 use squall_data::LatLonGrid;
@@ -27,8 +27,8 @@ pub struct Shape {
 /// The box around a region: western, southern, eastern and northern edge of its outermost cells.
 ///
 /// The box is the shortest arc of longitude that holds the region and runs eastward from west to east, over the seam if
-/// `west > east`. A region all around the globe has its eastern edge 0.001 degrees short of its western one, so that the
-/// box is not mistaken for an empty one.
+/// `west > east`. A region all around the globe has its eastern edge 0.001 degrees short of its western one, so that
+/// the box is not mistaken for an empty one.
 pub fn bounding_box_deg(region: &Region, grid: &LatLonGrid) -> [f64; 4] {
     let columns = grid.shape().1;
     let mut used = vec![false; columns];
@@ -74,8 +74,8 @@ fn occupied_arc(used: &[bool], periodic: bool) -> (usize, usize) {
 
 /// Measures a region.
 ///
-/// - *Centroid*: area-weighted mean of the cells' unit vectors, brought back to the sphere. (A belt around the globe has
-///   no such mean; then the region's first cell stands in.)
+/// - *Centroid*: area-weighted mean of the cells' unit vectors, brought back to the sphere. (A belt around the globe
+///   has no such mean; then the region's first cell stands in.)
 /// - *Axes*: principal axes of the cells in the azimuthal equidistant plane about the centroid, area-weighted.
 /// - *Length*: the region is cut across the major axis into slices about two cells thick (at most 24); the length is
 ///   that of the line through the slices' centroids, great circle by great circle, plus the straight ends to the

@@ -8,8 +8,8 @@
 //! | atmospheric river | that of its cells |
 //!
 //! # Source
-//! ClimDeepLearn for cyclones, [`super::EtcThresholds`] and [`super::TdThresholds`] for the others. The boxes of ExtremeWeather come from
-//! the same tools, but how they were sized is not published.
+//! ClimDeepLearn for cyclones, [`super::EtcThresholds`] and [`super::TdThresholds`] for the others. The boxes of
+//! ExtremeWeather come from the same tools, but how they were sized is not published.
 
 use super::candidates::CycloneCandidate;
 use super::lows::LowCandidate;

@@ -8,8 +8,8 @@ use ndarray::ArrayView2;
 use squall_data::LatLonGrid;
 use squall_data::grid::lon_difference_deg;
 
-/// The distance from a centre at which the azimuthal mean wind, outward of its maximum, first falls below the storm wind,
-/// degrees; 0 where it never rises above it or does not fall within the search radius.
+/// The distance from a centre at which the azimuthal mean wind, outward of its maximum, first falls below the storm
+/// wind, degrees; 0 where it never rises above it or does not fall within the search radius.
 ///
 /// # Source
 /// TECA `teca_tc_wind_radii`, defaults: mean of |(u, v)| in 32 rings over 6 degrees (plain degrees), linear between the
@@ -71,8 +71,8 @@ pub(super) struct BoxWindow {
 }
 
 impl BoxWindow {
-    /// From the cell nearest to the south-western corner up to, without it, the one nearest to the north-eastern corner, as
-    /// the published script cuts it; but over the seam where the grid wraps.
+    /// From the cell nearest to the south-western corner up to, without it, the one nearest to the north-eastern
+    /// corner, as the published script cuts it; but over the seam where the grid wraps.
     pub(super) fn around(grid: &LatLonGrid, (lat, lon): (f64, f64), half_deg: f64) -> Self {
         let (rows, columns) = grid.shape();
         let (south, west) = grid.nearest((lat - half_deg).max(-90.0), lon - half_deg);
@@ -110,8 +110,8 @@ impl BoxWindow {
     }
 }
 
-/// The percentile of some values as numpy has it: linear between the two nearest ranks. NaN is left out; `None` if nothing
-/// is left. Reorders the values.
+/// The percentile of some values as numpy has it: linear between the two nearest ranks. NaN is left out; `None` if
+/// nothing is left. Reorders the values.
 pub(super) fn percentile(values: &mut Vec<f32>, percent: f64) -> Option<f64> {
     values.retain(|v| !v.is_nan());
     if values.is_empty() {
@@ -137,12 +137,13 @@ pub(super) fn box_half_deg(
 
 /// The cells of one cyclone, as runs of the grid sorted by row and column.
 ///
-/// In the box of half side wind radius + 6.6 degrees, the cells above the 93rd percentile of the box in each of the channels
-/// (TMQ, U850, V850, PRECT; signed winds, as published); of each channel the largest 8-connected piece; of their union the
-/// largest piece. Of equally large pieces the south-westernmost. A channel that is constant in the box has none.
+/// In the box of half side wind radius + 6.6 degrees, the cells above the 93rd percentile of the box in each of the
+/// channels (TMQ, U850, V850, PRECT; signed winds, as published); of each channel the largest 8-connected piece; of
+/// their union the largest piece. Of equally large pieces the south-westernmost. A channel that is constant in the box
+/// has none.
 ///
-/// The published script keeps the union for the last cyclone of a time only, and the TMQ piece for the others, because it
-/// starts the mask anew for each; here each cyclone gets its union.
+/// The published script keeps the union for the last cyclone of a time only, and the TMQ piece for the others, because
+/// it starts the mask anew for each; here each cyclone gets its union.
 pub(super) fn cyclone_cells(
     grid: &LatLonGrid,
     channels: &[ArrayView2<'_, f32>],

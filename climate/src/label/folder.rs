@@ -16,11 +16,12 @@ const OBJECTS: &str = "objects.csv";
 const BOXES: &str = "boxes.csv";
 const STATE: &str = "state.cbor";
 
-/// The folder of a run: `objects.csv` and `boxes.csv` appear in it whole when all times are labelled; until then their parts and the
-/// run's state lie in `.label.partial`.
+/// The folder of a run: `objects.csv` and `boxes.csv` appear in it whole when all times are labelled; until then their
+/// parts and the run's state lie in `.label.partial`.
 ///
-/// [`LabelFolder::save`] fixes a state from which [`LabelFolder::open`] goes on: rows written after it are cut off and made again, so
-/// that the tables are those of a run that nothing interrupted. A run of other inputs or options (another fingerprint) begins anew.
+/// [`LabelFolder::save`] fixes a state from which [`LabelFolder::open`] goes on: rows written after it are cut off and
+/// made again, so that the tables are those of a run that nothing interrupted. A run of other inputs or options
+/// (another fingerprint) begins anew.
 pub struct LabelFolder {
     out: PathBuf,
     partial: PathBuf,
@@ -43,8 +44,8 @@ struct Saved<S> {
 impl LabelFolder {
     /// Opens the folder of a run; gives the state to go on from, that of `new` if there is none.
     ///
-    /// `fingerprint` must differ for whatever would change the result: inputs, their times, thresholds. A state is taken up if it is
-    /// `whole`: all else that was written of the times that it has labelled is there.
+    /// `fingerprint` must differ for whatever would change the result: inputs, their times, thresholds. A state is
+    /// taken up if it is `whole`: all else that was written of the times that it has labelled is there.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if the folder cannot be written.

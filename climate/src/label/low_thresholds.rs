@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// Criteria for extratropical cyclones.
 ///
 /// # Source
-/// Ullrich et al. 2021 (TempestExtremes v2.1, GMD 14, 5023) after Ullrich and Zarzycki 2017 (GMD 10, 1069): `DetectNodes
-/// --searchbymin PSL --closedcontourcmd "PSL,200.0,6.0,0" --mergedist 6.0`, `StitchNodes --range 6.0 --mintime 60h --maxgap 18h
-/// --min_endpoint_dist 12.0`. There tropical cyclones are told apart by a closed contour of Z300 - Z500, which CAM5's sixteen
-/// channels lack: here by the warm core and the thickness maximum of the tropical cyclones' recipe ([`TcThresholds`]), and by
-/// latitude.
+/// Ullrich et al. 2021 (TempestExtremes v2.1, GMD 14, 5023) after Ullrich and Zarzycki 2017 (GMD 10, 1069):
+/// `DetectNodes --searchbymin PSL --closedcontourcmd "PSL,200.0,6.0,0" --mergedist 6.0`, `StitchNodes --range 6.0
+/// --mintime 60h --maxgap 18h --min_endpoint_dist 12.0`. There tropical cyclones are told apart by a closed contour of
+/// Z300 - Z500, which CAM5's sixteen channels lack: here by the warm core and the thickness maximum of the tropical
+/// cyclones' recipe ([`TcThresholds`]), and by latitude.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EtcThresholds {
@@ -23,7 +23,8 @@ pub struct EtcThresholds {
     pub merge_radius_deg: f64,
     /// Lows closer to the equator are not extratropical, degrees.
     pub min_latitude_deg: f64,
-    /// Lows closer to a pole are not searched for, degrees: pressure over the ice caps is reduced to a level below them.
+    /// Lows closer to a pole are not searched for, degrees: pressure over the ice caps is reduced to a level below
+    /// them.
     pub max_latitude_deg: f64,
     /// Largest distance from one point of a track to the next, degrees (per six hours where points are farther apart).
     pub max_range_deg: f64,
@@ -35,8 +36,9 @@ pub struct EtcThresholds {
     pub min_endpoint_deg: f64,
     /// Half the side of the box, km: own choice.
     ///
-    /// Rudeva and Gulev 2007 (MWR 135, 2568) find mean effective radii from 300 to 400 km over land to more than 900 km over oceans.
-    /// 700 km lies within that range and is what the cyclones of the synthetic run have, whose radii are 520 to 850 km.
+    /// Rudeva and Gulev 2007 (MWR 135, 2568) find mean effective radii from 300 to 400 km over land to more than 900 km
+    /// over oceans. 700 km lies within that range and is what the cyclones of the synthetic run have, whose radii are
+    /// 520 to 850 km.
     pub box_half_km: f64,
 }
 
@@ -81,12 +83,13 @@ impl EtcThresholds {
 ///
 /// # Source
 /// A depression is a tropical cyclone with winds below 17 m/s (34 knots; WMO-No. 1194, NHC glossary): the candidates of
-/// TSTORMS/TECA with the weakest published thresholds (ClimDeepLearn's fourth setting, [`TcThresholds::super_relaxed`]) for pressure and
-/// warm core. What no publication gives is marked as own choice.
+/// TSTORMS/TECA with the weakest published thresholds (ClimDeepLearn's fourth setting, [`TcThresholds::super_relaxed`])
+/// for pressure and warm core. What no publication gives is marked as own choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TdThresholds {
-    /// Lowest vorticity at 850 hPa, positive in the sense of a cyclone, s-1. Own choice: about the planet's own at 12 degrees.
+    /// Lowest vorticity at 850 hPa, positive in the sense of a cyclone, s-1. Own choice: about the planet's own at
+    /// 12 degrees.
     pub min_vorticity_per_s: f64,
     /// Rise of the sea-level pressure in all eight directions within five degrees, Pa.
     pub pressure_rise_pa: f64,
@@ -94,13 +97,15 @@ pub struct TdThresholds {
     pub warm_core_fall_k: f64,
     /// Depressions farther from the equator are not searched for, degrees.
     pub max_latitude_deg: f64,
-    /// Wind of the vortex itself, without the flow that carries it, from which it is a depression, m s-1 (own choice) ...
+    /// Wind of the vortex itself, without the flow that carries it, from which it is a depression, m s-1 (own choice)
+    /// ...
     pub min_wind_m_s: f64,
     /// ... and from which it is a storm.
     pub max_wind_m_s: f64,
     /// Depressions closer than this to a tropical cyclone are part of it, degrees. Own choice.
     pub merge_radius_deg: f64,
-    /// Largest distance from one point of a track to the next, degrees (per six hours where points are farther apart). Own choice.
+    /// Largest distance from one point of a track to the next, degrees (per six hours where points are farther apart).
+    /// Own choice.
     pub max_range_deg: f64,
     /// Shortest life of the low, as a depression or stronger, hours. Own choice.
     pub min_hours: f64,

@@ -24,13 +24,15 @@ const RANGE_HOURS: f64 = 6.0;
 
 /// Joins lows to tracks, time by time.
 ///
-/// Each track, those without a gap and then the oldest first, takes the nearest low within its range; what no track takes begins one. A track that took none for
-/// longer than the gap ends. Where the series is shorter than the shortest life, all lows stand, without a track.
+/// Each track, those without a gap and then the oldest first, takes the nearest low within its range; what no track
+/// takes begins one. A track that took none for longer than the gap ends. Where the series is shorter than the shortest
+/// life, all lows stand, without a track.
 ///
 /// # Source
-/// TempestExtremes `StitchNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069), whose published range is meant for input every six
-/// hours. `StitchNodes` takes the same range whatever the time between two points is; here it grows in proportion to that time
-/// beyond six hours, so that input every twelve hours, and a track that was missed once, are followed as far.
+/// TempestExtremes `StitchNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069), whose published range is meant for input
+/// every six hours. `StitchNodes` takes the same range whatever the time between two points is; here it grows in
+/// proportion to that time beyond six hours, so that input every twelve hours, and a track that was missed once, are
+/// followed as far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct LowTracks {
     rules: LowRules,
@@ -172,8 +174,8 @@ impl LowTracks {
             .is_none_or(|(first, last)| hours(first, last) < self.rules.min_hours)
     }
 
-    /// How far a low may be from the last point of its track: the range, in proportion to the elapsed time beyond six hours, which
-    /// `StitchNodes` does not do.
+    /// How far a low may be from the last point of its track: the range, in proportion to the elapsed time beyond six
+    /// hours, which `StitchNodes` does not do.
     fn reach_km(&self, elapsed_hours: f64) -> f64 {
         self.rules.max_range_deg * KM_PER_DEGREE * (elapsed_hours / RANGE_HOURS).max(1.0)
     }

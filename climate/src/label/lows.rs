@@ -1,4 +1,5 @@
-//! Pass one, lows besides those of the masks: where an extratropical cyclone or a tropical depression may be at one time.
+//! Pass one, lows besides those of the masks: where an extratropical cyclone or a tropical depression may be at one
+//! time.
 
 use super::candidates::{CycloneCandidate, CycloneFields};
 use super::low_thresholds::EtcThresholds;
@@ -20,7 +21,8 @@ pub struct LowCandidate {
     pub lon_deg: f64,
     /// The pressure there, Pa.
     pub min_psl_pa: f64,
-    /// Wind of the vortex itself at the lowest level, without the flow around it, m s-1; not known of extratropical cyclones.
+    /// Wind of the vortex itself at the lowest level, without the flow around it, m s-1; not known of extratropical
+    /// cyclones.
     pub wind_m_s: Option<f64>,
     /// The track it belongs to; `None` before tracking, and where the input is too short to track.
     pub track_id: Option<u64>,

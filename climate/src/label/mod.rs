@@ -4,15 +4,16 @@
 //! 1. [`Labeller::candidates`] of every time, joined to tracks by [`Trajectories`];
 //! 2. [`Labeller::masks`] of every time, given the candidates that stand ([`AcceptedCyclones::at`]).
 //!
-//! [`Labeller::label_series`] does both, in parallel over time; the second follows the first as soon as nothing can change what stands,
-//! so that memory holds no more than the storms under way, and a series that was left goes on ([`Labeller::label_on`]).
+//! [`Labeller::label_series`] does both, in parallel over time; the second follows the first as soon as nothing can
+//! change what stands, so that memory holds no more than the storms under way, and a series that was left goes on
+//! ([`Labeller::label_on`]).
 //!
-//! The boxes are of two classes more, extratropical cyclones and tropical depressions: closed lows ([`Lows`]) that are tracked
-//! alike and that masks do not tell apart.
+//! The boxes are of two classes more, extratropical cyclones and tropical depressions: closed lows ([`Lows`]) that are
+//! tracked alike and that masks do not tell apart.
 //!
 //! # Source
-//! 1810.01993 section III-A2 and its code, ClimDeepLearn; TECA for the cyclones. Where the published programs differ from
-//! what their documentation states, the documentation is followed and the difference told: [`TcThresholds`],
+//! 1810.01993 section III-A2 and its code, ClimDeepLearn; TECA for the cyclones. Where the published programs differ
+//! from what their documentation states, the documentation is followed and the difference told: [`TcThresholds`],
 //! [`Trajectories`], and the comments in this folder.
 
 mod boxes;
@@ -51,8 +52,8 @@ use ndarray::Array2;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, TrackedBox, Variable};
 use std::sync::Arc;
 
-/// Numbers of tracks: cyclones from 1, extratropical cyclones and depressions from these, so that no number is in a table twice and
-/// that of a track does not depend on how many of another kind there are.
+/// Numbers of tracks: cyclones from 1, extratropical cyclones and depressions from these, so that no number is in a
+/// table twice and that of a track does not depend on how many of another kind there are.
 pub const FIRST_EXTRATROPICAL: u64 = 10_000_001;
 /// See [`FIRST_EXTRATROPICAL`].
 pub const FIRST_DEPRESSION: u64 = 20_000_001;
@@ -93,7 +94,8 @@ pub struct LabelledSnapshot {
     /// One event per cyclone and per river: cyclones first, each kind from south to north. A cyclone's centre is its
     /// pressure minimum. Track numbers are those of the cyclones' tracks; rivers have none.
     pub objects: Vec<Event>,
-    /// A box around each of them; [`Labeller::label_series`] adds those of extratropical cyclones and tropical depressions.
+    /// A box around each of them; [`Labeller::label_series`] adds those of extratropical cyclones and tropical
+    /// depressions.
     pub boxes: Vec<TrackedBox>,
     /// How sure an ensemble is that a cell is of a river, `(lat, lon)`; none of methods that are none.
     pub river_probability: Option<Array2<f32>>,
@@ -167,17 +169,19 @@ impl Labeller {
         Trajectories::new(&self.cyclone)
     }
 
-    /// Where a cyclone may be: vorticity maxima with a closed low, from south to north. Needs U850, V850, PSL, UBOT, VBOT,
-    /// T200, T500, Z200 and Z1000.
+    /// Where a cyclone may be: vorticity maxima with a closed low, from south to north. Needs U850, V850, PSL, UBOT,
+    /// VBOT, T200, T500, Z200 and Z1000.
     ///
     /// # Errors
-    /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`] if the snapshot lacks a field or is on another grid.
+    /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`] if the snapshot lacks a field or is on another
+    /// grid.
     pub fn candidates(&self, snapshot: &Snapshot) -> Result<Vec<CycloneCandidate>> {
         self.check_grid(snapshot)?;
         Ok(CycloneFields::of(snapshot)?.candidates(&self.cyclone))
     }
 
-    /// Where an extratropical cyclone or a tropical depression may be: closed lows. Needs what [`Labeller::candidates`] needs.
+    /// Where an extratropical cyclone or a tropical depression may be: closed lows. Needs what [`Labeller::candidates`]
+    /// needs.
     ///
     /// # Errors
     /// As [`Labeller::candidates`].
@@ -238,7 +242,8 @@ impl Labeller {
     /// VBOT and PRECT; PSL fills in the objects' pressure if there.
     ///
     /// # Errors
-    /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`] if the snapshot lacks a field or is on another grid.
+    /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`] if the snapshot lacks a field or is on another
+    /// grid.
     pub fn masks(
         &self,
         snapshot: &Snapshot,

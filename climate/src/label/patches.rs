@@ -1,7 +1,7 @@
 //! Connected pieces of a yes/no plane, by runs of each row in a union-find forest.
 //!
-//! [`crate::events::regions`] does the same for finished masks; the recipes here also need pieces that touch by edges only
-//! (the flood fill of the rivers) and planes that are boxes, not grids.
+//! [`crate::events::regions`] does the same for finished masks; the recipes here also need pieces that touch by edges
+//! only (the flood fill of the rivers) and planes that are boxes, not grids.
 
 use crate::events::Run;
 
@@ -14,7 +14,8 @@ pub(crate) struct Touch {
     pub wrap: bool,
 }
 
-/// The connected pieces of the cells that are `true`, by the scan order of their first cell; each sorted by row and column.
+/// The connected pieces of the cells that are `true`, by the scan order of their first cell; each sorted by row and
+/// column.
 pub(crate) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> Vec<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     let mut parent: Vec<u32> = Vec::new();

@@ -12,9 +12,9 @@ use squall_data::grid::{EARTH_RADIUS_KM, distance_km};
 
 /// The rivers, each as runs of the grid sorted by row and column, in scan order.
 ///
-/// TMQ · (1 − exp(−φ²/2σ²)) above the threshold; pieces that touch by edges (over the seam too: the published fill stops
-/// there); kept if the diagonal of the bounding box is long enough and area / north-south extent narrow enough. Corners of
-/// the box are cell centres, as published.
+/// TMQ · (1 − exp(−φ²/2σ²)) above the threshold; pieces that touch by edges (over the seam too: the published fill
+/// stops there); kept if the diagonal of the bounding box is long enough and area / north-south extent narrow enough.
+/// Corners of the box are cell centres, as published.
 ///
 /// # Errors
 /// [`crate::ClimateError::Mismatch`] if the plane is not of the grid's shape.

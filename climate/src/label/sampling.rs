@@ -58,9 +58,9 @@ pub(super) fn sample(
 
 /// Whether the field rises by `rise` above the low in all eight directions within `radius_deg`.
 ///
-/// As published, places are one degree apart (√2 on the diagonals), distances are plain degrees, and the radius itself is
-/// too far. (TECA's line search besides halves its step, and then lets the direction pass, where a first step rises by more
-/// than 2 units but less than asked; the criterion here is the one its documentation states.)
+/// As published, places are one degree apart (√2 on the diagonals), distances are plain degrees, and the radius itself
+/// is too far. (TECA's line search besides halves its step, and then lets the direction pass, where a first step rises
+/// by more than 2 units but less than asked; the criterion here is the one its documentation states.)
 pub(super) fn rises_all_around(
     grid: &LatLonGrid,
     field: &impl Fn(usize, usize) -> f64,
@@ -80,8 +80,8 @@ pub(super) fn rises_all_around(
     })
 }
 
-/// The lowest cell within `radius_deg` (plain degrees) of a place, if none of its neighbours is lower; to a fraction of a
-/// cell by the parabolas through its neighbours.
+/// The lowest cell within `radius_deg` (plain degrees) of a place, if none of its neighbours is lower; to a fraction of
+/// a cell by the parabolas through its neighbours.
 ///
 /// TECA descends a bicubic spline by conjugate gradients from the place and asks the same of where it ends.
 pub(super) fn lowest_near(
@@ -139,7 +139,8 @@ fn refine(grid: &LatLonGrid, field: &impl Fn(usize, usize) -> f64, j: usize, i: 
     if around.iter().flatten().any(|v| !v.is_finite()) {
         return low;
     }
-    // One axis after the other on the biquadratic, from the cell's centre, kept within half a cell, where the cell is the nearest one.
+    // One axis after the other on the biquadratic, from the cell's centre, kept within half a cell, where the cell is
+    // the nearest one.
     let (mut x, mut y) = (0.0f64, 0.0f64);
     for _ in 0..8 {
         let along_x = std::array::from_fn(|k| parabola(around.map(|row| row[k]), y));
@@ -164,7 +165,8 @@ fn parabola([a, b, c]: [f64; 3], t: f64) -> f64 {
     b + 0.5 * t * (c - a) + 0.5 * t * t * (a - 2.0 * b + c)
 }
 
-/// Where the parabola through values at −1, 0 and 1 is lowest, kept within half a step; `now` if it has no lowest point.
+/// Where the parabola through values at −1, 0 and 1 is lowest, kept within half a step; `now` if it has no lowest
+/// point.
 fn vertex([a, b, c]: [f64; 3], now: f64) -> f64 {
     let curvature = a - 2.0 * b + c;
     if curvature <= 0.0 {

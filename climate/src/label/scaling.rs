@@ -1,18 +1,18 @@
 //! What a coarse grid leaves of a cyclone.
 //!
-//! The published thresholds were tuned on a quarter-degree grid. A coarser grid shows the same storm with less vorticity,
-//! less wind, a shallower low and a weaker warm core; thresholds must shrink alike or nothing is found. Here each factor is
-//! the ratio of what two grids show of one reference vortex,
+//! The published thresholds were tuned on a quarter-degree grid. A coarser grid shows the same storm with less
+//! vorticity, less wind, a shallower low and a weaker warm core; thresholds must shrink alike or nothing is found. Here
+//! each factor is the ratio of what two grids show of one reference vortex,
 //!
 //! v(r) = V · 2x / (1 + x²),  x = r / R,  R = 100 km,
 //!
-//! smooth, close to solid rotation inside R (where v = V) and to a free vortex far outside. Its low and its warm core are
-//! taken as 1 / (1 + r²/L²) with L = 1.5 R and 2 R.
+//! smooth, close to solid rotation inside R (where v = V) and to a free vortex far outside. Its low and its warm core
+//! are taken as 1 / (1 + r²/L²) with L = 1.5 R and 2 R.
 //!
 //! With d the spacing of the grid:
 //! - *vorticity*: centred differences about the centre give 2 v(d) / d, so f = (1 + d₀²/R²) / (1 + d²/R²);
-//! - *pressure, core*: the mean over a cell, taken as the disc of equal area (radius a, πa² = d²), of 1 / (1 + r²/L²) is
-//!   (L²/a²) ln(1 + a²/L²);
+//! - *pressure, core*: the mean over a cell, taken as the disc of equal area (radius a, πa² = d²), of 1 / (1 + r²/L²)
+//!   is (L²/a²) ln(1 + a²/L²);
 //! - *wind*: the mean of v over a stretch d of the radius about R.
 //!
 //! d₀ is a quarter of a degree. Finer grids are treated like d₀: the published numbers hold.
@@ -29,7 +29,8 @@ const CORE_KM: f64 = 2.0 * RADIUS_KM;
 pub(super) const PUBLISHED_DEG: f64 = 0.25;
 const PUBLISHED_KM: f64 = PUBLISHED_DEG * KM_PER_DEGREE;
 
-/// Factors to multiply the published thresholds with; all 1 at a quarter of a degree and finer, falling with the spacing.
+/// Factors to multiply the published thresholds with; all 1 at a quarter of a degree and finer, falling with the
+/// spacing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GridScaling {
     /// For vorticity.

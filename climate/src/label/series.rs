@@ -29,8 +29,8 @@ pub struct SeriesSummary {
 
 /// Labelling under way: what is known of the times that were looked at, and how many are labelled.
 ///
-/// It holds what may still change: tracks under way, and the points since the oldest of them began. Written down (it can be
-/// serialised) it is where a series goes on that was left.
+/// It holds what may still change: tracks under way, and the points since the oldest of them began. Written down (it
+/// can be serialised) it is where a series goes on that was left.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LabelStream {
     cyclones: Trajectories,
@@ -100,8 +100,8 @@ impl Labeller {
         }
     }
 
-    /// Labels a series: every snapshot is read twice, in parallel, each time with at least [`Pass::channels`]; `each` receives the labels
-    /// in order of time.
+    /// Labels a series: every snapshot is read twice, in parallel, each time with at least [`Pass::channels`]; `each`
+    /// receives the labels in order of time.
     ///
     /// # Errors
     /// As [`Labeller::label_on`].
@@ -119,14 +119,17 @@ impl Labeller {
         })
     }
 
-    /// Goes on labelling a series: every snapshot is read twice, in parallel, each time with at least [`Pass::channels`], the second time
-    /// once it is known which of its storms last; `each` receives the labels in order of time, with the state of the series after them.
+    /// Goes on labelling a series: every snapshot is read twice, in parallel, each time with at least
+    /// [`Pass::channels`], the second time once it is known which of its storms last; `each` receives the labels in
+    /// order of time, with the state of the series after them.
     ///
-    /// At any time twice as many snapshots as there are threads are in memory, besides the storms that are under way and those since the
-    /// oldest of them began. The result does not depend on the number of threads, nor on where the series was left.
+    /// At any time twice as many snapshots as there are threads are in memory, besides the storms that are under way
+    /// and those since the oldest of them began. The result does not depend on the number of threads, nor on where the
+    /// series was left.
     ///
     /// # Errors
-    /// The first error in order of time, of reading, labelling or `each`; [`ClimateError::Invalid`] if times do not ascend.
+    /// The first error in order of time, of reading, labelling or `each`; [`ClimateError::Invalid`] if times do not
+    /// ascend.
     pub fn label_on<E>(
         &self,
         mut stream: LabelStream,

@@ -10,8 +10,9 @@ pub(super) trait Point: Copy {
 
 /// The points that stand, by time, on tracks numbered in the order in which they began.
 ///
-/// A track's number is known once it is decided of all that began before whether they stand, and the points of a time are complete
-/// once that is decided of all that had begun by then. So what is kept is as old as the oldest track that is under way.
+/// A track's number is known once it is decided of all that began before whether they stand, and the points of a time
+/// are complete once that is decided of all that had begun by then. So what is kept is as old as the oldest track that
+/// is under way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Settled<P> {
     /// Tracks that stand but have no number yet, by the order in which they began.

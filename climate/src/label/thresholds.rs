@@ -12,8 +12,8 @@ use squall_data::grid::KM_PER_DEGREE;
 /// # Source
 /// GFDL TSTORMS as in TECA (`alg/teca_tc_candidates.cxx`, `gfdl_tc_candidates.f90.in`, `gfdl_tc_trajectory.f90.in`,
 /// `teca_tc_wind_radii.cxx`) for candidates, tracks and the wind radius; ClimDeepLearn
-/// (`create_multichannel_multithreshold_labels.py`) for the window, the four settings and the mask. The published numbers
-/// hold for a grid of a quarter of a degree: [`TcThresholds::adapted_to`] carries them over to coarser ones.
+/// (`create_multichannel_multithreshold_labels.py`) for the window, the four settings and the mask. The published
+/// numbers hold for a grid of a quarter of a degree: [`TcThresholds::adapted_to`] carries them over to coarser ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcThresholds {
@@ -21,8 +21,8 @@ pub struct TcThresholds {
     pub min_vorticity_per_s: f64,
     /// Side of the window in which the vorticity must be the largest, degrees of latitude.
     pub vorticity_window_deg: f64,
-    /// Largest distance of pressure minimum from vorticity maximum, and of warm core and thickness maximum from pressure
-    /// minimum, degrees.
+    /// Largest distance of pressure minimum from vorticity maximum, and of warm core and thickness maximum from
+    /// pressure minimum, degrees.
     pub max_core_radius_deg: f64,
     /// Lowest sea-level pressure that is believed, Pa.
     pub min_credible_pressure_pa: f64,
@@ -133,8 +133,8 @@ impl TcThresholds {
     }
 
     /// The same criteria for a grid of another spacing: see [`GridScaling`]. At a quarter of a degree and finer nothing
-    /// changes. Distances are physical and stay, except that none may be so short that it holds no neighbouring cell: the
-    /// core radius grows to 1.5 cells, the others to two cells.
+    /// changes. Distances are physical and stay, except that none may be so short that it holds no neighbouring cell:
+    /// the core radius grows to 1.5 cells, the others to two cells.
     pub fn adapted_to(&self, grid: &LatLonGrid) -> Self {
         let scaling = GridScaling::for_spacing_km(grid.spacing_km());
         let cell_deg = grid.lat_spacing_deg().max(grid.lon_spacing_deg());
@@ -234,9 +234,9 @@ impl ArThresholds {
 
     /// The same criteria for a grid of another spacing; at a quarter of a degree and finer nothing changes.
     ///
-    /// Moisture and lengths are physical and stay. What a coarse grid changes is the outline: the box between cell centres
-    /// loses a cell of its height and width, which is given back (but for the quarter of a degree it loses at the published
-    /// spacing), and widths are known to half a cell only, which is allowed for.
+    /// Moisture and lengths are physical and stay. What a coarse grid changes is the outline: the box between cell
+    /// centres loses a cell of its height and width, which is given back (but for the quarter of a degree it loses at
+    /// the published spacing), and widths are known to half a cell only, which is allowed for.
     pub fn adapted_to(&self, grid: &LatLonGrid) -> Self {
         let coarser_deg = (grid.lat_spacing_deg() - PUBLISHED_DEG).max(0.0);
         Self {
@@ -278,8 +278,8 @@ pub struct Thresholds {
     pub extratropical: EtcThresholds,
     /// For tropical depressions, which have boxes only.
     pub depression: TdThresholds,
-    /// Whether the criteria are adapted to the grid ([`TcThresholds::adapted_to`], [`ArThresholds::adapted_to`]); on by default. A grid of a
-    /// quarter of a degree or finer gets the published numbers either way.
+    /// Whether the criteria are adapted to the grid ([`TcThresholds::adapted_to`], [`ArThresholds::adapted_to`]); on by
+    /// default. A grid of a quarter of a degree or finer gets the published numbers either way.
     pub adapt_to_grid: bool,
 }
 

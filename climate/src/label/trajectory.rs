@@ -12,14 +12,14 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// Joins candidates to tracks, time by time.
 ///
-/// Each track, oldest first, takes the nearest candidate of the next time within reach of the greatest speed; it ends where
-/// there is none (no gaps). What no track takes begins one. A track stands if it has more than one point and the time it
-/// spent as a storm (wind, warm core and thickness), not necessarily in one piece, adds up to enough; each point counts for
-/// the time to the next one. This is TECA's rule: there each candidate in turn is followed to its end before the next one
-/// begins, which deals the candidates out the same way.
+/// Each track, oldest first, takes the nearest candidate of the next time within reach of the greatest speed; it ends
+/// where there is none (no gaps). What no track takes begins one. A track stands if it has more than one point and the
+/// time it spent as a storm (wind, warm core and thickness), not necessarily in one piece, adds up to enough; each
+/// point counts for the time to the next one. This is TECA's rule: there each candidate in turn is followed to its end
+/// before the next one begins, which deals the candidates out the same way.
 ///
-/// Memory holds the tracks that are under way and, until they are let go ([`Trajectories::forget_before`]), the points of those that
-/// stand.
+/// Memory holds the tracks that are under way and, until they are let go ([`Trajectories::forget_before`]), the points
+/// of those that stand.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trajectories {
     thresholds: TcThresholds,
@@ -150,7 +150,8 @@ impl Trajectories {
         self.settled.forget_before(index);
     }
 
-    /// The cyclones that were not let go. Tracks are numbered from 1 in the order in which they began, then from south to north.
+    /// The cyclones that were not let go. Tracks are numbered from 1 in the order in which they began, then from south
+    /// to north.
     pub fn finish(mut self) -> AcceptedCyclones {
         let untracked = self.end();
         AcceptedCyclones {

@@ -11,8 +11,8 @@ const STEP_DEG: f64 = 0.25;
 /// ... at so many places each.
 const PLACES: usize = 16;
 
-/// The highest mean of the wind around a circle about a centre, turned with the circle, m s-1: that of the tangential and
-/// radial wind of the vortex. A uniform flow, and so the vortex's motion, has no part in it.
+/// The highest mean of the wind around a circle about a centre, turned with the circle, m s-1: that of the tangential
+/// and radial wind of the vortex. A uniform flow, and so the vortex's motion, has no part in it.
 ///
 /// NaN around a circle leaves that circle out.
 pub(super) fn vortex_wind_m_s(

@@ -183,7 +183,8 @@ impl Coastline {
         path
     }
 
-    /// An SVG path of the shores alone: the cuts along ±180° and the south pole are left out. Units of [`Self::svg_area`].
+    /// An SVG path of the shores alone: the cuts along ±180° and the south pole are left out. Units of
+    /// [`Self::svg_area`].
     pub fn svg_shores(&self) -> String {
         let mut path = String::new();
         for piece in self.shores() {

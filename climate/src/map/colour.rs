@@ -91,8 +91,8 @@ impl ColourMap {
     }
 }
 
-/// From bright blue over dark slate to bright orange, for changes from -1 to 1 on dark maps; told apart with any kind of
-/// colour blindness, zero is the ground.
+/// From bright blue over dark slate to bright orange, for changes from -1 to 1 on dark maps; told apart with any kind
+/// of colour blindness, zero is the ground.
 pub fn change_colour(change: f64) -> Rgb {
     const FALL: [u32; 3] = [0x1b2a38, 0x2f7fb8, 0x9adcff];
     const RISE: [u32; 3] = [0x1b2a38, 0xc0631f, 0xffd08a];

@@ -15,9 +15,9 @@ pub struct LandMask {
 impl LandMask {
     /// The land of the embedded Natural Earth outlines at 1:110 million.
     ///
-    /// Their points lie about 80 km apart and islands below some 10,000 km² are not in them (Hawaii's Big Island is, Guam is
-    /// not): good for landfall on continents and large islands at grids of a quarter of a degree and coarser. The Caspian
-    /// sea is water. Cells of lakes are land otherwise.
+    /// Their points lie about 80 km apart and islands below some 10,000 km² are not in them (Hawaii's Big Island is,
+    /// Guam is not): good for landfall on continents and large islands at grids of a quarter of a degree and coarser.
+    /// The Caspian sea is water. Cells of lakes are land otherwise.
     ///
     /// # Example
     /// ```

@@ -61,8 +61,8 @@ impl Projection {
         self.lon_span_deg >= 359.999
     }
 
-    /// Calls with every pixel of a picture of `(rows, columns)` along a line of (longitude, latitude), and its number; steps go the short
-    /// way round, and what lies outside is left out.
+    /// Calls with every pixel of a picture of `(rows, columns)` along a line of (longitude, latitude), and its number;
+    /// steps go the short way round, and what lies outside is left out.
     pub fn along(
         &self,
         (rows, columns): (usize, usize),

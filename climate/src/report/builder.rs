@@ -18,8 +18,8 @@ pub struct ReportOptions {
     pub max_frames: usize,
     /// Most bytes of all pictures of the interactive map before base64; frames are thinned to it.
     pub max_picture_bytes: usize,
-    /// Most bytes of the events of the browser, as they stand on the page; what is left out of a long run follows a fixed ladder,
-    /// and the page says so.
+    /// Most bytes of the events of the browser, as they stand on the page; what is left out of a long run follows a
+    /// fixed ladder, and the page says so.
     pub max_event_bytes: usize,
     /// Most rows of a picture of the interactive map.
     pub picture_rows: usize,
@@ -126,7 +126,8 @@ impl ReportBuilder {
         Ok(())
     }
 
-    /// Whether the next frame offered will be kept for the map (else only its masks are counted, and fields may be left out).
+    /// Whether the next frame offered will be kept for the map (else only its masks are counted, and fields may be left
+    /// out).
     pub fn keeps_next_frame(&self) -> bool {
         self.offered.is_multiple_of(self.stride)
     }

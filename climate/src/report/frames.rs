@@ -48,7 +48,8 @@ impl<'a> Frame<'a> {
     }
 
     /// # Errors
-    /// [`ClimateError::Mismatch`] naming the first array that does not have the grid's shape, or a code that is no class.
+    /// [`ClimateError::Mismatch`] naming the first array that does not have the grid's shape, or a code that is no
+    /// class.
     pub(crate) fn check(&self, grid: &LatLonGrid) -> Result<()> {
         let wind = self.wind_m_s.as_ref();
         let fields = [

@@ -138,8 +138,8 @@ pub struct BoxSource {
     pub frames: BoxFrames,
     /// The least confidence of a box that is shown, and how many boxes have less.
     pub left_out: Option<(f32, usize)>,
-    /// The kind of the [`Source`] that `squall events` made of these boxes: its tracks are shown, and none are joined from the
-    /// boxes.
+    /// The kind of the [`Source`] that `squall events` made of these boxes: its tracks are shown, and none are joined
+    /// from the boxes.
     pub followed_by: Option<SourceKind>,
 }
 
@@ -324,7 +324,8 @@ pub struct ReportInput {
     pub recipe: Option<String>,
     /// Commands that make the page again.
     pub commands: Vec<String>,
-    /// What a reader must know before believing a number; the page adds what it sees itself (short sample, for instance).
+    /// What a reader must know before believing a number; the page adds what it sees itself (short sample, for
+    /// instance).
     pub warnings: Vec<String>,
     /// What wrote the page, for instance `squall 0.1.0`.
     pub generator: String,

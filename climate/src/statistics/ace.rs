@@ -30,8 +30,8 @@ pub fn ace_of_point(wind_m_s: f64, hours: f64) -> f64 {
     }
 }
 
-/// Power dissipation of one point of a cyclone's track, m³ s-2: the cube of the wind times the time that the point stands
-/// for. The index of a track is the sum over its points.
+/// Power dissipation of one point of a cyclone's track, m³ s-2: the cube of the wind times the time that the point
+/// stands for. The index of a track is the sum over its points.
 ///
 /// # Source
 /// Emanuel 2005, "Increasing destructiveness of tropical cyclones over the past 30 years", Nature 436, equation 2.

@@ -53,8 +53,8 @@ impl Basin {
     /// The basin of a place. Every place has one: land and middle latitudes belong to the basin of their longitude.
     ///
     /// # Source
-    /// Borders of IBTrACS v04 (Knapp et al. 2010, doi:10.1175/2009BAMS2755.1); the divide through the Americas as a line
-    /// of twelve points.
+    /// Borders of IBTrACS v04 (Knapp et al. 2010, doi:10.1175/2009BAMS2755.1); the divide through the Americas as a
+    /// line of twelve points.
     pub fn of(lat_deg: f64, lon_deg: f64) -> Self {
         let lon = lon_deg.rem_euclid(360.0);
         if lat_deg < 0.0 {

@@ -153,8 +153,9 @@ impl Statistics {
         }
     }
 
-    /// Counts one time: its mask if there is one, and its objects; those of classes that masks do not have are passed over. Cyclone energy is weighted by
-    /// the time that each object stands for ([`crate::events::EventDetails::hours`]), or `hours` where that is not known.
+    /// Counts one time: its mask if there is one, and its objects; those of classes that masks do not have are passed
+    /// over. Cyclone energy is weighted by the time that each object stands for
+    /// ([`crate::events::EventDetails::hours`]), or `hours` where that is not known.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the mask is of another shape.
@@ -221,8 +222,8 @@ impl Statistics {
         }
     }
 
-    /// Takes the months out that lie before that of a time, so that a century's are not kept in memory. What is counted for
-    /// them later is a further part of the same month; [`Self::put_back`] adds the parts up.
+    /// Takes the months out that lie before that of a time, so that a century's are not kept in memory. What is counted
+    /// for them later is a further part of the same month; [`Self::put_back`] adds the parts up.
     pub fn take_months_before(&mut self, time: Time) -> Vec<PastMonth> {
         let (year, month, _) = time.date();
         let past = self

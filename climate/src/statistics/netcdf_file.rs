@@ -13,10 +13,11 @@ impl Statistics {
     ///
     /// Variables: `frequency(class, lat, lon)`; `times(month)`, `tracks(month, class, basin)`,
     /// `objects(month, class, basin)`, `ace(month, basin)`, `landfalls(month, class, basin)`,
-    /// `precipitation(month, class, basin)` and `all_precipitation(month)` with `year(month)` and `month_of_year(month)`.
-    /// Classes and basins are named in `flag_meanings`. For changes of frequency `marked_cells(month, class, coarse_lat,
-    /// coarse_lon)`: grid cells of the class in cells of 5 degrees, over all times of the month; of
-    /// `grid_cells(coarse_lat, coarse_lon)`.
+    /// `precipitation(month, class, basin)` and `all_precipitation(month)` with `year(month)` and
+    /// `month_of_year(month)`. Precipitation is NaN, its fill value, in months without any, as it is blank in the
+    /// tables. Classes and basins are named in `flag_meanings`. For changes of frequency
+    /// `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of the class in cells of 5 degrees, over all
+    /// times of the month; of `grid_cells(coarse_lat, coarse_lon)`.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
@@ -119,6 +120,11 @@ impl Statistics {
         let by_class = |counts: &[[u64; Basin::ALL.len()]; 2]| -> Vec<f64> {
             counts.iter().flatten().map(|&n| n as f64).collect()
         };
+        // A month in which nothing fell anywhere is one whose precipitation is not known.
+        let water = |m: usize, km3: f64| match months[m].all_precipitation_km3 > 0.0 {
+            true => km3,
+            false => f64::NAN,
+        };
         let tables: [(&str, &str, &[&str], Vec<f64>); 9] = [
             (
                 "year",
@@ -166,13 +172,16 @@ impl Statistics {
                 "precipitation",
                 "liquid water that fell inside of events",
                 &["month", "class", "basin"],
-                whole(&|m| months[m].precipitation_km3.concat()),
+                whole(&|m| {
+                    let km3 = months[m].precipitation_km3.concat();
+                    km3.into_iter().map(|km3| water(m, km3)).collect()
+                }),
             ),
             (
                 "all_precipitation",
                 "liquid water that fell on the grid",
                 &["month"],
-                whole(&|m| vec![months[m].all_precipitation_km3]),
+                whole(&|m| vec![water(m, months[m].all_precipitation_km3)]),
             ),
         ];
         for (name, long_name, dimensions, values) in tables {
@@ -184,6 +193,9 @@ impl Statistics {
                 _ => "1",
             };
             variable.put_attribute("units", units)?;
+            if units == "km3" {
+                variable.set_fill_value(f64::NAN)?;
+            }
             if !values.is_empty() {
                 variable.put_values(&values, ..)?;
             }

@@ -66,8 +66,8 @@ impl Occurrence {
         Ok(())
     }
 
-    /// Share of the times at which each cell was of a class, 0 to 1, `(lat, lon)`; NaN where nothing was counted, and for classes
-    /// that masks do not have.
+    /// Share of the times at which each cell was of a class, 0 to 1, `(lat, lon)`; NaN where nothing was counted, and
+    /// for classes that masks do not have.
     pub fn frequency(&self, class: Class) -> Array2<f64> {
         let share = |count: f64| count / self.times as f64;
         let plane = |index: usize| {

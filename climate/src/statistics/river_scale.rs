@@ -4,11 +4,11 @@
 pub const RIVER_SCALE_MIN_IVT_KG_M_S: f64 = 250.0;
 
 /// Rank of an atmospheric river at a place, 1 (weak, mostly beneficial) to 5 (exceptional, mostly hazardous), from the
-/// highest vapour transport there and the time for which it was 250 kg m-1 s-1 or more; 0 where a weak one passed within a
-/// day; `None` below 250.
+/// highest vapour transport there and the time for which it was 250 kg m-1 s-1 or more; 0 where a weak one passed
+/// within a day; `None` below 250.
 ///
-/// The transport gives 1 from 250, 2 from 500, 3 from 750, 4 from 1000, 5 from 1250 kg m-1 s-1; less than 24 h takes one off,
-/// 48 h and more add one.
+/// The transport gives 1 from 250, 2 from 500, 3 from 750, 4 from 1000, 5 from 1250 kg m-1 s-1; less than 24 h takes
+/// one off, 48 h and more add one.
 ///
 /// # Source
 /// Ralph et al. 2019, "A Scale to Characterize the Strength and Impacts of Atmospheric Rivers", BAMS 100(2), figure 4.

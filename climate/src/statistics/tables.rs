@@ -8,9 +8,10 @@ use std::path::Path;
 impl Statistics {
     /// Writes `monthly.csv`, `yearly.csv`, `seasonal_cycle.csv`, `histograms.csv` and `categories.csv` into a folder.
     ///
-    /// - `monthly.csv`: year, month, class, basin, times, tracks (begun), objects, ace_1e4_kt2 (cyclones only), landfalls
-    ///   (tracks by the place of their first), precipitation_km3 (inside of the class's events) and precipitation_share (the
-    ///   same as a share of all that fell on the grid); the last two are blank without precipitation
+    /// - `monthly.csv`: year, month, class, basin, times, tracks (begun), objects, ace_1e4_kt2 (cyclones only),
+    ///   landfalls (tracks by the place of their first), precipitation_km3 (inside of the class's events) and
+    ///   precipitation_share (the same as a share of all that fell on the grid); the last two are blank without
+    ///   precipitation
     /// - `yearly.csv`: the same by year
     /// - `seasonal_cycle.csv`: class, basin, month, mean number of tracks begun
     /// - `histograms.csv`: class, quantity, unit, from, to, count; the open bins have a blank edge

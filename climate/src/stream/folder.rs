@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 /// Tracks held in memory while they are sorted: some two megabytes.
 const MOST_HELD: usize = 2048;
 
-/// The folder of a run: `events.csv` and `tracks.csv` appear in it whole when the run has ended; until then their parts and
-/// the run's state lie in `.events.partial`.
+/// The folder of a run: `events.csv` and `tracks.csv` appear in it whole when the run has ended; until then their parts
+/// and the run's state lie in `.events.partial`.
 ///
-/// [`RunFolder::save`] fixes a state from which [`RunFolder::open`] goes on: rows written after it are cut off and computed
-/// again, so that the tables are those of a run that nothing interrupted. A run of other inputs or options (another
-/// fingerprint) begins anew.
+/// [`RunFolder::save`] fixes a state from which [`RunFolder::open`] goes on: rows written after it are cut off and
+/// computed again, so that the tables are those of a run that nothing interrupted. A run of other inputs or options
+/// (another fingerprint) begins anew.
 pub struct RunFolder {
     out: PathBuf,
     partial: PathBuf,
@@ -252,7 +252,8 @@ pub(crate) fn forget(state: &Path) -> Result<()> {
     }
 }
 
-/// Results beside `events.*` and `tracks.*`. Other commands may be writing into the same folder: what is swept goes by exact names.
+/// Results beside `events.*` and `tracks.*`. Other commands may be writing into the same folder: what is swept goes by
+/// exact names.
 const RESULTS: [&str; 10] = [
     "statistics.nc",
     "object_id.nc",
@@ -266,7 +267,8 @@ const RESULTS: [&str; 10] = [
     "agreement.csv",
 ];
 
-/// Removes what killed runs have begun: all of the folder of parts, and among the results tables and what else follows from them.
+/// Removes what killed runs have begun: all of the folder of parts, and among the results tables and what else follows
+/// from them.
 pub(crate) fn sweep(out: &Path, partial: &Path) -> Result<()> {
     atomic::sweep(partial, |_| true)?;
     atomic::sweep(out, |name| {

@@ -5,11 +5,11 @@ use crate::track::Tracker;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Holds rows back while it is not known whether their track will be listed, and gives them out in the order in which they
-/// came, once and for all.
+/// Holds rows back while it is not known whether their track will be listed, and gives them out in the order in which
+/// they came, once and for all.
 ///
-/// A track is decided at the latest one shortest duration and one gap after it began (three or four days with the defaults), or 30 days where it
-/// must reach a wind, so that no more than the rows of that time wait.
+/// A track is decided at the latest one shortest duration and one gap after it began (three or four days with the
+/// defaults), or 30 days where it must reach a wind, so that no more than the rows of that time wait.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     waiting: VecDeque<Event>,

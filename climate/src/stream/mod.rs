@@ -1,12 +1,12 @@
 //! From the events of one time after the other to tables of a century, in memory for the living only.
 //!
-//! [`EventStream`] is the state between two times: the tracker, the rows that wait for a decision, the statistics. It is
-//! fed with the events of a mask or of boxes ([`crate::events::extract()`], [`crate::events::from_boxes`], functions of that time
-//! alone, which may therefore run anywhere and in any order) and gives rows back as soon as they are final. [`RunFolder`] writes them, keeps the state
-//! beside them, and goes on after a kill.
+//! [`EventStream`] is the state between two times: the tracker, the rows that wait for a decision, the statistics. It
+//! is fed with the events of a mask or of boxes ([`crate::events::extract()`], [`crate::events::from_boxes`], functions
+//! of that time alone, which may therefore run anywhere and in any order) and gives rows back as soon as they are
+//! final. [`RunFolder`] writes them, keeps the state beside them, and goes on after a kill.
 //!
-//! The sequence of times alone decides: how they lie in files, in how many portions they were computed and how often the
-//! run was interrupted changes no byte.
+//! The sequence of times alone decides: how they lie in files, in how many portions they were computed and how often
+//! the run was interrupted changes no byte.
 
 pub(crate) mod folder;
 mod ledger;
@@ -176,8 +176,8 @@ impl EventStream {
         Ok(decided)
     }
 
-    /// Counts how long rivers have been where they are; a time without transport between two that have it ends only the stays of
-    /// cells that no river covers.
+    /// Counts how long rivers have been where they are; a time without transport between two that have it ends only the
+    /// stays of cells that no river covers.
     fn stay_in_places(
         &mut self,
         time: Time,
@@ -241,8 +241,8 @@ fn water_km3(rain_m_s_km2: f64, hours: f64) -> f64 {
     rain_m_s_km2 * 1e-3 * hours * 3600.0
 }
 
-/// Hours that each time of an axis stands for: the shorter of the steps to the next and from the one before, so that a hole
-/// in the data is not a time that a storm lasted; a day at most, six hours where there is one time only.
+/// Hours that each time of an axis stands for: the shorter of the steps to the next and from the one before, so that a
+/// hole in the data is not a time that a storm lasted; a day at most, six hours where there is one time only.
 ///
 /// # Example
 /// ```

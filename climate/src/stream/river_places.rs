@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 use std::collections::BTreeSet;
 
-/// For every cell under a river: the time for which its transport has been 250 kg m-1 s-1 or more without a break, and the
-/// highest. Three numbers for each cell, whatever the length of the run; saved are only the cells that count.
+/// For every cell under a river: the time for which its transport has been 250 kg m-1 s-1 or more without a break, and
+/// the highest. Three numbers for each cell, whatever the length of the run; saved are only the cells that count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Saved", into = "Saved")]
 pub struct RiverPlaces {
@@ -39,8 +39,8 @@ impl RiverPlaces {
         }
     }
 
-    /// Adds a time that stands for some hours and writes the rank of every river. `transport` is that of the cells of every river,
-    /// river by river.
+    /// Adds a time that stands for some hours and writes the rank of every river. `transport` is that of the cells of
+    /// every river, river by river.
     pub fn add(&mut self, found: &mut [DetectedEvent], hours: f64, transport: &[f64]) {
         let mut next: Vec<(u32, f32, f32)> = Vec::new();
         let mut transport = transport.iter();

@@ -7,8 +7,8 @@ use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, DataError, Time, Variable};
 
-/// The events of one time and what the run needs to know of mask and fields besides: a function of that time alone, which
-/// any process can compute ([`Seen::of`]) and [`super::EventStream::take`] takes in the order of time.
+/// The events of one time and what the run needs to know of mask and fields besides: a function of that time alone,
+/// which any process can compute ([`Seen::of`]) and [`super::EventStream::take`] takes in the order of time.
 ///
 /// # Example
 /// ```

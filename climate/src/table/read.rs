@@ -15,8 +15,8 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Opens a table, as CSV, Parquet or GeoJSON; only class, time and position are required. An unknown area or shape is NaN, an
-    /// unknown box is the centre. The calendar is that of the file where it says one.
+    /// Opens a table, as CSV, Parquet or GeoJSON; only class, time and position are required. An unknown area or shape
+    /// is NaN, an unknown box is the centre. The calendar is that of the file where it says one.
     ///
     /// # Errors
     /// As [`read_events`].
@@ -43,8 +43,8 @@ pub struct TrackReader {
 }
 
 impl TrackReader {
-    /// Opens a table, as CSV, Parquet or GeoJSON; identity, class, times and genesis are required. What follows from other columns (duration, speed,
-    /// category, basin) is not read.
+    /// Opens a table, as CSV, Parquet or GeoJSON; identity, class, times and genesis are required. What follows from
+    /// other columns (duration, speed, category, basin) is not read.
     ///
     /// # Errors
     /// As [`read_events`].
@@ -75,8 +75,8 @@ impl Iterator for TrackReader {
 /// Reads `events.csv` or `objects.csv` as [`EventReader`] does, all at once.
 ///
 /// # Errors
-/// [`crate::ClimateError::Table`] if the file is not a table or lacks a column, [`crate::ClimateError::TableCell`] with line
-/// and column if a cell cannot be understood, [`crate::ClimateError::Data`] if it cannot be opened.
+/// [`crate::ClimateError::Table`] if the file is not a table or lacks a column, [`crate::ClimateError::TableCell`] with
+/// line and column if a cell cannot be understood, [`crate::ClimateError::Data`] if it cannot be opened.
 pub fn read_events(path: impl AsRef<Path>, calendar: Calendar) -> Result<Vec<Event>> {
     EventReader::open(path, calendar)?.collect()
 }

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// What rows are sorted by: ascending by the first number, then by the second, then as they came.
 type Key = (u64, i64, u64);
 
-/// Collects rows and gives them back sorted, with a bounded number of them in memory: full portions are sorted and written
-/// to files of a folder, which are then merged.
+/// Collects rows and gives them back sorted, with a bounded number of them in memory: full portions are sorted and
+/// written to files of a folder, which are then merged.
 pub struct Spill<T> {
     folder: PathBuf,
     most_held: usize,

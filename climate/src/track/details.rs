@@ -5,8 +5,8 @@ use crate::statistics::{ace_of_point, power_dissipation_of_point};
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
 
-/// Most relatives that a track lists of a kind; a track that never ends must not grow without end. All are found from the
-/// other side (`parent_track`, `merged_into`).
+/// Most relatives that a track lists of a kind; a track that never ends must not grow without end. All are found from
+/// the other side (`parent_track`, `merged_into`).
 pub const MOST_RELATIVES: usize = 32;
 /// From this share of its area over land on, a river is taken to have reached it: it nearly always covers an island.
 const RIVER_LAND_SHARE: f64 = 0.05;
@@ -46,8 +46,8 @@ pub struct TrackDetails {
 
 /// Where, when and how strong a track came to land.
 ///
-/// Cyclones: the first point whose centre is over land after one over sea. Rivers: the first time at which a twentieth of
-/// the area is over land after one at which less was. What was over land from the first point on made no landfall.
+/// Cyclones: the first point whose centre is over land after one over sea. Rivers: the first time at which a twentieth
+/// of the area is over land after one at which less was. What was over land from the first point on made no landfall.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Landfall {
     /// When.

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 /// table of tracked events.
 ///
 /// Events without an identity are left out. What was there at the first or last time of all events began before or went
-/// on after the data; how others began or ended (by splitting or merging) is not in the events, so they have genesis and
-/// lysis.
+/// on after the data; how others began or ended (by splitting or merging) is not in the events, so they have genesis
+/// and lysis.
 ///
 /// # Example
 /// ```

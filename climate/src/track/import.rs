@@ -14,10 +14,10 @@ const USUAL_HOURS: f64 = 6.0;
 
 /// The points of tracks as events, by time and track.
 ///
-/// Tracks are numbered from 1 in the order in which they begin, then from south to north. A point is over land if its cell of `grid`
-/// is; areas, shapes, moisture and rain are not known. A point stands for the time half-way to its neighbours on the track, of those
-/// that have a wind where some have: best tracks have points between those at which the wind is told, and at landfall, and a storm's
-/// energy must not depend on them.
+/// Tracks are numbered from 1 in the order in which they begin, then from south to north. A point is over land if its
+/// cell of `grid` is; areas, shapes, moisture and rain are not known. A point stands for the time half-way to its
+/// neighbours on the track, of those that have a wind where some have: best tracks have points between those at which
+/// the wind is told, and at landfall, and a storm's energy must not depend on them.
 ///
 /// # Example
 /// ```
@@ -58,8 +58,8 @@ pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Eve
     events
 }
 
-/// Rows of a table of events in the order of time, with what others' tables lack: the hours that rows stand for, and land, where no row
-/// knows them; and how many rows repeat a time of their track, which are left out.
+/// Rows of a table of events in the order of time, with what others' tables lack: the hours that rows stand for, and
+/// land, where no row knows them; and how many rows repeat a time of their track, which are left out.
 pub fn complete(mut events: Vec<Event>, grid: &LatLonGrid, land: &LandMask) -> (Vec<Event>, usize) {
     let Some(zero) = events.first().map(|event| event.time) else {
         return (events, 0);
@@ -115,7 +115,8 @@ fn tell_land(events: &mut [Event], grid: &LatLonGrid, land: &LandMask) {
     }
 }
 
-/// The hours that each point of a track, with or without a wind, stands for; none of one without on a track that has some.
+/// The hours that each point of a track, with or without a wind, stands for; none of one without on a track that has
+/// some.
 fn hours_of_points(points: &[(Time, bool)]) -> Vec<Option<f64>> {
     let windy = points.iter().any(|(_, has_wind)| *has_wind);
     let counts = |has_wind: bool| !windy || has_wind;

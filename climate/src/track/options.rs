@@ -13,8 +13,9 @@ pub struct Linking {
     /// Uncertainty of a centre, km: added to what the speed allows, so that short steps are not broken by the jitter of
     /// a mask's centre.
     pub centre_tolerance_km: f64,
-    /// Farthest from where the motion so far would have brought the centre, km per day, once there is one: a storm that forms where another
-    /// one ended is a new one. What the tolerance makes of the three centres is added ([`Self::deviation_km`]).
+    /// Farthest from where the motion so far would have brought the centre, km per day, once there is one: a storm that
+    /// forms where another one ended is a new one. What the tolerance makes of the three centres is added
+    /// ([`Self::deviation_km`]).
     pub max_deviation_km_per_day: f64,
     /// Longest time without being seen, hours, that does not end a track. One step of the data is always bridged, up
     /// to [`TrackerOptions::max_step_hours`].
@@ -26,7 +27,8 @@ pub struct Linking {
     /// Shortest track to be listed, hours from the first to the last point. Tracks that the ends of the data cut off
     /// are listed however short, because nobody knows how long they are.
     pub min_duration_hours: f64,
-    /// Wind that a track must reach once to be listed, m/s; 0: any. Tracks that the ends of the data cut off are listed all the same.
+    /// Wind that a track must reach once to be listed, m/s; 0: any. Tracks that the ends of the data cut off are listed
+    /// all the same.
     pub min_peak_wind_m_s: f64,
 }
 
@@ -36,8 +38,8 @@ impl Linking {
         self.max_speed_km_per_day * hours / 24.0 + self.centre_tolerance_km
     }
 
-    /// Farthest from its predicted centre so many hours ahead, km, by a motion over the hours behind: the prediction is off by the tolerance of the
-    /// last centre, and by that of both times `ahead / behind`; the new centre by its own.
+    /// Farthest from its predicted centre so many hours ahead, km, by a motion over the hours behind: the prediction is
+    /// off by the tolerance of the last centre, and by that of both times `ahead / behind`; the new centre by its own.
     pub fn deviation_km(&self, ahead_hours: f64, behind_hours: f64) -> f64 {
         let centres = 2.0 + 2.0 * ahead_hours / behind_hours.max(1e-6);
         self.max_deviation_km_per_day * ahead_hours / 24.0 + self.centre_tolerance_km * centres
@@ -85,14 +87,15 @@ pub struct TrackerOptions {
 
 impl Default for TrackerOptions {
     /// Cyclones: 1,600 km/day is TECA's `max_daily_distance` (about four times the mean motion), 24 h the gap and 48 h
-    /// about the duration of published tracks (TempestExtremes 54 h with gaps of 24 h, TECA 2 days without gaps). 500 km/day off its course
-    /// is a turn by a right angle at 4 m/s, and with the tolerance one at 10 m/s within 12 hours; without that bound and with cells that overlap every
-    /// sixth cyclone of a synthetic run with many went on as one that formed near its end.
-    /// Rivers: cells that overlap, as ClimateNet and StitchBlobs do, or a centroid that moves no faster than
-    /// 1,600 km/day; one missed time of 6-hourly data is bridged; 18 h is the shortest life that Guan and Waliser (2019,
-    /// doi:10.1029/2019JD031205) and ClimateNet (5 steps of 3 h) list, rounded to 6-hourly data.
-    /// Extratropical cyclones and depressions: the reach, gap and shortest life by which they are labelled
-    /// ([`crate::label::EtcThresholds`], 6 degrees in 6 hours, 18 h, 60 h; [`crate::label::TdThresholds`], 4 degrees, 6 h, 24 h).
+    /// about the duration of published tracks (TempestExtremes 54 h with gaps of 24 h, TECA 2 days without gaps). 500
+    /// km/day off its course is a turn by a right angle at 4 m/s, and with the tolerance one at 10 m/s within 12 hours;
+    /// without that bound and with cells that overlap every sixth cyclone of a synthetic run with many went on as one
+    /// that formed near its end.
+    /// Rivers: cells that overlap, as ClimateNet and StitchBlobs do, or a centroid that moves no faster than 1,600
+    /// km/day; one missed time of 6-hourly data is bridged; 18 h is the shortest life that Guan and Waliser (2019,
+    /// doi:10.1029/2019JD031205) and ClimateNet (5 steps of 3 h) list, rounded to 6-hourly data. Extratropical cyclones
+    /// and depressions: the reach, gap and shortest life by which they are labelled ([`crate::label::EtcThresholds`],
+    /// 6 degrees in 6 hours, 18 h, 60 h; [`crate::label::TdThresholds`], 4 degrees, 6 h, 24 h).
     fn default() -> Self {
         Self {
             tropical_cyclone: Linking {
@@ -160,8 +163,8 @@ impl TrackerOptions {
         }
     }
 
-    /// The defaults for boxes: those of neighbours overlap where the storms in them do not, so that half of the smaller box
-    /// must be shared for a merge or a split, and a cyclone goes on by the places of centres alone.
+    /// The defaults for boxes: those of neighbours overlap where the storms in them do not, so that half of the smaller
+    /// box must be shared for a merge or a split, and a cyclone goes on by the places of centres alone.
     pub fn for_boxes() -> Self {
         let mut options = Self::default();
         for class in Class::TRACKED {

@@ -19,8 +19,8 @@ pub struct Step {
     pub ids: Vec<u64>,
     /// Tracks that are now known to have ended, by identity.
     pub finished: Vec<Track>,
-    /// Tracks that ended too short or too weak to be listed ([`Linking::min_duration_hours`], [`Linking::min_peak_wind_m_s`]), by identity; also
-    /// those that have been calm for 30 days, which are given up.
+    /// Tracks that ended too short or too weak to be listed ([`Linking::min_duration_hours`],
+    /// [`Linking::min_peak_wind_m_s`]), by identity; also those that have been calm for 30 days, which are given up.
     pub discarded: Vec<u64>,
 }
 
@@ -29,21 +29,23 @@ pub struct Step {
 /// At each time, for each class:
 ///
 /// 1. A track may go on with an event if the event's centre lies within [`Linking::reach_km`] of the track's last
-///    centre and within [`Linking::deviation_km`] of the predicted one (its motion of the last 12 hours or more carried on along a great circle), or, where
-///    [`Linking::join_by_overlap`] says so, if their cells overlap by [`Linking::min_overlap`] of the smaller area.
-/// 2. A pair costs the distance from the predicted centre in parts of the reach, plus one minus the overlap as a share of the larger area. The one-to-one assignment of least
-///    total cost is made; leaving a track alone costs more than any pair.
+///    centre and within [`Linking::deviation_km`] of the predicted one (its motion of the last 12 hours or more carried
+///    on along a great circle), or, where [`Linking::join_by_overlap`] says so, if their cells overlap by
+///    [`Linking::min_overlap`] of the smaller area.
+/// 2. A pair costs the distance from the predicted centre in parts of the reach, plus one minus the overlap as a share
+///    of the larger area. The one-to-one assignment of least total cost is made; leaving a track alone costs more than
+///    any pair.
 /// 3. A track left alone whose cells overlap an event of another track ends there by merging. An event left alone whose
 ///    cells overlap those of a continued track begins there by splitting. Other events begin by genesis.
 /// 4. A track left alone without merging is kept for [`Linking::max_gap_hours`] and then ends at its last point.
 ///
-/// Identities are dealt at genesis, ascending with time, class, longitude and latitude, so that the rows of `events.csv`
-/// can be written at once; the row of `tracks.csv` follows when the track ends. Tracks under the shortest duration or the least wind get
-/// no row: their identities come in [`Step::discarded`]. Who holds rows back while their track is [`Tracker::undecided`]
-/// ([`crate::stream::Ledger`] does) writes them once and for all.
+/// Identities are dealt at genesis, ascending with time, class, longitude and latitude, so that the rows of
+/// `events.csv` can be written at once; the row of `tracks.csv` follows when the track ends. Tracks under the shortest
+/// duration or the least wind get no row: their identities come in [`Step::discarded`]. Who holds rows back while their
+/// track is [`Tracker::undecided`] ([`crate::stream::Ledger`] does) writes them once and for all.
 ///
 /// The state depends on the sequence of times alone, never on files, and can be saved between any two times (serde;
-/// with serde_json bit for bit).
+/// lengths that are not known are NaN, which JSON cannot hold).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tracker {
     options: TrackerOptions,
@@ -54,10 +56,12 @@ pub struct Tracker {
     open: Vec<OpenTrack>,
 }
 
-/// What its motion is taken over at least, once it is as old: between two times of 3-hourly data the jitter of centres is as large as the motion.
+/// What its motion is taken over at least, once it is as old: between two times of 3-hourly data the jitter of centres
+/// is as large as the motion.
 const MOTION_HOURS: f64 = 12.0;
 
-/// A track that goes on for so long and has not reached the least wind is no storm; without a bound all rows that follow would wait for it.
+/// A track that goes on for so long and has not reached the least wind is no storm; without a bound all rows that
+/// follow would wait for it.
 const MOST_CALM_HOURS: f64 = 30.0 * 24.0;
 
 /// A track that may go on.
@@ -65,7 +69,8 @@ const MOST_CALM_HOURS: f64 = 30.0 * 24.0;
 struct OpenTrack {
     /// What is known so far; its fate is not.
     track: Track,
-    /// Where it was before its last point: time, latitude, longitude; back to the last that is [`MOTION_HOURS`] earlier.
+    /// Where it was before its last point: time, latitude, longitude; back to the last that is [`MOTION_HOURS`]
+    /// earlier.
     before: VecDeque<(Time, f64, f64)>,
     /// Its cells at its last point.
     region: Region,
@@ -110,13 +115,14 @@ impl Tracker {
         self.open.len()
     }
 
-    /// The living tracks of which it is not known yet whether they will be listed, because they are shorter than the shortest
-    /// duration or have not reached the least wind. It is known at the latest one shortest duration and one gap after a track began, with
-    /// a least wind 30 days.
+    /// The living tracks of which it is not known yet whether they will be listed, because they are shorter than the
+    /// shortest duration or have not reached the least wind. It is known at the latest one shortest duration and one
+    /// gap after a track began, with a least wind 30 days.
     pub fn undecided(&self) -> impl Iterator<Item = u64> + '_ {
-        let open = self.open.iter();
-        open.filter(|open| !self.is_listed(&open.track))
-            .map(|open| open.track.track_id)
+        let tracks = self.open.iter().map(|open| &open.track);
+        tracks
+            .filter(|track| !self.is_listed(track))
+            .map(|track| track.track_id)
     }
 
     /// Ends what has gone on for too long without the least wind; what comes there is a new track.

@@ -78,7 +78,8 @@ impl Unpacked {
             .collect()
     }
 
-    /// The points of a row: units of time, latitude and longitude in tenths of degrees, and the other columns as they stand.
+    /// The points of a row: units of time, latitude and longitude in tenths of degrees, and the other columns as they
+    /// stand.
     pub fn points_of(&self, row: usize) -> Vec<[i64; 8]> {
         let counts = &self.rows[25];
         let first: u64 = counts[..row].iter().sum();

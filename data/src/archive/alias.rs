@@ -4,7 +4,8 @@ use crate::Variable;
 use crate::Variable::*;
 use serde::{Deserialize, Serialize};
 
-/// Names of whole fields, lower case. The first column is CAM's own; then ERA5 (short and CDS names), MERRA-2, CMIP, GFS.
+/// Names of whole fields, lower case. The first column is CAM's own; then ERA5 (short and CDS names), MERRA-2, CMIP,
+/// GFS.
 const SURFACE: [(Variable, &[&str]); 16] = [
     (
         Tmq,

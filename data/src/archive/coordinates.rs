@@ -81,7 +81,8 @@ pub(crate) struct TimeAxis {
 /// The time axis of a file; from its name if it has none.
 ///
 /// # Errors
-/// [`DataError::Time`] or [`DataError::BadVariable`] if an axis is there but makes no sense, or there is no date at all.
+/// [`DataError::Time`] or [`DataError::BadVariable`] if an axis is there but makes no sense, or there is no date at
+/// all.
 pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     let mut problems = Vec::new();
     let is_time = |v: &netcdf::Variable<'_>| {

@@ -66,7 +66,8 @@ const LOWEST_SIGMA: f64 = 0.992_556_1;
 
 /// Height, m, of the middle of CAM5's lowest layer, from temperature (K) and specific humidity near the ground.
 ///
-/// The hypsometric equation with CAM5's constants; on 33,240 points of CAM5 it is 0.13 m too high on average, 0.4 m at most.
+/// The hypsometric equation with CAM5's constants; on 33,240 points of CAM5 it is 0.13 m too high on average, 0.4 m at
+/// most.
 pub(super) fn lowest_level_height(temperature_k: f32, humidity: f32) -> f32 {
     let virtual_k = f64::from(temperature_k) * (1.0 + 0.608 * f64::from(humidity));
     (287.04 / 9.80616 * virtual_k * -LOWEST_SIGMA.ln()) as f32

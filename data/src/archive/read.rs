@@ -83,8 +83,8 @@ impl Archive {
     /// The fields of one time.
     ///
     /// # Errors
-    /// [`DataError::MissingVariable`] naming the channel and what the file has; [`DataError::BadVariable`] if its unit or
-    /// shape cannot be used or it has no valid value at all; [`DataError::Unreadable`] if the file is damaged;
+    /// [`DataError::MissingVariable`] naming the channel and what the file has; [`DataError::BadVariable`] if its unit
+    /// or shape cannot be used or it has no valid value at all; [`DataError::Unreadable`] if the file is damaged;
     /// [`DataError::Invalid`] if there is no such time.
     pub fn read(&self, index: usize, variables: &[Variable]) -> Result<Snapshot> {
         self.check(index)?;

@@ -1,7 +1,7 @@
 //! What files hold, found by several processes that each look at some of them.
 //!
-//! Opening 7,300 files takes minutes where the file system is far away, and a thousand processes that all do it wait for each
-//! other. So each looks at a share, and what it found goes to the others as bytes.
+//! Opening 7,300 files takes minutes where the file system is far away, and a thousand processes that all do it wait
+//! for each other. So each looks at a share, and what it found goes to the others as bytes.
 
 use super::scan::{self, FileInfo, Layout};
 use super::{Archive, BadFiles, Build, on_library_thread};

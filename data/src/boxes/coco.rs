@@ -1,9 +1,10 @@
 //! Boxes as COCO has them: images, annotations with `[x, y, width, height]` in pixels, categories.
 //!
-//! One image is one time of the grid. x runs eastward from the first column; y runs down from the northern edge, as in a
-//! picture. A box across the seam runs on past the right edge: x + width is then larger than the image is wide. Category
-//! ids are the class codes plus one, because detectors of this tradition keep 0 for the background; on reading, names count
-//! and ids do not. Files that this module writes have the latitudes and longitudes of the grid in `info.grid`. `date_captured` holds the time, `score` the confidence and `track_id` the track, where there is one.
+//! One image is one time of the grid. x runs eastward from the first column; y runs down from the northern edge, as in
+//! a picture. A box across the seam runs on past the right edge: x + width is then larger than the image is wide.
+//! Category ids are the class codes plus one, because detectors of this tradition keep 0 for the background; on
+//! reading, names count and ids do not. Files that this module writes have the latitudes and longitudes of the grid in
+//! `info.grid`. `date_captured` holds the time, `score` the confidence and `track_id` the track, where there is one.
 
 use super::fault::BoxFault;
 use super::pixel_grid::{Said, of_axes};
@@ -186,12 +187,13 @@ fn parsed<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     })
 }
 
-/// Reads a COCO file whose images are times of a grid. An image without a date is known by the date in its file's name. A box that is
-/// partly outside its image is cut at the edge; on a global grid it goes on across the seam instead.
+/// Reads a COCO file whose images are times of a grid. An image without a date is known by the date in its file's name.
+/// A box that is partly outside its image is cut at the edge; on a global grid it goes on across the seam instead.
 ///
 /// # Errors
-/// [`DataError::BadBox`] naming image or annotation, fault, what was expected and what was found, also for a box wholly outside its image; [`DataError::Mismatch`] for an image
-/// that is not of the grid's size; [`DataError::Unreadable`] if it is no COCO file; [`DataError::Io`].
+/// [`DataError::BadBox`] naming image or annotation, fault, what was expected and what was found, also for a box wholly
+/// outside its image; [`DataError::Mismatch`] for an image that is not of the grid's size; [`DataError::Unreadable`] if
+/// it is no COCO file; [`DataError::Io`].
 pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames> {
     let coco: Coco = parsed(path)?;
     let mut times = HashMap::with_capacity(coco.images.len());

@@ -1,14 +1,15 @@
 //! Boxes as the ExtremeWeather data set has them: `boxes` of (time, 15, 5) in HDF5.
 //!
 //! A row is `ymin, xmin, ymax, xmax, class` in whole pixels, y along the latitudes from south to north and x along the
-//! longitudes from the first column; classes are 0 tropical depression, 1 tropical cyclone, 2 extratropical cyclone,
-//! 3 atmospheric river; unused rows are -1. Files made by the data set's own converter have rows of
-//! `xmin, xmax, ymin, ymax, category` instead, call the latitudes x, and count categories from 1. [`read_extreme_weather`]
-//! takes the order in which every row of a file is a box of the grid, the documented one first, and says what it took.
+//! longitudes from the first column; classes are 0 tropical depression, 1 tropical cyclone, 2 extratropical cyclone, 3
+//! atmospheric river; unused rows are -1. Files made by the data set's own converter have rows of
+//! `xmin, xmax, ymin, ymax, category` instead, call the latitudes x, and count categories from 1.
+//! [`read_extreme_weather`] takes the order in which every row of a file is a box of the grid, the documented one
+//! first, and says what it took.
 //!
-//! Written files have the documented order, and besides `boxes` the coordinates `time`, `lat` and `lon`. A box across the seam
-//! runs on past the last column: its xmax is then larger than the grid is wide. Where a time has more boxes than slots,
-//! the largest are kept and the others counted.
+//! Written files have the documented order, and besides `boxes` the coordinates `time`, `lat` and `lon`. A box across
+//! the seam runs on past the last column: its xmax is then larger than the grid is wide. Where a time has more boxes
+//! than slots, the largest are kept and the others counted.
 //!
 //! # Source
 //! Racah et al. 2017, arXiv:1612.02095; github.com/eracah/hur-detect.
@@ -175,13 +176,14 @@ fn refused(path: &Path, error: &netcdf::Error) -> DataError {
     }
 }
 
-/// Reads an ExtremeWeather file on a grid. Times are those of its `time`; a file without one must be named `climo_YYYY.h5` and
-/// hold four times a day of a year of the calendar.
+/// Reads an ExtremeWeather file on a grid. Times are those of its `time`; a file without one must be named
+/// `climo_YYYY.h5` and hold four times a day of a year of the calendar.
 ///
 /// # Errors
 /// [`DataError::BadBox`] if no order of the columns or no count of the classes fits, naming what stands in the way;
 /// [`DataError::MissingVariable`] or [`DataError::BadVariable`] if there is no `boxes` of (time, slots, 5);
-/// [`DataError::Mismatch`] for another grid or calendar; [`DataError::Time`] if nothing says when; [`DataError::Unreadable`]; [`DataError::Io`].
+/// [`DataError::Mismatch`] for another grid or calendar; [`DataError::Time`] if nothing says when;
+/// [`DataError::Unreadable`]; [`DataError::Io`].
 pub fn read_extreme_weather(
     path: &Path,
     grid: &LatLonGrid,

@@ -41,7 +41,8 @@ pub struct BoxFrames {
 }
 
 impl BoxFrames {
-    /// Frames from boxes and their times in any order, all of one calendar; a time without a box is one at which nothing was found.
+    /// Frames from boxes and their times in any order, all of one calendar; a time without a box is one at which
+    /// nothing was found.
     pub(super) fn collect(mut rows: Vec<(Time, Option<TrackedBox>)>) -> Self {
         // Stable: boxes of one time keep the file's order.
         rows.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));

@@ -1,7 +1,7 @@
 //! Boxes as GeoJSON, for maps: written, not read.
 //!
-//! Longitudes run from -180 to 180; rings run anticlockwise; a box across the antimeridian is cut there into two polygons
-//! (RFC 7946, sections 3.1.6 and 3.1.9). A time without boxes leaves no trace: GeoJSON has no place for it.
+//! Longitudes run from -180 to 180; rings run anticlockwise; a box across the antimeridian is cut there into two
+//! polygons (RFC 7946, sections 3.1.6 and 3.1.9). A time without boxes leaves no trace: GeoJSON has no place for it.
 
 use super::{BoxSink, GeoBox, SinkSummary, TrackedBox};
 use crate::Time;

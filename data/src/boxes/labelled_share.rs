@@ -21,8 +21,8 @@ pub struct LabelledShare {
 }
 
 impl LabelledShare {
-    /// The ids that count as labelled, ascending: the nearest whole number to the share, but one at least if the share is not 0.
-    /// A pure function of the ids, whatever their order, and of share and seed.
+    /// The ids that count as labelled, ascending: the nearest whole number to the share, but one at least if the share
+    /// is not 0. A pure function of the ids, whatever their order, and of share and seed.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if the share is not in 0 to 1.

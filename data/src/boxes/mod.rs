@@ -1,7 +1,8 @@
 //! Boxes around storms: in degrees on the globe, and in pixels of a grid.
 //!
-//! A file of boxes is read as [`BoxFrames`] by [`read`], or time by time as [`BoxSeries`], whichever it is: a table ([`table`]), ExtremeWeather's HDF5
-//! ([`extreme_weather`]) or COCO's JSON ([`coco`]); each of them, and [`geojson`], is written time by time through a [`BoxSink`].
+//! A file of boxes is read as [`BoxFrames`] by [`read`], or time by time as [`BoxSeries`], whichever it is: a table
+//! ([`table`]), ExtremeWeather's HDF5 ([`extreme_weather`]) or COCO's JSON ([`coco`]); each of them, and [`geojson`],
+//! is written time by time through a [`BoxSink`].
 //!
 //! Letters: y row (latitude, south to north), x column (longitude, eastward).
 

@@ -20,12 +20,13 @@ pub(super) enum Said {
     Nothing,
 }
 
-/// The grid that the pixels of a file of boxes are of: that of its own latitudes and longitudes; without them `fields`, if that has
-/// the size of the file's images, else the global grid of that size; of a file that does not even say a size `fields`, else
-/// [`EXTREME_WEATHER_GRID`]. Tables, whose boxes are in degrees, get `fields` or the last too.
+/// The grid that the pixels of a file of boxes are of: that of its own latitudes and longitudes; without them `fields`,
+/// if that has the size of the file's images, else the global grid of that size; of a file that does not even say a
+/// size `fields`, else [`EXTREME_WEATHER_GRID`]. Tables, whose boxes are in degrees, get `fields` or the last too.
 ///
 /// # Errors
-/// [`crate::DataError::Unreadable`] or [`crate::DataError::Io`] if the file cannot be read; [`crate::DataError::Grid`] if what it says is no grid.
+/// [`crate::DataError::Unreadable`] or [`crate::DataError::Io`] if the file cannot be read; [`crate::DataError::Grid`]
+/// if what it says is no grid.
 pub fn pixel_grid(path: &Path, fields: Option<&LatLonGrid>) -> Result<LatLonGrid> {
     let end = path.extension().unwrap_or_default().to_string_lossy();
     let said = match end.to_ascii_lowercase().as_str() {

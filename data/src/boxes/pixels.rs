@@ -1,6 +1,7 @@
 //! Boxes from degrees to pixels of a grid, and back.
 //!
-//! A field has edges: its first and last row, and the first and last column of a regional grid. What of a box lies beyond them is cut off.
+//! A field has edges: its first and last row, and the first and last column of a regional grid. What of a box lies
+//! beyond them is cut off.
 
 use super::{GeoBox, PixelBox};
 use crate::LatLonGrid;
@@ -10,8 +11,8 @@ use crate::error::{DataError, Result};
 const SLIVER: f64 = 1e-6;
 
 impl GeoBox {
-    /// The part of the box that lies on a grid, in its pixels. Of a box that reaches into a regional grid over both its ends the wider part
-    /// is taken.
+    /// The part of the box that lies on a grid, in its pixels. Of a box that reaches into a regional grid over both its
+    /// ends the wider part is taken.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if it has no extent, is no box of the globe, or lies wholly outside the grid.
@@ -24,7 +25,8 @@ impl GeoBox {
         self.on(grid).ok_or_else(outside)
     }
 
-    /// The part of the box that lies on a grid: itself, to the last bit, if all of it does; none if it lies wholly outside.
+    /// The part of the box that lies on a grid: itself, to the last bit, if all of it does; none if it lies wholly
+    /// outside.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if it has no extent or is no box of the globe.

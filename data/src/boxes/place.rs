@@ -4,7 +4,8 @@ use super::{BoxClass, GeoBox};
 use crate::grid::lon_difference_deg;
 
 impl GeoBox {
-    /// The box about a centre with these half sides; it stops at the poles, and a box as wide as the globe is the whole circle.
+    /// The box about a centre with these half sides; it stops at the poles, and a box as wide as the globe is the whole
+    /// circle.
     pub fn around(class: BoxClass, (lat_deg, lon_deg): (f64, f64), half_deg: (f64, f64)) -> Self {
         let (half_lat, half_lon) = half_deg;
         let turn = |lon: f64| {
@@ -39,7 +40,8 @@ impl GeoBox {
         ((self.south_deg + self.north_deg) / 2.0, lon)
     }
 
-    /// Its western and eastern edge from -180 to 180, as GeoJSON and maps have them; west exceeds east across the antimeridian.
+    /// Its western and eastern edge from -180 to 180, as GeoJSON and maps have them; west exceeds east across the
+    /// antimeridian.
     pub fn signed_longitudes_deg(&self) -> (f64, f64) {
         if self.width_deg() >= 360.0 {
             return (-180.0, 180.0);

@@ -18,8 +18,8 @@ pub struct Judged {
 
 /// Judges the predicted boxes of one class and time at every overlap.
 ///
-/// The surest comes first (at the same confidence in the order of its edges) and takes the true box that it overlaps most among
-/// those still free, if the overlap is large enough; a true box is found once.
+/// The surest comes first (at the same confidence in the order of its edges) and takes the true box that it overlaps
+/// most among those still free, if the overlap is large enough; a true box is found once.
 ///
 /// # Source
 /// The match of `hur-detect` (`helper_fxns.py`) and of pycocotools, with areas on the sphere.
@@ -95,8 +95,8 @@ pub struct AveragePrecision {
     pub step: f64,
     /// Mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or above.
     pub coco: f64,
-    /// As `step`, with the recall counted among the true boxes that were found at all, so that misses cost nothing; 0 if
-    /// none was found.
+    /// As `step`, with the recall counted among the true boxes that were found at all, so that misses cost nothing; 0
+    /// if none was found.
     pub of_found: f64,
 }
 
@@ -134,9 +134,10 @@ impl AveragePrecision {
     /// Average precision of a curve; `None` without true boxes.
     ///
     /// # Source
-    /// `coco`: `COCOeval.accumulate` of pycocotools (101 recall levels). `step`: `average_precision_score` of scikit-learn.
-    /// `of_found`: `scripts/train_val.py` and `helper_fxns.py` of `hur-detect`, the code of Racah et al. 2017
-    /// (arXiv:1612.02095): scikit-learn's rule fed with predictions alone, so that missed boxes do not lower the recall.
+    /// `coco`: `COCOeval.accumulate` of pycocotools (101 recall levels). `step`: `average_precision_score` of
+    /// scikit-learn. `of_found`: `scripts/train_val.py` and `helper_fxns.py` of `hur-detect`, the code of Racah et al.
+    /// 2017 (arXiv:1612.02095): scikit-learn's rule fed with predictions alone, so that missed boxes do not lower the
+    /// recall.
     pub fn of(curve: &[CurvePoint], truths: f64) -> Option<Self> {
         if truths <= 0.0 {
             return None;

@@ -8,7 +8,8 @@ use crate::error::{DataError, Result};
 use crate::{Calendar, LatLonGrid};
 use std::path::Path;
 
-/// The boxes of a table (`.csv`), an ExtremeWeather file (`.h5`, `.hdf5`, `.nc`) or a COCO file (`.json`), by the end of its name.
+/// The boxes of a table (`.csv`), an ExtremeWeather file (`.h5`, `.hdf5`, `.nc`) or a COCO file (`.json`), by the end
+/// of its name.
 ///
 /// # Errors
 /// [`DataError::NoInput`] for another name; otherwise as the reader of its kind: [`super::table::read_table`],

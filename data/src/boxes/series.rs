@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// A file of boxes whose times are known and whose frames are read when they are asked for.
 ///
-/// Tables in order of time (as `squall infer` and `squall label` write them) are read row by row, twice: once for their times.
-/// Tables in another order and files of other kinds are held in memory.
+/// Tables in order of time (as `squall infer` and `squall label` write them) are read row by row, twice: once for their
+/// times. Tables in another order and files of other kinds are held in memory.
 ///
 /// # Example
 /// ```

@@ -7,12 +7,13 @@ use std::cmp::Ordering;
 
 /// Which of the boxes that a detector proposes at one time are kept (non-maximum suppression).
 ///
-/// Boxes are taken from the surest to the least sure; one that overlaps a kept box of its class by more than `max_overlap`
-/// is dropped. Overlaps are shared area over covered area on the sphere, so the seam at 0°E and the poles change nothing.
+/// Boxes are taken from the surest to the least sure; one that overlaps a kept box of its class by more than
+/// `max_overlap` is dropped. Overlaps are shared area over covered area on the sphere, so the seam at 0°E and the poles
+/// change nothing.
 ///
 /// # Source
-/// Defaults as the SSD recipe of `hur-detect` (branch `keras-tf`): overlap 0.45, confidence 0.01, 200 boxes. The detector of
-/// Kurth et al. 2017 (arXiv:1708.05256) keeps what has a confidence above 0.8.
+/// Defaults as the SSD recipe of `hur-detect` (branch `keras-tf`): overlap 0.45, confidence 0.01, 200 boxes. The
+/// detector of Kurth et al. 2017 (arXiv:1708.05256) keeps what has a confidence above 0.8.
 ///
 /// # Example
 /// ```

@@ -1,8 +1,8 @@
 //! `boxes.csv`: one row per box and time.
 //!
-//! Degrees have four decimals; what is not known is blank. A row with a time and nothing else says that this time was looked
-//! at and holds no box, so that such a time can be told from one that nobody labelled. Columns are found by name, in any
-//! order; others are passed over. Longitudes may run from 0 to 360 or from -180 to 180.
+//! Degrees have four decimals; what is not known is blank. A row with a time and nothing else says that this time was
+//! looked at and holds no box, so that such a time can be told from one that nobody labelled. Columns are found by
+//! name, in any order; others are passed over. Longitudes may run from 0 to 360 or from -180 to 180.
 
 use super::fault::{BoxFault, edges};
 use super::{BoxClass, BoxFrames, BoxSink, GeoBox, SinkSummary, TrackedBox};
@@ -119,8 +119,8 @@ pub fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) {
 /// Reads a table of boxes.
 ///
 /// # Errors
-/// [`DataError::BadBox`] naming line, fault, what was expected and what was found; [`DataError::MissingVariable`] naming a column;
-/// [`DataError::Unreadable`] if it is no table; [`DataError::Io`].
+/// [`DataError::BadBox`] naming line, fault, what was expected and what was found; [`DataError::MissingVariable`]
+/// naming a column; [`DataError::Unreadable`] if it is no table; [`DataError::Io`].
 pub fn read_table(path: &Path, calendar: Calendar) -> Result<BoxFrames> {
     let rows: Result<Vec<_>> = BoxRows::open(path, calendar)?.collect();
     Ok(BoxFrames::collect(rows?))

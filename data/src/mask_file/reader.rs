@@ -59,7 +59,8 @@ impl MaskArchive {
     /// TempestExtremes' `binary_tag` and `object_id` (both read as rivers, which [`Self::notes`] tells).
     ///
     /// # Errors
-    /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::Mismatch`] if files differ in grid or calendar.
+    /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::Mismatch`] if files differ in grid or
+    /// calendar.
     pub fn open(input: &str) -> Result<Self> {
         Self::open_as(input, None)
     }
@@ -232,7 +233,8 @@ impl MaskArchive {
     /// The mask of one time.
     ///
     /// # Errors
-    /// [`DataError::Unreadable`] if the file is damaged, [`DataError::BadVariable`] if it holds other codes than 0, 1, 2.
+    /// [`DataError::Unreadable`] if the file is damaged, [`DataError::BadVariable`] if it holds other codes than 0,
+    /// 1, 2.
     pub fn read(&self, index: usize) -> Result<ClassMask> {
         let file = &self.files[self.places[index].0];
         let stored: Vec<f64> = self.stored(index, file.name, &[])?;
@@ -273,7 +275,8 @@ impl MaskArchive {
         Ok(left.map(|left| left.mapv_into(|p| p.max(0.0))))
     }
 
-    /// The standard deviation of the probability of a class between the members of an ensemble; `None` if the file keeps none.
+    /// The standard deviation of the probability of a class between the members of an ensemble; `None` if the file
+    /// keeps none.
     ///
     /// # Errors
     /// [`DataError::Unreadable`] if the file is damaged.

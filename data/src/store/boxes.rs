@@ -1,8 +1,8 @@
 //! `boxes.jsonl`: the boxes of a store's samples, beside its index.
 //!
-//! The first line says what the file belongs to and holds the SHA-256 of all that follows; then one line per sample, by id: `null` if
-//! it is unlabelled, else a list of `[class code, west, south, east, north, confidence]`. Stores without the file have no
-//! boxes, and nothing else about them differs.
+//! The first line says what the file belongs to and holds the SHA-256 of all that follows; then one line per sample, by
+//! id: `null` if it is unlabelled, else a list of `[class code, west, south, east, north, confidence]`. Stores without
+//! the file have no boxes, and nothing else about them differs.
 
 use super::{Store, hex};
 use crate::atomic;
@@ -161,7 +161,8 @@ fn row(geo: &GeoBox) -> Row {
 }
 
 impl Store {
-    /// The boxes of a sample: none if it is unlabelled, or the store has no boxes at all; empty if it was looked at and holds none.
+    /// The boxes of a sample: none if it is unlabelled, or the store has no boxes at all; empty if it was looked at and
+    /// holds none.
     pub fn boxes(&self, id: usize) -> Option<&[GeoBox]> {
         self.boxes.as_ref()?.of(id)
     }

@@ -28,9 +28,9 @@ impl Encoding {
 
     /// `(offset, scale)` of a variable: stored = (value - offset) / scale.
     ///
-    /// Taken from the plausible range, so that they are known before the first sample. A range around or from zero keeps
-    /// offset 0, and with it the relative precision of small values (rain); others are centred. The error is at most 2⁻¹²
-    /// of the half range: 3 Pa of sea-level pressure, 0.02 K, 0.03 m/s.
+    /// Taken from the plausible range, so that they are known before the first sample. A range around or from zero
+    /// keeps offset 0, and with it the relative precision of small values (rain); others are centred. The error is at
+    /// most 2⁻¹² of the half range: 3 Pa of sea-level pressure, 0.02 K, 0.03 m/s.
     pub fn affine(self, variable: Variable) -> (f64, f64) {
         let (low, high) = variable.entry().plausible;
         let (low, high) = (f64::from(low), f64::from(high));

@@ -73,7 +73,8 @@ fn data_hash(meta: &StoreMeta, samples: &[SampleEntry]) -> String {
     hex(&hasher.finalize())
 }
 
-/// Reads and checks the index of a store, and the sizes of its shards; the last is the id of the first sample of each shard.
+/// Reads and checks the index of a store, and the sizes of its shards; the last is the id of the first sample of each
+/// shard.
 pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
     let path = folder.join(INDEX_FILE);
     let damaged = |path: &Path, reason: String| DataError::Damaged {

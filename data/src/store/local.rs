@@ -37,8 +37,8 @@ pub struct LocalCopy<'a> {
 }
 
 impl<'a> LocalCopy<'a> {
-    /// A copy of `source` in a folder, which may hold a part of it already. One process of a node calls it before the others
-    /// [`LocalCopy::join`].
+    /// A copy of `source` in a folder, which may hold a part of it already. One process of a node calls it before the
+    /// others [`LocalCopy::join`].
     ///
     /// # Errors
     /// [`DataError::Invalid`] if it is the store's own folder, or holds another store; [`DataError::Io`].
@@ -177,8 +177,8 @@ impl<'a> LocalCopy<'a> {
         self.source.samples()[id].checksum == format!("{:016x}", xxh3_64(record))
     }
 
-    /// Makes it a store that holds these samples, all of which have been written. One process of a node calls it when the
-    /// others are done.
+    /// Makes it a store that holds these samples, all of which have been written. One process of a node calls it when
+    /// the others are done.
     ///
     /// # Errors
     /// [`DataError::Io`].

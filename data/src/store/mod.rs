@@ -1,7 +1,7 @@
 //! The sample store: what training reads instead of simulation files.
 //!
-//! A store is a folder with an index `store.json` and shard files `shard-00000.bin`, ... Every shard holds records of one size,
-//! each starting on a page boundary:
+//! A store is a folder with an index `store.json` and shard files `shard-00000.bin`, ... Every shard holds records of
+//! one size, each starting on a page boundary:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -12,12 +12,14 @@
 //! After the records stands what the index needs to know about them (JSON, with its length, checksum and a magic word),
 //! so that a finished shard survives whatever happens to the writer and a later writer continues behind it.
 //!
-//! A sample without a mask teaches no class of pixels: it counts in no class weight, and nobody who learns or judges masks reads it
-//! ([`Store::masked_ids`]).
+//! A sample without a mask teaches no class of pixels: it counts in no class weight, and nobody who learns or judges
+//! masks reads it ([`Store::masked_ids`]).
 //!
-//! Boxes around storms, for detectors, stand in a file of their own, `boxes.jsonl`, if the store has any ([`Store::boxes`]).
+//! Boxes around storms, for detectors, stand in a file of their own, `boxes.jsonl`, if the store has any
+//! ([`Store::boxes`]).
 //!
-//! A [`LocalCopy`] of a store has the same index and shards of the same size, in which records that it was not given are holes.
+//! A [`LocalCopy`] of a store has the same index and shards of the same size, in which records that it was not given
+//! are holes.
 
 mod boxes;
 mod codec;

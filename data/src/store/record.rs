@@ -52,8 +52,8 @@ impl Store {
         })
     }
 
-    /// Reads a record piece by piece into `x`, in which a pixel takes so many places: `decode` puts whole pixels there and tells how
-    /// many of their values are missing.
+    /// Reads a record piece by piece into `x`, in which a pixel takes so many places: `decode` puts whole pixels there
+    /// and tells how many of their values are missing.
     fn read_pieces<T>(
         &self,
         id: usize,
@@ -189,8 +189,8 @@ impl SampleReader {
     /// Reads a sample and its class codes, turned as `view` says; gives back how many values were missing.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for an unknown id or wrong room; [`DataError::Damaged`] naming shard and sample if the checksum differs;
-    /// [`DataError::Io`].
+    /// [`DataError::Invalid`] for an unknown id or wrong room; [`DataError::Damaged`] naming shard and sample if the
+    /// checksum differs; [`DataError::Io`].
     pub fn read_into(
         &self,
         id: usize,

@@ -33,8 +33,9 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Chooses among the times of fields on a grid those with a mask (`mask_at` says which) or boxes, and the others only if
-    /// `keep_unlabelled`. A time at which somebody looked for boxes is labelled, although all of them may lie outside the grid.
+    /// Chooses among the times of fields on a grid those with a mask (`mask_at` says which) or boxes, and the others
+    /// only if `keep_unlabelled`. A time at which somebody looked for boxes is labelled, although all of them may lie
+    /// outside the grid.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for a box without extent or off the globe.

@@ -32,8 +32,8 @@ impl StoreWriter {
     /// Begins a store in a folder, or continues the one that is there.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if there is no channel or one stands twice; [`DataError::Mismatch`] if the folder holds shards of another layout;
-    /// [`DataError::Damaged`] if one of its shards is damaged; [`DataError::Io`].
+    /// [`DataError::Invalid`] if there is no channel or one stands twice; [`DataError::Mismatch`] if the folder holds
+    /// shards of another layout; [`DataError::Damaged`] if one of its shards is damaged; [`DataError::Io`].
     pub fn create(folder: impl AsRef<Path>, meta: StoreMeta) -> Result<Self> {
         let folder = folder.as_ref().to_path_buf();
         let mut sorted = meta.channels.clone();
@@ -93,8 +93,8 @@ impl StoreWriter {
     /// Appends a sample. Infinite values are stored as missing.
     ///
     /// # Errors
-    /// [`DataError::MissingVariable`] if the snapshot lacks a channel; [`DataError::Mismatch`] if its grid, calendar, or the time or shape of the
-    /// mask differ; [`DataError::Invalid`] for a class code above 2; [`DataError::Io`].
+    /// [`DataError::MissingVariable`] if the snapshot lacks a channel; [`DataError::Mismatch`] if its grid, calendar,
+    /// or the time or shape of the mask differ; [`DataError::Invalid`] for a class code above 2; [`DataError::Io`].
     pub fn push(&mut self, snapshot: &Snapshot, mask: &ClassMask, split: Split) -> Result<()> {
         self.check(snapshot)?;
         self.check_mask(snapshot, mask)?;
@@ -245,11 +245,12 @@ impl StoreWriter {
         self.finish_with_boxes(None)
     }
 
-    /// As [`StoreWriter::finish`], with the boxes of every sample by its id, none where a sample is unlabelled. Without boxes, those that
-    /// an earlier writer left are removed.
+    /// As [`StoreWriter::finish`], with the boxes of every sample by its id, none where a sample is unlabelled. Without
+    /// boxes, those that an earlier writer left are removed.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if nothing was written, or the boxes are not as many lists as samples, or one is none; [`DataError::Io`].
+    /// [`DataError::Invalid`] if nothing was written, or the boxes are not as many lists as samples, or one is none;
+    /// [`DataError::Io`].
     pub fn finish_with_boxes(mut self, boxes: Option<&[Option<Vec<GeoBox>>]>) -> Result<Store> {
         self.seal()?;
         if self.samples.is_empty() {

@@ -73,7 +73,8 @@ impl Vortex {
         self.outer_km
     }
 
-    /// Warm core at 500 and 200 hPa, K: 0.9 and 1.5 K for every 10 hPa of deficit, twice as wide as the eyewall at least.
+    /// Warm core at 500 and 200 hPa, K: 0.9 and 1.5 K for every 10 hPa of deficit, twice as wide as the eyewall at
+    /// least.
     pub(super) fn warm_core(&self, r_km: f64) -> (f64, f64) {
         let width = (2.2 * self.rmw_km).max(180.0);
         let warm = self.state.deficit_pa / 1000.0 * (-(r_km / width).powi(2)).exp();

@@ -1,7 +1,7 @@
 //! A synthetic CAM5-like run: fields that behave like weather, and the truth about every storm in them.
 //!
-//! A catalogue of storms (births, tracks, life cycles) follows from the seed alone. The fields of any time are then a pure
-//! function of the catalogue, so that times can be computed in any order, in parallel, with the same bits.
+//! A catalogue of storms (births, tracks, life cycles) follows from the seed alone. The fields of any time are then a
+//! pure function of the catalogue, so that times can be computed in any order, in parallel, with the same bits.
 //!
 //! - `catalogue`: which tropical and extratropical cyclones live when and where;
 //! - `base_state`: zonal-mean climate, season, terrain;

@@ -1,4 +1,5 @@
-//! The fields of one time, storm by storm: what pressure and temperature leave over, rivers, vortices, and what follows from all.
+//! The fields of one time, storm by storm: what pressure and temperature leave over, rivers, vortices, and what follows
+//! from all.
 
 use super::SyntheticRun;
 use super::base_state::Zonal;

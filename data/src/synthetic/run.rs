@@ -42,8 +42,8 @@ pub struct RunSummary {
     pub seconds: f64,
 }
 
-/// Writes a run to `out`, its truth to `out/truth`. Files that are already there are kept, so that a run that was stopped
-/// goes on; `progress` is told the number of finished times and may stop the run with an error.
+/// Writes a run to `out`, its truth to `out/truth`. Files that are already there are kept, so that a run that was
+/// stopped goes on; `progress` is told the number of finished times and may stop the run with an error.
 ///
 /// # Errors
 /// [`DataError::Io`] naming the file that could not be written; [`DataError::Mismatch`] if `out` holds another run.

@@ -34,7 +34,8 @@ impl Scenario {
         river_count: 1.0,
     };
 
-    /// Two degrees warmer: fewer cyclones (-10 %) with stronger winds (+5 %) and more rain (+14 %), more rivers (+20 %).
+    /// Two degrees warmer: fewer cyclones (-10 %) with stronger winds (+5 %) and more rain (+14 %), more rivers
+    /// (+20 %).
     ///
     /// # Source
     /// Knutson et al. 2020 (BAMS 101, E303): medians for +2 K; moisture by Clausius-Clapeyron.

@@ -24,7 +24,8 @@ pub struct TruthObject {
     pub south_deg: f64,
     /// Box.
     pub north_deg: f64,
-    /// Strongest wind of a cyclone above the boundary layer, m/s: without friction, its surroundings and its motion, which the fields' lowest level has.
+    /// Strongest wind of a cyclone above the boundary layer, m/s: without friction, its surroundings and its motion,
+    /// which the fields' lowest level has.
     pub max_wind_m_s: Option<f64>,
 }
 

@@ -8,9 +8,9 @@
 //! | atmospheric river | as in the mask | that of its cells |
 //!
 //! # Source
-//! Cyclones: ClimDeepLearn's box of wind radius + 6.6°, as the labels of the climate crate have it. Depressions: the range of
-//! Beaufort 5 is where the world's weather services begin to count one, and the closed contour of `squall label`'s rule lies within
-//! 5.5°.
+//! Cyclones: ClimDeepLearn's box of wind radius + 6.6°, as the labels of the climate crate have it. Depressions: the
+//! range of Beaufort 5 is where the world's weather services begin to count one, and the closed contour of
+//! `squall label`'s rule lies within 5.5°.
 
 use super::catalogue::State;
 use super::truth::{TruthBox, TruthObject};
@@ -30,7 +30,8 @@ const DEPRESSION_HALF_DEG: f64 = 2.75;
 const DEPRESSION_WIND_M_S: f64 = 8.0;
 /// Depressions farther from the equator are none, degrees.
 const DEPRESSION_LATITUDE_DEG: f64 = 35.0;
-/// Pressure deficit from which a low of the westerlies is a cyclone, Pa. A weaker one is a ripple without a closed contour.
+/// Pressure deficit from which a low of the westerlies is a cyclone, Pa. A weaker one is a ripple without a closed
+/// contour.
 const LOW_DEFICIT_PA: f64 = 1000.0;
 
 /// The box of a tropical cyclone.

@@ -47,8 +47,9 @@ pub struct BenchRow {
     pub slowest_seconds: f64,
     /// The most bytes that a rank sent for one sum.
     pub bytes_sent: u64,
-    /// The time that any method needs. On several nodes whose links are known: what every node must send, 2 (N - 1) / N of the
-    /// vector, at full rate. On one node: one pass of all ranks at once over their vectors, as measured between the methods.
+    /// The time that any method needs. On several nodes whose links are known: what every node must send, 2 (N - 1) / N
+    /// of the vector, at full rate. On one node: one pass of all ranks at once over their vectors, as measured between
+    /// the methods.
     pub bound_seconds: Option<f64>,
     /// Largest difference from the exact average, relative to the largest average.
     pub error: f64,

@@ -1,7 +1,8 @@
 //! What a thread is at while it waits for other ranks, in words.
 //!
-//! A message knows its peers and its bytes; that it carries the scores of a validation only the caller knows. The words stay with
-//! the thread, so that nothing in between has to hand them on, and they are read only where a wait has lasted too long.
+//! A message knows its peers and its bytes; that it carries the scores of a validation only the caller knows. The words
+//! stay with the thread, so that nothing in between has to hand them on, and they are read only where a wait has lasted
+//! too long.
 //!
 //! # Example
 //! ```
@@ -47,7 +48,8 @@ pub fn begin(what: impl Into<Cow<'static, str>>) -> Doing {
     }
 }
 
-/// From now on this thread waits as long as it takes: for ranks that do something else meanwhile, and are themselves watched.
+/// From now on this thread waits as long as it takes: for ranks that do something else meanwhile, and are themselves
+/// watched.
 pub fn patiently() -> Doing {
     PATIENT.set(PATIENT.get() + 1);
     Doing {

@@ -1,7 +1,7 @@
 //! Ranks in rows and columns: sums along the row, of the parts along the column, and back along the row.
 //!
-//! On a 2-D torus each phase uses links between neighbours only, and a value passes 2 (rows + columns - 2) ranks one after the
-//! other instead of 2 (rows x columns - 1).
+//! On a 2-D torus each phase uses links between neighbours only, and a value passes 2 (rows + columns - 2) ranks one
+//! after the other instead of 2 (rows x columns - 1).
 
 use super::collectives::lane::PIECE_BYTES;
 use super::collectives::{self, Choice, Lane, ring, values};

@@ -1,7 +1,7 @@
 //! How this process was started: alone, or as one rank of many.
 //!
-//! Launchers tell the rank in environment variables, before MPI runs. That is in time to choose a device or cores, and it
-//! shows when a program under a launcher does not talk to it: then every process would believe to be alone.
+//! Launchers tell the rank in environment variables, before MPI runs. That is in time to choose a device or cores, and
+//! it shows when a program under a launcher does not talk to it: then every process would believe to be alone.
 
 use super::{CommError, Result};
 

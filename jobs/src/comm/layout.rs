@@ -51,7 +51,8 @@ impl Layout {
     /// The layout of all ranks of `comm`, where `node` are those that live with this one.
     ///
     /// # Errors
-    /// [`CommError::Layout`] on all ranks, with the counts, if nodes have unequal numbers of ranks; those of the backend.
+    /// [`CommError::Layout`] on all ranks, with the counts, if nodes have unequal numbers of ranks; those of the
+    /// backend.
     pub fn agree(comm: &mut dyn Communicator, node: &mut dyn Communicator) -> Result<Self> {
         let nodes = Nodes::agree(comm, node)?;
         let layout = Self {

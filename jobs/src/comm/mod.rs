@@ -114,15 +114,16 @@ pub trait Communicator: Send {
     /// [`CommError::Gone`], [`CommError::Size`].
     fn receive(&mut self, from: usize, bytes: &mut [u8]) -> Result<()>;
 
-    /// Waits until one of these ranks has sent something that [`Communicator::receive`] would now get, or is gone, but no longer
-    /// than `at_most`; where several have, the one that comes first in `from`. Not collective, and no error where a rank is gone:
-    /// a server goes on with the others.
+    /// Waits until one of these ranks has sent something that [`Communicator::receive`] would now get, or is gone, but
+    /// no longer than `at_most`; where several have, the one that comes first in `from`. Not collective, and no error
+    /// where a rank is gone: a server goes on with the others.
     ///
     /// # Errors
     /// [`CommError::Layout`] if there is no such rank; [`CommError::Library`].
     fn wait_any(&mut self, from: &[usize], at_most: Duration) -> Result<Arrival>;
 
-    /// As [`Communicator::send`], but a rank that is known to be gone is no error: gives whether it could be sent. Not collective.
+    /// As [`Communicator::send`], but a rank that is known to be gone is no error: gives whether it could be sent. Not
+    /// collective.
     ///
     /// # Errors
     /// [`CommError::Library`].
@@ -130,7 +131,8 @@ pub trait Communicator: Send {
         self.send(to, bytes).map(|()| true)
     }
 
-    /// As [`Communicator::receive`] from a rank that may go meanwhile, as `there` says: gives whether all came. Not collective.
+    /// As [`Communicator::receive`] from a rank that may go meanwhile, as `there` says: gives whether all came. Not
+    /// collective.
     ///
     /// # Errors
     /// As [`Communicator::receive`].
@@ -143,8 +145,8 @@ pub trait Communicator: Send {
         self.receive(from, bytes).map(|()| true)
     }
 
-    /// As [`Communicator::send`] to a rank that may go meanwhile, as `there` says: gives the letter back if all was sent. Not
-    /// collective.
+    /// As [`Communicator::send`] to a rank that may go meanwhile, as `there` says: gives the letter back if all was
+    /// sent. Not collective.
     ///
     /// # Errors
     /// As [`Communicator::send`].
@@ -176,8 +178,8 @@ pub trait Communicator: Send {
     /// [`CommError::Gone`].
     fn split_by_node(&mut self) -> Result<Box<dyn Communicator>>;
 
-    /// Memory that all ranks of this communicator see, a segment of so many f32 for each; `None` where they cannot share.
-    /// Every rank gets the same answer.
+    /// Memory that all ranks of this communicator see, a segment of so many f32 for each; `None` where they cannot
+    /// share. Every rank gets the same answer.
     ///
     /// # Errors
     /// [`CommError::Library`].
@@ -192,12 +194,12 @@ pub trait Communicator: Send {
     /// communicators; where the backend watches its waits at all. Not collective.
     fn limit_waits(&self, _after: Duration) {}
 
-    /// From now on this hears of a stall instead of whoever ends the job; none: as before. The thread that waited never goes on. Only
-    /// where the backend watches its waits. Not collective.
+    /// From now on this hears of a stall instead of whoever ends the job; none: as before. The thread that waited never
+    /// goes on. Only where the backend watches its waits. Not collective.
     fn on_stall(&self, _instead: Option<StallReport>) {}
 
-    /// Ends this process in order when all others of the job come to their ends, and does nothing until then: its other threads stop
-    /// where they use the backend next. For a rank that nobody needs any more. Not collective.
+    /// Ends this process in order when all others of the job come to their ends, and does nothing until then: its other
+    /// threads stop where they use the backend next. For a rank that nobody needs any more. Not collective.
     fn retire(&self) -> !;
 
     /// Ends all ranks of the job with this exit code, at once. Not collective.
@@ -219,8 +221,8 @@ pub trait Window: Send {
         self.write(at, values);
     }
 
-    /// Makes sums over all ranks, in the order of rank, of this rank's own `values`, which its segment need not hold, and those at
-    /// the positions `range` of the other ranks' segments.
+    /// Makes sums over all ranks, in the order of rank, of this rank's own `values`, which its segment need not hold,
+    /// and those at the positions `range` of the other ranks' segments.
     fn sum(&self, range: Range<usize>, values: &mut [f32]);
 
     /// Copies a part of one rank's segment.
@@ -303,8 +305,8 @@ pub trait AllReduce: Send {
         false
     }
 
-    /// Begins to replace values on a GPU, which come scaled, by their sum over all ranks. It need not wait for that: the GPU is told when
-    /// it is done ([`Lent`]), the host in [`Self::settle`].
+    /// Begins to replace values on a GPU, which come scaled, by their sum over all ranks. It need not wait for that:
+    /// the GPU is told when it is done ([`Lent`]), the host in [`Self::settle`].
     ///
     /// # Errors
     /// [`CommError::Layout`] if it does not take them; those of the backend.

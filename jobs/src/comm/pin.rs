@@ -3,8 +3,8 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::{Error, ErrorKind, Result};
 
-/// Moves the calling thread to these hardware threads; threads that it starts from then on run there too. With none it stays
-/// where the scheduler likes.
+/// Moves the calling thread to these hardware threads; threads that it starts from then on run there too. With none it
+/// stays where the scheduler likes.
 ///
 /// # Errors
 /// The system's, if the job may use none of them; a number that the system's sets of cores cannot hold.

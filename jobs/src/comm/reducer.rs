@@ -1,9 +1,9 @@
 //! The communication thread: sums buckets of gradients while the backward pass still runs.
 //!
-//! Only this thread uses its [`AllReduce`], and it takes buckets in the order of a fixed plan, the same on all ranks, so nothing
-//! has to be negotiated and nothing can deadlock. Buffers are moved in and out, never copied. How far gradients lag is up to
-//! the caller: with lag 0 it waits for the buckets of a step before it updates, with lag 1 it submits a second set of buffers
-//! and waits for the first a step later.
+//! Only this thread uses its [`AllReduce`], and it takes buckets in the order of a fixed plan, the same on all ranks,
+//! so nothing has to be negotiated and nothing can deadlock. Buffers are moved in and out, never copied. How far
+//! gradients lag is up to the caller: with lag 0 it waits for the buckets of a step before it updates, with lag 1 it
+//! submits a second set of buffers and waits for the first a step later.
 //!
 //! # Example
 //! ```
@@ -106,8 +106,8 @@ struct Job {
 
 /// The caller's end of the communication thread.
 ///
-/// Dropped with buckets outstanding it does not wait for them: the thread ends after the one under way, and keeps its engine until
-/// then. Before a library such as MPI is shut down call [`Reducer::finish`].
+/// Dropped with buckets outstanding it does not wait for them: the thread ends after the one under way, and keeps its
+/// engine until then. Before a library such as MPI is shut down call [`Reducer::finish`].
 pub struct Reducer {
     plan: Plan,
     step: u64,
@@ -183,14 +183,15 @@ impl Reducer {
     /// Hands over the next bucket of the plan; after the last comes the first.
     ///
     /// # Errors
-    /// [`CommError::Size`] if it is not the next bucket or has another length than planned, and then nothing was submitted; the
-    /// error of an earlier bucket.
+    /// [`CommError::Size`] if it is not the next bucket or has another length than planned, and then nothing was
+    /// submitted; the error of an earlier bucket.
     pub fn submit(&mut self, bucket: usize, values: Vec<f32>) -> Result<()> {
         self.hand_over(bucket, values.len(), (values, None))
     }
 
-    /// The same of a bucket on a GPU, which is scaled already, to an engine that takes it. It comes back as soon as its sum is begun, so
-    /// that the GPU may wait for it instead of the host; until it is done, it is what [`Self::progress`] tells of.
+    /// The same of a bucket on a GPU, which is scaled already, to an engine that takes it. It comes back as soon as its
+    /// sum is begun, so that the GPU may wait for it instead of the host; until it is done, it is what
+    /// [`Self::progress`] tells of.
     ///
     /// # Errors
     /// As [`Self::submit`].

@@ -11,8 +11,8 @@ pub type Processes = super::mpi::Mpi;
 #[cfg(not(feature = "mpi"))]
 pub type Processes = super::Solo;
 
-/// All processes of the job; none if no launcher started this one, or this one alone. From then on a panic of any rank ends
-/// the job.
+/// All processes of the job; none if no launcher started this one, or this one alone. From then on a panic of any rank
+/// ends the job.
 ///
 /// `variable` reads the environment, in which launchers say what they started: `|name| std::env::var(name).ok()`.
 ///

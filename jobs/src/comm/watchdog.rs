@@ -1,7 +1,7 @@
 //! A thread that notices when communication stands still.
 //!
-//! A link that is cut is an error to nobody: MPI waits for it for minutes. The rank that is late is the one whose watchdog says
-//! nothing, because it has not come to the bucket that the others wait in.
+//! A link that is cut is an error to nobody: MPI waits for it for minutes. The rank that is late is the one whose
+//! watchdog says nothing, because it has not come to the bucket that the others wait in.
 
 use super::reducer::ProgressReader;
 use super::{CommError, Result};
@@ -20,8 +20,8 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// A watchdog that calls `on_stall` once, with [`CommError::Stalled`] naming rank, bucket and step, when a bucket has been
-    /// under way for longer than `limit`. Usually it logs the diagnosis and aborts the job.
+    /// A watchdog that calls `on_stall` once, with [`CommError::Stalled`] naming rank, bucket and step, when a bucket
+    /// has been under way for longer than `limit`. Usually it logs the diagnosis and aborts the job.
     ///
     /// # Errors
     /// [`CommError::Library`] if the system gives no thread.

@@ -1,8 +1,8 @@
 //! Whether the other ranks still live while this one waits for them.
 //!
-//! Ranks take mask files as they come, and whoever finds none left waits for those who still have one, which may take hours: the
-//! length of a wait says nothing. So every rank counts in a file of its own until it is done, whatever it computes meanwhile, and
-//! whoever waits sees whether they count. The first rank looks at all, the others at the first.
+//! Ranks take mask files as they come, and whoever finds none left waits for those who still have one, which may take
+//! hours: the length of a wait says nothing. So every rank counts in a file of its own until it is done, whatever it
+//! computes meanwhile, and whoever waits sees whether they count. The first rank looks at all, the others at the first.
 
 use super::claims::Claims;
 use crate::comm::CommError;

@@ -107,8 +107,8 @@ pub(super) fn of_boxes(masks: Vec<Chunk>) -> Vec<Chunk> {
     masks.into_iter().map(renamed).collect()
 }
 
-/// Where the time axis has a larger step than it mostly has: how often, and the time before the first; none if it has no
-/// usual step. A month of daily fields is not a gap in monthly ones, since only the most common step counts.
+/// Where the time axis has a larger step than it mostly has: how often, and the time before the first; none if it has
+/// no usual step. A month of daily fields is not a gap in monthly ones, since only the most common step counts.
 pub(super) fn gaps(times: &[Time]) -> Option<(usize, Time)> {
     let steps = || times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
     let mut counts = std::collections::BTreeMap::<i64, usize>::new();

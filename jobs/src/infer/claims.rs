@@ -1,13 +1,13 @@
 //! Which rank makes which mask file: each takes the next one that nobody has, until none is left.
 //!
-//! A claim is an empty file in a folder of this call, made by the one who is first (`O_EXCL`, which local and parallel file
-//! systems keep atomic). The outputs need a shared folder anyway; no rank serves the others while it computes, fast ranks
-//! take more than slow ones, and a rank asks once per mask file. What a killed call had claimed means nothing to the next
-//! one, whatever its number of ranks: only finished files count, and those stand in the log.
+//! A claim is an empty file in a folder of this call, made by the one who is first (`O_EXCL`, which local and parallel
+//! file systems keep atomic). The outputs need a shared folder anyway; no rank serves the others while it computes,
+//! fast ranks take more than slow ones, and a rank asks once per mask file. What a killed call had claimed means
+//! nothing to the next one, whatever its number of ranks: only finished files count, and those stand in the log.
 //!
 //! Files are claimed in order, so that those that are claimed lie before those that are not, and the border is found by
-//! doubling and halving. An answer about it that a network file system remembered too long is only too low: the claim itself
-//! then says that somebody was first.
+//! doubling and halving. An answer about it that a network file system remembered too long is only too low: the claim
+//! itself then says that somebody was first.
 
 use crate::comm::Communicator;
 use crate::comm::collectives::tree;

@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// The members whose probabilities are averaged: every model with every view of the field.
 ///
 /// A network with an output stride of s answers the same to a field that is rolled by s columns, but not by fewer; such
-/// rolls, the mirrored field (hemispheres and the sign of meridional winds changed) and other models are opinions whose spread
-/// tells how sure the mean is.
+/// rolls, the mirrored field (hemispheres and the sign of meridional winds changed) and other models are opinions whose
+/// spread tells how sure the mean is.
 #[derive(Debug)]
 pub struct Ensemble<'m> {
     models: Vec<&'m Model>,
@@ -42,8 +42,8 @@ impl<'m> Ensemble<'m> {
         }
     }
 
-    /// These models, each with the field as it is, rolled by each of these numbers of columns, and all of that mirrored too if
-    /// asked for.
+    /// These models, each with the field as it is, rolled by each of these numbers of columns, and all of that mirrored
+    /// too if asked for.
     ///
     /// # Errors
     /// [`JobError::Contract`] if models differ in their classes; [`JobError::Data`] without a model.

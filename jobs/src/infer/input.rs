@@ -114,7 +114,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Where some times come from, for the history of a file: names without folders, so that it is the same wherever they lie.
+    /// Where some times come from, for the history of a file: names without folders, so that it is the same wherever
+    /// they lie.
     pub(super) fn origin_of(&self, indices: Range<usize>) -> String {
         let archive = match &self.source {
             Source::Archive(archive) => archive,
@@ -137,7 +138,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The channels that every time has; where bad times may be skipped, a channel that only some times have counts too.
+    /// The channels that every time has; where bad times may be skipped, a channel that only some times have counts
+    /// too.
     pub(super) fn readable(&self, wanted: &[Variable], options: &InferOptions) -> Vec<Variable> {
         let archive = match &self.source {
             Source::Archive(archive) => archive,
@@ -312,7 +314,8 @@ fn interleaved(snapshot: &Snapshot, diet: &Normalisation) -> Result<(Vec<f32>, u
     })
 }
 
-/// The channels of a diet side by side, with `finish` done to every row, which tells how many of its values are missing.
+/// The channels of a diet side by side, with `finish` done to every row, which tells how many of its values are
+/// missing.
 fn by_rows(
     snapshot: &Snapshot,
     diet: &Normalisation,

@@ -1,7 +1,7 @@
 //! Which mask files are finished, and what was left out of them.
 //!
-//! Every rank appends to a log of its own, `finished.<rank>.jsonl`; the first one puts them together into `finished.jsonl`,
-//! in order of time, when a call begins and when it ends.
+//! Every rank appends to a log of its own, `finished.<rank>.jsonl`; the first one puts them together into
+//! `finished.jsonl`, in order of time, when a call begins and when it ends.
 
 use super::chunks::table_of;
 use crate::error::{JobError, Result};

@@ -1,19 +1,20 @@
 //! From models and fields to mask files, on one rank or many.
 //!
-//! The work is divided by time: ranks claim mask files one after the other (`claims`), so that fast ones make more of them.
-//! On each rank three threads work at the same time: one reads and normalises, one computes, one writes. A mask file
-//! appears whole, under its name, and then its line in the log of its rank; batches never cross files. So a call that was
-//! killed anywhere is continued by the next one, with any number of ranks: finished files stay, the others are made, and in
-//! the end folders are the same byte for byte.
+//! The work is divided by time: ranks claim mask files one after the other (`claims`), so that fast ones make more of
+//! them. On each rank three threads work at the same time: one reads and normalises, one computes, one writes. A mask
+//! file appears whole, under its name, and then its line in the log of its rank; batches never cross files. So a call
+//! that was killed anywhere is continued by the next one, with any number of ranks: finished files stay, the others are
+//! made, and in the end folders are the same byte for byte.
 //!
 //! A network that gives masks and boxes has two files for the same times, the table of boxes named first.
 //!
 //! A network over time is shown windows of the time axis that slide so that every time is asked for once (`sliding`); a
 //! frame that is missing at an end of the axis, at a hole or in a bad file is replaced by its neighbour.
 //!
-//! Bad input is met in three ways. What cannot be a time axis, such as two calendars or grids, is refused when the input is
-//! opened; a time that stands in two files is read from the first, and times in any order are sorted; both are said. Gaps are
-//! said and have no masks. A time that cannot be read ends the inference or is left out, as [`BadInput`] says.
+//! Bad input is met in three ways. What cannot be a time axis, such as two calendars or grids, is refused when the
+//! input is opened; a time that stands in two files is read from the first, and times in any order are sorted; both are
+//! said. Gaps are said and have no masks. A time that cannot be read ends the inference or is left out, as [`BadInput`]
+//! says.
 
 mod alive;
 mod chunks;
@@ -104,17 +105,17 @@ pub struct Inference<'a> {
 }
 
 impl Inference<'_> {
-    /// Makes a mask for every time, together with the other ranks of `comm`; continues what an earlier call began, whatever
-    /// its number of ranks. All ranks call it with the same input, models and options.
+    /// Makes a mask for every time, together with the other ranks of `comm`; continues what an earlier call began,
+    /// whatever its number of ranks. All ranks call it with the same input, models and options.
     ///
-    /// `progress` hears of the masks of its own rank; on the first rank numbers are those of all. Setting `stop` on any rank
-    /// ends all of them after the samples under way with [`Outcome::Interrupted`].
+    /// `progress` hears of the masks of its own rank; on the first rank numbers are those of all. Setting `stop` on any
+    /// rank ends all of them after the samples under way with [`Outcome::Interrupted`].
     ///
     /// # Errors
-    /// [`JobError::Contract`] if a model does not fit the input; [`JobError::Strips`] if it does not fit the memory that
-    /// [`InferOptions::strips`] gives; [`JobError::Resume`] if the folder holds masks of another model or other options;
-    /// [`JobError::Locked`]; [`JobError::Comm`] if ranks disagree about what to do, or one is gone; [`JobError::Elsewhere`] if
-    /// another rank failed; whatever reading, computing and writing may cause.
+    /// [`JobError::Contract`] if a model does not fit the input; [`JobError::Strips`] if it does not fit the memory
+    /// that [`InferOptions::strips`] gives; [`JobError::Resume`] if the folder holds masks of another model or other
+    /// options; [`JobError::Locked`]; [`JobError::Comm`] if ranks disagree about what to do, or one is gone;
+    /// [`JobError::Elsewhere`] if another rank failed; whatever reading, computing and writing may cause.
     pub fn run(
         &self,
         comm: &mut dyn Communicator,
@@ -242,8 +243,8 @@ impl Inference<'_> {
         Ok(facts.check(comm)?)
     }
 
-    /// Takes the folder on behalf of all ranks and clears away what a killed call left; gives the batch, that of the masks that
-    /// are there unless another is asked for.
+    /// Takes the folder on behalf of all ranks and clears away what a killed call left; gives the batch, that of the
+    /// masks that are there unless another is asked for.
     fn take_folder(&self, wanted: NonZeroUsize) -> Result<(FolderLock, NonZeroUsize)> {
         let lock = FolderLock::take(self.out)?;
         let before = Settings::batch_of(self.out).filter(|_| self.options.batch.is_none());

@@ -50,7 +50,8 @@ impl Model {
     /// Reads a model file; `precision` replaces that of training.
     ///
     /// # Errors
-    /// [`JobError::NoContract`] if it is no model of ours; [`JobError::Model`] if it is damaged or its weights do not fit.
+    /// [`JobError::NoContract`] if it is no model of ours; [`JobError::Model`] if it is damaged or its weights do not
+    /// fit.
     pub fn load(path: &Path, precision: Option<Precision>) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(JobError::io("read", path))?;
         let hash = format!("{:032x}", xxh3_128(&bytes));
@@ -164,8 +165,8 @@ impl Model {
         super::input::normalised(snapshot, &self.contract.normalisation)
     }
 
-    /// The boxes of every sample of normalised fields on a grid, the surest first: those that the recipe's suppression keeps. Of a
-    /// clip's frames, those that the network has boxes for.
+    /// The boxes of every sample of normalised fields on a grid, the surest first: those that the recipe's suppression
+    /// keeps. Of a clip's frames, those that the network has boxes for.
     ///
     /// # Errors
     /// [`JobError::Model`] if the network finds no boxes, or the shape does not fit it.

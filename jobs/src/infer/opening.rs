@@ -9,12 +9,13 @@ use std::path::PathBuf;
 
 /// Opens an input, which [`Archive::open_with`] describes, on all ranks of `comm`; all call it.
 ///
-/// One rank lists the files, each opens only its share of them, and what they hold goes over the ranks, so that the file
-/// system answers as many questions as for a single process. The archive and its errors are those of a single process.
+/// One rank lists the files, each opens only its share of them, and what they hold goes over the ranks, so that the
+/// file system answers as many questions as for a single process. The archive and its errors are those of a single
+/// process.
 ///
 /// # Errors
-/// [`JobError::Data`] with what makes the input unusable: a file is named by the rank that looked at it, and by the others
-/// [`JobError::Elsewhere`] is given; [`JobError::Comm`].
+/// [`JobError::Data`] with what makes the input unusable: a file is named by the rank that looked at it, and by the
+/// others [`JobError::Elsewhere`] is given; [`JobError::Comm`].
 pub fn open_archive(
     comm: &mut dyn Communicator,
     input: &str,

@@ -24,8 +24,8 @@ pub struct InferOptions {
     pub artmip: bool,
     /// How many times share a mask file. Default a day.
     pub file_per: FilePer,
-    /// Samples computed at once. Default: as many as make small fields fast ([`super::batch_for`]), fewer if memory does not
-    /// suffice.
+    /// Samples computed at once. Default: as many as make small fields fast ([`super::batch_for`]), fewer if memory
+    /// does not suffice.
     pub batch: Option<NonZeroUsize>,
     /// What happens to a time whose fields cannot be used. Default: the inference ends.
     pub bad_input: BadInput,

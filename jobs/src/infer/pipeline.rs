@@ -462,7 +462,8 @@ impl Computer<'_, '_, '_> {
     }
 }
 
-/// Waits until the others have done their work or the bell rings; the rank that tells of the work of all does so meanwhile.
+/// Waits until the others have done their work or the bell rings; the rank that tells of the work of all does so
+/// meanwhile.
 ///
 /// # Errors
 /// [`JobError::Comm`] if one of them is dead.

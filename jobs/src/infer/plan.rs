@@ -55,8 +55,8 @@ pub struct InferPlan {
     pub notes: Vec<String>,
 }
 
-/// How many samples are computed at once where nothing else is said: the smallest power of two with 65,536 cells or more, at
-/// most 8.
+/// How many samples are computed at once where nothing else is said: the smallest power of two with 65,536 cells or
+/// more, at most 8.
 ///
 /// The batch is the same wherever the program runs, because the last bits of a probability may depend on it.
 pub fn batch_for(rows: usize, columns: usize) -> NonZeroUsize {
@@ -255,8 +255,8 @@ impl Work<'_, '_> {
         self.ensemble.clips().map_or(1, |clips| clips.answers())
     }
 
-    /// Seconds that so many masks take, from a batch of zeros computed twice: the first prepares the kernels, which is not
-    /// lost. None where that is not worth it.
+    /// Seconds that so many masks take, from a batch of zeros computed twice: the first prepares the kernels, which is
+    /// not lost. None where that is not worth it.
     fn seconds(&self, masks: usize) -> Result<Option<f64>> {
         if masks < MASKS_WORTH_A_TRIAL * self.ranks {
             return Ok(None);

@@ -113,7 +113,8 @@ fn file_name(model: &Model) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// What the mask file of some times says about itself: no clock and no folder, so that the same work gives the same bytes.
+/// What the mask file of some times says about itself: no clock and no folder, so that the same work gives the same
+/// bytes.
 pub(super) fn about(
     input: &Input<'_>,
     ensemble: &Ensemble<'_>,
@@ -195,8 +196,8 @@ pub(super) fn about(
     }
 }
 
-/// What the folder holds and what it was made from; the same bytes whether or not the work was interrupted, by any number of
-/// ranks.
+/// What the folder holds and what it was made from; the same bytes whether or not the work was interrupted, by any
+/// number of ranks.
 pub(super) fn write_manifest(
     out: &Path,
     (input, ensemble): (&Input<'_>, &Ensemble<'_>),

@@ -10,8 +10,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The clips in which every time of an input is asked for once.
 ///
-/// They are those of the whole time axis, so that what is found does not depend on how times are dealt to files; a clip whose
-/// answers lie in two files is computed for both.
+/// They are those of the whole time axis, so that what is found does not depend on how times are dealt to files; a clip
+/// whose answers lie in two files is computed for both.
 #[derive(Debug)]
 pub(super) struct Sliding {
     shape: ClipShape,
@@ -65,8 +65,8 @@ impl Sliding {
     }
 }
 
-/// The frames of a clip, each that cannot be read replaced by its nearest neighbour (of two the earlier); none if no frame can be
-/// read.
+/// The frames of a clip, each that cannot be read replaced by its nearest neighbour (of two the earlier); none if no
+/// frame can be read.
 pub(super) fn completed(frames: &[Option<Arc<Fields>>]) -> Option<Vec<Arc<Fields>>> {
     let nearest = |at: usize| {
         (0..frames.len()).find_map(|apart| {

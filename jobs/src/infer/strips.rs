@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 
 /// In how many strips of latitude the full-resolution part of a network is computed: more need less memory.
 ///
-/// Masks do not depend on it (but for two classes that are as probable to the last bits, where layers of few channels run by
-/// oneDNN), so a run may be continued with another number.
+/// Masks do not depend on it (but for two classes that are as probable to the last bits, where layers of few channels
+/// run by oneDNN), so a run may be continued with another number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strips {
     /// So many.
@@ -22,8 +22,8 @@ impl Default for Strips {
 }
 
 impl Strips {
-    /// The number for fields of so many rows, where `needed` says how many bytes a number needs and `free` how many are to be
-    /// had.
+    /// The number for fields of so many rows, where `needed` says how many bytes a number needs and `free` how many are
+    /// to be had.
     ///
     /// What is free is no promise, so that a number that does not fit into it is only warned of.
     ///

@@ -19,12 +19,13 @@ pub struct Detection {
     pub labelled_share: f64,
     /// Of the drawing. Default 1.
     pub labelled_seed: u64,
-    /// Samples of every batch that come from those without labels (or whose labels are not used), which teach by their reconstruction, or
-    /// by `pseudo_labels`.
+    /// Samples of every batch that come from those without labels (or whose labels are not used), which teach by their
+    /// reconstruction, or by `pseudo_labels`.
     /// Default 0: these are not read.
     pub unlabelled_per_batch: usize,
-    /// A file of boxes that a network found in the samples whose labels are not used (`squall infer STORE --split train` writes
-    /// boxes.csv): these samples teach them as if they were labels. Default none.
+    /// A file of boxes that a network found in the samples whose labels are not used
+    /// (`squall infer STORE --split train` writes boxes.csv): these samples teach them as if they were labels. Default
+    /// none.
     pub pseudo_labels: Option<PathBuf>,
     /// Of those, the ones that are at least so sure count. Default 0.5.
     pub pseudo_min_confidence: f32,

@@ -9,8 +9,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// Inside nodes first where several ranks share one, else by the length of a bucket and the number of ranks; of gradients on GPUs as
-    /// `nccl`, where the program and the machine have it.
+    /// Inside nodes first where several ranks share one, else by the length of a bucket and the number of ranks; of
+    /// gradients on GPUs as `nccl`, where the program and the machine have it.
     #[default]
     Auto,
     /// A ring over all ranks: least traffic, a latency for each rank.
@@ -74,7 +74,8 @@ pub enum Momentum {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MomentumRule {
-    /// So that it and the momentum of asynchrony add up to the optimiser's; SGD's rate grows for what a gradient loses by it.
+    /// So that it and the momentum of asynchrony add up to the optimiser's; SGD's rate grows for what a gradient loses
+    /// by it.
     Tuned,
 }
 
@@ -82,22 +83,23 @@ pub enum MomentumRule {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Distributed {
-    /// So many groups of ranks train asynchronously: the ranks of a group average their gradients, and groups exchange them for
-    /// fresh parameters with servers, without waiting for each other. A step is then a step of one group, and all groups share
-    /// the steps of the run. Default none: all ranks are one group, without servers.
+    /// So many groups of ranks train asynchronously: the ranks of a group average their gradients, and groups exchange
+    /// them for fresh parameters with servers, without waiting for each other. A step is then a step of one group, and
+    /// all groups share the steps of the run. Default none: all ranks are one group, without servers.
     pub groups: Option<usize>,
     /// With groups: the first so many ranks hold the parameters and do not compute. The others must divide evenly into
     /// groups of consecutive ranks. Default 1.
     pub servers: usize,
     /// With groups: `"arrival"` or `"round-robin"`. Default `"arrival"`.
     pub order: Order,
-    /// With groups: SGD's momentum (Adam's and LAMB's beta1) on the servers, a number or `"tuned"`: what is left of the optimiser's
-    /// after that of asynchrony, 1 - 1 / groups, and a rate that makes up for what was taken away (SGD). Default: the optimiser's.
+    /// With groups: SGD's momentum (Adam's and LAMB's beta1) on the servers, a number or `"tuned"`: what is left of the
+    /// optimiser's after that of asynchrony, 1 - 1 / groups, and a rate that makes up for what was taken away (SGD).
+    /// Default: the optimiser's.
     pub momentum: Option<Momentum>,
-    /// Samples of a step over all ranks (of a group), instead of `training.batch` for each; the number of ranks must divide it. Any
-    /// number of ranks then takes the same samples in the same steps, and a run may be continued on another number. What is learnt is
-    /// the same up to rounding, unless dropout or batch normalisation with `norm_ranks` below the number of ranks depend on
-    /// who has which sample. Default none.
+    /// Samples of a step over all ranks (of a group), instead of `training.batch` for each; the number of ranks must
+    /// divide it. Any number of ranks then takes the same samples in the same steps, and a run may be continued on
+    /// another number. What is learnt is the same up to rounding, unless dropout or batch normalisation with
+    /// `norm_ranks` below the number of ranks depend on who has which sample. Default none.
     pub global_batch: Option<usize>,
     /// How gradients are summed. Default `"auto"`.
     pub algorithm: Algorithm,
@@ -105,25 +107,25 @@ pub struct Distributed {
     pub wire: Wire,
     /// Ranks of a node that send to other nodes. Default: all of them.
     pub leaders: Option<usize>,
-    /// How sums go between nodes, and along the columns of a grid: `"ring"`, `"halving"`, or `"auto"` by the length of what is sent and
-    /// the number of nodes. Default `"auto"`.
+    /// How sums go between nodes, and along the columns of a grid: `"ring"`, `"halving"`, or `"auto"` by the length of
+    /// what is sent and the number of nodes. Default `"auto"`.
     pub between: Choice,
     /// Rows and columns of `algorithm = "grid"`. Default: as nearly square as the number of ranks allows.
     pub grid: Option<(usize, usize)>,
     /// Gradients are sent in buckets of about so many megabytes while the backward pass goes on. Default 16.
     pub bucket_mb: f64,
-    /// 0: parameters change by the gradients of their own step. 1: by those of the step before, so that communication has a
-    /// whole step's time; the first step changes nothing. Default 0.
+    /// 0: parameters change by the gradients of their own step. 1: by those of the step before, so that communication
+    /// has a whole step's time; the first step changes nothing. Default 0.
     pub gradient_lag: usize,
-    /// So many consecutive ranks share the statistics of batch normalisation; 1 is none, 0 all ranks, however many. It must divide the
-    /// number of ranks. Default 1.
+    /// So many consecutive ranks share the statistics of batch normalisation; 1 is none, 0 all ranks, however many. It
+    /// must divide the number of ranks. Default 1.
     pub norm_ranks: usize,
     /// How the learning rate grows with the samples of a step, beyond `training.batch`. Default `"none"`.
     pub rate_scaling: RateScaling,
     /// Steps between checks that all ranks hold the same bits. Default 100.
     pub check_every_steps: u64,
-    /// Seconds that a rank waits for another, in sums of gradients and everywhere else, before the job is ended with a diagnosis.
-    /// Default 120.
+    /// Seconds that a rank waits for another, in sums of gradients and everywhere else, before the job is ended with a
+    /// diagnosis. Default 120.
     pub stall_seconds: f64,
 }
 

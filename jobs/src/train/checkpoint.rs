@@ -212,7 +212,8 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
     Ok(facts)
 }
 
-/// What the first rank starts from: its checkpoint, the weights of another model, or nothing. So many ranks do a step together.
+/// What the first rank starts from: its checkpoint, the weights of another model, or nothing. So many ranks do a step
+/// together.
 pub(super) fn start(
     run: &RunDir,
     learner: &mut Learner,

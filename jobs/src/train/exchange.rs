@@ -1,8 +1,8 @@
 //! Gradients on their way between ranks: buckets leave while the backward pass runs, and come back as averages.
 //!
-//! No bucket is copied for it. One in host memory changes hands: the communication thread owns it until its sums are put in its
-//! place. On a GPU whose engine sums there it is lent: no value comes to the host, and what is computed next waits for the sums on
-//! the GPU.
+//! No bucket is copied for it. One in host memory changes hands: the communication thread owns it until its sums are
+//! put in its place. On a GPU whose engine sums there it is lent: no value comes to the host, and what is computed next
+//! waits for the sums on the GPU.
 
 use super::team::OnStall;
 use super::trace::Trace;
@@ -30,7 +30,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Exchange {
-    /// Begins to take gradients in these ranges, as `plan` has them with the facts last. They are lent if `lends` and they lie on a GPU.
+    /// Begins to take gradients in these ranges, as `plan` has them with the facts last. They are lent if `lends` and
+    /// they lie on a GPU.
     pub fn start(
         engine: Box<dyn AllReduce>,
         plan: Plan,
@@ -81,7 +82,8 @@ impl Exchange {
         Ok(lock(&self.reducer).submit(self.ranges.len(), facts)?)
     }
 
-    /// Waits for the buckets of the oldest step under way, puts them in their places and gives the averages of the facts.
+    /// Waits for the buckets of the oldest step under way, puts them in their places and gives the averages of the
+    /// facts.
     pub fn collect(&self, gradients: &mut Gradients, trace: &mut Trace) -> Result<Vec<f32>> {
         loop {
             let Some(reduced) = lock(&self.reducer).wait()? else {

@@ -1,4 +1,5 @@
-//! Batches on their way to the network: normalised by who reads them, or copied to the GPU beside the step before and normalised there.
+//! Batches on their way to the network: normalised by who reads them, or copied to the GPU beside the step before and
+//! normalised there.
 
 use crate::error::{JobError, Result};
 use crate::upload::{self, Sent, Upload};

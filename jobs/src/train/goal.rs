@@ -94,8 +94,8 @@ impl Goal {
         }
     }
 
-    /// How far the network is off in a batch, after this share of the run. The gradient comes times `scale`; of several ranks
-    /// (`shared`) it is divided by what every rank has the same of, until the sum of all divisors is known.
+    /// How far the network is off in a batch, after this share of the run. The gradient comes times `scale`; of several
+    /// ranks (`shared`) it is divided by what every rank has the same of, until the sum of all divisors is known.
     pub(super) fn judge(
         &self,
         network: &Network,
@@ -153,8 +153,8 @@ impl Goal {
 }
 
 impl BoxGoal {
-    /// The boxes that the network should have found, of every sample or, of clips, of every frame that it has boxes for: none
-    /// where labels do not exist or are not used.
+    /// The boxes that the network should have found, of every sample or, of clips, of every frame that it has boxes
+    /// for: none where labels do not exist or are not used.
     pub(super) fn targets(&self, batch: &HostBatch) -> Vec<Option<Vec<BoxTarget>>> {
         let of_sample = |(at, id): (usize, &usize)| {
             let boxes = batch

@@ -1,12 +1,13 @@
 //! The training loop: read this first.
 //!
-//! Batches come from [`squall_data::Loader`] by way of `feed`, [`step::Learner`] learns from them, [`evaluate::Evaluator`] scores,
-//! `keep` and [`checkpoint`] save. A run that is killed at any point and started again ends with the same bytes as one that never
-//! was: everything random is a pure function of seed and step, and files are written whole.
+//! Batches come from [`squall_data::Loader`] by way of `feed`, [`step::Learner`] learns from them,
+//! [`evaluate::Evaluator`] scores, `keep` and [`checkpoint`] save. A run that is killed at any point and started again
+//! ends with the same bytes as one that never was: everything random is a pure function of seed and step, and files are
+//! written whole.
 //!
-//! Several ranks, a [`Team`], run the same loop: each learns from its share of the samples, gradients are averaged while the
-//! backward pass runs, and the first rank writes the files. Or several groups of ranks do that without waiting for each other, and
-//! servers hold the parameters: [`groups`].
+//! Several ranks, a [`Team`], run the same loop: each learns from its share of the samples, gradients are averaged
+//! while the backward pass runs, and the first rank writes the files. Or several groups of ranks do that without
+//! waiting for each other, and servers hold the parameters: [`groups`].
 
 pub mod checkpoint;
 pub mod evaluate;
@@ -54,8 +55,8 @@ use trace::Work;
 /// [`Outcome::Interrupted`].
 ///
 /// # Errors
-/// [`JobError::Locked`], [`JobError::Memory`], [`JobError::Resume`], [`JobError::Diverged`], [`JobError::Recipe`] if data and recipe disagree; whatever
-/// reading, computing and writing may cause.
+/// [`JobError::Locked`], [`JobError::Memory`], [`JobError::Resume`], [`JobError::Diverged`], [`JobError::Recipe`] if
+/// data and recipe disagree; whatever reading, computing and writing may cause.
 pub fn train(
     recipe: &Recipe,
     store: &Arc<Store>,
@@ -66,9 +67,9 @@ pub fn train(
     train_together(recipe, store, folder, progress, stop, &mut Team::solo())
 }
 
-/// The same as one of several ranks, which all call it with the same recipe and data. Only the first writes into `folder`; it
-/// reads the checkpoint and sends it to the others. After an error of one rank the others may wait for
-/// it: end the job.
+/// The same as one of several ranks, which all call it with the same recipe and data. Only the first writes into
+/// `folder`; it reads the checkpoint and sends it to the others. After an error of one rank the others may wait for it:
+/// end the job.
 ///
 /// # Errors
 /// As [`train`]; [`JobError::Comm`] if ranks disagree or cannot talk; [`JobError::Elsewhere`] if another rank failed.

@@ -346,7 +346,8 @@ impl Parts {
             .map(|p| format!("{} = {:?}", p.name, p.range))
             .collect();
         let steps = self.samples.steps_per_epoch().to_string();
-        // Gradients are summed, so that ranks would not drift apart; but what they learn would depend on who computes what.
+        // Gradients are summed, so that ranks would not drift apart; but what they learn would depend on who computes
+        // what.
         let dtype = format!("{:?}", self.learner.storage.dtype).to_lowercase();
         let facts = Facts::new()
             .with_text("the program", code::version())
@@ -458,7 +459,8 @@ fn leftover(file: &ModelFile, learner: &Learner) -> Vec<String> {
     names.cloned().collect()
 }
 
-/// The keys in which two networks differ, with both values: those that change no shape, where the weights of one fit the other.
+/// The keys in which two networks differ, with both values: those that change no shape, where the weights of one fit
+/// the other.
 fn network_changes(theirs: &NetworkConfig, mine: &NetworkConfig) -> Vec<String> {
     let table = |config: &NetworkConfig| toml::Table::try_from(config).unwrap_or_default();
     let (theirs, mine) = (table(theirs), table(mine));

@@ -33,8 +33,8 @@ struct Since {
 }
 
 impl Recorder {
-    /// Continues the files of a run that has done so many steps; what an interrupted part wrote after them goes, and so do the
-    /// validations that come again.
+    /// Continues the files of a run that has done so many steps; what an interrupted part wrote after them goes, and so
+    /// do the validations that come again.
     pub(super) fn open(run: &RunDir, step: u64, again: &[u64]) -> Result<Self> {
         truncate_after(&run.metrics(), step, again)?;
         Ok(Self {

@@ -52,12 +52,13 @@ impl Samples {
         })
     }
 
-    /// Those whose boxes are used (of clips, those with such a frame among the ones that the network has boxes for), and beside them in every batch some of the others, as `recipe.detection` says; also which
-    /// have boxes that are used.
+    /// Those whose boxes are used (of clips, those with such a frame among the ones that the network has boxes for),
+    /// and beside them in every batch some of the others, as `recipe.detection` says; also which have boxes that are
+    /// used.
     ///
     /// # Errors
-    /// [`JobError::Recipe`] if no sample has boxes, none that is used holds one, none is left to learn without labels, or no clip can be
-    /// made; [`JobError::Data`] if there are too few of a kind.
+    /// [`JobError::Recipe`] if no sample has boxes, none that is used holds one, none is left to learn without labels,
+    /// or no clip can be made; [`JobError::Data`] if there are too few of a kind.
     pub(super) fn for_boxes(
         recipe: &Recipe,
         store: &Store,

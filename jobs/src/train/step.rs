@@ -153,8 +153,8 @@ impl Learner {
 
     /// Learns from a batch, together with the other ranks of a team.
     ///
-    /// With a lag, what it tells is of the gradients that it used, those of an earlier step; the first steps use none. A loss
-    /// or gradient that is no number on any rank leaves parameters and optimiser as they were on all.
+    /// With a lag, what it tells is of the gradients that it used, those of an earlier step; the first steps use none.
+    /// A loss or gradient that is no number on any rank leaves parameters and optimiser as they were on all.
     ///
     /// # Errors
     /// [`JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is no number;
@@ -177,15 +177,16 @@ impl Learner {
         self.learn(oldest, batch, team)
     }
 
-    /// How many f32 values would take the memory of the kernels that the optimiser rounds: one and a half of each parameter.
+    /// How many f32 values would take the memory of the kernels that the optimiser rounds: one and a half of each
+    /// parameter.
     pub(super) fn copied_values(&self) -> usize {
         self.copies
             .as_ref()
             .map_or(0, |copies| 3 * copies.as_slice().len() / 2)
     }
 
-    /// Rounds the kernels that training multiplies by as the last update did, or would have: before the first step of a run or of
-    /// a part of it.
+    /// Rounds the kernels that training multiplies by as the last update did, or would have: before the first step of a
+    /// run or of a part of it.
     pub(super) fn round_kernels(&mut self) -> Result<()> {
         let Some(copies) = &mut self.copies else {
             return Ok(());
@@ -195,8 +196,8 @@ impl Learner {
         Ok(parameters.compute_with(copies, &self.storage)?)
     }
 
-    /// Between steps and other work: passes that are launched as a whole have memory of their own, which other work cannot use, nor they
-    /// what that leaves.
+    /// Between steps and other work: passes that are launched as a whole have memory of their own, which other work
+    /// cannot use, nor they what that leaves.
     pub(super) fn give_back_memory(&self) -> Result<()> {
         if self.launches.are_written() {
             self.network.backend().give_back_memory()?;
@@ -385,8 +386,8 @@ impl Learner {
                     }
                     None
                 }
-                // A field that is no number can hide behind a ReLU and show in the gradient only. Gradients are the same on all
-                // ranks, so all come here.
+                // A field that is no number can hide behind a ReLU and show in the gradient only. Gradients are the
+                // same on all ranks, so all come here.
                 Err(error @ ModelError::NotFinite { .. }) => {
                     let field = match self.lag {
                         0 => bad_field(&batch.host),
@@ -414,8 +415,8 @@ impl Learner {
 
     /// The parameters that the first backward pass did not reach, once.
     ///
-    /// It is told and not an error: a branch whose activations all start below zero has no gradient either, and may get one
-    /// later; what is missing from the network's backward pass shows at the first step of any run.
+    /// It is told and not an error: a branch whose activations all start below zero has no gradient either, and may get
+    /// one later; what is missing from the network's backward pass shows at the first step of any run.
     pub(super) fn take_without_gradient(&mut self) -> Option<Vec<String>> {
         let found = matches!(self.without_gradient, WithoutGradient::Found(_));
         let told =

@@ -1,8 +1,8 @@
 //! The ranks that train one network, as one of them sees them.
 //!
-//! Gradients go through a [`Reducer`] while the backward pass runs: bucket after bucket, and last a few facts of the step
-//! (what its loss is to be divided by, whether somebody was told to stop) with the batch statistics, always as f32. What ranks
-//! agree on outside of a step goes through a communicator of its own, so that it never meets a bucket.
+//! Gradients go through a [`Reducer`] while the backward pass runs: bucket after bucket, and last a few facts of the
+//! step (what its loss is to be divided by, whether somebody was told to stop) with the batch statistics, always as
+//! f32. What ranks agree on outside of a step goes through a communicator of its own, so that it never meets a bucket.
 
 mod engine;
 
@@ -79,7 +79,8 @@ impl Team {
         }
     }
 
-    /// The ranks of a communicator. `on_stall` hears when communication has stood still for longer than the recipe allows.
+    /// The ranks of a communicator. `on_stall` hears when communication has stood still for longer than the recipe
+    /// allows.
     pub fn of(comm: Box<dyn Communicator>, on_stall: OnStall) -> Self {
         if comm.size() == 1 {
             return Self::solo();
@@ -100,7 +101,8 @@ impl Team {
         Self { cores, ..self }
     }
 
-    /// The same team, of which this rank sleeps for so long in every step after its backward pass: to try what a slow rank costs.
+    /// The same team, of which this rank sleeps for so long in every step after its backward pass: to try what a slow
+    /// rank costs.
     #[must_use]
     pub fn slowed(self, by: Duration) -> Self {
         Self {
@@ -285,8 +287,8 @@ impl Team {
         Ok(())
     }
 
-    /// Waits for the gradients of the oldest step under way: averages over ranks, put in their places; gives the sums of the
-    /// facts, and whether a rank was told to stop.
+    /// Waits for the gradients of the oldest step under way: averages over ranks, put in their places; gives the sums
+    /// of the facts, and whether a rank was told to stop.
     pub(super) fn collect(&mut self, gradients: &mut Gradients) -> Result<(Vec<f32>, bool)> {
         let Some(exchange) = &self.exchange else {
             return Ok((Vec::new(), false));

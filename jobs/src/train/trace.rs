@@ -1,7 +1,7 @@
 //! Where the time of training goes: sums for the report, and a Chrome trace of single steps.
 //!
-//! Open a trace in `chrome://tracing` or Perfetto; every rank is a process; its reading, its computation, its communication and the
-//! phases of that are threads.
+//! Open a trace in `chrome://tracing` or Perfetto; every rank is a process; its reading, its computation, its
+//! communication and the phases of that are threads.
 
 use crate::comm::reducer::Reduced;
 use crate::error::{JobError, Result};
@@ -23,7 +23,8 @@ pub struct Spent {
     pub forward: f64,
     /// Backward pass.
     pub backward: f64,
-    /// Waiting for gradients of other ranks, and for servers of parameters, after the backward pass: communication that nothing hid.
+    /// Waiting for gradients of other ranks, and for servers of parameters, after the backward pass: communication that
+    /// nothing hid.
     pub exchange: f64,
     /// Waiting for batch statistics of other ranks, in the midst of either pass.
     pub statistics: f64,

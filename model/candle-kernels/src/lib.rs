@@ -1,9 +1,9 @@
 //! The interface of `candle-kernels` 0.11.1 without its kernels.
 //!
-//! Squall's operations are kernels of its own (`model/src/ops/cuda/kernels`) and cuDNN's; of candle it takes tensors and the
-//! memory under them. The real crate compiles some hundred kernels with nvcc, a quarter of an hour and a CUDA toolkit that
-//! nobody needs otherwise. An operation of candle that would need one of them fails here with an error: a module without
-//! code does not load.
+//! Squall's operations are kernels of its own (`model/src/ops/cuda/kernels`) and cuDNN's; of candle it takes tensors
+//! and the memory under them. The real crate compiles some hundred kernels with nvcc, a quarter of an hour and a CUDA
+//! toolkit that nobody needs otherwise. An operation of candle that would need one of them fails here with an error: a
+//! module without code does not load.
 //!
 //! # Source
 //! Names and signatures are those of huggingface/candle (MIT or Apache-2.0).

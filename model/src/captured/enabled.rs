@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A network's passes, written down.
 ///
-/// The tape lies in memory that the first graph takes and the second gives back; logits and statistics of a batch stay until the next
-/// launch.
+/// The tape lies in memory that the first graph takes and the second gives back; logits and statistics of a batch stay
+/// until the next launch.
 pub struct Captured {
     forward: Graph,
     backward: Graph,
@@ -54,8 +54,8 @@ impl Drop for Captured {
 }
 
 impl Captured {
-    /// The training passes of a network for inputs like `x`; nothing is computed. The same passes must have run before, one operation at a
-    /// time, so that kernels are loaded and algorithms are chosen.
+    /// The training passes of a network for inputs like `x`; nothing is computed. The same passes must have run before,
+    /// one operation at a time, so that kernels are loaded and algorithms are chosen.
     ///
     /// # Errors
     /// [`GpuError::NotCaptured`] naming what cannot be written down; everything is as it was.

@@ -1,4 +1,5 @@
-//! The loss of a detector of centres: focal for scores, GIoU for boxes, both over the boxes of a frame, then over frames.
+//! The loss of a detector of centres: focal for scores, GIoU for boxes, both over the boxes of a frame, then over
+//! frames.
 //!
 //! With p the probability of a class in a cell and Y the height of the labels' bump there: −(1 − p)^α ln p where Y = 1,
 //! else −(1 − Y)^β p^α ln(1 − p), with α 2 and β 4 (CenterNet, equation 1).

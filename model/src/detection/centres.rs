@@ -1,8 +1,9 @@
 //! Boxes around centres: a bump in the scores of its class for every label, and peaks of scores back to boxes.
 //!
 //! # Source
-//! Zhou et al. 2019 (CenterNet, arXiv:1904.07850) for scores and their peaks; Liu et al. 2020 (TTFNet, arXiv:1909.00700) for
-//! bumps as wide as the box and for learning the box from every cell under the bump, by the bump's height.
+//! Zhou et al. 2019 (CenterNet, arXiv:1904.07850) for scores and their peaks; Liu et al. 2020 (TTFNet,
+//! arXiv:1909.00700) for bumps as wide as the box and for learning the box from every cell under the bump, by the
+//! bump's height.
 
 use super::giou::Sides;
 use super::layout::Layout;
@@ -19,8 +20,8 @@ pub(super) struct CentreTargets {
     pub bumps: Vec<f32>,
     /// Centres, counted as often as there are boxes.
     pub objects: usize,
-    /// For cells that learn a box: how much, and the distances to its sides in cells. The weights of a box sum to 1; where
-    /// boxes overlap a cell belongs to the smallest.
+    /// For cells that learn a box: how much, and the distances to its sides in cells. The weights of a box sum to 1;
+    /// where boxes overlap a cell belongs to the smallest.
     pub boxes: Vec<Option<(f64, Sides)>>,
 }
 

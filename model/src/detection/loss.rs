@@ -3,8 +3,8 @@
 //! Everything is computed from f32 outputs in f64. What the published loss calls L2 regularisation, 5e-4 Σ w², is the
 //! optimiser's: `weight_decay = 1e-3` coupled to the gradient (the derivative of w² is 2 w), for kernels only.
 //!
-//! Every frame of a batch counts the same, with or without labels, so the mean of ranks with equally large batches is the
-//! loss of all their frames.
+//! Every frame of a batch counts the same, with or without labels, so the mean of ranks with equally large batches is
+//! the loss of all their frames.
 
 use super::layout::Scheme;
 use super::mask_loss::{self, MaskTargets};
@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 /// How much each part of the loss counts. The defaults are the published ones.
 ///
 /// # Source
-/// Racah et al. 2017 and `hur-detect` for cells (penalties 5, 7 and 0.5, λ 10); TTFNet (arXiv:1909.00700) for scores and overlap
-/// (1 and 5).
+/// Racah et al. 2017 and `hur-detect` for cells (penalties 5, 7 and 0.5, λ 10); TTFNet (arXiv:1909.00700) for scores
+/// and overlap (1 and 5).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DetectionLossConfig {
@@ -91,14 +91,15 @@ impl DetectionLossConfig {
 pub struct DetectionTargets<'a> {
     /// The network's input, `(input frames, h, w, c)` (or `(b, t, h, w, c)`), which the reconstruction should be.
     pub fields: &'a Tensor,
-    /// The boxes of every frame that the output has ([`DetectorOutput::frames`]); none where nobody labelled the frame, which
-    /// then teaches by its reconstruction only.
+    /// The boxes of every frame that the output has ([`DetectorOutput::frames`]); none where nobody labelled the frame,
+    /// which then teaches by its reconstruction only.
     pub boxes: &'a [Option<Vec<BoxTarget>>],
     /// The masks, of a network that gives them too.
     pub masks: Option<MaskTargets<'a>>,
 }
 
-/// The gradient of the loss with respect to everything that a detector gave; [`crate::Network::backward_detection`] takes it.
+/// The gradient of the loss with respect to everything that a detector gave; [`crate::Network::backward_detection`]
+/// takes it.
 #[derive(Debug)]
 pub struct DetectorGradient {
     pub(crate) heads: Tensor,
@@ -111,8 +112,8 @@ pub struct DetectorGradient {
 pub struct DetectionLoss {
     /// The sum of the parts.
     pub total: f64,
-    /// By name, weights included: of cells `centre`, `size`, `object`, `no_object`, `class`; of centres `scores`, `overlap`;
-    /// `reconstruction` and `segmentation` where the network gives them.
+    /// By name, weights included: of cells `centre`, `size`, `object`, `no_object`, `class`; of centres `scores`,
+    /// `overlap`; `reconstruction` and `segmentation` where the network gives them.
     pub parts: Vec<(&'static str, f64)>,
     /// Frames with labels.
     pub labelled: usize,
@@ -144,8 +145,8 @@ impl DetectorOutput {
     /// How far the output is from labels and input, with the gradient times `scale`.
     ///
     /// # Errors
-    /// [`ModelError::Shape`] if there are more or fewer frames or pixels than the output's; [`ModelError::Box`] naming the
-    /// first label that is no box; [`ModelError::Config`]; [`ModelError::Label`].
+    /// [`ModelError::Shape`] if there are more or fewer frames or pixels than the output's; [`ModelError::Box`] naming
+    /// the first label that is no box; [`ModelError::Config`]; [`ModelError::Label`].
     pub fn loss(
         &self,
         targets: &DetectionTargets<'_>,

@@ -1,8 +1,8 @@
 //! Boxes around objects: what a detector says, what it is told, and how far apart the two are.
 //!
-//! A detection network ([`crate::Network::is_detector`]) gives a [`DetectorOutput`] for every batch of fields. It can be
-//! read as boxes ([`DetectorOutput::decode`]) or judged against labels ([`DetectorOutput::loss`]), and the judgement's
-//! gradient goes back through the network ([`crate::Network::backward_detection`]).
+//! A detection network ([`crate::Network::is_detector`]) gives a [`DetectorOutput`] for every batch of fields. It can
+//! be read as boxes ([`DetectorOutput::decode`]) or judged against labels ([`DetectorOutput::loss`]), and the
+//! judgement's gradient goes back through the network ([`crate::Network::backward_detection`]).
 //!
 //! Boxes are in pixels of the field: pixel (j, i) covers y from j to j + 1 and x from i to i + 1. Classes are numbers.
 //!
@@ -114,9 +114,10 @@ impl DetectorOutput {
         self.heads.dims()[0]
     }
 
-    /// What the heads give before any activation, f32, `(frames, rows, columns, values)`. Of a detector of cells, values are
-    /// the box (x and y in the cell, log2 of width and height in cells), two of objectness (object first), one for each
-    /// class; of a detector of centres, one for each class, then the logarithms of the distances to the box's sides.
+    /// What the heads give before any activation, f32, `(frames, rows, columns, values)`. Of a detector of cells,
+    /// values are the box (x and y in the cell, log2 of width and height in cells), two of objectness (object first),
+    /// one for each class; of a detector of centres, one for each class, then the logarithms of the distances to the
+    /// box's sides.
     pub fn heads(&self) -> &Tensor {
         &self.heads
     }
@@ -133,8 +134,8 @@ impl DetectorOutput {
 
     /// The boxes of every frame of at least this confidence, the surest first.
     ///
-    /// A detector of cells says one box for each cell, as sure as its objectness, and nothing suppresses neighbours
-    /// (as published). A detector of centres says one for each cell and class whose score is the highest among its eight
+    /// A detector of cells says one box for each cell, as sure as its objectness, and nothing suppresses neighbours (as
+    /// published). A detector of centres says one for each cell and class whose score is the highest among its eight
     /// neighbours.
     ///
     /// # Errors
@@ -166,7 +167,8 @@ impl DetectorOutput {
 /// Share of a field's width by which rounding may make a box wider than the field.
 const WIDER: f32 = 1e-5;
 
-/// Refuses a label that is no box of this network's: of a class that it does not know, without extent, or wholly outside the field.
+/// Refuses a label that is no box of this network's: of a class that it does not know, without extent, or wholly
+/// outside the field.
 fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) -> Result<()> {
     let all = [target.y_min, target.x_min, target.y_max, target.x_max];
     let reason = if target.class >= layout.classes {
@@ -187,7 +189,8 @@ fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) ->
     })
 }
 
-/// Why a box is none of the field's; none if a part of it lies there. Longitude wraps on a globe, latitude nowhere does.
+/// Why a box is none of the field's; none if a part of it lies there. Longitude wraps on a globe, latitude nowhere
+/// does.
 fn outside(target: &BoxTarget, layout: &Layout) -> Option<String> {
     let (h, w) = (layout.field.0 as f32, layout.field.1 as f32);
     let (from, to) = (target.y_min, target.y_max);

@@ -133,8 +133,8 @@ impl fmt::Display for ImportReport {
 /// Replaces the network's weights by those of a file; all of them or, after an error, none.
 ///
 /// # Errors
-/// [`ModelError::Import`] with every weight that is missing, of another shape or without a place; [`ModelError::Config`] if
-/// the network cannot take the layout at all.
+/// [`ModelError::Import`] with every weight that is missing, of another shape or without a place;
+/// [`ModelError::Config`] if the network cannot take the layout at all.
 pub fn import(
     network: &mut Network,
     weights: &Weights,
@@ -334,7 +334,8 @@ mod tests {
         let values: Vec<f32> = (0..12).map(|i| i as f32).collect();
         let spread = spread_inputs(&values, 3, 4, 2);
         assert_eq!(spread.len(), 16);
-        // First output, first tap: (0 + 2 + 4) / 4 for each of four channels; all channels equal to 1 give 6, as before.
+        // First output, first tap: (0 + 2 + 4) / 4 for each of four channels; all channels equal to 1 give 6, as
+        // before.
         let sum: f32 = (0..4).map(|c| spread[c * 2]).sum();
         assert_eq!(sum, 6.0);
         assert_eq!(spread[8 + 1], (7.0 + 9.0 + 11.0) / 4.0);

@@ -1,8 +1,8 @@
 //! Weights from and to other programs: PyTorch, safetensors, ONNX.
 //!
-//! A foreign file becomes [`Weights`] (f32 tensors by their own names); a [`Layout`] says for every weight of ours where its
-//! values come from; [`import`] applies it to a [`crate::Network`]. Another naming is another [`Layout`]: one function from
-//! our name to a [`Source`], and a line in [`Layout::ALL`].
+//! A foreign file becomes [`Weights`] (f32 tensors by their own names); a [`Layout`] says for every weight of ours
+//! where its values come from; [`import`] applies it to a [`crate::Network`]. Another naming is another [`Layout`]: one
+//! function from our name to a [`Source`], and a line in [`Layout::ALL`].
 //!
 //! # Not done
 //! Optimiser states, quantised tensors, PyTorch's formats from before version 1.6.

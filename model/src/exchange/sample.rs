@@ -27,8 +27,8 @@ pub fn sample(network: &Network, grid: (usize, usize), seed: u64) -> Result<Mode
 
 /// Fields like normalised ones: in every channel a few planetary waves that differ by channel, and noise.
 ///
-/// Noise alone would make deep features nearly constant in space; batch normalisation then divides by almost nothing, and
-/// rounding is all that is left to compare.
+/// Noise alone would make deep features nearly constant in space; batch normalisation then divides by almost nothing,
+/// and rounding is all that is left to compare.
 ///
 /// # Shapes
 /// `(1, h, w, channels)`

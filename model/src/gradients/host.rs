@@ -1,4 +1,5 @@
-//! Gradients in host memory: in one piece, or in a piece for each bucket, so that buckets can be given away as they are.
+//! Gradients in host memory: in one piece, or in a piece for each bucket, so that buckets can be given away as they
+//! are.
 
 use crate::ops::Landing;
 use rayon::prelude::*;

@@ -62,7 +62,8 @@ impl Watch {
     /// Something is handed out for the last time.
     ///
     /// # Panics
-    /// When it was before in this pass: its bucket could have been announced, and summed over ranks, before it was complete.
+    /// When it was before in this pass: its bucket could have been announced, and summed over ranks, before it was
+    /// complete.
     pub(super) fn give(&mut self, range: &Range<usize>) {
         assert!(
             self.given.insert(range.start),

@@ -91,7 +91,8 @@ impl Conv {
         (pass.backend).conv2d_joined(parts, weight, bias, &self.spec, fuse)
     }
 
-    /// In inference: the convolution with a factor folded into the kernel, plus a shift, then `fuse`, stored as `after`.
+    /// In inference: the convolution with a factor folded into the kernel, plus a shift, then `fuse`, stored as
+    /// `after`.
     pub(crate) fn forward_folded(
         &self,
         parameters: &Parameters,
@@ -332,8 +333,8 @@ impl Upsample {
         pass.dtype_of(self.weight)
     }
 
-    /// In inference: the same with a factor folded into the kernel, plus a shift instead of the bias, then ReLU, stored as
-    /// `after`.
+    /// In inference: the same with a factor folded into the kernel, plus a shift instead of the bias, then ReLU, stored
+    /// as `after`.
     pub(crate) fn forward_folded(
         &self,
         parameters: &Parameters,

@@ -1,7 +1,7 @@
 //! A convolution with a bias over frames, whose kernel may reach over time; and its mirror, the same kernel transposed.
 //!
-//! Tensors are `(frames, h, w, c)`: the frames of a clip follow each other, so a layer without an extent in time needs not
-//! know of clips.
+//! Tensors are `(frames, h, w, c)`: the frames of a clip follow each other, so a layer without an extent in time needs
+//! not know of clips.
 
 use super::Layer;
 use super::resize::shape_of;

@@ -1,13 +1,13 @@
 //! CGNet: ClimateNet's small network, whose blocks see a pixel's surroundings near, far and as a whole.
 //!
 //! # Paddings
-//! ClimateNet wraps rows from pole to pole as it wraps columns. Here longitude wraps and latitude does not, and the last
-//! enlargement wraps in longitude as well; `periodic_latitude` gives ClimateNet's paddings exactly, for its weights, whose
-//! names [`super::cgnet_names`] has. The average pooling of the input counts no cells beyond the poles.
+//! ClimateNet wraps rows from pole to pole as it wraps columns. Here longitude wraps and latitude does not, and the
+//! last enlargement wraps in longitude as well; `periodic_latitude` gives ClimateNet's paddings exactly, for its
+//! weights, whose names [`super::cgnet_names`] has. The average pooling of the input counts no cells beyond the poles.
 //!
 //! # Source
-//! ClimateNet `climatenet/models.py`, `climatenet/modules.py` (andregraubner/ClimateNet): 494,232 parameters for 4 channels
-//! and 3 classes; Wu et al. 2018 (arXiv:1811.08201).
+//! ClimateNet `climatenet/models.py`, `climatenet/modules.py` (andregraubner/ClimateNet): 494,232 parameters for 4
+//! channels and 3 classes; Wu et al. 2018 (arXiv:1811.08201).
 //!
 //! # Not done
 //! The reference's optional dropout of whole channels, which ClimateNet leaves off.

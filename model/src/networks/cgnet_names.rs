@@ -3,11 +3,11 @@
 //! # Source
 //! ClimateNet `climatenet/models.py` and `climatenet/modules.py`; its `weights.pth` is a plain state dictionary.
 
-/// The name that ClimateNet's state dictionary has for a parameter or running statistic of our network `cgnet`; `None` if
-/// the name is not one of ours.
+/// The name that ClimateNet's state dictionary has for a parameter or running statistic of our network `cgnet`; `None`
+/// if the name is not one of ours.
 ///
-/// Shapes are equal but for the kernels inside gates, `(n, m, 1, 1)` here and `(n, m)` there. The weights mean the same only
-/// with `periodic_latitude`. PyTorch's `num_batches_tracked` has no counterpart.
+/// Shapes are equal but for the kernels inside gates, `(n, m, 1, 1)` here and `(n, m)` there. The weights mean the same
+/// only with `periodic_latitude`. PyTorch's `num_batches_tracked` has no counterpart.
 ///
 /// # Example
 /// ```

@@ -19,8 +19,8 @@ pub struct NetworkConfig {
     pub channels_in: usize,
     /// Classes of the output: of pixels or, for detectors, of boxes.
     pub classes: usize,
-    /// Multiplies the channels of the encoder (of every layer where there is no `decoder_width`), rounded to multiples of
-    /// 8.
+    /// Multiplies the channels of the encoder (of every layer where there is no `decoder_width`), rounded to multiples
+    /// of 8.
     pub width: f64,
     /// Multiplies the channels of the pyramid and the decoder; as `width` if not given.
     pub decoder_width: Option<f64>,
@@ -45,15 +45,15 @@ pub struct NetworkConfig {
     /// Paddings exactly as ClimateNet's, for weights that were trained with them: rows wrap from pole to pole too, and
     /// the last enlargement wraps nowhere. Wrong on a sphere.
     pub periodic_latitude: bool,
-    /// Two more input channels that say where on the globe a row lies: its position from -1 (first row) to 1 (last), and
-    /// the square of it. Kernels alone see no latitude, which decides what a moist pixel is.
+    /// Two more input channels that say where on the globe a row lies: its position from -1 (first row) to 1 (last),
+    /// and the square of it. Kernels alone see no latitude, which decides what a moist pixel is.
     pub latitude_input: bool,
     /// Share of values that dropout clears in training: of the pyramid's output; for Tiramisu, of every layer's.
     pub dropout: f32,
     /// Frames of a clip, for the network over time.
     pub time_steps: usize,
-    /// A detector's boxes are no smaller than a cell and their centres not before it, by a ReLU as published. Off by default:
-    /// storms on coarse grids are smaller, and a ReLU that starts below zero never learns.
+    /// A detector's boxes are no smaller than a cell and their centres not before it, by a ReLU as published. Off by
+    /// default: storms on coarse grids are smaller, and a ReLU that starts below zero never learns.
     pub box_relu: bool,
     /// Classes of masks that a detector gives too, from the same encoder; 0 for none.
     pub mask_classes: usize,
@@ -129,8 +129,8 @@ impl NetworkConfig {
         }
     }
 
-    /// A network exactly as published: the SC18 runs without batch normalisation and with zero padding, DeepCAM as it is
-    /// in MLPerf HPC, CGNet with ClimateNet's paddings.
+    /// A network exactly as published: the SC18 runs without batch normalisation and with zero padding, DeepCAM as it
+    /// is in MLPerf HPC, CGNet with ClimateNet's paddings.
     ///
     /// # Source
     /// 1810.01993, section V-B, and ClimDeepLearn `deeplab_model.py`, `tiramisu_model.py`; mlcommons/hpc
@@ -163,8 +163,8 @@ impl NetworkConfig {
 
     /// A network that two CPU cores train in minutes: 0.36 M parameters, 8 GF per training sample at 192 x 288.
     ///
-    /// A quarter of the published encoder's channels in three blocks of one unit, an eleventh of the decoder's, rates for a
-    /// 1-degree grid.
+    /// A quarter of the published encoder's channels in three blocks of one unit, an eleventh of the decoder's, rates
+    /// for a 1-degree grid.
     pub fn small() -> Self {
         Self {
             width: 0.25,

@@ -1,13 +1,13 @@
 //! MLPerf HPC DeepCAM: an Xception encoder, a pyramid of atrous convolutions, a decoder of transposed convolutions.
 //!
-//! Every layer, padding, stride, bias and ε is that of the PyTorch reference, so that its checkpoints mean the same here;
-//! [`super::deepcam_names`] has their names. Initial values differ: kernels are uniform with the variance of the
+//! Every layer, padding, stride, bias and ε is that of the PyTorch reference, so that its checkpoints mean the same
+//! here; [`super::deepcam_names`] has their names. Initial values differ: kernels are uniform with the variance of the
 //! reference's normal ones.
 //!
 //! # Source
-//! mlcommons/hpc `deepcam/src/deepCam/architecture/deeplab_xception.py`: 56,454,720 parameters, 0.655 TF for the forward
-//! pass of a 768 x 1152 sample. The reference tiles its pooled branch to 48 x 72 and so knows one size only; here any
-//! size works, and extents that are not multiples of 16 are rounded up inside and cut at the end.
+//! mlcommons/hpc `deepcam/src/deepCam/architecture/deeplab_xception.py`: 56,454,720 parameters, 0.655 TF for the
+//! forward pass of a 768 x 1152 sample. The reference tiles its pooled branch to 48 x 72 and so knows one size only;
+//! here any size works, and extents that are not multiples of 16 are rounded up inside and cut at the end.
 
 use super::NetworkConfig;
 use super::architecture::Architecture;

@@ -275,9 +275,9 @@ impl Network {
         self.training_summary(height, width, true)
     }
 
-    /// The same of a training that makes its input again or, unless `reconstruct`, does not run a detector's decoder, as [`Self::detect`]
-    /// is told: then the decoder's layers are not among the summary's, and cost neither operations nor activations; its parameters are
-    /// counted all the same.
+    /// The same of a training that makes its input again or, unless `reconstruct`, does not run a detector's decoder,
+    /// as [`Self::detect`] is told: then the decoder's layers are not among the summary's, and cost neither operations
+    /// nor activations; its parameters are counted all the same.
     ///
     /// # Errors
     /// As [`Self::summary`].
@@ -304,7 +304,8 @@ impl Network {
     }
 }
 
-/// The channels of latitude of every shape so far, where they are worth keeping: on a GPU, to which they would be copied in every pass.
+/// The channels of latitude of every shape so far, where they are worth keeping: on a GPU, to which they would be
+/// copied in every pass.
 #[derive(Debug, Default)]
 struct Latitudes(Mutex<Vec<Tensor>>);
 

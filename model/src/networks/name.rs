@@ -103,8 +103,8 @@ impl NetworkName {
         }
     }
 
-    /// The keys of [`NetworkConfig`](super::NetworkConfig) that this network reads besides those that all read: `channels_in`, `classes`,
-    /// `width`, `batch_norm_decay`, `periodic_longitude` and `latitude_input`.
+    /// The keys of [`NetworkConfig`](super::NetworkConfig) that this network reads besides those that all read:
+    /// `channels_in`, `classes`, `width`, `batch_norm_decay`, `periodic_longitude` and `latitude_input`.
     pub fn own_keys(self) -> &'static [&'static str] {
         match self {
             Self::DeepLabV3Plus | Self::DeepLabV3PlusDeconv | Self::DeepLabV3PlusBilinear => &[

@@ -1,8 +1,8 @@
 //! ResNet v2 with atrous blocks: the encoder.
 //!
 //! # Source
-//! TensorFlow slim `resnet_v2`: a block's stride sits in its last unit; once the output stride is reached, strides become
-//! dilations of the blocks that follow.
+//! TensorFlow slim `resnet_v2`: a block's stride sits in its last unit; once the output stride is reached, strides
+//! become dilations of the blocks that follow.
 
 use super::NetworkConfig;
 use crate::error::Result;

@@ -1,8 +1,9 @@
 //! The last part of a network in strips of rows, so that inference holds a strip of the large fields and not the whole.
 //!
 //! What comes before works at an eighth of the resolution, sees the whole globe, and is small. Every layer of the last
-//! part asks the one before it for the rows that it reads. Strips begin where Winograd's tiles and doublings begin, fields
-//! are padded only where they end, and the whole field decides which loops run: logits have the bits of the whole.
+//! part asks the one before it for the rows that it reads. Strips begin where Winograd's tiles and doublings begin,
+//! fields are padded only where they end, and the whole field decides which loops run: logits have the bits of the
+//! whole.
 
 use crate::error::Result;
 use crate::ops::host::{Host, bhwc};
@@ -84,8 +85,8 @@ pub(super) fn kernel<X>(
 ) -> Result<Tensor> {
     let tiles = rows.start / TILE * TILE..rows.end.next_multiple_of(TILE).min(whole);
     let inner = tiles.start > 0 && tiles.end < whole;
-    // Where the field ends, the layer pads on both sides. On the other side it makes a row of too little, which is cut off;
-    // a tile further away if that is where tiles begin.
+    // Where the field ends, the layer pads on both sides. On the other side it makes a row of too little, which is cut
+    // off; a tile further away if that is where tiles begin.
     let above = if inner { 1 } else { TILE };
     let read = tiles.start.saturating_sub(above)..whole.min(tiles.end + 1);
     let first = if inner { tiles.start } else { read.start };
@@ -96,8 +97,8 @@ pub(super) fn kernel<X>(
     cut(&y?, first, &rows)
 }
 
-/// Rows of a field that `layer` doubles from one of `whole` rows, whose rows `input` gives; the layer is told how many rows
-/// to make.
+/// Rows of a field that `layer` doubles from one of `whole` rows, whose rows `input` gives; the layer is told how many
+/// rows to make.
 pub(super) fn doubled(
     pass: &mut Pass,
     (rows, whole): (Range<usize>, usize),

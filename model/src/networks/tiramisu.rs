@@ -1,14 +1,15 @@
 //! Tiramisu: a fully convolutional DenseNet, in which every layer sees what all layers of its block before it found.
 //!
 //! # Source
-//! 1810.01993 section V-B and ClimDeepLearn `tiramisu_model.py`, after Jégou et al. 2017 (arXiv:1611.09326): blocks of 2, 2,
-//! 2, 4 and 5 layers that add 32 channels each, 5x5 kernels. The published count of 7,427,923 parameters includes 279,312
-//! of a transition after the last block, whose result nothing reads; it is left out here, so there are 7,148,611.
+//! 1810.01993 section V-B and ClimDeepLearn `tiramisu_model.py`, after Jégou et al. 2017 (arXiv:1611.09326): blocks of
+//! 2, 2, 2, 4 and 5 layers that add 32 channels each, 5x5 kernels. The published count of 7,427,923 parameters includes
+//! 279,312 of a transition after the last block, whose result nothing reads; it is left out here, so there are
+//! 7,148,611.
 //!
 //! # Not done
 //! Transposed convolutions lie as PyTorch's do (an output pixel of even index over each input pixel), TensorFlow's one
-//! pixel further: its weights would have to be turned round. The reference drops out logits too; here dropout ends before
-//! them.
+//! pixel further: its weights would have to be turned round. The reference drops out logits too; here dropout ends
+//! before them.
 
 use super::NetworkConfig;
 use super::architecture::Architecture;

@@ -257,8 +257,8 @@ impl Xception {
 
     /// The features at a sixteenth of the input, and the low-level features at a quarter.
     ///
-    /// The reference keeps the first block's output as low-level features and then applies a ReLU to that same memory, so
-    /// what its decoder sees is after the ReLU. So it is here.
+    /// The reference keeps the first block's output as low-level features and then applies a ReLU to that same memory,
+    /// so what its decoder sees is after the ReLU. So it is here.
     pub(super) fn forward(
         &self,
         parameters: &Parameters,

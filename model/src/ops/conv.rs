@@ -295,8 +295,9 @@ impl Backend {
         self.batch_norm_apply(&dx, vec![1.0; x_shape[3]], &*bias, None, relu)
     }
 
-    /// The type that [`Self::conv2d_backward_weights`] rounds sums over the pixels to before it adds them: f32, but where a GPU's library
-    /// gives them in the type of its operands. None where that is not known yet, because nothing of these shapes was computed.
+    /// The type that [`Self::conv2d_backward_weights`] rounds sums over the pixels to before it adds them: f32, but
+    /// where a GPU's library gives them in the type of its operands. None where that is not known yet, because nothing
+    /// of these shapes was computed.
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] if there is no GPU.

@@ -4,9 +4,9 @@
 //! `(kt, out, in / groups, kh, kw)`: every tap in time is the weights of a convolution over latitude and longitude, and
 //! lies in one piece.
 //!
-//! The fast backend adds up such convolutions, of all frames at once that see the same taps: reading a kernel takes as long as
-//! multiplying a small field by it. Frames are views of the clip, sums are added as they are written, and what a kernel is turned
-//! into for speed is made once.
+//! The fast backend adds up such convolutions, of all frames at once that see the same taps: reading a kernel takes as
+//! long as multiplying a small field by it. Frames are views of the clip, sums are added as they are written, and what
+//! a kernel is turned into for speed is made once.
 
 #[cfg(any(feature = "onednn", feature = "cuda"))]
 use super::Fuse;
@@ -52,8 +52,8 @@ impl Conv3dSpec {
     /// Output extents (t, h, w) of an input of (t, h, w).
     ///
     /// # Errors
-    /// [`ModelError::Shape`] if the kernel does not fit, a field of the spec is zero, or padding in time is half the kernel or
-    /// more.
+    /// [`ModelError::Shape`] if the kernel does not fit, a field of the spec is zero, or padding in time is half the
+    /// kernel or more.
     pub fn output_size(&self, (t, h, w): (usize, usize, usize)) -> Result<(usize, usize, usize)> {
         let bad = |what, expected: &str, got: String| {
             Err(ModelError::Shape {
@@ -321,8 +321,8 @@ struct Run {
 
 #[cfg(any(feature = "onednn", feature = "cuda"))]
 impl Run {
-    /// All frames of all samples, told what each frame reads. Only with a stride of 1 do the frames on the other side follow each
-    /// other, too.
+    /// All frames of all samples, told what each frame reads. Only with a stride of 1 do the frames on the other side
+    /// follow each other, too.
     fn all(
         (samples, frames): (usize, usize),
         joined: bool,

@@ -1,4 +1,5 @@
-//! Convolutions of tensors whose channels lie side by side, without copying them together where loops can read them apart.
+//! Convolutions of tensors whose channels lie side by side, without copying them together where loops can read them
+//! apart.
 
 #[cfg(feature = "onednn")]
 use super::finish::Finish;
@@ -42,7 +43,8 @@ impl Backend {
         self.conv2d_of_parts(parts, &all, spec, fuse, None)
     }
 
-    /// The same with weights that keep what was made of them, of some rows of a field in the way in which the whole would be computed.
+    /// The same with weights that keep what was made of them, of some rows of a field in the way in which the whole
+    /// would be computed.
     pub(crate) fn conv2d_of_parts(
         self,
         parts: &[&Tensor],
@@ -155,8 +157,8 @@ impl Backend {
         self.conv2d_backward_weights(&self.concat(parts)?, dy, spec, dw, dbias)
     }
 
-    /// Whether gradients of a kernel are as well computed for some of its input channels at a time, so that nothing is copied
-    /// side by side: a kernel of one tap is a product of matrices.
+    /// Whether gradients of a kernel are as well computed for some of its input channels at a time, so that nothing is
+    /// copied side by side: a kernel of one tap is a product of matrices.
     fn reads_apart(self, spec: &ConvSpec) -> bool {
         !self.is_gpu() && spec.kernel == (1, 1) && spec.groups == 1
     }

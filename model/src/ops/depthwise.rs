@@ -1,9 +1,9 @@
 //! Depthwise convolutions: one kernel per channel.
 //!
 //! oneDNN has fast code for the forward pass, and for the backward passes of kernels without dilation; with dilation it
-//! falls to code that is up to 27 times slower than the loops of `fast::depthwise` (`cargo run --release -p squall-model
-//! --example depthwise_paths`). Which runs is a function of the geometry alone, so that two runs of one recipe give the same
-//! bits.
+//! falls to code that is up to 27 times slower than the loops of `fast::depthwise`
+//! (`cargo run --release -p squall-model --example depthwise_paths`). Which runs is a function of the geometry alone,
+//! so that two runs of one recipe give the same bits.
 //!
 //! # Shapes
 //! x `(b, h, w, c)`, weights `(c, 1, kh, kw)` → `(b, p, q, c)`; the spec's `groups` is c.

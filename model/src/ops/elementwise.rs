@@ -28,7 +28,8 @@ pub(super) fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync
     })
 }
 
-/// So many values, written chunk by chunk, in the widest vectors of this processor, by a loop that is told where a chunk begins.
+/// So many values, written chunk by chunk, in the widest vectors of this processor, by a loop that is told where a
+/// chunk begins.
 fn in_chunks<V: Value>(length: usize, write: impl Fn(usize, &mut [V]) + Sync) -> Vec<V> {
     let mut values = vec![V::default(); length];
     let chunks = values.par_chunks_mut(CHUNK);

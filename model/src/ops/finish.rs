@@ -21,8 +21,8 @@ impl<V: Value> Finish<'_, V> {
         relu: false,
     };
 
-    /// The finished sums of channels `at..` of the pixel whose first value is number `pixel` of the output; channels from `end`
-    /// on do not matter. NaN stays NaN.
+    /// The finished sums of channels `at..` of the pixel whose first value is number `pixel` of the output; channels
+    /// from `end` on do not matter. NaN stays NaN.
     #[inline(always)]
     pub(crate) fn apply<S: Simd>(
         &self,

@@ -125,7 +125,8 @@ impl Backend {
         0
     }
 
-    /// Bytes of kernels as oneDNN's primitives of a step read and write them, in memory that the thread goes on holding.
+    /// Bytes of kernels as oneDNN's primitives of a step read and write them, in memory that the thread goes on
+    /// holding.
     pub(crate) fn packed_bytes(self, sizes: Sizes<'_>) -> u64 {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
@@ -140,7 +141,8 @@ impl Backend {
         0
     }
 
-    /// Bytes that a library works in at most while it computes any of the convolutions, and that nothing else is counted in.
+    /// Bytes that a library works in at most while it computes any of the convolutions, and that nothing else is
+    /// counted in.
     pub(crate) fn library_bytes(self) -> u64 {
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {

@@ -42,8 +42,8 @@ pub fn is_fast() -> bool {
     block().columns > SIDE
 }
 
-/// C (+)= A B for A of (rows, k) with rows `a_row` apart, B one panel of (k, [`Block::columns`]), C with rows `c_row` apart.
-/// `rows` is a multiple of [`Block::rows`].
+/// C (+)= A B for A of (rows, k) with rows `a_row` apart, B one panel of (k, [`Block::columns`]), C with rows `c_row`
+/// apart. `rows` is a multiple of [`Block::rows`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments)] // a matrix product has them
 pub fn rows_by_panel<S: Simd>(
@@ -94,9 +94,9 @@ fn rows_in_blocks<S: Simd, const M: usize>(
     }
 }
 
-/// C (+)= Σ over taps of A B for lines of A that lie anywhere: line i of tap t is `lines[t * pixels + i]`, as long as the tap's
-/// share k of the panel, which holds the taps one after the other. `pixels` is a multiple of [`Block::rows`]; the taps of a block
-/// of rows that are zeros alone (`zeros[t * blocks + block]`) are left out.
+/// C (+)= Σ over taps of A B for lines of A that lie anywhere: line i of tap t is `lines[t * pixels + i]`, as long as
+/// the tap's share k of the panel, which holds the taps one after the other. `pixels` is a multiple of [`Block::rows`];
+/// the taps of a block of rows that are zeros alone (`zeros[t * blocks + block]`) are left out.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub fn lines_by_panel<S: Simd>(
@@ -152,8 +152,8 @@ fn lines_in_blocks<S: Simd, const M: usize>(
     }
 }
 
-/// C += Aᵀ B for A and B in pieces of rows that lie `apart` and share a number: C of (rows, columns), multiples of those of a
-/// [`Block`].
+/// C += Aᵀ B for A and B in pieces of rows that lie `apart` and share a number: C of (rows, columns), multiples of
+/// those of a [`Block`].
 #[inline(always)]
 pub fn columns_by_columns<S: Simd>(
     simd: S,
@@ -197,7 +197,8 @@ fn columns_in_blocks<S: Simd, const M: usize>(
     }
 }
 
-/// C += A B for A packed in panels of [`Block::rows`] rows (each k x rows) and B in panels of [`Block::columns`] columns.
+/// C += A B for A packed in panels of [`Block::rows`] rows (each k x rows) and B in panels of [`Block::columns`]
+/// columns.
 #[inline(always)]
 pub fn panels_by_panels<S: Simd>(
     simd: S,
@@ -247,8 +248,8 @@ fn packed<S: Simd, const M: usize>(
     }
 }
 
-/// The body for every row of a block, each with a constant index: sums that some loop indexes, because LLVM did not unroll it,
-/// are kept in memory everywhere, and every multiplication with AVX-512 stored its sum.
+/// The body for every row of a block, each with a constant index: sums that some loop indexes, because LLVM did not
+/// unroll it, are kept in memory everywhere, and every multiplication with AVX-512 stored its sum.
 macro_rules! for_rows {
     ($rows:ident, $i:ident, $body:block) => {
         for_rows!(@ $rows, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11)

@@ -55,7 +55,8 @@ impl<'a, V> Joined<'a, V> {
         Self(fields.map(|field| (field, field.len() / pixels)).collect())
     }
 
-    /// Those among these channels: the field, its channels, which of them, and where the first of them lies from `from`.
+    /// Those among these channels: the field, its channels, which of them, and where the first of them lies from
+    /// `from`.
     pub fn within(
         &self,
         (from, to): (usize, usize),

@@ -1,7 +1,7 @@
 //! The leaky ReLU: one slope below zero for all channels, which is not trained.
 //!
-//! y = x where x > 0, else a x; dx = dy where y > 0, else a dy. With a > 0 the sign of y is that of x, so the backward pass
-//! reads the output.
+//! y = x where x > 0, else a x; dx = dy where y > 0, else a dy. With a > 0 the sign of y is that of x, so the backward
+//! pass reads the output.
 //!
 //! # Source
 //! Maas et al. 2013, "Rectifier nonlinearities improve neural network acoustic models".
@@ -35,7 +35,8 @@ impl Backend {
         })
     }
 
-    /// dy where y is above 0, else dy · slope: the gradient of [`Self::leaky_relu`] from its output, for slopes above 0.
+    /// dy where y is above 0, else dy · slope: the gradient of [`Self::leaky_relu`] from its output, for slopes
+    /// above 0.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] if shapes differ.

@@ -187,8 +187,8 @@ impl Backend {
     /// # Shapes
     /// logits `(b, h, w, k)`, labels `b·h·w` codes below k or [`IGNORED`], class weights `k`.
     /// # Errors
-    /// [`ModelError::Shape`] if sizes differ; [`ModelError::Label`] naming value and place of the first label that is no
-    /// class.
+    /// [`ModelError::Shape`] if sizes differ; [`ModelError::Label`] naming value and place of the first label that is
+    /// no class.
     pub fn segmentation_loss(
         self,
         logits: &Tensor,
@@ -199,8 +199,8 @@ impl Backend {
         self.segmentation_loss_within(logits, labels, criterion, scale, None)
     }
 
-    /// The share of a batch in the loss of a larger one, which has this divisor: what one of several ranks computes, so that
-    /// the sum of their gradients is the gradient of the whole.
+    /// The share of a batch in the loss of a larger one, which has this divisor: what one of several ranks computes, so
+    /// that the sum of their gradients is the gradient of the whole.
     ///
     /// # Shapes
     /// As [`Backend::segmentation_loss`].
@@ -259,8 +259,8 @@ impl Backend {
         })
     }
 
-    /// The mean of (made − fields)² and its gradient times `factor`. Channels that the network adds to its input (latitude) come
-    /// last in `made`; they do not count.
+    /// The mean of (made − fields)² and its gradient times `factor`. Channels that the network adds to its input
+    /// (latitude) come last in `made`; they do not count.
     pub(crate) fn squared_error(
         self,
         made: &Tensor,

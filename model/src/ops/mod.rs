@@ -1,13 +1,14 @@
 //! The operations of the networks, behind one closed interface.
 //!
 //! Every operation is a method of [`Backend`] on candle tensors. Letters: b batch, h latitude, w longitude, c channel,
-//! k class. Activations are BHWC, contiguous, f32 or bf16 or f16; weights are f32 in PyTorch's layouts, `(out, in / groups,
-//! kh, kw)` and `(in, out, kh, kw)` for transposed convolutions. Gradients of parameters are **added** to what their
-//! slice holds.
+//! k class. Activations are BHWC, contiguous, f32 or bf16 or f16; weights are f32 in PyTorch's layouts,
+//! `(out, in / groups, kh, kw)` and `(in, out, kh, kw)` for transposed convolutions. Gradients of parameters are
+//! **added** to what their slice holds.
 //!
 //! [`Backend::Reference`] is plain loops and judges the others; one test suite runs for each backend.
 //!
-//! Half precisions are computed in f32, but for bf16 convolutions on processors that multiply bf16: [`Backend::is_fast`] says so.
+//! Half precisions are computed in f32, but for bf16 convolutions on processors that multiply bf16:
+//! [`Backend::is_fast`] says so.
 
 mod avg_pool;
 pub mod conv;
@@ -122,7 +123,8 @@ impl Backend {
         all
     }
 
-    /// Bytes that this process may use where tensors lie, if that is a GPU: what is free, and what it has taken already.
+    /// Bytes that this process may use where tensors lie, if that is a GPU: what is free, and what it has taken
+    /// already.
     pub fn available_memory(self) -> Option<u64> {
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {
@@ -148,7 +150,8 @@ impl Backend {
         }
     }
 
-    /// Gives memory that nothing uses back to the GPU, whose graphs and single operations do not share what they have taken; waits for them.
+    /// Gives memory that nothing uses back to the GPU, whose graphs and single operations do not share what they have
+    /// taken; waits for them.
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] of what went wrong since the last time.
@@ -206,7 +209,8 @@ impl Backend {
         }
     }
 
-    /// What decides the bits of its results, in words: what [`Self::describe`] says, without what differs between equal machines.
+    /// What decides the bits of its results, in words: what [`Self::describe`] says, without what differs between equal
+    /// machines.
     pub fn kind(self) -> String {
         match self {
             Self::Reference => self.describe(),

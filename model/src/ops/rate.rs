@@ -12,9 +12,9 @@ const LEAST_SECONDS: f64 = 0.02;
 const SLOW: f64 = 1e11;
 
 impl Backend {
-    /// Floating-point operations a second of a matrix product of values of a type (a 1x1 convolution is one): the median of three,
-    /// measured now, on the cores that this process may use. Where the processor does not multiply bf16 this is the rate at
-    /// which it computes on values stored so.
+    /// Floating-point operations a second of a matrix product of values of a type (a 1x1 convolution is one): the
+    /// median of three, measured now, on the cores that this process may use. Where the processor does not multiply
+    /// bf16 this is the rate at which it computes on values stored so.
     ///
     /// # Errors
     /// Those of the convolution.

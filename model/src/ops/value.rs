@@ -69,8 +69,8 @@ impl Value for bf16 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
-    /// As `half` does it, but without a branch on NaN, which keeps compilers from vectorising: NaN stays NaN because the
-    /// quiet bit is set where rounding up could clear the fraction.
+    /// As `half` does it, but without a branch on NaN, which keeps compilers from vectorising: NaN stays NaN because
+    /// the quiet bit is set where rounding up could clear the fraction.
     #[inline(always)]
     fn narrow(value: f32) -> Self {
         let bits = value.to_bits();
@@ -117,8 +117,8 @@ impl Value for bf16 {
     }
 }
 
-/// Runs an expression with `$V` the type that activations of `$dtype` are read and written as: bf16 as it is stored, all
-/// others by way of f32.
+/// Runs an expression with `$V` the type that activations of `$dtype` are read and written as: bf16 as it is stored,
+/// all others by way of f32.
 macro_rules! by_dtype {
     ($dtype:expr, $V:ident => $body:expr) => {
         match $dtype {

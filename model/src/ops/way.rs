@@ -23,7 +23,8 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// A function of the geometry, the type of the activations and the kind of processor, never of a timing, so that runs can be repeated bit for bit.
+    /// A function of the geometry, the type of the activations and the kind of processor, never of a timing, so that
+    /// runs can be repeated bit for bit.
     pub(crate) fn of(
         backend: Backend,
         dtype: DType,
@@ -31,8 +32,8 @@ impl Way {
         (x, y): ([usize; 4], [usize; 4]),
         direction: Direction,
     ) -> Self {
-        // A processor that multiplies bf16 in vectors does it twice as fast as f32: only Winograd's fewer products are faster then.
-        // One that multiplies tiles of it (AMX) does it ten times as fast.
+        // A processor that multiplies bf16 in vectors does it twice as fast as f32: only Winograd's fewer products are
+        // faster then. One that multiplies tiles of it (AMX) does it ten times as fast.
         let native = dtype == DType::BF16 && onednn::computes_bf16();
         let in_tiles = native && onednn::multiplies_tiles();
         let beside = match native {
@@ -64,7 +65,8 @@ impl Way {
         }
     }
 
-    /// The type in which this way reads activations of `dtype`: our loops convert as they go, oneDNN computes in what it reads.
+    /// The type in which this way reads activations of `dtype`: our loops convert as they go, oneDNN computes in what
+    /// it reads.
     pub(crate) fn dtype(self, dtype: DType) -> DType {
         match self {
             Self::OneDnn if !onednn::computes_bf16() => DType::F32,

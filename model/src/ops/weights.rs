@@ -18,8 +18,8 @@ use std::sync::OnceLock;
 
 /// Kernels of a convolution or of a transposed one, `(a, b, kh, kw)`, with a factor and a bias per output.
 ///
-/// What a way of computing needs (panels, transformed kernels, the factor folded in) is made at its first use and kept as long
-/// as this lives; the values must not change meanwhile.
+/// What a way of computing needs (panels, transformed kernels, the factor folded in) is made at its first use and kept
+/// as long as this lives; the values must not change meanwhile.
 #[derive(Debug)]
 pub struct Weights {
     values: Tensor,
@@ -150,8 +150,8 @@ impl Weights {
         self.bias.as_ref()
     }
 
-    /// As the GPU wants them for activations of `dtype`: what `prepare` makes of values, factors and whether they are of a
-    /// transposed convolution, the first time.
+    /// As the GPU wants them for activations of `dtype`: what `prepare` makes of values, factors and whether they are
+    /// of a transposed convolution, the first time.
     #[cfg(feature = "cuda")]
     pub(crate) fn on_gpu(
         &self,

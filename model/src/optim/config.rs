@@ -72,8 +72,8 @@ impl OptimizerConfig {
     /// LAMB as MLPerf HPC DeepCAM runs it.
     ///
     /// # Source
-    /// mlcommons/hpc `deepcam/src/deepCam/utils/optimizer_helpers.py`: Apex's `FusedLAMB` with ε 1e-6, its default gradient
-    /// norm of 1, bias correction and gradient averaging; weight decay 0.01 of every parameter.
+    /// mlcommons/hpc `deepcam/src/deepCam/utils/optimizer_helpers.py`: Apex's `FusedLAMB` with ε 1e-6, its default
+    /// gradient norm of 1, bias correction and gradient averaging; weight decay 0.01 of every parameter.
     pub fn mlperf_deepcam() -> Self {
         Self {
             rule: Rule::Lamb,
@@ -97,7 +97,8 @@ impl OptimizerConfig {
         }
     }
 
-    /// What gradients are multiplied by where their scale is `scale` and their norm after it is `norm`: less if that is too long.
+    /// What gradients are multiplied by where their scale is `scale` and their norm after it is `norm`: less if that is
+    /// too long.
     pub fn clipped(&self, scale: f32, norm: f64) -> f32 {
         let clip = self.clip_norm.filter(|&limit| norm > limit);
         scale * clip.map_or(1.0, |limit| (limit / norm) as f32)

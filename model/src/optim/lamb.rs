@@ -10,12 +10,13 @@ const GROUP: usize = 1 << 20;
 /// u = m̂ / (√v̂ + ε) + λ θ, θ ← θ − η r u with r = ‖θ‖ / ‖u‖ of each tensor.
 ///
 /// r is 1 where a norm is zero and for tensors without weight decay (Apex's `use_nvlamb = False`). The gradient was
-/// clipped before. Two passes over each tensor: the first moves the moments, sums both norms and keeps u, the second steps
-/// along it. Tensors are taken in groups, so that the second pass finds u and θ in cache: one pass over memory but for
-/// tensors that are larger than the cache.
+/// clipped before. Two passes over each tensor: the first moves the moments, sums both norms and keeps u, the second
+/// steps along it. Tensors are taken in groups, so that the second pass finds u and θ in cache: one pass over memory
+/// but for tensors that are larger than the cache.
 ///
 /// # Source
-/// You et al. 2020 (arXiv:1904.00962) algorithm 2, as Apex's `multi_tensor_lamb.cu` has it, which MLPerf HPC DeepCAM uses.
+/// You et al. 2020 (arXiv:1904.00962) algorithm 2, as Apex's `multi_tensor_lamb.cu` has it, which MLPerf HPC DeepCAM
+/// uses.
 #[derive(Debug)]
 pub(super) struct Lamb {
     pub(super) beta1: f32,

@@ -1,7 +1,8 @@
 //! Loss scaling: gradients are computed of a larger loss, so that half precision does not lose the small ones.
 //!
-//! A step whose gradients overflow is skipped and counted; that is normal, other non-finite numbers are not. Factors are best
-//! powers of two: in f32 they then change no bit of the result, which a test holds for every optimiser and a whole network.
+//! A step whose gradients overflow is skipped and counted; that is normal, other non-finite numbers are not. Factors
+//! are best powers of two: in f32 they then change no bit of the result, which a test holds for every optimiser and a
+//! whole network.
 
 use crate::error::{ModelError, Result};
 use crate::parameters::Gradients;
@@ -25,8 +26,8 @@ pub enum LossScaleConfig {
         /// The factor.
         scale: f32,
     },
-    /// Doubled after `growth_interval` good steps in a row, up to 2²⁴; halved by every step that overflows, down to 1. An
-    /// overflow starts the count of good steps anew.
+    /// Doubled after `growth_interval` good steps in a row, up to 2²⁴; halved by every step that overflows, down to 1.
+    /// An overflow starts the count of good steps anew.
     Dynamic {
         /// The first factor.
         initial: f32,
@@ -55,8 +56,8 @@ pub struct LossScale {
 }
 
 impl LossScaleConfig {
-    /// What a precision needs: f16 loses gradients below 6e-8, so their loss is scaled dynamically from 2¹⁶; the others have
-    /// the range of f32 and are not scaled.
+    /// What a precision needs: f16 loses gradients below 6e-8, so their loss is scaled dynamically from 2¹⁶; the others
+    /// have the range of f32 and are not scaled.
     pub fn of(dtype: DType) -> Self {
         match dtype {
             DType::F16 => Self::Dynamic {

@@ -147,8 +147,8 @@ impl Optimizer {
     ///
     /// # Errors
     /// [`ModelError::NotFinite`] naming the first parameter whose gradient is no number, and [`ModelError::Shape`] if
-    /// parameters, gradients or mirror are another network's; both before anything is changed. [`ModelError::Candle`] if a
-    /// parameter is not in host memory.
+    /// parameters, gradients or mirror are another network's; both before anything is changed. [`ModelError::Candle`]
+    /// if a parameter is not in host memory.
     pub fn update(
         &mut self,
         parameters: &mut Parameters,
@@ -326,8 +326,8 @@ impl Optimizer {
     /// Takes up the state that [`Self::save_into`] put into `file`, which was read from `path`.
     ///
     /// # Errors
-    /// [`ModelError::File`] if it is another rule's; [`ModelError::MissingWeight`] or [`ModelError::WeightShape`] naming the first
-    /// moment that is missing or has another shape than its parameter.
+    /// [`ModelError::File`] if it is another rule's; [`ModelError::MissingWeight`] or [`ModelError::WeightShape`]
+    /// naming the first moment that is missing or has another shape than its parameter.
     pub fn load_from(&mut self, path: &Path, file: &ModelFile) -> Result<()> {
         let bad = |reason: String| ModelError::File {
             path: path.into(),

@@ -232,8 +232,8 @@ mod tests {
         check(warm, &[0, 4, 9], &[0.55, 0.75, 1.0]);
     }
 
-    /// field.md 3.3, from the reference convergence points and result logs of MLPerf HPC DeepCAM. Its steps count from 1
-    /// and its first, of rate 0, teaches nothing; ours are its steps from the second on.
+    /// field.md 3.3, from the reference convergence points and result logs of MLPerf HPC DeepCAM. Its steps count from
+    /// 1 and its first, of rate 0, teaches nothing; ours are its steps from the second on.
     #[test]
     fn published_settings() {
         // Batch 2048: rate 5.5e-3, 400 steps of warm-up, a tenth from 800 steps after it.

@@ -1,8 +1,9 @@
 //! One loop over values, gradient and moments at once, parallel over fixed chunks of the flat index.
 //!
-//! Chunks cross the borders between parameters: a thousand small tensors are as parallel as one large one. They never depend on
-//! the number of threads and sums are added in flat order, so results are the same bits on any number of cores. Kernels are
-//! plain loops, compiled for the widest vectors of the processor without contraction: the bits do not depend on those either.
+//! Chunks cross the borders between parameters: a thousand small tensors are as parallel as one large one. They never
+//! depend on the number of threads and sums are added in flat order, so results are the same bits on any number of
+//! cores. Kernels are plain loops, compiled for the widest vectors of the processor without contraction: the bits do
+//! not depend on those either.
 
 use super::mirror::Stripe;
 use crate::gradients::Slices;
@@ -13,8 +14,8 @@ use std::ops::Range;
 
 /// Values per task.
 const CHUNK: usize = 1 << 14;
-/// Values that a kernel gets at once: five arrays of so many fit into a core's first-level cache, where a sum of squares and
-/// the mirror find what the kernel has just written.
+/// Values that a kernel gets at once: five arrays of so many fit into a core's first-level cache, where a sum of
+/// squares and the mirror find what the kernel has just written.
 const BLOCK: usize = 1 << 11;
 
 /// What an optimiser knows of a parameter.
@@ -145,8 +146,8 @@ pub(super) enum Order {
     Backward,
 }
 
-/// Runs `kernel` once over every value and rounds new values into the mirror; gives what the kernel returned, added up per
-/// parameter and chunk, in flat order.
+/// Runs `kernel` once over every value and rounds new values into the mirror; gives what the kernel returned, added up
+/// per parameter and chunk, in flat order.
 pub(super) fn sweep<K: Kernel>(
     places: &[Place],
     memory: Memory<'_>,

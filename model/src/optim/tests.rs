@@ -128,8 +128,8 @@ fn bits_do_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// LARC keeps the weights' norms from step to step: not those of values that were changed in between, and the same bits as
-/// an optimiser that takes up the state and has none.
+/// LARC keeps the weights' norms from step to step: not those of values that were changed in between, and the same bits
+/// as an optimiser that takes up the state and has none.
 #[test]
 fn kept_norms_are_those_of_the_values() {
     let path = Path::new("checkpoint.safetensors");
@@ -240,7 +240,8 @@ fn steps_by_hand() {
 
 #[test]
 fn larc_by_hand() {
-    // ‖w‖ = 1, ‖g‖ = 4: local 0.002 / 4 = 0.0005, of the rate 0.01 a twentieth: SGD moves by 0.01 · 0.05 · 4 = 0.002 = η ‖w‖.
+    // ‖w‖ = 1, ‖g‖ = 4: local 0.002 / 4 = 0.0005, of the rate 0.01 a twentieth: SGD moves by 0.01 · 0.05 · 4 = 0.002 =
+    // η ‖w‖.
     let sgd = OptimizerConfig {
         rule: Rule::Sgd,
         larc: Some(Larc::default()),
@@ -270,8 +271,8 @@ fn larc_by_hand() {
 
 #[test]
 fn lamb_by_hand() {
-    // Clipped to norm 1 the gradient is (0.6, 0.8). First step: m̂ = g, √v̂ = |g|, so Adam's direction is 1 for each value
-    // (less 2e-6 by ε); with decay u = 1.01, ‖θ‖ / ‖u‖ = 1 / 1.01, and the step is rate · ‖θ‖ whatever u was.
+    // Clipped to norm 1 the gradient is (0.6, 0.8). First step: m̂ = g, √v̂ = |g|, so Adam's direction is 1 for each
+    // value (less 2e-6 by ε); with decay u = 1.01, ‖θ‖ / ‖u‖ = 1 / 1.01, and the step is rate · ‖θ‖ whatever u was.
     let lamb = OptimizerConfig::mlperf_deepcam();
     let (weight, bias) = by_hand(&lamb, 0.1, &[[3.0, 4.0]]);
     assert_relative_eq!(weight, 0.9, epsilon = 1e-6);

@@ -275,8 +275,8 @@ impl Parameters {
         Ok(named)
     }
 
-    /// A copy of the parameters that lie in these ranges of the flat order, in that order and without running statistics: what
-    /// one of several owners of a network's parameters holds.
+    /// A copy of the parameters that lie in these ranges of the flat order, in that order and without running
+    /// statistics: what one of several owners of a network's parameters holds.
     ///
     /// # Errors
     /// [`ModelError::Candle`] if a tensor cannot be read.

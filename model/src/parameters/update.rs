@@ -86,7 +86,8 @@ impl Parameters {
         answer
     }
 
-    /// One tensor of all values, those that parameters start with where they have none yet, which every parameter is a view of.
+    /// One tensor of all values, those that parameters start with where they have none yet, which every parameter is a
+    /// view of.
     pub(super) fn join(&mut self, on_gpu: bool) -> Result<Tensor> {
         let mut values = vec![0.0; self.total];
         let (mut places, mut left) = (Vec::with_capacity(self.entries.len()), &mut values[..]);
@@ -123,8 +124,8 @@ impl Parameters {
         Ok(flat)
     }
 
-    /// Has training multiply by the values of `copies` from now on, instead of the masters, in the layers that `storage` computes
-    /// in bf16. Inference keeps the masters.
+    /// Has training multiply by the values of `copies` from now on, instead of the masters, in the layers that
+    /// `storage` computes in bf16. Inference keeps the masters.
     ///
     /// # Errors
     /// [`ModelError::Shape`] if the copies are of other parameters; [`ModelError::Candle`], [`ModelError::Gpu`].

@@ -1,4 +1,5 @@
-//! The tensors that inference holds, from shapes alone: each from the operation that makes it to the last that reads it.
+//! The tensors that inference holds, from shapes alone: each from the operation that makes it to the last that reads
+//! it.
 
 use super::{Event, Trace};
 

@@ -1,4 +1,5 @@
-//! What a training step holds, from shapes alone: the tape as it grows and shrinks, and the gradients of activations beside it.
+//! What a training step holds, from shapes alone: the tape as it grows and shrinks, and the gradients of activations
+//! beside it.
 
 use super::{Convolution, Event, Joined, Reads, Trace};
 use crate::storage::{Recompute, Storage};
@@ -266,7 +267,8 @@ impl Step<'_> {
         parts.map(|&id| self.computed(id)).sum()
     }
 
-    /// Gradients of so many bytes in all are there: the first of a tensor stays, another is added to it in a third place.
+    /// Gradients of so many bytes in all are there: the first of a tensor stays, another is added to it in a third
+    /// place.
     fn land(&mut self, parts: &[usize], through: u64) {
         let (known, fresh): (Vec<usize>, Vec<usize>) = (parts.iter().copied())
             .filter(|&id| id != INPUT)

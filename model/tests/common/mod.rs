@@ -54,8 +54,8 @@ pub fn dot(a: &[f32], b: &[f32]) -> f64 {
     products.sum()
 }
 
-/// Moves a network away from its symmetric start, so that γ and β matter, with most ReLUs well inside their linear part:
-/// their kinks spoil finite differences (`gradient_check.rs` tests them alone).
+/// Moves a network away from its symmetric start, so that γ and β matter, with most ReLUs well inside their linear
+/// part: their kinks spoil finite differences (`gradient_check.rs` tests them alone).
 pub fn shake(network: &mut Network) {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
     let moved = |p: &Parameter, values: &mut [f32]| {
@@ -71,8 +71,8 @@ pub fn shake(network: &mut Network) {
     network.parameters_mut().update(moved).unwrap();
 }
 
-/// The parameters, of those that `of` chooses, whose gradients are not what finite differences say of Σ r · logits with random
-/// r, along one random direction each; and how many were judged.
+/// The parameters, of those that `of` chooses, whose gradients are not what finite differences say of Σ r · logits with
+/// random r, along one random direction each; and how many were judged.
 pub fn wrong_gradients(
     network: &mut Network,
     extents: [usize; 4],

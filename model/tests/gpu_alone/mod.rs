@@ -1,4 +1,5 @@
-//! The GPU for one test at a time: what others put on the process's stream, or when the stand-in works, would change what is seen.
+//! The GPU for one test at a time: what others put on the process's stream, or when the stand-in works, would change
+//! what is seen.
 
 #![allow(clippy::print_stderr)] // says what it skips
 
@@ -18,7 +19,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// A real one where there is a driver, else the stand-in; `None`, with a printed reason, where that cannot be built.
+    /// A real one where there is a driver, else the stand-in; `None`, with a printed reason, where that cannot be
+    /// built.
     pub fn open() -> Option<Self> {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = stand_in_gpu::folder()?;

@@ -33,7 +33,8 @@ fn cases() -> Vec<([usize; 4], ConvSpec)> {
             ([2, 27, 19, 68], ConvSpec::same(3).stride(2)),
             ([3, 31, 12, 12], ConvSpec::same(3).dilation(2)),
             ([1, 120, 66, 8], ConvSpec::same(3)),
-            // Around an even and an odd number of columns, of which the squares of four positions begin outside or inside.
+            // Around an even and an odd number of columns, of which the squares of four positions begin outside or
+            // inside.
             ([2, 26, 18, 8], ConvSpec::same(3).stride(2)),
             (
                 [1, 13, 70, 4],

@@ -1,6 +1,7 @@
 //! Every GPU kernel against the reference loops, on the stand-in GPU.
 //!
-//! Shapes break index arithmetic: channels that are no multiple of a wide access, fields smaller than a window, one pixel.
+//! Shapes break index arithmetic: channels that are no multiple of a wide access, fields smaller than a window, one
+//! pixel.
 
 #[path = "../stand_in_gpu/mod.rs"]
 mod stand_in_gpu;

@@ -27,8 +27,8 @@ pub fn copied_back() -> Option<u64> {
     }
 }
 
-/// The folder with the stand-in's libraries, built if they are not there yet; `None`, with a printed reason, without a C++
-/// compiler.
+/// The folder with the stand-in's libraries, built if they are not there yet; `None`, with a printed reason, without a
+/// C++ compiler.
 #[allow(clippy::print_stderr)] // a test that does nothing says why
 pub fn folder() -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in_gpu");
@@ -79,7 +79,8 @@ pub enum Deaf {
     Host = 2,
 }
 
-/// Which streams of the stand-in run late from now on (`streams.h`), and what does not wait; what is left is done first, and its error told.
+/// Which streams of the stand-in run late from now on (`streams.h`), and what does not wait; what is left is done
+/// first, and its error told.
 ///
 /// The folder is that of the libraries which this process uses.
 pub fn run_late(folder: &Path, which: &str, deaf: Deaf) -> i32 {
@@ -459,7 +460,8 @@ impl Gpu {
         let (source, name, option) = (text(source), text(name), text("--gpu-architecture=sm_90"));
         let mut program = null_mut();
         let compiler = &self.compiler;
-        // SAFETY: texts end in zero and live until the end of the block; the buffers have the sizes that the library asks for.
+        // SAFETY: texts end in zero and live until the end of the block; the buffers have the sizes that the library
+        // asks for.
         unsafe {
             let none = std::ptr::null();
             let (source, name) = (source.as_ptr(), name.as_ptr());
@@ -486,7 +488,8 @@ impl Gpu {
         }
     }
 
-    /// Compiles kernels of a test's own, behind `common.cuh`, to be run by this name; the compiler's status and words if it refuses.
+    /// Compiles kernels of a test's own, behind `common.cuh`, to be run by this name; the compiler's status and words
+    /// if it refuses.
     pub fn compile(&self, name: &str, source: &str) -> Result<(), (i32, String)> {
         let common = Path::new(KERNELS).join("common.cuh");
         let common = std::fs::read_to_string(common).expect("the kernels' common part");
@@ -545,7 +548,8 @@ impl Gpu {
             .collect();
         let mut function = null_mut();
         let [x, y, z] = grid;
-        // SAFETY: the arguments have the types that the kernel was compiled with, and the memory they point to is alive.
+        // SAFETY: the arguments have the types that the kernel was compiled with, and the memory they point to is
+        // alive.
         unsafe {
             let found = (self.driver.function)(&mut function, handle, name.as_ptr());
             assert_eq!(found, 0, "{kernel}");

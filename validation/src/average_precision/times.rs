@@ -20,9 +20,10 @@ pub struct ComparedTimes {
 
 /// The times at which two tables are compared.
 ///
-/// A time that only one side has was looked at by one side alone and is left out, if the other side's table also lists times
-/// without a box. A table that lists none has no rows where nothing was found: there, a time between its first and its last
-/// is one without boxes, at which all boxes of the other side are missed, or false. Both kinds are named and counted.
+/// A time that only one side has was looked at by one side alone and is left out, if the other side's table also lists
+/// times without a box. A table that lists none has no rows where nothing was found: there, a time between its first
+/// and its last is one without boxes, at which all boxes of the other side are missed, or false. Both kinds are named
+/// and counted.
 ///
 /// # Errors
 /// [`ValidationError::Invalid`] if neither has a time, [`ValidationError::Mismatch`] if calendars differ.

@@ -23,8 +23,8 @@ pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Re
     lines(name.as_str(), &cases, by)
 }
 
-/// Lines of convolutions of every kind on fields of odd extents, against plain loops: kernels, strides, dilations, groups, few channels and
-/// numbers of them that no vector divides.
+/// Lines of convolutions of every kind on fields of odd extents, against plain loops: kernels, strides, dilations,
+/// groups, few channels and numbers of them that no vector divides.
 pub(super) fn of_every_kind() -> Result<Vec<Row>> {
     let spec = |kernel: (usize, usize), stride, dilation, groups| ConvSpec {
         kernel,
@@ -66,7 +66,8 @@ pub(super) fn of_every_kind() -> Result<Vec<Row>> {
     lines("of every kind", &cases, Backend::Reference)
 }
 
-/// A line for each direction, one for gradients of depthwise kernels and one for what a library rounds where there are any.
+/// A line for each direction, one for gradients of depthwise kernels and one for what a library rounds where there are
+/// any.
 fn lines(subject: &str, cases: &[Convolution], by: Backend) -> Result<Vec<Row>> {
     let mut forward = Line::new(subject, "convolutions", RESULT);
     let mut data = Line::new(subject, "their gradient of the input", RESULT);

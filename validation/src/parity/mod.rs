@@ -1,10 +1,10 @@
 //! How far the fast backend is from plain loops: every operation, every convolution of the networks, and the networks.
 //!
-//! Inputs have eight significant bits, which f32, bf16 and f16 hold exactly; so one result of the judge in f32 judges all
-//! three, and what differs is how the fast backend sums and what it rounds.
+//! Inputs have eight significant bits, which f32, bf16 and f16 hold exactly; so one result of the judge in f32 judges
+//! all three, and what differs is how the fast backend sums and what it rounds.
 //!
-//! A library chooses its algorithm by the extents, and plain loops take hours at those of real fields. There the fast backend of
-//! the CPU, which they judge, judges a GPU's convolutions.
+//! A library chooses its algorithm by the extents, and plain loops take hours at those of real fields. There the fast
+//! backend of the CPU, which they judge, judges a GPU's convolutions.
 
 mod convolutions;
 mod networks;
@@ -244,8 +244,8 @@ fn distance(a: &[f32], b: &[f32]) -> Result<f64> {
     Ok(if off == 0.0 { 0.0 } else { (off / size).sqrt() })
 }
 
-/// After so many numbers they come again: fields of a whole network's extents take longer to draw than to convolve. A prime, so that no row and
-/// no channel sees the same ones.
+/// After so many numbers they come again: fields of a whole network's extents take longer to draw than to convolve. A
+/// prime, so that no row and no channel sees the same ones.
 const DRAWN: usize = 1_000_003;
 
 /// Numbers of eight significant bits and eight magnitudes up to 2, of either sign.

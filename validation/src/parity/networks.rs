@@ -12,10 +12,11 @@ const LOSS: [Option<f64>; 3] = [Some(1e-4), Some(0.02), Some(0.005)];
 const GRADIENT: [Option<f64>; 3] = [Some(5e-3), Some(0.05), Some(0.01)];
 /// CGNet normalises after each of its many narrow layers, on fields of a few pixels.
 const CGNET_GRADIENT: [Option<f64>; 3] = [Some(5e-3), Some(0.6), Some(0.2)];
-/// DeepCAM normalises with the statistics of the batch after every convolution, and its deepest layers see a 256th of the pixels: on
-/// a field as small as the others' they would normalise over six, which turns any rounding into noise.
+/// DeepCAM normalises with the statistics of the batch after every convolution, and its deepest layers see a 256th of
+/// the pixels: on a field as small as the others' they would normalise over six, which turns any rounding into noise.
 const DEEPCAM_LARGER: usize = 4;
-/// Untrained it still makes much of little: PyTorch's own is off by 7.7e-5 in f32 and by 0.40 in bf16 from f64 on that field.
+/// Untrained it still makes much of little: PyTorch's own is off by 7.7e-5 in f32 and by 0.40 in bf16 from f64 on that
+/// field.
 const DEEPCAM_LOGITS: [Option<f64>; 3] = [Some(2e-4), Some(0.5), Some(0.1)];
 /// In half precision its gradient is noise on fields so small.
 const DEEPCAM_GRADIENT: [Option<f64>; 3] = [Some(5e-2), None, None];

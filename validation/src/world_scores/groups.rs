@@ -155,7 +155,8 @@ struct Storms<'a> {
 }
 
 impl Storms<'_> {
-    /// The storms of the reference that `belongs` names, the pairs of those, and the predicted tracks that `belongs` names.
+    /// The storms of the reference that `belongs` names, the pairs of those, and the predicted tracks that `belongs`
+    /// names.
     fn group(&self, name: String, belongs: &dyn Fn(&Home) -> bool) -> TrackGroup {
         let [storms, tracks] = &self.homes;
         let hit: HashSet<usize> = self.pairs.iter().map(|pair| pair.reference).collect();

@@ -12,16 +12,16 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Criterion {
-    /// Their points lie near each other at enough times. A predicted track near several storms is the one that it follows
-    /// for the most times.
+    /// Their points lie near each other at enough times. A predicted track near several storms is the one that it
+    /// follows for the most times.
     Near {
         /// Largest distance at one time.
         max_distance_km: f64,
         /// At so many times.
         min_times: usize,
     },
-    /// Their mean distance over all times that both have is small. A predicted track that fits several storms is the one
-    /// with the least mean distance.
+    /// Their mean distance over all times that both have is small. A predicted track that fits several storms is the
+    /// one with the least mean distance.
     MeanDistance {
         /// Largest mean distance.
         max_mean_km: f64,

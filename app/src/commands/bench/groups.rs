@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The run that networks learn from: its grid, and its days, of which every fifth block is for the loss, so that both have
-/// all seasons.
+/// The run that networks learn from: its grid, and its days, of which every fifth block is for the loss, so that both
+/// have all seasons.
 const GRID: (usize, usize) = (32, 48);
 const DAYS: usize = 750;
 const BLOCK: usize = 15;
@@ -45,7 +45,8 @@ pub struct GroupOptions {
     /// How many times as long the last rank sleeps as the others.
     #[arg(long, value_delimiter = ',', default_values = ["1", "3"])]
     slow: Vec<u32>,
-    /// Milliseconds that every rank sleeps in every step, so that it is waiting that is measured and not this machine's cores.
+    /// Milliseconds that every rank sleeps in every step, so that it is waiting that is measured and not this machine's
+    /// cores.
     #[arg(long, default_value = "100")]
     sleep_ms: u64,
     /// Samples that each training learns from.

@@ -1,4 +1,5 @@
-//! `squall bench optimizer`: a step of every rule on the 43.67-million-parameter network, against the memory's own rate.
+//! `squall bench optimizer`: a step of every rule on the 43.67-million-parameter network, against the memory's own
+//! rate.
 
 use super::{Row, median, row};
 use candle_core::{Device, Tensor};
@@ -10,14 +11,14 @@ use std::time::Instant;
 /// Values per task of the triad.
 const CHUNK: usize = 1 << 16;
 
-/// One row for each rule; the percent is of a triad that runs before each step, where the step runs, so that both meet the same
-/// load.
+/// One row for each rule; the percent is of a triad that runs before each step, where the step runs, so that both meet
+/// the same load.
 ///
-/// The least that a step moves: gradient and values and moments read, values and moments written, 4 bytes each; for LAMB, whose
-/// step of a tensor needs the norm of the tensor's whole direction, the 12 bytes of a second pass are added. That is exact for
-/// tensors larger than the last cache only, as DeepLabV3+'s largest are; were every tensor found in cache, LAMB's percent
-/// would be 28/40 of the one given. What a step does beyond that counts against it: one more pass over the gradient, which
-/// stops it before what is no number.
+/// The least that a step moves: gradient and values and moments read, values and moments written, 4 bytes each; for
+/// LAMB, whose step of a tensor needs the norm of the tensor's whole direction, the 12 bytes of a second pass are
+/// added. That is exact for tensors larger than the last cache only, as DeepLabV3+'s largest are; were every tensor
+/// found in cache, LAMB's percent would be 28/40 of the one given. What a step does beyond that counts against it: one
+/// more pass over the gradient, which stops it before what is no number.
 pub(super) fn rows(repeat: usize) -> anyhow::Result<Vec<Row>> {
     let backend = Backend::best();
     let mut network = Network::build(&NetworkConfig::default(), backend, 1)?;

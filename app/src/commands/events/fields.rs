@@ -84,8 +84,8 @@ impl Fields {
         })
     }
 
-    /// Hours that the fields of a time stand for, where these are not those of the events; no more than their usual step, which one
-    /// time between two holes has not.
+    /// Hours that the fields of a time stand for, where these are not those of the events; no more than their usual
+    /// step, which one time between two holes has not.
     pub fn hours(&self, time: Time) -> Option<f64> {
         let (common, usual) = self.common.as_ref()?;
         let place = common.binary_search_by_key(&0, |at| at.seconds_since(time));

@@ -21,8 +21,8 @@ pub(super) fn is_in(input: &str) -> anyhow::Result<bool> {
     Ok(format_of(path)?.is_some_and(|format| format != TrackFormat::SquallEvents))
 }
 
-/// The tracks of our own events: the table beside them, `tracks.parquet` of `events.parquet`, which knows splits, merges and what the
-/// data cut; else, or where it is of other events, what the events themselves tell.
+/// The tracks of our own events: the table beside them, `tracks.parquet` of `events.parquet`, which knows splits,
+/// merges and what the data cut; else, or where it is of other events, what the events themselves tell.
 fn tracks_of(path: &Path, events: &[Event]) -> Vec<Track> {
     let told = from_events(events);
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -41,26 +41,26 @@ const MOST_TIMES: usize = 8;
 
 /// Turn masks or boxes into events (one row per object and time) and tracks (one row each).
 ///
-/// Under `mpirun` or `srun` ranks share the reading of masks and fields and the search for events; the first one follows what all
-/// of them found in the order of time, so that the tables are the same for any number of ranks.
+/// Under `mpirun` or `srun` ranks share the reading of masks and fields and the search for events; the first one
+/// follows what all of them found in the order of time, so that the tables are the same for any number of ranks.
 ///
-/// Events of boxes have the box's area, edges and confidence; their length, width, orientation and rain stay blank, and so do
-/// frequency maps, for which one must know where in a box an event is. Depressions and extratropical cyclones, which masks do
-/// not tell apart, are listed and tracked; the statistics count tropical cyclones and rivers only.
+/// Events of boxes have the box's area, edges and confidence; their length, width, orientation and rain stay blank, and
+/// so do frequency maps, for which one must know where in a box an event is. Depressions and extratropical cyclones,
+/// which masks do not tell apart, are listed and tracked; the statistics count tropical cyclones and rivers only.
 #[derive(Debug, Args)]
 pub struct Events {
     /// Masks: ours, ClimateNet's LABELS, ar_binary_tag, binary_tag or object_id of other tools. Or boxes: boxes.csv (of
-    /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json. Or tracks of others: IBTrACS (CSV,
-    /// netCDF), TempestExtremes' StitchNodes (gfdl, csv), TECA's table, or events that --format wrote as parquet or geojson; without
-    /// fields and statistics, for `squall compare` and --format.
+    /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json. Or tracks of others:
+    /// IBTrACS (CSV, netCDF), TempestExtremes' StitchNodes (gfdl, csv), TECA's table, or events that --format wrote as
+    /// parquet or geojson; without fields and statistics, for `squall compare` and --format.
     pub masks: String,
     #[command(flatten)]
     pub tags: Tags,
     /// Fields at the same times, for pressure, wind, moisture, vapour transport and rain of each event.
     #[arg(long, value_name = "IN")]
     pub fields: Option<String>,
-    /// Folder for events.csv, tracks.csv and statistics by month, year and basin (CSV and netCDF). What an interrupted run left
-    /// there is gone on with.
+    /// Folder for events.csv, tracks.csv and statistics by month, year and basin (CSV and netCDF). What an interrupted
+    /// run left there is gone on with.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Smallest cyclone, km².
@@ -69,13 +69,15 @@ pub struct Events {
     /// Smallest river, km².
     #[arg(long, default_value_t = ExtractOptions::default().min_atmospheric_river_km2)]
     pub min_river_km2: f64,
-    /// Tropical cyclones whose wind never reaches this are not listed among the tracks, m/s; 17 is a tropical storm. Those that the first or last time cuts off are listed all the same. Needs --fields.
+    /// Tropical cyclones whose wind never reaches this are not listed among the tracks, m/s; 17 is a tropical storm.
+    /// Those that the first or last time cuts off are listed all the same. Needs --fields.
     #[arg(long, value_name = "M_S", value_parser = wind, requires = "fields")]
     pub min_wind: Option<f64>,
     /// Boxes that are less sure are no events; boxes without a confidence are sure.
     #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
     pub min_confidence: f32,
-    /// Boxes: the calendar of their dates, which tables do not tell; by default that of the fields, without fields standard.
+    /// Boxes: the calendar of their dates, which tables do not tell; by default that of the fields, without fields
+    /// standard.
     #[arg(long, value_name = "NAME", value_parser = crate::commands::score::calendar)]
     pub calendar: Option<Calendar>,
     /// Tracks: columns of StitchNodes text, as its --in_fmt.
@@ -240,7 +242,8 @@ impl Events {
         }))
     }
 
-    /// Refuses to write among masks or fields: what is written there would be read with them the next time, and a truth has tables of its own.
+    /// Refuses to write among masks or fields: what is written there would be read with them the next time, and a truth
+    /// has tables of its own.
     fn keep_apart(&self) -> anyhow::Result<()> {
         let is_ours = |name: &str| {
             ["statistics.nc", "object_id.nc"].contains(&name) || name.starts_with("tracks.")

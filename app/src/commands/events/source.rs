@@ -106,7 +106,8 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Some times one after the other, because netCDF has one lock; then their events in parallel. Blocks must follow each other.
+    /// Some times one after the other, because netCDF has one lock; then their events in parallel. Blocks must follow
+    /// each other.
     pub fn read(&mut self, block: Range<usize>) -> anyhow::Result<Vec<Read>> {
         let mut read = block
             .map(|index| self.read_one(index))

@@ -4,7 +4,7 @@ use super::Events;
 use clap::Parser;
 use squall_climate::table::read_tracks;
 use squall_data::synthetic::{Scenario, SyntheticConfig, WriteOptions, write_run};
-use squall_data::{Calendar, Time};
+use squall_data::{Calendar, Class, Time};
 use squall_jobs::comm::threads::{self, Fault, Ranks};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -124,4 +124,43 @@ fn ranks_agree(run: &Path, fields: &Path, out: &Path) {
     let resumed = summaries[0].as_ref().unwrap().resumed_after;
     assert!((1..61).contains(&resumed), "went on after {resumed} times");
     same(&expected, &out, "after a death");
+}
+
+#[test]
+fn what_would_change_the_tables_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    simulate(&at("run"), 6, 61);
+    let base = |out: &Path| call(&at("run"), &at("run"), out);
+    let touched = at("run").join("truth");
+    let changes: [(&str, &dyn Fn(&mut Events)); 4] = [
+        ("area", &|events| events.min_river_km2 *= 4.0),
+        ("wind", &|events| events.min_wind = Some(20.0)),
+        ("class", &|events| {
+            events.tags.tag_class = Some(Class::TropicalCyclone)
+        }),
+        ("file", &|_| {
+            let first = std::fs::read_dir(&touched).unwrap().next().unwrap();
+            let file = std::fs::File::options()
+                .append(true)
+                .open(first.unwrap().path());
+            let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+            file.unwrap().set_modified(later).unwrap();
+        }),
+    ];
+    for (name, change) in changes {
+        let out = at(name);
+        let with_fault = Ranks::nodes(&[3]).fault(2, 19, Fault::Dies).start();
+        threads::run(with_fault, |mut comm| {
+            base(&out).extract_on(&mut comm).is_ok()
+        });
+        let mut changed = base(&out);
+        change(&mut changed);
+        assert_eq!(changed.extract().unwrap().resumed_after, 0, "{name}");
+        let mut fresh = base(&at("fresh"));
+        change(&mut fresh);
+        fresh.extract().unwrap();
+        same(&tables(&at("fresh")), &out, name);
+        std::fs::remove_dir_all(at("fresh")).unwrap();
+    }
 }

@@ -1,7 +1,7 @@
 //! Events found by many ranks, followed by the first.
 //!
-//! The times go in rounds; in each every rank reads the next stretch and finds its events, and the first one takes them in the
-//! order of time. While it follows them the others are at their next stretch.
+//! The times go in rounds; in each every rank reads the next stretch and finds its events, and the first one takes them
+//! in the order of time. While it follows them the others are at their next stretch.
 
 use super::source::Source;
 use super::{Fields, MOST_TIMES, Objects};

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// Write a model's weights for PyTorch (safetensors) or its network for any ONNX runtime.
 ///
-/// Weights have PyTorch's layouts and names (norm.weight, norm.running_var): validation/peers/networks.py loads them. An ONNX
-/// file takes normalised fields (batch, channel, latitude, longitude); the contract, with the normalisation, is in its
-/// metadata.
+/// Weights have PyTorch's layouts and names (norm.weight, norm.running_var): validation/peers/networks.py loads them.
+/// An ONNX file takes normalised fields (batch, channel, latitude, longitude); the contract, with the normalisation, is
+/// in its metadata.
 #[derive(Debug, Args)]
 pub struct Export {
     /// A model file of `squall train`.

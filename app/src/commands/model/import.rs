@@ -15,12 +15,13 @@ const FACT: &str = "imported";
 
 /// Make a model file from weights of PyTorch (.pt, .pth) or safetensors.
 ///
-/// Every weight that is missing, unknown or of another shape is an error that names it. What the weights mean (channels,
-/// normalisation, network) comes from a file that `squall model export` wrote, or from another model with --like.
+/// Every weight that is missing, unknown or of another shape is an error that names it. What the weights mean
+/// (channels, normalisation, network) comes from a file that `squall model export` wrote, or from another model with
+/// --like.
 ///
-/// torchvision's ResNet-50 and -101 are known: with --encoder-only they become initial values of a DeepLabV3+ encoder of
-/// width 1 with batch normalisation. Theirs is post-activated and ours is not, so outputs differ until it is trained (recipe key
-/// training.start_from).
+/// torchvision's ResNet-50 and -101 are known: with --encoder-only they become initial values of a DeepLabV3+ encoder
+/// of width 1 with batch normalisation. Theirs is post-activated and ours is not, so outputs differ until it is trained
+/// (recipe key training.start_from).
 #[derive(Debug, Args)]
 pub struct Import {
     /// A PyTorch or safetensors file.

@@ -1,4 +1,5 @@
-//! Boxes of a page: the file, the tables that `squall events` made of it, and the detection scores of one against another.
+//! Boxes of a page: the file, the tables that `squall events` made of it, and the detection scores of one against
+//! another.
 
 use super::inputs::split;
 use super::scores::box_lines;
@@ -22,7 +23,8 @@ pub(super) struct Boxes {
 }
 
 impl Boxes {
-    /// Opens `FILE` or `FILE:EVENTS`; boxes with confidences are a network's and are called by the name of their folder.
+    /// Opens `FILE` or `FILE:EVENTS`; boxes with confidences are a network's and are called by the name of their
+    /// folder.
     pub(super) fn open(
         argument: &str,
         file: PathBuf,
@@ -77,8 +79,8 @@ fn tables(folder: &Path, kind: SourceKind, calendar: Calendar) -> anyhow::Result
     Ok(Source::new(kind, events, tracks))
 }
 
-/// The scores of the boxes of every network against those of every truth or rules, over the times of both; and what a reader
-/// should know of pairs that have no such times.
+/// The scores of the boxes of every network against those of every truth or rules, over the times of both; and what a
+/// reader should know of pairs that have no such times.
 pub(super) fn scores(
     all: &[Boxes],
     min_confidence: f32,

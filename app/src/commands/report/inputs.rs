@@ -33,8 +33,8 @@ enum Kind {
 }
 
 impl Kind {
-    /// What stands before `:DIR`, if that follows: a folder with `changes.json` is a comparison; a table or file of boxes is boxes, and so is a folder that holds `boxes.csv` but
-    /// no netCDF file; all else is masks.
+    /// What stands before `:DIR`, if that follows: a folder with `changes.json` is a comparison; a table or file of
+    /// boxes is boxes, and so is a folder that holds `boxes.csv` but no netCDF file; all else is masks.
     fn of(argument: &str) -> Self {
         let path = Path::new(split(argument).0);
         let end = path.extension().unwrap_or_default().to_string_lossy();
@@ -179,7 +179,8 @@ fn check_events(masks: &[Masks], boxes: &[Boxes]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An argument and the folder of tables behind it, as in `masks:events`; a path that has the sign in its name is a path.
+/// An argument and the folder of tables behind it, as in `masks:events`; a path that has the sign in its name is a
+/// path.
 pub(super) fn split(argument: &str) -> (&str, Option<&str>) {
     match argument.split_once(':') {
         Some((path, tables)) if !Path::new(argument).exists() => (path, Some(tables)),

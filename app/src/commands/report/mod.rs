@@ -26,10 +26,11 @@ use std::path::{Path, PathBuf};
 /// Write one self-contained HTML page: maps with a time slider, every event's life, statistics, scores, changes.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// Folders of masks of one run by different sources (`squall label`, `squall infer`, the truth of `squall simulate`),
-    /// each followed by `:DIR` with the tables of `squall events` if they lie elsewhere. The first is shown in tables. Also
-    /// folders of `squall compare` (each becomes a section) and boxes: a folder of `squall infer` with a detector, or a file (.csv,
-    /// .json, .h5), followed by `:DIR` if `squall events` made tables of them.
+    /// Folders of masks of one run by different sources (`squall label`, `squall infer`, the truth of
+    /// `squall simulate`), each followed by `:DIR` with the tables of `squall events` if they lie elsewhere. The first
+    /// is shown in tables. Also folders of `squall compare` (each becomes a section) and boxes: a folder of
+    /// `squall infer` with a detector, or a file (.csv, .json, .h5), followed by `:DIR` if `squall events` made tables
+    /// of them.
     #[arg(required = true, value_name = "DIR")]
     pub folders: Vec<String>,
     #[command(flatten)]
@@ -46,8 +47,8 @@ pub struct Report {
     /// What was run, in a sentence or two.
     #[arg(long, default_value = "")]
     pub about: String,
-    /// Also write the maps over time, with masks, boxes and trails: an animated PNG if the name ends in .png or .apng, else a folder
-    /// of numbered pictures; may be given again.
+    /// Also write the maps over time, with masks, boxes and trails: an animated PNG if the name ends in .png or .apng,
+    /// else a folder of numbered pictures; may be given again.
     #[arg(long, value_name = "FILE")]
     pub movie: Vec<PathBuf>,
     /// Width of the pictures of movies, in pixels.
@@ -56,7 +57,8 @@ pub struct Report {
     /// Most times kept on the map, and most pictures of a movie; the page says which.
     #[arg(long, default_value_t = ReportOptions::default().max_frames)]
     pub frames: usize,
-    /// Runs of `squall train` whose loss and validation are drawn on one chart, each a folder or NAME=FOLDER; may be given again.
+    /// Runs of `squall train` whose loss and validation are drawn on one chart, each a folder or NAME=FOLDER; may be
+    /// given again.
     #[arg(long = "training", value_name = "RUN")]
     pub training: Vec<String>,
     /// Boxes that are less sure are not shown, joined to events or counted; boxes without a confidence are sure.

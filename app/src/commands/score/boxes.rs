@@ -118,8 +118,8 @@ fn by_time(frames: &BoxFrames) -> Vec<BoxesAt> {
     frames.frames().iter().map(of_frame).collect()
 }
 
-/// The events of some boxes at the compared times, of which a file may lack those at which it has nothing: of every class with
-/// the file's own identities or, where it has none, with those of the tracker.
+/// The events of some boxes at the compared times, of which a file may lack those at which it has nothing: of every
+/// class with the file's own identities or, where it has none, with those of the tracker.
 fn followed(
     frames: &BoxFrames,
     times: &[Time],
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn events_and_precision_count_the_same_times() {
-        // The truth lists no empty times: nothing was there on the second day, on which the prediction sees two storms, nor
-        // is it known what was there on the ninth.
+        // The truth lists no empty times: nothing was there on the second day, on which the prediction sees two storms,
+        // nor is it known what was there on the ninth.
         let truth = frames(
             "truth.csv",
             &[

@@ -20,10 +20,11 @@ use std::fmt;
 
 /// Score masks, boxes or tracks against labels, truth or best tracks.
 ///
-/// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes (boxes.csv,
-/// ExtremeWeather's .h5, COCO's .json; on the grid that the file says, else CAM5's of 0.25 degrees) by average precision, and by event
-/// and track at one confidence, all over the same times; tracks (events.csv, TempestExtremes,
-/// TECA, IBTrACS) by hit rate, false alarms and distance. Where both sides hold masks and boxes, both are scored.
+/// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes
+/// (boxes.csv, ExtremeWeather's .h5, COCO's .json; on the grid that the file says, else CAM5's of 0.25 degrees) by
+/// average precision, and by event and track at one confidence, all over the same times; tracks (events.csv,
+/// TempestExtremes, TECA, IBTrACS) by hit rate, false alarms and distance. Where both sides hold masks and boxes, both
+/// are scored.
 #[derive(Debug, Args)]
 pub struct Score {
     /// What is judged: masks (a folder may also hold events.csv or objects.csv), boxes.csv, or a file of tracks.

@@ -198,7 +198,8 @@ impl Side {
                 ),
             ],
         );
-        // What a table without the column of hours counts by. Without statistics nobody knows the step: energy stays unknown.
+        // What a table without the column of hours counts by. Without statistics nobody knows the step: energy stays
+        // unknown.
         let hours = 24.0 / self.coverage.times_per_day;
         self.known[Q::CycloneEnergy as usize] &= self.coverage.counted;
         let earth_km2 = 4.0 * PI * EARTH_RADIUS_KM * EARTH_RADIUS_KM;

@@ -1,9 +1,9 @@
 //! How many members flag each cell.
 //!
-//! A member flags the cells of the connected areas, large enough, where the filtered field reaches its threshold. The filter
-//! depends on latitude alone, so that in each row the field itself is compared with a threshold of that row; blocks of cells whose
-//! largest and smallest value are known are taken or left as a whole; the flagged runs are added to a plane of differences
-//! along the rows, and all members of a thread are summed up by one pass.
+//! A member flags the cells of the connected areas, large enough, where the filtered field reaches its threshold. The
+//! filter depends on latitude alone, so that in each row the field itself is compared with a threshold of that row;
+//! blocks of cells whose largest and smallest value are known are taken or left as a whole; the flagged runs are added
+//! to a plane of differences along the rows, and all members of a thread are summed up by one pass.
 
 use ndarray::Array2;
 use rayon::prelude::*;

@@ -1,13 +1,13 @@
 //! TECA-BARD: an ensemble of threshold detectors that gives rivers a probability.
 //!
 //! Each member damps the tropics by 1 − exp(−φ²/2σ²) with its own width, takes what exceeds its own percentile of the
-//! damped transport of that time, and keeps connected areas that are large enough. The share of members that flag a cell is
-//! its probability; cells of two thirds and more are rivers.
+//! damped transport of that time, and keeps connected areas that are large enough. The share of members that flag a
+//! cell is its probability; cells of two thirds and more are rivers.
 //!
 //! # Source
 //! O'Brien et al. 2020 (GMD 13, 6131-6148); TECA `teca_bayesian_ar_detect`, `teca_latitude_damper`,
-//! `teca_binary_segmentation` (percentile over all cells, not weighted by area), `teca_connected_components` (edges and corners,
-//! periodic), `teca_component_area_filter`; the tag at 2/3 from its application.
+//! `teca_binary_segmentation` (percentile over all cells, not weighted by area), `teca_connected_components` (edges and
+//! corners, periodic), `teca_component_area_filter`; the tag at 2/3 from its application.
 
 mod count;
 mod parameters;
@@ -116,8 +116,8 @@ impl BardDetector {
         self.members.iter().map(|m| &m.member)
     }
 
-    /// The share of members that flag each cell, `(lat, lon)`, given the transport of one time, kg m-1 s-1. Missing values are never
-    /// flagged and do not count for percentiles.
+    /// The share of members that flag each cell, `(lat, lon)`, given the transport of one time, kg m-1 s-1. Missing
+    /// values are never flagged and do not count for percentiles.
     ///
     /// # Errors
     /// [`ClimateError::Mismatch`] if the plane is not of the grid's shape.

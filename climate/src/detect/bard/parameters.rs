@@ -22,8 +22,8 @@ pub struct BardMember {
 ///
 /// # Source
 /// Ten-percent steps (0, 10 ... 100 %) of each of the three columns of TECA's table of 1,024 rows
-/// (`alg/teca_bayesian_ar_detect_parameters.cxx`; O'Brien et al. 2020, GMD 13, 6131-6148), and the rank correlations between
-/// them. The table itself is drawn from a posterior distribution; give it as a file for the same members.
+/// (`alg/teca_bayesian_ar_detect_parameters.cxx`; O'Brien et al. 2020, GMD 13, 6131-6148), and the rank correlations
+/// between them. The table itself is drawn from a posterior distribution; give it as a file for the same members.
 const HALF_WIDTH_DEG: [f64; 11] = [
     5.25, 10.74, 14.28, 16.22, 18.06, 19.34, 20.34, 21.78, 22.80, 23.92, 24.99,
 ];
@@ -48,8 +48,8 @@ const RANK_CORRELATION: [f64; 3] = [0.098, -0.805, -0.413];
 
 /// `count` members with the distribution of TECA's table, by the stream `"bard"` of a seed.
 ///
-/// Each column has the table's distribution (linear between its ten-percent steps), and the columns its rank correlations (a
-/// Gaussian copula).
+/// Each column has the table's distribution (linear between its ten-percent steps), and the columns its rank
+/// correlations (a Gaussian copula).
 pub fn sample_members(count: usize, seed: u64) -> Vec<BardMember> {
     let mut random = stream(seed, "bard", &[]);
     // Pearson's correlation of normal variables of a given rank correlation.
@@ -89,8 +89,8 @@ fn normal_share(x: f64) -> f64 {
     if x > 0.0 { 1.0 - tail } else { tail }
 }
 
-/// The members of a table with columns `hwhm_latitude`, `min_water_vapor` and `min_component_area` (TECA's names; degrees,
-/// percentile, km²).
+/// The members of a table with columns `hwhm_latitude`, `min_water_vapor` and `min_component_area` (TECA's names;
+/// degrees, percentile, km²).
 ///
 /// # Errors
 /// [`ClimateError::Table`] or [`ClimateError::TableCell`] saying where.

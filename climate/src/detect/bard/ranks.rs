@@ -1,8 +1,8 @@
 //! Exact percentiles of a field times a factor of each row, for many sets of factors, without sorting again.
 //!
-//! Each row is sorted once into bins of equal ratio, largest first, with the number of cells at and above each bin. For a set of
-//! factors a few dozen sums over rows enclose the value of the wanted rank between bins; only the cells in between, one in
-//! some hundreds, are multiplied and selected from.
+//! Each row is sorted once into bins of equal ratio, largest first, with the number of cells at and above each bin. For
+//! a set of factors a few dozen sums over rows enclose the value of the wanted rank between bins; only the cells in
+//! between, one in some hundreds, are multiplied and selected from.
 
 use rayon::prelude::*;
 
@@ -79,8 +79,8 @@ impl RowRanks {
         }
     }
 
-    /// The percentile (0 to 100) of field · factor as numpy and TECA have it: linear between the two nearest ranks. NaN if all
-    /// is missing. `log_factors` are the logarithms.
+    /// The percentile (0 to 100) of field · factor as numpy and TECA have it: linear between the two nearest ranks. NaN
+    /// if all is missing. `log_factors` are the logarithms.
     pub(super) fn percentile(&self, factors: &[f32], log_factors: &[f64], percent: f64) -> f64 {
         if self.cells == 0 {
             return f64::NAN;

@@ -18,10 +18,10 @@ const SLOTS: usize = BINS + 2;
 
 /// Histograms of transport per month and block of cells.
 ///
-/// One count for all that is below the floor (where the percentile does not matter), 64 bins of equal ratio up to 30 times the
-/// floor, one count above. A percentile is interpolated in its bin: off by less than half a bin, 2.7 %. Counts add up, so that parts of a
-/// series may be counted apart and [`Self::merge`]d, in any order, with the same result; the memory is at most
-/// 12 · 264 bytes per block: 230 MB for blocks of one degree.
+/// One count for all that is below the floor (where the percentile does not matter), 64 bins of equal ratio up to 30
+/// times the floor, one count above. A percentile is interpolated in its bin: off by less than half a bin, 2.7 %.
+/// Counts add up, so that parts of a series may be counted apart and [`Self::merge`]d, in any order, with the same
+/// result; the memory is at most 12 · 264 bytes per block: 230 MB for blocks of one degree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransportClimatology {
     /// Rows and columns of the grid, its hash and its description.
@@ -68,7 +68,8 @@ impl TransportClimatology {
     /// Counts one time of a month (1 to 12). Missing values are left out.
     ///
     /// # Errors
-    /// [`ClimateError::Mismatch`] if the plane is not of the grid's shape, [`ClimateError::Invalid`] if there is no such month.
+    /// [`ClimateError::Mismatch`] if the plane is not of the grid's shape, [`ClimateError::Invalid`] if there is no
+    /// such month.
     pub fn add(&mut self, month: u8, moisture: ArrayView2<'_, f32>) -> Result<()> {
         check_extents("vapour transport or column water", &moisture, self.shape)?;
         let index = month_index(month)?;
@@ -132,7 +133,8 @@ impl TransportClimatology {
         Ok(())
     }
 
-    /// The thresholds of every month that has times, in the unit of the moisture: the percentile of the months about it, but at least the floor.
+    /// The thresholds of every month that has times, in the unit of the moisture: the percentile of the months about
+    /// it, but at least the floor.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if a season has too few times.

@@ -1,7 +1,7 @@
 //! Rivers by percentiles of vapour transport, or of column water, and by geometry.
 //!
-//! Two passes: [`TransportClimatology::add`] every time of the series (or of another one: the climatology decides what is usual),
-//! then [`TransportClimatology::thresholds`], then [`PercentileDetector::masks`] of every time.
+//! Two passes: [`TransportClimatology::add`] every time of the series (or of another one: the climatology decides what
+//! is usual), then [`TransportClimatology::thresholds`], then [`PercentileDetector::masks`] of every time.
 //!
 //! # Source
 //! Guan and Waliser 2015; see [`PercentileThresholds`].
@@ -72,12 +72,12 @@ impl PercentileDetector {
         }
     }
 
-    /// The rivers of one time of a month (1 to 12), in scan order: where `moisture` is unusual and lies along the transport. Cells
-    /// touch by edges and corners.
+    /// The rivers of one time of a month (1 to 12), in scan order: where `moisture` is unusual and lies along the
+    /// transport. Cells touch by edges and corners.
     ///
     /// # Errors
-    /// [`ClimateError::Mismatch`] if the transport is not of the grid's shape; [`ClimateError::Invalid`] if the climatology does
-    /// not have the month.
+    /// [`ClimateError::Mismatch`] if the transport is not of the grid's shape; [`ClimateError::Invalid`] if the
+    /// climatology does not have the month.
     pub fn rivers(
         &self,
         moisture: ArrayView2<'_, f32>,
@@ -175,7 +175,8 @@ mod tests {
     use ndarray::Axis;
     use squall_data::{Calendar, Snapshot, Time};
 
-    /// A straight band of transport 500 along some bearing (degrees anticlockwise from east), the wind turned from it by `turn_deg`.
+    /// A straight band of transport 500 along some bearing (degrees anticlockwise from east), the wind turned from it
+    /// by `turn_deg`.
     fn band(
         grid: &LatLonGrid,
         (lat, lon): (f64, f64),

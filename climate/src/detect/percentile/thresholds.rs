@@ -17,10 +17,11 @@ pub enum Moisture {
 /// Criteria for atmospheric rivers by percentile and geometry.
 ///
 /// # Source
-/// Guan and Waliser 2015 (JGR Atmos. 120, 12514-12535), section 2. As there, but for two things: the thresholds are taken
-/// over blocks of [`Self::climatology_spacing_deg`], not over single cells of finer grids (their fields had 1.5 degrees); and areas that fail
-/// the geometry are dropped, not searched again with higher percentiles (their version 2, 2018). With column water instead of transport
-/// the floor is the 2 cm of Ralph, Neiman and Wick 2004 (Mon. Weather Rev. 132, 1721-1745); directions stay those of transport.
+/// Guan and Waliser 2015 (JGR Atmos. 120, 12514-12535), section 2. As there, but for two things: the thresholds are
+/// taken over blocks of [`Self::climatology_spacing_deg`], not over single cells of finer grids (their fields had
+/// 1.5 degrees); and areas that fail the geometry are dropped, not searched again with higher percentiles (their
+/// version 2, 2018). With column water instead of transport the floor is the 2 cm of Ralph, Neiman and Wick 2004 (Mon.
+/// Weather Rev. 132, 1721-1745); directions stay those of transport.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PercentileThresholds {

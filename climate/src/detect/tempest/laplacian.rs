@@ -1,12 +1,13 @@
 //! The Laplacian of `DetectBlobs` as one stencil per row.
 //!
 //! # Source
-//! TempestExtremes `BuildLaplacianOperator` (`src/base/DataOp.cpp`), called as `_LAPLACIAN{points,degrees}`: on the circle of
-//! some radius about a cell, equally spaced points beginning in the west; each is replaced by the nearest cell (a cell counts
-//! once, the middle one not at all); the sum of 4/n · (f − f₀) / d², d the great-circle distance of that cell in radians.
+//! TempestExtremes `BuildLaplacianOperator` (`src/base/DataOp.cpp`), called as `_LAPLACIAN{points,degrees}`: on the
+//! circle of some radius about a cell, equally spaced points beginning in the west; each is replaced by the nearest
+//! cell (a cell counts once, the middle one not at all); the sum of 4/n · (f − f₀) / d², d the great-circle distance of
+//! that cell in radians.
 //!
-//! There it is a sparse matrix with a search tree for every cell. On a latitude-longitude grid the nearest cells of all cells
-//! of a row are the same but for a shift, so that a plane costs n + 1 passes over its rows.
+//! There it is a sparse matrix with a search tree for every cell. On a latitude-longitude grid the nearest cells of all
+//! cells of a row are the same but for a shift, so that a plane costs n + 1 passes over its rows.
 
 use crate::derived::check_shape;
 use crate::error::Result;
@@ -51,8 +52,8 @@ impl Laplacian {
         }
     }
 
-    /// The Laplacian on the unit sphere (units of the field per radian squared). NaN where the circle meets a missing value or
-    /// leaves a regional grid.
+    /// The Laplacian on the unit sphere (units of the field per radian squared). NaN where the circle meets a missing
+    /// value or leaves a regional grid.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the field is not of the grid's shape.
@@ -160,8 +161,8 @@ fn chord(a: [f64; 3], b: [f64; 3]) -> f64 {
     squares.sum::<f64>().sqrt()
 }
 
-/// The cell nearest to a place, as row and columns east of row `j`'s cell. Equally near ones: the one nearer to the equator, then the one in
-/// the hemisphere of row `j`, so that north and south mirror each other.
+/// The cell nearest to a place, as row and columns east of row `j`'s cell. Equally near ones: the one nearer to the
+/// equator, then the one in the hemisphere of row `j`, so that north and south mirror each other.
 fn nearest(grid: &LatLonGrid, j: usize, target: [f64; 3]) -> Option<(usize, isize)> {
     let lat = target[2].clamp(-1.0, 1.0).asin().to_degrees();
     let columns_east = target[1].atan2(target[0]).to_degrees() / grid.lon_spacing_deg();
@@ -241,8 +242,8 @@ mod tests {
                 .indexed_iter()
                 .filter(|((j, _), _)| (60..661).contains(j))
                 .fold(0f32, |w, (_, e)| w.max(e.abs()));
-            // A cell may lie an eighth of a degree off its point in either direction, which weighs 16.4 · 0.0031 · gradient (up to 2)
-            // for each of the eight, if all were off to one side 0.8; they are not.
+            // A cell may lie an eighth of a degree off its point in either direction, which weighs 16.4 · 0.0031 ·
+            // gradient (up to 2) for each of the eight, if all were off to one side 0.8; they are not.
             assert!(worst < 0.2, "{worst}");
         }
     }

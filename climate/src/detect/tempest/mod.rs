@@ -1,10 +1,11 @@
 //! The recipes of TempestExtremes: cyclones by closed contours, rivers by the Laplacian of vapour transport.
 //!
 //! # Source
-//! Ullrich et al. 2021, "TempestExtremes v2.1", GMD 14, 5023-5048; McClenny et al. 2020 (JGR 125) for the rivers; the rules
-//! themselves from the program's source. What differs: where the files lack 300 and 500 hPa the warm core is judged by the channels
-//! ([`NodeThresholds::substitute_fall_k`]); transport may be a stand-in ([`super::VapourTransport::proxy`]); edges of regional
-//! grids are open, not walls, unless [`NodeThresholds::domain_edge`] says so.
+//! Ullrich et al. 2021, "TempestExtremes v2.1", GMD 14, 5023-5048; McClenny et al. 2020 (JGR 125) for the rivers; the
+//! rules themselves from the program's source. What differs: where the files lack 300 and 500 hPa the warm core is
+//! judged by the channels ([`NodeThresholds::substitute_fall_k`]); transport may be a stand-in
+//! ([`super::VapourTransport::proxy`]); edges of regional grids are open, not walls, unless
+//! [`NodeThresholds::domain_edge`] says so.
 
 mod laplacian;
 mod nodes;
@@ -71,8 +72,8 @@ impl TempestDetector {
         Stitcher::new(&self.thresholds.stitch)
     }
 
-    /// The lows with a warm core at one time, from south to north. Needs PSL, UBOT, VBOT, and heights of 300 and 500 hPa or T200,
-    /// T500, Z200 and Z1000.
+    /// The lows with a warm core at one time, from south to north. Needs PSL, UBOT, VBOT, and heights of 300 and
+    /// 500 hPa or T200, T500, Z200 and Z1000.
     ///
     /// # Errors
     /// [`crate::ClimateError::MissingField`] or [`crate::ClimateError::Mismatch`].
@@ -120,8 +121,8 @@ impl TempestDetector {
 
     /// The mask and the objects of one time, given its cyclones.
     ///
-    /// A cyclone's cells are those inside its closed contour of pressure (`NodeFileFilter --bycontour`); cells near a cyclone
-    /// are no river.
+    /// A cyclone's cells are those inside its closed contour of pressure (`NodeFileFilter --bycontour`); cells near a
+    /// cyclone are no river.
     ///
     /// # Errors
     /// [`crate::ClimateError::MissingField`] or [`crate::ClimateError::Mismatch`].

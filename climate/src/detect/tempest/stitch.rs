@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Joins nodes to tracks, time by time.
 ///
-/// Each node links to the nearest node of the first later time, no later than the longest gap, whose nearest node is within
-/// range. Where several link to one node, the track that began first (of those, from the south) goes on; the others end there
-/// and have the node too. A track stands if it lasts long enough and enough of its nodes have the wind, the latitude and the
-/// low ground asked for.
+/// Each node links to the nearest node of the first later time, no later than the longest gap, whose nearest node is
+/// within range. Where several link to one node, the track that began first (of those, from the south) goes on; the
+/// others end there and have the node too. A track stands if it lasts long enough and enough of its nodes have the
+/// wind, the latitude and the low ground asked for.
 ///
 /// Memory holds the times of the longest gap, the tracks under way, and the points of those that stand.
 ///
 /// # Source
-/// TempestExtremes `GeneratePathSegmentsSetBasic` and `GeneratePathsBasic` (`src/nodes/StitchNodes.cpp`), which hold the whole
-/// series in memory. There a node counts for the thresholds whatever the time step; see
+/// TempestExtremes `GeneratePathSegmentsSetBasic` and `GeneratePathsBasic` (`src/nodes/StitchNodes.cpp`), which hold
+/// the whole series in memory. There a node counts for the thresholds whatever the time step; see
 /// [`StitchThresholds::published_step_hours`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stitcher {

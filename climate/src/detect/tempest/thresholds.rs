@@ -26,12 +26,14 @@ pub struct NodeThresholds {
     ///
     /// The fall of 6 m is one of 0.40 K in the mean virtual temperature of the layer: g/R · 6 m / ln(500/300).
     pub substitute_fall_k: f64,
-    /// ... and the thickness from 1000 to 200 hPa by this, m: 0.40 K in the mean of that layer, R/g · 0.40 K · ln(1000/200).
+    /// ... and the thickness from 1000 to 200 hPa by this, m: 0.40 K in the mean of that layer, R/g · 0.40 K ·
+    /// ln(1000/200).
     ///
-    /// Both are asked for because each alone is blind: the stratosphere, which 200 hPa reaches outside the tropics, is warm
-    /// above cold lows; and the thickness of the whole layer is great in the warm sector of a cyclone with fronts. On the GFS
-    /// forecast of 2011-10-11 (28 closed lows) the true warm core leaves hurricanes Jova and Irwin, storm Banyan and two polar lows
-    /// poleward of 60 degrees; both substitutes together leave Jova and Irwin alone: they are the stricter test.
+    /// Both are asked for because each alone is blind: the stratosphere, which 200 hPa reaches outside the tropics, is
+    /// warm above cold lows; and the thickness of the whole layer is great in the warm sector of a cyclone with fronts.
+    /// On the GFS forecast of 2011-10-11 (28 closed lows) the true warm core leaves hurricanes Jova and Irwin, storm
+    /// Banyan and two polar lows poleward of 60 degrees; both substitutes together leave Jova and Irwin alone: they are
+    /// the stricter test.
     pub substitute_fall_m: f64,
     /// ... on a closed contour within this distance of its maximum, degrees ...
     pub core_radius_deg: f64,
@@ -147,8 +149,8 @@ pub struct TempestThresholds {
     pub stitch: StitchThresholds,
     /// Rivers.
     pub ridge: RidgeThresholds,
-    /// On grids so coarse that a distance holds too few cells, distances grow to 1.5 cells (core search, wind) and 2.5 cells
-    /// (contours). Grids of one degree and finer get the published numbers either way.
+    /// On grids so coarse that a distance holds too few cells, distances grow to 1.5 cells (core search, wind) and 2.5
+    /// cells (contours). Grids of one degree and finer get the published numbers either way.
     pub adapt_to_grid: bool,
 }
 

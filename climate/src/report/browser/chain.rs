@@ -19,8 +19,8 @@ struct Open {
     seen: usize,
 }
 
-/// The boxes without a track as chains, in the order of their beginnings: each box goes on the chain of its class whose last box it
-/// overlaps most, the largest overlaps first, each chain and each box once.
+/// The boxes without a track as chains, in the order of their beginnings: each box goes on the chain of its class whose
+/// last box it overlaps most, the largest overlaps first, each chain and each box once.
 pub(super) fn chains(frames: &[BoxFrame]) -> Vec<Chain> {
     let mut done: Vec<Chain> = Vec::new();
     let mut open: Vec<Open> = Vec::new();

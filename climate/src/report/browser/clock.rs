@@ -44,8 +44,8 @@ impl Clock {
         (hours * 3600 / self.unit_seconds).max(1)
     }
 
-    /// What a script needs to name a time in any calendar: the unit, the second of the first day, and every run of consecutive
-    /// days of a month as days since the first, year, month, day.
+    /// What a script needs to name a time in any calendar: the unit, the second of the first day, and every run of
+    /// consecutive days of a month as days since the first, year, month, day.
     pub(super) fn json(&self) -> Value {
         let seconds = self.first.second_of_day();
         let midnight = self.first.add_seconds(-seconds);

@@ -11,8 +11,8 @@ use squall_data::grid::{distance_km, lon_difference_deg};
 use squall_data::{Class, Time};
 use std::collections::{BTreeMap, HashMap};
 
-/// One point of a life. Of cyclones `first` is wind (m/s) and `second` pressure (hPa), of rivers water (kg m-2) and length (km); of
-/// boxes that nobody followed `first` is the confidence in percent.
+/// One point of a life. Of cyclones `first` is wind (m/s) and `second` pressure (hPa), of rivers water (kg m-2) and
+/// length (km); of boxes that nobody followed `first` is the confidence in percent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     pub(super) time: Time,
@@ -167,8 +167,8 @@ fn box_class(class: Class) -> BoxClass {
     }
 }
 
-/// The point of an event that is a box: it is the middle of the box and not the lowest pressure inside, so that what is drawn
-/// around it is the box.
+/// The point of an event that is a box: it is the middle of the box and not the lowest pressure inside, so that what is
+/// drawn around it is the box.
 fn of_event_of_box(event: &Event, cyclone: bool) -> Point {
     let width = (event.east_deg - event.west_deg).rem_euclid(360.0);
     let height = event.north_deg - event.south_deg;

@@ -1,8 +1,8 @@
 //! Lives as bytes: columns of small whole numbers, deflated.
 //!
-//! Every number is a variable-length one (seven bits a byte, the lowest first); signed ones are folded (0, -1, 1, -2 become 0, 1, 2,
-//! 3). What is not known is 0, and what is known one more than its value. Points hold differences from the point before,
-//! the first of a life from zero. Columns follow each other so that equal things lie together.
+//! Every number is a variable-length one (seven bits a byte, the lowest first); signed ones are folded (0, -1, 1, -2
+//! become 0, 1, 2, 3). What is not known is 0, and what is known one more than its value. Points hold differences from
+//! the point before, the first of a life from zero. Columns follow each other so that equal things lie together.
 
 use super::clock::Clock;
 use super::life::{Life, eastward_deg};
@@ -49,7 +49,8 @@ pub(super) const ROW_COLUMNS: usize = 26;
 /// Number of the columns of [`points`].
 pub(super) const POINT_COLUMNS: usize = 8;
 
-/// The bytes of all lives whose points are chosen by `keep`: columns of rows, then columns of points; and the number of points.
+/// The bytes of all lives whose points are chosen by `keep`: columns of rows, then columns of points; and the number of
+/// points.
 ///
 /// # Errors
 /// [`ClimateError::Invalid`] if compression fails.

@@ -11,7 +11,8 @@ use std::collections::HashSet;
 
 /// Hours between the points that are kept of tropical cyclones and of everything else; 0 keeps all.
 ///
-/// A life always keeps its first point, its last, the one where it was strongest, and those at times that have a picture.
+/// A life always keeps its first point, its last, the one where it was strongest, and those at times that have a
+/// picture.
 const STEPS_HOURS: [(i64, i64); 7] = [
     (0, 0),
     (0, 6),
@@ -37,8 +38,9 @@ pub(super) struct Thinned {
     steps_hours: (i64, i64),
 }
 
-/// The most that fits into `most_bytes`: first points are left out down the ladder, then lives, shortest and weakest first
-/// (tropical cyclones by their wind and after all others; others by their length, those of one time by confidence).
+/// The most that fits into `most_bytes`: first points are left out down the ladder, then lives, shortest and weakest
+/// first (tropical cyclones by their wind and after all others; others by their length, those of one time by
+/// confidence).
 ///
 /// # Errors
 /// As [`pack`].

@@ -135,7 +135,8 @@ fn header(comparison: &Comparison, title: &str) -> String {
     )
 }
 
-/// Classes that have a part on the page: those of masks, and of those that only boxes tell apart the ones that have rows.
+/// Classes that have a part on the page: those of masks, and of those that only boxes tell apart the ones that have
+/// rows.
 fn classes(comparison: &Comparison) -> impl Iterator<Item = Class> + '_ {
     let has_rows = |class: Class| !rows_of(comparison, class, |_| true).is_empty();
     (Class::TRACKED.into_iter())

@@ -59,8 +59,8 @@ fn failed(path: &Path) -> impl Fn(png::EncodingError) -> ClimateError + '_ {
 }
 
 impl MovieFile {
-    /// Begins a movie of some pictures of equal (rows, columns): an animated PNG if the name ends in `.png` or `.apng`, else a
-    /// folder of numbered pictures.
+    /// Begins a movie of some pictures of equal (rows, columns): an animated PNG if the name ends in `.png` or `.apng`,
+    /// else a folder of numbered pictures.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] for no pictures; [`ClimateError::Data`] if the file cannot be created.
@@ -133,10 +133,12 @@ impl MovieFile {
         Ok(())
     }
 
-    /// Ends the movie and says how many pictures it has; numbered pictures of a longer movie that was there before are removed.
+    /// Ends the movie and says how many pictures it has; numbered pictures of a longer movie that was there before are
+    /// removed.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if pictures are missing; [`ClimateError::Data`] if the file cannot be completed, or an old picture not removed.
+    /// [`ClimateError::Invalid`] if pictures are missing; [`ClimateError::Data`] if the file cannot be completed, or an
+    /// old picture not removed.
     pub fn finish(self) -> Result<usize> {
         match self {
             Self::Animated(animated) => {

@@ -1,7 +1,7 @@
 //! A movie of the map: masks, boxes and trails over the field, time by time.
 //!
-//! [`Movie`] paints pictures of [`Frame`]s; [`MovieFile`] writes them as one animated PNG or as numbered files. All pictures share
-//! one palette of 256 colours.
+//! [`Movie`] paints pictures of [`Frame`]s; [`MovieFile`] writes them as one animated PNG or as numbered files. All
+//! pictures share one palette of 256 colours.
 //!
 //! # Example
 //! ```

@@ -75,7 +75,8 @@ impl Painter {
         (1.0 - f) * upper + f * lower
     }
 
-    /// The ground: a field with values from `low` to `high` (or nothing), tinted where a mask has a class, and coastlines.
+    /// The ground: a field with values from `low` to `high` (or nothing), tinted where a mask has a class, and
+    /// coastlines.
     pub(super) fn ground(
         &self,
         field: Option<(ArrayView2<'_, f32>, (f32, f32))>,

@@ -1,7 +1,7 @@
 //! GeoJSON: the properties of features are cells, and a point without `lon_deg` and `lat_deg` is where it lies.
 //!
-//! Features are read one after the other by a thread that waits for whoever reads the rows, so that the file of a century needs
-//! no memory. Its calendar may stand as a member `calendar` of the collection, before the features.
+//! Features are read one after the other by a thread that waits for whoever reads the rows, so that the file of a
+//! century needs no memory. Its calendar may stand as a member `calendar` of the collection, before the features.
 
 use super::{BYTE_ORDER_MARK, EVENT_COLUMNS, Opened, Rows, TRACK_COLUMNS, calendar_of, placed};
 use crate::error::{ClimateError, Result};

@@ -1,7 +1,7 @@
 //! Tracks as lines and events as points, for geographic information systems.
 //!
-//! Properties are the columns of the tables, and the calendar of their dates is a member of the collection. A line that crosses the antimeridian is cut there (RFC 7946, section 3.1.9); a
-//! track of one point is a point.
+//! Properties are the columns of the tables, and the calendar of their dates is a member of the collection. A line that
+//! crosses the antimeridian is cut there (RFC 7946, section 3.1.9); a track of one point is a point.
 
 use super::{TextFile, TrackSink, signed_longitude};
 use crate::error::Result;

@@ -1,9 +1,9 @@
 //! Tracks as netCDF with the dimensions, names and units of IBTrACS.
 //!
-//! `lat`, `lon` (in [-180, 180)), `time` (days since 1858-11-17 of the calendar of the data), `iso_time`, `basin`, `usa_wind`
-//! (knots), `usa_pres` (mb) and `usa_sshs` (-1 depression, 0 storm, 1 to 5) by `storm` and `date_time`; `sid`, `season`
-//! and `numobs` by `storm`. The wind is that of the model's lowest level and time step, not a one-minute mean at 10 m. Texts
-//! are netCDF strings where IBTrACS has arrays of characters.
+//! `lat`, `lon` (in [-180, 180)), `time` (days since 1858-11-17 of the calendar of the data), `iso_time`, `basin`,
+//! `usa_wind` (knots), `usa_pres` (mb) and `usa_sshs` (-1 depression, 0 storm, 1 to 5) by `storm` and `date_time`;
+//! `sid`, `season` and `numobs` by `storm`. The wind is that of the model's lowest level and time step, not a
+//! one-minute mean at 10 m. Texts are netCDF strings where IBTrACS has arrays of characters.
 //!
 //! # Source
 //! Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; column documentation of IBTrACS v04r00.

@@ -1,7 +1,7 @@
 //! Tracks in the formats of other tools.
 //!
-//! Written from the finished `events.csv` and `tracks.csv` of a run, track by track, so that a century needs no more memory
-//! than its longest track. Formats without a column for the class have one file for each class.
+//! Written from the finished `events.csv` and `tracks.csv` of a run, track by track, so that a century needs no more
+//! memory than its longest track. Formats without a column for the class have one file for each class.
 //!
 //! | format | files | for |
 //! |---|---|---|
@@ -124,13 +124,13 @@ trait TrackSink {
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Writes the tracks of a run's folder, which holds `events.csv` and `tracks.csv`, in some formats into the same folder;
-/// gives the files.
+/// Writes the tracks of a run's folder, which holds `events.csv` and `tracks.csv`, in some formats into the same
+/// folder; gives the files.
 ///
 /// # Errors
-/// [`ClimateError::Data`], [`ClimateError::Table`] or [`ClimateError::TableCell`] if the tables cannot be read or a file not
-/// be written; [`ClimateError::Mismatch`] if a track has not as many events as it says; [`ClimateError::Invalid`] if a format
-/// cannot express a track.
+/// [`ClimateError::Data`], [`ClimateError::Table`] or [`ClimateError::TableCell`] if the tables cannot be read or a
+/// file not be written; [`ClimateError::Mismatch`] if a track has not as many events as it says;
+/// [`ClimateError::Invalid`] if a format cannot express a track.
 pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut sinks: Vec<(Option<Class>, Box<dyn TrackSink + '_>)> = Vec::new();

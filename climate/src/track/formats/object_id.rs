@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 type Written<T> = std::result::Result<T, netcdf::Error>;
 
-/// Writes `object_id.nc` into a run's folder: `object_id(time, lat, lon)`, the `track_id` of `events.csv` in the cells of
-/// each event, 0 elsewhere and where an event is on no listed track.
+/// Writes `object_id.nc` into a run's folder: `object_id(time, lat, lon)`, the `track_id` of `events.csv` in the cells
+/// of each event, 0 elsewhere and where an event is on no listed track.
 ///
 /// The masks are read again, one by one; `masks` and `options` must be those of the run.
 ///

@@ -1,5 +1,5 @@
-//! Both tables by column, as Parquet: the same columns, numbers as doubles, identities and counts as 64-bit integers, what is
-//! blank as null.
+//! Both tables by column, as Parquet: the same columns, numbers as doubles, identities and counts as 64-bit integers,
+//! what is blank as null.
 //!
 //! Times are texts, because Parquet's timestamps know one calendar only; the calendar is in the metadata of the file.
 //! Written by the crate `parquet` without Arrow and without compressors: repeated texts shrink by dictionary.

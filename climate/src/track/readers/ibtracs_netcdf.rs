@@ -10,8 +10,9 @@ use squall_data::archive::on_library_thread;
 use squall_data::{Calendar, Class, DataError, Time};
 use std::path::Path;
 
-/// The tracks of an IBTrACS netCDF file: dimensions `storm` and `date_time`, `numobs(storm)` points each. Texts may be arrays
-/// of characters, as NOAA writes them, or netCDF strings; `time` may tell another calendar than the standard one.
+/// The tracks of an IBTrACS netCDF file: dimensions `storm` and `date_time`, `numobs(storm)` points each. Texts may be
+/// arrays of characters, as NOAA writes them, or netCDF strings; `time` may tell another calendar than the standard
+/// one.
 ///
 /// The wind and pressure of the responsible agency (WMO) come first, then those of the US agencies.
 ///
@@ -19,8 +20,8 @@ use std::path::Path;
 /// Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; technical documentation of IBTrACS v04r00.
 ///
 /// # Errors
-/// [`ClimateError::Data`] naming the variable that is missing or has another shape; [`ClimateError::Table`] naming storm and
-/// point of a date or place that is none.
+/// [`ClimateError::Data`] naming the variable that is missing or has another shape; [`ClimateError::Table`] naming
+/// storm and point of a date or place that is none.
 pub fn read(path: &Path) -> Result<TrackTable> {
     on_library_thread(|| {
         let file = netcdf::open(path).map_err(|error| DataError::Unreadable {
@@ -166,8 +167,8 @@ impl<'a> Storms<'a> {
         Ok(values)
     }
 
-    /// Texts of a variable (storm, `per_storm`): characters, which are its last dimension, or strings. Only the first so many of
-    /// each storm are looked at; the others may be blank.
+    /// Texts of a variable (storm, `per_storm`): characters, which are its last dimension, or strings. Only the first
+    /// so many of each storm are looked at; the others may be blank.
     fn texts(&self, name: &str, (per_storm, counts): (usize, &[usize])) -> Result<Vec<String>> {
         let variable = self.variable(name)?;
         let (shape, cells) = (self.shape(&variable), counts.len() * per_storm);

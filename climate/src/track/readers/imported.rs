@@ -113,8 +113,8 @@ impl TrackTable {
         table
     }
 
-    /// Every point as an event whose `track_id` is the place of its track in [`Self::tracks`]. Areas and shapes are NaN, the
-    /// box is the centre.
+    /// Every point as an event whose `track_id` is the place of its track in [`Self::tracks`]. Areas and shapes are
+    /// NaN, the box is the centre.
     pub fn events(&self) -> Vec<Event> {
         let of_track = |(id, track): (usize, &ImportedTrack)| -> Vec<Event> {
             let event = |point: &ImportedPoint| Event {

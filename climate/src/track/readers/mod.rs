@@ -40,8 +40,8 @@ pub struct ReadOptions {
 
 /// The tracks of a file of any known format.
 ///
-/// The formats of other tools hold cyclones; a file whose name says `atmospheric_river`, as `squall events` names them, holds
-/// rivers.
+/// The formats of other tools hold cyclones; a file whose name says `atmospheric_river`, as `squall events` names them,
+/// holds rivers.
 ///
 /// # Errors
 /// [`ClimateError::Table`] if it is no file of tracks or lacks a column, [`ClimateError::TableCell`] with line, column,

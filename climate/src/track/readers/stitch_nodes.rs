@@ -17,11 +17,12 @@ const PRESSURE_PA: RangeInclusive<f64> = 80_000.0..=110_000.0;
 /// What can be a wind, m/s.
 const WIND_M_S: RangeInclusive<f64> = 0.0..=150.0;
 
-/// The tracks of a text of `start N year month day hour` lines, each with N lines `i [j] lon lat ... year month day hour`
-/// below it. Grids of one index and of two are told apart by the number of whole numbers in front.
+/// The tracks of a text of `start N year month day hour` lines, each with N lines
+/// `i [j] lon lat ... year month day hour` below it. Grids of one index and of two are told apart by the number of
+/// whole numbers in front.
 ///
-/// The file names neither its columns nor its calendar: [`ReadOptions`] does. A value that can be no pressure or wind is taken
-/// as unknown, and a note says so.
+/// The file names neither its columns nor its calendar: [`ReadOptions`] does. A value that can be no pressure or wind
+/// is taken as unknown, and a note says so.
 ///
 /// # Source
 /// TempestExtremes `src/nodes/StitchNodes.cpp`; Ullrich et al. 2021, doi:10.5194/gmd-14-5023-2021.

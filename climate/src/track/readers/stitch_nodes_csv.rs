@@ -26,7 +26,8 @@ const DIALECT: Dialect = Dialect {
     basin: &[],
 };
 
-/// The tracks of a file of `StitchNodes --out_file_format csv`: `track_id, year, month, day, hour, i, j, lon, lat, ...`.
+/// The tracks of a file of `StitchNodes --out_file_format csv`:
+/// `track_id, year, month, day, hour, i, j, lon, lat, ...`.
 ///
 /// The file does not tell its calendar.
 ///

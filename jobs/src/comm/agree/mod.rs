@@ -1,7 +1,8 @@
 //! What all ranks must have in common, and small values they agree on.
 //!
-//! A network's graph never changes, so ranks need not negotiate about tensors in every step; they prove once, by hashes, that
-//! they mean the same ([`Facts`]), and now and then that they still hold the same parameters ([`same_parameters`]).
+//! A network's graph never changes, so ranks need not negotiate about tensors in every step; they prove once, by
+//! hashes, that they mean the same ([`Facts`]), and now and then that they still hold the same parameters
+//! ([`same_parameters`]).
 
 mod sums;
 
@@ -172,7 +173,8 @@ impl Difference {
     }
 }
 
-/// The first of these hashes that is not the same on all ranks: a single one is compared, and all of them only if that differs.
+/// The first of these hashes that is not the same on all ranks: a single one is compared, and all of them only if that
+/// differs.
 fn compare(
     comm: &mut dyn Communicator,
     list: &str,

@@ -36,7 +36,8 @@ pub fn sum_counts(comm: &mut dyn Communicator, counts: &mut [u64]) -> Result<()>
     Ok(())
 }
 
-/// Replaces values by their sums over all ranks, added without error and rounded once: the order of ranks does not matter.
+/// Replaces values by their sums over all ranks, added without error and rounded once: the order of ranks does not
+/// matter.
 ///
 /// Every rank receives everybody's values, so this is for scores, not for gradients. Where a partial sum exceeds the
 /// range of f64, or a value is not finite, the sum is that of plain additions in the order of rank.

@@ -14,8 +14,8 @@ pub enum Algorithm {
 
 /// Which algorithm is wanted.
 ///
-/// The bits of a sum depend on the algorithm: name one to keep them when the length of buckets or the number of ranks changes
-/// the rule's mind.
+/// The bits of a sum depend on the algorithm: name one to keep them when the length of buckets or the number of ranks
+/// changes the rule's mind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
@@ -72,8 +72,8 @@ impl Default for Link {
 impl Link {
     /// Time of an all-reduce in microseconds, without the additions.
     ///
-    /// A ring sends 2 (P - 1) messages of 1/P. Halving and doubling send 2 log2 P messages that add up to the same bytes, and
-    /// where P is no power of two a message there and one back with everything.
+    /// A ring sends 2 (P - 1) messages of 1/P. Halving and doubling send 2 log2 P messages that add up to the same
+    /// bytes, and where P is no power of two a message there and one back with everything.
     ///
     /// # Source
     /// Thakur, Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521, sections 4.4 and 4.5.
@@ -100,8 +100,8 @@ impl Link {
 
     /// The algorithm that takes less time; a ring if both take the same.
     ///
-    /// Halving has to be twice as fast: its exchanges between distant ranks share links, which the formula does not know (over
-    /// TCP they reached half the rate of a ring).
+    /// Halving has to be twice as fast: its exchanges between distant ranks share links, which the formula does not
+    /// know (over TCP they reached half the rate of a ring).
     #[must_use]
     pub fn cheaper(&self, bytes: usize, ranks: usize) -> Algorithm {
         let time = |algorithm| self.time_us(algorithm, bytes, ranks);

@@ -1,7 +1,7 @@
 //! Recursive halving, then doubling: sums in log2 P exchanges and as many to hand them round.
 //!
-//! As little is sent as by a ring when P is a power of two, in 2 log2 P messages instead of 2 (P - 1). Other numbers of ranks
-//! first fold: the lowest ranks give their values to their neighbour, sit out, and get the result at the end.
+//! As little is sent as by a ring when P is a power of two, in 2 log2 P messages instead of 2 (P - 1). Other numbers of
+//! ranks first fold: the lowest ranks give their values to their neighbour, sit out, and get the result at the end.
 //! Source: Thakur, Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521, section 4.5.
 
 use super::lane::Exchange;

@@ -1,8 +1,8 @@
 //! Collectives over messages between two ranks, the same for every backend.
 //!
 //! Long vectors go by [`ring`], short ones between many ranks by [`halving`], bytes and small vectors by [`tree`];
-//! [`choose`] says which. All of them give every rank the same bits, and the same bits again in the next run: the order of
-//! additions follows from the number of ranks and the length alone.
+//! [`choose`] says which. All of them give every rank the same bits, and the same bits again in the next run: the order
+//! of additions follows from the number of ranks and the length alone.
 
 pub mod choose;
 pub mod halving;

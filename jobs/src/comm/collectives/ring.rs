@@ -1,4 +1,5 @@
-//! Rings: every rank sends to the next and receives from the one before, P - 1 times for sums and P - 1 times to hand them round.
+//! Rings: every rank sends to the next and receives from the one before, P - 1 times for sums and P - 1 times to hand
+//! them round.
 //!
 //! Each value crosses every link about twice however many ranks there are, which no algorithm undercuts; but there are
 //! 2 (P - 1) messages one after the other, too many for short vectors between thousands of ranks.

@@ -34,8 +34,8 @@ pub type Between<'a> = (
 
 /// The ranks of a node, connected by something else than memory and messages.
 pub trait NodeSum: Send {
-    /// Sums `all` over the node in parts, one for each leader, which `between` then changes on that leader (local rank `part`
-    /// leads part number `part`); every rank ends with all parts as their leaders left them.
+    /// Sums `all` over the node in parts, one for each leader, which `between` then changes on that leader (local rank
+    /// `part` leads part number `part`); every rank ends with all parts as their leaders left them.
     ///
     /// # Errors
     /// Those of the library, and of `between`.
@@ -51,8 +51,8 @@ pub trait NodeSum: Send {
         false
     }
 
-    /// Begins the same with values on a GPU; over this node alone where there are no `parts`. Only the part that this rank leads comes to
-    /// the host.
+    /// Begins the same with values on a GPU; over this node alone where there are no `parts`. Only the part that this
+    /// rank leads comes to the host.
     ///
     /// # Errors
     /// [`CommError::Layout`] if it does not take them; as [`Self::sum`].
@@ -195,7 +195,8 @@ impl Shards<'_> {
 
     /// Carries values between the owners of shards and the leaders of parts: to the leaders, or back.
     ///
-    /// All ranks go through the pairs in the same order, so a send that waits for its receive waits for a pair before its own.
+    /// All ranks go through the pairs in the same order, so a send that waits for its receive waits for a pair before
+    /// its own.
     fn regroup(&mut self, all: &mut [f32], back: bool) -> Result<()> {
         let local = self.node.rank();
         for leader in 0..self.leaders {

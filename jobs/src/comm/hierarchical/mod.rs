@@ -1,11 +1,11 @@
 //! Sums in three phases: inside the node, between nodes, inside the node.
 //!
-//! Only the phase between nodes uses the network, and it sends each value once per node instead of once per rank; several
-//! ranks of a node lead, each with its part of the values, so that all of a node's links are busy. Inside a node values go
-//! through memory that its ranks share: every rank writes what others sum, leaders sum their part from all of them in the order of
-//! rank, which rounds nothing but the sums, and everybody reads the result. Which way of writing is the faster one is tried now and
-//! then (`writing`). Where memory cannot be shared, rings do the same; a library that knows the node's own links, such as NCCL, may
-//! do it instead ([`Hierarchical::with_node`]).
+//! Only the phase between nodes uses the network, and it sends each value once per node instead of once per rank;
+//! several ranks of a node lead, each with its part of the values, so that all of a node's links are busy. Inside a
+//! node values go through memory that its ranks share: every rank writes what others sum, leaders sum their part from
+//! all of them in the order of rank, which rounds nothing but the sums, and everybody reads the result. Which way of
+//! writing is the faster one is tried now and then (`writing`). Where memory cannot be shared, rings do the same; a
+//! library that knows the node's own links, such as NCCL, may do it instead ([`Hierarchical::with_node`]).
 //!
 //! The result does not depend on how nodes are numbered: they are ordered by their lowest rank.
 
@@ -34,10 +34,11 @@ pub struct HierarchicalOptions {
     pub between: Choice,
     /// Whether the ranks of a node share memory where they can.
     pub shared_memory: bool,
-    /// Values that go through the three phases at once; the window holds twice as many for each rank, as few as the number of nodes
-    /// needs.
+    /// Values that go through the three phases at once; the window holds twice as many for each rank, as few as the
+    /// number of nodes needs.
     pub values_at_once: usize,
-    /// The same where all ranks live on one node: few enough that what they write is still in the caches when it is read.
+    /// The same where all ranks live on one node: few enough that what they write is still in the caches when it is
+    /// read.
     pub values_in_cache: usize,
     /// The longest message where values are added.
     pub piece_bytes: usize,
@@ -74,16 +75,16 @@ impl Hierarchical {
     /// Over all ranks of `comm`, on messages of its own.
     ///
     /// # Errors
-    /// [`CommError::Layout`] if nodes have unequal numbers of ranks, or if there cannot be so many leaders; those of the
-    /// backend.
+    /// [`CommError::Layout`] if nodes have unequal numbers of ranks, or if there cannot be so many leaders; those of
+    /// the backend.
     pub fn new(comm: &mut dyn Communicator, options: &HierarchicalOptions) -> Result<Self> {
         Self::build(comm, options, |_, node, at_once| {
             Inside::new(node, options, at_once)
         })
     }
 
-    /// The same, with something else inside nodes of several ranks. `connect` is given all ranks and those of the node; it
-    /// fails on all ranks or on none.
+    /// The same, with something else inside nodes of several ranks. `connect` is given all ranks and those of the node;
+    /// it fails on all ranks or on none.
     ///
     /// # Errors
     /// As [`Self::new`]; those of `connect`.

@@ -1,8 +1,9 @@
 //! Which way of writing into shared memory is the faster one, here and now.
 //!
-//! Values that a core has just written lie in its caches. A reader that shares the last of them has them from there, at once; for one
-//! that does not, as between sockets or the dies of one, memory is nearer than another's caches. Which of the two holds depends on where
-//! ranks run, which nobody tells inside a virtual machine and which may change. The sums are the same, to the bit.
+//! Values that a core has just written lie in its caches. A reader that shares the last of them has them from there, at
+//! once; for one that does not, as between sockets or the dies of one, memory is nearer than another's caches. Which of
+//! the two holds depends on where ranks run, which nobody tells inside a virtual machine and which may change. The sums
+//! are the same, to the bit.
 
 use std::time::{Duration, Instant};
 

@@ -112,9 +112,9 @@ impl Library {
 
     /// Waits for the end of the job, with no other thread in the library any more, and ends this process in order.
     ///
-    /// Messages of this process that the library knows of stay under way, so their memory is never freed. The thread that started MPI
-    /// may be among those that wait for others for ever, so it cannot be the one that ends it, as the standard asks; Open MPI and MPICH
-    /// do not mind.
+    /// Messages of this process that the library knows of stay under way, so their memory is never freed. The thread
+    /// that started MPI may be among those that wait for others for ever, so it cannot be the one that ends it, as the
+    /// standard asks; Open MPI and MPICH do not mind.
     pub fn retire(&self) -> ! {
         self.watch.limit_waits(Duration::MAX);
         let _closed = self.close();

@@ -1,7 +1,7 @@
 //! Ranks that are processes, on one node or many, connected by MPI.
 //!
-//! Tested with Open MPI 4.1 and 5.0, MPICH 4.0 and 5.0. All calls of the library are in `ffi`; waiting is ours (`wait`), so
-//! that a communication thread leaves its core to those who compute, and a stall can be named.
+//! Tested with Open MPI 4.1 and 5.0, MPICH 4.0 and 5.0. All calls of the library are in `ffi`; waiting is ours
+//! (`wait`), so that a communication thread leaves its core to those who compute, and a stall can be named.
 //!
 //! Open MPI 5 with UCX but no device of UCX's writes "OSC UCX component priority set inside component query failed" for
 //! every window: harmless, and silent with `OMPI_MCA_osc=^ucx` in the environment.
@@ -27,8 +27,8 @@ use window::NodeWindow;
 
 /// One rank's end of a group of MPI processes.
 ///
-/// MPI ends when the last of them is dropped, in order after success; after a panic or a failed call it is aborted, since
-/// ending in order would wait for ever for ranks that wait for this one.
+/// MPI ends when the last of them is dropped, in order after success; after a panic or a failed call it is aborted,
+/// since ending in order would wait for ever for ranks that wait for this one.
 #[derive(Debug)]
 pub struct Mpi {
     group: Group,
@@ -46,8 +46,9 @@ impl Mpi {
         Self::start(Watch::new(), None)
     }
 
-    /// The same, where the job ends with [`STALL_CODE`] when this rank has waited for others for longer than `after`, from the
-    /// start of MPI on. `report` gets a [`CommError::Stalled`] before; in it this process is `rank` until MPI says who it is.
+    /// The same, where the job ends with [`STALL_CODE`] when this rank has waited for others for longer than `after`,
+    /// from the start of MPI on. `report` gets a [`CommError::Stalled`] before; in it this process is `rank` until MPI
+    /// says who it is.
     ///
     /// # Errors
     /// As [`Mpi::init`].
@@ -73,9 +74,9 @@ impl Mpi {
 
     /// Ends the job with [`STALL_CODE`] when this rank has waited for another for longer than `after`.
     ///
-    /// `report` gets a [`CommError::Stalled`] first, which names what this thread is at ([`super::doing`]). A message under way
-    /// cannot be called back from the library, so that returning an error would not be safe. Only the first call for a process has
-    /// an effect; returns whether it was.
+    /// `report` gets a [`CommError::Stalled`] first, which names what this thread is at ([`super::doing`]). A message
+    /// under way cannot be called back from the library, so that returning an error would not be safe. Only the first
+    /// call for a process has an effect; returns whether it was.
     pub fn abort_when_stalled(
         &self,
         after: Duration,
@@ -198,8 +199,8 @@ impl Communicator for Mpi {
         if node.size != self.group.size {
             return Ok(None);
         }
-        // Too little room is seen before it is asked for: where the first rank of a node cannot make the memory, Open MPI lets the
-        // others wait for it, and pages that no longer fit end the process when they are touched.
+        // Too little room is seen before it is asked for: where the first rank of a node cannot make the memory, Open
+        // MPI lets the others wait for it, and pages that no longer fit end the process when they are touched.
         let needed = (node.size * size_of::<f32>()).saturating_mul(floats);
         if agree::any(self, !window::has_room(needed))? {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! Who waits for the library, and for how long it may.
 //!
-//! Messages and barriers are polled and look at their clocks themselves. What blocks inside the library (its start and its end,
-//! groups and windows that are made, its own sums) cannot, so a thread looks at the clock for it.
+//! Messages and barriers are polled and look at their clocks themselves. What blocks inside the library (its start and
+//! its end, groups and windows that are made, its own sums) cannot, so a thread looks at the clock for it.
 
 use super::ffi;
 use super::library::STALL_CODE;
@@ -53,8 +53,8 @@ impl Watch {
         })
     }
 
-    /// From now on a wait of more than `after` ends the job, and `report` hears of it before. Only the first call has an effect;
-    /// returns whether it was.
+    /// From now on a wait of more than `after` ends the job, and `report` hears of it before. Only the first call has
+    /// an effect; returns whether it was.
     pub fn start(self: &Arc<Self>, after: Duration, report: StallReport) -> bool {
         if self.report.set(report).is_err() {
             return false;

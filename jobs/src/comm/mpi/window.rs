@@ -36,7 +36,8 @@ impl NodeWindow {
         Self { segments }
     }
 
-    /// The memory goes when the library ends, which it does in a process that has retired while other threads are still at work.
+    /// The memory goes when the library ends, which it does in a process that has retired while other threads are still
+    /// at work.
     fn library(&self) -> Arc<Library> {
         Arc::clone(&self.segments.group.library)
     }

@@ -67,8 +67,9 @@ struct Borrowed {
 /// NCCL's communicator, a pointer.
 struct Handle(Comm);
 
-// SAFETY: NCCL's user guide ("Thread Safety") allows a communicator on any thread as long as one at a time operates it, and
-// NCCL selects the communicator's GPU in every call. The only owner is a `Member`, which uses it by `&mut` and drops it.
+// SAFETY: NCCL's user guide ("Thread Safety") allows a communicator on any thread as long as one at a time operates it,
+// and NCCL selects the communicator's GPU in every call. The only owner is a `Member`, which uses it by `&mut` and
+// drops it.
 unsafe impl Send for Handle {}
 
 impl Device {
@@ -124,8 +125,8 @@ enum Library {
 /// Whether a library can be loaded.
 #[cfg(not(feature = "cuda"))]
 fn is_there(library: Library) -> bool {
-    // SAFETY: it loads a library and lets it go, which runs the library's own start and end. The names are NVIDIA's, and
-    // what has them is trusted as any library the program is linked with.
+    // SAFETY: it loads a library and lets it go, which runs the library's own start and end. The names are NVIDIA's,
+    // and what has them is trusted as any library the program is linked with.
     unsafe {
         match library {
             Library::Driver => sys::is_culib_present(),

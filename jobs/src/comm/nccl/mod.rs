@@ -1,14 +1,15 @@
 //! Sums over ranks that each have an NVIDIA GPU, by NCCL: over NVLink inside a node, over the network between nodes.
 //!
 //! The driver and NCCL are loaded when the first sum is set up, so a program with this feature runs without them; where
-//! they are missing every rank is told what to do. Ranks find each other through the [`Communicator`] they already have.
-//! What needs a GPU is behind two small traits (`Gpu`, `Group`); all else is tested on threads with a stand-in.
+//! they are missing every rank is told what to do. Ranks find each other through the [`Communicator`] they already
+//! have. What needs a GPU is behind two small traits (`Gpu`, `Group`); all else is tested on threads with a stand-in.
 //!
-//! What trains on the GPU lends its gradients, which NCCL then sums where they lie; values in host memory go to a buffer on the GPU and back.
+//! What trains on the GPU lends its gradients, which NCCL then sums where they lie; values in host memory go to a
+//! buffer on the GPU and back.
 //!
 //! # Not done
-//! Values in host memory are copied through pageable memory. They are f32 on the wire: NCCL adds half types in
-//! half precision, and a [`Wire`](super::Wire) promises sums in f32. A sum whose peer is gone does not return: that is for
+//! Values in host memory are copied through pageable memory. They are f32 on the wire: NCCL adds half types in half
+//! precision, and a [`Wire`](super::Wire) promises sums in f32. A sum whose peer is gone does not return: that is for
 //! the [`Watchdog`](super::Watchdog) to end.
 
 #[allow(unsafe_code, reason = "loading NVIDIA's libraries, and NCCL's handle")]
@@ -127,7 +128,8 @@ impl NodeSum for Node {
 }
 
 impl Nccl {
-    /// Sums in three phases, NCCL inside nodes and messages between them, each rank with the GPU of its number on the node.
+    /// Sums in three phases, NCCL inside nodes and messages between them, each rank with the GPU of its number on the
+    /// node.
     ///
     /// # Errors
     /// As [`Self::new`] and [`Hierarchical::new`].

@@ -45,8 +45,8 @@ fn buckets_come_back_in_order_in_the_memory_they_came_in() {
     });
 }
 
-/// Gradient descent on a parabola for each rank: with lag 1 the update of step t uses the gradients of step t - 1, and the
-/// first uses none.
+/// Gradient descent on a parabola for each rank: with lag 1 the update of step t uses the gradients of step t - 1, and
+/// the first uses none.
 #[test]
 fn lag_is_the_number_of_steps_that_a_gradient_waits() {
     let (rate, steps) = (0.1_f64, 20);

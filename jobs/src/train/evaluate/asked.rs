@@ -26,7 +26,8 @@ pub(in crate::train) struct Clip {
 }
 
 impl Asked {
-    /// The validation samples of a store that have labels of the recipe's task, thinned evenly to the recipe's number; of a network over time clips are thinned.
+    /// The validation samples of a store that have labels of the recipe's task, thinned evenly to the recipe's number;
+    /// of a network over time clips are thinned.
     pub(in crate::train) fn of(recipe: &Recipe, store: &Store) -> Self {
         let mut ids = store.ids(Split::Validation);
         let limit = recipe.training.validation_samples;
@@ -88,7 +89,8 @@ impl Asked {
         }
     }
 
-    /// What is judged of a unit that was read as these samples: which answers, and where in a batch of its samples they stand.
+    /// What is judged of a unit that was read as these samples: which answers, and where in a batch of its samples they
+    /// stand.
     pub(super) fn judged(&self, read: &[usize]) -> Vec<(usize, usize)> {
         match self {
             Self::Samples(_) => vec![(0, 0)],

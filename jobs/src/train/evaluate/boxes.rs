@@ -20,8 +20,8 @@ pub struct BoxScores {
     pub samples: u64,
     /// The recipe's loss over all of them, without the reconstruction.
     pub loss: f64,
-    /// Mean over the classes that have true boxes of the average precision at an overlap of 0.1, and of 0.5; what the best model
-    /// is chosen by is the mean of the two.
+    /// Mean over the classes that have true boxes of the average precision at an overlap of 0.1, and of 0.5; what the
+    /// best model is chosen by is the mean of the two.
     pub mean_ap_10: f64,
     /// See above.
     pub mean_ap_50: f64,

@@ -1,7 +1,7 @@
 //! How good masks are: pixels and areas of every pair of true and predicted class.
 //!
-//! The rules are those of `squall_validation`, which stands above this crate and scores finished masks; its tests compare
-//! the two.
+//! The rules are those of `squall_validation`, which stands above this crate and scores finished masks; its tests
+//! compare the two.
 
 use crate::error::Result;
 use crate::train::team::Team;
@@ -20,7 +20,8 @@ pub struct MaskScores {
     pub loss: f64,
     /// Mean over classes of the IoU over all pixels; the best model is chosen by it.
     pub mean_iou: f64,
-    /// MLPerf HPC DeepCAM's rule: mean over samples of the mean over classes, a class absent from both masks counting 1.
+    /// MLPerf HPC DeepCAM's rule: mean over samples of the mean over classes, a class absent from both masks
+    /// counting 1.
     pub sample_mean_iou: f64,
     /// As `mean_iou`, with pixels weighted by their area.
     pub area_mean_iou: f64,
@@ -60,8 +61,8 @@ impl fmt::Display for MaskScores {
 
 /// Pixels and areas of every pair of true and predicted class, summed over samples.
 ///
-/// Pixels are counted row by row and the rest is kept sample by sample, so that tallies of several ranks add up to the bits of
-/// one.
+/// Pixels are counted row by row and the rest is kept sample by sample, so that tallies of several ranks add up to the
+/// bits of one.
 #[derive(Debug, Clone, Default)]
 pub struct MaskTally {
     /// Of every row.

@@ -147,7 +147,8 @@ impl First<'_, '_> {
         Ok(())
     }
 
-    /// Takes up what a group that was dismissed finds, or, if it was told to stop, that it found nothing; gives whether it answered.
+    /// Takes up what a group that was dismissed finds, or, if it was told to stop, that it found nothing; gives whether
+    /// it answered.
     fn wait_for_scores(&mut self, group: usize) -> Result<bool> {
         let leader = self.server.leader(group);
         let mut request = Request::of(0, 0);

@@ -297,7 +297,8 @@ impl<'a, 'b> First<'a, 'b> {
         Some(self.validating.remove(at).step)
     }
 
-    /// Nothing has come for a moment, or for long: then whoever is still expected is gone, unless it scores the network and lives.
+    /// Nothing has come for a moment, or for long: then whoever is still expected is gone, unless it scores the network
+    /// and lives.
     fn silence(&mut self) {
         if self.server.heard.elapsed() <= self.server.limit {
             return;
@@ -424,8 +425,8 @@ impl<'a, 'b> First<'a, 'b> {
         Ok(())
     }
 
-    /// Writes the last model and the checkpoint now; in turns with several servers after the next step that none of them can
-    /// have passed.
+    /// Writes the last model and the checkpoint now; in turns with several servers after the next step that none of
+    /// them can have passed.
     fn save_soon(&mut self) -> Result<()> {
         let Server { layout, turns, .. } = &self.server;
         let (servers, groups) = (layout.servers, layout.groups as u64);

@@ -14,8 +14,8 @@ pub(super) enum Kin {
 }
 
 impl Kin {
-    /// The ranks of the world that one with this role shows itself to, and listens to. The ranks of a group do so only where others can
-    /// go on without it.
+    /// The ranks of the world that one with this role shows itself to, and listens to. The ranks of a group do so only
+    /// where others can go on without it.
     pub fn of(layout: Layout, role: Role) -> Vec<(usize, Self)> {
         let servers = || (0..layout.servers).map(|server| (server, Self::Server));
         let leaders = || (0..layout.groups).map(|group| (layout.leader(group), Self::Leader));

@@ -17,7 +17,8 @@ use std::ops::Range;
 
 /// What a rank of a group knows of the servers; its leader talks to them.
 ///
-/// It waits for them as long as they show that they live: they serve others meanwhile, and drop whoever does not answer.
+/// It waits for them as long as they show that they live: they serve others meanwhile, and drop whoever does not
+/// answer.
 pub(in crate::train) struct Link {
     /// To the other ranks of the group, if there are any.
     pub(super) group: Option<Box<dyn Communicator>>,
@@ -83,8 +84,9 @@ pub(in crate::train) struct Contribution<'a> {
 }
 
 impl Link {
-    /// Replaces the parameters by those of the servers after an update with this gradient; gives the gradient's norm before clipping,
-    /// or, inside, the error that names what in it is no number: then nothing was sent. All ranks of the group call it.
+    /// Replaces the parameters by those of the servers after an update with this gradient; gives the gradient's norm
+    /// before clipping, or, inside, the error that names what in it is no number: then nothing was sent. All ranks of
+    /// the group call it.
     ///
     /// # Errors
     /// [`JobError::Comm`].
@@ -206,8 +208,9 @@ impl Link {
         Ok(())
     }
 
-    /// Says goodbye with the seconds of the group's ranks and the missing values that they met, and waits for the end of the run: how it ended, and whether the network,
-    /// whose parameters are then the last ones, is to be validated. All ranks of the group call it.
+    /// Says goodbye with the seconds of the group's ranks and the missing values that they met, and waits for the end
+    /// of the run: how it ended, and whether the network, whose parameters are then the last ones, is to be validated.
+    /// All ranks of the group call it.
     pub(super) fn leave(
         &mut self,
         spent: &[u8],

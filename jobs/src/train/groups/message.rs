@@ -1,8 +1,8 @@
 //! What groups and servers say to each other.
 //!
-//! A leader sends a [`Request`] to every server, in the order of servers, and takes their [`Reply`]s as they arrive; a server
-//! answers one request before it receives the next. So nobody ever waits in a circle, however small the buffers of the library
-//! are: who sends to a server waits for servers behind it only.
+//! A leader sends a [`Request`] to every server, in the order of servers, and takes their [`Reply`]s as they arrive; a
+//! server answers one request before it receives the next. So nobody ever waits in a circle, however small the buffers
+//! of the library are: who sends to a server waits for servers behind it only.
 
 use crate::comm::{Arrival, Communicator};
 use crate::error::Result;
@@ -15,9 +15,11 @@ pub(super) mod kind {
     pub const UPDATE: u64 = 1;
     /// A step had no gradient that is a number.
     pub const SKIP: u64 = 2;
-    /// Goodbye; to the first server with the seconds of the group's ranks. Its `step` is how many missing values they met.
+    /// Goodbye; to the first server with the seconds of the group's ranks. Its `step` is how many missing values they
+    /// met.
     pub const LEAVE: u64 = 3;
-    /// To the first server: the scores that it asked for as JSON, with all parameters and running statistics if there are any.
+    /// To the first server: the scores that it asked for as JSON, with all parameters and running statistics if there
+    /// are any.
     pub const SCORES: u64 = 4;
 }
 
@@ -126,8 +128,8 @@ pub(super) struct Reply {
     pub bytes: u64,
 }
 
-/// Receives from a rank that may go at any moment, as `there` says; gives whether it could. Nothing that moves within `limit` counts as
-/// gone.
+/// Receives from a rank that may go at any moment, as `there` says; gives whether it could. Nothing that moves within
+/// `limit` counts as gone.
 pub(super) fn take(
     comm: &mut dyn Communicator,
     from: usize,

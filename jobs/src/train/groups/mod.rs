@@ -1,23 +1,25 @@
 //! Hybrid training: groups of ranks that do not wait for each other, and servers that hold the parameters.
 //!
-//! Inside a group gradients are averaged as in synchronous training ([`super::step`] is the same code). Then its leader sends
-//! each layer's gradient to the server that holds the layer (`plan`), the server applies it in order of arrival, and the fresh
-//! parameters go back and through the group (`link`). The parameters that a gradient is of are by then a few updates old:
-//! its staleness, which is counted. The first server gives out the steps of the run (`ledger`), so that a slow group does fewer and
-//! a lost group's go to the others, and writes the run's files (`first`).
+//! Inside a group gradients are averaged as in synchronous training ([`super::step`] is the same code). Then its leader
+//! sends each layer's gradient to the server that holds the layer (`plan`), the server applies it in order of arrival,
+//! and the fresh parameters go back and through the group (`link`). The parameters that a gradient is of are by then a
+//! few updates old: its staleness, which is counted. The first server gives out the steps of the run (`ledger`), so
+//! that a slow group does fewer and a lost group's go to the others, and writes the run's files (`first`).
 //!
-//! A step here is a step of one group: `training.steps` of them are shared by all groups, and the schedule of the learning rate
-//! counts them. With one group this is synchronous training with the optimiser in another rank, and gives the same bits.
+//! A step here is a step of one group: `training.steps` of them are shared by all groups, and the schedule of the
+//! learning rate counts them. With one group this is synchronous training with the optimiser in another rank, and gives
+//! the same bits.
 //!
 //! # Source
 //! Kurth et al. 2017 (arXiv:1708.05256), section III-E: synchronous groups, one parameter server for each layer.
 //!
-//! In turns (`turns`) a run is a function of its start, and a checkpoint keeps where every group stood (`standing`), so that it goes on
-//! with the same bits.
+//! In turns (`turns`) a run is a function of its start, and a checkpoint keeps where every group stood (`standing`), so
+//! that it goes on with the same bits.
 //!
 //! # Not done
-//! Gradients leave after the backward pass, not during it. Checkpoints are written by the first server, for which groups wait. Where
-//! the loss is scaled dynamically, every group scales its own, and scales begin anew when a run goes on.
+//! Gradients leave after the backward pass, not during it. Checkpoints are written by the first server, for which
+//! groups wait. Where the loss is scaled dynamically, every group scales its own, and scales begin anew when a run goes
+//! on.
 
 mod ending;
 mod first;

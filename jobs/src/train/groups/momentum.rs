@@ -3,30 +3,32 @@
 use crate::recipe::{Momentum, MomentumRule};
 use squall_model::optim::{OptimizerConfig, Rule};
 
-/// The momentum that groups give to each other: with G of them, each update carries a gradient that others have moved on from,
-/// and parameters move on average as if SGD had momentum 1 - 1 / G.
+/// The momentum that groups give to each other: with G of them, each update carries a gradient that others have moved
+/// on from, and parameters move on average as if SGD had momentum 1 - 1 / G.
 ///
 /// # Source
-/// Mitliagkas et al. 2016 (arXiv:1605.09774), theorem 3 (queues of equal workers); Hadjis et al. 2016 (arXiv:1606.04487) section IV.
+/// Mitliagkas et al. 2016 (arXiv:1605.09774), theorem 3 (queues of equal workers); Hadjis et al. 2016
+/// (arXiv:1606.04487) section IV.
 pub fn implicit(groups: usize) -> f64 {
     1.0 - 1.0 / groups.max(1) as f64
 }
 
-/// The momentum to set so that it and the [`implicit`] one add up to `total`; 0 where there is too much of that already, which
-/// says that fewer groups would need fewer steps.
+/// The momentum to set so that it and the [`implicit`] one add up to `total`; 0 where there is too much of that
+/// already, which says that fewer groups would need fewer steps.
 ///
 /// # Source
-/// Hadjis et al. 2016 (arXiv:1606.04487): explicit and implicit momentum add up, and the best sum does not depend on the number
-/// of groups.
+/// Hadjis et al. 2016 (arXiv:1606.04487): explicit and implicit momentum add up, and the best sum does not depend on
+/// the number of groups.
 pub fn explicit(total: f32, groups: usize) -> f32 {
     (f64::from(total) - implicit(groups)).max(0.0) as f32
 }
 
 /// How servers change parameters, and what they multiply the rate of a group by.
 ///
-/// It is the optimiser of the recipe with another momentum (SGD) or beta1 (Adam, AdamW, LAMB); the theory is of SGD. With momentum m a
-/// gradient moves SGD's parameters by rate / (1 - m) in the long run: where the rule takes momentum away, the rate grows so that
-/// a gradient goes as far as in training in step. Adam's and LAMB's averages are of the same length with any beta1.
+/// It is the optimiser of the recipe with another momentum (SGD) or beta1 (Adam, AdamW, LAMB); the theory is of SGD.
+/// With momentum m a gradient moves SGD's parameters by rate / (1 - m) in the long run: where the rule takes momentum
+/// away, the rate grows so that a gradient goes as far as in training in step. Adam's and LAMB's averages are of the
+/// same length with any beta1.
 ///
 /// Gradients come to servers clipped, because only a group knows the norm of all of them.
 pub fn of_servers(
@@ -84,8 +86,8 @@ mod tests {
         assert_eq!(explicit(0.9, 1), 0.9);
     }
 
-    /// A linear model of the queue: each of G workers holds a gradient of old parameters, and a random one delivers. The mean of
-    /// many runs must move as SGD with momentum 1 - 1 / G and rate / G does.
+    /// A linear model of the queue: each of G workers holds a gradient of old parameters, and a random one delivers.
+    /// The mean of many runs must move as SGD with momentum 1 - 1 / G and rate / G does.
     #[test]
     fn a_queue_of_equal_workers_moves_like_momentum() {
         use rand::{Rng, SeedableRng};

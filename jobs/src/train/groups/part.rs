@@ -20,7 +20,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// What lies in these ranges, with the state that `optimizer` has of it; changed as [`of_servers`](super::momentum::of_servers) says.
+    /// What lies in these ranges, with the state that `optimizer` has of it; changed as
+    /// [`of_servers`](super::momentum::of_servers) says.
     pub fn of(
         parameters: &Parameters,
         optimizer: &Optimizer,

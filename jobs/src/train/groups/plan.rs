@@ -64,8 +64,8 @@ impl Layout {
     }
 }
 
-/// The places of a network's layers in the flat order of its parameters: tensors whose names differ after the last dot only, such as
-/// kernel and bias, are one layer.
+/// The places of a network's layers in the flat order of its parameters: tensors whose names differ after the last dot
+/// only, such as kernel and bias, are one layer.
 pub fn layers(parameters: &Parameters) -> Vec<Range<usize>> {
     let layer = |name: &str| name.rsplit_once('.').map_or(name, |(layer, _)| layer).len();
     let mut found: Vec<Range<usize>> = Vec::new();
@@ -81,8 +81,8 @@ pub fn layers(parameters: &Parameters) -> Vec<Range<usize>> {
     found
 }
 
-/// What each server holds: whole layers, dealt largest first to whoever has least, so that all have about as many values.
-/// Neighbouring layers of a server are one range.
+/// What each server holds: whole layers, dealt largest first to whoever has least, so that all have about as many
+/// values. Neighbouring layers of a server are one range.
 ///
 /// # Errors
 /// Key, expected and found, if there are more servers than layers.

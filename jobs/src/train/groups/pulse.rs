@@ -1,13 +1,14 @@
 //! Signs of life between the ranks of a run, and their last words.
 //!
-//! A leader waits for its turn, a server for the scores of a validation: the length of such a wait says nothing. So each rank that is
-//! a process has a thread that shows others every second that it lives, whatever the process computes meanwhile. Servers and
-//! leaders show it each other, a leader and the rest of its group likewise. What a silence as long as the recipe lets ranks wait means
-//! depends on whose it is ([`Kin`]): a server's ends the job, for its part of the parameters is nowhere else; a leader's is only noted, since
-//! others can do the steps of its group; in a group nobody can go on without the others.
+//! A leader waits for its turn, a server for the scores of a validation: the length of such a wait says nothing. So
+//! each rank that is a process has a thread that shows others every second that it lives, whatever the process computes
+//! meanwhile. Servers and leaders show it each other, a leader and the rest of its group likewise. What a silence as
+//! long as the recipe lets ranks wait means depends on whose it is ([`Kin`]): a server's ends the job, for its part of
+//! the parameters is nowhere else; a leader's is only noted, since others can do the steps of its group; in a group
+//! nobody can go on without the others.
 //!
-//! A rank that cannot go on says so as its last word. Its group then gives up with it: their processes retire, which is to wait for the
-//! end of the job, because MPI ends the job where a process ends before.
+//! A rank that cannot go on says so as its last word. Its group then gives up with it: their processes retire, which is
+//! to wait for the end of the job, because MPI ends the job where a process ends before.
 
 use super::heard::{Heard, Word};
 use super::kin::Kin;
@@ -77,8 +78,8 @@ impl Told {
 }
 
 impl Pulse {
-    /// Begins, on a communicator of whoever takes part; `kin` are the ranks to show it to and to listen to. `on_stall` hears of a server
-    /// that was silent for longer than `limit`.
+    /// Begins, on a communicator of whoever takes part; `kin` are the ranks to show it to and to listen to. `on_stall`
+    /// hears of a server that was silent for longer than `limit`.
     ///
     /// # Errors
     /// [`CommError::Library`] if the system gives no thread.
@@ -144,7 +145,8 @@ impl Pulse {
         }
     }
 
-    /// This rank cannot go on; returns when those who need it have been told, or at once if nobody shows anything. Gives whether.
+    /// This rank cannot go on; returns when those who need it have been told, or at once if nobody shows anything.
+    /// Gives whether.
     pub fn give_up(&mut self) -> bool {
         let told = self.thread.is_some();
         self.end_with(Order::GiveUp);
@@ -252,7 +254,8 @@ impl Beating {
         (self.heard.limit / 8).clamp(Duration::from_millis(5), Duration::from_secs(1))
     }
 
-    /// What there is to say when this rank does not go on: who has waited too long may have waited for a rank that is no more.
+    /// What there is to say when this rank does not go on: who has waited too long may have waited for a rank that is
+    /// no more.
     fn last_word(&self) -> Word {
         let every = self.every();
         let missing = |(mate, kin): &(usize, Kin)| {
@@ -325,8 +328,8 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(2);
 
-    /// What a rank saw: what its stall said, whether the first leader was silent to it, and gone; of a rank that stood still, the last
-    /// that the others of its group had to say to it.
+    /// What a rank saw: what its stall said, whether the first leader was silent to it, and gone; of a rank that stood
+    /// still, the last that the others of its group had to say to it.
     type Saw = (Option<CommError>, bool, bool, Option<Word>);
 
     /// Two servers and two groups of two ranks, one of which meets its fate.

@@ -43,7 +43,8 @@ pub(super) struct Server<'a> {
     views: Option<Views>,
     /// In turns: where groups stood when the run was left.
     pub standing: Option<Standing>,
-    /// In turns, but not of the first server: what it held after so many steps of the run, for the first one to ask for.
+    /// In turns, but not of the first server: what it held after so many steps of the run, for the first one to ask
+    /// for.
     kept: BTreeMap<u64, Vec<u8>>,
     /// After how many steps of the run it will be asked for that, besides the usual ones.
     cuts: BTreeSet<u64>,
@@ -227,8 +228,8 @@ impl<'a> Server<'a> {
         Heard::Lost(group)
     }
 
-    /// Whether a group that has not spoken for long shows that it lives: it is waited for, but not for ever, since its process may live
-    /// where what it does hangs.
+    /// Whether a group that has not spoken for long shows that it lives: it is waited for, but not for ever, since its
+    /// process may live where what it does hangs.
     pub fn takes_its_time(&self, group: usize) -> bool {
         let patience = LIVING_WAIT * self.limit;
         self.pulse.is_felt() && !self.is_silent(group) && self.heard.elapsed() <= patience
@@ -366,7 +367,8 @@ impl<'a> Server<'a> {
         self.done_before + self.steps_of.iter().sum::<u64>()
     }
 
-    /// Serves groups and the first server, until that says that the run is over; gives its last words. Not of the first server.
+    /// Serves groups and the first server, until that says that the run is over; gives its last words. Not of the first
+    /// server.
     pub fn serve(mut self) -> Result<Vec<u8>> {
         let mut wanted: Option<Vec<u64>> = None;
         loop {

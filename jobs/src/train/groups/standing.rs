@@ -1,8 +1,9 @@
 //! Where every group stood when a checkpoint was taken in turns, so that a run goes on as if nothing had happened.
 //!
-//! In round-robin order a run is a function of its start, but its state is more than the parameters: every group has a gradient
-//! under way that is of the parameters as they were when it last read them. A checkpoint keeps those too, with whose turn it
-//! is, who has which steps, and what was counted. In order of arrival nothing is promised, and none of this is kept.
+//! In round-robin order a run is a function of its start, but its state is more than the parameters: every group has a
+//! gradient under way that is of the parameters as they were when it last read them. A checkpoint keeps those too, with
+//! whose turn it is, who has which steps, and what was counted. In order of arrival nothing is promised, and none of
+//! this is kept.
 
 use super::plan::{self, Layout};
 use super::staleness::StalenessSummary;

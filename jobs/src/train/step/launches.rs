@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// Steps before passes are written down: kernels are loaded and algorithms chosen by then.
 const BEFORE: u32 = 2;
 
-/// Passes that are launched as a whole have memory of their own beside that of single operations; what a step needs at most, times this, is
-/// enough for both.
+/// Passes that are launched as a whole have memory of their own beside that of single operations; what a step needs at
+/// most, times this, is enough for both.
 const ROOM: f64 = 1.5;
 
 /// Whether and how the passes are launched as a whole.

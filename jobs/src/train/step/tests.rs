@@ -212,7 +212,8 @@ fn parameters_without_gradient_are_told_once() {
     assert_eq!(cut.take_without_gradient(), None);
 }
 
-/// The rate is so low that no kernel's nearest bf16 changes within a step: only chance moves what training multiplies by.
+/// The rate is so low that no kernel's nearest bf16 changes within a step: only chance moves what training multiplies
+/// by.
 #[test]
 fn kernels_rounded_by_chance_move_where_the_nearest_do_not() {
     let losses = |kernels: &str| {

@@ -31,8 +31,8 @@ impl Layers<'_> {
         )
     }
 
-    /// The columns with `before` and `after` more from the other side of the globe, where longitude wraps; and whether it
-    /// does.
+    /// The columns with `before` and `after` more from the other side of the globe, where longitude wraps; and whether
+    /// it does.
     pub fn wrap_columns(&mut self, x: &Value, before: usize, after: usize) -> (String, bool) {
         if self.padding == Padding::Zero {
             return (x.name.clone(), false);

@@ -1,9 +1,9 @@
 //! The inference network as an ONNX file, batch normalisation folded into the kernels.
 //!
 //! # Shapes
-//! Input `fields` (batch, channel, latitude, longitude), f32, normalised as the contract in the file's metadata says; output
-//! `logits` (batch, class, latitude, longitude), and `classes` (batch, latitude, longitude), uint8, if asked for. The batch is
-//! free, the grid is fixed: resizing and wrapping depend on it.
+//! Input `fields` (batch, channel, latitude, longitude), f32, normalised as the contract in the file's metadata says;
+//! output `logits` (batch, class, latitude, longitude), and `classes` (batch, latitude, longitude), uint8, if asked
+//! for. The batch is free, the grid is fixed: resizing and wrapping depend on it.
 //!
 //! # Not done
 //! Half precisions (ONNX Runtime's tools convert); the contract's normalisation of the fields inside the graph.

@@ -10,8 +10,8 @@ use candle_core::Tensor;
 use std::ops::Range;
 
 impl Decoder {
-    /// What the full-resolution part reads: refined features at a quarter of the resolution, of the bilinear decoder their
-    /// logits.
+    /// What the full-resolution part reads: refined features at a quarter of the resolution, of the bilinear decoder
+    /// their logits.
     pub(in super::super) fn before(
         &self,
         p: &Parameters,

@@ -1,14 +1,17 @@
-//! One box for each cell: an encoder of halvings, three heads on its normalised output, a decoder that makes the input again.
+//! One box for each cell: an encoder of halvings, three heads on its normalised output, a decoder that makes the input
+//! again.
 //!
 //! # Source
-//! Racah et al. 2017 (arXiv:1612.02095) and eracah/hur-detect `scripts/build_network.py`: 5x5 kernels of stride 2 with 128,
-//! 256, 512, 768, 1024 and 1280 channels, leaky ReLUs of slope 0.1, biases; batch normalisation before 3x3 heads (box,
-//! objectness, class); over time 3x5x5 kernels, and heads that leave every second frame. 66.53 M, 16.68 M and 50.02 M
-//! parameters. The code's layers over time fall back on their library's plain ReLU; here they are leaky as in the paper.
+//! Racah et al. 2017 (arXiv:1612.02095) and eracah/hur-detect `scripts/build_network.py`: 5x5 kernels of stride 2 with
+//! 128, 256, 512, 768, 1024 and 1280 channels, leaky ReLUs of slope 0.1, biases; batch normalisation before 3x3 heads
+//! (box, objectness, class); over time 3x5x5 kernels, and heads that leave every second frame. 66.53 M, 16.68 M and
+//! 50.02 M parameters. The code's layers over time fall back on their library's plain ReLU; here they are leaky as in
+//! the paper.
 //!
-//! Kurth et al. 2017 (arXiv:1708.05256): nine convolutions, five transposed ones, one parameter server for each of these
-//! fourteen layers, 302.1 MiB of parameters. Which nine and five is not published; assumed here are six 5x5 encoder layers
-//! as above, the last of which does not halve (cells of 32 pixels), three heads, five 3x3 doublings, and no normalisation.
+//! Kurth et al. 2017 (arXiv:1708.05256): nine convolutions, five transposed ones, one parameter server for each of
+//! these fourteen layers, 302.1 MiB of parameters. Which nine and five is not published; assumed here are six 5x5
+//! encoder layers as above, the last of which does not halve (cells of 32 pixels), three heads, five 3x3 doublings, and
+//! no normalisation.
 
 use super::mirror::Mirror;
 use super::{Detector, SLOPE, wide};

@@ -1,10 +1,10 @@
-//! Boxes around centres: DeepLabV3+'s encoder and pyramid, features at a quarter of the input, scores of classes and the
-//! distances to a box's sides for each of their pixels; masks from the same features if asked for.
+//! Boxes around centres: DeepLabV3+'s encoder and pyramid, features at a quarter of the input, scores of classes and
+//! the distances to a box's sides for each of their pixels; masks from the same features if asked for.
 //!
 //! # Source
-//! Encoder, pyramid and the join with low-level features as in 1810.01993 and Chen et al. 2018 (arXiv:1802.02611); scores
-//! as in CenterNet (arXiv:1904.07850), whose bias starts at −2.19 so that untrained scores are 0.1; distances as in FCOS
-//! (arXiv:1904.01355). What makes them a loss is in `detection`.
+//! Encoder, pyramid and the join with low-level features as in 1810.01993 and Chen et al. 2018 (arXiv:1802.02611);
+//! scores as in CenterNet (arXiv:1904.07850), whose bias starts at −2.19 so that untrained scores are 0.1; distances as
+//! in FCOS (arXiv:1904.01355). What makes them a loss is in `detection`.
 
 use super::{Detector, wide};
 use crate::detection::{DetectorGradient, DetectorOutput, Layout, Scheme};

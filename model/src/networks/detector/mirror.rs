@@ -1,8 +1,8 @@
 //! How a detector makes its input again from what its encoder found.
 //!
-//! The published decoder has no parameters of its own. It is what Theano makes of "the gradient of the layer": behind each
-//! layer's leaky ReLU the slope that the encoder took, then the layer's kernel transposed, and no bias. The detector of the
-//! 15-petaflop runs has transposed convolutions of its own.
+//! The published decoder has no parameters of its own. It is what Theano makes of "the gradient of the layer": behind
+//! each layer's leaky ReLU the slope that the encoder took, then the layer's kernel transposed, and no bias. The
+//! detector of the 15-petaflop runs has transposed convolutions of its own.
 
 use super::SLOPE;
 use crate::error::Result;

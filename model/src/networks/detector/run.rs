@@ -10,14 +10,14 @@ use crate::storage::Storage;
 use candle_core::Tensor;
 
 impl Network {
-    /// Whether it finds boxes: [`Self::detect`] and [`Self::backward_detection`] then take the places of [`Self::forward`] and
-    /// [`Self::backward`].
+    /// Whether it finds boxes: [`Self::detect`] and [`Self::backward_detection`] then take the places of
+    /// [`Self::forward`] and [`Self::backward`].
     pub fn is_detector(&self) -> bool {
         self.layers.detector().is_some()
     }
 
-    /// What a detector says about fields; `reconstruct` also makes the fields again, where the network has a decoder for
-    /// that (twice the work; without it the loss has no reconstruction).
+    /// What a detector says about fields; `reconstruct` also makes the fields again, where the network has a decoder
+    /// for that (twice the work; without it the loss has no reconstruction).
     ///
     /// # Shapes
     /// x `(b, h, w, c)`; of clips, whose frames follow each other, `(b · t, h, w, c)` or `(b, t, h, w, c)` with
@@ -36,7 +36,8 @@ impl Network {
     /// Adds the gradient of every parameter to `gradients`, freeing the tape as it goes.
     ///
     /// # Errors
-    /// [`ModelError::Task`] if it finds no boxes; [`ModelError::Shape`] if the gradient is not of the forward pass's output.
+    /// [`ModelError::Task`] if it finds no boxes; [`ModelError::Shape`] if the gradient is not of the forward pass's
+    /// output.
     pub fn backward_detection(
         &self,
         gradient: DetectorGradient,

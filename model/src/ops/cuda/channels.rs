@@ -91,7 +91,8 @@ pub fn zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
     gpu()?.zeros(shape, dtype)
 }
 
-/// Cells added around a field: above, below, left, right; and whether they show the opposite side, in latitude and in longitude.
+/// Cells added around a field: above, below, left, right; and whether they show the opposite side, in latitude and in
+/// longitude.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Edges {
     pub sides: [usize; 4],

@@ -79,8 +79,9 @@ fn filter(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Tensor> {
     })
 }
 
-/// cuDNN's engines for a few channels use no matrix units, and zeros beside the channels do not change that (three channels to 256 with a stride of 2 take
-/// an H200 2 ms). Where all that a kernel sees is a few channels' worth, it is these that are multiplied.
+/// cuDNN's engines for a few channels use no matrix units, and zeros beside the channels do not change that (three
+/// channels to 256 with a stride of 2 take an H200 2 ms). Where all that a kernel sees is a few channels' worth, it is
+/// these that are multiplied.
 fn sees_little(dtype: DType, x: [usize; 4], y: [usize; 4], spec: &ConvSpec) -> bool {
     let seen = x[3] * spec.kernel.0 * spec.kernel.1;
     // More than the field and less than half of the result are written for it.

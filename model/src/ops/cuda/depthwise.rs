@@ -105,7 +105,8 @@ pub fn depthwise_backward_data(
         &geometry(x_shape, y_shape, spec)[..],
     ]
     .concat();
-    // With stride 1 they turn the kernel, which takes as many outputs as positions around the globe; with stride 2 squares of positions.
+    // With stride 1 they turn the kernel, which takes as many outputs as positions around the globe; with stride 2
+    // squares of positions.
     let reversible = match spec.stride {
         1 => !spec.periodic || y_shape[2] == width,
         _ => spec.dilation == 1 && (!spec.periodic || width.is_multiple_of(2)),

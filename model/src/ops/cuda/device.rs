@@ -311,8 +311,8 @@ impl Gpu {
         status.result().map_err(driver_error("cuMemsetD8Async"))
     }
 
-    /// Where a tensor's first value lies. It stays there as long as the tensor lives, and what is on the stream by then still
-    /// finds it: memory is freed in the stream's order.
+    /// Where a tensor's first value lies. It stays there as long as the tensor lives, and what is on the stream by then
+    /// still finds it: memory is freed in the stream's order.
     pub(super) fn address(&self, tensor: &Tensor) -> Result<u64> {
         let (storage, layout) = tensor.storage_and_layout();
         let Storage::Cuda(storage) = &*storage else {

@@ -1,7 +1,8 @@
 //! Work of the GPU that is written down instead of done, and then done by one call as often as wanted.
 //!
-//! Tensors that come and go in it lie in memory of its own, at addresses that stay: they may outlive the work and be freed by other
-//! work. Copies from and to the host cannot be written down, because their addresses would be; nor can waiting.
+//! Tensors that come and go in it lie in memory of its own, at addresses that stay: they may outlive the work and be
+//! freed by other work. Copies from and to the host cannot be written down, because their addresses would be; nor can
+//! waiting.
 
 use super::device::{Gpu, driver_error, failed, gpu};
 use super::elementwise::like;
@@ -78,7 +79,8 @@ impl Drop for Writing {
 /// Writes down what `work` puts on the stream; nothing of it is done.
 ///
 /// # Errors
-/// [`crate::gpu::GpuError::NotCaptured`] if `work` does what cannot be written down, its own error, or that of a call; the stream goes on as before.
+/// [`crate::gpu::GpuError::NotCaptured`] if `work` does what cannot be written down, its own error, or that of a call;
+/// the stream goes on as before.
 pub(crate) fn capture<T>(work: impl FnOnce() -> Result<T>) -> Result<(Graph, T)> {
     let gpu = gpu()?;
     // Nobody else puts anything on the stream meanwhile.

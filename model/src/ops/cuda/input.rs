@@ -1,7 +1,9 @@
-//! Fields on their way to the GPU: copied on a stream of their own while the GPU computes, normalised by a kernel when their turn comes.
+//! Fields on their way to the GPU: copied on a stream of their own while the GPU computes, normalised by a kernel when
+//! their turn comes.
 //!
-//! Who may touch what when is settled between streams, by events: a copy waits until what its slot held before was read, and what reads a
-//! slot waits for the copy. The host waits only where it wants to write page-locked memory that the GPU still reads.
+//! Who may touch what when is settled between streams, by events: a copy waits until what its slot held before was
+//! read, and what reads a slot waits for the copy. The host waits only where it wants to write page-locked memory that
+//! the GPU still reads.
 
 use super::device::{Gpu, driver_error, gpu};
 use super::kernels::{Arg, ELEMENTWISE, int, long, suffix};

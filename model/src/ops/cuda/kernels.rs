@@ -103,7 +103,8 @@ impl Grid {
     }
 }
 
-/// Grids of kernels of which two blocks fit on a multiprocessor: no more blocks than that, so that none waits for another to end.
+/// Grids of kernels of which two blocks fit on a multiprocessor: no more blocks than that, so that none waits for
+/// another to end.
 impl Gpu {
     fn side_by_side(&self) -> usize {
         2 * self.multiprocessors
@@ -397,8 +398,8 @@ impl Gpu {
         self.bind()?;
         let Grid(x, y, z) = grid;
         let stream = self.stream.cu_stream();
-        // SAFETY: number, order and types of the arguments are those of `kernels/README.md`, which the tests hold; the driver
-        // copies them before it returns.
+        // SAFETY: number, order and types of the arguments are those of `kernels/README.md`, which the tests hold; the
+        // driver copies them before it returns.
         let status = unsafe {
             sys::cuLaunchKernel(
                 function,

@@ -8,8 +8,8 @@ use candle_core::cuda_backend::cudarc::driver::{CudaEvent, sys};
 use std::fmt;
 use std::sync::Arc;
 
-/// f32 values on the GPU of this process, which whoever has this may change, on any stream that waits for [`Self::ready`] first and
-/// records [`Self::done`] at last.
+/// f32 values on the GPU of this process, which whoever has this may change, on any stream that waits for
+/// [`Self::ready`] first and records [`Self::done`] at last.
 pub struct Lent {
     values: Tensor,
     address: u64,

@@ -67,8 +67,8 @@ impl Loaded {
             .clone();
         let mut reason = String::new();
         let load = |path: &Path| {
-            // SAFETY: loading runs the library's own start; the names are NVIDIA's, and what has them is trusted as any library
-            // that the program is linked with.
+            // SAFETY: loading runs the library's own start; the names are NVIDIA's, and what has them is trusted as any
+            // library that the program is linked with.
             unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
         };
         for &name in names {

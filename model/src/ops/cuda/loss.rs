@@ -47,7 +47,8 @@ fn sum_of(gpu: &Gpu, partial: &Tensor, grid: Grid) -> Result<f64> {
     Ok(sum[0])
 }
 
-/// The sum of (made − fields)² and `slope` · (made − fields), f32; of pixels with more channels in `made` than in `fields`, those do not count.
+/// The sum of (made − fields)² and `slope` · (made − fields), f32; of pixels with more channels in `made` than in
+/// `fields`, those do not count.
 pub fn squared_error(
     made: &Tensor,
     fields: &Tensor,

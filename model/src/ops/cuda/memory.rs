@@ -1,7 +1,7 @@
 //! Memory of the GPU: how much there is, how much was used, and what a tensor takes of it.
 //!
-//! Two pools hold what this process has taken: one for what is done at once, one for what CUDA graphs take and give back. Neither
-//! uses what the other has free.
+//! Two pools hold what this process has taken: one for what is done at once, one for what CUDA graphs take and give
+//! back. Neither uses what the other has free.
 
 use super::device::{GPU, Gpu, driver_error};
 use crate::error::Result;
@@ -33,8 +33,8 @@ pub(crate) fn working_memory() -> u64 {
     })
 }
 
-/// Bytes of its memory that this process has used since [`forget_peak`]: the most of what was done at once and the most of graphs, which may
-/// not have been at the same time.
+/// Bytes of its memory that this process has used since [`forget_peak`]: the most of what was done at once and the most
+/// of graphs, which may not have been at the same time.
 pub fn peak_memory() -> Option<u64> {
     let context = &GPU.get()?.context;
     let of_graphs = graph_attribute(context, OfGraphs::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH);
@@ -53,7 +53,8 @@ pub fn forget_peak() {
         OfPool::CU_MEMPOOL_ATTR_USED_MEM_HIGH,
         OfGraphs::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH,
     );
-    // SAFETY: the value is of the attributes' type. Where it fails the peak is that of the whole process, which is no less.
+    // SAFETY: the value is of the attributes' type. Where it fails the peak is that of the whole process, which is no
+    // less.
     let _ = unsafe {
         sys::cuMemPoolSetAttribute(pool, most, (&raw mut none).cast());
         let device = gpu.context.cu_device();

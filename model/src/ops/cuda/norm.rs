@@ -61,7 +61,8 @@ impl Moments {
     }
 }
 
-/// Statistics of x over the samples of all ranks, and how many pixels those are; γ and β are ones and zeros if there are none.
+/// Statistics of x over the samples of all ranks, and how many pixels those are; γ and β are ones and zeros if there
+/// are none.
 pub fn statistics(
     x: &Tensor,
     channels: usize,

@@ -146,7 +146,8 @@ impl State {
         Ok(sums)
     }
 
-    /// Changes `values` along `gradient` and gives the scaled gradient's norm; if that is no number, nothing is changed.
+    /// Changes `values` along `gradient` and gives the scaled gradient's norm; if that is no number, nothing is
+    /// changed.
     pub(crate) fn step(
         &mut self,
         config: &OptimizerConfig,

@@ -1,4 +1,5 @@
-//! Who puts work on the GPU's one stream: the thread that computes, others beside it, or only one that writes its work down.
+//! Who puts work on the GPU's one stream: the thread that computes, others beside it, or only one that writes its work
+//! down.
 
 use super::device::{GPU, Gpu, gpu};
 use crate::error::Result;
@@ -42,7 +43,8 @@ impl Gpu {
     }
 }
 
-/// A tensor that a thread beside the one that computes may give back: not while work is written down, which would free it at every launch.
+/// A tensor that a thread beside the one that computes may give back: not while work is written down, which would free
+/// it at every launch.
 pub(super) struct Beside(Option<Tensor>);
 
 impl From<Tensor> for Beside {

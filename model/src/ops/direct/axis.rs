@@ -1,7 +1,7 @@
 //! Which positions a kernel reads along one axis, in both directions.
 //!
-//! In the forward direction all outputs read by the same offsets. In the gradient of the input, a stride of n makes n classes of
-//! positions, each of which sees only every n-th tap: the zeros between are never multiplied.
+//! In the forward direction all outputs read by the same offsets. In the gradient of the input, a stride of n makes n
+//! classes of positions, each of which sees only every n-th tap: the zeros between are never multiplied.
 
 use crate::ops::conv_spec::ConvSpec;
 
@@ -57,7 +57,8 @@ impl Axis {
     ) -> Self {
         let stride = spec.stride as isize;
         let class = |first: usize| {
-            // Output p contributes to position first + stride t by the tap with p stride + tap dilation - padding = position.
+            // Output p contributes to position first + stride t by the tap with p stride + tap dilation - padding =
+            // position.
             let at =
                 |tap: usize| first as isize + padding as isize - (tap * spec.dilation) as isize;
             let taps = (0..kernel).filter(|&tap| at(tap).rem_euclid(stride) == 0);

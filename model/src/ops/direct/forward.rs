@@ -68,7 +68,8 @@ struct RunUnit<'a, V> {
     y: &'a mut [V],
 }
 
-/// One pixel to compute: of which image, where in its class, and where in the output, of whose rows all images are counted.
+/// One pixel to compute: of which image, where in its class, and where in the output, of whose rows all images are
+/// counted.
 #[derive(Clone, Copy)]
 struct Pixel {
     image: usize,

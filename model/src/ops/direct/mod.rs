@@ -1,6 +1,6 @@
-//! Convolutions of any kernel, stride and dilation (one group) as matrix products over lines of pixels, without copies of
-//! the field: zero padding is a line of zeros, a field that wraps is a matter of where a line begins, and the zeros that a
-//! stride puts between the pixels of a gradient are never multiplied.
+//! Convolutions of any kernel, stride and dilation (one group) as matrix products over lines of pixels, without copies
+//! of the field: zero padding is a line of zeros, a field that wraps is a matter of where a line begins, and the zeros
+//! that a stride puts between the pixels of a gradient are never multiplied.
 
 mod axis;
 mod forward;
@@ -19,8 +19,8 @@ use axis::Axis;
 use forward::Geometry;
 
 /// Whether these loops should run the convolution: they are two to six times faster than oneDNN's (AVX2) where kernels
-/// stride, they leave out atrous taps that see nothing but padding, and they are slower for few channels. A function of the
-/// geometry alone.
+/// stride, they leave out atrous taps that see nothing but padding, and they are slower for few channels. A function of
+/// the geometry alone.
 pub fn pays(spec: &ConvSpec, x: [usize; 4], y: [usize; 4]) -> bool {
     let taps = spec.kernel.0 * spec.kernel.1;
     if taps == 1 || x[3].min(y[3]) < 32 || !gemm::is_fast() {
@@ -30,8 +30,8 @@ pub fn pays(spec: &ConvSpec, x: [usize; 4], y: [usize; 4]) -> bool {
     pairs(spec, x, y).is_some_and(|pairs| spec.stride > 1 || pairs * 4 < all * 3)
 }
 
-/// Pairs of a pixel and a tap that reads it, where the rest is padding: what these loops multiply, once for each pair of channels.
-/// None if they cannot run it. The gradient of the input has the same pairs.
+/// Pairs of a pixel and a tap that reads it, where the rest is padding: what these loops multiply, once for each pair
+/// of channels. None if they cannot run it. The gradient of the input has the same pairs.
 pub fn pairs(spec: &ConvSpec, x: [usize; 4], y: [usize; 4]) -> Option<usize> {
     let Geometry { rows, columns, .. } = geometry(spec, x, y);
     fits(spec, x, y).then(|| rows.seen(y[1]) * columns.seen(y[2]))

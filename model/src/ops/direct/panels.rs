@@ -37,8 +37,8 @@ impl Panels {
 
     /// Of weights that lie so far apart from output to output and from input to input.
     ///
-    /// Panels are written row by row, each once: the kernels of a row's outputs at one input stay in the cache while their taps
-    /// are dealt out.
+    /// Panels are written row by row, each once: the kernels of a row's outputs at one input stay in the cache while
+    /// their taps are dealt out.
     fn new(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),

@@ -14,8 +14,8 @@ const CHANNELS: usize = 96;
 
 /// Adds the gradient of weights `(outputs, inputs, taps)` to `dw`.
 ///
-/// The sums of a tap and some channels belong to one thread and run over the pixels in order: the bits do not depend on the
-/// number of threads.
+/// The sums of a tap and some channels belong to one thread and run over the pixels in order: the bits do not depend on
+/// the number of threads.
 pub fn add_gradient<V: Value>(
     geometry: &Geometry,
     batch: usize,

@@ -1,7 +1,8 @@
 //! Depthwise convolution by own loops: rows in parallel, channels innermost.
 //!
-//! Forward and backward-data are the same loop over different tables: for every row and column of the result, which rows
-//! and columns it reads and through which tap. The tables know stride, dilation, padding and wrapping; the loop knows none.
+//! Forward and backward-data are the same loop over different tables: for every row and column of the result, which
+//! rows and columns it reads and through which tap. The tables know stride, dilation, padding and wrapping; the loop
+//! knows none.
 
 use super::CHUNK;
 use crate::ops::conv_spec::{ConvSpec, source};

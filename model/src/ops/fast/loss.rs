@@ -21,7 +21,8 @@ pub fn softmax(logits: &[f32], classes: usize) -> Vec<f32> {
     probabilities
 }
 
-/// Σ w[label] · α (1 − p)^γ · −ln p with p = p[label], and its gradient times `factor`; without focal loss α is 1 and γ 0.
+/// Σ w[label] · α (1 − p)^γ · −ln p with p = p[label], and its gradient times `factor`; without focal loss α is 1 and
+/// γ 0.
 pub fn segmentation(logits: &[f32], labels: &[u8], rule: &PixelRule<'_>) -> (f64, Vec<f32>) {
     let classes = rule.class_weights.len();
     let pixels = CHUNK / classes;

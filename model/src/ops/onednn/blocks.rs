@@ -1,8 +1,9 @@
 //! Kernels brought into blocks of many outputs by pairs of inputs, as oneDNN's forward convolutions of bf16 read them.
 //!
-//! Its own reordering of `(out, in, kh, kw)` to these reads and writes with strides that share few cache lines: of 640 x 512 kernels of 5 x 5
-//! it takes ten times as long as the convolution of a small field. Here blocks are filled in the first-level cache and
-//! then copied to where their taps lie, in half of the time. To other blocks oneDNN is as fast.
+//! Its own reordering of `(out, in, kh, kw)` to these reads and writes with strides that share few cache lines: of
+//! 640 x 512 kernels of 5 x 5 it takes ten times as long as the convolution of a small field. Here blocks are filled in
+//! the first-level cache and then copied to where their taps lie, in half of the time. To other blocks oneDNN is as
+//! fast.
 
 use super::sys;
 use crate::ops::value::Value;
@@ -19,7 +20,8 @@ const PAIR: usize = 2;
 /// Kernels of less taps are left to oneDNN, which reads them as they lie.
 const LEAST_TAPS: usize = 4;
 
-/// Where one primitive wants each of the kernels `(out, in, kh, kw)`: in blocks of some outputs by some inputs, one tap after the other.
+/// Where one primitive wants each of the kernels `(out, in, kh, kw)`: in blocks of some outputs by some inputs, one tap
+/// after the other.
 pub struct Blocks {
     outputs: usize,
     inputs: usize,

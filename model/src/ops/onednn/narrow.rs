@@ -1,7 +1,7 @@
 //! The gradient of the input of a classifier: 1x1 kernels with a handful of outputs.
 //!
-//! oneDNN 2.6 computes it in bf16 by a matrix product whose f32 result it keeps for every thread: eight bytes for each value of the
-//! widest field of the network, 1.8 GB at 768 x 1152. A few multiplications per value need no such thing.
+//! oneDNN 2.6 computes it in bf16 by a matrix product whose f32 result it keeps for every thread: eight bytes for each
+//! value of the widest field of the network, 1.8 GB at 768 x 1152. A few multiplications per value need no such thing.
 
 use crate::ops::conv::Pass;
 use crate::ops::value::Value;

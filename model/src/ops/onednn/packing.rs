@@ -51,8 +51,9 @@ struct Order {
 }
 
 thread_local! {
-    /// Pages of packed kernels of the last operation, for the next: new ones fault one by one, which takes longer than packing. They are
-    /// taken out of their place, so that other work which this thread picks up meanwhile gets its own.
+    /// Pages of packed kernels of the last operation, for the next: new ones fault one by one, which takes longer than
+    /// packing. They are taken out of their place, so that other work which this thread picks up meanwhile gets its
+    /// own.
     static ROOM: Cell<Option<MmapMut>> = const { Cell::new(None) };
 }
 

@@ -1,6 +1,6 @@
-//! Geometries that oneDNN must not see: its AVX-512 code (2.6) reads memory that is not its own, or sums what it must not. No
-//! published network has any; plain loops run them, or oneDNN in f32. A survey of 150 000 drawn geometries in a dirtied heap found
-//! these and no other (`fields_of_any_geometry` draws more).
+//! Geometries that oneDNN must not see: its AVX-512 code (2.6) reads memory that is not its own, or sums what it must
+//! not. No published network has any; plain loops run them, or oneDNN in f32. A survey of 150 000 drawn geometries in a
+//! dirtied heap found these and no other (`fields_of_any_geometry` draws more).
 
 use super::Source;
 use crate::ops::conv::Pass;
@@ -10,8 +10,8 @@ use crate::ops::reference;
 use crate::ops::value::Value;
 use crate::ops::winograd::Direction;
 
-/// Whether plain loops must run every direction: some window reads padding only, longitude not wrapped, or windows of several taps
-/// lie more than two positions apart beside padding.
+/// Whether plain loops must run every direction: some window reads padding only, longitude not wrapped, or windows of
+/// several taps lie more than two positions apart beside padding.
 pub fn is_needed(pass: &Pass<'_>) -> bool {
     let spec = pass.spec;
     let axis = |kernel: usize, padding: usize, inputs: usize, outputs: usize| {

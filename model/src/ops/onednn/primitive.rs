@@ -87,10 +87,10 @@ pub(super) fn with_primitive<T>(
 /// Runs the primitive of `desc`.
 ///
 /// # Safety
-/// Source, destination and bias must point to as many values, of the type that `desc` says; the bias may be null if `desc` has
-/// none. What is written must be writable and overlap nothing else. Weights that are read must come from [`super::Source::packed`]
-/// for the same `desc`. Backward weights need the room of [`super::packing::room`] for the same `desc` as weights, and a gradient of as
-/// many plain kernels, f32; for others the gradient is null.
+/// Source, destination and bias must point to as many values, of the type that `desc` says; the bias may be null if
+/// `desc` has none. What is written must be writable and overlap nothing else. Weights that are read must come from
+/// [`super::Source::packed`] for the same `desc`. Backward weights need the room of [`super::packing::room`] for the
+/// same `desc` as weights, and a gradient of as many plain kernels, f32; for others the gradient is null.
 pub(super) unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Operands) -> Result<()> {
     with_primitive(op, desc, |primitive| {
         // SAFETY: the caller vouches for the operands; the primitive is this thread's own.

@@ -25,8 +25,8 @@ pub(super) fn gemm_transposed<V: Value>(
         c.as_mut_ptr(),
     );
     let [m, n, k] = [m as i64, n as i64, k as i64];
-    // SAFETY: the assertion above holds the sizes, A and B are only read and hold what their type says; the slices cannot
-    // overlap because `c` is borrowed mutably.
+    // SAFETY: the assertion above holds the sizes, A and B are only read and hold what their type says; the slices
+    // cannot overlap because `c` is borrowed mutably.
     let status = unsafe {
         if V::DTYPE == DType::BF16 {
             sys::squall_gemm_bf16(1, 0, m, n, k, a, b, add.into(), c)
@@ -38,8 +38,8 @@ pub(super) fn gemm_transposed<V: Value>(
     checked(status, [m, n, k])
 }
 
-/// C (m × n) (+)= A B with A (m × k) and C row-major and dense, B (k × n) by columns that lie `column` apart; activations stored in
-/// bf16.
+/// C (m × n) (+)= A B with A (m × k) and C row-major and dense, B (k × n) by columns that lie `column` apart;
+/// activations stored in bf16.
 pub(super) fn gemm_of_bf16<V: Value>(
     (m, n, k): (usize, usize, usize),
     a: &[V],
@@ -58,8 +58,8 @@ pub(super) fn gemm_of_bf16<V: Value>(
         c.as_mut_ptr(),
     );
     let [m, n, k] = [m as i64, n as i64, k as i64];
-    // SAFETY: the assertions above hold the sizes and the type, A and B are only read; the slices cannot overlap because `c` is
-    // borrowed mutably.
+    // SAFETY: the assertions above hold the sizes and the type, A and B are only read; the slices cannot overlap
+    // because `c` is borrowed mutably.
     let status = unsafe { sys::squall_gemm_bf16(0, column as i64, m, n, k, a, b, add.into(), c) };
     checked(status, [m, n, k])
 }

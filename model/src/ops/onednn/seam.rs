@@ -1,8 +1,8 @@
 //! Longitude that wraps, without a copy of the field: oneDNN pads with zeros, and the few output columns whose windows
 //! cross the seam are computed again from narrow copies of both edges.
 //!
-//! Both edges are as wide as the wider needs to be, so that they are one batch of one primitive. It brings the kernels into its
-//! order once more: where they are more than the field, the field is copied instead.
+//! Both edges are as wide as the wider needs to be, so that they are one batch of one primitive. It brings the kernels
+//! into its order once more: where they are more than the field, the field is copied instead.
 
 use super::super::conv::Pass;
 use super::super::conv_spec::ConvSpec;
@@ -34,13 +34,13 @@ pub struct Seam {
 }
 
 impl Seam {
-    /// The edges of a pass that wraps; none if nothing wraps, if the edges are most of the field, or if the kernels are more
-    /// than the field. A function of the geometry alone.
+    /// The edges of a pass that wraps; none if nothing wraps, if the edges are most of the field, or if the kernels are
+    /// more than the field. A function of the geometry alone.
     pub fn of(pass: &Pass<'_>) -> Option<Self> {
         let (spec, padding) = (pass.spec, pass.spec.padding.1);
         let (width, outputs) = (pass.x_shape[2], pass.y_shape[2]);
-        // A field is about three halves as wide as it is high. Its true height is not asked, nor how many there are: strips and batches
-        // must have the bits of whole fields and single samples.
+        // A field is about three halves as wide as it is high. Its true height is not asked, nor how many there are:
+        // strips and batches must have the bits of whole fields and single samples.
         let kernels = spec.kernel.0 * spec.kernel.1 * pass.y_shape[3] / spec.groups.max(1);
         let pixels = width * width * 2 / 3;
         if !spec.periodic || padding == 0 || kernels > pixels {

@@ -1,9 +1,9 @@
 //! Wide fields cut into strips of longitude, so that the rows that a kernel touches stay in the first-level cache.
 //!
-//! oneDNN's backward-weights for AVX2 walks whole rows of plain NHWC, which do not fit the cache on wide fields. Measured on
-//! a shared machine (two Zen 3 cores, load 5 to 13, builds with and without strips in turn, copies included, ranges of medians
-//! of 5 rounds), 3x3 at 192 x 288: 48 to 32 channels 1.5 to 2.9 times faster, 64 to 64 1.6 to 2.3, 32 to 24 between 0.9 and
-//! 2.5, 24 to 24 between 0.8 and 1.6, which is why rows that short are left whole.
+//! oneDNN's backward-weights for AVX2 walks whole rows of plain NHWC, which do not fit the cache on wide fields.
+//! Measured on a shared machine (two Zen 3 cores, load 5 to 13, builds with and without strips in turn, copies
+//! included, ranges of medians of 5 rounds), 3x3 at 192 x 288: 48 to 32 channels 1.5 to 2.9 times faster, 64 to 64 1.6
+//! to 2.3, 32 to 24 between 0.9 and 2.5, 24 to 24 between 0.8 and 1.6, which is why rows that short are left whole.
 
 use super::seam;
 use crate::ops::conv::Pass;
@@ -24,8 +24,9 @@ const TILED_COLUMNS: usize = 96;
 /// Bytes of the copies of a group of strips, if a thread's strip is no larger.
 const GROUP: usize = 16 << 20;
 
-/// Pixels of the longest row whose 3x3 gradient oneDNN 2.6 may compute in tiles. Found by trying: of 230 and more it writes over memory
-/// that is not its own if the rows are 72, 96 or 192, of up to 216 it never did, nor for other kernels or strides.
+/// Pixels of the longest row whose 3x3 gradient oneDNN 2.6 may compute in tiles. Found by trying: of 230 and more it
+/// writes over memory that is not its own if the rows are 72, 96 or 192, of up to 216 it never did, nor for other
+/// kernels or strides.
 const TILED_ROW: usize = 216;
 
 /// Whether oneDNN must not see this pass whole.
@@ -34,8 +35,9 @@ pub fn must_be_cut(pass: &Pass<'_>, tiles: bool) -> bool {
     tiles && spec.kernel == (3, 3) && spec.stride == 1 && pass.y_shape[2] > TILED_ROW
 }
 
-/// Bytes of copies that the gradient of the kernels makes of a field that is read whole, and of its gradient: oneDNN's code for bf16 puts
-/// pixels before channels, 16 of which lie together, in every thread that takes a part of the rows (measured with two).
+/// Bytes of copies that the gradient of the kernels makes of a field that is read whole, and of its gradient: oneDNN's
+/// code for bf16 puts pixels before channels, 16 of which lie together, in every thread that takes a part of the rows
+/// (measured with two).
 pub fn transposed_bytes(pass: &Pass<'_>) -> usize {
     let values = |shape: [usize; 4]| {
         let [batch, height, width, channels] = shape;
@@ -59,8 +61,8 @@ pub struct Strips {
 }
 
 impl Strips {
-    /// The cut for values of so many bytes, multiplied in `tiles` or not, if it pays and comes out even. A function of the geometry
-    /// and the kind of processor.
+    /// The cut for values of so many bytes, multiplied in `tiles` or not, if it pays and comes out even. A function of
+    /// the geometry and the kind of processor.
     pub fn of(pass: &Pass<'_>, bytes: usize, tiles: bool) -> Option<Self> {
         let (spec, [_, _, width, out]) = (pass.spec, pass.y_shape);
         let row = bytes * width * pass.x_shape[3].max(out);
@@ -91,8 +93,8 @@ impl Strips {
         })
     }
 
-    /// The strips of all fields, in groups that are copied and multiplied together: few enough to take little memory, enough for
-    /// every thread to have one.
+    /// The strips of all fields, in groups that are copied and multiplied together: few enough to take little memory,
+    /// enough for every thread to have one.
     pub fn groups<V: Value>(&self) -> impl Iterator<Item = Range<usize>> + use<V> {
         let (x, y, _) = self.geometry(1);
         let bytes = size_of::<V>() * (x.iter().product::<usize>() + y.iter().product::<usize>());
@@ -105,7 +107,8 @@ impl Strips {
             .map(move |first| first..(first + size).min(all))
     }
 
-    /// The geometry of so many strips: (input, output, spec). A strip brings its neighbours' columns, so none is padded.
+    /// The geometry of so many strips: (input, output, spec). A strip brings its neighbours' columns, so none is
+    /// padded.
     pub fn geometry(&self, strips: usize) -> ([usize; 4], [usize; 4], ConvSpec) {
         let ([_, h, _, c], [_, p, _, o]) = (self.x_shape, self.y_shape);
         let width = self.columns + self.spec.kernel.1 - 1;

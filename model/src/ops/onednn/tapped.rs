@@ -1,5 +1,5 @@
-//! Atrous convolutions in tiles of bf16 as one matrix product per tap over the pixels that it sees: oneDNN's own run at less than half
-//! the rate of its matrix products there, and multiply the padding as well.
+//! Atrous convolutions in tiles of bf16 as one matrix product per tap over the pixels that it sees: oneDNN's own run at
+//! less than half the rate of its matrix products there, and multiply the padding as well.
 
 use super::product::gemm_of_bf16;
 use super::taps::Tap;

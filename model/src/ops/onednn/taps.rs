@@ -14,10 +14,10 @@ use std::ops::Range;
 
 /// Whether the tap products beat oneDNN's own backward-weights at this geometry, multiplied in `tiles` or not.
 ///
-/// Measured (see `ARCHITECTURE.md`): 1x1 kernels always; 3x3 kernels once the dilation leaves oneDNN's fast path. A rule of
-/// the geometry, never of a timing, so that results are reproducible. For 1x1 kernels with a stride it is also needed:
-/// oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity.rs` has the case), and for rows that
-/// it must not see whole and that no strips divide.
+/// Measured (see `ARCHITECTURE.md`): 1x1 kernels always; 3x3 kernels once the dilation leaves oneDNN's fast path. A
+/// rule of the geometry, never of a timing, so that results are reproducible. For 1x1 kernels with a stride it is also
+/// needed: oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity.rs` has the
+/// case), and for rows that it must not see whole and that no strips divide.
 pub fn are_faster(pass: &Pass<'_>, tiles: bool) -> bool {
     let spec = pass.spec;
     let point = spec.kernel == (1, 1) && spec.padding == (0, 0);
@@ -25,7 +25,8 @@ pub fn are_faster(pass: &Pass<'_>, tiles: bool) -> bool {
     spec.groups == 1 && (point || spec.stride == 1 && spec.dilation >= 3 || uneven)
 }
 
-/// Whether the gradient of kernels that meet activations of `dtype` is one product for each of several taps, which are then added up.
+/// Whether the gradient of kernels that meet activations of `dtype` is one product for each of several taps, which are
+/// then added up.
 pub fn adds_up_taps(pass: &Pass<'_>, dtype: DType) -> bool {
     let tiles = dtype == DType::BF16 && multiplies_tiles();
     are_faster(pass, tiles) && pass.spec.kernel != (1, 1)

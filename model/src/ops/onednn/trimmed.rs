@@ -1,5 +1,5 @@
-//! Kernels without the outer taps that read nothing but padding: at the published rates, on small fields, that is most of an
-//! atrous kernel, and oneDNN multiplies it all.
+//! Kernels without the outer taps that read nothing but padding: at the published rates, on small fields, that is most
+//! of an atrous kernel, and oneDNN multiplies it all.
 
 use crate::ops::conv::Pass;
 use crate::ops::conv_spec::ConvSpec;
@@ -15,8 +15,8 @@ pub struct Trimmed {
 }
 
 impl Trimmed {
-    /// Of a convolution, with the spec of the smaller one; none where all taps read something, or where the smaller one would have to
-    /// leave out inputs in front. A function of the geometry alone.
+    /// Of a convolution, with the spec of the smaller one; none where all taps read something, or where the smaller one
+    /// would have to leave out inputs in front. A function of the geometry alone.
     pub fn of(pass: &Pass<'_>) -> Option<(Self, ConvSpec)> {
         let spec = pass.spec;
         let ([_, height, width, _], [_, out_h, out_w, _]) = (pass.x_shape, pass.y_shape);

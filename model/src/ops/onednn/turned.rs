@@ -1,7 +1,7 @@
 //! The gradient of the input as a convolution of the gradient of the output with turned kernels.
 //!
-//! oneDNN 2.6 has vector code in bf16 for it, but runs atrous kernels at the published rates by reference code in the direct
-//! form; forward it does not.
+//! oneDNN 2.6 has vector code in bf16 for it, but runs atrous kernels at the published rates by reference code in the
+//! direct form; forward it does not.
 
 use super::{Finish, Source, forward};
 use crate::error::Result;

@@ -5,8 +5,8 @@
 use crate::ops::conv_spec::{ConvSpec, source};
 use rayon::prelude::*;
 
-/// The positions of one convolution: calls `visit` for every tap of output point `(p, q)` with the tap's row and column in
-/// the kernel, and the row and column of the input that it reads.
+/// The positions of one convolution: calls `visit` for every tap of output point `(p, q)` with the tap's row and column
+/// in the kernel, and the row and column of the input that it reads.
 fn taps(
     spec: &ConvSpec,
     x: [usize; 4],

@@ -1,7 +1,7 @@
 //! Convolution in time and space, as its definition says.
 //!
-//! y[b, u, p, q, o] = bias[o] + Σ_{k, r, s, i} x[b, u·stride_t + k − padding_t, p·stride + r·dilation − padding, ..., i] ·
-//! w[k, o, i, r, s]
+//! y[b, u, p, q, o] = bias[o] + Σ_{k, r, s, i} x[b, u·stride_t + k − padding_t, p·stride + r·dilation − padding, ...,
+//! i] · w[k, o, i, r, s]
 
 use crate::ops::conv_spec::source;
 use crate::ops::conv3d::Conv3dSpec;

@@ -14,7 +14,8 @@ pub fn softmax(logits: &[f32], classes: usize) -> Vec<f32> {
     probabilities
 }
 
-/// Σ w[label] · α (1 − p)^γ · −ln p with p = p[label], and its gradient times `factor`; without focal loss α is 1 and γ 0.
+/// Σ w[label] · α (1 − p)^γ · −ln p with p = p[label], and its gradient times `factor`; without focal loss α is 1 and
+/// γ 0.
 pub fn segmentation(logits: &[f32], labels: &[u8], rule: &PixelRule<'_>) -> (f64, Vec<f32>) {
     let classes = rule.class_weights.len();
     let (alpha, gamma) = (rule.focal).map_or((1.0, 0.0), |focal| (focal.alpha, focal.gamma));
@@ -41,7 +42,8 @@ pub fn segmentation(logits: &[f32], labels: &[u8], rule: &PixelRule<'_>) -> (f64
         let rest = others.map(|(_, term)| term).sum::<f64>() / sum;
         let weight = f64::from(rule.class_weights[label]) * alpha;
         loss -= weight * rest.powf(gamma) * log_p;
-        // d/dz_k of −(1 − p)^γ ln p is ((1 − p)^γ − γ (1 − p)^(γ−1) p ln p) (p_k − δ_k); the second term has the limit 0.
+        // d/dz_k of −(1 − p)^γ ln p is ((1 − p)^γ − γ (1 − p)^(γ−1) p ln p) (p_k − δ_k); the second term has the
+        // limit 0.
         let slope = if gamma == 0.0 || rest == 0.0 {
             0.0
         } else {

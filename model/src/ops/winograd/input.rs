@@ -1,8 +1,8 @@
 //! A row of tiles of the input, transformed to points.
 //!
-//! Tiles lie `M` positions apart and are `P` wide, so neighbours share columns of pixels: each is transformed along its height
-//! once and kept for the next tile. Both steps read and write along channels, a few streams at a time, which processors
-//! fetch ahead; the pixels of a tile all at once they do not.
+//! Tiles lie `M` positions apart and are `P` wide, so neighbours share columns of pixels: each is transformed along its
+//! height once and kept for the next tile. Both steps read and write along channels, a few streams at a time, which
+//! processors fetch ahead; the pixels of a tile all at once they do not.
 
 use super::forward::Geometry;
 use super::transform::{Input, Transform};
@@ -80,8 +80,8 @@ where
         }
     }
 
-    /// Writes the points of the tile that reads these columns: point p, channel c at `p * apart + c`. `columns` must follow those
-    /// of the call before along the same lines for anything to be kept; they need not.
+    /// Writes the points of the tile that reads these columns: point p, channel c at `p * apart + c`. `columns` must
+    /// follow those of the call before along the same lines for anything to be kept; they need not.
     #[inline(always)]
     pub fn tile<V: Value, S: Simd>(
         &mut self,

@@ -1,15 +1,15 @@
 //! Convolutions of stride 1 with fewer multiplications: Winograd's F(4x4, 3x3) and F(4x4, 5x5), all three directions.
 //!
-//! Outputs are computed in tiles of 4x4 from inputs of 6x6 (3x3 kernels) or 8x8 (5x5 kernels). Both are transformed to as
-//! many points as there are inputs, where the convolution is a product per point: 36 instead of 144, or 64 instead of 400,
-//! multiplications per tile and channel pair. Channels are innermost, so transforms are plain vector code. Dilated kernels
-//! are convolutions of interleaved fields ([`tiles`]), and a field that wraps is a matter of where a tile reads: neither
-//! needs a copy.
+//! Outputs are computed in tiles of 4x4 from inputs of 6x6 (3x3 kernels) or 8x8 (5x5 kernels). Both are transformed to
+//! as many points as there are inputs, where the convolution is a product per point: 36 instead of 144, or 64 instead
+//! of 400, multiplications per tile and channel pair. Channels are innermost, so transforms are plain vector code.
+//! Dilated kernels are convolutions of interleaved fields ([`tiles`]), and a field that wraps is a matter of where a
+//! tile reads: neither needs a copy.
 //!
-//! Errors of 3x3 kernels are about 1.3e-6 (relative, f32, 256 channels), four times those of direct sums; of 5x5 kernels a few
-//! times more, which `backend_parity.rs` holds below 1e-5. F(2x2, 5x5) on the six points would err less (1.2e-6 against 4.1e-6 in a
-//! model of the sums over 128 channels) but multiplies 144 times where F(4x4, 5x5) does 64, and transforms as much more.
-//! Arithmetic is f32 for every way of storing.
+//! Errors of 3x3 kernels are about 1.3e-6 (relative, f32, 256 channels), four times those of direct sums; of 5x5
+//! kernels a few times more, which `backend_parity.rs` holds below 1e-5. F(2x2, 5x5) on the six points would err less
+//! (1.2e-6 against 4.1e-6 in a model of the sums over 128 channels) but multiplies 144 times where F(4x4, 5x5) does 64,
+//! and transforms as much more. Arithmetic is f32 for every way of storing.
 //!
 //! Constants in the code: `P` points along an axis, `M` outputs, `R` taps; P = M + R − 1.
 //!
@@ -53,9 +53,9 @@ pub fn scratch_values(spec: &ConvSpec, channels: (usize, usize)) -> usize {
     forward::scratch_values(spec.kernel.0 + OUTPUTS - 1, channels)
 }
 
-/// Whether these loops are faster than a direct convolution. A function of the geometry and the kind of processor, never
-/// of a timing, so that two runs of one recipe give the same bits; nor of the batch, so that a sample's result does not depend
-/// on what it is computed with.
+/// Whether these loops are faster than a direct convolution. A function of the geometry and the kind of processor,
+/// never of a timing, so that two runs of one recipe give the same bits; nor of the batch, so that a sample's result
+/// does not depend on what it is computed with.
 pub fn pays(
     spec: &ConvSpec,
     (x, y): ([usize; 4], [usize; 4]),

@@ -111,7 +111,8 @@ proptest! {
         check(spec, [batch, height, width, inputs], outputs);
     }
 
-    // Fields of a few pixels under dilated kernels sum what is small beside what the points hold: `pays` leaves them out.
+    // Fields of a few pixels under dilated kernels sum what is small beside what the points hold: `pays` leaves them
+    // out.
     #[test]
     fn so_it_is_with_five_taps(
         batch in 1usize..3,

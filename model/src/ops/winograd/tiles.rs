@@ -1,7 +1,7 @@
 //! Which pixels a tile reads and writes along one axis.
 //!
-//! A dilated kernel sees every `dilation`-th pixel, so its output falls into that many interleaved fields, each of which is
-//! a plain convolution: a tile's outputs, and its inputs, lie `dilation` apart.
+//! A dilated kernel sees every `dilation`-th pixel, so its output falls into that many interleaved fields, each of
+//! which is a plain convolution: a tile's outputs, and its inputs, lie `dilation` apart.
 
 use crate::ops::conv_spec::source;
 

@@ -1,9 +1,10 @@
-//! The one-dimensional transforms of F(m, r), on vectors of channels: `P` = m + r − 1 inputs of a tile become as many points.
+//! The one-dimensional transforms of F(m, r), on vectors of channels: `P` = m + r − 1 inputs of a tile become as many
+//! points.
 //!
-//! The points are 0, pairs ±a and infinity. Six points, for F(4, 3): ±1/√2, ±√2, whose product of squares is 1, which saves
-//! multiplications, and the error of f32 is half of that with the usual ±1, ±2: 1.2e-6 (relative, 256 channels) against 2.5e-6.
-//! Eight points, for F(4, 5): ±1/2, ±1, ±2, of the same kind, whose powers f32 holds exactly; of nine sets tried with a model of
-//! the sums (128 channels) it errs least, 4.1e-6.
+//! The points are 0, pairs ±a and infinity. Six points, for F(4, 3): ±1/√2, ±√2, whose product of squares is 1, which
+//! saves multiplications, and the error of f32 is half of that with the usual ±1, ±2: 1.2e-6 (relative, 256 channels)
+//! against 2.5e-6. Eight points, for F(4, 5): ±1/2, ±1, ±2, of the same kind, whose powers f32 holds exactly; of nine
+//! sets tried with a model of the sums (128 channels) it errs least, 4.1e-6.
 //!
 //! # Source
 //! Toom–Cook as in Lavin and Gray 2016 (arXiv:1509.09308); choice of points after Barabasz et al. 2020
@@ -203,8 +204,8 @@ impl<const M: usize, const P: usize> Transform<M, P> for OutputTransposed {
     }
 }
 
-/// The values at the points of the polynomial with these coefficients, those of a pair times its weight; at infinity the last
-/// coefficient.
+/// The values at the points of the polynomial with these coefficients, those of a pair times its weight; at infinity
+/// the last coefficient.
 #[inline(always)]
 fn values_at_points<S: Simd, const N: usize, const P: usize>(
     s: S,

@@ -19,7 +19,8 @@ const CHANNELS: usize = 512;
 
 /// Adds the gradient of the weights `(outputs, inputs, R, R)` to `dw`.
 ///
-/// Every point's sums belong to one thread and run over the tiles in order: the bits do not depend on the number of threads.
+/// Every point's sums belong to one thread and run over the tiles in order: the bits do not depend on the number of
+/// threads.
 pub fn add_gradient<V: Value, const P: usize, const M: usize, const R: usize>(
     geometry: &Geometry<P, M>,
     x: &Joined<'_, V>,

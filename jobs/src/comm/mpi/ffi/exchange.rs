@@ -37,8 +37,8 @@ impl Group {
     /// Sends one message and receives another at the same time; either may be absent.
     ///
     /// # Errors
-    /// [`CommError::Size`] if a message of another length arrives; what it was meant for is then lost, and so is the order
-    /// of later messages. [`CommError::Library`].
+    /// [`CommError::Size`] if a message of another length arrives; what it was meant for is then lost, and so is the
+    /// order of later messages. [`CommError::Library`].
     pub fn exchange(
         &self,
         sent: Option<(usize, &[u8])>,
@@ -78,8 +78,8 @@ impl Group {
         Ok(None)
     }
 
-    /// As `exchange`, of which the library lets go when the other rank is not `there` any more; gives whether all was exchanged. If
-    /// not, the library may go on reading what was to be sent: our callers above never free it.
+    /// As `exchange`, of which the library lets go when the other rank is not `there` any more; gives whether all was
+    /// exchanged. If not, the library may go on reading what was to be sent: our callers above never free it.
     fn exchange_while(
         &self,
         sent: Option<(usize, &[u8])>,
@@ -158,8 +158,8 @@ impl<'a> Flight<'a> {
             let mut request = MaybeUninit::uninit();
             let code = {
                 let _turn = self.group.library.turn();
-                // SAFETY: the buffer holds `length` bytes and is borrowed by our caller until `land` has seen this request
-                // end, or the process ends (`drop`); handle and statics are valid.
+                // SAFETY: the buffer holds `length` bytes and is borrowed by our caller until `land` has seen this
+                // request end, or the process ends (`drop`); handle and statics are valid.
                 unsafe {
                     c::MPI_Irecv(
                         piece.as_mut_ptr().cast::<c_void>(),
@@ -215,7 +215,8 @@ impl<'a> Flight<'a> {
         self.active += 1;
     }
 
-    /// Waits until no piece is under way; gives whether all have arrived, which they do while the other rank is `there`.
+    /// Waits until no piece is under way; gives whether all have arrived, which they do while the other rank is
+    /// `there`.
     fn land(&mut self, there: Option<&dyn Fn() -> bool>) -> Result<bool> {
         let posted = count(self.requests.len(), self.group.rank, "pieces under way")?;
         let mut indices = vec![0; self.requests.len()];
@@ -344,8 +345,8 @@ impl<'a> Flight<'a> {
     fn let_go_of_sends(&mut self) {
         let _turn = self.group.library.turn();
         for (request, receiving) in self.requests.iter_mut().zip(&self.receiving) {
-            // SAFETY: a request is either active, and a send may be left to the library, or null; what it sends is never freed
-            // (`exchange_while`).
+            // SAFETY: a request is either active, and a send may be left to the library, or null; what it sends is
+            // never freed (`exchange_while`).
             unsafe {
                 if receiving.is_none() && *request != c::RSMPI_REQUEST_NULL {
                     c::MPI_Request_free(request);
@@ -358,8 +359,8 @@ impl<'a> Flight<'a> {
     fn cancel_receives(&mut self) {
         let _turn = self.group.library.turn();
         for (request, receiving) in self.requests.iter_mut().zip(&self.receiving) {
-            // SAFETY: a request is either active or null, which is the only one that may not be cancelled; a receive that
-            // has matched already ends by itself.
+            // SAFETY: a request is either active or null, which is the only one that may not be cancelled; a receive
+            // that has matched already ends by itself.
             unsafe {
                 if receiving.is_some() && *request != c::RSMPI_REQUEST_NULL {
                     c::MPI_Cancel(request);

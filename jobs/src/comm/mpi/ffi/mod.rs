@@ -41,8 +41,8 @@ pub(super) fn start() -> Result<Threads> {
         ));
     }
     let mut provided = 0;
-    // SAFETY: MPI was not initialised; null arguments are allowed since MPI 2; the level outlives the call. The statics are
-    // constants that the crate's C file defines.
+    // SAFETY: MPI was not initialised; null arguments are allowed since MPI 2; the level outlives the call. The statics
+    // are constants that the crate's C file defines.
     let code = unsafe {
         c::MPI_Init_thread(
             ptr::null_mut(),
@@ -113,7 +113,8 @@ impl Meeting {
         (code == SUCCESS).then(|| Self(unsafe { request.assume_init() }))
     }
 
-    /// Whether all have come; an error is the library's code. It is the caller's turn, and after `true` this is not called again.
+    /// Whether all have come; an error is the library's code. It is the caller's turn, and after `true` this is not
+    /// called again.
     pub fn has_met(&mut self) -> std::result::Result<bool, c_int> {
         let mut done = 0;
         // SAFETY: the request is active; no buffer belongs to it.
@@ -127,8 +128,9 @@ impl Meeting {
 /// Ends every rank of the job with this exit code.
 pub(super) fn abort(code: i32) -> ! {
     if running() {
-        // SAFETY: MPI runs. With level MULTIPLE any thread may call this; below, another thread may be inside the library, perhaps
-        // for ever, so there is no turn to wait for, and nothing of this process is used afterwards, whatever the call does.
+        // SAFETY: MPI runs. With level MULTIPLE any thread may call this; below, another thread may be inside the
+        // library, perhaps for ever, so there is no turn to wait for, and nothing of this process is used afterwards,
+        // whatever the call does.
         unsafe { c::MPI_Abort(c::RSMPI_COMM_WORLD, code) };
     }
     std::process::exit(code)
@@ -174,8 +176,8 @@ fn text_of(bytes: &[u8], length: c_int) -> String {
 
 /// The address that stands for "the values are in the place of the result".
 ///
-/// Bindings cannot carry it because it is a cast in a macro. Libraries with integer handles (MPICH, Cray, Intel) have -1,
-/// those with pointers (Open MPI, Spectrum, the binary interface of MPI 5) have 1.
+/// Bindings cannot carry it because it is a cast in a macro. Libraries with integer handles (MPICH, Cray, Intel) have
+/// -1, those with pointers (Open MPI, Spectrum, the binary interface of MPI 5) have 1.
 fn in_place() -> *const c_void {
     if size_of::<c::MPI_Comm>() == size_of::<c_int>() {
         ptr::without_provenance(usize::MAX)
@@ -205,8 +207,8 @@ pub(super) struct Group {
 }
 
 // SAFETY: a handle names an object that belongs to the process, not to a thread. MPI allows its use from another thread
-// with level MULTIPLE, and with SERIALIZED under the lock that every call takes first (`Library::turn`), but those that the
-// standard lets any thread make at any time (`running`, `version`) and the one that ends the process (`abort`).
+// with level MULTIPLE, and with SERIALIZED under the lock that every call takes first (`Library::turn`), but those that
+// the standard lets any thread make at any time (`running`, `version`) and the one that ends the process (`abort`).
 unsafe impl Send for Group {}
 
 impl Group {
@@ -279,8 +281,8 @@ impl Group {
         };
         let (mut own, mut all) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         let _turn = self.library.turn();
-        // SAFETY: the handles are valid; the places for the groups outlive the calls and are written by them; both are freed; the
-        // arrays have one element; the static is a constant.
+        // SAFETY: the handles are valid; the places for the groups outlive the calls and are written by them; both are
+        // freed; the arrays have one element; the static is a constant.
         unsafe {
             if c::MPI_Comm_group(self.comm, own.as_mut_ptr()) != SUCCESS {
                 return rank;

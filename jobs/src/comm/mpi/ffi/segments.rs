@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Floats of a cache line: what one rank writes all the time lies in no other's.
 const LINE: usize = 16;
 
-/// A segment of f32 for each rank of a node, all of them mapped into this process. Behind each lies a line with the number of times
-/// that its rank has come to [`Segments::sync`].
+/// A segment of f32 for each rank of a node, all of them mapped into this process. Behind each lies a line with the
+/// number of times that its rank has come to [`Segments::sync`].
 pub(in super::super) struct Segments {
     window: c::MPI_Win,
     starts: Vec<*mut f32>,
@@ -26,13 +26,13 @@ fn with_line(floats: usize) -> Option<usize> {
     floats.checked_next_multiple_of(LINE)?.checked_add(LINE)
 }
 
-// SAFETY: the memory is mapped for the whole process and the handle belongs to it (see `Group`); nothing here is bound to
-// the thread that made it.
+// SAFETY: the memory is mapped for the whole process and the handle belongs to it (see `Group`); nothing here is bound
+// to the thread that made it.
 unsafe impl Send for Segments {}
 
 impl Group {
-    /// Shared memory with a segment of so many f32 for each rank; all ranks must be on one node. None if there is too little, which
-    /// other ranks may not have seen; [`Segments::clear`] comes before its first use.
+    /// Shared memory with a segment of so many f32 for each rank; all ranks must be on one node. None if there is too
+    /// little, which other ranks may not have seen; [`Segments::clear`] comes before its first use.
     ///
     /// # Errors
     /// [`CommError::Differs`] if ranks ask for different sizes, [`CommError::Library`].
@@ -110,16 +110,16 @@ impl Segments {
     /// Leaves the memory as it is until the process ends: where not all ranks have it, those who have cannot free it.
     pub fn abandon(self) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is neither used nor dropped after this, so the group has one owner. The addresses hold nothing to drop but
-        // their list, which stays.
+        // SAFETY: `this` is neither used nor dropped after this, so the group has one owner. The addresses hold nothing
+        // to drop but their list, which stays.
         drop(unsafe { ptr::read(&raw const this.group) });
     }
 
     /// How often a rank has come to [`Self::sync`].
     fn arrivals(&self, rank: usize) -> &AtomicU32 {
         let line = self.floats.next_multiple_of(LINE);
-        // SAFETY: the segment has a line behind its floats, as long as the window lives; it is aligned for floats, thus for a
-        // u32, and nobody touches it but through this.
+        // SAFETY: the segment has a line behind its floats, as long as the window lives; it is aligned for floats, thus
+        // for a u32, and nobody touches it but through this.
         unsafe { AtomicU32::from_ptr(self.starts[rank].add(line).cast::<u32>()) }
     }
 
@@ -157,9 +157,9 @@ impl Segments {
     /// When the segment ends before the range does.
     pub fn own(&mut self, range: Range<usize>) -> &mut [f32] {
         let start = self.within(self.group.rank, &range);
-        // SAFETY: the range lies in memory that the query gave and that lives as long as the window. Other ranks touch it only
-        // after the next `sync`, by the contract of `comm::Window`, and may use the rest of the segment meanwhile: the slice is
-        // no longer than what is written. `&mut self` keeps readers of this process away.
+        // SAFETY: the range lies in memory that the query gave and that lives as long as the window. Other ranks touch
+        // it only after the next `sync`, by the contract of `comm::Window`, and may use the rest of the segment
+        // meanwhile: the slice is no longer than what is written. `&mut self` keeps readers of this process away.
         unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
     }
 
@@ -179,11 +179,13 @@ impl Segments {
             let (own, own_rest) = own.as_chunks_mut::<4>();
             let (values, rest) = values.as_chunks::<4>();
             for (own, values) in own.iter_mut().zip(values) {
-                // SAFETY: both are four floats; the chunks of `own` begin at a multiple of 16 bytes. SSE is part of every x86-64.
+                // SAFETY: both are four floats; the chunks of `own` begin at a multiple of 16 bytes. SSE is part of
+                // every x86-64.
                 unsafe { _mm_stream_ps(own.as_mut_ptr(), _mm_loadu_ps(values.as_ptr())) };
             }
             own_rest.copy_from_slice(rest);
-            // SAFETY: it touches no memory. Without it these stores might come after the release that says they are done.
+            // SAFETY: it touches no memory. Without it these stores might come after the release that says they are
+            // done.
             unsafe { _mm_sfence() };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -212,8 +214,8 @@ impl Segments {
 
     /// Returns when all ranks have come here and see what the others wrote.
     ///
-    /// The library's barrier sends messages, each of which waits until its rank gets a core: where ranks share cores, most of the
-    /// time of a sum inside a node went there.
+    /// The library's barrier sends messages, each of which waits until its rank gets a core: where ranks share cores,
+    /// most of the time of a sum inside a node went there.
     pub fn sync(&mut self) -> Result<()> {
         self.fence()?;
         let now = {

@@ -22,7 +22,8 @@ pub(super) enum Kind {
     Tensor = 17,
 }
 
-/// An attribute whose values are `T` in memory: its name (`cudnnBackendAttributeName_t`) and their type (`cudnnBackendAttributeType_t`).
+/// An attribute whose values are `T` in memory: its name (`cudnnBackendAttributeName_t`) and their type
+/// (`cudnnBackendAttributeType_t`).
 pub(super) struct Attribute<T> {
     name: c_int,
     values: c_int,
@@ -272,8 +273,8 @@ impl Descriptor {
     /// Puts a plan's work on the handle's stream.
     ///
     /// # Safety
-    /// The addresses of the pack are those of memory as large as the plan's tensors and its workspace, which is not freed before the stream has
-    /// come by.
+    /// The addresses of the pack are those of memory as large as the plan's tensors and its workspace, which is not
+    /// freed before the stream has come by.
     pub(super) unsafe fn execute(&self, handle: Pointer, pack: &Self) -> Answer<()> {
         // SAFETY: handle, plan and pack live; the caller vouches for the rest.
         let status =

@@ -16,8 +16,8 @@ pub(super) enum Source {
     Guess,
     /// `CUDNN_HEUR_MODE_FALLBACK`: what works for nearly everything.
     Fallback,
-    /// Every engine by its number, as it is without choices: cuDNN 9.19 guesses nothing for gradients of kernels of some dilated
-    /// convolutions, and its fallback there has no matrix units, but engines that have are there.
+    /// Every engine by its number, as it is without choices: cuDNN 9.19 guesses nothing for gradients of kernels of
+    /// some dilated convolutions, and its fallback there has no matrix units, but engines that have are there.
     Number,
 }
 

@@ -1,7 +1,8 @@
 //! Which engine of cuDNN solves a problem.
 //!
-//! What cuDNN guesses costs milliseconds and names the fastest first, so the first few are timed. What they need is asked of the plans
-//! that are made of them. The choice is kept from one run to the next as a number: where it was named.
+//! What cuDNN guesses costs milliseconds and names the fastest first, so the first few are timed. What they need is
+//! asked of the plans that are made of them. The choice is kept from one run to the next as a number: where it was
+//! named.
 
 use super::engine::{At, Config, Source, config, configs};
 use super::graph::Graph;
@@ -122,7 +123,8 @@ impl Cudnn {
         (plan.memory <= self.most_memory).then_some(plan)
     }
 
-    /// A fast deterministic plan; what is at the last of `places` is overwritten, which has room for f32. None where there is none.
+    /// A fast deterministic plan; what is at the last of `places` is overwritten, which has room for f32. None where
+    /// there is none.
     pub(super) fn find(
         &self,
         gpu: &Gpu,
@@ -166,8 +168,8 @@ impl Cudnn {
             if source == Source::Guess && plans.is_empty() && !compiled {
                 most = TIMED_WITHOUT_GUESS;
             }
-            // What cuDNN guesses is hardly ever worse than what it leaves out; where it guesses nothing all engines are looked at, but
-            // for a wider result they have nothing that is not compiled.
+            // What cuDNN guesses is hardly ever worse than what it leaves out; where it guesses nothing all engines are
+            // looked at, but for a wider result they have nothing that is not compiled.
             let enough = most == TIMED || graph.result == problem::Result::F32;
             if source == Source::Fallback && enough {
                 break;

@@ -1,11 +1,13 @@
 //! cuDNN's convolutions: thin and safe.
 //!
-//! A [`Problem`] is everything that decides which engine runs; that is found once, by timing those that cuDNN names first, and kept on
-//! disk, so that a run that goes on takes the same one as long as cuDNN names it in the same place. Only deterministic engines are taken: the same recipe gives the same
-//! bits on the same kind of GPU. Where there is none a slow kernel of our own solves the problem, which is told once.
+//! A [`Problem`] is everything that decides which engine runs; that is found once, by timing those that cuDNN names
+//! first, and kept on disk, so that a run that goes on takes the same one as long as cuDNN names it in the same place.
+//! Only deterministic engines are taken: the same recipe gives the same bits on the same kind of GPU. Where there is
+//! none a slow kernel of our own solves the problem, which is told once.
 //!
-//! Everything goes by cuDNN's graphs: a problem is a [`graph::Graph`] of one operation, an engine with its choices is made a [`plan::Plan`] once per
-//! process, and a call is no more than a plan with three addresses, which takes the host microseconds.
+//! Everything goes by cuDNN's graphs: a problem is a [`graph::Graph`] of one operation, an engine with its choices is
+//! made a [`plan::Plan`] once per process, and a call is no more than a plan with three addresses, which takes the host
+//! microseconds.
 
 mod descriptor;
 mod engine;
@@ -244,7 +246,8 @@ impl Gpu {
         }
     }
 
-    /// The gradient of the kernels, (outer, taps, inner), of `x` and `dy`: in f32 where cuDNN gives it so, else in their type.
+    /// The gradient of the kernels, (outer, taps, inner), of `x` and `dy`: in f32 where cuDNN gives it so, else in
+    /// their type.
     pub(super) fn kernel_gradient(
         &self,
         problem: &Problem,

@@ -57,8 +57,8 @@ impl Cudnn {
         pack.set(is::PACK_ADDRESSES, &places)?;
         pack.set(is::PACK_WORKSPACE, &[room.unwrap_or(0)])?;
         let pack = pack.finalize()?;
-        // SAFETY: operands and result are as large as the problem says (checked by who asks), the working memory is what the plan
-        // wants; freed memory is given out again in the stream's order only.
+        // SAFETY: operands and result are as large as the problem says (checked by who asks), the working memory is
+        // what the plan wants; freed memory is given out again in the stream's order only.
         unsafe { plan.plan.execute(self.handle, &pack) }?;
         Ok(())
     }

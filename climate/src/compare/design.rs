@@ -67,7 +67,8 @@ impl Default for DrawOptions {
 pub enum NoInterval {
     /// A side has fewer than [`MIN_BLOCKS`] blocks of years.
     TooFewYears,
-    /// The number is not defined on a side (a mean without events), or in more than half of the draws.
+    /// The number is not defined on a side (a mean without events), or in more than half of the draws, or fewer than
+    /// [`MIN_BLOCKS`] blocks of a side have events to take a mean over.
     TooFewEvents,
     /// Neither side has any event.
     NoEvents,
@@ -172,6 +173,12 @@ impl Design {
         };
         if !self.has_draws() {
             change.no_interval = Some(NoInterval::TooFewYears);
+            return change;
+        }
+        // Means over a few years' events beside means over many: dealt years would have as many on either side, and
+        // differ less than such a pair does by chance.
+        if a.known_blocks().min(b.known_blocks()) < MIN_BLOCKS {
+            change.no_interval = Some(NoInterval::TooFewEvents);
             return change;
         }
         if let Some(joined) = a.joined(b) {

@@ -1,6 +1,7 @@
 //! A number computed from blocks of years, and the same from any draw of them.
 
 use crate::compare::weights::Weights;
+use std::collections::HashSet;
 
 /// A number that follows from some blocks of years.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +49,17 @@ impl Statistic {
         match self {
             Self::Ratio { numerator, .. } => numerator.len(),
             Self::Quantile { blocks, .. } => *blocks,
+        }
+    }
+
+    /// Number of blocks that the number is taken over: those with events, for a mean or a quantile over events.
+    pub fn known_blocks(&self) -> usize {
+        match self {
+            Self::Ratio { denominator, .. } => denominator.iter().filter(|d| **d > 0.0).count(),
+            Self::Quantile { values, .. } => {
+                let blocks: HashSet<u32> = values.iter().map(|(_, block)| *block).collect();
+                blocks.len()
+            }
         }
     }
 

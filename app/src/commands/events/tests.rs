@@ -132,15 +132,16 @@ fn what_would_change_the_tables_begins_anew() {
     let at = |name: &str| folder.path().join(name);
     simulate(&at("run"), 6, 61);
     let base = |out: &Path| call(&at("run"), &at("run"), out);
-    let touched = at("run").join("truth");
-    let changes: [(&str, &dyn Fn(&mut Events)); 4] = [
-        ("area", &|events| events.min_river_km2 *= 4.0),
-        ("wind", &|events| events.min_wind = Some(20.0)),
-        ("class", &|events| {
+    // A change of the call, or of the masks in a folder.
+    type Change = fn(&mut Events, &Path);
+    let changes: [(&str, Change); 4] = [
+        ("area", |events, _| events.min_river_km2 *= 4.0),
+        ("wind", |events, _| events.min_wind = Some(20.0)),
+        ("class", |events, _| {
             events.tags.tag_class = Some(Class::TropicalCyclone)
         }),
-        ("file", &|_| {
-            let first = std::fs::read_dir(&touched).unwrap().next().unwrap();
+        ("file", |_, masks| {
+            let first = std::fs::read_dir(masks).unwrap().next().unwrap();
             let file = std::fs::File::options()
                 .append(true)
                 .open(first.unwrap().path());
@@ -148,17 +149,20 @@ fn what_would_change_the_tables_begins_anew() {
             file.unwrap().set_modified(later).unwrap();
         }),
     ];
+    let masks = at("run").join("truth");
     for (name, change) in changes {
         let out = at(name);
         let with_fault = Ranks::nodes(&[3]).fault(2, 19, Fault::Dies).start();
         threads::run(with_fault, |mut comm| {
             base(&out).extract_on(&mut comm).is_ok()
         });
+        // From here the same call would go on (see above).
+        assert!(out.join(".events.partial/state.cbor").is_file());
         let mut changed = base(&out);
-        change(&mut changed);
+        change(&mut changed, &masks);
         assert_eq!(changed.extract().unwrap().resumed_after, 0, "{name}");
         let mut fresh = base(&at("fresh"));
-        change(&mut fresh);
+        change(&mut fresh, &masks);
         fresh.extract().unwrap();
         same(&tables(&at("fresh")), &out, name);
         std::fs::remove_dir_all(at("fresh")).unwrap();

@@ -171,6 +171,24 @@ fn without_years_or_events_there_is_a_reason_instead_of_an_interval() {
         (undefined.a, undefined.no_interval),
         (None, Some(NoInterval::TooFewEvents))
     );
+    // Means over the events of four and of five of six years.
+    let some = |years: usize| {
+        let counts = [0, 1, 2, 3, 4, 5].map(|k| f64::from(u8::from(k < years)));
+        six.change(&mean(counts.map(|n| 12.0 * n), counts), &known)
+    };
+    assert_eq!(
+        (some(4).difference, some(4).interval, some(4).p),
+        (Some(-2.0), None, None)
+    );
+    assert_eq!(some(4).no_interval, Some(NoInterval::TooFewEvents));
+    assert!(some(5).interval.is_some() && some(5).p.is_some());
+    let few = Statistic::quantile(0.5, (0..40).map(|k| (f64::from(k), k % 4)).collect(), 6);
+    let many = Statistic::quantile(0.5, (0..40).map(|k| (f64::from(k), k % 6)).collect(), 6);
+    let high = six.change(&many, &few);
+    assert_eq!(
+        (high.p, high.no_interval),
+        (None, Some(NoInterval::TooFewEvents))
+    );
     let empty = Statistic::quantile(0.5, Vec::new(), 6);
     assert_eq!(
         six.change(&empty, &empty).no_interval,

@@ -113,14 +113,8 @@ fn memory_kb() -> [u64; 2] {
     })
 }
 
-/// Forgets the largest resident memory so far, where the system can. What the C library keeps of memory that was given
-/// back goes to the system first, so that a decade's peak is its own.
+/// Forgets the largest resident memory so far, where the system can, so that a decade's peak is its own.
 fn forget_peak() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: glibc holds the lock of each heap while it gives back pages that are not in use.
-    unsafe {
-        libc::malloc_trim(0);
-    }
     // What it means is in proc(5): 5 resets the peak.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

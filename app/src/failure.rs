@@ -182,6 +182,10 @@ fn of_climate(error: &ClimateError) -> Verdict {
             INPUT,
             Some("a comparison needs whole months of several years on both sides"),
         ),
+        ClimateError::SharedYears { .. } => (
+            INPUT,
+            Some("--years-a and --years-b take two periods of one run that have no year in common"),
+        ),
         _ => (INPUT, None),
     }
 }

@@ -35,7 +35,8 @@ pub fn open_together(
     Ok(archive)
 }
 
-fn bad_files(skip_bad: bool) -> BadFiles {
+/// What `--skip-bad` asks for.
+pub fn bad_files(skip_bad: bool) -> BadFiles {
     match skip_bad {
         true => BadFiles::Skip,
         false => BadFiles::Fail,

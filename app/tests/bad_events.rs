@@ -343,3 +343,72 @@ fn tables_and_fields_where_they_do_not_belong() {
         &["--method bard"],
     );
 }
+
+/// Missing times are said once by every command that looks at all of them; keys of thresholds that there are none of
+/// are told with those that there are.
+#[test]
+fn gaps_and_wrong_keys_are_said() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 8, 3);
+    for day in ["03", "05"] {
+        for name in [
+            format!("squall_present_seed3.cam.h2.2000-08-{day}-00000.nc"),
+            format!("truth/truth.2000-08-{day}-00000.nc"),
+        ] {
+            std::fs::remove_file(fields.join(name)).expect("removed");
+        }
+    }
+    let (truth, labels, events) = (fields.join("truth"), at("labels"), at("events"));
+    let gap = "a gap: no time between 2000-08-02T18:00:00 and 2000-08-07T00:00:00 (4.3 days; mostly every 6 h)";
+    for call in [
+        &["inspect", path(&fields)][..],
+        &["label", path(&fields), "--out", path(&labels)],
+        &[
+            "label",
+            path(&fields),
+            "--method",
+            "bard",
+            "--out",
+            path(&at("bard")),
+        ],
+        &[
+            "events",
+            path(&labels),
+            "--fields",
+            path(&fields),
+            "--out",
+            path(&events),
+        ],
+        &["events", path(&truth), "--out", path(&at("truths"))],
+    ] {
+        let output = squall().args(call).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.matches(gap).count(), 1, "{call:?}: {said}");
+    }
+    let thresholds = at("rules.toml");
+    std::fs::write(&thresholds, "[cyclone]\nmin_vorticity = 1\n").expect("written");
+    for (method, tables) in [
+        ("deepcam", "[cyclone], [river]"),
+        ("tempest", "[tempest.node]"),
+    ] {
+        let out = at("no");
+        let label = [
+            "label",
+            path(&fields),
+            "--out",
+            path(&out),
+            "--method",
+            method,
+        ];
+        let call = [&label[..], &["--thresholds", path(&thresholds)]].concat();
+        let output = squall().args(&call).output().expect("starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        for word in ["rules.toml", "docs/events.md", tables] {
+            assert!(said.contains(word), "no `{word}`: {said}");
+        }
+        assert!(!said.contains("Thresholds`"), "{said}");
+    }
+}

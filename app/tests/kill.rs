@@ -181,16 +181,28 @@ fn several_methods_killed_anywhere_give_the_same_labels() {
     }
 }
 
-/// Names of mask files tell their times only: what another run wrote under them meanwhile is not taken for this run's.
+/// Names of mask files tell their times only: what another run wrote under them meanwhile is not taken for this run's,
+/// and one with other rules is refused.
 #[test]
 fn a_state_is_not_gone_on_from_with_masks_of_another_run() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
     let fields = simulate(folder.path(), 12, 1);
-    let label = |out: &Path, method: &str| {
+    // Other fields in files of the same names.
+    let warmer = at("warmer");
+    std::fs::create_dir(&warmer).expect("created");
+    for entry in std::fs::read_dir(simulate(folder.path(), 12, 2)).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy();
+        if path.is_file() {
+            let name = name.replace("seed2", "seed1");
+            std::fs::copy(&path, warmer.join(name)).expect("copied");
+        }
+    }
+    let label = |fields: &Path, out: &Path, method: &str| {
         let words = [
             "label",
-            path(&fields),
+            path(fields),
             "--out",
             path(out),
             "--method",
@@ -204,11 +216,12 @@ fn a_state_is_not_gone_on_from_with_masks_of_another_run() {
             .collect::<Vec<_>>()
     };
     let run_it = |call: &[String]| drop(run(&call.iter().map(String::as_str).collect::<Vec<_>>()));
-    run_it(&label(&at("whole"), "tempest"));
+    run_it(&label(&fields, &at("whole"), "tempest"));
     let mut was_left = false;
     for try_ in 0..20 {
-        let out = at(&format!("mixed{try_}"));
-        let call = label(&out, "tempest");
+        let methods = at(&format!("mixed{try_}"));
+        let out = methods.join("tempest");
+        let call = label(&fields, &out, "tempest");
         let mut child = squall().args(&call).spawn().expect("starts");
         let state = out.join(".methods.partial/second.cbor");
         while !state.is_file() && child.try_wait().expect("waits").is_none() {
@@ -220,7 +233,14 @@ fn a_state_is_not_gone_on_from_with_masks_of_another_run() {
             continue;
         }
         was_left = true;
-        run_it(&label(&out, "deepcam"));
+        let other = label(&fields, &out, "deepcam");
+        let output = squall().args(&other).output().expect("starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("method was tempest, is deepcam"), "{said}");
+        // With another method beside it the same folder is written to, and the state is in another one.
+        run_it(&label(&warmer, &methods, "tempest,bard"));
+        assert!(state.is_file(), "the first run can no more go on");
         run_it(&call);
         let others = |name: &str| !name.starts_with("labels.");
         assert_same("masks of tempest", &at("whole"), &out, others);
@@ -262,6 +282,13 @@ fn what_the_killed_have_begun_is_cleared_away() {
     let events = ["events", path(&labels), "--fields", path(&fields)];
     let left = [".events.csv", ".statistics.nc", ".tracks.geojson"];
     after_kills(&at("events"), &left, &events);
+    let left = [
+        ".squall_present_seed3.cam.h2.2000-08-01-00000.nc",
+        "truth/.truth.2000-08-01-00000.nc",
+    ];
+    let fields = ["simulate", "--grid", "32x48", "--days", "1", "--seed", "3"];
+    let start = ["--start", "2000-08-01"];
+    after_kills(&at("fields"), &left, &[&fields[..], &start].concat());
 }
 
 #[test]

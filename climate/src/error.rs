@@ -65,6 +65,16 @@ pub enum ClimateError {
         /// What it lacks.
         reason: String,
     },
+    /// Both sides of a comparison have the same years of the same run.
+    #[error("both sides have {first} to {last} of `{}`: no interval and no p-value holds for years against themselves", path.display())]
+    SharedYears {
+        /// The folder.
+        path: PathBuf,
+        /// First year that both have.
+        first: i64,
+        /// Last one.
+        last: i64,
+    },
     /// A request that no input could satisfy.
     #[error("{0}")]
     Invalid(String),

@@ -6,7 +6,7 @@ use made_up::World;
 use ndarray::Array2;
 use squall_climate::report::{
     FieldInfo, Frame, FrequencyMap, ReportBuilder, ReportInput, ReportOptions, Score, Source,
-    SourceKind, select_frames,
+    SourceKind, SourceWind, select_frames,
 };
 use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::collections::BTreeSet;
@@ -176,7 +176,8 @@ fn a_full_report_is_well_formed_and_complete() {
     assert!(html.contains("A &lt;small&gt; world &amp; its storms"));
     assert!(html.contains("threshold = 1 # &lt; 2"));
     assert!(html.contains("All 40 times that were given for the map."));
-    assert!(html.contains("The data cover 4.9 days"));
+    // Three-hourly: the last time is as long as the others.
+    assert!(html.contains("The data cover 5.0 days"));
     let data = data(&html);
     assert_eq!(data["frames"].as_array().unwrap().len(), 40);
     assert_eq!(data["sources"].as_array().unwrap().len(), 3);
@@ -256,6 +257,64 @@ fn frames_are_thinned_and_the_page_says_so() {
     };
     let thin = report(30, &[SourceKind::Network], small).html().unwrap();
     assert!(data(&thin)["frames"].as_array().unwrap().len() < 15);
+}
+
+/// A page without events of quiet six-hourly times from the start of a noleap year.
+fn quiet(start: Time, times: i64, max_frames: usize) -> String {
+    let grid = Arc::new(LatLonGrid::global(4, 8).unwrap());
+    let mask = Array2::zeros(grid.shape());
+    let options = ReportOptions {
+        max_frames,
+        ..ReportOptions::default()
+    };
+    let input = ReportInput::new("Quiet", grid);
+    let mut builder = ReportBuilder::with_options(input, options).unwrap();
+    for index in 0..times {
+        let mut frame = Frame::new(start.add_seconds(6 * 3600 * index));
+        frame.masks.push((SourceKind::Heuristic, mask.view()));
+        builder.add_frame(&frame).unwrap();
+    }
+    builder.html().unwrap()
+}
+
+#[test]
+fn the_period_is_that_of_the_analysed_times_and_not_of_the_pictures() {
+    let day = |month| Time::new(Calendar::NoLeap, 2000, month, 1, 0, 0, 0).unwrap();
+    let few = quiet(day(7), 160, 3);
+    assert!(few.contains("<li>1 Jul 2000 to 9 Aug 2000 (40 days)</li>"));
+    assert!(few.contains("<li>160 analysed times</li>"));
+    assert!(few.contains("The data cover 40 days."));
+    let years = quiet(day(1), 6 * 365 * 4, 20);
+    assert!(years.contains("<li>1 Jan 2000 to 31 Dec 2005 (6 years)</li>"));
+    assert!(years.contains("The data cover 6 years."));
+}
+
+#[test]
+fn categories_name_the_wind_that_they_rest_on() {
+    let world = World::new(48, 96, 8);
+    let page = |winds: &[(SourceKind, SourceWind)]| {
+        let mut input = ReportInput::new("Winds", world.grid.clone());
+        for (kind, wind) in winds {
+            let (events, tracks) = world.found_by(*kind);
+            input
+                .sources
+                .push(Source::new(*kind, events, tracks).with_wind(*wind));
+        }
+        ReportBuilder::new(input).unwrap().html().unwrap()
+    };
+    let (labels, truth) = (
+        (SourceKind::Heuristic, SourceWind::Fields),
+        (SourceKind::Truth, SourceWind::Vortex),
+    );
+    let of_fields = "use the Saffir–Simpson bounds on the wind of the fields at output times";
+    let of_vortices = "use the Saffir–Simpson bounds on the vortices&#39; own wind";
+    let html = page(&[labels]);
+    assert!(html.contains(&format!("Categories {of_fields}")) && !html.contains(of_vortices));
+    let html = page(&[truth]);
+    assert!(html.contains(&format!("Categories {of_vortices}")) && !html.contains(of_fields));
+    let html = page(&[labels, truth]);
+    assert!(html.contains(&format!("Categories of the heuristic {of_fields}")));
+    assert!(html.contains(&format!("Categories of the truth {of_vortices}")));
 }
 
 #[test]

@@ -4,9 +4,9 @@ use ndarray::Array2;
 use proptest::prelude::*;
 use squall_climate::events::{EventFields, ExtractOptions, extract, from_boxes};
 use squall_climate::statistics::Statistics;
-use squall_climate::stream::{Decided, EventStream, Moment, RunFolder, hours_of};
+use squall_climate::stream::{Decided, EventStream, Moment, RunFolder, hours_of, is_result};
 use squall_climate::table::{self, read_events, read_tracks};
-use squall_climate::track::formats::write_object_ids;
+use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
 use squall_climate::track::{Fate, Origin, Track, Tracker, TrackerOptions};
 use squall_climate::{Event, table::TableWriter};
 use squall_data::grid::distance_km;
@@ -333,6 +333,58 @@ fn a_run_of_other_inputs_begins_anew_and_damaged_states_are_left_alone() {
     assert_eq!(opened("test"), 0);
     assert_eq!(run(folder.path(), &masks, 3, Some(10)), 0);
     assert_eq!(opened("another"), 0);
+}
+
+/// Whatever a run wrote is known by name, and the next one, of other masks, leaves none of it beside its own.
+#[test]
+fn a_new_run_leaves_no_results_of_another_beside_its_own() {
+    let storms = [
+        (1, 15.0, 100.0, 800.0, -5.0, 0, 40),
+        (2, 40.0, 20.0, 1500.0, 5.0, 0, 40),
+    ];
+    let masks = masks(&storms, 12);
+    let folder = tempfile::tempdir().unwrap();
+    let (out, path) = (folder.path().join("out"), folder.path().join("masks.nc"));
+    let options = MaskFileOptions::default();
+    let mut writer = MaskWriter::create(&path, &grid(), masks[0].time, &options).unwrap();
+    masks
+        .iter()
+        .for_each(|mask| writer.write(mask, None).unwrap());
+    writer.finish().unwrap();
+    let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+    let names = || -> Vec<String> {
+        let files = bytes(&out).into_iter();
+        files.map(|(name, _)| name).collect()
+    };
+    run(&out, &masks, 100, None);
+    let tables = names();
+    Statistics::new(&grid())
+        .write_netcdf(out.join("statistics.nc"), &grid(), Calendar::NoLeap)
+        .unwrap();
+    let setting = Setting {
+        grid: &grid(),
+        times: archive.times(),
+        calendar: Calendar::NoLeap,
+        source: "a test",
+    };
+    let written = export(&out, &Format::ALL, &setting).unwrap();
+    assert_eq!(written.len(), 12);
+    write_object_ids(&out, &archive, &ExtractOptions::default()).unwrap();
+    assert_eq!(names().len(), tables.len() + written.len() + 2);
+    let unknown: Vec<String> = names()
+        .into_iter()
+        .filter(|name| !is_result(name))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?} would stay");
+    fs::write(out.join("notes.txt"), "of somebody").unwrap();
+    run(&out, &masks[..8], 100, None);
+    let mut expected = [&tables[..], &["notes.txt".to_string()]].concat();
+    expected.sort();
+    assert_eq!(names(), expected);
+    // One that goes on has nothing to remove.
+    assert_eq!(run(&out, &masks, 3, Some(10)), 0);
+    assert_eq!(run(&out, &masks, 3, None), 9);
+    assert_eq!(names(), expected);
 }
 
 /// A box has no length: what is no number must come back from a state.

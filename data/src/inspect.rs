@@ -7,6 +7,7 @@ use crate::archive::{
     Archive, BadFiles, Match, conversion, files_of, matches, nc, on_library_thread,
 };
 use crate::error::Result;
+use crate::gaps::Gaps;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -126,7 +127,9 @@ impl Inspection {
             if steps.all(|other| other == step) {
                 self.step_hours = Some(step as f64 / 3600.0);
             } else {
-                self.problems.push("the time axis is uneven".into());
+                let gaps = Gaps::of(times).map(|gaps| gaps.to_string());
+                let uneven = || "the time axis is uneven".to_string();
+                self.problems.push(gaps.unwrap_or_else(uneven));
             }
         }
     }

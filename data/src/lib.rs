@@ -13,6 +13,7 @@ mod calendar_text;
 pub mod caught;
 pub mod class_weights;
 pub mod error;
+pub mod gaps;
 pub mod grid;
 pub mod history;
 pub mod inspect;

@@ -137,6 +137,39 @@ fn files_open_as_cam_history_and_truth_beside_them() {
     );
 }
 
+/// What is swept goes by exact names: others may be writing into the folder.
+#[test]
+fn what_a_killed_run_has_begun_is_cleared_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(24, 36, 4);
+    let options = WriteOptions::default();
+    write_run(&config, folder.path(), &options, |_| Ok(())).unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let history = "squall_present_seed5.cam.h2.2000-08-01-00000.nc";
+    assert!(at(history).is_file());
+    let left = [
+        format!(".{history}.17.tmp"),
+        "truth/.truth.2000-08-01-00000.nc.17.tmp".into(),
+        "truth/..objects.2000-08-01-00000.csv.17.tmp".into(),
+        "truth/..boxes.2000-08-01-00000.csv.17.tmp".into(),
+        "truth/.tracks.csv.17.tmp".into(),
+        "truth/.run.txt.17.tmp".into(),
+    ];
+    let stays = [
+        ".squall_present_seed6.cam.h2.2000-08-01-00000.nc.17.tmp",
+        ".labels.2000-08-01-00000.nc.17.tmp",
+        "truth/.mine.nc.17.tmp",
+        "truth/.truth.2000-08-01-00000.nc.tmp",
+    ];
+    for name in left.iter().map(String::as_str).chain(stays) {
+        fs::write(at(name), "half").unwrap();
+    }
+    let summary = write_run(&config, folder.path(), &options, |_| Ok(())).unwrap();
+    assert_eq!(summary.kept, 1);
+    assert!(left.iter().all(|name| !at(name).exists()));
+    assert!(stays.iter().all(|name| at(name).exists()));
+}
+
 #[test]
 fn a_stopped_run_goes_on_and_another_run_is_refused() {
     let (whole, stopped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -356,7 +356,7 @@ fn time_axes_that_are_not_as_they_should_be() {
     };
     let report = infer(&archive, &model, &out, &options, &mut keep, &never).unwrap();
     assert_eq!(report.masks, 23);
-    let gap = format!("1 gaps, the first after {}", time(19));
+    let gap = format!("a gap: no time between {} and {}", time(19), time(28));
     assert!(notes.iter().any(|note| note.contains(&gap)), "{notes:?}");
     // Another calendar or grid among the files is no time axis.
     odd(&at("h4.other.nc"), 40..42, "360_day");

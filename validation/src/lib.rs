@@ -17,5 +17,5 @@ pub use confusion::Confusion;
 pub use error::ValidationError;
 pub use event_scores::{EventScores, MatchingRules, score_events};
 pub use iou::{SegmentationScore, SegmentationScorer};
-pub use track_scores::{TrackRules, TrackScores, score_tracks};
+pub use track_scores::{TrackRules, TrackScores, score_listed_tracks, score_tracks};
 pub use world_scores::{MaskAgreement, WorldRules, WorldScores, score_against_world};

@@ -61,19 +61,68 @@ pub struct TrackScores {
     pub rules: TrackRules,
     /// Tropical cyclones, atmospheric rivers, and what else either side has.
     pub classes: Vec<TrackScore>,
+    /// Classes that are not scored, because a side has not followed them.
+    #[serde(default)]
+    pub unfollowed: Vec<Unfollowed>,
+}
+
+/// A class of which a side has objects and not one track: nobody followed them, so that nothing can be said of tracks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unfollowed {
+    /// Which class.
+    pub class: Class,
+    /// Objects of the truth, if none of them is on a track.
+    pub true_objects: Option<u64>,
+    /// Predicted objects, if none of them is on a track.
+    pub predicted_objects: Option<u64>,
+}
+
+impl Unfollowed {
+    /// `None` if both sides have tracks of a class, or no objects of it.
+    fn of(class: Class, truth: &[Event], predicted: &[Event]) -> Option<Self> {
+        let objects = |events: &[Event]| {
+            let of_class = events.iter().filter(|event| event.class == class);
+            let tracked = of_class.clone().any(|event| event.track_id.is_some());
+            Some(of_class.count() as u64).filter(|&count| count > 0 && !tracked)
+        };
+        let [true_objects, predicted_objects] = [truth, predicted].map(objects);
+        (true_objects.is_some() || predicted_objects.is_some()).then_some(Self {
+            class,
+            true_objects,
+            predicted_objects,
+        })
+    }
 }
 
 /// The points of tracks by identity.
 pub(crate) type TrackPoints<'a> = BTreeMap<u64, Vec<&'a Event>>;
 
-/// Scores predicted tracks against true ones; events without a track are left out.
+/// Scores predicted tracks against true ones, all classes of which were followed on both sides: events without a track
+/// were seen too shortly to have one, and are left out.
 pub fn score_tracks(truth: &[Event], predicted: &[Event], rules: &TrackRules) -> TrackScores {
     let classes =
         classes_of(truth, predicted).map(|class| score_class(class, truth, predicted, rules));
     TrackScores {
         rules: *rules,
         classes: classes.collect(),
+        unfollowed: Vec::new(),
     }
+}
+
+/// The same of tables that may be of objects which nobody followed, as the rivers of labels: a class of which a side
+/// has objects and not one track has no score.
+pub fn score_listed_tracks(
+    truth: &[Event],
+    predicted: &[Event],
+    rules: &TrackRules,
+) -> TrackScores {
+    let mut scores = score_tracks(truth, predicted, rules);
+    scores.unfollowed = classes_of(truth, predicted)
+        .filter_map(|class| Unfollowed::of(class, truth, predicted))
+        .collect();
+    let unfollowed = |class: Class| scores.unfollowed.iter().any(|one| one.class == class);
+    scores.classes.retain(|score| !unfollowed(score.class));
+    scores
 }
 
 fn tracks(class: Class, events: &[Event]) -> TrackPoints<'_> {
@@ -172,6 +221,25 @@ fn score_class(
     }
 }
 
+impl fmt::Display for Unfollowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sides = [
+            (self.true_objects, "true"),
+            (self.predicted_objects, "predicted"),
+        ];
+        let sides: Vec<String> = sides
+            .into_iter()
+            .filter_map(|(count, side)| Some(format!("none of the {} {side} objects", count?)))
+            .collect();
+        write!(
+            f,
+            "{} tracks: not scored, {} is on a track (has a track_id)",
+            self.class.name(),
+            sides.join(" and ")
+        )
+    }
+}
+
 impl fmt::Display for TrackScores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for score in &self.classes {
@@ -201,6 +269,9 @@ impl fmt::Display for TrackScores {
                     "  {distance:.0} km off on average, {pieces:.2} predicted tracks per true one"
                 )?;
             }
+        }
+        for class in &self.unfollowed {
+            writeln!(f, "{class}")?;
         }
         write!(
             f,

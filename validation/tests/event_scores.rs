@@ -6,7 +6,9 @@ use squall_data::grid::KM_PER_DEGREE;
 use squall_data::{Calendar, Class, Time};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::event_scores::match_events;
-use squall_validation::{MatchingRules, TrackRules, score_events, score_tracks};
+use squall_validation::{
+    MatchingRules, TrackRules, score_events, score_listed_tracks, score_tracks,
+};
 
 fn time(step: i64) -> Time {
     Time::new(Calendar::NoLeap, 2001, 8, 1, 0, 0, 0)
@@ -217,4 +219,51 @@ fn tracks_by_hand() {
     };
     let score = score_tracks(&truth, &predicted, &lenient).classes[0];
     assert_eq!((score.hits, score.false_alarms), (2, 0));
+}
+
+#[test]
+fn a_class_that_a_side_did_not_follow_has_no_score_of_tracks() {
+    let rules = TrackRules::default();
+    let river = |step| event(Class::AtmosphericRiver, step, 40.0, 200.0);
+    let storm = |step| on_track(1, cyclone(step, 10.0, 50.0));
+    // As `squall events` writes them, and as labels do: rivers without a track.
+    let followed: Vec<Event> = (0..4)
+        .flat_map(|step| [storm(step), on_track(2, river(step))])
+        .collect();
+    let labels: Vec<Event> = (0..4).flat_map(|step| [storm(step), river(step)]).collect();
+    for (truth, predicted, objects) in [
+        (&labels, &followed, (Some(4), None)),
+        (&followed, &labels, (None, Some(4))),
+        (&labels, &labels, (Some(4), Some(4))),
+    ] {
+        let scores = score_listed_tracks(truth, predicted, &rules);
+        let [storms] = scores.classes[..] else {
+            panic!("{scores:?}");
+        };
+        assert_eq!(
+            (storms.class, storms.hits),
+            (Class::TropicalCyclone, 1),
+            "{scores}"
+        );
+        let [rivers] = scores.unfollowed[..] else {
+            panic!("{scores:?}");
+        };
+        assert_eq!(rivers.class, Class::AtmosphericRiver);
+        assert_eq!((rivers.true_objects, rivers.predicted_objects), objects);
+        assert!(
+            scores
+                .to_string()
+                .contains("\natmospheric_river tracks: not scored, none of the 4 "),
+            "{scores}"
+        );
+    }
+    // Who really saw no river has missed or invented none.
+    let quiet: Vec<Event> = (0..4).map(storm).collect();
+    let missed = score_listed_tracks(&followed, &quiet, &rules).classes[1];
+    assert_eq!((missed.pod, missed.far), (Some(0.0), None));
+    let invented = score_listed_tracks(&quiet, &followed, &rules).classes[1];
+    assert_eq!((invented.pod, invented.far), (None, Some(1.0)));
+    // Where both sides followed all classes, an object without a track was seen too shortly.
+    let short = score_tracks(&followed, &labels, &rules).classes[1];
+    assert_eq!((short.true_tracks, short.predicted_tracks), (1, 0));
 }

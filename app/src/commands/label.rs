@@ -1,5 +1,7 @@
 //! `squall label`: heuristics on fields to masks, objects and tracks.
 
+mod masks;
+
 use super::box_files::BoxFormats;
 use super::tags::Tags;
 use crate::input::{self, file_facts};
@@ -7,19 +9,19 @@ use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::{interrupt, output};
 use clap::Args;
-use ndarray::Array3;
 use serde::Serialize;
 use squall_climate::ClimateError;
 use squall_climate::detect::Method;
 use squall_climate::label::{
-    ArThresholds, LabelFolder, LabelledSnapshot, Labeller, Pass, TcThresholds, Thresholds,
-    required_channels,
+    ArThresholds, LabelFolder, Labeller, Pass, TcThresholds, Thresholds, required_channels,
 };
-use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-use squall_data::{Archive, BoxClass, Class, DataError, Snapshot, Time, Variable, atomic};
+use squall_data::gaps::Gaps;
+use squall_data::{Archive, BoxClass, DataError, Snapshot, Time, Variable};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
+
+pub(super) use masks::{Masks, release};
 
 /// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told
 /// otherwise), and boxes around them, around extratropical cyclones and around tropical depressions.
@@ -90,7 +92,12 @@ pub struct LabelSummary {
     pub boxes: BTreeMap<&'static str, usize>,
     /// Boxes that the ExtremeWeather file had no room for.
     pub boxes_left_out: usize,
+    /// Input files that could not be used (`--skip-bad`).
+    pub skipped_files: usize,
 }
+
+/// Where a file of thresholds for deepcam alone has its keys.
+const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [depression], and adapt_to_grid before them";
 
 impl Label {
     /// Labels and says what was found.
@@ -134,16 +141,28 @@ impl Label {
         Ok(())
     }
 
-    /// What a file of thresholds holds; `None` without one.
+    /// The fields; says what was decided about them and where times are missing.
+    pub(super) fn open_fields(&self) -> anyhow::Result<Archive> {
+        let archive = input::open(&self.input, self.skip_bad)?;
+        if let Some(gaps) = Gaps::of(archive.times()) {
+            tracing::warn!("{gaps}");
+        }
+        Ok(archive)
+    }
+
+    /// What a file of thresholds holds, whose tables are called so; `None` without one.
     pub(super) fn read_thresholds<T: serde::de::DeserializeOwned>(
         &self,
+        tables: &str,
     ) -> anyhow::Result<Option<T>> {
         let Some(path) = &self.thresholds else {
             return Ok(None);
         };
         let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
         let read = toml::from_str(&text).map_err(|error| {
-            let hint = "every key is listed in the documentation of `Thresholds` and `DetectorThresholds`; the defaults need none";
+            let hint = format!(
+                "every key is in docs/events.md, \"Thresholds of the label rules\"; here {tables}; what is left out has its default"
+            );
             crate::failure::Advice::usage(format!("`{}`: {error}", path.display()), hint)
         })?;
         Ok(Some(read))
@@ -167,10 +186,10 @@ impl Label {
 
     /// Labels, writes everything and says what was found.
     pub fn label(&self) -> anyhow::Result<LabelSummary> {
-        let archive = input::open(&self.input, self.skip_bad)?;
+        let archive = self.open_fields()?;
         let needed = required_channels();
         input::require(&archive, &needed, "labelling")?;
-        let thresholds = match self.read_thresholds()? {
+        let thresholds = match self.read_thresholds(TABLES)? {
             Some(thresholds) => thresholds,
             None => self.deepcam_thresholds()?,
         };
@@ -192,6 +211,7 @@ impl Label {
         let fingerprint = fingerprint(&archive, &numbers);
         self.formats.check()?;
         let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
+        masks.check_folder(&fingerprint)?;
         let (mut folder, stream) =
             LabelFolder::open(&self.out, &fingerprint, labeller.stream(), |stream| {
                 masks.are_of(&fingerprint, stream.done())
@@ -253,6 +273,7 @@ impl Label {
                 .map(|class| (class.name(), summary.boxes[usize::from(class.code())]))
                 .collect(),
             boxes_left_out,
+            skipped_files: archive.skipped_files(),
         })
     }
 }
@@ -276,143 +297,6 @@ pub(super) fn fingerprint(archive: &Archive, thresholds: &str) -> String {
         "{:?}",
         (version, fields, files, times.len(), ends, thresholds)
     )
-}
-
-/// Mask files: one for every input file, named after its first time.
-pub(super) struct Masks<'a> {
-    out: PathBuf,
-    archive: &'a Archive,
-    options: MaskFileOptions,
-    open: Option<(PathBuf, MaskWriter)>,
-}
-
-impl<'a> Masks<'a> {
-    /// No file yet; `thresholds` go to the files' attributes.
-    pub(super) fn new(
-        out: PathBuf,
-        archive: &'a Archive,
-        method: Method,
-        thresholds: String,
-    ) -> Self {
-        let version = env!("CARGO_PKG_VERSION");
-        let options = MaskFileOptions {
-            probabilities: match method {
-                Method::Bard => &[Class::AtmosphericRiver],
-                _ => &[],
-            },
-            title: method.title().into(),
-            source: format!("squall {version} label"),
-            attributes: vec![
-                (
-                    "history".to_string(),
-                    format!("squall {version}: label --method {}", method.name()),
-                ),
-                ("thresholds".to_string(), thresholds),
-            ],
-            ..MaskFileOptions::default()
-        };
-        Self {
-            out,
-            archive,
-            options,
-            open: None,
-        }
-    }
-
-    pub(super) fn write(
-        &mut self,
-        index: usize,
-        labelled: &LabelledSnapshot,
-    ) -> Result<(), ClimateError> {
-        let mask = &labelled.mask;
-        let probabilities = labelled.river_probability.as_ref().map(|rivers| {
-            let (rows, columns) = rivers.dim();
-            Array3::from_shape_fn((rows, columns, Class::ALL.len()), |(j, i, class)| {
-                match Class::ALL[class] {
-                    Class::AtmosphericRiver => rivers[[j, i]],
-                    Class::Background => 1.0 - rivers[[j, i]],
-                    _ => 0.0,
-                }
-            })
-        });
-        let source = self.archive.source_of(index).0;
-        if self
-            .open
-            .as_ref()
-            .is_none_or(|(current, _)| current != source)
-        {
-            self.close()?;
-            let path = self.path(mask.time);
-            let writer = MaskWriter::create(&path, self.archive.grid(), mask.time, &self.options)?;
-            self.open = Some((source.to_path_buf(), writer));
-        }
-        match &mut self.open {
-            Some((_, writer)) => Ok(writer.write(mask, probabilities.as_ref().map(|p| p.view()))?),
-            None => Ok(()),
-        }
-    }
-
-    /// The file of masks that begins with this time.
-    fn path(&self, first: Time) -> PathBuf {
-        self.out.join(format!("labels.{}.nc", stamp(first)))
-    }
-
-    /// Whether the files of so many times are there, and the run of this fingerprint was the last to write into their
-    /// folder.
-    pub(super) fn are_of(&self, fingerprint: &str, times: usize) -> bool {
-        let last = std::fs::read(self.out.join(RUN));
-        if !last.is_ok_and(|last| last == fingerprint.as_bytes()) {
-            return false;
-        }
-        let begins = |index: &usize| *index == 0 || self.ends_at(index - 1);
-        let mut first = (0..times).filter(begins);
-        first.all(|index| self.path(self.archive.times()[index]).is_file())
-    }
-
-    /// From now on this run writes here: no state of another one is gone on from with these masks, and what killed ones
-    /// have begun is cleared away.
-    pub(super) fn claim(&self, fingerprint: &str) -> anyhow::Result<()> {
-        std::fs::create_dir_all(&self.out).map_err(DataError::io("create folder", &self.out))?;
-        let ours = |name: &str| {
-            name == RUN
-                || name.starts_with("labels.")
-                || ["objects.csv", "boxes.csv", "agreement.csv"].contains(&name)
-        };
-        atomic::sweep(&self.out, ours)?;
-        Ok(atomic::write(self.out.join(RUN), fingerprint.as_bytes())?)
-    }
-
-    /// Whether the time is the last of its file.
-    pub(super) fn ends_at(&self, index: usize) -> bool {
-        let source = |index: usize| self.archive.source_of(index).0;
-        index + 1 == self.archive.times().len() || source(index) != source(index + 1)
-    }
-
-    pub(super) fn close(&mut self) -> Result<(), ClimateError> {
-        match self.open.take() {
-            Some((_, writer)) => Ok(writer.finish()?),
-            None => Ok(()),
-        }
-    }
-
-    pub(super) fn finish(mut self) -> anyhow::Result<()> {
-        Ok(self.close()?)
-    }
-}
-
-/// Whose masks a folder is receiving; names of mask files tell their times only.
-const RUN: &str = ".labels.run";
-
-/// Nobody writes into the folder any more.
-pub(super) fn release(out: &Path) {
-    // What stays is of a run that has no state to go on from.
-    let _ = std::fs::remove_file(out.join(RUN));
-}
-
-/// A time as part of a file name.
-pub fn stamp(time: Time) -> String {
-    let (year, month, day) = time.date();
-    format!("{year:04}-{month:02}-{day:02}-{:05}", time.second_of_day())
 }
 
 /// The channels of a list of names, or of what an archive has.

@@ -2,7 +2,7 @@
 //! masks.
 
 use super::label::{Label, Masks, fingerprint, rayon_threads, release};
-use super::tags::Tags;
+use super::tags::{self, Tags};
 use crate::input::{self, file_facts};
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -22,11 +22,17 @@ use squall_data::{Archive, Class, DataError, Variable};
 use std::path::PathBuf;
 use std::time::Instant;
 
+/// Where a file of thresholds for other methods than deepcam alone has its keys.
+const TABLES: &str =
+    "they are under the method, as [deepcam.cyclone], [tempest.node], [percentile] and [bard]";
+
 /// What each method found, and their agreement.
 #[derive(Debug, Serialize)]
 struct MethodsSummary {
     methods: Vec<MethodSummary>,
     agreement: Vec<AgreementRow>,
+    /// Input files that could not be used (`--skip-bad`).
+    skipped_files: usize,
 }
 
 /// What one method came to.
@@ -54,14 +60,14 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         );
         return Err(advice);
     }
-    let archive = input::open(&command.input, command.skip_bad)?;
+    let archive = command.open_fields()?;
     let thresholds = thresholds(command)?;
     let channels = channels(&methods, &thresholds, &archive)?;
     let detectors = methods
         .iter()
         .map(|method| Detector::new(*method, &thresholds, archive.grid()))
         .collect::<Result<Vec<Detector>, ClimateError>>()?;
-    let against = Against::open(command.against.as_deref(), command.tags, &archive)?;
+    let against = Against::open(command, &archive)?;
     let folders: Vec<PathBuf> = match methods.len() {
         1 => vec![command.out.clone()],
         _ => methods.iter().map(|m| command.out.join(m.name())).collect(),
@@ -81,6 +87,9 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         SecondPass::new(&detectors),
         Agreement::new(against.sources(&methods)),
     );
+    masks
+        .iter()
+        .try_for_each(|masks| masks.check_folder(&fingerprint))?;
     let (mut folder, mut first, mut second, mut agreement) =
         MethodsFolder::open(&command.out, &fingerprint, &named, new, |second| {
             let mut masks = masks.iter();
@@ -169,6 +178,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         return output::json(&MethodsSummary {
             methods,
             agreement: agreement.rows().to_vec(),
+            skipped_files: archive.skipped_files(),
         });
     }
     for found in &methods {
@@ -241,7 +251,7 @@ fn channels(
 }
 
 fn thresholds(command: &Label) -> anyhow::Result<DetectorThresholds> {
-    let mut thresholds = match command.read_thresholds::<DetectorThresholds>()? {
+    let mut thresholds = match command.read_thresholds::<DetectorThresholds>(TABLES)? {
         Some(thresholds) => thresholds,
         None => {
             let mut thresholds = DetectorThresholds {
@@ -341,11 +351,13 @@ struct Against {
 }
 
 impl Against {
-    fn open(path: Option<&str>, tags: Tags, archive: &Archive) -> anyhow::Result<Self> {
-        let Some(path) = path else {
+    fn open(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
+        let tags = command.tags;
+        let Some(path) = command.against.as_deref() else {
             return Ok(Self { masks: None, tags });
         };
-        let masks = tags.open(path)?;
+        let masks = tags.open_with(path, input::bad_files(command.skip_bad))?;
+        tags::say(&masks);
         if masks.grid().hash() != archive.grid().hash() {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
             return Err(DataError::Mismatch {

@@ -1,6 +1,7 @@
 //! Masks of tools that name no class.
 
 use clap::Args;
+use squall_data::archive::BadFiles;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Class, DataError};
 
@@ -14,17 +15,37 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// The masks of an input.
+    /// The masks of an input; what is taken for granted is said.
     ///
     /// # Errors
     /// As [`MaskArchive::open`].
     pub fn open(self, input: &str) -> Result<MaskArchive, DataError> {
-        let masks = MaskArchive::open_as(input, self.tag_class)?;
-        masks
-            .notes()
-            .iter()
-            .for_each(|note| tracing::warn!("{note}: --tag-class says otherwise"));
+        let masks = self.open_with(input, BadFiles::Fail)?;
+        say(&masks);
         Ok(masks)
+    }
+
+    /// The same with a choice about bad files, silently.
+    ///
+    /// # Errors
+    /// As [`MaskArchive::open_with`].
+    pub fn open_with(self, input: &str, bad_files: BadFiles) -> Result<MaskArchive, DataError> {
+        MaskArchive::open_with(input, self.tag_class, bad_files)
+    }
+}
+
+/// Says what is taken for granted, which files are left out, and whether they are of one run.
+pub fn say(masks: &MaskArchive) {
+    masks
+        .notes()
+        .iter()
+        .for_each(|note| tracing::warn!("{note}: --tag-class says otherwise"));
+    masks
+        .skipped()
+        .iter()
+        .for_each(|why| tracing::warn!("skipped: {why}"));
+    if let Some(mixed) = masks.mixed() {
+        tracing::warn!("{mixed}: all masks count as those of one run");
     }
 }
 

@@ -140,18 +140,17 @@ pub(super) fn check_years(
     Ok(())
 }
 
-/// Notes which classes that only boxes tell apart are compared, and which are not because one run's tables have no row
-/// of them.
+/// Notes which classes that only boxes tell apart are compared, and which classes are not because one run's tables have
+/// no row of them.
 pub(super) fn note_classes(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec<String>) {
     let (mut both, mut one) = (Vec::new(), Vec::new());
     for class in Class::TRACKED {
         let words = format!("{}s", class.name().replace('_', " "));
         match sides.map(|side| side.tells(class)) {
-            _ if Class::EVENTS.contains(&class) => {}
-            [true, true] => both.push(words),
-            [true, false] => one.push((words, labels[1])),
-            [false, true] => one.push((words, labels[0])),
-            [false, false] => {}
+            [true, true] if !Class::EVENTS.contains(&class) => both.push(words),
+            [true, false] => one.push((class, words, labels[1])),
+            [false, true] => one.push((class, words, labels[0])),
+            _ => {}
         }
     }
     if !both.is_empty() {
@@ -160,10 +159,38 @@ pub(super) fn note_classes(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec
             both.join(" and ")
         ));
     }
-    for (words, lacking) in one {
+    for (class, words, lacking) in one {
         let words = words[..1].to_uppercase() + &words[1..];
+        let why = match Class::EVENTS.contains(&class) {
+            true => ", and nothing says that they were looked for",
+            false => " (tables made of masks never have)",
+        };
         notes.push(format!(
-            "{words} are not compared: the tables of {lacking} have none of them (tables made of masks never have)."
+            "{words} are not compared: the tables of {lacking} have none of them{why}."
         ));
+    }
+}
+
+/// One run's years on both sides would be taken for different weather: no interval and no p would hold.
+pub(super) fn check_apart(sides: &[(SideInput, Coverage, SideOptions); 2]) -> Result<()> {
+    let [a, b] = sides.each_ref().map(|(input, coverage, options)| {
+        let folder = input.folder.canonicalize().unwrap_or(input.folder.clone());
+        (
+            folder,
+            coverage.years(&options.selection, options.range).used,
+        )
+    });
+    let shared: Vec<i64> =
+        a.1.iter()
+            .copied()
+            .filter(|year| b.1.contains(year))
+            .collect();
+    match (a.0 == b.0, shared.first(), shared.last()) {
+        (true, Some(first), Some(last)) => Err(ClimateError::SharedYears {
+            path: sides[0].0.folder.clone(),
+            first: *first,
+            last: *last,
+        }),
+        _ => Ok(()),
     }
 }

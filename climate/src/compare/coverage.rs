@@ -3,7 +3,7 @@
 use crate::error::{ClimateError, Result};
 use crate::table::lines::Table;
 use squall_data::archive::on_library_thread;
-use squall_data::{Calendar, DataError, LatLonGrid, Time};
+use squall_data::{Calendar, Class, DataError, LatLonGrid, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,8 @@ pub struct Coverage {
     pub times_per_day: f64,
     /// Whether times were counted, or only the first and last are known.
     pub counted: bool,
+    /// Classes that were looked for at these times; none where nothing says so.
+    pub classes: Vec<Class>,
 }
 
 /// Which parts of the years are compared.
@@ -83,36 +85,55 @@ impl Coverage {
                 reason,
             })
         };
-        type Parts = (String, Vec<f64>, Vec<f64>, [Vec<f64>; 3]);
+        type Parts = ([String; 2], Vec<f64>, Vec<f64>, [Vec<f64>; 4]);
         let read = || -> std::result::Result<Parts, netcdf::Error> {
             let file = netcdf::open(path)?;
             let column = |name: &str| match file.variable(name) {
                 Some(variable) => variable.get_values::<f64, _>(..),
                 None => Err(netcdf::Error::from(format!("it has no variable `{name}`"))),
             };
-            let calendar = match file.attribute("calendar_of_the_data").map(|a| a.value()) {
-                Some(Ok(netcdf::AttributeValue::Str(name))) => name,
-                _ => return Err("it has no attribute `calendar_of_the_data`".into()),
+            let text = |name: &str| match file.attribute(name).map(|a| a.value()) {
+                Some(Ok(netcdf::AttributeValue::Str(text))) => Some(text),
+                _ => None,
             };
-            let months = [column("year")?, column("month_of_year")?, column("times")?];
-            Ok((calendar, column("lat")?, column("lon")?, months))
+            let calendar =
+                text("calendar_of_the_data").ok_or("it has no attribute `calendar_of_the_data`")?;
+            // Not in files of earlier versions, which were of all classes.
+            let classes = text("classes_looked_for")
+                .unwrap_or_else(|| Class::EVENTS.map(Class::name).join(" "));
+            // Not in files of earlier versions.
+            let days = match file.variable("days") {
+                Some(_) => column("days")?,
+                None => Vec::new(),
+            };
+            let times = [column("year")?, column("month_of_year")?, column("times")?];
+            let [year, month, times] = times;
+            let months = [year, month, times, days];
+            Ok(([calendar, classes], column("lat")?, column("lon")?, months))
         };
-        let (calendar, lat, lon, [years, months, times]) =
+        let ([calendar, classes], lat, lon, [years, months, times, days]) =
             on_library_thread(read).map_err(|error| unreadable(error.to_string()))?;
         let calendar = Calendar::from_cf(&calendar)
             .ok_or_else(|| unreadable(format!("calendar `{calendar}` is not known")))?;
+        let named = |class: &Class| classes.split(' ').any(|name| name == class.name());
+        let classes = Class::EVENTS.into_iter().filter(named).collect();
         let grid = LatLonGrid::from_axes(lat, lon)?.0;
-        let months: BTreeMap<_, _> = (years.iter().zip(&months).zip(&times))
-            .filter(|(_, times)| **times > 0.0)
+        let seen: Vec<((i64, i64), f64)> = (years.iter().zip(&months).zip(&times))
             .map(|((year, month), times)| ((*year as i64, *month as i64), *times))
             .collect();
+        let days = (seen.iter().zip(&days))
+            .filter(|((_, times), _)| *times > 0.0)
+            .map(|((_, times), days)| (*times, *days as u32));
+        let by_days = times_per_day_of_days(&days.collect::<Vec<_>>());
+        let months: BTreeMap<_, _> = seen.into_iter().filter(|(_, times)| *times > 0.0).collect();
         Ok(Self {
             path: folder.into(),
             calendar,
             grid: Some(grid),
-            times_per_day: times_per_day(&months, calendar),
+            times_per_day: by_days.unwrap_or_else(|| times_per_day(&months, calendar)),
             months,
             counted: true,
+            classes,
         })
     }
 
@@ -156,6 +177,7 @@ impl Coverage {
             months,
             times_per_day: 1.0,
             counted: false,
+            classes: Vec::new(),
         })
     }
 
@@ -251,6 +273,23 @@ pub(crate) fn events_table(folder: &Path) -> Result<PathBuf> {
         })
 }
 
+/// Times of a whole day of data with a constant step, from the times of each month and a bit for each of its days that
+/// has some: half months are half, however many there are of them. `None` where no month has two such days.
+fn times_per_day_of_days(months: &[(f64, u32)]) -> Option<f64> {
+    // Of daily data and finer each day has times; of coarser data one in so many.
+    let apart = months.iter().filter_map(|(_, days)| days_apart(*days));
+    let apart = f64::from(apart.min()?);
+    let of_a_day = |(times, days): &(f64, u32)| times / f64::from(days.count_ones());
+    // The first and the last day may be cut.
+    let most = months.iter().map(of_a_day).fold(0.0, f64::max);
+    Some(most / apart)
+}
+
+/// The shortest distance of two days that have a bit.
+fn days_apart(days: u32) -> Option<u32> {
+    (1..32).find(|&shift| days & (days >> shift) != 0)
+}
+
 /// Times of a whole day: what the fullest months have, if two agree; else nothing says that a month is whole.
 fn times_per_day(months: &BTreeMap<(i64, i64), f64>, calendar: Calendar) -> f64 {
     let rates: Vec<f64> = (months.iter())
@@ -274,6 +313,7 @@ mod tests {
             times_per_day: times_per_day(&months, Calendar::NoLeap),
             months,
             counted: true,
+            classes: Class::EVENTS.to_vec(),
         }
     }
 

@@ -83,8 +83,9 @@ pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribu
                 Extreme::CycloneWind | Extreme::CyclonePressure => Quantity::CycloneTracks,
                 Extreme::RiverTransport | Extreme::RiverArea => Quantity::RiverTracks,
             };
-            let unknown =
-                |(side, values): (&Side, &Vec<_>)| values.is_empty() && side.has_any(tracks);
+            let unknown = |(side, values): (&Side, &Vec<_>)| {
+                !side.tells(tracks.about().class) || values.is_empty() && side.has_any(tracks)
+            };
             if [a, b].into_iter().zip(&values).any(unknown) {
                 return None;
             }

@@ -239,6 +239,9 @@ pub(crate) fn map_changes(a: &Side, b: &Side, design: &Design) -> Result<Vec<Map
             continue;
         }
         for (index, class) in Class::EVENTS.into_iter().enumerate() {
+            if ![a, b].into_iter().all(|side| side.tells(class)) {
+                continue;
+            }
             let sides = [a, b].map(|side| SideMap::new(side, quantity, index, &areas));
             let cells: Vec<[f64; 5]> = change_of_cells(&sides, design);
             let column = |k: usize| cells.iter().map(|cell| cell[k]).collect::<Vec<f64>>();

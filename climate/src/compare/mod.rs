@@ -47,7 +47,7 @@ pub(crate) use words::{of_level, trimmed};
 
 use crate::error::{ClimateError, Result};
 use changes::changes;
-use common::{check_grids, check_years, common_months, note_classes};
+use common::{check_apart, check_grids, check_years, common_months, note_classes};
 use comparison::{map_summary, summary};
 use squall_data::Calendar;
 use std::path::PathBuf;
@@ -104,7 +104,8 @@ pub struct Plan {
 ///
 /// # Errors
 /// [`ClimateError::Mismatch`] if grids differ or there are no months in common, [`ClimateError::Period`] if a run lacks
-/// the months asked for or has no whole year, [`ClimateError::Invalid`] for options without meaning, and what
+/// the months asked for or has no whole year,
+/// [`ClimateError::SharedYears`] if both sides have a year of one folder, [`ClimateError::Invalid`] for options without meaning, and what
 /// [`Coverage::read`] gives.
 pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan> {
     let valid = |month: &i64| (1..=12).contains(month);
@@ -148,6 +149,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
         Ok::<_, ClimateError>((input, coverage, side_options))
     };
     let sides = [side(a, of_a, &mut notes)?, side(b, of_b, &mut notes)?];
+    check_apart(&sides)?;
     let rates = sides.each_ref().map(|(_, c, _)| c.times_per_day);
     if sides.iter().all(|(_, c, _)| c.counted) && (rates[0] / rates[1] - 1.0).abs() > 0.02 {
         notes.push(format!(

@@ -166,11 +166,13 @@ impl Side {
         years.iter().any(|year| year[0].count > 0.0)
     }
 
-    /// Whether the tables tell events of a class: always those of masks, the others if a row is of them. Tables that
-    /// were made of masks have no rows of the others whatever the weather was.
+    /// Whether the tables tell events of a class. Those of masks tell the classes that were looked for, also where there
+    /// are none, and have no rows of others whatever the weather was; tables without `statistics.nc`, such as imported
+    /// tracks, tell the classes of their rows.
     pub fn tells(&self, class: Class) -> bool {
         let listed = Class::TRACKED.iter().zip(self.listed);
-        Class::EVENTS.contains(&class) || listed.into_iter().any(|(c, has)| *c == class && has)
+        self.coverage.classes.contains(&class)
+            || listed.into_iter().any(|(c, has)| *c == class && has)
     }
 
     /// The number of a quantity in a group, from its blocks of years.

@@ -5,6 +5,7 @@ use crate::report::agreement::{Agreement, MaskCounter};
 use crate::report::browser::Browser;
 use crate::report::frames::{EncodedFrame, Frame, FrameEncoder, frame_step};
 use crate::report::page::{Page, page};
+use crate::report::period::Period;
 use crate::report::summary::by_time;
 use crate::report::{ReportInput, SourceKind};
 use ndarray::ArrayView2;
@@ -45,7 +46,7 @@ impl Default for ReportOptions {
     }
 }
 
-/// A report under construction. Memory: the compressed frames, about 40 kB each, and counts on the grid.
+/// A report under construction. Memory: the compressed frames, about 40 kB each, counts on the grid, and all times.
 #[derive(Debug)]
 pub struct ReportBuilder {
     input: ReportInput,
@@ -53,6 +54,8 @@ pub struct ReportBuilder {
     encoder: FrameEncoder,
     counter: MaskCounter,
     frames: Vec<EncodedFrame>,
+    /// All times, also those of which no frame is kept.
+    seen: Vec<Time>,
     /// Only every so many of the frames that were offered is kept; doubles whenever too many are.
     stride: usize,
     offered: usize,
@@ -101,6 +104,7 @@ impl ReportBuilder {
             encoder: FrameEncoder::new(&input.grid, options.picture_rows, options.picture_columns),
             counter: MaskCounter::new(&input.grid),
             frames: Vec::new(),
+            seen: Vec::new(),
             stride: 1,
             offered: 0,
             input,
@@ -123,6 +127,7 @@ impl ReportBuilder {
         };
         frame.check(&self.input.grid)?;
         self.counter.add(time, masks);
+        self.seen.push(time);
         Ok(())
     }
 
@@ -139,6 +144,7 @@ impl ReportBuilder {
     pub fn add_frame(&mut self, frame: &Frame<'_>) -> Result<()> {
         frame.check(&self.input.grid)?;
         self.counter.add(frame.time, &frame.masks);
+        self.seen.push(frame.time);
         if self.keeps_next_frame() {
             self.frames
                 .push(self.encoder.encode(frame, &self.input.field)?);
@@ -180,6 +186,7 @@ impl ReportBuilder {
             options: &self.options,
             encoder: &self.encoder,
             counter: &self.counter,
+            period: Period::of(&self.input, &self.seen),
             frames: &shown,
             every: step * self.stride,
             offered: self.offered,

@@ -7,10 +7,12 @@ use crate::report::summary::{Object, is_tracked, objects};
 use crate::report::svg::Plot;
 use crate::report::ticks::{count_ticks, nice_ticks, tick_labels};
 use crate::report::{Agreement, Source, SourceKind, class_css, class_word};
+use crate::statistics::Category;
 use squall_data::Class;
 use std::fmt::Write as _;
 
-/// Lower bounds of the Saffir–Simpson categories, m/s of one-minute wind at 10 m, and their short names.
+/// Lower bounds of the Saffir–Simpson categories, m/s of one-minute wind at 10 m, rounded as they are published, and
+/// their short names.
 pub(crate) const SAFFIR_SIMPSON: [(f64, &str); 6] = [
     (17.5, "TS"),
     (33.0, "1"),
@@ -20,12 +22,9 @@ pub(crate) const SAFFIR_SIMPSON: [(f64, &str); 6] = [
     (70.0, "5"),
 ];
 
-/// Category of a wind: 0 below tropical storm, 1 tropical storm, 2..=6 categories 1 to 5.
+/// Category of a wind, as the tables have it: 0 below tropical storm, 1 tropical storm, 2..=6 categories 1 to 5.
 pub(crate) fn category(wind_m_s: f64) -> usize {
-    SAFFIR_SIMPSON
-        .iter()
-        .filter(|(low, _)| wind_m_s >= *low)
-        .count()
+    Category::saffir_simpson(wind_m_s).map_or(0, |category| category as usize)
 }
 
 /// A plot with its heading and, if it helps, a sentence below.
@@ -326,26 +325,21 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
         );
         for m in 0..12 {
             let (n, x) = (counts[b][m], left + column * m as f64);
-            let class_name = if days[m] == 0.0 {
-                "nodata"
-            } else {
-                class_css(class)
-            };
-            let opacity = if days[m] == 0.0 {
+            let unknown = days[m] == 0.0;
+            let opacity = if unknown {
                 1.0
             } else {
                 0.07 + 0.93 * (n as f64 / highest as f64).sqrt()
             };
+            let (class_name, tip) = match unknown {
+                true => ("nodata", "no data".to_string()),
+                false => (class_css(class), n.to_string()),
+            };
             let _ = write!(
                 svg,
-                "<rect class=\"{class_name}\" x=\"{x:.0}\" y=\"{y:.0}\" width=\"{:.0}\" height=\"{:.0}\" fill-opacity=\"{}\"><title>{name}, {}: {n}</title></rect>",
+                "<rect class=\"{class_name}\" x=\"{x:.0}\" y=\"{y:.0}\" width=\"{:.0}\" height=\"{:.0}\" fill-opacity=\"{opacity:.2}\"><title>{name}, {}: {tip}</title></rect>",
                 column - 2.0,
                 row - 2.0,
-                if n == 0 && days[m] > 0.0 {
-                    "0.07".to_string()
-                } else {
-                    format!("{opacity:.2}")
-                },
                 MONTHS[m]
             );
             if n > 0 {
@@ -462,5 +456,17 @@ mod tests {
         // 64 kt = 32.9 m/s is category 1, 137 kt = 70.5 m/s is category 5 (NHC).
         let found = [10.0, 17.5, 32.0, 33.0, 49.9, 50.0, 69.0, 70.5].map(category);
         assert_eq!(found, [0, 1, 1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn months_without_data_have_no_count() {
+        let source = Source::new(SourceKind::Heuristic, Vec::new(), Vec::new());
+        let mut days = [31.0; 12];
+        days[0] = 0.0;
+        let svg = basin_calendar(&source, Class::TropicalCyclone, &days);
+        assert!(svg.contains("<title>North Atlantic, Jan: no data</title>"));
+        assert!(svg.contains("<title>North Atlantic, Feb: 0</title>"));
+        assert_eq!(svg.matches("class=\"nodata\"").count(), BASINS.len() - 1);
+        assert_eq!(svg.matches("no data").count(), BASINS.len() - 1);
     }
 }

@@ -41,6 +41,7 @@ mod numbers;
 mod overview;
 mod page;
 mod payload;
+mod period;
 mod sections;
 mod summary;
 mod svg;
@@ -106,6 +107,18 @@ pub struct Source {
     pub events: Vec<Event>,
     /// One per object followed through time; may be empty where nothing was tracked.
     pub tracks: Vec<Track>,
+    /// Which wind `max_wind_m_s` is.
+    pub wind: SourceWind,
+}
+
+/// Which wind the events of a source have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SourceWind {
+    /// That of the fields: of the lowest level, or what the data have instead of it.
+    #[default]
+    Fields,
+    /// A synthetic vortex's own, above the boundary layer.
+    Vortex,
 }
 
 impl Source {
@@ -116,7 +129,15 @@ impl Source {
             label: kind.name().to_string(),
             events,
             tracks,
+            wind: SourceWind::default(),
         }
+    }
+
+    /// The same source with events of another wind than that of the fields.
+    #[must_use]
+    pub fn with_wind(mut self, wind: SourceWind) -> Self {
+        self.wind = wind;
+        self
     }
 
     /// The same source under another name.
@@ -300,7 +321,8 @@ pub struct ReportInput {
     pub description: String,
     /// The grid of masks, fields and frequency maps.
     pub grid: Arc<LatLonGrid>,
-    /// First and last analysed time; found from the events and frames if `None`.
+    /// First and last analysed time; if `None`, of the times that the builder was given, of events and of tracks. What
+    /// the page says to be covered goes on for one step after the last.
     pub period: Option<(Time, Time)>,
     /// Number of analysed times; found from the frames if `None`.
     pub times: Option<usize>,

@@ -92,8 +92,18 @@ pub(crate) fn duration(hours: f64) -> String {
         };
         format!("{days} days")
     } else {
-        format!("{} years", significant(hours / 8766.0, 3))
+        years(hours / 8766.0)
     }
+}
+
+/// Some years: `2.54 years`, `6 years`.
+pub(crate) fn years(number: f64) -> String {
+    let text = significant(number, 3);
+    let short = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    format!("{short} years")
 }
 
 /// A share as percent: `2.3 %`, `0.04 %`.
@@ -138,6 +148,9 @@ mod tests {
         assert_eq!(duration(30.0), "30 h");
         assert_eq!(duration(59.875 * 24.0), "60 days");
         assert_eq!(duration(75.0), "3.1 days");
+        assert_eq!(years(5.996), "6 years");
+        assert_eq!(years(2.541), "2.54 years");
+        assert_eq!(years(100.0), "100 years");
         assert_eq!(percent(0.0234), "2.3\u{a0}%");
         assert_eq!(quantiles(&[1.0, 2.0, 3.0]).unwrap()[1], 2.0);
         assert_eq!(quantiles(&[f64::NAN]), None);

@@ -2,10 +2,10 @@
 
 use crate::report::figures::category;
 use crate::report::html::{escape, paragraphs};
-use crate::report::numbers::{counted, day, duration, grouped, moment, percent, significant};
+use crate::report::numbers::{counted, day, grouped, moment, percent, significant};
 use crate::report::page::{Page, Section};
 use crate::report::summary::{Object, is_tracked, mean_per_time, objects};
-use crate::report::{BoxSource, Source, SourceKind, class_css, class_word};
+use crate::report::{BoxSource, Source, SourceKind, SourceWind, class_css, class_word};
 use squall_data::Class;
 use squall_data::boxes::BoxClass;
 use std::fmt::Write as _;
@@ -14,19 +14,17 @@ use std::fmt::Write as _;
 pub(crate) fn header(page: &Page<'_>) -> String {
     let input = page.input;
     let mut facts = Vec::new();
-    if let Some((first, last)) = page.period() {
-        if first == last {
-            facts.push(moment(first));
-        } else {
-            let span = last.seconds_since(first) as f64 / 3600.0;
-            facts.push(format!(
+    if let Some(period) = page.period {
+        facts.push(match period.is_moment() {
+            true => moment(period.first),
+            false => format!(
                 "{} to {} ({})",
-                day(first),
-                day(last),
-                duration(span)
-            ));
-        }
-        facts.push(format!("calendar {}", first.calendar()));
+                day(period.first),
+                day(period.last),
+                period.words()
+            ),
+        });
+        facts.push(format!("calendar {}", period.first.calendar()));
     }
     if page.times() > 0 {
         facts.push(counted(page.times(), "analysed time"));
@@ -257,34 +255,56 @@ pub(crate) fn summary(page: &Page<'_>) -> Section {
     }
 }
 
+/// What categories rest on, for each kind of wind that events have.
+fn winds(page: &Page<'_>) -> Vec<String> {
+    let with = |wind: SourceWind| -> Vec<String> {
+        let known = |s: &&Source| s.events.iter().any(|e| e.max_wind_m_s.is_some());
+        let of_wind = page.input.sources.iter().filter(|s| s.wind == wind);
+        let named = of_wind.filter(known).map(|s| page.in_sentence(s.kind));
+        named.collect()
+    };
+    let (fields, vortex) = (with(SourceWind::Fields), with(SourceWind::Vortex));
+    // Named only where there are others.
+    let of = |own: &[String], others: &[String]| match others {
+        [] => String::new(),
+        _ => format!(" of {}", listed(own)),
+    };
+    let mut out = Vec::new();
+    if !fields.is_empty() {
+        out.push(format!(
+            "Categories{} use the Saffir–Simpson bounds on the wind of the fields at output times: of the lowest model level, or what the data have instead of it. The scale is defined for one-minute wind at 10 m, and a grid of about {} km smooths the core of a cyclone: compare with other runs on the same grid, not with observed categories.",
+            of(&fields, &vortex),
+            significant(page.input.grid.spacing_km(), 2)
+        ));
+    }
+    if !vortex.is_empty() {
+        out.push(format!(
+            "Categories{} use the Saffir–Simpson bounds on the vortices' own wind above the boundary layer, which is higher than that of the fields: the scale is defined for one-minute wind at 10 m.",
+            of(&vortex, &fields)
+        ));
+    }
+    out
+}
+
 /// What the page itself sees that a reader must know, after what the caller knows.
 fn warnings(page: &Page<'_>) -> Vec<String> {
     let mut out = page.input.warnings.clone();
     let sources = &page.input.sources;
-    match page.period() {
-        Some((first, last)) if first == last => {
+    match page.period {
+        Some(period) if period.is_moment() => {
             out.push(
                 "One time only: nothing can be tracked, and counts describe this moment.".into(),
             );
         }
-        Some((first, last)) if last.days_since(first) < 3650.0 => {
+        Some(period) if period.hours() < 3650.0 * 24.0 => {
             out.push(format!(
                 "The data cover {}. Counts, frequencies and extremes describe this sample; year-to-year changes of cyclone and river numbers are large, and a climate statement needs decades.",
-                duration(last.seconds_since(first) as f64 / 3600.0)
+                period.words()
             ));
         }
         _ => {}
     }
-    let has_wind = sources
-        .iter()
-        .flat_map(|s| &s.events)
-        .any(|e| e.max_wind_m_s.is_some());
-    if has_wind {
-        out.push(format!(
-            "Categories use the Saffir–Simpson bounds on the model's lowest-level wind at output times. The scale is defined for one-minute wind at 10 m, and a grid of about {} km smooths the core of a cyclone: compare with other runs on the same grid, not with observed categories.",
-            significant(page.input.grid.spacing_km(), 2)
-        ));
-    }
+    out.extend(winds(page));
     let has = |kind| sources.iter().any(|s| s.kind == kind);
     if has(SourceKind::Heuristic) && has(SourceKind::Network) && !has(SourceKind::Truth) {
         out.push("There is no truth to compare with. Agreement says how alike heuristic and network are, not which of them is right; a network trained on the heuristic's labels also learns its errors.".into());

@@ -8,6 +8,7 @@ use crate::report::builder::ReportOptions;
 use crate::report::frames::{EncodedFrame, FrameEncoder};
 use crate::report::html::{escape, script_json};
 use crate::report::payload::payload;
+use crate::report::period::Period;
 use crate::report::{ReportInput, SourceKind, changes, overview, sections};
 use squall_data::Time;
 use std::borrow::Cow;
@@ -31,6 +32,8 @@ pub(crate) struct Page<'a> {
     pub(crate) options: &'a ReportOptions,
     pub(crate) encoder: &'a FrameEncoder,
     pub(crate) counter: &'a MaskCounter,
+    /// What was analysed, if anything was.
+    pub(crate) period: Option<Period>,
     /// In time order.
     pub(crate) frames: &'a [&'a EncodedFrame],
     /// Every so many of the times offered is on the map.
@@ -54,11 +57,6 @@ impl Page<'_> {
         } else {
             label
         }
-    }
-
-    /// First and last analysed time, if there is any.
-    pub(crate) fn period(&self) -> Option<(Time, Time)> {
-        super::summary::period(self.input, self.frames.iter().map(|f| f.time))
     }
 
     /// Number of analysed times.

@@ -6,7 +6,7 @@ use crate::report::figures::{self, capital};
 use crate::report::html::{escape, paragraphs};
 use crate::report::numbers::{counted, percent};
 use crate::report::page::{Page, Section};
-use crate::report::summary::{days_per_month, objects};
+use crate::report::summary::objects;
 use crate::report::{FrequencyMap, Source, changes, class_word, maps, overview, tables};
 use squall_data::Class;
 use std::fmt::Write as _;
@@ -102,9 +102,8 @@ fn has_events(page: &Page<'_>) -> bool {
 }
 
 fn season(page: &Page<'_>) -> Option<Section> {
-    let period = page.period().filter(|_| has_events(page))?;
-    let days = days_per_month(period);
-    let years = period.1.days_since(period.0) / period.0.calendar().mean_year_days();
+    let period = page.period.filter(|_| has_events(page))?;
+    let (days, years) = (period.days_per_month(), period.years());
     let sources = &page.input.sources;
     let mut html = figures::source_legend(sources);
     html.push_str("<div class=\"grid\">\n");

@@ -1,8 +1,8 @@
 //! One row per object of a source: what figures and tables are made of.
 
 use crate::Event;
+use crate::report::Source;
 use crate::report::basins::basin;
-use crate::report::{ReportInput, Source};
 use squall_data::{Class, Time};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,73 +121,4 @@ fn of_event(event: &Event) -> Object<'_> {
 pub(crate) fn mean_per_time(source: &Source, class: Class, times: usize) -> Option<f64> {
     let count = source.events.iter().filter(|e| e.class == class).count();
     (times > 0).then(|| count as f64 / times as f64)
-}
-
-/// First and last time that the input or the frames name.
-pub(crate) fn period(
-    input: &ReportInput,
-    frames: impl Iterator<Item = Time>,
-) -> Option<(Time, Time)> {
-    input.period.or_else(|| {
-        let events = input.sources.iter().flat_map(|s| &s.events).map(|e| e.time);
-        let tracks = input.sources.iter().flat_map(|s| &s.tracks);
-        let ends = tracks.flat_map(|t| [t.start, t.end]);
-        frames.chain(events).chain(ends).fold(None, |range, time| {
-            let (first, last) = range.unwrap_or((time, time));
-            Some((
-                if time < first { time } else { first },
-                if time > last { time } else { last },
-            ))
-        })
-    })
-}
-
-/// Days of each calendar month between two times, both days included.
-pub(crate) fn days_per_month(period: (Time, Time)) -> [f64; 12] {
-    let calendar = period.0.calendar();
-    let (first, last) = (period.0.date(), period.1.date());
-    let mut days = [0.0; 12];
-    for year in first.0..=last.0 {
-        for (month, sum) in (1..=12).zip(&mut days) {
-            if (year, month) < (first.0, first.1) || (year, month) > (last.0, last.1) {
-                continue;
-            }
-            let from = if (year, month) == (first.0, first.1) {
-                first.2
-            } else {
-                1
-            };
-            let to = if (year, month) == (last.0, last.1) {
-                last.2
-            } else {
-                calendar.days_in_month(year, month)
-            };
-            *sum += (to - from + 1) as f64;
-        }
-    }
-    days
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use squall_data::Calendar;
-
-    fn day(year: i64, month: i64, day: i64) -> Time {
-        Time::new(Calendar::NoLeap, year, month, day, 0, 0, 0).unwrap()
-    }
-
-    #[test]
-    fn days_of_short_and_long_periods() {
-        let short = days_per_month((day(1995, 8, 20), day(1995, 10, 3)));
-        assert_eq!(short[7..10], [12.0, 30.0, 3.0]);
-        assert_eq!(short.iter().sum::<f64>(), 45.0);
-        let long = days_per_month((day(1, 3, 1), day(100, 12, 31)));
-        assert_eq!(long[0], 99.0 * 31.0);
-        assert_eq!(long[5], 100.0 * 30.0);
-        let total = (day(100, 12, 31).days_since(day(1, 3, 1))) + 1.0;
-        assert_eq!(long.iter().sum::<f64>(), total);
-        let once = days_per_month((day(3, 5, 5), day(3, 5, 5)));
-        assert_eq!(once.iter().sum::<f64>(), 1.0);
-    }
 }

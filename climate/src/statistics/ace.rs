@@ -1,6 +1,6 @@
 //! Accumulated cyclone energy and power dissipation.
 
-use crate::statistics::category::KNOT_M_S;
+use crate::statistics::category::{KNOT_M_S, reaches};
 
 /// Lowest wind that counts, knots (tropical storm).
 const STORM_KNOTS: f64 = 34.0;
@@ -23,7 +23,7 @@ const ADVISORY_HOURS: f64 = 6.0;
 /// ```
 pub fn ace_of_point(wind_m_s: f64, hours: f64) -> f64 {
     let knots = wind_m_s / KNOT_M_S;
-    if knots >= STORM_KNOTS - 1e-6 {
+    if reaches(knots, STORM_KNOTS) {
         1e-4 * knots * knots * hours / ADVISORY_HOURS
     } else {
         0.0

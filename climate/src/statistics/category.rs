@@ -33,6 +33,15 @@ const SAFFIR_SIMPSON_KNOTS: [f64; 6] = [34.0, 64.0, 83.0, 96.0, 113.0, 137.0];
 /// Source: TECA, `alg/teca_tc_classify.cxx`.
 const TECA_KM_PER_HOUR: [f64; 6] = [63.0, 119.0, 154.0, 178.0, 209.0, 252.0];
 
+/// Whether a wind, in any unit near a km/h, has come to a limit. Tables have winds to a thousandth of a metre a second,
+/// and one of whole knots must not fall below its limit by being written and read.
+pub(super) fn reaches(wind: f64, limit: f64) -> bool {
+    wind >= limit - ROUNDING
+}
+
+/// Tables round by at most 0.001 kt or 0.0018 km/h; no report of a wind is as fine as that.
+const ROUNDING: f64 = 0.002;
+
 impl Category {
     /// All categories, weakest first.
     pub const ALL: [Self; 7] = [
@@ -57,14 +66,18 @@ impl Category {
         Self::of(wind_m_s / KNOT_M_S, &SAFFIR_SIMPSON_KNOTS)
     }
 
+    /// The lowest winds of storms and of categories 1 to 5, m/s.
+    pub fn lowest_winds_m_s() -> [f64; 6] {
+        SAFFIR_SIMPSON_KNOTS.map(|knots| (knots - ROUNDING) * KNOT_M_S)
+    }
+
     /// Category as TECA gives it, by rounded km/h.
     pub fn teca(wind_m_s: f64) -> Option<Self> {
         Self::of(wind_m_s * 3.6, &TECA_KM_PER_HOUR)
     }
 
     fn of(wind: f64, limits: &[f64; 6]) -> Option<Self> {
-        // A wind that was converted from whole knots must not fall below its limit by rounding.
-        let reached = limits.iter().filter(|&&limit| wind >= limit - 1e-6);
+        let reached = limits.iter().filter(|&&limit| reaches(wind, limit));
         (!wind.is_nan()).then(|| Self::ALL[reached.count()])
     }
 
@@ -85,6 +98,23 @@ mod tests {
             let below = Category::saffir_simpson((knots - 0.5) * KNOT_M_S).unwrap();
             assert_eq!((at, below), (Category::ALL[k + 1], Category::ALL[k]));
         }
+        // As tables have them.
+        for (k, knots) in SAFFIR_SIMPSON_KNOTS.into_iter().enumerate() {
+            let written = (1000.0 * knots * KNOT_M_S).round() / 1000.0;
+            assert_eq!(
+                Category::saffir_simpson(written),
+                Some(Category::ALL[k + 1])
+            );
+        }
+        let lowest = Category::lowest_winds_m_s().map(|wind| Category::saffir_simpson(wind + 1e-9));
+        assert_eq!(
+            lowest.to_vec(),
+            Category::ALL[1..]
+                .iter()
+                .copied()
+                .map(Some)
+                .collect::<Vec<_>>()
+        );
         // 136.5 knots are 252.8 km/h: the two scales differ there.
         assert_eq!(
             Category::saffir_simpson(136.5 * KNOT_M_S),

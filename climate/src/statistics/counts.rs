@@ -20,6 +20,9 @@ pub struct MonthCounts {
     pub month: i64,
     /// Number of analysed times.
     pub times: u64,
+    /// The days of the month that have some: the first day is the lowest bit. 0 for sums of months.
+    #[serde(default)]
+    pub days: u32,
     /// Tracks that began in this month and basin.
     pub tracks: [[u64; BASINS]; 2],
     /// Objects: one for each event and time.
@@ -43,6 +46,7 @@ impl MonthCounts {
             year,
             month,
             times: 0,
+            days: 0,
             tracks: Default::default(),
             objects: Default::default(),
             ace: [0.0; BASINS],
@@ -54,6 +58,9 @@ impl MonthCounts {
 
     fn add(&mut self, more: &Self) {
         self.times += more.times;
+        if self.month == more.month {
+            self.days |= more.days;
+        }
         self.all_precipitation_km3 += more.all_precipitation_km3;
         for basin in 0..BASINS {
             for class in 0..2 {
@@ -139,6 +146,13 @@ pub struct Statistics {
     histograms: [ClassHistograms; 2],
     /// Cyclone tracks by category of their highest wind, for each basin of genesis.
     categories: [[u64; Category::ALL.len()]; BASINS],
+    /// The classes that were looked for.
+    #[serde(default = "all_classes")]
+    classes: Vec<Class>,
+}
+
+fn all_classes() -> Vec<Class> {
+    Class::EVENTS.to_vec()
 }
 
 impl Statistics {
@@ -150,7 +164,20 @@ impl Statistics {
             months: Vec::new(),
             histograms: Class::EVENTS.map(ClassHistograms::new),
             categories: Default::default(),
+            classes: all_classes(),
         }
+    }
+
+    /// The same, saying that only these classes were looked for: that there are none of another says nothing.
+    #[must_use]
+    pub fn of_classes(mut self, classes: &[Class]) -> Self {
+        self.classes = classes.to_vec();
+        self
+    }
+
+    /// The classes that were looked for.
+    pub fn classes(&self) -> &[Class] {
+        &self.classes
     }
 
     /// Counts one time: its mask if there is one, and its objects; those of classes that masks do not have are passed
@@ -170,7 +197,10 @@ impl Statistics {
             self.occurrence.add(mask)?;
             self.coarse.add(mask)?;
         }
-        self.month(time).times += 1;
+        let month = self.month(time);
+        month.times += 1;
+        // Days are 1 to 31.
+        month.days |= 1 << (time.date().2 - 1);
         for event in events {
             let Some(class) = index_of(event.class) else {
                 continue;

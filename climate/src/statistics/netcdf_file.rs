@@ -11,13 +11,14 @@ use std::path::Path;
 impl Statistics {
     /// Writes frequency maps and monthly counts as CF netCDF.
     ///
-    /// Variables: `frequency(class, lat, lon)`; `times(month)`, `tracks(month, class, basin)`,
+    /// Variables: `frequency(class, lat, lon)`; `times(month)`, `days(month)`, `tracks(month, class, basin)`,
     /// `objects(month, class, basin)`, `ace(month, basin)`, `landfalls(month, class, basin)`,
     /// `precipitation(month, class, basin)` and `all_precipitation(month)` with `year(month)` and
-    /// `month_of_year(month)`. Precipitation is NaN, its fill value, in months without any, as it is blank in the
+    /// `month_of_year(month)`; `days` has a bit for each day of the month with an analysed time. Precipitation is NaN, its fill value, in months without any, as it is blank in the
     /// tables. Classes and basins are named in `flag_meanings`. For changes of frequency
     /// `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of the class in cells of 5 degrees, over all
-    /// times of the month; of `grid_cells(coarse_lat, coarse_lon)`.
+    /// times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The attribute `classes_looked_for` names the classes
+    /// of which a 0 means that there were none.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
@@ -61,6 +62,8 @@ impl Statistics {
         let version = env!("CARGO_PKG_VERSION");
         file.add_attribute("history", format!("squall {version}: events"))?;
         file.add_attribute("calendar_of_the_data", calendar.cf_name())?;
+        let looked_for: Vec<&str> = self.classes().iter().map(|class| class.name()).collect();
+        file.add_attribute("classes_looked_for", looked_for.join(" "))?;
         let times: u64 = months.iter().map(|month| month.times).sum();
         file.add_attribute("analysed_times", times as f64)?;
         for (name, length) in [
@@ -125,7 +128,7 @@ impl Statistics {
             true => km3,
             false => f64::NAN,
         };
-        let tables: [(&str, &str, &[&str], Vec<f64>); 9] = [
+        let tables: [(&str, &str, &[&str], Vec<f64>); 10] = [
             (
                 "year",
                 "year",
@@ -143,6 +146,12 @@ impl Statistics {
                 "analysed times",
                 &["month"],
                 whole(&|m| vec![months[m].times as f64]),
+            ),
+            (
+                "days",
+                "days of the month with analysed times: 1 for the first, 2 for the second, 4 for the third, and so on, added up",
+                &["month"],
+                whole(&|m| vec![f64::from(months[m].days)]),
             ),
             (
                 "tracks",

@@ -3,7 +3,7 @@
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
 use crate::statistics::{PastMonth, Statistics};
-use crate::stream::{Decided, EventCounts, EventStream};
+use crate::stream::{Decided, EventCounts, EventStream, clear_results};
 use crate::table::{Row, Spill, TableWriter};
 use crate::track::Track;
 use serde::de::DeserializeOwned;
@@ -21,7 +21,8 @@ const MOST_HELD: usize = 2048;
 ///
 /// [`RunFolder::save`] fixes a state from which [`RunFolder::open`] goes on: rows written after it are cut off and
 /// computed again, so that the tables are those of a run that nothing interrupted. A run of other inputs or options
-/// (another fingerprint) begins anew.
+/// (another fingerprint) begins anew, and so does one whose results are there; it removes those first
+/// ([`clear_results`]).
 pub struct RunFolder {
     out: PathBuf,
     partial: PathBuf,
@@ -79,6 +80,7 @@ impl RunFolder {
         if saved.is_none() {
             // Before its tables are cut: nobody may go on from it with the rows of another run.
             forget(&partial.join(STATE))?;
+            clear_results(&out)?;
         }
         let (stream, next, lengths) = match saved {
             Some(saved) => (

@@ -10,11 +10,13 @@
 
 pub(crate) mod folder;
 mod ledger;
+mod results;
 mod river_places;
 mod seen;
 
 pub use folder::{Finished, RunFolder};
 pub use ledger::Ledger;
+pub use results::{clear_results, is_result};
 pub use river_places::RiverPlaces;
 pub use seen::Seen;
 

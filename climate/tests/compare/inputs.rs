@@ -105,16 +105,177 @@ fn few_years_give_numbers_without_intervals() {
     let found = compare(&Run::default(), &Run::default(), &blocks).unwrap();
     assert_eq!((found.a.blocks, found.a.years.len()), (4, 12));
     assert!(found.text().contains("4 blocks of whole years"));
-    let none = Run {
+    // One whole month is one, with nothing to compare it to.
+    let one = Run {
         years: 2001..=2001,
         months: vec![1],
         ..Run::default()
     };
-    let error = compare(&none, &Run::default(), &options()).unwrap_err();
+    let found = compare(&one, &one, &options()).unwrap();
+    assert_eq!(
+        (found.months.as_slice(), found.a.years.len()),
+        ([1].as_slice(), 1)
+    );
+    assert!((found.changes.iter()).all(|row| row.change.interval.is_none()));
+}
+
+#[test]
+fn half_months_are_not_whole_however_many_there_are() {
+    for times_per_day in [1, 2] {
+        let half = Run {
+            last_day: 15,
+            times_per_day,
+            ..Run::default()
+        };
+        let error = compare(&half, &Run::default(), &options()).unwrap_err();
+        assert!(
+            matches!(&error, ClimateError::Period { reason, .. } if reason.contains("no month of the year is whole")),
+            "{error}"
+        );
+    }
+    let twice = Run {
+        times_per_day: 2,
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &twice, &options()).unwrap();
+    assert_eq!(found.months.len(), 12);
     assert!(
-        matches!(&error, ClimateError::Period { reason, .. } if reason.contains("no month of the year is whole")),
+        (found.notes.iter()).any(|n| n.starts_with("There are 1 times a day against 2")),
+        "{:?}",
+        found.notes
+    );
+}
+
+#[test]
+fn years_are_not_compared_with_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    Run::default().write(&path);
+    let period = |from, to| SideInput {
+        years: Some((from, to)),
+        ..side(&path, "run")
+    };
+    let between = |a, b| compare_with(a, b, &options());
+    let error = between(period(2001, 2008), period(2005, 2012)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ClimateError::SharedYears {
+                first: 2005,
+                last: 2008,
+                ..
+            }
+        ),
         "{error}"
     );
+    assert!(between(side(&path, "all"), side(&path, "all")).is_err());
+    assert!(between(period(2001, 2006), period(2007, 2012)).is_ok());
+}
+
+#[test]
+fn a_class_that_tables_without_statistics_lack_is_unknown_and_not_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    Run::default().write(&path("both"));
+    Run::default().write(&path("tracks"));
+    fs::remove_file(path("tracks/statistics.nc")).unwrap();
+    // A river in the run of masks, none among the imported tracks.
+    let river = "atmospheric_river,2001-03-03T00:00:00,200.0,40.0,500000,9001,,2e-7\n";
+    let events = fs::read_to_string(path("both/events.csv")).unwrap();
+    fs::write(path("both/events.csv"), events + river).unwrap();
+    let noleap = CompareOptions {
+        calendar: Calendar::NoLeap,
+        ..options()
+    };
+    let found = compare_with(
+        side(&path("both"), "masks"),
+        side(&path("tracks"), "imported"),
+        &noleap,
+    )
+    .unwrap();
+    let rivers = found
+        .changes
+        .iter()
+        .filter(|row| row.class == "atmospheric_river");
+    assert_eq!(rivers.count(), 0);
+    assert!(
+        found
+            .changes
+            .iter()
+            .any(|row| row.class == "tropical_cyclone")
+    );
+    let note = "Atmospheric rivers are not compared: the tables of imported have none of them, and nothing says that they \
+                were looked for.";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+}
+
+#[test]
+fn masks_of_rivers_alone_say_nothing_of_cyclones() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        Run::default().write(&path(name));
+    }
+    let head = |table: &str| {
+        let text = fs::read_to_string(path("b").join(table)).unwrap();
+        fs::write(path("b").join(table), text.lines().next().unwrap()).unwrap();
+    };
+    let again = || compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    head("events.csv");
+    head("tracks.csv");
+    assert!(row(&again(), Quantity::CycloneTracks, Group::All).significant);
+    let grid = LatLonGrid::global(19, 36).unwrap();
+    let mut rivers = Statistics::new(&grid).of_classes(&[squall_data::Class::AtmosphericRiver]);
+    for year in 2001..=2012 {
+        for day in 0..365 {
+            let time = Time::new(Calendar::NoLeap, year, 1, 1, 0, 0, 0).unwrap();
+            let mask =
+                ClassMask::new(time.add_seconds(day * 86_400), Array2::zeros((19, 36))).unwrap();
+            rivers.add_time(mask.time, Some(&mask), 24.0, []).unwrap();
+        }
+    }
+    (rivers.write_netcdf(path("b/statistics.nc"), &grid, Calendar::NoLeap)).unwrap();
+    let found = again();
+    assert!(
+        found
+            .changes
+            .iter()
+            .all(|row| row.class == "atmospheric_river")
+    );
+    assert!(found.maps.iter().all(|map| map.class != "tropical_cyclone"));
+    assert!(
+        (found.notes.iter())
+            .any(|n| n.starts_with("Tropical cyclones are not compared: the tables of b")),
+        "{:?}",
+        found.notes
+    );
+}
+
+#[test]
+fn rain_counts_where_and_when_it_falls() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        Run {
+            storms: 0,
+            ..Run::default()
+        }
+        .write(&path(name));
+        // A river from the Pacific in February to the Atlantic in March; and one that is on no track.
+        let events = "class,time,lon_deg,lat_deg,area_km2,track_id,precipitation_km3\n\
+            atmospheric_river,2001-02-28T00:00:00,220.0,40.0,500000,1,10\n\
+            atmospheric_river,2001-03-01T00:00:00,320.0,40.0,500000,1,30\n\
+            atmospheric_river,2001-03-09T00:00:00,320.0,40.0,500000,,5\n";
+        fs::write(path(name).join("events.csv"), events).unwrap();
+        let tracks = "track_id,class,start_time,end_time,genesis_lon_deg,genesis_lat_deg,precipitation_km3\n\
+            1,atmospheric_river,2001-02-28T00:00:00,2001-03-01T00:00:00,220.0,40.0,40\n";
+        fs::write(path(name).join("tracks.csv"), tracks).unwrap();
+    }
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    let water = |group| row(&found, Quantity::RiverWater, group).change.a.unwrap() * 12.0;
+    assert!((water(Group::All) - 45.0).abs() < 1e-9);
+    let of = |lon| water(Group::Basin(Basin::of(40.0, lon)));
+    assert!((of(220.0) - 10.0).abs() < 1e-9 && (of(320.0) - 35.0).abs() < 1e-9);
 }
 
 #[test]

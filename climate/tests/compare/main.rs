@@ -37,6 +37,10 @@ struct Run {
     river_chance: f64,
     /// A month without times.
     gap: Option<(i64, i64)>,
+    /// The last day of every month that has a time.
+    last_day: i64,
+    /// Times of a day.
+    times_per_day: i64,
     seed: u64,
 }
 
@@ -51,6 +55,8 @@ impl Default for Run {
             wind_m_s: 40.0,
             river_chance: 0.2,
             gap: None,
+            last_day: 31,
+            times_per_day: 1,
             seed: 1,
         }
     }
@@ -74,10 +80,13 @@ impl Run {
         let mut id = 0;
         for year in self.years.clone() {
             for &month in self.months.iter().filter(|m| self.gap != Some((year, **m))) {
-                for day in 1..=self.calendar.days_in_month(year, month) {
+                let days = self.calendar.days_in_month(year, month).min(self.last_day);
+                for step in 0..days * self.times_per_day {
                     let mut codes = Array2::zeros(self.grid);
                     codes[river] = 2 * u8::from(random.random::<f64>() < self.river_chance);
-                    let mask = ClassMask::new(self.time(year, month, day), codes).unwrap();
+                    let time =
+                        (self.time(year, month, 1)).add_seconds(step * 86_400 / self.times_per_day);
+                    let mask = ClassMask::new(time, codes).unwrap();
                     statistics
                         .add_time(mask.time, Some(&mask), 24.0, [])
                         .unwrap();

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// Endings of files that may be netCDF.
 const ENDINGS: [&str; 6] = ["nc", "nc4", "cdf", "h5", "hdf5", "netcdf"];
 
+/// So many letters are shown of a line that is no path.
+const SHOWN: usize = 60;
+
 /// The files of a path, a folder, a glob or a list file, sorted by name.
 ///
 /// # Errors
@@ -76,12 +79,10 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn listed_in(list: &Path) -> Result<Vec<PathBuf>> {
     let text = fs::read(list).map_err(DataError::io("read", list))?;
-    let not_a_list = |reason: String| DataError::Unreadable {
+    let text = String::from_utf8(text).map_err(|_| DataError::Unreadable {
         path: list.into(),
-        reason,
-    };
-    let text = String::from_utf8(text)
-        .map_err(|_| not_a_list("neither netCDF nor a list of paths".into()))?;
+        reason: "neither netCDF nor a list of paths".into(),
+    })?;
     let folder = list.parent().unwrap_or(Path::new("."));
     let lines = text
         .lines()
@@ -93,12 +94,54 @@ fn listed_in(list: &Path) -> Result<Vec<PathBuf>> {
         _ if Path::new(line).is_file() => PathBuf::from(line),
         path => path,
     };
-    let paths: Vec<PathBuf> = lines.map(place).collect();
-    match paths.iter().find(|path| !path.is_file()) {
-        Some(path) => Err(not_a_list(format!(
-            "neither netCDF nor a list of paths: there is no file `{}`",
-            path.display()
-        ))),
-        None => Ok(paths),
+    lines
+        .map(|line| match place(line) {
+            path if path.is_file() => Ok(path),
+            path => Err(DataError::NoInput {
+                input: list.display().to_string(),
+                reason: match line.contains(',') {
+                    // The header of a table may have hundreds of letters.
+                    true => format!(
+                        "it is a table or another text, neither netCDF nor a list of paths (`{}`)",
+                        beginning(line)
+                    ),
+                    false => format!(
+                        "neither netCDF nor a list of paths: there is no file `{}`",
+                        path.display()
+                    ),
+                },
+            }),
+        })
+        .collect()
+}
+
+/// A line, cut short where it is long.
+fn beginning(line: &str) -> String {
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_list_of_paths_is_told_in_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |name: &str, text: &str| {
+            let file = folder.path().join(name);
+            fs::write(&file, text).unwrap();
+            files_of(file.to_str().unwrap()).unwrap_err().to_string()
+        };
+        let header = format!("class,time,lon_deg,lat_deg{}", ",another_column".repeat(30));
+        let table = said("events.csv", &format!("{header}\na,b,0,0\n"));
+        assert!(table.contains("it is a table"), "{table}");
+        let length = table.len() - folder.path().display().to_string().len();
+        assert!(length < 200, "{length}: {table}");
+        let list = said("list.txt", "# years\nmissing.nc\n");
+        let missing = folder.path().join("missing.nc");
+        assert!(list.contains(missing.to_str().unwrap()), "{list}");
     }
 }

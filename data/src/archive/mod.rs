@@ -54,6 +54,7 @@ pub struct Archive {
     places: Vec<Vec<(usize, usize)>>,
     available: Vec<Variable>,
     problems: Vec<String>,
+    skipped_files: usize,
     open: nc::FileCache,
 }
 
@@ -119,6 +120,11 @@ impl Archive {
     /// What was skipped, guessed or replaced, one sentence each.
     pub fn problems(&self) -> &[String] {
         &self.problems
+    }
+
+    /// How many files were left out because they cannot be used ([`BadFiles::Skip`]); [`Self::problems`] names them.
+    pub fn skipped_files(&self) -> usize {
+        self.skipped_files
     }
 
     /// All files that are read.
@@ -240,6 +246,7 @@ impl Build {
             });
         };
         let grid = Arc::new(first.grid.clone());
+        let skipped_files = self.skipped.len();
         let mut problems = self.skipped;
         if self.translated {
             problems.push(format!(
@@ -256,6 +263,7 @@ impl Build {
             places,
             available: Vec::new(),
             problems,
+            skipped_files,
             open: nc::FileCache::default(),
         };
         let repeated = archive.repeated();

@@ -1,8 +1,11 @@
 //! Masks as CF netCDF: what ClimateNet, ARTMIP and TempestExtremes users can open.
 
+mod about;
 mod reader;
+mod scan;
 mod writer;
 
+pub use about::About;
 pub use reader::MaskArchive;
 pub use writer::{MaskFileOptions, MaskWriter};
 
@@ -19,6 +22,7 @@ fn event_variable(class: Class, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::archive::BadFiles;
     use crate::{Calendar, ClassMask, LatLonGrid, Time};
     use ndarray::{Array2, Array3};
 
@@ -102,5 +106,96 @@ mod tests {
         let mask = archive.read(0).unwrap();
         let share = mask.pixel_counts()[2] as f64 / mask.codes.len() as f64;
         assert!((0.02..0.06).contains(&share), "{share}");
+    }
+
+    /// Masks of a day in July, every six hours; gives the path.
+    fn written(path: std::path::PathBuf, rows: usize, day: i64) -> std::path::PathBuf {
+        written_by(path, (rows, day), "{}")
+    }
+
+    fn written_by(
+        path: std::path::PathBuf,
+        (rows, day): (usize, i64),
+        thresholds: &str,
+    ) -> std::path::PathBuf {
+        let grid = LatLonGrid::global(rows, 12).unwrap();
+        let first = Time::new(Calendar::NoLeap, 2000, 7, day, 0, 0, 0).unwrap();
+        let options = MaskFileOptions {
+            attributes: vec![("thresholds".into(), thresholds.into())],
+            ..MaskFileOptions::default()
+        };
+        let mut writer = MaskWriter::create(&path, &grid, first, &options).unwrap();
+        for step in 0..4 {
+            let time = first.add_seconds(21_600 * step);
+            let mask = ClassMask::new(time, Array2::zeros(grid.shape())).unwrap();
+            writer.write(&mask, None).unwrap();
+        }
+        writer.finish().unwrap();
+        path
+    }
+
+    #[test]
+    fn bad_files_are_left_out_and_named_where_that_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let input = folder.path().to_str().unwrap();
+        let open = |bad_files| MaskArchive::open_with(input, None, bad_files);
+        let first = written(at("a.nc"), 8, 1);
+        written(at("e.nc"), 8, 3);
+        assert!(open(BadFiles::Skip).unwrap().skipped().is_empty());
+        // Cut short, of another grid, of a time that is there, and no mask at all.
+        let whole = std::fs::read(&first).unwrap();
+        std::fs::write(at("b.nc"), &whole[..whole.len() / 2]).unwrap();
+        written(at("c.nc"), 10, 2);
+        std::fs::write(at("d.nc"), &whole).unwrap();
+        std::fs::write(at("f.nc"), "no mask").unwrap();
+        let error = open(BadFiles::Fail).err().unwrap().to_string();
+        assert!(error.contains("b.nc"), "{error}");
+        let masks = open(BadFiles::Skip).unwrap();
+        assert_eq!(masks.times().len(), 8);
+        assert_eq!(masks.source_of(4), at("e.nc"));
+        masks.read(7).unwrap();
+        let skipped = masks.skipped();
+        assert_eq!(skipped.len(), 4, "{skipped:?}");
+        for (name, why) in ["b.nc", "c.nc", "d.nc", "f.nc"].iter().zip(skipped) {
+            assert!(why.contains(name), "{why}");
+        }
+        for name in ["a.nc", "e.nc"] {
+            std::fs::remove_file(at(name)).unwrap();
+        }
+        for name in ["c.nc", "d.nc"] {
+            std::fs::write(at(name), "no mask").unwrap();
+        }
+        let error = open(BadFiles::Skip).err().unwrap().to_string();
+        assert!(
+            error.contains("none of 4 mask files can be used"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn masks_of_other_rules_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mixed = || {
+            let masks = MaskArchive::open(folder.path().to_str().unwrap()).unwrap();
+            masks.mixed().map(str::to_string)
+        };
+        for (name, day) in [("a.nc", 1), ("b.nc", 2)] {
+            written(at(name), 8, day);
+        }
+        assert_eq!(mixed(), None);
+        written_by(at("c.nc"), (8, 3), "{\"river\": 21}");
+        let said = mixed().unwrap();
+        assert!(said.contains("c.nc") && said.contains("a.nc"), "{said}");
+    }
+
+    #[test]
+    fn a_file_tells_its_grid_and_how_it_was_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let about = About::read(&written(folder.path().join("a.nc"), 8, 1)).unwrap();
+        assert_eq!(about.grid.shape(), (8, 12));
+        assert_eq!(about.calendar, Calendar::NoLeap);
+        assert_eq!(about.attributes["thresholds"], "{}");
     }
 }

@@ -1,46 +1,15 @@
 //! Masks of any of the layouts in use, as one time axis.
 
+use super::scan::{Layout, MaskFile, Scan};
 use super::{CERTAIN, event_variable};
-use crate::archive::coordinates::{axes, time_axis};
-use crate::archive::files_of;
 use crate::archive::nc::{self, on_library_thread};
+use crate::archive::{BadFiles, files_of};
 use crate::error::{DataError, Result};
-use crate::grid::AxisOrder;
-use crate::snapshot::shape_text;
 use crate::{Calendar, Class, ClassMask, LatLonGrid, Time};
 use ndarray::Array2;
 use netcdf::Extent;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-/// How a tool writes masks.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Layout {
-    /// Class codes (Squall, ClimateNet).
-    Labels,
-    /// Anything above 0 is tagged (ARTMIP, TempestExtremes).
-    Tag,
-}
-
-/// Names of mask variables, the ones that say most first.
-const LAYOUTS: [(&str, Layout); 5] = [
-    ("LABELS", Layout::Labels),
-    ("labels", Layout::Labels),
-    ("ar_binary_tag", Layout::Tag),
-    ("binary_tag", Layout::Tag),
-    ("object_id", Layout::Tag),
-];
-
-struct MaskFile {
-    path: PathBuf,
-    name: &'static str,
-    layout: Layout,
-    /// What a tag means.
-    tagged: Class,
-    order: AxisOrder,
-    file_shape: (usize, usize),
-    has_time: bool,
-}
 
 /// Many mask files seen as one time axis.
 pub struct MaskArchive {
@@ -51,6 +20,8 @@ pub struct MaskArchive {
     places: Vec<(usize, usize)>,
     source: String,
     notes: Vec<String>,
+    skipped: Vec<String>,
+    mixed: Option<String>,
     open: nc::FileCache,
 }
 
@@ -70,111 +41,37 @@ impl MaskArchive {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_as(input: &str, tagged: Option<Class>) -> Result<Self> {
-        on_library_thread(|| Self::scan(input, tagged))
+        Self::open_with(input, tagged, BadFiles::Fail)
     }
 
-    fn scan(input: &str, tagged: Option<Class>) -> Result<Self> {
-        let mut notes = Vec::new();
-        let mut source = String::new();
-        let mut files = Vec::new();
-        let mut all = Vec::new();
-        let mut first: Option<(LatLonGrid, Calendar)> = None;
-        for path in files_of(input)? {
-            let file = nc::open(&path)?;
-            let found = LAYOUTS
-                .into_iter()
-                .find(|(name, _)| file.variable(name).is_some());
-            let Some((name, layout)) = found else {
-                let found = file.variables().map(|v| v.name()).take(30).collect();
-                return Err(DataError::MissingVariable {
-                    path,
-                    variable: "LABELS".into(),
-                    found,
-                });
-            };
-            // Its name says what it is.
-            let names_a_class = name == "ar_binary_tag";
-            if layout == Layout::Tag && !names_a_class && tagged.is_none() && notes.is_empty() {
-                notes.push(format!(
-                    "`{name}` in `{}` names no class and is read as atmospheric rivers",
-                    path.display()
-                ));
-            }
-            let tagged = tagged.filter(|_| !names_a_class);
-            let axes = axes(&path, &file)?;
-            let file_shape = (axes.lat.1.len(), axes.lon.1.len());
-            let (grid, order) = LatLonGrid::from_axes(axes.lat.1, axes.lon.1).map_err(|e| {
-                DataError::Unreadable {
-                    path: path.clone(),
-                    reason: e.to_string(),
-                }
-            })?;
-            let axis = time_axis(&path, &file)?;
-            if source.is_empty() {
-                let attribute = file.attribute("source").and_then(|a| a.value().ok());
-                let text = attribute.and_then(|value| String::try_from(value).ok());
-                source = text.unwrap_or_default();
-            }
-            let (known, calendar) = first.get_or_insert_with(|| (grid.clone(), axis.calendar));
-            if known.hash() != grid.hash() || *calendar != axis.calendar {
-                let (expected, found) = (
-                    format!("{}, {calendar}", known.describe()),
-                    format!("{}, {}", grid.describe(), axis.calendar),
-                );
-                return Err(DataError::Mismatch {
-                    what: "grid or calendar",
-                    path,
-                    expected,
-                    found,
-                });
-            }
-            all.extend(
-                axis.times
-                    .iter()
-                    .enumerate()
-                    .map(|(at, &time)| (time, files.len(), at)),
-            );
-            let shape: Vec<usize> = file
-                .variable(name)
-                .map(|v| v.dimensions().iter().map(|d| d.len()).collect())
-                .unwrap_or_default();
-            let has_time = shape.len() == 3;
-            if shape.len() < 2 || shape.len() > 3 || !shape.ends_with(&[file_shape.0, file_shape.1])
-            {
-                return Err(DataError::BadVariable {
-                    path,
-                    variable: name.into(),
-                    expected: "a mask of (time, lat, lon) or (lat, lon)".into(),
-                    found: shape_text(&shape),
-                });
-            }
-            files.push(MaskFile {
-                path,
-                name,
-                layout,
-                tagged: tagged.unwrap_or(Class::AtmosphericRiver),
-                order,
-                file_shape,
-                has_time,
-            });
-        }
-        let Some((grid, calendar)) = first else {
+    /// As [`Self::open_as`], with a choice about files that cannot be used: those that cannot be read, and those that do
+    /// not fit to the ones before ([`Self::skipped`]).
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`DataError::NoInput`] if nothing usable is left.
+    pub fn open_with(input: &str, tagged: Option<Class>, bad_files: BadFiles) -> Result<Self> {
+        let paths = files_of(input)?;
+        on_library_thread(|| Self::of(Scan::of(input, paths, tagged, bad_files)?, input))
+    }
+
+    fn of(scan: Scan, input: &str) -> Result<Self> {
+        let Scan {
+            files,
+            mut all,
+            common,
+            source,
+            notes,
+            skipped,
+            mixed,
+            ..
+        } = scan;
+        let (Some((grid, calendar)), Some(&(origin, ..))) = (common, all.first()) else {
             return Err(DataError::NoInput {
                 input: input.into(),
                 reason: "no mask files".into(),
             });
         };
-        let origin = all[0].0;
         all.sort_by_key(|(time, file, _)| (time.seconds_since(origin), *file));
-        if let Some(pair) = all.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let (path, expected) = (files[pair[1].1].path.clone(), "each time once".to_string());
-            return Err(DataError::Mismatch {
-                what: "time axis",
-                path,
-                expected,
-                found: format!("{} again", pair[1].0),
-            });
-        }
         let (times, places) = all
             .into_iter()
             .map(|(time, file, at)| (time, (file, at)))
@@ -187,6 +84,8 @@ impl MaskArchive {
             places,
             source,
             notes,
+            skipped,
+            mixed,
             open: nc::FileCache::default(),
         })
     }
@@ -209,6 +108,30 @@ impl MaskArchive {
     /// What was taken for granted when the files were opened.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// The classes that the masks can tell: all of them, or that of the tags.
+    pub fn classes(&self) -> Vec<Class> {
+        let tells = |class: &Class| {
+            let mut files = self.files.iter();
+            files.any(|file| file.layout == Layout::Labels || file.tagged == *class)
+        };
+        Class::EVENTS.into_iter().filter(tells).collect()
+    }
+
+    /// Why files were left out, one sentence for each ([`Self::open_with`]).
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
+    }
+
+    /// A sentence if the files are of different rules or networks, as far as they say.
+    pub fn mixed(&self) -> Option<&str> {
+        self.mixed.as_deref()
+    }
+
+    /// The file that holds a time.
+    pub fn source_of(&self, index: usize) -> &Path {
+        &self.files[self.places[index].0].path
     }
 
     /// The calendar of the time axis.

@@ -43,7 +43,7 @@ pub struct RunSummary {
 }
 
 /// Writes a run to `out`, its truth to `out/truth`. Files that are already there are kept, so that a run that was
-/// stopped goes on; `progress` is told the number of finished times and may stop the run with an error.
+/// stopped goes on, and what a killed one had begun is cleared away; `progress` is told the number of finished times and may stop the run with an error.
 ///
 /// # Errors
 /// [`DataError::Io`] naming the file that could not be written; [`DataError::Mismatch`] if `out` holds another run.
@@ -56,6 +56,7 @@ pub fn write_run(
     let started = Instant::now();
     let run = SyntheticRun::new(config.clone())?;
     claim(config, options, out)?;
+    sweep(config, out)?;
     let steps: Vec<usize> = (0..run.len()).collect();
     let mut summary = RunSummary {
         times: run.len(),
@@ -129,6 +130,25 @@ fn claim(config: &SyntheticConfig, options: &WriteOptions, out: &Path) -> Result
     }
 }
 
+/// Removes what killed writers of this run have begun, by the names of its files: other programs may use the folder.
+fn sweep(config: &SyntheticConfig, out: &Path) -> Result<()> {
+    let begin = history_name(config, "");
+    atomic::sweep(out, |name| name.starts_with(&begin))?;
+    atomic::sweep(out.join("truth"), |name| {
+        ["run.txt", "objects.csv", "boxes.csv", "tracks.csv"].contains(&name)
+            || ["truth.", ".objects.", ".boxes."]
+                .iter()
+                .any(|begin| name.starts_with(begin))
+    })?;
+    Ok(())
+}
+
+/// The name of a history file without its ending.
+fn history_name(config: &SyntheticConfig, stamp: &str) -> String {
+    let (scenario, seed) = (config.scenario.name, config.seed);
+    format!("squall_{scenario}_seed{seed}.cam.h2.{stamp}")
+}
+
 /// The files of one stretch of the run: fields, and the parts of its truth.
 struct ChunkPaths {
     fields: PathBuf,
@@ -141,10 +161,7 @@ impl ChunkPaths {
     fn new(config: &SyntheticConfig, out: &Path, first: Time) -> Self {
         let (year, month, day) = first.date();
         let stamp = format!("{year:04}-{month:02}-{day:02}-{:05}", first.second_of_day());
-        let name = format!(
-            "squall_{}_seed{}.cam.h2.{stamp}",
-            config.scenario.name, config.seed
-        );
+        let name = history_name(config, &stamp);
         let truth = out.join("truth");
         Self {
             fields: out.join(format!("{name}.nc")),

@@ -107,22 +107,6 @@ pub(super) fn of_boxes(masks: Vec<Chunk>) -> Vec<Chunk> {
     masks.into_iter().map(renamed).collect()
 }
 
-/// Where the time axis has a larger step than it mostly has: how often, and the time before the first; none if it has
-/// no usual step. A month of daily fields is not a gap in monthly ones, since only the most common step counts.
-pub(super) fn gaps(times: &[Time]) -> Option<(usize, Time)> {
-    let steps = || times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
-    let mut counts = std::collections::BTreeMap::<i64, usize>::new();
-    steps().for_each(|step| *counts.entry(step).or_default() += 1);
-    let (&usual, &count) = counts.iter().max_by_key(|(_, count)| **count)?;
-    // Monthly and yearly axes have steps of several lengths.
-    if 2 * count < times.len() {
-        return None;
-    }
-    let larger = steps().filter(|step| *step > usual).count();
-    let first = steps().position(|step| step > usual)?;
-    Some((larger, times[first]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,7 +114,7 @@ mod tests {
     use squall_data::Calendar;
 
     #[test]
-    fn words_and_gaps() {
+    fn words_and_names() {
         let times = |count| NonZeroUsize::new(count).map(FilePer::Times);
         assert_eq!("monthly".parse(), Ok(FilePer::Month));
         assert_eq!("40".parse().ok(), times(40));
@@ -139,10 +123,6 @@ mod tests {
         let axis = |hours: &[i64]| -> Vec<Time> {
             hours.iter().map(|h| start.add_seconds(h * 3600)).collect()
         };
-        assert_eq!(gaps(&axis(&[0, 3, 6, 9])), None);
-        let axis_with_gaps = axis(&[0, 3, 6, 15, 18, 24, 27]);
-        assert_eq!(gaps(&axis_with_gaps), Some((2, axis_with_gaps[2])));
-        assert_eq!(gaps(&axis(&[0])), None);
         let per = times(3).unwrap();
         let names: Vec<String> = chunks(&axis(&[0, 3, 6, 9]), per)
             .into_iter()

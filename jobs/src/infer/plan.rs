@@ -1,10 +1,10 @@
 //! What an inference will need, known before its first mask.
 
-use super::chunks::gaps;
 use super::input::{Fields, Pixels};
 use super::{Chunk, Ensemble, Gives, InferOptions, Input, Model};
 use crate::error::{JobError, Result};
 use serde::Serialize;
+use squall_data::gaps::Gaps;
 use squall_model::gpu::tf32_is_allowed;
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -216,9 +216,9 @@ impl Work<'_, '_> {
             + u64::from(self.options.artmip)
             + 2 * u64::from(self.options.probabilities)
             + 2 * u64::from(members > 1);
-        if let Some((count, before)) = gaps(self.input.times()) {
+        if let Some(gaps) = Gaps::of(self.input.times()) {
             notes.push(format!(
-                "the time axis has {count} gaps, the first after {before}: there are no masks of times that are not there"
+                "{gaps}: there are no masks of times that are not there"
             ));
         }
         if self.ranks > self.left.len() && !self.left.is_empty() {

@@ -33,14 +33,14 @@ impl<'a, V: Value> Typed<'a, V> {
         #[cfg(feature = "cuda")]
         if tensor.device().is_cuda() {
             let host = super::cuda::to_host(tensor)?;
-            let copy = Typed::<V>::of(op, &host)?.to_vec();
+            let copy = Typed::<V>::of(op, &host)?.into_values();
             return Ok(Self::Owned(copy));
         }
         let (storage, layout) = tensor.storage_and_layout();
         let Some((start, end)) = layout.contiguous_offsets() else {
             drop(storage);
             let flat = tensor.contiguous()?;
-            let copy = Typed::<V>::of(op, &flat)?.to_vec();
+            let copy = Typed::<V>::of(op, &flat)?.into_values();
             return Ok(Self::Owned(copy));
         };
         match &*storage {

@@ -120,6 +120,8 @@ struct Judge {
     kernel: Tensor,
     x: [Tensor; 3],
     dy: [Tensor; 3],
+    /// What gradients of the kernel are added to.
+    dw: Vec<f32>,
 }
 
 type Values = std::result::Result<Vec<f32>, ModelError>;
@@ -129,7 +131,7 @@ impl Judge {
         let Convolution { spec, x, y } = *case;
         let kernel = [y[3], x[3] / spec.groups, spec.kernel.0, spec.kernel.1];
         let every = |tensor: Tensor| -> std::result::Result<[Tensor; 3], ModelError> {
-            let [a, b, c] = DTYPES.map(|dtype| tensor.to_dtype(dtype));
+            let [a, b, c] = DTYPES.map(|dtype| Backend::best_of_cpu().convert(&tensor, dtype));
             Ok([a?, b?, c?])
         };
         Ok(Self {
@@ -137,6 +139,7 @@ impl Judge {
             kernel: field(1, &kernel)?,
             x: every(field(2, &x)?)?,
             dy: every(field(3, &y)?)?,
+            dw: draw(4, kernel.iter().product()),
         })
     }
 
@@ -192,8 +195,7 @@ impl Judge {
 
     fn weights(&self, backend: Backend, dtype: DType) -> Values {
         let (x, dy, spec) = (of(&self.x, dtype), of(&self.dy, dtype), &self.case.spec);
-        // Gradients are added to what is there.
-        let mut dw = draw(4, self.kernel.elem_count());
+        let mut dw = self.dw.clone();
         if self.is_depthwise() {
             backend.depthwise_conv2d_backward_weights(x, dy, spec, &mut dw)?;
         } else {

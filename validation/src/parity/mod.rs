@@ -11,7 +11,7 @@ mod networks;
 mod operations;
 
 use crate::error::{Result, ValidationError};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{CpuStorage, DType, Device, Storage, Tensor};
 use rand::Rng;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -218,7 +218,7 @@ impl Line {
     }
 }
 
-/// Values that are summed by one thread; in this order whatever the threads.
+/// Values that one thread sums, in this order whatever the threads, or copies.
 const SHARE: usize = 1 << 16;
 
 /// ‖a − b‖ / ‖b‖; of two vectors of zeros 0.
@@ -257,8 +257,9 @@ fn draw(seed: u64, count: usize) -> Vec<f32> {
         sign * magnitude * 0.5f32.powi(rng.random_range(0..8))
     };
     let drawn: Vec<f32> = (0..count.min(DRAWN)).map(|_| one()).collect();
-    let mut values = drawn.repeat(count / DRAWN);
-    values.extend_from_slice(&drawn[..count - values.len()]);
+    let mut values = vec![0.0; count];
+    // All processors copy: a field at real extents is a gigabyte.
+    (values.par_chunks_mut(DRAWN)).for_each(|part| part.copy_from_slice(&drawn[..part.len()]));
     values
 }
 
@@ -268,7 +269,18 @@ fn field(seed: u64, shape: &[usize]) -> std::result::Result<Tensor, ModelError> 
     Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
 }
 
+/// Values in row-major order, as f32. All processors convert and copy: a result at real extents is a gigabyte.
 fn values(tensor: &Tensor) -> std::result::Result<Vec<f32>, ModelError> {
-    let tensor = tensor.to_device(&Device::Cpu)?;
-    Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
+    let host = tensor.to_device(&Device::Cpu)?.contiguous()?;
+    let wide = Backend::best_of_cpu().convert(&host, DType::F32)?;
+    let (storage, layout) = wide.storage_and_layout();
+    let (Storage::Cpu(CpuStorage::F32(all)), Some((start, end))) =
+        (&*storage, layout.contiguous_offsets())
+    else {
+        return Ok(wide.flatten_all()?.to_vec1()?);
+    };
+    let mut values = vec![0.0; end - start];
+    let parts = (values.par_chunks_mut(SHARE)).zip(all[start..end].par_chunks(SHARE));
+    parts.for_each(|(to, from)| to.copy_from_slice(from));
+    Ok(values)
 }

@@ -1,10 +1,10 @@
 //! Tracks of other tools instead of masks: the same tables from them.
 
-use super::{Events, EventsSummary};
+use super::{Events, EventsSummary, misplaced};
 use crate::commands::score::box_grid;
 use crate::failure::Advice;
 use squall_climate::map::LandMask;
-use squall_climate::stream::EventCounts;
+use squall_climate::stream::{EventCounts, clear_results};
 use squall_climate::track::formats::{Format, Setting, export};
 use squall_climate::track::readers::{ReadOptions, TrackFormat, format_of, read};
 use squall_climate::track::{Track, from_events, import};
@@ -77,6 +77,16 @@ impl Events {
                 "choose another folder: tracks do not tell which times were looked at, so that there are no statistics of them",
             ));
         }
+        if self.out.join(".events.partial").exists() {
+            return Err(Advice::usage(
+                format!(
+                    "`{}` holds an interrupted run of masks or boxes",
+                    self.out.display()
+                ),
+                "choose another folder, or let the interrupted run end first",
+            ));
+        }
+        misplaced::refuse_own([Path::new(&self.masks)].into_iter(), &self.out)?;
         let calendar = self.calendar.unwrap_or(Calendar::Standard);
         let options = ReadOptions {
             calendar,
@@ -105,6 +115,8 @@ impl Events {
             let tracks = from_events(&events);
             (found.format, events, tracks)
         };
+        // Formats of an earlier import.
+        clear_results(&self.out)?;
         table::write_tracks(self.out.join("tracks.csv"), &tracks)?;
         table::write_events(self.out.join("events.csv"), &events)?;
         let mut times: Vec<Time> = events.iter().map(|event| event.time).collect();
@@ -137,8 +149,8 @@ impl Events {
         };
         Ok(EventsSummary {
             counts,
-            resumed_after: 0,
             files,
+            ..EventsSummary::default()
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod fields;
 mod imported;
+mod misplaced;
 mod objects;
 mod source;
 #[cfg(test)]
@@ -26,7 +27,7 @@ use squall_climate::map::LandMask;
 use squall_climate::stream::{EventCounts, EventStream, RunFolder};
 use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
-use squall_data::{Calendar, Time, Variable};
+use squall_data::{Archive, Calendar, DataError, Time, Variable};
 use squall_jobs::comm::{Communicator, Solo};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -60,7 +61,7 @@ pub struct Events {
     #[arg(long, value_name = "IN")]
     pub fields: Option<String>,
     /// Folder for events.csv, tracks.csv and statistics by month, year and basin (CSV and netCDF). What an interrupted
-    /// run left there is gone on with.
+    /// run left there is gone on with; the results of a finished one are replaced.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Smallest cyclone, km².
@@ -117,6 +118,21 @@ pub struct EventsSummary {
     pub resumed_after: usize,
     /// Files in other formats.
     pub files: Vec<PathBuf>,
+    /// Files of masks and fields that could not be used (`--skip-bad`).
+    pub skipped_files: usize,
+    /// Times of other files whose mask could not be read (`--skip-bad`).
+    pub unread_times: usize,
+}
+
+impl EventsSummary {
+    /// What was left out, as the end of a sentence.
+    fn left_out(&self) -> String {
+        match (self.skipped_files, self.unread_times) {
+            (0, 0) => String::new(),
+            (files, 0) => format!("; files skipped: {files}"),
+            (files, times) => format!("; files skipped: {files}, times of others: {times}"),
+        }
+    }
 }
 
 impl Events {
@@ -144,13 +160,14 @@ impl Events {
             ),
         };
         tracing::info!(
-            "{} times: {} cyclones on {} tracks, {} rivers on {} tracks{others}; events.csv and tracks.csv in {}",
+            "{} times: {} cyclones on {} tracks, {} rivers on {} tracks{others}; events.csv and tracks.csv in {}{}",
             counts.times,
             counts.cyclones,
             counts.cyclone_tracks,
             counts.rivers,
             counts.river_tracks,
-            self.out.display()
+            self.out.display(),
+            summary.left_out()
         );
         Ok(())
     }
@@ -174,14 +191,17 @@ impl Events {
         let archive = (self.fields.as_deref())
             .map(|name| input::open_together(comm, name, self.skip_bad))
             .transpose()?;
-        let objects = Objects::open(self, archive.as_ref())?;
+        let objects = Objects::open(self, archive.as_ref(), comm.rank() == 0)?;
+        let paths = archive.iter().flat_map(Archive::paths);
+        misplaced::refuse_own(objects.paths().into_iter().chain(paths), &self.out)?;
+        let skipped = archive.as_ref().map_or(0, Archive::skipped_files);
         let fields = archive
             .zip(self.fields.as_deref())
             .map(|(archive, name)| Fields::new(archive, &objects, name))
             .transpose()?;
         let land = LandMask::natural_earth(objects.grid());
         if comm.rank() > 0 {
-            together::help(comm, &objects, fields, &land, self.options())?;
+            together::help(comm, self, &objects, fields, &land)?;
             return Ok(None);
         }
         self.plan(&objects, fields.as_ref());
@@ -192,7 +212,7 @@ impl Events {
         if start > 0 {
             tracing::info!("{start} times were done before: going on from there");
         }
-        let mut source = Source::new(&objects, fields, &land, self.options(), start)?;
+        let mut source = Source::new(self, &objects, fields, &land, start)?;
         let times = objects.times();
         let mut progress = Progress::new("events", times.len());
         progress.start(times.len(), start);
@@ -219,8 +239,17 @@ impl Events {
             progress.set(next, String::new());
         }
         progress.finish();
+        let unread_times = times.len() - stream.counts().times;
+        if unread_times == times.len() {
+            return Err(DataError::NoInput {
+                input: self.masks.clone(),
+                reason: format!("none of {unread_times} masks can be read"),
+            }
+            .into());
+        }
         let finished = folder.finish(stream)?;
-        finished.statistics.write_netcdf(
+        let statistics = finished.statistics.of_classes(&objects.classes());
+        statistics.write_netcdf(
             self.out.join("statistics.nc"),
             objects.grid(),
             objects.calendar(),
@@ -232,13 +261,21 @@ impl Events {
             source: objects.source(),
         };
         let mut files = export(&self.out, &formats, &setting)?;
-        if let (true, Objects::Masks(masks)) = (self.object_id, &objects) {
-            files.push(write_object_ids(&self.out, masks, &self.options())?);
+        match (self.object_id, &objects) {
+            (true, Objects::Masks(_)) if unread_times > 0 => tracing::warn!(
+                "object_id.nc is not written: it has every time, and {unread_times} cannot be read"
+            ),
+            (true, Objects::Masks(masks)) => {
+                files.push(write_object_ids(&self.out, masks, &self.options())?);
+            }
+            _ => {}
         }
         Ok(Some(EventsSummary {
             counts: finished.counts,
             resumed_after: start,
             files,
+            skipped_files: skipped + objects.skipped_files(),
+            unread_times,
         }))
     }
 

@@ -1,13 +1,16 @@
 //! What events are made of: masks or boxes.
 
-use super::Events;
+use super::{Events, misplaced};
 use crate::commands::score::kind::{Kind, offers};
 use crate::commands::score::{box_grid, check_confidence};
+use crate::commands::tags;
 use crate::failure::Advice;
+use crate::input::bad_files;
 use squall_climate::track::TrackerOptions;
 use squall_data::boxes::{self, BoxSeries};
+use squall_data::gaps::Gaps;
 use squall_data::mask_file::MaskArchive;
-use squall_data::{Archive, Calendar, LatLonGrid, Time};
+use squall_data::{Archive, Calendar, Class, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,11 +33,22 @@ pub enum Objects {
 }
 
 impl Objects {
-    /// Opens what the arguments name; boxes come to the grid and calendar of the fields.
-    pub fn open(arguments: &Events, fields: Option<&Archive>) -> anyhow::Result<Self> {
+    /// Opens what the arguments name; boxes come to the grid and calendar of the fields. One rank of all says what was
+    /// decided.
+    pub fn open(arguments: &Events, fields: Option<&Archive>, says: bool) -> anyhow::Result<Self> {
         check_confidence(arguments.min_confidence)?;
-        let Some(path) = boxes_in(&arguments.masks)? else {
-            return Ok(Self::Masks(arguments.tags.open(&arguments.masks)?));
+        let input = &arguments.masks;
+        let Some(path) = boxes_in(input)? else {
+            let bad_files = bad_files(arguments.skip_bad);
+            let masks = (arguments.tags.open_with(input, bad_files))
+                .map_err(|error| misplaced::explained(error, input))?;
+            if says {
+                tags::say(&masks);
+                if let Some(gaps) = Gaps::of(masks.times()) {
+                    tracing::warn!("{gaps}");
+                }
+            }
+            return Ok(Self::Masks(masks));
         };
         if arguments.object_id {
             return Err(Advice::usage(
@@ -52,10 +66,8 @@ impl Objects {
         let calendar = arguments.calendar.or(fields.map(Archive::calendar));
         let pixels = boxes::pixel_grid(&path, fields.map(|archive| &**archive.grid()))?;
         let series = BoxSeries::open(&path, &pixels, calendar.unwrap_or(Calendar::Standard))?;
-        series
-            .notes()
-            .iter()
-            .for_each(|note| tracing::warn!("{note}"));
+        let notes = series.notes().iter().filter(|_| says);
+        notes.for_each(|note| tracing::warn!("{note}"));
         Ok(Self::Boxes {
             series,
             grid,
@@ -100,6 +112,22 @@ impl Objects {
         match self {
             Self::Masks(masks) => masks.paths().collect(),
             Self::Boxes { series, .. } => vec![series.path()],
+        }
+    }
+
+    /// The classes of which none means that there were none.
+    pub fn classes(&self) -> Vec<Class> {
+        match self {
+            Self::Masks(masks) => masks.classes(),
+            Self::Boxes { .. } => Class::EVENTS.to_vec(),
+        }
+    }
+
+    /// Files that could not be used.
+    pub fn skipped_files(&self) -> usize {
+        match self {
+            Self::Masks(masks) => masks.skipped().len(),
+            Self::Boxes { .. } => 0,
         }
     }
 

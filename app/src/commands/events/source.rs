@@ -1,13 +1,16 @@
 //! Masks or boxes and fields, time after time, and the events in them.
 
-use super::{Fields, Objects};
+use super::{Events, Fields, Objects};
+use ndarray::Array2;
 use rayon::prelude::*;
 use squall_climate::events::{DetectedEvent, EventFields, ExtractOptions, extract, from_boxes};
 use squall_climate::map::LandMask;
 use squall_climate::stream::{Moment, hours_of};
 use squall_data::boxes::BoxFrame;
+use squall_data::mask_file::MaskArchive;
 use squall_data::{Class, ClassMask, DataError, LatLonGrid, Snapshot, Time, TrackedBox};
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// Where events come from.
 pub struct Source<'a> {
@@ -17,6 +20,10 @@ pub struct Source<'a> {
     fields: Option<Fields>,
     land: &'a LandMask,
     options: ExtractOptions,
+    /// Whether masks that cannot be read are passed over.
+    skip_bad: bool,
+    /// The file of the mask that was passed over last.
+    passed_over: Option<PathBuf>,
 }
 
 /// One time as read, and its events.
@@ -31,7 +38,7 @@ pub struct Read {
     snapshot: Option<Snapshot>,
     /// Time that the fields stand for; that of the time itself where there are none.
     fields_hours: f64,
-    probabilities: Vec<(Class, ndarray::Array2<f32>)>,
+    probabilities: Vec<(Class, Array2<f32>)>,
 }
 
 /// What a time holds before its events are found.
@@ -87,10 +94,10 @@ impl Read {
 impl<'a> Source<'a> {
     /// What is read from the time at `start` on.
     pub fn new(
+        arguments: &Events,
         objects: &'a Objects,
         fields: Option<Fields>,
         land: &'a LandMask,
-        options: ExtractOptions,
         start: usize,
     ) -> anyhow::Result<Self> {
         let frames = match objects {
@@ -102,15 +109,17 @@ impl<'a> Source<'a> {
             frames,
             fields,
             land,
-            options,
+            options: arguments.options(),
+            skip_bad: arguments.skip_bad,
+            passed_over: None,
         })
     }
 
     /// Some times one after the other, because netCDF has one lock; then their events in parallel. Blocks must follow
-    /// each other.
+    /// each other. With `--skip-bad` times are missing whose mask cannot be read.
     pub fn read(&mut self, block: Range<usize>) -> anyhow::Result<Vec<Read>> {
         let mut read = block
-            .map(|index| self.read_one(index))
+            .filter_map(|index| self.read_one(index).transpose())
             .collect::<anyhow::Result<Vec<_>>>()?;
         let (grid, land, options) = (self.objects.grid(), self.land, &self.options);
         read.par_iter_mut().try_for_each(|read| {
@@ -120,17 +129,25 @@ impl<'a> Source<'a> {
         Ok(read)
     }
 
-    fn read_one(&mut self, index: usize) -> anyhow::Result<Read> {
+    fn read_one(&mut self, index: usize) -> anyhow::Result<Option<Read>> {
         let mut probabilities = Vec::new();
         let (time, shown) = match self.objects {
-            Objects::Masks(masks) => {
-                let mask = masks.read(index)?;
-                for class in Class::EVENTS {
-                    let known = masks.probability(index, class)?;
-                    probabilities.extend(known.map(|plane| (class, plane)));
+            Objects::Masks(masks) => match mask_at(masks, index) {
+                Ok((mask, known)) => {
+                    probabilities = known;
+                    (mask.time, Shown::Mask(mask))
                 }
-                (mask.time, Shown::Mask(mask))
-            }
+                Err(error) if self.skip_bad => {
+                    // Each file is named once.
+                    let path = masks.source_of(index);
+                    if self.passed_over.as_deref() != Some(path) {
+                        tracing::warn!("skipped from {} on: {error}", masks.times()[index]);
+                        self.passed_over = Some(path.to_path_buf());
+                    }
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            },
             Objects::Boxes {
                 series,
                 min_confidence,
@@ -150,7 +167,7 @@ impl<'a> Source<'a> {
         let snapshot = fields.map(|fields| fields.at(time)).transpose()?;
         let fields_hours = fields.and_then(|fields| fields.hours(time));
         let fields_hours = fields_hours.unwrap_or_else(|| hours_of(self.objects.times(), index));
-        Ok(Read {
+        Ok(Some(Read {
             index,
             time,
             found: Vec::new(),
@@ -158,6 +175,20 @@ impl<'a> Source<'a> {
             snapshot: snapshot.flatten(),
             fields_hours,
             probabilities,
-        })
+        }))
     }
+}
+
+/// The mask of a time and the probabilities that its file keeps.
+fn mask_at(
+    masks: &MaskArchive,
+    index: usize,
+) -> Result<(ClassMask, Vec<(Class, Array2<f32>)>), DataError> {
+    let mask = masks.read(index)?;
+    let mut probabilities = Vec::new();
+    for class in Class::EVENTS {
+        let known = masks.probability(index, class)?;
+        probabilities.extend(known.map(|plane| (class, plane)));
+    }
+    Ok((mask, probabilities))
 }

@@ -1,4 +1,4 @@
-//! Tables of many ranks are those of one, whatever happens on the way.
+//! Tables of many ranks are those of one, whatever happens on the way; what cannot be used is left out or told.
 
 use super::Events;
 use clap::Parser;
@@ -7,7 +7,7 @@ use squall_data::synthetic::{Scenario, SyntheticConfig, WriteOptions, write_run}
 use squall_data::{Calendar, Class, Time};
 use squall_jobs::comm::threads::{self, Fault, Ranks};
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(Parser)]
 struct Call {
@@ -167,4 +167,158 @@ fn what_would_change_the_tables_begins_anew() {
         same(&tables(&at("fresh")), &out, name);
         std::fs::remove_dir_all(at("fresh")).unwrap();
     }
+}
+
+/// A call as on the command line.
+fn parsed(words: &[&str]) -> Events {
+    let words = ["events"].iter().chain(words);
+    Call::try_parse_from(words).unwrap().events
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The mask files of a folder, in the order of time.
+fn masks_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path());
+    let mut files: Vec<_> = entries
+        .filter(|path| path.extension().is_some_and(|end| end == "nc"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn bad_masks_are_skipped_and_counted_on_any_number_of_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    simulate(&at("run"), 6, 61);
+    let files = masks_in(&at("run/truth"));
+    // One is cut short; of another the compressed planes (zlib's header, then zeros and ones) are garbled.
+    let bytes = std::fs::read(&files[2]).unwrap();
+    std::fs::write(&files[2], &bytes[..bytes.len() / 2]).unwrap();
+    let mut bytes = std::fs::read(&files[4]).unwrap();
+    let planes: Vec<usize> = (0..bytes.len() - 10)
+        .filter(|k| bytes[*k..k + 2] == [0x78, 0x01])
+        .collect();
+    planes.iter().for_each(|k| bytes[k + 2..k + 10].fill(0xff));
+    std::fs::write(&files[4], bytes).unwrap();
+    let call = |out: &Path, skips: bool| {
+        let mut call = call(&at("run"), &at("run"), out);
+        call.skip_bad = skips;
+        call
+    };
+    let error = call(&at("strict"), false).extract().unwrap_err();
+    let named = files[2].file_name().unwrap().to_str().unwrap();
+    assert!(error.to_string().contains(named), "{error}");
+    let alone = call(&at("alone"), true).extract().unwrap();
+    assert_eq!((alone.skipped_files, alone.unread_times), (1, 8));
+    assert_eq!(alone.counts.times, 61 - 16);
+    for ranks in [2, 3] {
+        let out = at(&format!("ranks{ranks}"));
+        let summaries = threads::run(threads::ranks(ranks), |mut comm| {
+            call(&out, true).extract_on(&mut comm).unwrap()
+        });
+        let first = summaries[0].as_ref().unwrap();
+        assert_eq!((first.skipped_files, first.unread_times), (1, 8));
+        same(&tables(&at("alone")), &out, &format!("{ranks} ranks"));
+    }
+    // Nothing is left.
+    for file in &files {
+        std::fs::write(file, "no mask").unwrap();
+    }
+    let error = call(&at("none"), true).extract().unwrap_err();
+    assert!(error.to_string().contains("can be used"), "{error}");
+}
+
+#[test]
+fn tables_are_no_masks() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    simulate(&at("run"), 6, 16);
+    let events = at("events");
+    let masks = at("run/truth");
+    parsed(&[
+        text(&masks),
+        "--out",
+        text(&events),
+        "--format",
+        "ibtracs",
+        "--object-id",
+    ])
+    .extract()
+    .unwrap();
+    std::fs::create_dir(at("tables")).unwrap();
+    for name in ["events.csv", "tracks.csv"] {
+        std::fs::copy(events.join(name), at("tables").join(name)).unwrap();
+    }
+    for (input, what) in [
+        (events.join("events.csv"), "is a table of events"),
+        (at("run/truth/objects.csv"), "is a table of events"),
+        (events.join("tracks.csv"), "is a table"),
+        (events.join("monthly.csv"), "is a table"),
+        (events.clone(), "holds what `squall events` writes"),
+        (at("tables"), "holds what `squall events` writes"),
+    ] {
+        let call = parsed(&[text(&input), "--out", text(&at("out"))]);
+        let error = call.extract().unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains(what) && said.len() < 300, "{said}");
+        let (code, hint) = crate::failure::classify(&error);
+        assert_eq!(code, crate::failure::INPUT);
+        assert!(hint.is_some_and(|hint| hint.contains("IBTrACS")), "{said}");
+    }
+    // A list of paths is none, nor are masks that a tool put among its tables.
+    let list = at("list.txt");
+    std::fs::write(&list, format!("{}\n", masks_in(&masks)[0].display())).unwrap();
+    let summary = parsed(&[text(&list), "--out", text(&at("listed"))])
+        .extract()
+        .unwrap();
+    assert_eq!(summary.counts.times, 8);
+    let ids = events.join("object_id.nc");
+    let summary = parsed(&[text(&ids), "--out", text(&at("ids"))])
+        .extract()
+        .unwrap();
+    assert_eq!(summary.counts.times, 16);
+    // What is read from where it would be replaced.
+    let before = std::fs::read(&ids).unwrap();
+    let error = parsed(&[text(&ids), "--out", text(&events)])
+        .extract()
+        .unwrap_err();
+    assert!(error.to_string().contains("would be replaced"), "{error}");
+    assert!(std::fs::read(&ids).unwrap() == before);
+}
+
+#[test]
+fn an_import_leaves_nothing_of_an_earlier_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    simulate(&at("run"), 6, 40);
+    let (masks, events, out) = (at("run/truth"), at("events"), at("imported"));
+    parsed(&[text(&masks), "--out", text(&events), "--format", "geojson"])
+        .extract()
+        .unwrap();
+    let import = |file: &Path, formats: &[&str]| {
+        let words = [text(file), "--out", text(&out)];
+        parsed(&[&words[..], formats].concat()).extract()
+    };
+    let source = events.join("events.geojson");
+    import(&source, &["--format", "gfdl,parquet"]).unwrap();
+    std::fs::write(out.join("notes.txt"), "of somebody").unwrap();
+    assert!(out.join("events.parquet").is_file());
+    // Its own output is no input for the same folder.
+    let error = import(&out.join("events.parquet"), &[]).unwrap_err();
+    assert!(error.to_string().contains("would be replaced"), "{error}");
+    import(&source, &[]).unwrap();
+    let entries = std::fs::read_dir(&out).unwrap();
+    let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["events.csv", "notes.txt", "tracks.csv"]);
+    // Who would go on from a state among these tables would take them for its own.
+    std::fs::create_dir(out.join(".events.partial")).unwrap();
+    let error = import(&source, &[]).unwrap_err();
+    assert!(error.to_string().contains("interrupted run"), "{error}");
 }

@@ -4,9 +4,8 @@
 //! in the order of time. While it follows them the others are at their next stretch.
 
 use super::source::Source;
-use super::{Fields, MOST_TIMES, Objects};
+use super::{Events, Fields, MOST_TIMES, Objects};
 use crate::interrupt;
-use squall_climate::events::ExtractOptions;
 use squall_climate::map::LandMask;
 use squall_climate::stream::Seen;
 use squall_data::wire;
@@ -85,10 +84,10 @@ impl Rounds {
 /// Those of reading and of communication.
 pub fn help(
     comm: &mut dyn Communicator,
+    arguments: &Events,
     objects: &Objects,
     fields: Option<Fields>,
     land: &LandMask,
-    options: ExtractOptions,
 ) -> anyhow::Result<()> {
     // The first rank ends the job where a signal comes.
     let _ = interrupt::flag();
@@ -98,7 +97,7 @@ pub fn help(
     }
     let areas = objects.grid().row_areas_km2();
     let times = objects.times();
-    let mut source = Source::new(objects, fields, land, options, 0)?;
+    let mut source = Source::new(arguments, objects, fields, land, 0)?;
     for round in rounds.all() {
         let mut seen: Vec<Seen> = Vec::new();
         for mut read in source.read(rounds.block(round, comm.rank()))? {

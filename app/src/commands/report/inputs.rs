@@ -5,7 +5,7 @@ use crate::commands::score::{Score, Scores, table_of, table_path};
 use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use squall_climate::compare::Comparison;
-use squall_climate::report::{Source, SourceKind};
+use squall_climate::report::{Source, SourceKind, SourceWind};
 use squall_climate::{table, track};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Calendar, DataError, LatLonGrid, Time};
@@ -281,7 +281,20 @@ impl Masks {
             _ if tracks.is_file() => table::read_tracks(&tracks, self.archive.calendar())?,
             _ => Vec::new(),
         };
-        Ok(Some(Source::new(self.kind, events, tracks)))
+        Ok(Some(
+            Source::new(self.kind, events, tracks).with_wind(self.wind()),
+        ))
+    }
+
+    /// Which wind its events have: the objects of a simulation have that of their vortices, while `squall events` reads
+    /// that of the fields, also of the truth's masks.
+    fn wind(&self) -> SourceWind {
+        let table = table_path(&self.tables);
+        let of_objects = table.is_some_and(|path| path.ends_with("objects.csv"));
+        match (self.kind, of_objects) {
+            (SourceKind::Truth, true) => SourceWind::Vortex,
+            _ => SourceWind::Fields,
+        }
     }
 
     pub(super) fn score_against(&self, truth: &Self) -> anyhow::Result<Scores> {

@@ -1,12 +1,12 @@
 //! Boxes against boxes: by average precision, by event and by track.
 
 use super::Score;
-use crate::failure::Advice;
+use crate::failure::{Advice, INPUT};
 use serde::Serialize;
 use squall_climate::Event;
 use squall_climate::events::{EventFields, from_boxes};
 use squall_climate::track::{Tracker, TrackerOptions};
-use squall_data::{BoxFrame, BoxFrames, Class, LatLonGrid, Time, TrackedBox, boxes};
+use squall_data::{BoxFrame, BoxFrames, Class, DataError, LatLonGrid, Time, TrackedBox, boxes};
 use squall_validation::average_precision::{BoxScores, BoxesAt, compared_times, score_boxes};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::{
@@ -57,7 +57,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
     check_confidence(arguments.min_confidence)?;
     let read = |path: &Path| -> anyhow::Result<BoxFrames> {
         let grid = boxes::pixel_grid(path, None)?;
-        let frames = boxes::read(path, &grid, arguments.calendar)?;
+        let frames = boxes::read(path, &grid, arguments.calendar).map_err(with_calendar)?;
         frames
             .notes
             .iter()
@@ -65,6 +65,27 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         Ok(frames)
     };
     judge(&read(predicted)?, &read(truth)?, arguments.min_confidence)
+}
+
+/// Names the option where a file tells another calendar than that in which the dates of tables are read.
+fn with_calendar(error: DataError) -> anyhow::Error {
+    let DataError::Mismatch {
+        what: "calendar",
+        found,
+        ..
+    } = &error
+    else {
+        return error.into();
+    };
+    let hint = format!(
+        "give `--calendar {found}` if the other side is of that calendar too: tables of boxes do not tell theirs"
+    );
+    Advice {
+        message: error.to_string(),
+        hint,
+        code: INPUT,
+    }
+    .into()
 }
 
 /// Refuses a confidence that is no share.
@@ -156,7 +177,11 @@ fn followed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::classify;
+    use squall_data::boxes::BoxSink;
+    use squall_data::boxes::extreme_weather::ExtremeWeatherWriter;
     use squall_data::{Calendar, LatLonGrid};
+    use std::sync::Arc;
 
     /// Cyclones at 15°N: day, hour, west edge; without an edge a time at which nothing is.
     fn frames(name: &str, rows: &[(i64, i64, Option<f64>)]) -> BoxFrames {
@@ -228,5 +253,36 @@ mod tests {
         let scores = judge(&predicted, &listing, 0.5).unwrap();
         let storm = &scores.events.classes[0];
         assert_eq!((storm.hits, storm.misses, storm.false_alarms), (2, 1, 0));
+    }
+
+    #[test]
+    fn a_file_of_another_calendar_than_tables_names_the_option() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let grid = Arc::new(LatLonGrid::global(24, 36).unwrap());
+        let found = frames("boxes.csv", &[(1, 0, Some(100.0)), (2, 0, Some(110.0))]);
+        let mut file = ExtremeWeatherWriter::new(at("boxes.h5"), grid);
+        let mut table = String::from("class,time,west_deg,south_deg,east_deg,north_deg\n");
+        for frame in found.frames() {
+            file.write(frame.time, &frame.boxes).unwrap();
+            let west = frame.boxes[0].geo.west_deg;
+            table += &format!(
+                "tropical_cyclone,{},{west},10,{},20\n",
+                frame.time,
+                west + 10.0
+            );
+        }
+        Box::new(file).finish().unwrap();
+        std::fs::write(at("boxes.csv"), table).unwrap();
+        for (predicted, truth) in [("boxes.h5", "boxes.csv"), ("boxes.csv", "boxes.h5")] {
+            let mut arguments = Score::of_masks(String::new(), String::new(), None);
+            let error = score(&arguments, &at(predicted), &at(truth)).unwrap_err();
+            let (code, hint) = classify(&error);
+            assert_eq!(code, INPUT);
+            assert!(hint.unwrap().contains("`--calendar noleap`"), "{error}");
+            arguments.calendar = Calendar::NoLeap;
+            let scores = score(&arguments, &at(predicted), &at(truth)).unwrap();
+            assert_eq!(scores.boxes.coverage.both, 2);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What a path given to `squall score` holds.
 
+use crate::failure::Advice;
 use anyhow::Context;
 use squall_climate::track::readers::format_of;
 use squall_data::mask_file::MaskArchive;
@@ -15,6 +16,10 @@ pub enum Kind {
     Boxes,
     /// Points of tracks.
     Tracks,
+    /// A row for each track, without its points: `tracks.csv`.
+    Lives,
+    /// A table of something else.
+    OtherTable,
 }
 
 impl Kind {
@@ -24,6 +29,8 @@ impl Kind {
             Self::Masks => "masks",
             Self::Boxes => "boxes",
             Self::Tracks => "tracks",
+            Self::Lives => "tracks without their points",
+            Self::OtherTable => "another table",
         }
     }
 }
@@ -35,6 +42,34 @@ pub struct Offer {
     pub kind: Kind,
     /// Where it is.
     pub path: PathBuf,
+}
+
+impl Offer {
+    /// Why this cannot be scored, whatever it is compared with.
+    pub fn refusal(&self) -> Option<anyhow::Error> {
+        let name = self.path.display();
+        let beside = ["events.csv", "objects.csv"].map(|table| self.path.with_file_name(table));
+        let beside = beside.iter().find(|path| path.is_file());
+        match self.kind {
+            Kind::Masks | Kind::Boxes | Kind::Tracks => None,
+            Kind::Lives => Some(Advice::usage(
+                format!(
+                    "`{name}` has one row for each track, which does not tell where it was at the times between"
+                ),
+                match beside {
+                    Some(table) => format!(
+                        "give `{}` instead, which has a row for each object and time",
+                        table.display()
+                    ),
+                    None => "give the table that has a row for each object and time: events.csv of `squall events`, objects.csv of labels and of the truth".into(),
+                },
+            )),
+            Kind::OtherTable => Some(Advice::usage(
+                format!("`{name}` is a table, but none of boxes or tracks"),
+                "tables that are scored are boxes.csv, events.csv, objects.csv and tracks of TempestExtremes, TECA and IBTrACS; all by their header",
+            )),
+        }
+    }
 }
 
 /// All that a path holds: a file one thing, a folder of results perhaps several; what is no table counts as masks.
@@ -81,21 +116,90 @@ fn kind_of(path: &Path) -> anyhow::Result<Kind> {
         }
         _ => {}
     }
-    Ok(match format_of(path)? {
-        Some(_) => Kind::Tracks,
-        None => Kind::Masks,
+    Ok(match (format_of(path)?, end.eq_ignore_ascii_case("csv")) {
+        (Some(_), _) => Kind::Tracks,
+        (None, true) => of_unknown_table(&header(path)?),
+        (None, false) => Kind::Masks,
     })
+}
+
+/// What a CSV file is whose header is none of boxes or points; without a comma it may be a list of files of masks.
+fn of_unknown_table(header: &[String]) -> Kind {
+    let has = |wanted: &str| header.iter().any(|name| name == wanted);
+    match header {
+        _ if has("track_id") && has("start_time") => Kind::Lives,
+        [] | [_] => Kind::Masks,
+        _ => Kind::OtherTable,
+    }
 }
 
 /// Whether the header names edges of boxes and no centre.
 fn has_edges(path: &Path) -> anyhow::Result<bool> {
+    let header = header(path)?;
+    let has = |wanted: &str| header.iter().any(|name| name == wanted);
+    Ok(has("west_deg") && has("north_deg") && !has("lon_deg"))
+}
+
+/// The names in the first line of a table; none of a binary file, which is no table.
+fn header(path: &Path) -> anyhow::Result<Vec<String>> {
     let file =
         std::fs::File::open(path).with_context(|| format!("reading `{}`", path.display()))?;
-    let mut header = String::new();
-    // A binary file is no table.
-    if BufReader::new(file).read_line(&mut header).is_err() {
-        return Ok(false);
+    let mut line = String::new();
+    if BufReader::new(file).read_line(&mut line).is_err() {
+        return Ok(Vec::new());
     }
-    let has = |wanted: &str| header.split(',').any(|name| name.trim() == wanted);
-    Ok(has("west_deg") && has("north_deg") && !has("lon_deg"))
+    let names = line.trim_start_matches('\u{feff}').split(',');
+    Ok(names.map(|name| name.trim().to_string()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::classify;
+
+    #[test]
+    fn tables_are_told_by_their_header() {
+        let folder = tempfile::tempdir().unwrap();
+        for (header, expected) in [
+            (
+                "class,time,west_deg,south_deg,east_deg,north_deg",
+                Kind::Boxes,
+            ),
+            (
+                "class,time,lon_deg,lat_deg,west_deg,north_deg",
+                Kind::Tracks,
+            ),
+            ("track_id,class,start_time,end_time", Kind::Lives),
+            ("\u{feff}track_id,class,start_time,end_time", Kind::Lives),
+            ("name,wind", Kind::OtherTable),
+            ("masks/a.nc", Kind::Masks),
+        ] {
+            let path = folder.path().join("table.csv");
+            std::fs::write(&path, format!("{header}\n")).unwrap();
+            assert_eq!(kind_of(&path).unwrap(), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_lives_is_refused_by_its_name_and_for_the_table_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let lives = folder.path().join("tracks.csv");
+        std::fs::write(&lives, "track_id,class,start_time,end_time\n").unwrap();
+        let hint = || {
+            let [offer] = &offers(lives.to_str().unwrap()).unwrap()[..] else {
+                panic!("a file is one thing");
+            };
+            let error = offer.refusal().unwrap();
+            assert!(!error.to_string().contains("masks"), "{error}");
+            classify(&error).1.unwrap()
+        };
+        assert!(
+            hint().contains("events.csv of `squall events`"),
+            "{}",
+            hint()
+        );
+        let objects = folder.path().join("objects.csv");
+        std::fs::write(&objects, "class,time,lon_deg,lat_deg\n").unwrap();
+        assert!(hint().contains(objects.to_str().unwrap()), "{}", hint());
+    }
 }

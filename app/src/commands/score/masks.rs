@@ -12,7 +12,7 @@ use squall_validation::bootstrap::Bootstrap;
 use squall_validation::world_scores::{ClassAgreement, NearestCells};
 use squall_validation::{
     Confusion, EventScores, MaskAgreement, MatchingRules, SegmentationScore, SegmentationScorer,
-    TrackRules, TrackScores, score_events, score_tracks,
+    TrackRules, TrackScores, score_events, score_listed_tracks,
 };
 use std::collections::HashSet;
 use std::fmt;
@@ -125,8 +125,8 @@ impl Score {
             agreement,
             pixels,
             events: score_events(&real, &found, &MatchingRules::default(), &bootstrap),
-            tracks: (tracked(&real) && tracked(&found))
-                .then(|| score_tracks(&real, &found, &TrackRules::default())),
+            tracks: (tracked(&real) || tracked(&found))
+                .then(|| score_listed_tracks(&real, &found, &TrackRules::default())),
         })
     }
 
@@ -204,4 +204,77 @@ fn same_dates(prediction: &str, found: Calendar, expected: Calendar) -> Result<(
         expected: expected.to_string(),
         found: found.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+    use squall_data::mask_file::{MaskFileOptions, MaskWriter};
+    use squall_data::{ClassMask, LatLonGrid, Time};
+
+    /// Masks of four times with or without a cyclone and a river, and a table of them: class and track of each.
+    fn write(folder: &Path, table: &str, rows: &[(Class, &str)]) -> String {
+        std::fs::create_dir(folder).unwrap();
+        let grid = LatLonGrid::global(36, 72).unwrap();
+        let mut codes = Array2::zeros(grid.shape());
+        let mut text = String::from("class,time,lon_deg,lat_deg,area_km2,track_id\n");
+        let start = Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap();
+        let times: Vec<Time> = (0..4).map(|k| start.add_seconds(6 * 3600 * k)).collect();
+        for &(class, track) in rows {
+            let (row, longitude) = match class {
+                Class::TropicalCyclone => (21, 10),
+                _ => (27, 40),
+            };
+            for cell in 0..9 {
+                codes[[row + cell / 3, longitude + cell % 3]] = class.code();
+            }
+            for time in &times {
+                let (lon, lat) = (5 * longitude + 7, 5 * row - 83);
+                text += &format!("{},{time},{lon},{lat},600000,{track}\n", class.name());
+            }
+        }
+        let options = MaskFileOptions::default();
+        let mut file =
+            MaskWriter::create(&folder.join("masks.nc"), &grid, start, &options).unwrap();
+        for time in times {
+            let mask = ClassMask {
+                time,
+                codes: codes.clone(),
+            };
+            file.write(&mask, None).unwrap();
+        }
+        file.finish().unwrap();
+        std::fs::write(folder.join(table), text).unwrap();
+        folder.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn rivers_of_labels_have_no_tracks_to_be_scored_against() {
+        use Class::{AtmosphericRiver, TropicalCyclone};
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let both = |river| [(TropicalCyclone, "1"), (AtmosphericRiver, river)];
+        let labels = write(&at("labels"), "objects.csv", &both(""));
+        let events = write(&at("events"), "events.csv", &both("2"));
+        let storms = write(&at("storms"), "events.csv", &both("2")[..1]);
+        let masks = write(&at("masks"), "no.csv", &both(""));
+        let score = |prediction: &str, truth: &str| {
+            let score = Score::of_masks(prediction.into(), truth.into(), None);
+            score.score().unwrap().tracks
+        };
+        for (prediction, truth) in [(&events, &labels), (&labels, &events)] {
+            let tracks = score(prediction, truth).unwrap();
+            let scored: Vec<_> = tracks.classes.iter().map(|s| (s.class, s.hits)).collect();
+            assert_eq!(scored, [(TropicalCyclone, 1)], "{tracks}");
+            assert_eq!(tracks.unfollowed[0].class, AtmosphericRiver);
+        }
+        // No river at all is no lack of tracks.
+        let tracks = score(&events, &storms).unwrap();
+        let rivers = tracks.classes[1];
+        assert_eq!((rivers.true_tracks, rivers.far), (0, Some(1.0)), "{tracks}");
+        // Without a table nobody followed anything.
+        assert_eq!(score(&events, &masks).unwrap().unfollowed.len(), 2);
+        assert_eq!(score(&masks, &masks), None);
+    }
 }

@@ -118,6 +118,10 @@ impl Score {
             }
             (None, None, None) => {}
         }
+        let mut all = predicted.iter().chain(&truth);
+        if let Some(error) = all.find_map(kind::Offer::refusal) {
+            return Err(error);
+        }
         let say = |offers: &[kind::Offer]| {
             let names: Vec<&str> = offers.iter().map(|offer| offer.kind.name()).collect();
             names.join(" and ")

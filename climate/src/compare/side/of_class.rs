@@ -16,7 +16,7 @@ pub(super) struct ClassQuantities {
     pub area: Quantity,
     /// Of tracks.
     pub landfalls: Option<Quantity>,
-    /// Precipitation inside a track.
+    /// Precipitation inside objects.
     pub water: Option<Quantity>,
     /// Rain rate inside objects.
     pub rain: Option<Quantity>,

@@ -73,7 +73,6 @@ impl Side {
                         Q::ExtratropicalPressure,
                     ],
                 ),
-                ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
                 (
                     "max_wind_m_s",
                     &[
@@ -112,9 +111,6 @@ impl Side {
             self.add_mean(of.lifetime, place, days);
             if let Some(landfalls) = of.landfalls {
                 self.add_mean(landfalls, place, line.number("landfalls")?);
-            }
-            if let Some(water) = of.water {
-                self.add_mean(water, place, line.number("precipitation_km3")?);
             }
             let pressure_hpa = line.number("min_psl_pa")?.map(|pa| pa / HPA);
             if let Some(pressure) = of.pressure {
@@ -185,6 +181,7 @@ impl Side {
                 ("max_tmq_kg_m2", &[Q::RiverMoisture]),
                 ("max_ivt_proxy_kg_m_s", &[Q::RiverTransport]),
                 ("mean_prect_m_s", &[Q::CycloneRain, Q::RiverRain]),
+                ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
                 (
                     "max_wind_m_s",
                     &[
@@ -221,6 +218,10 @@ impl Side {
             let rain_mm_day = line.number("mean_prect_m_s")?.map(|rate| rate * MM_PER_DAY);
             self.add(of.present, place, 1.0, 1.0);
             self.add_mean(of.area, place, area_km2);
+            if let Some(water) = of.water {
+                // Where and when it falls, not where the track began.
+                self.add_mean(water, place, line.number("precipitation_km3")?);
+            }
             if let (Some(rain), Some(mm_day), Some(area_km2)) = (of.rain, rain_mm_day, area_km2) {
                 self.add(rain, place, mm_day * area_km2, area_km2);
             }

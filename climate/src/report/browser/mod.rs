@@ -10,11 +10,11 @@ use crate::error::Result;
 use crate::map::colour::{CYCLONE_COLOUR, RIVER_COLOUR, hex};
 use crate::map::image::base64;
 use crate::report::basins::BASINS;
-use crate::report::figures::SAFFIR_SIMPSON;
 use crate::report::html::escape;
 use crate::report::maps::CATEGORY_COLOURS;
 use crate::report::page::{Page, Section};
 use crate::report::{BoxSource, ReportInput, SourceKind};
+use crate::statistics::Category;
 use clock::Clock;
 use life::Life;
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ impl Browser {
             "basins": BASINS,
             "categories": {
                 "colours": CATEGORY_COLOURS,
-                "limits": SAFFIR_SIMPSON.map(|(low, _)| low),
+                "limits": Category::lowest_winds_m_s(),
             },
             "finders": self.finders,
             "bytes": base64(&self.thinned.bytes),

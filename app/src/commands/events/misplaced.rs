@@ -1,0 +1,84 @@
+//! Input of which no events are made, and what a run would write over, in plain words.
+
+use crate::failure::{Advice, INPUT};
+use squall_climate::stream::is_result;
+use squall_climate::track::readers::{TrackFormat, format_of};
+use squall_data::DataError;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// What events are made of.
+const TAKES: &str = "give the masks or boxes that it was made from; also read are IBTrACS, tracks of TempestExtremes and TECA, \
+                     and events as parquet or geojson. `squall compare` and `squall score` take tables of events as they are";
+
+/// Why masks could not be opened: where the input is a table, or a folder of tables, that and not what its first line
+/// or file lacks.
+pub fn explained(error: DataError, input: &str) -> anyhow::Error {
+    let path = Path::new(input);
+    let what = match &error {
+        _ if path.is_file() => table(path),
+        DataError::NoInput { .. } => folder(path),
+        DataError::MissingVariable { path: file, .. } if is_result(&name_of(file)) => folder(path),
+        _ => None,
+    };
+    match what {
+        Some(what) => Advice {
+            message: format!("`{input}` {what}, neither masks nor boxes"),
+            hint: TAKES.into(),
+            code: INPUT,
+        }
+        .into(),
+        None => error.into(),
+    }
+}
+
+/// What a file is if it is a table of text.
+fn table(path: &Path) -> Option<&'static str> {
+    if let Ok(Some(TrackFormat::SquallEvents)) = format_of(path) {
+        return Some("is a table of events");
+    }
+    let lines = BufReader::new(File::open(path).ok()?).lines();
+    let lines = lines.map_while(Result::ok);
+    let first = lines
+        .map(|line| line.trim().to_string())
+        .find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    // Paths may have commas, but then there is a file.
+    first.contains(',').then_some("is a table")
+}
+
+/// What a folder is if it holds the tables of a run.
+fn folder(path: &Path) -> Option<&'static str> {
+    let is_one = ["events.csv", "tracks.csv"].map(|name| path.join(name).is_file());
+    (is_one == [true, true]).then_some("holds what `squall events` writes")
+}
+
+/// Refuses input that would be replaced: results of an earlier run in the folder where this one writes.
+pub fn refuse_own<'p>(inputs: impl Iterator<Item = &'p Path>, out: &Path) -> anyhow::Result<()> {
+    let whole = |folder: &Path| match folder.as_os_str().is_empty() {
+        true => Path::new(".").canonicalize(),
+        false => folder.canonicalize(),
+    };
+    let Ok(out) = whole(out) else {
+        return Ok(()); // not there yet
+    };
+    let is_there = |path: &&Path| {
+        let folder = path.parent().map(whole);
+        is_result(&name_of(path)) && matches!(folder, Some(Ok(folder)) if folder == out)
+    };
+    match inputs.into_iter().find(is_there) {
+        Some(path) => Err(Advice::usage(
+            format!(
+                "`{}` would be replaced by what is made from it",
+                path.display()
+            ),
+            "choose another folder with --out",
+        )),
+        None => Ok(()),
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

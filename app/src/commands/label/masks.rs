@@ -1,0 +1,465 @@
+//! The mask files of a labelling: which there are, whose they are, and writing them.
+
+use crate::failure::Advice;
+use ndarray::Array3;
+use serde_json::Value;
+use squall_climate::ClimateError;
+use squall_climate::detect::Method;
+use squall_climate::label::LabelledSnapshot;
+use squall_data::mask_file::{About, MaskFileOptions, MaskWriter};
+use squall_data::{Archive, Class, DataError, Time, atomic};
+use squall_jobs::JobError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Whose masks a folder is receiving; names of mask files tell their times only.
+const RUN: &str = ".labels.run";
+
+/// Attributes of mask files: the numbers of the rules, the call, and the file of fields.
+const THRESHOLDS: &str = "thresholds";
+const HISTORY: &str = "history";
+const INPUT: &str = "squall_input";
+
+/// So many differences are listed, each no longer than this.
+const MOST_LISTED: usize = 4;
+const LONGEST_VALUE: usize = 40;
+
+/// Mask files: one for every input file, named after its first time.
+pub struct Masks<'a> {
+    out: PathBuf,
+    archive: &'a Archive,
+    method: Method,
+    thresholds: String,
+    options: MaskFileOptions,
+    open: Option<(PathBuf, MaskWriter)>,
+}
+
+impl<'a> Masks<'a> {
+    /// No file yet; `thresholds` go to the files' attributes.
+    pub fn new(out: PathBuf, archive: &'a Archive, method: Method, thresholds: String) -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        let options = MaskFileOptions {
+            probabilities: match method {
+                Method::Bard => &[Class::AtmosphericRiver],
+                _ => &[],
+            },
+            title: method.title().into(),
+            source: format!("squall {version} label"),
+            attributes: vec![
+                (
+                    HISTORY.to_string(),
+                    format!("squall {version}: {}{}", CALL, method.name()),
+                ),
+                (THRESHOLDS.to_string(), thresholds.clone()),
+            ],
+            ..MaskFileOptions::default()
+        };
+        Self {
+            out,
+            archive,
+            method,
+            thresholds,
+            options,
+            open: None,
+        }
+    }
+
+    pub fn write(&mut self, index: usize, labelled: &LabelledSnapshot) -> Result<(), ClimateError> {
+        let mask = &labelled.mask;
+        let probabilities = labelled.river_probability.as_ref().map(|rivers| {
+            let (rows, columns) = rivers.dim();
+            Array3::from_shape_fn((rows, columns, Class::ALL.len()), |(j, i, class)| {
+                match Class::ALL[class] {
+                    Class::AtmosphericRiver => rivers[[j, i]],
+                    Class::Background => 1.0 - rivers[[j, i]],
+                    _ => 0.0,
+                }
+            })
+        });
+        let source = self.archive.source_of(index).0;
+        if self
+            .open
+            .as_ref()
+            .is_none_or(|(current, _)| current != source)
+        {
+            self.close()?;
+            let path = self.path(mask.time);
+            let mut options = self.options.clone();
+            options.attributes.push((INPUT.into(), name_of(source)));
+            let writer = MaskWriter::create(&path, self.archive.grid(), mask.time, &options)?;
+            self.open = Some((source.to_path_buf(), writer));
+        }
+        match &mut self.open {
+            Some((_, writer)) => Ok(writer.write(mask, probabilities.as_ref().map(|p| p.view()))?),
+            None => Ok(()),
+        }
+    }
+
+    /// The file of masks that begins with this time.
+    fn path(&self, first: Time) -> PathBuf {
+        self.out.join(format!("labels.{}.nc", stamp(first)))
+    }
+
+    /// The indices of the first so many times with which files begin.
+    fn firsts(&self, times: usize) -> impl Iterator<Item = usize> {
+        (0..times).filter(|index| *index == 0 || self.ends_at(index - 1))
+    }
+
+    /// Whether the run of this fingerprint was the last to write into the folder.
+    fn are_receiving(&self, fingerprint: &str) -> bool {
+        let last = std::fs::read(self.out.join(RUN));
+        last.is_ok_and(|last| last == fingerprint.as_bytes())
+    }
+
+    /// Whether the files of so many times are there, and the run of this fingerprint was the last to write into their
+    /// folder.
+    pub fn are_of(&self, fingerprint: &str, times: usize) -> bool {
+        self.are_receiving(fingerprint)
+            && self
+                .firsts(times)
+                .all(|index| self.path(self.archive.times()[index]).is_file())
+    }
+
+    /// Refuses a folder with labels of other work: whoever reads it takes all of its masks for those of one run.
+    ///
+    /// Labels that this run makes again under the same names, with the same rules, from files of the same names, may be
+    /// there.
+    pub fn check_folder(&self, fingerprint: &str) -> anyhow::Result<()> {
+        // What is there was looked at when this run began.
+        if self.are_receiving(fingerprint) {
+            return Ok(());
+        }
+        let firsts = self.firsts(self.archive.times().len());
+        let own: BTreeMap<PathBuf, usize> = firsts
+            .map(|index| (self.path(self.archive.times()[index]), index))
+            .collect();
+        for path in labels_in(&self.out)? {
+            let index = own.get(&path).copied();
+            // What cannot be read tells nothing; it is made again if it is of this run's times.
+            let about = About::read(&path).ok();
+            let changed = about.map_or(Vec::new(), |about| self.changes(&about, index));
+            if !changed.is_empty() {
+                return Err(JobError::Resume {
+                    folder: self.out.clone(),
+                    reason: format!(
+                        "its labels are of other fields or settings (`{}`: {}); use another folder",
+                        name_of(&path),
+                        listed(&changed)
+                    ),
+                }
+                .into());
+            }
+            if index.is_none() {
+                return Err(Advice::usage(
+                    format!(
+                        "`{}` holds labels of times that this run has not (`{}`)",
+                        self.out.display(),
+                        name_of(&path)
+                    ),
+                    "choose another output with --out, or remove the labels there: all masks of a folder count as those \
+                     of one run",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What would differ in a file that is there, one clause each; `index` is the time with which this run's begins.
+    fn changes(&self, about: &About, index: Option<usize>) -> Vec<String> {
+        let grid = self.archive.grid();
+        let mut changes = Vec::new();
+        let mut compare = |what: &str, was: &str, is: &str| {
+            if was != is {
+                changes.push(format!("{what} was {was}, is {is}"));
+            }
+        };
+        if about.grid.hash() != grid.hash() {
+            compare("grid", &about.grid.describe(), &grid.describe());
+        }
+        let calendars = (about.calendar.cf_name(), self.archive.calendar().cf_name());
+        compare("calendar", calendars.0, calendars.1);
+        let attribute = |name: &str| about.attributes.get(name).map(String::as_str);
+        let method = attribute(HISTORY).and_then(|history| Some(history.split_once(CALL)?.1));
+        compare("method", method.unwrap_or("unknown"), self.method.name());
+        // Earlier versions did not say it.
+        if let (Some(input), Some(index)) = (attribute(INPUT), index) {
+            compare("input", input, &name_of(self.archive.source_of(index).0));
+        }
+        // Those of two methods have nothing to do with each other.
+        if method == Some(self.method.name()) {
+            let numbers = attribute(THRESHOLDS).unwrap_or_default();
+            changes.extend(changed_numbers(numbers, &self.thresholds));
+        }
+        changes
+    }
+
+    /// From now on this run writes here: no state of another one is gone on from with these masks, and what killed ones
+    /// have begun is cleared away.
+    pub fn claim(&self, fingerprint: &str) -> anyhow::Result<()> {
+        std::fs::create_dir_all(&self.out).map_err(DataError::io("create folder", &self.out))?;
+        let ours = |name: &str| {
+            name == RUN
+                || name.starts_with("labels.")
+                || ["objects.csv", "boxes.csv", "agreement.csv"].contains(&name)
+        };
+        atomic::sweep(&self.out, ours)?;
+        Ok(atomic::write(self.out.join(RUN), fingerprint.as_bytes())?)
+    }
+
+    /// Whether the time is the last of its file.
+    pub fn ends_at(&self, index: usize) -> bool {
+        let source = |index: usize| self.archive.source_of(index).0;
+        index + 1 == self.archive.times().len() || source(index) != source(index + 1)
+    }
+
+    pub fn close(&mut self) -> Result<(), ClimateError> {
+        match self.open.take() {
+            Some((_, writer)) => Ok(writer.finish()?),
+            None => Ok(()),
+        }
+    }
+
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        Ok(self.close()?)
+    }
+}
+
+/// Before the method's name in a file's history.
+const CALL: &str = "label --method ";
+
+/// Nobody writes into the folder any more.
+pub fn release(out: &Path) {
+    // What stays is of a run that has no state to go on from.
+    let _ = std::fs::remove_file(out.join(RUN));
+}
+
+/// The mask files of labels in a folder, in the order of their names; none in one that is not there.
+fn labels_in(folder: &Path) -> Result<BTreeSet<PathBuf>, DataError> {
+    let mut found = BTreeSet::new();
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        entries => entries.map_err(DataError::io("list", folder))?,
+    };
+    for entry in entries {
+        let path = entry.map_err(DataError::io("list", folder))?.path();
+        let name = name_of(&path);
+        if name.starts_with("labels.") && name.ends_with(".nc") {
+            found.insert(path);
+        }
+    }
+    Ok(found)
+}
+
+/// The numbers that differ between two sets of thresholds as JSON.
+fn changed_numbers(was: &str, is: &str) -> Vec<String> {
+    let Ok(was) = serde_json::from_str::<Value>(was) else {
+        return vec!["thresholds are not known".into()];
+    };
+    let is = serde_json::from_str(is).unwrap_or_default();
+    let (was, is) = (numbers(&was), numbers(&is));
+    let keys: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
+    let text = |value: Option<&Value>| value.map_or("not there".into(), Value::to_string);
+    let differs = |key: &String| {
+        let (was, is) = (was.get(key), is.get(key));
+        let told = [text(was), text(is)];
+        let long = told.iter().any(|text| text.len() > LONGEST_VALUE);
+        (was != is).then(|| match long {
+            true => format!("{key} differs"),
+            false => format!("{key} was {}, is {}", told[0], told[1]),
+        })
+    };
+    keys.into_iter().filter_map(differs).collect()
+}
+
+/// The values of nested tables by their full keys, such as `river.min_length_km`.
+fn numbers(value: &Value) -> BTreeMap<String, Value> {
+    let Value::Object(table) = value else {
+        return BTreeMap::from([(String::new(), value.clone())]);
+    };
+    let nested = table.iter().flat_map(|(key, value)| {
+        let inner = numbers(value).into_iter();
+        inner.map(move |(rest, value)| match rest.is_empty() {
+            true => (key.clone(), value),
+            false => (format!("{key}.{rest}"), value),
+        })
+    });
+    nested.collect()
+}
+
+/// The first of some clauses, and how many there are besides.
+fn listed(clauses: &[String]) -> String {
+    let shown = &clauses[..clauses.len().min(MOST_LISTED)];
+    match clauses.len() - shown.len() {
+        0 => shown.join("; "),
+        more => format!("{}; and {more} more", shown.join("; ")),
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// A time as part of a file name.
+fn stamp(time: Time) -> String {
+    let (year, month, day) = time.date();
+    format!("{year:04}-{month:02}-{day:02}-{:05}", time.second_of_day())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::label::Label;
+    use clap::Parser;
+    use squall_data::synthetic::{Scenario, SyntheticConfig, WriteOptions, write_run};
+    use squall_data::{Calendar, mask_file::MaskArchive};
+
+    #[derive(Parser)]
+    struct Call {
+        #[command(flatten)]
+        label: Label,
+    }
+
+    /// Labels as the command line does.
+    fn label(input: &str, out: &Path, more: &[&str]) -> anyhow::Result<()> {
+        let words = ["label", input, "--out", out.to_str().unwrap()];
+        let words = words.iter().chain(more);
+        Call::try_parse_from(words).unwrap().label.run()
+    }
+
+    /// Three days in six files.
+    fn simulate(folder: &Path, rows: usize, seed: u64) -> String {
+        let config = SyntheticConfig {
+            rows,
+            columns: 36,
+            start: Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap(),
+            step_hours: 6,
+            steps: 12,
+            scenario: Scenario::PRESENT,
+            seed,
+        };
+        let options = WriteOptions { steps_per_file: 2 };
+        write_run(&config, folder, &options, |_| Ok(())).unwrap();
+        folder.to_str().unwrap().to_string()
+    }
+
+    /// Name and bytes of every file.
+    fn contents(out: &Path) -> BTreeMap<String, Vec<u8>> {
+        let entries = std::fs::read_dir(out).unwrap().map(|e| e.unwrap().path());
+        let files = entries.filter(|path| path.is_file());
+        files
+            .map(|path| (name_of(&path), std::fs::read(&path).unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn labels_of_other_work_are_refused_and_stay_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let fields = simulate(&at("fields"), 24, 7);
+        let (other, fine) = (simulate(&at("other"), 24, 8), simulate(&at("fine"), 30, 7));
+        let first_day = format!("{fields}/*08-01*.nc");
+        let out = at("labels");
+        label(&first_day, &out, &[]).unwrap();
+        // The input has grown, and the finished command again.
+        label(&fields, &out, &[]).unwrap();
+        label(&fields, &out, &[]).unwrap();
+        assert_eq!(labels_in(&out).unwrap().len(), 6);
+        let before = contents(&out);
+        let methods = "deepcam,tempest";
+        let strict = at("strict.toml");
+        std::fs::write(&strict, "[cyclone]\nmin_wind_m_s = 20.0\n").unwrap();
+        let strict = strict.to_str().unwrap();
+        for (input, more, said) in [
+            (
+                &fields,
+                &["--rivers", "relaxed"][..],
+                "river.min_damped_tmq_kg_m2 was 24.0, is 21.0",
+            ),
+            (&first_day, &["--rivers", "relaxed"], "is 21.0"),
+            (
+                &fields,
+                &["--thresholds", strict],
+                "cyclone.min_wind_m_s was 17.0, is 20.0",
+            ),
+            (
+                &fields,
+                &["--no-grid-scaling"],
+                "adapt_to_grid was true, is false",
+            ),
+            (
+                &fields,
+                &["--method", "tempest"],
+                "method was deepcam, is tempest",
+            ),
+            (&first_day, &[], "labels of times that this run has not"),
+            (&other, &[], "input was squall_present_seed7"),
+            (&fine, &[], "grid was 24 x 36"),
+        ] {
+            let error = label(input, &out, more).unwrap_err();
+            assert!(error.to_string().contains(said), "{said}: {error}");
+            let (code, hint) = crate::failure::classify(&error);
+            assert_eq!(code, crate::failure::USAGE, "{said}");
+            assert!(hint.is_some_and(|hint| hint.contains("--out")), "{said}");
+            assert!(contents(&out) == before, "{said}: the folder has changed");
+            assert!(!out.join(".label.partial").exists() && !out.join(".methods.partial").exists());
+        }
+        // Several methods have folders of their own, each of which is looked at.
+        label(&fields, &out, &["--method", methods]).unwrap();
+        let error = label(&fields, &out, &["--method", methods, "--no-grid-scaling"]).unwrap_err();
+        assert!(error.to_string().contains("deepcam"), "{error}");
+        assert!(
+            contents(&out)
+                .keys()
+                .all(|name| before.contains_key(name) || name == "agreement.csv")
+        );
+    }
+
+    #[test]
+    fn what_an_interrupted_run_left_is_no_other_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let fields = simulate(&at("fields"), 24, 7);
+        let (whole, out) = (at("whole"), at("labels"));
+        label(&fields, &whole, &[]).unwrap();
+        label(&fields, &out, &[]).unwrap();
+        let last = labels_in(&out).unwrap().pop_last().unwrap();
+        std::fs::remove_file(&last).unwrap();
+        std::fs::remove_file(out.join("objects.csv")).unwrap();
+        // Files that are cut short are made again.
+        let first = labels_in(&out).unwrap().pop_first().unwrap();
+        std::fs::write(&first, "cut short").unwrap();
+        std::fs::write(out.join(RUN), "another version").unwrap();
+        label(&fields, &out, &[]).unwrap();
+        assert!(contents(&whole).keys().eq(contents(&out).keys()));
+        let [whole, out] =
+            [&whole, &out].map(|folder| MaskArchive::open(folder.to_str().unwrap()).unwrap());
+        assert_eq!(whole.times(), out.times());
+        assert!((0..12).all(|index| whole.read(index).unwrap() == out.read(index).unwrap()));
+    }
+
+    #[test]
+    fn numbers_that_differ_are_named() {
+        let was = r#"{"a": {"b": 1.0, "c": [1]}, "d": 2}"#;
+        for (is, expected) in [
+            (was, vec![]),
+            (
+                r#"{"a": {"b": 1.5, "c": [1]}, "d": 2}"#,
+                vec!["a.b was 1.0, is 1.5"],
+            ),
+            (
+                r#"{"a": {"b": 1.0, "c": [1]}}"#,
+                vec!["d was 2, is not there"],
+            ),
+            (
+                r#"{"a": {"b": 1.0, "c": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]}, "d": 2}"#,
+                vec!["a.c differs"],
+            ),
+        ] {
+            assert_eq!(changed_numbers(was, is), expected, "{is}");
+        }
+        assert_eq!(changed_numbers("", was), ["thresholds are not known"]);
+        assert_eq!(listed(&["a".into(), "b".into()]), "a; b");
+        assert_eq!(listed(&vec!["a".into(); 6]), "a; a; a; a; and 2 more");
+    }
+}

@@ -1,0 +1,203 @@
+//! The span of time that a page is about.
+
+use crate::report::ReportInput;
+use crate::report::numbers::{duration, years};
+use crate::report::summary::by_time;
+use squall_data::Time;
+use squall_data::calendar::DAY_SECONDS;
+
+/// From the first analysed time to the last one, and on for the step that this stands for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Period {
+    /// The first analysed time.
+    pub(crate) first: Time,
+    /// The last analysed time.
+    pub(crate) last: Time,
+    /// Seconds that the last time stands for; 0 of a single time.
+    step_seconds: i64,
+}
+
+impl Period {
+    /// The period that the input names, or else that of the times that were `seen`, events and tracks.
+    pub(crate) fn of(input: &ReportInput, seen: &[Time]) -> Option<Self> {
+        let events = input.sources.iter().flat_map(|s| &s.events);
+        let mut times: Vec<Time> = seen.iter().copied().chain(events.map(|e| e.time)).collect();
+        times.sort_by(|a, b| by_time(*a, *b));
+        let tracks = input.sources.iter().flat_map(|s| &s.tracks);
+        let ends = tracks.flat_map(|t| [t.start, t.end]);
+        let known = times.first().into_iter().chain(times.last()).copied();
+        let found = known.chain(ends).fold(None, |range, time| {
+            let (first, last) = range.unwrap_or((time, time));
+            Some((
+                if time < first { time } else { first },
+                if time > last { time } else { last },
+            ))
+        });
+        let (first, last) = input.period.or(found)?;
+        let step_seconds = match first == last {
+            true => 0,
+            false => usual_step_seconds(&times),
+        };
+        Some(Self {
+            first,
+            last,
+            step_seconds,
+        })
+    }
+
+    /// Whether it is one time, at which nothing lasts.
+    pub(crate) fn is_moment(&self) -> bool {
+        self.first == self.last
+    }
+
+    /// When it is over: the first time that would have followed.
+    fn end(&self) -> Time {
+        self.last.add_seconds(self.step_seconds)
+    }
+
+    /// Its length.
+    pub(crate) fn hours(&self) -> f64 {
+        self.end().seconds_since(self.first) as f64 / 3600.0
+    }
+
+    /// Its length in years of the calendar; whole from a date to the same date, with leap days or without.
+    pub(crate) fn years(&self) -> f64 {
+        let (end, (year, month, day)) = (self.end(), self.first.date());
+        let midnight = |year| Time::new(end.calendar(), year, month, day, 0, 0, 0).ok();
+        let seconds = self.first.second_of_day();
+        let same_date = |year| Some(midnight(year)?.add_seconds(seconds));
+        // The date came round in the last year or in the one before.
+        let whole = [end.date().0, end.date().0 - 1]
+            .into_iter()
+            .filter_map(|year| Some((year, same_date(year)?)))
+            .find(|(_, time)| *time <= end);
+        let (before, from) = whole.unwrap_or((year, self.first));
+        (before - year) as f64 + end.days_since(from) / end.calendar().mean_year_days()
+    }
+
+    /// Its length as people read it.
+    pub(crate) fn words(&self) -> String {
+        match self.years() {
+            long if long >= 2.0 => years(long),
+            _ => duration(self.hours()),
+        }
+    }
+
+    /// Days of each calendar month between the first and the last time, both days included.
+    pub(crate) fn days_per_month(&self) -> [f64; 12] {
+        let calendar = self.first.calendar();
+        let (first, last) = (self.first.date(), self.last.date());
+        let mut days = [0.0; 12];
+        for year in first.0..=last.0 {
+            for (month, sum) in (1..=12).zip(&mut days) {
+                if (year, month) < (first.0, first.1) || (year, month) > (last.0, last.1) {
+                    continue;
+                }
+                let from = if (year, month) == (first.0, first.1) {
+                    first.2
+                } else {
+                    1
+                };
+                let to = if (year, month) == (last.0, last.1) {
+                    last.2
+                } else {
+                    calendar.days_in_month(year, month)
+                };
+                *sum += (to - from + 1) as f64;
+            }
+        }
+        days
+    }
+}
+
+/// The median step between times in order, a day at most, as events stand for no longer; 0 of a single time.
+fn usual_step_seconds(times: &[Time]) -> i64 {
+    let steps = times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
+    let mut steps: Vec<i64> = steps.filter(|&step| step > 0).collect();
+    steps.sort_unstable();
+    let middle = steps.get(steps.len() / 2).copied();
+    middle.unwrap_or(0).min(DAY_SECONDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::{Calendar, LatLonGrid};
+    use std::sync::Arc;
+
+    fn day(year: i64, month: i64, day: i64) -> Time {
+        Time::new(Calendar::NoLeap, year, month, day, 0, 0, 0).unwrap()
+    }
+
+    /// Times from midnight of a day every so many hours.
+    fn every(start: Time, hours: i64, count: i64) -> Vec<Time> {
+        (0..count)
+            .map(|k| start.add_seconds(k * hours * 3600))
+            .collect()
+    }
+
+    fn of_times(times: &[Time]) -> Period {
+        let grid = Arc::new(LatLonGrid::global(4, 8).unwrap());
+        Period::of(&ReportInput::new("", grid), times).unwrap()
+    }
+
+    #[test]
+    fn a_period_ends_with_the_step_of_its_last_time() {
+        let start = day(2000, 7, 1);
+        let summer = of_times(&every(start, 6, 160));
+        assert_eq!((summer.first, summer.last.date()), (start, (2000, 8, 9)));
+        assert_eq!((summer.hours(), summer.words()), (960.0, "40 days".into()));
+        // A hole does not make the step longer, nor a time that comes twice shorter.
+        let mut times = every(start, 6, 160);
+        times.drain(20..100);
+        times.extend([start; 200]);
+        assert_eq!(of_times(&times), summer);
+        // Times a week apart stand for a day each.
+        assert_eq!(of_times(&every(start, 168, 3)).hours(), 360.0);
+        let moment = of_times(&[start]);
+        assert!(moment.is_moment() && moment.hours() == 0.0);
+    }
+
+    #[test]
+    fn whole_years_are_whole_in_every_calendar() {
+        for (calendar, days) in [
+            (Calendar::NoLeap, 6 * 365),
+            (Calendar::Standard, 6 * 365 + 2),
+            (Calendar::Day360, 6 * 360),
+        ] {
+            let start = Time::new(calendar, 2000, 1, 1, 0, 0, 0).unwrap();
+            let period = of_times(&every(start, 6, 4 * days));
+            assert_eq!(
+                (period.years(), period.words()),
+                (6.0, "6 years".into()),
+                "{calendar}"
+            );
+            let (year, month, _) = period.last.date();
+            assert_eq!((year, month), (2005, 12), "{calendar}");
+        }
+        let start = Time::new(Calendar::Standard, 2001, 3, 1, 12, 0, 0).unwrap();
+        assert_eq!(of_times(&every(start, 24, 730)).words(), "2 years");
+        assert_eq!(of_times(&every(start, 24, 729)).words(), "729 days");
+        let part = of_times(&every(start, 24, 1000)).years();
+        assert!((part - (2.0 + 270.0 / 365.2425)).abs() < 1e-12, "{part}");
+        // The 29 February is not in every year.
+        let leap = Time::new(Calendar::Standard, 2000, 2, 29, 0, 0, 0).unwrap();
+        let years = of_times(&every(leap, 24, 3 * 365)).years();
+        assert!((years - 3.0).abs() < 0.01, "{years}");
+    }
+
+    #[test]
+    fn days_of_short_and_long_periods() {
+        let between = |first, last| of_times(&[first, last]).days_per_month();
+        let short = between(day(1995, 8, 20), day(1995, 10, 3));
+        assert_eq!(short[7..10], [12.0, 30.0, 3.0]);
+        assert_eq!(short.iter().sum::<f64>(), 45.0);
+        let long = between(day(1, 3, 1), day(100, 12, 31));
+        assert_eq!(long[0], 99.0 * 31.0);
+        assert_eq!(long[5], 100.0 * 30.0);
+        let total = (day(100, 12, 31).days_since(day(1, 3, 1))) + 1.0;
+        assert_eq!(long.iter().sum::<f64>(), total);
+        let once = between(day(3, 5, 5), day(3, 5, 5));
+        assert_eq!(once.iter().sum::<f64>(), 1.0);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a run of events leaves in its folder, by name, and clearing it away before another run writes there.
+
+use crate::error::Result;
+use squall_data::{Class, DataError};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+/// The table of every run. It goes last, because it tells that there was one.
+const EVENTS: &str = "events.csv";
+
+/// The others that a run always or on demand writes.
+const OTHERS: [&str; 12] = [
+    "tracks.csv",
+    "statistics.nc",
+    "object_id.nc",
+    "monthly.csv",
+    "yearly.csv",
+    "seasonal_cycle.csv",
+    "histograms.csv",
+    "categories.csv",
+    "tracks.geojson",
+    "events.geojson",
+    "tracks.parquet",
+    "events.parquet",
+];
+
+/// Ends of files that formats without a column for the class have for each of them.
+const OF_A_CLASS: [&str; 4] = ["gfdl.txt", "stitchnodes.csv", "teca.csv", "ibtracs.nc"];
+
+/// The columns with which our tables of events begin.
+const HEADER: &[u8] = b"class,time,lon_deg,lat_deg,";
+
+/// Whether a file of this name is one that a run of events writes: its tables, statistics, and tracks in the formats of
+/// other tools.
+///
+/// # Example
+/// ```
+/// use squall_climate::stream::is_result;
+/// assert!(is_result("events.csv") && is_result("tracks.tropical_cyclone.teca.csv"));
+/// assert!(!is_result("tracks.mine.csv") && !is_result("objects.csv"));
+/// ```
+pub fn is_result(name: &str) -> bool {
+    name == EVENTS || OTHERS.contains(&name) || of_classes().any(|known| known == name)
+}
+
+fn of_classes() -> impl Iterator<Item = String> {
+    let classes = Class::TRACKED.into_iter();
+    classes.flat_map(|class| OF_A_CLASS.map(|end| format!("tracks.{}.{end}", class.name())))
+}
+
+/// Removes the results of an earlier run from a folder, so that a new one does not leave some of them beside its own;
+/// other files stay, and all do in a folder without a table of events of ours.
+///
+/// # Errors
+/// [`crate::ClimateError::Data`] if a file cannot be removed.
+pub fn clear_results(out: &Path) -> Result<()> {
+    if !is_ours(&out.join(EVENTS)) {
+        return Ok(());
+    }
+    tracing::info!(
+        "the results of an earlier run in `{}` are replaced",
+        out.display()
+    );
+    let names = OTHERS.map(String::from).into_iter().chain(of_classes());
+    for name in names.chain([EVENTS.to_string()]) {
+        let path = out.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(DataError::io("remove", &path)(error).into());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is a table of events of ours.
+fn is_ours(table: &Path) -> bool {
+    let mut begin = [0; HEADER.len()];
+    let read = File::open(table).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin == HEADER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Event;
+    use crate::table::Row;
+
+    #[test]
+    fn only_results_of_a_run_are_cleared_away() {
+        assert!(Event::columns().join(",").as_bytes().starts_with(HEADER));
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let results = [
+            "tracks.csv",
+            "monthly.csv",
+            "events.geojson",
+            "tracks.atmospheric_river.ibtracs.nc",
+        ];
+        let others = ["tracks.mine.nc", "notes.txt", "objects.csv", "changes.csv"];
+        for name in results.iter().chain(&others) {
+            fs::write(at(name), "text").unwrap();
+        }
+        // No run was here: who knows whose they are.
+        clear_results(folder.path()).unwrap();
+        fs::write(at(EVENTS), "name,wind\n").unwrap();
+        clear_results(folder.path()).unwrap();
+        assert!(results.iter().all(|name| at(name).is_file()));
+        fs::write(at(EVENTS), "class,time,lon_deg,lat_deg,area_km2\n").unwrap();
+        clear_results(folder.path()).unwrap();
+        let left = fs::read_dir(folder.path()).unwrap();
+        let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(
+            left,
+            ["changes.csv", "notes.txt", "objects.csv", "tracks.mine.nc"]
+        );
+        clear_results(&at("absent")).unwrap();
+    }
+}

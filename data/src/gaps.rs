@@ -1,0 +1,202 @@
+//! Where times are missing from a time axis.
+
+use crate::Time;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A step of more than this, in usual ones, leaves out a time.
+const LONGER: f64 = 1.5;
+/// A step that comes so often in a row is another step of the data: hourly output that becomes daily has no gap.
+const IN_A_ROW: usize = 3;
+
+/// The gaps of a time axis; as text a clause for a warning.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Gaps {
+    /// How many there are.
+    pub count: usize,
+    /// The times before and after the first.
+    pub first: (Time, Time),
+    /// The times before and after the longest; of several the first.
+    pub longest: (Time, Time),
+    /// The most common step, hours.
+    pub usual_hours: f64,
+}
+
+impl Gaps {
+    /// The gaps of ascending times, if there are any: steps of more than one and a half of the most common one. An axis
+    /// whose steps are mostly different ones has none, because nobody can tell; calendars have no part in it, since
+    /// steps are counted in the axis' own.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_data::gaps::Gaps;
+    /// use squall_data::{Calendar, Time};
+    /// let at = |h: i64| Time::new(Calendar::NoLeap, 2000, 2, 28, 0, 0, 0).unwrap().add_seconds(3600 * h);
+    /// let axis = |hours: &[i64]| Gaps::of(&hours.iter().map(|&h| at(h)).collect::<Vec<_>>());
+    /// assert_eq!(axis(&[0, 6, 12, 18, 24, 30]), None);
+    /// let gaps = axis(&[0, 6, 12, 24, 30, 36, 60]).unwrap();
+    /// assert_eq!((gaps.count, gaps.first, gaps.longest), (2, (at(12), at(24)), (at(36), at(60))));
+    /// ```
+    pub fn of(times: &[Time]) -> Option<Self> {
+        let steps: Vec<i64> = times
+            .windows(2)
+            .map(|pair| pair[1].seconds_since(pair[0]))
+            .collect();
+        let mut counts = BTreeMap::<i64, usize>::new();
+        steps.iter().for_each(|step| {
+            *counts.entry(*step).or_default() += 1;
+        });
+        // Of steps that come equally often the shorter one: [0, 6, 500] has a gap.
+        let (&usual, &often) = counts.iter().rev().max_by_key(|(_, count)| **count)?;
+        if 2 * often < steps.len() {
+            return None;
+        }
+        let (mut count, mut first, mut longest) = (0, None, None);
+        let mut at = 0;
+        for same in steps.chunk_by(|a, b| a == b) {
+            if same[0] as f64 > LONGER * usual as f64 && same.len() < IN_A_ROW {
+                count += same.len();
+                first.get_or_insert(at);
+                longest = longest
+                    .filter(|&known: &usize| steps[known] >= same[0])
+                    .or(Some(at));
+            }
+            at += same.len();
+        }
+        let around = |at: usize| (times[at], times[at + 1]);
+        Some(Self {
+            count,
+            first: around(first?),
+            longest: around(longest?),
+            usual_hours: usual as f64 / 3600.0,
+        })
+    }
+}
+
+impl fmt::Display for Gaps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let between = |(before, after): (Time, Time)| format!("between {before} and {after}");
+        let longest = between(self.longest);
+        match self.count {
+            1 => write!(f, "the time axis has a gap: no time {longest}")?,
+            count if self.first == self.longest => {
+                write!(
+                    f,
+                    "the time axis has {count} gaps, the first and longest {longest}"
+                )?;
+            }
+            count => {
+                let first = between(self.first);
+                write!(
+                    f,
+                    "the time axis has {count} gaps, the first {first}, the longest {longest}"
+                )?;
+            }
+        }
+        let days = self.longest.1.days_since(self.longest.0);
+        let length = match days < 2.0 {
+            true => format!("{} h", 24.0 * days),
+            false => format!("{} days", (10.0 * days).round() / 10.0),
+        };
+        write!(f, " ({length}; mostly every {} h)", self.usual_hours)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Calendar;
+
+    fn axis(hours: impl IntoIterator<Item = i64>) -> Vec<Time> {
+        let start = Time::new(Calendar::NoLeap, 2000, 2, 25, 0, 0, 0).unwrap();
+        let at = |h: i64| start.add_seconds(3600 * h);
+        hours.into_iter().map(at).collect()
+    }
+
+    fn count(times: &[Time]) -> usize {
+        Gaps::of(times).map_or(0, |gaps| gaps.count)
+    }
+
+    #[test]
+    fn a_gap_is_a_step_that_leaves_out_a_time() {
+        let every = |step: i64, from: i64, to: i64| (from..to).map(move |k| step * k);
+        for (what, times, expected) in [
+            ("nothing", axis([]), 0),
+            ("one time", axis([0]), 0),
+            ("two times", axis([0, 500]), 0),
+            ("even", axis(every(6, 0, 60)), 0),
+            (
+                "one time left out",
+                axis(every(6, 0, 60).filter(|h| *h != 48)),
+                1,
+            ),
+            (
+                "a jitter of a sixth of a step",
+                axis(every(6, 0, 60).map(|h| h + h % 4 / 2)),
+                0,
+            ),
+            (
+                "another step from the middle on",
+                axis(every(3, 0, 80).chain(every(6, 40, 70))),
+                0,
+            ),
+            (
+                "a lonely time between two gaps as long as each other",
+                axis(every(6, 0, 20).chain([240]).chain(every(6, 61, 80))),
+                2,
+            ),
+            (
+                "no two steps alike",
+                axis([0, 1, 3, 7, 15, 31, 63, 127, 255]),
+                0,
+            ),
+            (
+                "five days of every ten",
+                axis(every(24, 0, 40).filter(|h| h / 120 % 2 == 0)),
+                3,
+            ),
+            ("three times", axis([0, 6, 500]), 1),
+        ] {
+            assert_eq!(count(&times), expected, "{what}");
+        }
+    }
+
+    /// A leap day that the calendar does not have is not missing, and one that it has is; months differ in length.
+    #[test]
+    fn a_gap_is_one_of_the_axis_own_calendar() {
+        let days = |calendar: Calendar, leap_day: bool| -> Vec<Time> {
+            let dates = [26, 27, 28, 29].map(|day| (2, day)).into_iter();
+            let dates = dates.chain([1, 2, 3, 4].map(|day| (3, day)));
+            dates
+                .filter(|date| leap_day || *date != (2, 29))
+                .map(|(month, day)| Time::new(calendar, 2000, month, day, 0, 0, 0).unwrap())
+                .collect()
+        };
+        assert_eq!(count(&days(Calendar::NoLeap, false)), 0);
+        assert_eq!(count(&days(Calendar::Standard, true)), 0);
+        assert_eq!(count(&days(Calendar::Standard, false)), 1);
+        let months: Vec<Time> = (0..48)
+            .map(|k| Time::new(Calendar::Standard, 2000 + k / 12, k % 12 + 1, 1, 0, 0, 0).unwrap())
+            .collect();
+        assert_eq!(count(&months), 0);
+        let without: Vec<Time> = months[..20].iter().chain(&months[21..]).copied().collect();
+        assert_eq!(count(&without), 1);
+    }
+
+    #[test]
+    fn gaps_say_where_they_are() {
+        let said = |hours: &[i64]| Gaps::of(&axis(hours.iter().copied())).unwrap().to_string();
+        assert_eq!(
+            said(&[0, 6, 12, 18, 96, 102]),
+            "the time axis has a gap: no time between 2000-02-25T18:00:00 and 2000-03-01T00:00:00 (3.3 days; mostly every 6 h)"
+        );
+        assert_eq!(
+            said(&[0, 6, 12, 24, 30, 36, 60]),
+            "the time axis has 2 gaps, the first between 2000-02-25T12:00:00 and 2000-02-26T00:00:00, \
+             the longest between 2000-02-26T12:00:00 and 2000-02-27T12:00:00 (24 h; mostly every 6 h)"
+        );
+        assert!(
+            said(&[0, 6, 12, 48, 54, 60, 72]).contains("2 gaps, the first and longest between")
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! What one mask file says about itself.
+
+use super::scan::{grid_of, text};
+use crate::archive::coordinates::time_axis;
+use crate::archive::nc::{self, on_library_thread};
+use crate::error::Result;
+use crate::{Calendar, LatLonGrid};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A mask file without its masks: grid, calendar, and the attributes that tell how it was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct About {
+    /// The grid.
+    pub grid: LatLonGrid,
+    /// The calendar of its times.
+    pub calendar: Calendar,
+    /// Attributes of the file that are text.
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl About {
+    /// Reads it from a file.
+    ///
+    /// # Errors
+    /// [`crate::DataError`] if it cannot be opened, or has no grid or times.
+    pub fn read(path: &Path) -> Result<Self> {
+        on_library_thread(|| {
+            let file = nc::open(path)?;
+            let names = file
+                .attributes()
+                .map(|attribute| attribute.name().to_string());
+            let named = names.filter_map(|name| Some((name.clone(), text(&file, &name)?)));
+            Ok(Self {
+                attributes: named.collect(),
+                grid: grid_of(path, &file)?.0,
+                calendar: time_axis(path, &file)?.calendar,
+            })
+        })
+    }
+}

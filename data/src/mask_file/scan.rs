@@ -1,0 +1,248 @@
+//! What mask files hold, put together to one time axis.
+
+use crate::archive::BadFiles;
+use crate::archive::coordinates::{axes, time_axis};
+use crate::archive::nc;
+use crate::error::{DataError, Result};
+use crate::grid::AxisOrder;
+use crate::snapshot::shape_text;
+use crate::{Calendar, Class, LatLonGrid, Time};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// How a tool writes masks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Layout {
+    /// Class codes (Squall, ClimateNet).
+    Labels,
+    /// Anything above 0 is tagged (ARTMIP, TempestExtremes).
+    Tag,
+}
+
+/// Names of mask variables, the ones that say most first.
+const LAYOUTS: [(&str, Layout); 5] = [
+    ("LABELS", Layout::Labels),
+    ("labels", Layout::Labels),
+    ("ar_binary_tag", Layout::Tag),
+    ("binary_tag", Layout::Tag),
+    ("object_id", Layout::Tag),
+];
+
+/// Attributes that say by which rules or network our own masks were made.
+const MADE_BY: [&str; 2] = ["thresholds", "squall_model_hash"];
+
+pub(super) struct MaskFile {
+    pub path: PathBuf,
+    pub name: &'static str,
+    pub layout: Layout,
+    /// What a tag means.
+    pub tagged: Class,
+    pub order: AxisOrder,
+    pub file_shape: (usize, usize),
+    pub has_time: bool,
+}
+
+/// What one file holds.
+struct Found {
+    file: MaskFile,
+    grid: LatLonGrid,
+    calendar: Calendar,
+    times: Vec<Time>,
+    source: String,
+    made_by: [Option<String>; 2],
+    names_a_class: bool,
+}
+
+/// Mask files being put together.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// What a tag means whose variable names no class.
+    tagged: Option<Class>,
+    pub files: Vec<MaskFile>,
+    /// Every time with its file and the index in it.
+    pub all: Vec<(Time, usize, usize)>,
+    /// Those of the first file.
+    pub common: Option<(LatLonGrid, Calendar)>,
+    pub source: String,
+    pub notes: Vec<String>,
+    /// Why files were left out.
+    pub skipped: Vec<String>,
+    /// A sentence if files were made by different rules or networks.
+    pub mixed: Option<String>,
+    made_by: Option<[Option<String>; 2]>,
+    taken: HashSet<i64>,
+}
+
+impl Scan {
+    /// Looks at files in their order.
+    ///
+    /// # Errors
+    /// That of the first file that cannot be used; if such are skipped, [`DataError::NoInput`] where none is left.
+    pub fn of(
+        input: &str,
+        paths: Vec<PathBuf>,
+        tagged: Option<Class>,
+        bad_files: BadFiles,
+    ) -> Result<Self> {
+        let mut scan = Self {
+            tagged,
+            ..Self::default()
+        };
+        let candidates = paths.len();
+        for path in paths {
+            match look(path, tagged).and_then(|found| scan.add(found)) {
+                Ok(()) => {}
+                Err(error) if bad_files == BadFiles::Skip => {
+                    scan.skipped.push(error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if scan.files.is_empty() {
+            let reason = match scan.skipped.first() {
+                Some(first) => {
+                    format!("none of {candidates} mask files can be used; first: {first}")
+                }
+                None => "no mask files".into(),
+            };
+            return Err(DataError::NoInput {
+                input: input.into(),
+                reason,
+            });
+        }
+        Ok(scan)
+    }
+
+    /// Takes a file that fits to those before; another is refused and leaves no trace.
+    fn add(&mut self, found: Found) -> Result<()> {
+        let Found {
+            file,
+            grid,
+            calendar,
+            times,
+            source,
+            made_by,
+            names_a_class,
+        } = found;
+        if let Some((known, of_first)) = &self.common
+            && (known.hash() != grid.hash() || *of_first != calendar)
+        {
+            return Err(DataError::Mismatch {
+                what: "grid or calendar",
+                path: file.path,
+                expected: format!("{}, {of_first}", known.describe()),
+                found: format!("{}, {calendar}", grid.describe()),
+            });
+        }
+        let first = self.all.first().map(|(first, ..)| first);
+        let origin = first.or(times.first()).copied();
+        let since = |time: &Time| origin.map_or(0, |origin| time.seconds_since(origin));
+        if let Some(again) = times.iter().find(|time| self.taken.contains(&since(time))) {
+            return Err(DataError::Mismatch {
+                what: "time axis",
+                path: file.path,
+                expected: "each time once".into(),
+                found: format!("{again} again"),
+            });
+        }
+        self.taken.extend(times.iter().map(since));
+        let is_tag = file.layout == Layout::Tag;
+        if is_tag && !names_a_class && self.tagged.is_none() && self.notes.is_empty() {
+            self.notes.push(format!(
+                "`{}` in `{}` names no class and is read as atmospheric rivers",
+                file.name,
+                file.path.display()
+            ));
+        }
+        if self.source.is_empty() {
+            self.source = source;
+        }
+        self.common.get_or_insert((grid, calendar));
+        let differs = self.made_by.as_ref().is_some_and(|first| *first != made_by);
+        if let (true, None, Some(first)) = (differs, &self.mixed, self.files.first()) {
+            self.mixed = Some(format!(
+                "`{}` was made by other rules or another network than `{}`",
+                file.path.display(),
+                first.path.display()
+            ));
+        }
+        self.made_by.get_or_insert(made_by);
+        let id = self.files.len();
+        let placed = times.into_iter().enumerate();
+        self.all.extend(placed.map(|(at, time)| (time, id, at)));
+        self.files.push(file);
+        Ok(())
+    }
+}
+
+/// Looks at one file; `tagged` is what a tag means whose variable names no class.
+fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
+    let file = nc::open(&path)?;
+    let found = LAYOUTS
+        .into_iter()
+        .find(|(name, _)| file.variable(name).is_some());
+    let Some((name, layout)) = found else {
+        let found = file.variables().map(|v| v.name()).take(30).collect();
+        return Err(DataError::MissingVariable {
+            path,
+            variable: "LABELS".into(),
+            found,
+        });
+    };
+    // Its name says what it is.
+    let names_a_class = name == "ar_binary_tag";
+    let tagged = tagged.filter(|_| !names_a_class);
+    let (grid, order, file_shape) = grid_of(&path, &file)?;
+    let axis = time_axis(&path, &file)?;
+    let shape: Vec<usize> = file
+        .variable(name)
+        .map(|v| v.dimensions().iter().map(|d| d.len()).collect())
+        .unwrap_or_default();
+    let has_time = shape.len() == 3;
+    if shape.len() < 2 || shape.len() > 3 || !shape.ends_with(&[file_shape.0, file_shape.1]) {
+        return Err(DataError::BadVariable {
+            path,
+            variable: name.into(),
+            expected: "a mask of (time, lat, lon) or (lat, lon)".into(),
+            found: shape_text(&shape),
+        });
+    }
+    Ok(Found {
+        grid,
+        calendar: axis.calendar,
+        times: axis.times,
+        source: text(&file, "source").unwrap_or_default(),
+        made_by: MADE_BY.map(|name| text(&file, name)),
+        names_a_class,
+        file: MaskFile {
+            path,
+            name,
+            layout,
+            tagged: tagged.unwrap_or(Class::AtmosphericRiver),
+            order,
+            file_shape,
+            has_time,
+        },
+    })
+}
+
+/// The grid of a file, how its rows and columns become those of the grid, and how many it has.
+pub(super) fn grid_of(
+    path: &Path,
+    file: &netcdf::File,
+) -> Result<(LatLonGrid, AxisOrder, (usize, usize))> {
+    let axes = axes(path, file)?;
+    let file_shape = (axes.lat.1.len(), axes.lon.1.len());
+    let (grid, order) =
+        LatLonGrid::from_axes(axes.lat.1, axes.lon.1).map_err(|error| DataError::Unreadable {
+            path: path.into(),
+            reason: error.to_string(),
+        })?;
+    Ok((grid, order, file_shape))
+}
+
+/// An attribute of a file, if it is text.
+pub(super) fn text(file: &netcdf::File, name: &str) -> Option<String> {
+    let value = file.attribute(name)?.value().ok()?;
+    String::try_from(value).ok()
+}

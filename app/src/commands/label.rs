@@ -1,5 +1,6 @@
 //! `squall label`: heuristics on fields to masks, objects and tracks.
 
+mod differences;
 mod masks;
 
 use super::box_files::BoxFormats;
@@ -199,6 +200,11 @@ impl Label {
         let plane = (rows * columns * 4) as u64;
         let planes = [Pass::First, Pass::Second].map(|pass| pass.channels().len() as u64);
         let planes: u64 = planes.iter().sum();
+        let numbers = serde_json::to_string(&thresholds)?;
+        let fingerprint = fingerprint(&archive, &numbers);
+        self.formats.check()?;
+        let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
+        masks.check_folder(&fingerprint)?;
         Plan {
             work: format!("label {times} times of {}", archive.grid().describe()),
             read: planes * plane * times as u64,
@@ -207,11 +213,6 @@ impl Label {
             seconds: Some(times as f64 * (rows * columns) as f64 * 2.2e-7),
         }
         .announce();
-        let numbers = serde_json::to_string(&thresholds)?;
-        let fingerprint = fingerprint(&archive, &numbers);
-        self.formats.check()?;
-        let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
-        masks.check_folder(&fingerprint)?;
         let (mut folder, stream) =
             LabelFolder::open(&self.out, &fingerprint, labeller.stream(), |stream| {
                 masks.are_of(&fingerprint, stream.done())

@@ -72,7 +72,6 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         1 => vec![command.out.clone()],
         _ => methods.iter().map(|m| command.out.join(m.name())).collect(),
     };
-    announce(&methods, &archive, &channels);
     let times = archive.times().len();
     let mut masks = Vec::with_capacity(methods.len());
     for (method, folder) in methods.iter().zip(&folders) {
@@ -90,6 +89,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     masks
         .iter()
         .try_for_each(|masks| masks.check_folder(&fingerprint))?;
+    announce(&methods, &archive, &channels);
     let (mut folder, mut first, mut second, mut agreement) =
         MethodsFolder::open(&command.out, &fingerprint, &named, new, |second| {
             let mut masks = masks.iter();

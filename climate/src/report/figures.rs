@@ -453,8 +453,8 @@ mod tests {
 
     #[test]
     fn categories_have_the_published_bounds() {
-        // 64 kt = 32.9 m/s is category 1, 137 kt = 70.5 m/s is category 5 (NHC).
-        let found = [10.0, 17.5, 32.0, 33.0, 49.9, 50.0, 69.0, 70.5].map(category);
+        // 64 kt = 32.9 m/s is category 1, 96 kt = 49.4 m/s category 3, 137 kt = 70.5 m/s category 5 (NHC).
+        let found = [10.0, 17.5, 32.0, 33.0, 49.3, 49.5, 69.0, 70.5].map(category);
         assert_eq!(found, [0, 1, 1, 2, 3, 4, 5, 6]);
     }
 

@@ -26,6 +26,9 @@ pub struct Source<'a> {
     passed_over: Option<PathBuf>,
 }
 
+/// Probabilities of classes, cell by cell.
+type Probabilities = Vec<(Class, Array2<f32>)>;
+
 /// One time as read, and its events.
 pub struct Read {
     /// Its place among all times.
@@ -38,7 +41,7 @@ pub struct Read {
     snapshot: Option<Snapshot>,
     /// Time that the fields stand for; that of the time itself where there are none.
     fields_hours: f64,
-    probabilities: Vec<(Class, Array2<f32>)>,
+    probabilities: Probabilities,
 }
 
 /// What a time holds before its events are found.
@@ -180,10 +183,7 @@ impl<'a> Source<'a> {
 }
 
 /// The mask of a time and the probabilities that its file keeps.
-fn mask_at(
-    masks: &MaskArchive,
-    index: usize,
-) -> Result<(ClassMask, Vec<(Class, Array2<f32>)>), DataError> {
+fn mask_at(masks: &MaskArchive, index: usize) -> Result<(ClassMask, Probabilities), DataError> {
     let mask = masks.read(index)?;
     let mut probabilities = Vec::new();
     for class in Class::EVENTS {

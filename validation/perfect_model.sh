@@ -49,12 +49,13 @@ recipe() {
 # try THICKNESS WATER SCENARIO: of cyclone tracks hits, all true ones, all that were found, false ones; of rivers the overlap of masks.
 try() {
   recipe "$1" "$2" > "fit-$3.toml"
+  # A stopped run left those of other thresholds.
+  rm -rf "fit-$3" "fit-$3-events"
   "$squall" -q label "learn-$3" --thresholds "fit-$3.toml" --out "fit-$3" > /dev/null 2>&1
   "$squall" -q events "fit-$3" --fields "learn-$3" --min-wind 17 --out "fit-$3-events" > /dev/null
   "$squall" -q score --prediction "fit-$3-events" --truth "learn-$3/truth" 2> /dev/null |
     awk '/^[a-z_]* tracks from/ { on = /^tropical_cyclone/ } on && $1 == "all" { printf "%d,%d,%d,%d,", $3, $2, $4, $5 }'
   "$squall" -q score --prediction "fit-$3" --truth "learn-$3/truth" 2> /dev/null | awk '$1 == "atmospheric_river" && NF == 6 && !done++ { print $2 }'
-  rm -rf "fit-$3" "fit-$3-events"
 }
 # The water of the mean cell in the years to learn from, kg m-2.
 mean_water() {
@@ -75,7 +76,7 @@ if [ ! -e fitted.done ]; then
     wait $other
     echo "${pair/ /,},$(paste -d, fit.present fit.plus2k)" | tee -a fit.csv
   done
-  rm fit-*.toml fit.present fit.plus2k
+  rm -rf fit-* fit.present fit.plus2k
   thickness=$(awk -F, 'NR > 1 && 40 * $6 <= $5 && 40 * $11 <= $10 && $3 + $8 > most { most = $3 + $8; best = $1 } END { print best }' fit.csv)
   water=$(awk -F, 'NR > 1 && $7 > most { most = $7; best = $2 } END { print best }' fit.csv)
   [ -n "$thickness" ] && [ -n "$water" ] || { echo "no thresholds fit"; exit 1; }

@@ -106,9 +106,12 @@ impl Coverage {
                 Some(_) => column("days")?,
                 None => Vec::new(),
             };
-            let times = [column("year")?, column("month_of_year")?, column("times")?];
-            let [year, month, times] = times;
-            let months = [year, month, times, days];
+            let months = [
+                column("year")?,
+                column("month_of_year")?,
+                column("times")?,
+                days,
+            ];
             Ok(([calendar, classes], column("lat")?, column("lon")?, months))
         };
         let ([calendar, classes], lat, lon, [years, months, times, days]) =
@@ -122,7 +125,7 @@ impl Coverage {
             .map(|((year, month), times)| ((*year as i64, *month as i64), *times))
             .collect();
         let days = (seen.iter().zip(&days))
-            .filter(|((_, times), _)| *times > 0.0)
+            .filter(|((_, times), days)| *times > 0.0 && **days > 0.0)
             .map(|((_, times), days)| (*times, *days as u32));
         let by_days = times_per_day_of_days(&days.collect::<Vec<_>>());
         let months: BTreeMap<_, _> = seen.into_iter().filter(|(_, times)| *times > 0.0).collect();

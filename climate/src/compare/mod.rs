@@ -104,9 +104,8 @@ pub struct Plan {
 ///
 /// # Errors
 /// [`ClimateError::Mismatch`] if grids differ or there are no months in common, [`ClimateError::Period`] if a run lacks
-/// the months asked for or has no whole year,
-/// [`ClimateError::SharedYears`] if both sides have a year of one folder, [`ClimateError::Invalid`] for options without meaning, and what
-/// [`Coverage::read`] gives.
+/// the months asked for or has no whole year, [`ClimateError::SharedYears`] if both sides have a year of one folder,
+/// [`ClimateError::Invalid`] for options without meaning, and what [`Coverage::read`] gives.
 pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan> {
     let valid = |month: &i64| (1..=12).contains(month);
     if !valid(&options.year_start) || !options.months.iter().all(valid) || options.block_years == 0

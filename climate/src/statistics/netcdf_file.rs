@@ -14,11 +14,11 @@ impl Statistics {
     /// Variables: `frequency(class, lat, lon)`; `times(month)`, `days(month)`, `tracks(month, class, basin)`,
     /// `objects(month, class, basin)`, `ace(month, basin)`, `landfalls(month, class, basin)`,
     /// `precipitation(month, class, basin)` and `all_precipitation(month)` with `year(month)` and
-    /// `month_of_year(month)`; `days` has a bit for each day of the month with an analysed time. Precipitation is NaN, its fill value, in months without any, as it is blank in the
-    /// tables. Classes and basins are named in `flag_meanings`. For changes of frequency
-    /// `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of the class in cells of 5 degrees, over all
-    /// times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The attribute `classes_looked_for` names the classes
-    /// of which a 0 means that there were none.
+    /// `month_of_year(month)`; `days` has a bit for each day of the month with an analysed time. Precipitation is NaN,
+    /// its fill value, in months without any, as it is blank in the tables. Classes and basins are named in
+    /// `flag_meanings`. For changes of frequency `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of
+    /// the class in cells of 5 degrees, over all times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The
+    /// attribute `classes_looked_for` names the classes of which a 0 means that there were none.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.

@@ -3,7 +3,7 @@
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
 use crate::statistics::{PastMonth, Statistics};
-use crate::stream::{Decided, EventCounts, EventStream, clear_results};
+use crate::stream::{Decided, EventCounts, EventStream, clear_results, is_result};
 use crate::table::{Row, Spill, TableWriter};
 use crate::track::Track;
 use serde::de::DeserializeOwned;
@@ -53,6 +53,11 @@ struct Saved<S> {
 }
 
 impl RunFolder {
+    /// Whether a folder holds a run that was interrupted or is under way.
+    pub fn is_begun(out: &Path) -> bool {
+        out.join(PARTIAL).exists()
+    }
+
     /// Opens the folder of a run; gives the state to go on from and the index of the next time (0 of a new run).
     ///
     /// `fingerprint` must differ for whatever would change the result: inputs, their times, options.
@@ -65,7 +70,7 @@ impl RunFolder {
         new: EventStream,
     ) -> Result<(Self, EventStream, usize)> {
         let out = out.as_ref().to_path_buf();
-        let partial = out.join(".events.partial");
+        let partial = out.join(PARTIAL);
         fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
         sweep(&out, &partial)?;
         let saved = read_state(&partial.join(STATE)).filter(|saved: &Saved<EventStream>| {
@@ -254,27 +259,22 @@ pub(crate) fn forget(state: &Path) -> Result<()> {
     }
 }
 
-/// Results beside `events.*` and `tracks.*`. Other commands may be writing into the same folder: what is swept goes by
-/// exact names.
-const RESULTS: [&str; 10] = [
-    "statistics.nc",
-    "object_id.nc",
-    "monthly.csv",
-    "yearly.csv",
-    "seasonal_cycle.csv",
-    "histograms.csv",
-    "categories.csv",
-    "objects.csv",
-    "boxes.csv",
-    "agreement.csv",
-];
+/// Tables of labels, whose folders are swept as those of events. Other commands may be writing into the same folder:
+/// what is swept goes by exact names.
+const OF_LABELS: [&str; 3] = ["objects.csv", "boxes.csv", "agreement.csv"];
+
+/// Where the state of a run lies in its folder.
+const PARTIAL: &str = ".events.partial";
 
 /// Removes what killed runs have begun: all of the folder of parts, and among the results tables and what else follows
 /// from them.
 pub(crate) fn sweep(out: &Path, partial: &Path) -> Result<()> {
     atomic::sweep(partial, |_| true)?;
     atomic::sweep(out, |name| {
-        RESULTS.contains(&name) || name.starts_with("events.") || name.starts_with("tracks.")
+        is_result(name)
+            || OF_LABELS.contains(&name)
+            || name.starts_with("events.")
+            || name.starts_with("tracks.")
     })?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::{Events, EventsSummary, misplaced};
 use crate::commands::score::box_grid;
 use crate::failure::Advice;
 use squall_climate::map::LandMask;
-use squall_climate::stream::{EventCounts, clear_results};
+use squall_climate::stream::{EventCounts, RunFolder, clear_results};
 use squall_climate::track::formats::{Format, Setting, export};
 use squall_climate::track::readers::{ReadOptions, TrackFormat, format_of, read};
 use squall_climate::track::{Track, from_events, import};
@@ -77,7 +77,7 @@ impl Events {
                 "choose another folder: tracks do not tell which times were looked at, so that there are no statistics of them",
             ));
         }
-        if self.out.join(".events.partial").exists() {
+        if RunFolder::is_begun(&self.out) {
             return Err(Advice::usage(
                 format!(
                     "`{}` holds an interrupted run of masks or boxes",

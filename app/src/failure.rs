@@ -6,7 +6,6 @@ use squall_jobs::JobError;
 use squall_jobs::comm::CommError;
 use squall_model::{GpuError, ModelError};
 use squall_validation::ValidationError;
-use std::process::ExitCode;
 
 /// The command line or a recipe is wrong.
 pub const USAGE: u8 = 2;
@@ -45,7 +44,7 @@ impl Advice {
 
 /// Prints the error, its causes and a hint to standard error, and gives the exit code.
 #[allow(clippy::print_stderr)] // the one place where errors reach the user
-pub fn report(error: &anyhow::Error) -> ExitCode {
+pub fn report(error: &anyhow::Error) -> u8 {
     let (code, hint) = classify(error);
     let mut shown = String::new();
     for (depth, cause) in error.chain().enumerate() {
@@ -60,7 +59,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(hint) = hint {
         eprintln!("hint: {hint}");
     }
-    ExitCode::from(code)
+    code
 }
 
 /// Exit code and hint of the first cause that is one of ours.
@@ -103,11 +102,21 @@ type Verdict = (u8, Option<&'static str>);
 fn of_io(action: &str, source: &std::io::Error) -> Verdict {
     use std::io::ErrorKind;
     match source.kind() {
-        ErrorKind::StorageFull => (
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => (
             OUTPUT,
             Some(
-                "the disk is full; free space and run the same command again: what is finished is kept",
+                "the disk is full, or your share of it; free space and run the same command again: what is finished is kept",
             ),
+        ),
+        ErrorKind::FileTooLarge => (
+            OUTPUT,
+            Some(
+                "`ulimit -f` or the file system takes no file of this size; raise the limit or choose another output with --out, and run the command again: what is finished is kept",
+            ),
+        ),
+        ErrorKind::PermissionDenied if action == "read" || action == "open" => (
+            INPUT,
+            Some("check who may read it: files need the right to read, folders also that to enter"),
         ),
         ErrorKind::PermissionDenied => (
             OUTPUT,
@@ -133,6 +142,13 @@ fn of_data(error: &DataError) -> Verdict {
         DataError::NoInput { .. } => (
             INPUT,
             Some("give a file, a folder, a glob in quotes, or a text file that lists paths"),
+        ),
+        // The name by which readers of masks say what they looked for.
+        DataError::MissingVariable { variable, .. } if variable == "LABELS" => (
+            INPUT,
+            Some(
+                "masks are netCDF with LABELS, ar_binary_tag, binary_tag or object_id: give the folder or files of masks alone",
+            ),
         ),
         DataError::MissingVariable { .. } => (
             INPUT,
@@ -290,5 +306,42 @@ fn of_validation(error: &ValidationError) -> Verdict {
             Some("both sides must have the same grid and calendar"),
         ),
         _ => (INPUT, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn where_masks_are_looked_for_no_recipe_is_spoken_of() {
+        let hint = |variable: &str| {
+            let error = DataError::MissingVariable {
+                path: "e1/statistics.nc".into(),
+                variable: variable.into(),
+                found: Vec::new(),
+            };
+            classify(&anyhow::Error::from(error)).1.unwrap()
+        };
+        assert!(hint("LABELS").contains("ar_binary_tag"));
+        assert!(!hint("LABELS").contains("recipe"));
+        assert!(hint("TMQ").contains("recipe"));
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_input_and_what_may_not_be_written_is_output() {
+        for (action, expected, word) in [
+            ("read", INPUT, "read"),
+            ("open", INPUT, "read"),
+            ("create", OUTPUT, "--out"),
+            ("write", OUTPUT, "--out"),
+        ] {
+            let denied = Error::from(ErrorKind::PermissionDenied);
+            let error = DataError::io(action, "run")(denied);
+            let (code, hint) = classify(&error.into());
+            assert_eq!(code, expected, "{action}");
+            assert!(hint.is_some_and(|hint| hint.contains(word)), "{action}");
+        }
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::failure::Advice;
 use squall_data::archive::BadFiles;
+use squall_data::facts::FileFacts;
 use squall_data::{Archive, Variable};
 use squall_jobs::comm::Communicator;
 use squall_jobs::infer::open_archive;
 use std::path::Path;
-use std::time::SystemTime;
 
 /// Opens fields and says, as warnings, what was skipped, guessed or replaced.
 pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
@@ -68,14 +68,7 @@ pub fn require(archive: &Archive, needed: &[Variable], purpose: &str) -> anyhow:
     .into())
 }
 
-/// What tells a file from what was under its name before.
-pub fn file_facts(path: &Path) -> (String, Option<u64>, Option<i64>) {
-    let meta = std::fs::metadata(path).ok();
-    let length = meta.as_ref().map(std::fs::Metadata::len);
-    let since_1970 = |time: SystemTime| match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => after.as_nanos() as i64,
-        Err(before) => -(before.duration().as_nanos() as i64),
-    };
-    let modified = meta.and_then(|meta| meta.modified().ok()).map(since_1970);
-    (path.display().to_string(), length, modified)
+/// A file's path, and what tells it from what was under its name before.
+pub fn file_facts(path: &Path) -> (String, FileFacts) {
+    (path.display().to_string(), FileFacts::of(path))
 }

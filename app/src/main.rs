@@ -15,21 +15,28 @@ mod ranks;
 mod threads;
 
 use clap::Parser;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let parsed = cli::Arguments::try_parse();
     let options = parsed.as_ref().map(cli::Arguments::threads);
     if let Err(error) = threads::prepare(&options.unwrap_or_default()) {
-        return failure::report(&error);
+        return ExitCode::from(failure::report(&error));
     }
     squall_model::memory::keep_large_buffers();
     device::prepare();
     let arguments = parsed.unwrap_or_else(|error| error.exit());
     // Of several ranks the first tells what all do.
     logging::start(arguments.verbose, arguments.quiet || ranks::number() > 0);
-    match arguments.command.run() {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match arguments.command.run() {
+        Ok(()) => 0,
         Err(error) => failure::report(&error),
+    };
+    if squall_data::netcdf_file::has_failed() {
+        // What Rust does at the end; no library is asked for its own end, in which HDF5's would crash.
+        let _ = std::io::stdout().flush();
+        signal_hook::low_level::exit(code.into());
     }
+    ExitCode::from(code)
 }

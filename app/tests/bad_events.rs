@@ -107,6 +107,44 @@ fn masks_and_fields_that_do_not_match() {
     assert_eq!(known, [true, true, true, true, false, false, false, false]);
 }
 
+/// What a file tells is not overruled, and not passed over in silence.
+#[test]
+fn a_calendar_that_the_file_contradicts_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let (file, out) = (at("masks.nc"), at("events"));
+    masks(&file, august(Calendar::NoLeap, 2000), 12);
+    let call = |input: &Path, out: &Path, calendar: &str| {
+        [
+            "events",
+            path(input),
+            "--out",
+            path(out),
+            "--calendar",
+            calendar,
+        ]
+        .map(str::to_string)
+    };
+    let refused = |input: &Path| {
+        let call = call(input, &at("refused"), "standard");
+        let words = ["calendar differs", "noleap", "standard", "hint:"];
+        refuses(&call.each_ref().map(String::as_str), &words);
+        assert!(!at("refused").join("events.csv").exists());
+    };
+    refused(&file);
+    let formats = ["--format", "teca,ibtracs,geojson"];
+    let whole = call(&file, &out, "noleap");
+    let whole: Vec<&str> = whole.iter().map(String::as_str).chain(formats).collect();
+    run(&whole);
+    for name in [
+        "tracks.tropical_cyclone.teca.csv",
+        "tracks.tropical_cyclone.ibtracs.nc",
+        "events.geojson",
+    ] {
+        refused(&out.join(name));
+    }
+}
+
 #[test]
 fn masks_without_any_event_give_tables_without_rows() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -186,6 +224,21 @@ fn cyclones_that_are_never_strong_are_left_out_where_the_wind_is_known() {
             path(&fields),
             "--min-wind",
             "-1",
+            "--out",
+            path(&out),
+        ],
+        &[
+            "events",
+            path(&file),
+            "--min-cyclone-km2",
+            "nan",
+            "--out",
+            path(&out),
+        ],
+        &[
+            "events",
+            path(&file),
+            "--min-river-km2=-5",
             "--out",
             path(&out),
         ],
@@ -311,8 +364,13 @@ fn tables_and_fields_where_they_do_not_belong() {
         path(&at("masks.nc")),
         "--out",
         path(&events),
+        "--object-id",
         "--quiet",
     ]);
+    of(
+        &report(path(&events), &fields),
+        &["tables of events and no masks", "MASKS:"],
+    );
     let others = format!("{}:{}", path(&labels), path(&events));
     of(
         &report(&others, &fields),

@@ -2,7 +2,7 @@
 
 use crate::error::{DataError, Result};
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// A file under a temporary name that takes its real name in [`Pending::commit`]; dropped without it, it is removed.
@@ -19,9 +19,10 @@ impl Pending {
     /// Reserves a temporary name for `target`, creating its folder if needed. The file itself is not created.
     ///
     /// # Errors
-    /// [`DataError::Io`] if the folder cannot be created.
+    /// [`DataError::Io`] if the folder cannot be created, or if `target` is something else than a file.
     pub fn new(target: impl Into<PathBuf>) -> Result<Self> {
         let target = target.into();
+        refuse_other_than_file(&target)?;
         let folder = target
             .parent()
             .filter(|p| !p.as_os_str().is_empty())
@@ -58,6 +59,20 @@ impl Pending {
         }
         Ok(())
     }
+}
+
+/// An error where a device, a pipe or a folder lies: the rename would put a file in its place, for everybody.
+fn refuse_other_than_file(target: &Path) -> Result<()> {
+    let reason = match fs::metadata(target) {
+        Ok(found) if found.is_dir() => Error::from(ErrorKind::IsADirectory),
+        Ok(found) if !found.is_file() => Error::new(
+            ErrorKind::InvalidInput,
+            "a device, pipe or socket, where a file would take its place",
+        ),
+        // What cannot be looked at is met again where the file is made.
+        _ => return Ok(()),
+    };
+    Err(DataError::io("write", target)(reason))
 }
 
 impl Drop for Pending {
@@ -137,7 +152,7 @@ pub fn sweep(folder: impl AsRef<Path>, ours: impl Fn(&str) -> bool) -> Result<us
             match fs::remove_file(&path) {
                 Ok(()) => removed += 1,
                 // It took its name, or somebody else removed it.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(DataError::io("remove", &path)(error)),
             }
         }
@@ -168,6 +183,36 @@ mod tests {
         assert_eq!(fs::read_dir(target.parent().unwrap()).unwrap().count(), 0);
         write(&target, b"whole").unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn what_is_no_file_stays_what_it_is() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        let here = |name: &str| folder.path().join(name);
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, here("pipe"), mode).unwrap();
+        fs::create_dir(here("folder")).unwrap();
+        std::os::unix::fs::symlink("pipe", here("link")).unwrap();
+        for (name, word) in [
+            ("pipe", "a device, pipe or socket"),
+            ("link", "a device, pipe or socket"),
+            ("folder", "is a directory"),
+        ] {
+            let error = write(here(name), b"whole").unwrap_err();
+            assert!(matches!(error, DataError::Io { .. }), "{name}: {error:?}");
+            assert!(error.to_string().contains(word), "{name}: {error}");
+        }
+        assert!(fs::metadata(here("pipe")).unwrap().file_type().is_fifo());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        // A link to a file, and one to nothing, become files as before.
+        write(here("a.csv"), b"other").unwrap();
+        for (name, to) in [("b.csv", "a.csv"), ("c.csv", "absent.csv")] {
+            std::os::unix::fs::symlink(to, here(name)).unwrap();
+            write(here(name), b"whole").unwrap();
+            assert_eq!(fs::read(here(name)).unwrap(), b"whole");
+        }
+        assert_eq!(fs::read(here("a.csv")).unwrap(), b"other");
     }
 
     #[test]

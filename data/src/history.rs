@@ -1,30 +1,27 @@
 //! CAM history files: the layout that CESM writes and every CAM tool opens.
 
-use crate::archive::on_library_thread;
-use crate::atomic::Pending;
-use crate::error::{DataError, Result};
+use crate::error::Result;
+use crate::netcdf_file::NetcdfFile;
 use crate::{LatLonGrid, Snapshot, Time, Variable};
 use ndarray::Axis;
 use netcdf::{Extent, FileMut};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Writes snapshots into one history file, which appears whole when it is finished.
 #[derive(Debug)]
 pub struct HistoryWriter {
-    pending: Pending,
-    file: FileMut,
-    path: PathBuf,
+    file: NetcdfFile,
     origin: Time,
     written: usize,
 }
 
-type Outcome<T> = std::result::Result<T, netcdf::Error>;
+type Outcome<T> = netcdf::Result<T>;
 
 impl HistoryWriter {
     /// Starts a file of the sixteen channels; `origin` is the origin of the time axis of all files of a run.
     ///
     /// # Errors
-    /// [`DataError::Io`] if it cannot be created.
+    /// [`crate::DataError::Io`] if it cannot be created.
     pub fn create(
         path: &Path,
         grid: &LatLonGrid,
@@ -32,14 +29,9 @@ impl HistoryWriter {
         origin: Time,
         source: &str,
     ) -> Result<Self> {
-        let pending = Pending::new(path)?;
         let origin = origin.add_seconds(-origin.second_of_day());
-        let file = on_library_thread(|| create(pending.path(), grid, first, origin, source));
-        let file = file.map_err(|error| refused(path, &error))?;
         Ok(Self {
-            pending,
-            file,
-            path: path.into(),
+            file: NetcdfFile::create(path, |file| begin(file, grid, first, origin, source))?,
             origin,
             written: 0,
         })
@@ -48,16 +40,11 @@ impl HistoryWriter {
     /// Adds a time; `step_hours` is the length of the interval that ends with it.
     ///
     /// # Errors
-    /// [`DataError::Io`] if netCDF refuses.
+    /// [`crate::DataError::Io`] if it cannot be written.
     pub fn write(&mut self, snapshot: &Snapshot, step_hours: f64) -> Result<()> {
-        let Self {
-            file,
-            written,
-            origin,
-            ..
-        } = self;
-        let put = on_library_thread(|| put(file, *written, snapshot, *origin, step_hours));
-        put.map_err(|error| refused(&self.path, &error))?;
+        let (at, origin) = (self.written, self.origin);
+        self.file
+            .with(|file| put(file, at, snapshot, origin, step_hours))?;
         self.written += 1;
         Ok(())
     }
@@ -65,32 +52,20 @@ impl HistoryWriter {
     /// Closes the file and gives it its name.
     ///
     /// # Errors
-    /// [`DataError::Io`] if it cannot be synced or renamed.
+    /// [`crate::DataError::Io`] if it cannot be written to its end, synced or renamed.
     pub fn finish(self) -> Result<()> {
-        let closed = on_library_thread(|| self.file.close());
-        closed.map_err(|error| refused(&self.path, &error))?;
-        self.pending.commit()
+        self.file.finish()
     }
 }
 
-fn refused(path: &Path, error: &netcdf::Error) -> DataError {
-    let source = std::io::Error::other(format!("netCDF: {error}"));
-    DataError::Io {
-        action: "write",
-        path: path.into(),
-        source,
-    }
-}
-
-fn create(
-    path: &Path,
+fn begin(
+    file: &mut FileMut,
     grid: &LatLonGrid,
     first: Time,
     origin: Time,
     source: &str,
-) -> Outcome<FileMut> {
+) -> Outcome<()> {
     let (rows, columns) = grid.shape();
-    let mut file = netcdf::create(path)?;
     file.add_attribute("Conventions", "CF-1.0")?;
     file.add_attribute("source", source)?;
     file.add_attribute("title", format!("history file from {first}"))?;
@@ -144,7 +119,7 @@ fn create(
         )?;
         field.put_attribute("long_name", entry.long_name)?;
     }
-    Ok(file)
+    Ok(())
 }
 
 fn put(

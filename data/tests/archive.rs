@@ -394,6 +394,64 @@ fn coordinates_of_two_dimensions_are_refused_for_fields_and_masks() {
     }
 }
 
+/// A name tells one time: of many without an axis all but the first would be lost.
+#[test]
+fn many_times_without_an_axis_are_refused_for_fields_and_masks() {
+    let folder = tempfile::tempdir().unwrap();
+    for (dimension, unlimited, steps) in [
+        ("time", false, 3),
+        ("time", true, 2),
+        ("record", true, 4),
+        ("time", false, 1),
+    ] {
+        let name = format!("{dimension}-{steps}.2001-05-06-10800.nc");
+        let path = folder.path().join(name);
+        on_library_thread(|| {
+            let mut file = netcdf::create(&path).unwrap();
+            if unlimited {
+                file.add_unlimited_dimension(dimension).unwrap();
+            } else {
+                file.add_dimension(dimension, steps).unwrap();
+            }
+            for (name, unit, values) in [
+                ("lat", "degrees_north", [-67.5, -22.5, 22.5, 67.5]),
+                ("lon", "degrees_east", [0.0, 90.0, 180.0, 270.0]),
+            ] {
+                file.add_dimension(name, 4).unwrap();
+                let mut axis = file.add_variable::<f64>(name, &[name]).unwrap();
+                axis.put_attribute("units", unit).unwrap();
+                axis.put_values(&values, ..).unwrap();
+            }
+            for name in ["PSL", "LABELS"] {
+                let mut variable = file
+                    .add_variable::<f32>(name, &[dimension, "lat", "lon"])
+                    .unwrap();
+                variable.put_attribute("units", "Pa").unwrap();
+                let zeros = vec![0.0f32; steps * 16];
+                let extents = [0..steps, 0..4, 0..4].map(netcdf::Extent::from);
+                variable.put_values(&zeros, extents).unwrap();
+            }
+            file.close().unwrap();
+        });
+        let input = path.to_str().unwrap();
+        let (fields, masks) = (Archive::open(input), MaskArchive::open(input));
+        if steps == 1 {
+            let times = (fields.unwrap().times().len(), masks.unwrap().times().len());
+            assert_eq!(times, (1, 1));
+            continue;
+        }
+        let errors = [fields.err().unwrap(), masks.err().unwrap()];
+        for error in errors {
+            let said = error.to_string();
+            assert!(
+                matches!(&error, DataError::BadVariable { variable, .. } if variable == dimension),
+                "{said}"
+            );
+            assert!(said.contains(&format!("{steps} steps")), "{said}");
+        }
+    }
+}
+
 #[test]
 fn threads_share_an_archive() {
     let folder = tempfile::tempdir().unwrap();

@@ -41,6 +41,39 @@ fn every_value_is_plausible_at_every_season() {
     }
 }
 
+/// A third of the storms had been missing: where birth and length of a life, added, round up.
+#[test]
+fn every_object_of_the_truth_is_of_a_track_and_the_summary_counts_tracks() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path();
+    let summary = write_run(&config(36, 54, 240), out, &WriteOptions::default(), |_| {
+        Ok(())
+    });
+    let ids = |name: &str, class: &str| -> std::collections::BTreeSet<String> {
+        let table = fs::read_to_string(out.join("truth").join(name)).unwrap();
+        let header: Vec<&str> = table.lines().next().unwrap().split(',').collect();
+        let at = |name| header.iter().position(|column| *column == name).unwrap();
+        let (id, of) = (at("track_id"), at("class"));
+        let rows = table
+            .lines()
+            .map(|line| line.split(',').collect::<Vec<_>>());
+        rows.filter(|row| row[of] == class)
+            .map(|row| row[id].to_string())
+            .collect()
+    };
+    let summary = summary.unwrap();
+    for (class, count) in [
+        ("tropical_cyclone", summary.tropical_cyclones),
+        ("atmospheric_river", summary.rivers),
+    ] {
+        let (tracks, objects) = (ids("tracks.csv", class), ids("objects.csv", class));
+        let lost: Vec<_> = objects.difference(&tracks).collect();
+        assert!(lost.is_empty(), "{class}: {lost:?}");
+        assert!(!objects.is_empty());
+        assert_eq!(tracks.len(), count, "{class}");
+    }
+}
+
 #[test]
 fn any_order_gives_the_same_bits() {
     let (a, b) = (
@@ -168,6 +201,32 @@ fn what_a_killed_run_has_begun_is_cleared_away() {
     assert_eq!(summary.kept, 1);
     assert!(left.iter().all(|name| !at(name).exists()));
     assert!(stays.iter().all(|name| at(name).exists()));
+}
+
+#[test]
+fn files_that_were_cut_short_are_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(24, 36, 8);
+    let options = WriteOptions { steps_per_file: 4 };
+    write_run(&config, folder.path(), &options, |_| Ok(())).unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in [
+        "squall_present_seed5.cam.h2.2000-08-01-00000.nc",
+        "truth/truth.2000-08-02-00000.nc",
+    ] {
+        let whole = fs::read(at(name)).unwrap();
+        fs::write(at(name), &whole[..whole.len() / 2]).unwrap();
+        let summary = write_run(&config, folder.path(), &options, |_| Ok(())).unwrap();
+        assert_eq!((summary.files, summary.kept), (2, 1), "{name}");
+        assert!(
+            fs::read(at(name)).unwrap().len() > whole.len() / 2,
+            "{name}"
+        );
+    }
+    let (run, truth) = (folder.path(), at("truth"));
+    let fields = Archive::open(run.to_str().unwrap()).unwrap();
+    let masks = MaskArchive::open(truth.to_str().unwrap()).unwrap();
+    assert_eq!((fields.times().len(), masks.times().len()), (8, 8));
 }
 
 #[test]

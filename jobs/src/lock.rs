@@ -27,7 +27,7 @@ impl FolderLock {
             .create(true)
             .truncate(false)
             .open(&path)
-            .map_err(JobError::io("open", &path))?;
+            .map_err(JobError::io("create", &path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

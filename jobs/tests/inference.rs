@@ -7,7 +7,9 @@ use common::{CHANNELS, COLUMNS, ROWS};
 use squall_data::archive::{Archive, BadFiles};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Class, Variable};
-use squall_jobs::infer::{BadInput, FilePer, InferOptions, InferReport, Model, Strips, infer};
+use squall_jobs::infer::{
+    BadInput, FilePer, InferOptions, InferReport, Model, Strips, infer, is_unfinished,
+};
 use squall_jobs::{InferEvent, JobError, Outcome};
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -175,10 +177,12 @@ fn killed_or_stopped_anywhere_it_ends_with_the_same_masks() {
                 }
                 Err(_) => assert!(kill),
             }
+            assert_eq!(is_unfinished(&out), kill || at < 20);
             // As a real kill leaves it.
             std::fs::write(out.join(".masks.2000-01-02.nc.1.tmp"), b"torn").unwrap();
             let report = run(&archive, &model, &out, &options).unwrap();
             assert_eq!((report.outcome, report.masks), (Outcome::Finished, 20));
+            assert!(!is_unfinished(&out));
             assert!(
                 at < 17 || report.new_masks <= 4,
                 "{at}: {}",
@@ -218,10 +222,7 @@ fn finished_files_are_kept_and_damaged_ones_made_again() {
         ..options
     };
     let error = run(&grown, &model, &out, &other).unwrap_err().to_string();
-    assert!(
-        error.contains("probabilities was false, is true"),
-        "{error}"
-    );
+    assert!(error.contains("--probabilities was off, is on"), "{error}");
 }
 
 #[test]
@@ -258,7 +259,7 @@ fn bad_times_are_named_and_fatal_or_left_out() {
     assert!(
         report.skipped[2]
             .reason
-            .contains("are missing, at most 20.0 %"),
+            .contains("of the values of TMQ at 2000-01-03T21:00:00 are missing, at most 20.0 %"),
         "{:?}",
         report.skipped
     );
@@ -287,4 +288,71 @@ fn a_model_is_refused_where_it_does_not_fit() {
     std::fs::write(&checkpoint, b"no model").unwrap();
     let error = Model::load(&checkpoint, None).unwrap_err().to_string();
     assert!(error.contains("checkpoint.safetensors"), "{error}");
+}
+
+/// Copies the files of a folder; `shift` is added to the values of TMQ.
+fn copied(from: &str, to: &Path, shift: f32) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let path = file.unwrap().path();
+        let copy = to.join(path.file_name().unwrap());
+        std::fs::copy(&path, &copy).unwrap();
+        let mut file = netcdf::append(&copy).unwrap();
+        let mut water = file.variable_mut("TMQ").unwrap();
+        let values: Vec<f32> = water.get_values(..).unwrap();
+        let values: Vec<f32> = values.iter().map(|value| value + shift).collect();
+        water.put_values(&values, ..).unwrap();
+    }
+}
+
+#[test]
+fn masks_of_other_fields_are_not_taken_for_those_of_these() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let out = folder.path().join("out");
+    let options = InferOptions::default();
+    let archive = Archive::open(&input).unwrap();
+    assert_eq!(run(&archive, &model, &out, &options).unwrap().new_masks, 20);
+    assert!(out.join("manifest.json").exists());
+    // The same names, other fields.
+    let other = folder.path().join("other");
+    copied(&input, &other, 3.0);
+    let archive = Archive::open(&other.to_string_lossy()).unwrap();
+    let error = run(&archive, &model, &out, &options).unwrap_err();
+    assert!(error.to_string().contains("have changed since"), "{error}");
+    assert!(out.join("manifest.json").exists());
+    // One file is put right: its masks alone are made again.
+    let files: Vec<PathBuf> = archive.paths().map(Path::to_path_buf).collect();
+    let archive = Archive::open(&input).unwrap();
+    let last = archive.paths().last().unwrap().to_path_buf();
+    std::fs::copy(files.last().unwrap(), &last).unwrap();
+    let archive = Archive::open(&input).unwrap();
+    let report = run(&archive, &model, &out, &options).unwrap();
+    assert!((1..20).contains(&report.new_masks), "{}", report.new_masks);
+    assert_eq!(report.masks, 20);
+    // Other names.
+    for path in &files {
+        let name = path.file_name().unwrap().to_string_lossy();
+        std::fs::rename(path, other.join(format!("warm.{name}"))).unwrap();
+    }
+    let archive = Archive::open(&other.to_string_lossy()).unwrap();
+    let error = run(&archive, &model, &out, &options)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("not of `warm."), "{error}");
+}
+
+#[test]
+fn a_field_in_another_unit_than_it_says_or_mostly_missing_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    for (shift, word) in [(-5000.0, "is its unit right?"), (f32::NAN, "TMQ")] {
+        let other = folder.path().join(format!("other{shift}"));
+        copied(&input, &other, shift);
+        let archive = Archive::open(&other.to_string_lossy()).unwrap();
+        let out = folder.path().join(format!("out{shift}"));
+        let error = run(&archive, &model, &out, &InferOptions::default()).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("TMQ") && error.contains(word), "{error}");
+    }
 }

@@ -59,16 +59,7 @@ impl SegmentationScorer {
                 }
             })
             .collect();
-        let sample_mean_iou = classes.iter().map(|c| c.sample_mean_iou).sum::<f64>() / 3.0;
-        Some(SegmentationScore {
-            samples: self.samples,
-            sample_mean_iou,
-            mean_iou: mean(classes.iter().filter_map(|c| c.iou)),
-            area_weighted_mean_iou: mean(classes.iter().filter_map(|c| c.area_weighted_iou)),
-            accuracy: self.total.accuracy().unwrap_or(0.0),
-            classes,
-            confusion: self.total,
-        })
+        Some(SegmentationScore::of(self.samples, classes, self.total))
     }
 }
 
@@ -107,10 +98,32 @@ pub struct SegmentationScore {
     pub area_weighted_mean_iou: f64,
     /// Share of pixels with the right class; near 1 for a mask of nothing but background.
     pub accuracy: f64,
-    /// Background, tropical cyclone, atmospheric river.
+    /// Background, tropical cyclone, atmospheric river, but for those left out ([`Self::without`]).
     pub classes: Vec<ClassScore>,
     /// What it was made from: `[true class][predicted class]`.
     pub confusion: Confusion,
+}
+
+impl SegmentationScore {
+    fn of(samples: u64, classes: Vec<ClassScore>, confusion: Confusion) -> Self {
+        Self {
+            samples,
+            sample_mean_iou: mean(classes.iter().map(|c| c.sample_mean_iou)),
+            mean_iou: mean(classes.iter().filter_map(|c| c.iou)),
+            area_weighted_mean_iou: mean(classes.iter().filter_map(|c| c.area_weighted_iou)),
+            accuracy: confusion.accuracy().unwrap_or(0.0),
+            classes,
+            confusion,
+        }
+    }
+
+    /// The same without some classes, which no mean counts then: those that the masks of a side cannot hold.
+    #[must_use]
+    pub fn without(self, left_out: &[Class]) -> Self {
+        let mut classes = self.classes;
+        classes.retain(|score| !left_out.contains(&score.class));
+        Self::of(self.samples, classes, self.confusion)
+    }
 }
 
 impl fmt::Display for SegmentationScore {
@@ -192,6 +205,23 @@ mod tests {
         assert_eq!(score.classes[2].precision, Some(0.0));
         assert_eq!(score.classes[2].recall, None);
         assert_relative_eq!(score.accuracy, 0.8);
+    }
+
+    #[test]
+    fn a_class_left_out_is_in_no_mean() {
+        let mut scorer = SegmentationScorer::new();
+        // Background 3 of 4 pixels, river 1 of 2, no cyclone: as an absent class it would count 1 per sample.
+        scorer.add(&confusion(
+            &array![[0, 0, 0, 2, 2]],
+            &array![[0, 0, 0, 0, 2]],
+            &[1.0],
+        ));
+        let score = scorer.score().unwrap().without(&[Class::TropicalCyclone]);
+        assert_relative_eq!(score.sample_mean_iou, (0.75 + 0.5) / 2.0);
+        assert_relative_eq!(score.mean_iou, (0.75 + 0.5) / 2.0);
+        let classes: Vec<Class> = score.classes.iter().map(|score| score.class).collect();
+        assert_eq!(classes, [Class::Background, Class::AtmosphericRiver]);
+        assert!(!score.to_string().contains("cyclone"), "{score}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use squall_climate::track::readers::{ImportedTrack, TrackTable};
 use squall_data::calendar::DAY_SECONDS;
 use squall_data::{Calendar, Class, Time};
+use std::collections::HashSet;
 
 /// How tracks are compared with a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -29,7 +30,8 @@ pub struct WorldRules {
     pub class: Class,
     /// When two tracks are one storm.
     pub criterion: Criterion,
-    /// Reference tracks whose wind never reaches this are left out; those of unknown wind too. `None` keeps all.
+    /// Reference tracks whose wind never reaches this are left out, those of unknown wind too, and with them predicted
+    /// tracks that are one of these: they are right, but not asked for. `None` keeps all.
     pub min_reference_wind_m_s: Option<f64>,
     /// Side of the cells of density maps.
     pub density_cell_deg: f64,
@@ -58,7 +60,7 @@ pub struct WorldScores {
     pub last: String,
     /// Reference tracks outside that span or too weak, which are not scored.
     pub reference_left_out: u64,
-    /// Predicted tracks outside that span, which are not scored.
+    /// Predicted tracks outside that span, or that are a storm which is too weak; they are not scored.
     pub predicted_left_out: u64,
     /// What was decided about the times, for people.
     pub notes: Vec<String>,
@@ -135,7 +137,7 @@ pub fn score_against_world(
         })
     };
     let before = (reference.len(), predicted.len());
-    reference.retain(|track| inside(track) && strong(track));
+    reference.retain(inside);
     predicted.retain(inside);
     if first > last || predicted.is_empty() && reference.is_empty() {
         return Err(ValidationError::Invalid(format!(
@@ -143,7 +145,20 @@ pub fn score_against_world(
             a.0, a.1, b.0, b.1
         )));
     }
+    let is_weak: Vec<bool> = reference.iter().map(|track| !strong(track)).collect();
     let pairs = match_tracks(&reference, &predicted, &rules.criterion);
+    let of_weak = pairs.iter().filter(|pair| is_weak[pair.reference]);
+    let of_weak: HashSet<usize> = of_weak.map(|pair| pair.predicted).collect();
+    let numbered = predicted.into_iter().enumerate();
+    let predicted: Vec<ImportedTrack> = numbered
+        .filter_map(|(place, track)| (!of_weak.contains(&place)).then_some(track))
+        .collect();
+    reference.retain(strong);
+    let pairs = match is_weak.contains(&true) {
+        // The places of tracks have changed.
+        true => match_tracks(&reference, &predicted, &rules.criterion),
+        false => pairs,
+    };
     let kinds = Kinds::of(&reference, &predicted, &pairs, bootstrap);
     let years = last.seconds_since(first) as f64 / DAY_SECONDS as f64 / 365.25;
     Ok(WorldScores {

@@ -156,7 +156,12 @@ fn only_what_both_sides_cover_is_scored() {
         ..rules
     };
     let scores = score_against_world(&reference, &predicted, &strong, &quick()).unwrap();
-    assert_eq!((scores.total.pod, scores.total.far), (None, Some(1.0)));
+    // What follows a storm that is too weak to be asked for is neither a hit nor false.
+    assert_eq!((scores.total.pod, scores.total.far), (None, None));
+    assert_eq!(
+        (scores.reference_left_out, scores.predicted_left_out),
+        (2, 1)
+    );
     let never = table(vec![storm("x", 9000, 60.0, 10.0, 5)]);
     let message = score_against_world(&reference, &never, &rules, &quick());
     assert!(message.unwrap_err().to_string().contains("2001-08-01"));
@@ -170,6 +175,34 @@ fn only_what_both_sides_cover_is_scored() {
     let scores = score_against_world(&reference, &noleap, &rules, &quick()).unwrap();
     assert_eq!((scores.total.pod, scores.notes.len()), (Some(1.0), 1));
     assert!(scores.notes[0].contains("noleap"));
+}
+
+#[test]
+fn a_table_against_itself_is_perfect_whatever_wind_is_asked_for() {
+    // 20 m/s and one more with each point: the second alone reaches 30.
+    let storms = table(vec![
+        storm("weak", 0, 50.0, 10.0, 5),
+        storm("strong", 0, 150.0, 10.0, 15),
+        storm("weak too", 24, 250.0, 10.0, 9),
+    ]);
+    let rules = WorldRules {
+        min_reference_wind_m_s: Some(30.0),
+        ..WorldRules::default()
+    };
+    let scores = score_against_world(&storms, &storms, &rules, &quick()).unwrap();
+    let total = &scores.total;
+    assert_eq!((total.reference_tracks, total.predicted_tracks), (1, 1));
+    assert_eq!((total.pod, total.far), (Some(1.0), Some(0.0)));
+    // A track where no storm is stays false.
+    let invented = table(vec![
+        storms.tracks[1].clone(),
+        storm("x", 0, 200.0, -40.0, 5),
+    ]);
+    let scores = score_against_world(&storms, &invented, &rules, &quick()).unwrap();
+    assert_eq!(
+        (scores.total.far, scores.predicted_left_out),
+        (Some(0.5), 0)
+    );
 }
 
 #[test]

@@ -64,12 +64,24 @@ fn gigabytes(word: &str) -> Result<u64, String> {
     }
 }
 
-/// A name and what it says.
+/// A name that netCDF takes and the program does not write itself, and what it says.
 fn attribute(word: &str) -> Result<(String, String), String> {
-    match word.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_string(), value.to_string())),
-        _ => Err(format!("expected NAME=TEXT, found {word}")),
+    let Some((name, value)) = word.split_once('=') else {
+        return Err(format!("expected NAME=TEXT, found {word}"));
+    };
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    if !name.starts_with(|letter: char| letter.is_ascii_alphabetic()) || !name.chars().all(is_part)
+    {
+        return Err(format!(
+            "expected a name of letters, digits and underscores that begins with a letter, found `{name}`"
+        ));
     }
+    let lower = name.to_ascii_lowercase();
+    let is_ours = ["conventions", "source", "history"].contains(&lower.as_str());
+    if is_ours || lower.starts_with("squall_") {
+        return Err(format!("`{name}` is written by squall itself"));
+    }
+    Ok((name.to_string(), value.to_string()))
 }
 
 /// Run models over files or a sample store; the same command continues a run that was stopped.
@@ -282,7 +294,6 @@ impl Infer {
         let (stop, first) = (interrupt::flag(), comm.rank() == 0);
         let mut tell = |event: &InferEvent<'_>| match event {
             _ if !first => {}
-            InferEvent::Skipped(skipped) => progress.note(&format!("{skipped:?}")),
             InferEvent::Started(plan) => {
                 let told = |note: &&String| !problems.contains(note);
                 let notes = plan.notes.iter().filter(told);
@@ -352,4 +363,28 @@ fn announce(plan: &InferPlan) {
         seconds: plan.seconds,
     }
     .announce();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::attribute;
+
+    #[test]
+    fn attributes_that_no_file_takes_or_that_are_ours_are_refused() {
+        let pair = ("institution".to_string(), "here = there".to_string());
+        assert_eq!(attribute("institution=here = there"), Ok(pair));
+        for word in ["institution", "=here", "a/b=1", "2nd=1", "_x=1", "a b=1"] {
+            let said = attribute(word).unwrap_err();
+            assert!(said.starts_with("expected"), "{said}");
+        }
+        for word in [
+            "Conventions=CF-9",
+            "history=",
+            "squall_model=mine",
+            "Source=x",
+        ] {
+            let said = attribute(word).unwrap_err();
+            assert!(said.contains("written by squall itself"), "{said}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! `squall simulate`: a synthetic CAM5-like run and its truth.
 
+use crate::failure::Advice;
 use crate::plan::{Plan, bytes, duration, peak_memory};
 use crate::progress::Progress;
 use crate::{interrupt, output};
@@ -10,6 +11,11 @@ use squall_data::synthetic::{
 use squall_data::{Calendar, DataError, Time};
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// Cells of the largest grid: every cell takes half a kB of memory, and 0.05 degrees are 26 million of them.
+const MOST_CELLS: usize = 50_000_000;
+/// Times of the longest run, 34 thousand years of 3-hourly fields.
+const MOST_TIMES: f64 = 1e8;
 
 /// Write a synthetic CAM5-like run (history files, noleap calendar) and the truth about every storm in it.
 #[derive(Debug, Args)]
@@ -106,12 +112,14 @@ impl Simulate {
     fn config(&self) -> anyhow::Result<SyntheticConfig> {
         let days = self.days.unwrap_or(365.0 * self.years);
         let steps = (days * 24.0 / f64::from(self.hours)).round();
-        if !(1.0..1e8).contains(&steps) {
+        if !(1.0..=MOST_TIMES).contains(&steps) {
             let hint = "a year of 3-hourly fields is `--years 1`, ten days are `--days 10`";
-            return Err(crate::failure::Advice::usage(
-                format!("a run of {days} days has no times"),
-                hint,
-            ));
+            let message = if steps > MOST_TIMES {
+                format!("a run of {days} days has more than {MOST_TIMES} times")
+            } else {
+                format!("a run of {days} days has no times")
+            };
+            return Err(Advice::usage(message, hint));
         }
         let start = Time::parse(&self.start, Calendar::NoLeap)?;
         Ok(SyntheticConfig {
@@ -133,7 +141,40 @@ pub fn grid(text: &str) -> Result<(usize, usize), String> {
         Some((rows.trim().parse().ok()?, columns.trim().parse().ok()?))
     };
     match parse() {
+        Some((rows, columns)) if rows.saturating_mul(columns) > MOST_CELLS => Err(format!(
+            "{rows} x {columns} are more than {MOST_CELLS} cells, more than a machine's memory holds"
+        )),
         Some((rows, columns)) if rows >= 8 && columns >= 8 => Ok((rows, columns)),
         _ => Err("expected latitudes x longitudes, such as 192x288, each at least 8".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Call {
+        #[command(flatten)]
+        simulate: Simulate,
+    }
+
+    /// Before anything is computed or allocated.
+    #[test]
+    fn what_no_machine_holds_is_refused_in_true_words() {
+        assert_eq!(grid("3600x7200"), Ok((3600, 7200)));
+        for text in ["100000x100000", "9000000000000000000x8"] {
+            let said = grid(text).unwrap_err();
+            assert!(said.contains("more than 50000000 cells"), "{said}");
+        }
+        let said = |days: &str| {
+            let words = ["simulate", "--out", "run", "--days", days];
+            let call = Call::try_parse_from(words).unwrap().simulate;
+            call.config().unwrap_err().to_string()
+        };
+        assert!(said("100000000").contains("more than 100000000 times"));
+        assert!(said("0").contains("has no times"));
+        assert!(said("nan").contains("has no times"));
     }
 }

@@ -4,6 +4,9 @@ use clap::Args;
 use squall_data::archive::BadFiles;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Class, DataError};
+use squall_jobs::infer::is_unfinished;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// What such masks mark.
 #[derive(Debug, Clone, Copy, Default, Args)]
@@ -34,8 +37,15 @@ impl Tags {
     }
 }
 
-/// Says what is taken for granted, which files are left out, and whether they are of one run.
+/// Says what is taken for granted, which files are left out, and whether they are of one run, and all of it.
 pub fn say(masks: &MaskArchive) {
+    let folders: BTreeSet<&Path> = masks.paths().filter_map(Path::parent).collect();
+    for folder in folders.into_iter().filter(|folder| is_unfinished(folder)) {
+        tracing::warn!(
+            "`{}` is of an inference that was stopped: `squall infer`, given again, makes the masks that are missing",
+            folder.display()
+        );
+    }
     masks
         .notes()
         .iter()

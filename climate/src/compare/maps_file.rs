@@ -3,9 +3,8 @@
 use crate::compare::{Comparison, MapChange};
 use crate::error::Result;
 use crate::statistics::coarse::{COARSE_COLUMNS, COARSE_ROWS, coarse_grid};
-use squall_data::archive::on_library_thread;
-use squall_data::atomic::Pending;
-use squall_data::{Class, DataError, LatLonGrid};
+use squall_data::netcdf_file::NetcdfFile;
+use squall_data::{Class, LatLonGrid};
 use std::path::Path;
 
 /// A part of a map: its ending in the file, its meaning, and its values.
@@ -32,17 +31,11 @@ impl Comparison {
     /// the flag `_significant`, all `(class, lat, lon)`.
     pub(crate) fn write_maps(&self, path: &Path) -> Result<()> {
         let grid = coarse_grid()?;
-        let pending = Pending::new(path)?;
-        on_library_thread(|| self.fill(pending.path(), &grid)).map_err(|error| DataError::Io {
-            action: "write",
-            path: path.into(),
-            source: std::io::Error::other(error.to_string()),
-        })?;
-        Ok(pending.commit()?)
+        let file = NetcdfFile::create(path, |file| self.fill(file, &grid))?;
+        Ok(file.finish()?)
     }
 
-    fn fill(&self, path: &Path, grid: &LatLonGrid) -> std::result::Result<(), netcdf::Error> {
-        let mut file = netcdf::create(path)?;
+    fn fill(&self, file: &mut netcdf::FileMut, grid: &LatLonGrid) -> netcdf::Result<()> {
         file.add_attribute("Conventions", "CF-1.8")?;
         let title = format!(
             "Changes of extreme weather, {} minus {}",

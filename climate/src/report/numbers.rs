@@ -1,5 +1,6 @@
 //! Numbers, dates and places as people read them.
 
+use crate::compare::Statistic;
 use squall_data::Time;
 
 /// A value with some decimals and narrow spaces between thousands (from 10,000 on).
@@ -115,17 +116,14 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// The middle value of a sample, and its 10th and 90th percentile (linear between ranks); `None` if empty.
+/// The middle value of a sample, and its 10th and 90th percentile, each by the definition of comparisons; `None` if
+/// empty.
 pub(crate) fn quantiles(values: &[f64]) -> Option<[f64; 3]> {
-    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().checked_sub(1)?;
-    Some([0.1, 0.5, 0.9].map(|p| {
-        let place = p * last as f64;
-        let low = place.floor() as usize;
-        let high = (low + 1).min(last);
-        sorted[low] + (place - low as f64) * (sorted[high] - sorted[low])
-    }))
+    let at = |share: f64| {
+        let values = values.iter().map(|value| (*value, 0)).collect();
+        Statistic::quantile(share, values, 1).value()
+    };
+    Some([at(0.1)?, at(0.5)?, at(0.9)?])
 }
 
 #[cfg(test)]
@@ -153,6 +151,9 @@ mod tests {
         assert_eq!(years(100.0), "100 years");
         assert_eq!(percent(0.0234), "2.3\u{a0}%");
         assert_eq!(quantiles(&[1.0, 2.0, 3.0]).unwrap()[1], 2.0);
+        // No value between two, as in `squall compare`: of four the fourth is the first that 90 % do not exceed.
+        let four = [4.0, 1.0, 3.0, 2.0];
+        assert_eq!(quantiles(&four), Some([1.0, 2.0, 4.0]));
         assert_eq!(quantiles(&[f64::NAN]), None);
     }
 

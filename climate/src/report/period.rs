@@ -15,6 +15,9 @@ pub(crate) struct Period {
     pub(crate) last: Time,
     /// Seconds that the last time stands for; 0 of a single time.
     step_seconds: i64,
+    /// Days of each calendar month of which there are data: both the first and the last day included, without months
+    /// in which nothing was seen.
+    pub(crate) days_per_month: [f64; 12],
 }
 
 impl Period {
@@ -38,10 +41,15 @@ impl Period {
             true => 0,
             false => usual_step_seconds(&times),
         };
+        let mut months: Vec<_> = seen.iter().map(|time| month(*time)).collect();
+        months.sort_unstable();
+        // Without masks nobody knows which times were looked at.
+        let is_seen = |month| months.is_empty() || months.binary_search(&month).is_ok();
         Some(Self {
             first,
             last,
             step_seconds,
+            days_per_month: days_per_month(first, last, is_seen),
         })
     }
 
@@ -82,32 +90,37 @@ impl Period {
             _ => duration(self.hours()),
         }
     }
+}
 
-    /// Days of each calendar month between the first and the last time, both days included.
-    pub(crate) fn days_per_month(&self) -> [f64; 12] {
-        let calendar = self.first.calendar();
-        let (first, last) = (self.first.date(), self.last.date());
-        let mut days = [0.0; 12];
-        for year in first.0..=last.0 {
-            for (month, sum) in (1..=12).zip(&mut days) {
-                if (year, month) < (first.0, first.1) || (year, month) > (last.0, last.1) {
-                    continue;
-                }
-                let from = if (year, month) == (first.0, first.1) {
-                    first.2
-                } else {
-                    1
-                };
-                let to = if (year, month) == (last.0, last.1) {
-                    last.2
-                } else {
-                    calendar.days_in_month(year, month)
-                };
-                *sum += (to - from + 1) as f64;
+/// Year and month.
+fn month(time: Time) -> (i64, i64) {
+    let (year, month, _) = time.date();
+    (year, month)
+}
+
+/// Days of each calendar month from the first to the last time, both days included, in the months that are asked for.
+fn days_per_month(first: Time, last: Time, is_asked: impl Fn((i64, i64)) -> bool) -> [f64; 12] {
+    let mut days = [0.0; 12];
+    for year in first.date().0..=last.date().0 {
+        for (at, sum) in (1..=12).zip(&mut days) {
+            let at = (year, at);
+            if at < month(first) || at > month(last) || !is_asked(at) {
+                continue;
             }
+            let from = if at == month(first) {
+                first.date().2
+            } else {
+                1
+            };
+            let to = if at == month(last) {
+                last.date().2
+            } else {
+                first.calendar().days_in_month(at.0, at.1)
+            };
+            *sum += (to - from + 1) as f64;
         }
-        days
     }
+    days
 }
 
 /// The median step between times in order, a day at most, as events stand for no longer; 0 of a single time.
@@ -188,7 +201,7 @@ mod tests {
 
     #[test]
     fn days_of_short_and_long_periods() {
-        let between = |first, last| of_times(&[first, last]).days_per_month();
+        let between = |first, last| days_per_month(first, last, |_| true);
         let short = between(day(1995, 8, 20), day(1995, 10, 3));
         assert_eq!(short[7..10], [12.0, 30.0, 3.0]);
         assert_eq!(short.iter().sum::<f64>(), 45.0);
@@ -199,5 +212,16 @@ mod tests {
         assert_eq!(long.iter().sum::<f64>(), total);
         let once = between(day(3, 5, 5), day(3, 5, 5));
         assert_eq!(once.iter().sum::<f64>(), 1.0);
+    }
+
+    #[test]
+    fn months_in_which_nothing_was_seen_have_no_days() {
+        let whole = every(day(2000, 1, 1), 6, 4 * 2 * 365);
+        assert_eq!(of_times(&whole).days_per_month[6], 62.0);
+        // The second July is missing, and of August all but a day.
+        let is_there = |time: &Time| time.date() < (2001, 7, 1) || time.date() > (2001, 8, 30);
+        let holed: Vec<Time> = whole.iter().copied().filter(is_there).collect();
+        let days = of_times(&holed).days_per_month;
+        assert_eq!((days[6], days[7], days[8]), (31.0, 62.0, 60.0));
     }
 }

@@ -103,7 +103,7 @@ fn has_events(page: &Page<'_>) -> bool {
 
 fn season(page: &Page<'_>) -> Option<Section> {
     let period = page.period.filter(|_| has_events(page))?;
-    let (days, years) = (period.days_per_month(), period.years());
+    let (days, years) = (period.days_per_month, period.years());
     let sources = &page.input.sources;
     let mut html = figures::source_legend(sources);
     html.push_str("<div class=\"grid\">\n");

@@ -3,9 +3,8 @@
 use crate::error::Result;
 use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_CELLS, COARSE_COLUMNS, COARSE_ROWS};
 use crate::statistics::{Basin, Statistics};
-use squall_data::archive::on_library_thread;
-use squall_data::atomic::Pending;
-use squall_data::{Calendar, Class, DataError, LatLonGrid};
+use squall_data::netcdf_file::NetcdfFile;
+use squall_data::{Calendar, Class, LatLonGrid};
 use std::path::Path;
 
 impl Statistics {
@@ -37,26 +36,18 @@ impl Statistics {
                 found: format!("{found:?}"),
             });
         }
-        let pending = Pending::new(path)?;
-        on_library_thread(|| self.fill(pending.path(), grid, calendar)).map_err(|error| {
-            DataError::Io {
-                action: "write",
-                path: path.into(),
-                source: std::io::Error::other(error.to_string()),
-            }
-        })?;
-        Ok(pending.commit()?)
+        let file = NetcdfFile::create(path, |file| self.fill(file, grid, calendar))?;
+        Ok(file.finish()?)
     }
 
     fn fill(
         &self,
-        path: &Path,
+        file: &mut netcdf::FileMut,
         grid: &LatLonGrid,
         calendar: Calendar,
-    ) -> std::result::Result<(), netcdf::Error> {
+    ) -> netcdf::Result<()> {
         let (rows, columns) = grid.shape();
         let months = self.months();
-        let mut file = netcdf::create(path)?;
         file.add_attribute("Conventions", "CF-1.8")?;
         file.add_attribute("title", "Statistics of extreme weather events")?;
         let version = env!("CARGO_PKG_VERSION");
@@ -114,7 +105,7 @@ impl Statistics {
                 frequency.put_values(&values, (index, .., ..))?;
             }
 
-            self.fill_coarse(&mut file)?;
+            self.fill_coarse(file)?;
         }
 
         let whole = |get: &dyn Fn(usize) -> Vec<f64>| -> Vec<f64> {
@@ -212,7 +203,7 @@ impl Statistics {
         Ok(())
     }
 
-    fn fill_coarse(&self, file: &mut netcdf::FileMut) -> std::result::Result<(), netcdf::Error> {
+    fn fill_coarse(&self, file: &mut netcdf::FileMut) -> netcdf::Result<()> {
         for (name, count, first, standard, units) in [
             (
                 "coarse_lat",

@@ -12,6 +12,8 @@ impl Statistics {
     ///   landfalls (tracks by the place of their first), precipitation_km3 (inside of the class's events) and
     ///   precipitation_share (the same as a share of all that fell on the grid); the last two are blank without
     ///   precipitation
+    ///
+    ///   Of classes that were not looked for ([`Statistics::classes`]) all counts are blank, here and in the others
     /// - `yearly.csv`: the same by year
     /// - `seasonal_cycle.csv`: class, basin, month, mean number of tracks begun
     /// - `histograms.csv`: class, quantity, unit, from, to, count; the open bins have a blank edge
@@ -34,18 +36,14 @@ impl Statistics {
         let mut rows = vec![header.split(',').map(String::from).collect()];
         for m in self.months() {
             for (c, class, basin) in combinations() {
-                let b = basin as usize;
                 let mut row = vec![
                     m.year.to_string(),
                     m.month.to_string(),
                     class.name().into(),
                     basin.code().into(),
                     m.times.to_string(),
-                    m.tracks[c][b].to_string(),
-                    m.objects[c][b].to_string(),
-                    energy(class, m.ace[b]),
                 ];
-                row.extend(impact(m, c, b));
+                row.extend(self.told(class, counts(m, (c, class), basin)));
                 rows.push(row);
             }
         }
@@ -57,17 +55,13 @@ impl Statistics {
         let mut rows = vec![header.split(',').map(String::from).collect()];
         for y in self.years() {
             for (c, class, basin) in combinations() {
-                let b = basin as usize;
                 let mut row = vec![
                     y.year.to_string(),
                     class.name().into(),
                     basin.code().into(),
                     y.times.to_string(),
-                    y.tracks[c][b].to_string(),
-                    y.objects[c][b].to_string(),
-                    energy(class, y.ace[b]),
                 ];
-                row.extend(impact(&y, c, b));
+                row.extend(self.told(class, counts(&y, (c, class), basin)));
                 rows.push(row);
             }
         }
@@ -79,15 +73,17 @@ impl Statistics {
         let mut rows = vec![header.split(',').map(String::from).collect()];
         for (_, class, basin) in combinations() {
             for (month, mean) in (1..).zip(self.seasonal_cycle(class, basin)) {
+                let mean = if mean.is_nan() {
+                    String::new()
+                } else {
+                    format!("{mean:.4}")
+                };
+                let [mean] = self.told(class, [mean]);
                 rows.push(vec![
                     class.name().into(),
                     basin.code().into(),
                     format!("{month}"),
-                    if mean.is_nan() {
-                        String::new()
-                    } else {
-                        format!("{mean:.4}")
-                    },
+                    mean,
                 ]);
             }
         }
@@ -103,13 +99,14 @@ impl Statistics {
                 let edges = &histogram.edges;
                 let mut row = |from: Option<&f64>, to: Option<&f64>, count: u64| {
                     let text = |edge: Option<&f64>| edge.map_or_else(String::new, f64::to_string);
+                    let [count] = self.told(class, [count.to_string()]);
                     rows.push(vec![
                         class.name().into(),
                         quantity.into(),
                         unit.into(),
                         text(from),
                         text(to),
-                        count.to_string(),
+                        count,
                     ]);
                 };
                 row(None, edges.first(), histogram.below);
@@ -126,14 +123,19 @@ impl Statistics {
         let mut rows = vec![vec!["basin".into(), "category".into(), "tracks".into()]];
         for basin in Basin::ALL {
             for (category, count) in Category::ALL.into_iter().zip(self.categories(basin)) {
-                rows.push(vec![
-                    basin.code().into(),
-                    category.name().into(),
-                    count.to_string(),
-                ]);
+                let [count] = self.told(Class::TropicalCyclone, [count.to_string()]);
+                rows.push(vec![basin.code().into(), category.name().into(), count]);
             }
         }
         rows
+    }
+
+    /// Numbers of a class, blank where nobody looked for it: a 0 would say that there was none.
+    fn told<const N: usize>(&self, class: Class, cells: [String; N]) -> [String; N] {
+        match self.classes().contains(&class) {
+            true => cells,
+            false => cells.map(|_| String::new()),
+        }
     }
 }
 
@@ -148,13 +150,17 @@ fn combinations() -> impl Iterator<Item = (usize, Class, Basin)> {
         })
 }
 
-/// Landfalls, water and its share.
-fn impact(counts: &MonthCounts, class: usize, basin: usize) -> [String; 3] {
-    let water_km3 = counts.precipitation_km3[class][basin];
+/// Tracks, objects, energy, landfalls, water and its share; `index` is the place of the class in the counts.
+fn counts(counts: &MonthCounts, (index, class): (usize, Class), basin: Basin) -> [String; 6] {
+    let basin = basin as usize;
+    let water_km3 = counts.precipitation_km3[index][basin];
     let all_km3 = counts.all_precipitation_km3;
     let known = |text: String| if all_km3 > 0.0 { text } else { String::new() };
     [
-        counts.landfalls[class][basin].to_string(),
+        counts.tracks[index][basin].to_string(),
+        counts.objects[index][basin].to_string(),
+        energy(class, counts.ace[basin]),
+        counts.landfalls[index][basin].to_string(),
         known(format!("{water_km3:.3}")),
         known(format!("{:.6}", water_km3 / all_km3)),
     ]
@@ -179,4 +185,40 @@ pub(crate) fn write_rows(path: &Path, rows: &[Vec<String>]) -> Result<()> {
         .into_inner()
         .map_err(|error| failed(error.into_error()))?;
     Ok(atomic::write(path, &bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Event;
+    use squall_data::{Calendar, LatLonGrid, Time};
+
+    #[test]
+    fn of_a_class_that_nobody_looked_for_no_table_says_that_there_was_none() {
+        let grid = LatLonGrid::global(8, 12).unwrap();
+        let mut rivers = Statistics::new(&grid).of_classes(&[Class::AtmosphericRiver]);
+        let time = Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap();
+        let none = std::iter::empty::<&Event>();
+        rivers.add_time(time, None, 6.0, none).unwrap();
+        let check = |rows: &[Vec<String>], class: usize, numbers: std::ops::Range<usize>| {
+            for row in &rows[1..] {
+                let looked_for = row[class] == "atmospheric_river";
+                let blank = |cell: &String| cell.is_empty();
+                let cells = &row[numbers.clone()];
+                assert_eq!(!cells.iter().any(blank), looked_for, "{row:?}");
+                assert_eq!(cells.iter().all(blank), !looked_for, "{row:?}");
+            }
+        };
+        check(&rivers.monthly_rows(), 2, 5..7);
+        check(&rivers.yearly_rows(), 1, 4..6);
+        let landfalls = |row: &Vec<String>| row[7].is_empty();
+        assert!(landfalls(&rivers.yearly_rows()[1]));
+        check(&rivers.histogram_rows(), 0, 5..6);
+        let august = |row: &Vec<String>| row[2] == "8" && row[0] == "tropical_cyclone";
+        let seasons = rivers.seasonal_rows();
+        let cyclones = seasons.iter().find(|row| august(row)).unwrap();
+        assert_eq!(cyclones[3], "");
+        let strengths = rivers.category_rows();
+        assert!(strengths[1..].iter().all(|row| row[2].is_empty()));
+    }
 }

@@ -291,5 +291,5 @@ pub(crate) fn cut(path: &Path, bytes: u64) -> Result<File> {
         file.seek(SeekFrom::End(0))?;
         Ok(file)
     };
-    Ok(open().map_err(DataError::io("open", path))?)
+    Ok(open().map_err(DataError::io("write", path))?)
 }

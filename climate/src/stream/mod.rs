@@ -201,6 +201,13 @@ impl EventStream {
         }
     }
 
+    /// The same, saying that only these classes were looked for: that there are none of another says nothing.
+    #[must_use]
+    pub fn of_classes(mut self, classes: &[Class]) -> Self {
+        self.statistics = self.statistics.of_classes(classes);
+        self
+    }
+
     /// Ends the run: the last rows, its statistics without the months given out before, and its counts.
     pub fn finish(mut self) -> (Decided, Statistics, EventCounts) {
         let step = self.tracker.clone().finish();

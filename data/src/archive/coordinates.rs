@@ -3,21 +3,50 @@
 use super::nc;
 use super::{file_date, units};
 use crate::error::{DataError, Result};
-use crate::{Calendar, Time};
+use crate::grid::AxisOrder;
+use crate::{Calendar, LatLonGrid, Time};
 use netcdf::File;
 use std::path::Path;
 
-/// Coordinates found by name, axis attribute or unit.
-pub(crate) struct Axes {
-    pub lat: (String, Vec<f64>),
-    pub lon: (String, Vec<f64>),
+/// Latitude and longitude of a file, found by name, axis attribute or unit, and the grid of them.
+pub(crate) struct GridAxes {
+    /// The dimension of latitude.
+    pub lat: String,
+    /// The dimension of longitude.
+    pub lon: String,
+    pub grid: LatLonGrid,
+    /// How rows and columns of the file become those of the grid.
+    pub order: AxisOrder,
+    /// Rows and columns in the file, before a repeated column is dropped.
+    pub file_shape: (usize, usize),
 }
 
-/// The 1-D latitude and longitude axes of a file.
-///
-/// # Errors
-/// [`DataError::MissingVariable`] or [`DataError::BadVariable`] saying which coordinate is not there or not 1-D.
-pub(crate) fn axes(path: &Path, file: &File) -> Result<Axes> {
+impl GridAxes {
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// [`DataError::MissingVariable`] or [`DataError::BadVariable`] saying which coordinate is not there or not 1-D;
+    /// [`DataError::Unreadable`] if they make no grid.
+    pub(crate) fn of(path: &Path, file: &File) -> Result<Self> {
+        let [(lat, lats), (lon, lons)] = axes(path, file)?;
+        let file_shape = (lats.len(), lons.len());
+        let (grid, order) =
+            LatLonGrid::from_axes(lats, lons).map_err(|error| DataError::Unreadable {
+                path: path.into(),
+                reason: error.to_string(),
+            })?;
+        Ok(Self {
+            lat,
+            lon,
+            grid,
+            order,
+            file_shape,
+        })
+    }
+}
+
+/// Dimension and values of latitude and of longitude.
+fn axes(path: &Path, file: &File) -> Result<[(String, Vec<f64>); 2]> {
     let find = |what: &str, names: &[&str], units: &[&str]| {
         let is = |variable: &netcdf::Variable<'_>| {
             let name = variable.name().to_ascii_lowercase();
@@ -56,18 +85,18 @@ pub(crate) fn axes(path: &Path, file: &File) -> Result<Axes> {
         }
         Ok((found.dimensions()[0].name(), nc::coordinate(path, &found)?))
     };
-    Ok(Axes {
-        lat: find(
+    Ok([
+        find(
             "latitude",
             &["lat", "latitude", "nav_lat"],
             &["degrees_north", "degree_north", "degrees_n"],
         )?,
-        lon: find(
+        find(
             "longitude",
             &["lon", "longitude", "nav_lon"],
             &["degrees_east", "degree_east", "degrees_e"],
         )?,
-    })
+    ])
 }
 
 /// A file's time axis.
@@ -78,11 +107,11 @@ pub(crate) struct TimeAxis {
     pub problems: Vec<String>,
 }
 
-/// The time axis of a file; from its name if it has none.
+/// The time axis of a file; from its name if it has none and holds one time.
 ///
 /// # Errors
-/// [`DataError::Time`] or [`DataError::BadVariable`] if an axis is there but makes no sense, or there is no date at
-/// all.
+/// [`DataError::Time`] or [`DataError::BadVariable`] if an axis is there but makes no sense, there is no date at all, or
+/// there are many times without an axis.
 pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     let mut problems = Vec::new();
     let is_time = |v: &netcdf::Variable<'_>| {
@@ -105,6 +134,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     let Some(axis) = candidates.into_iter().next() else {
         return match file_date::from_name(path) {
             Some(time) => {
+                refuse_many(path, file)?;
                 problems.push("no time axis: the time is taken from the file name".to_string());
                 let dimension = file.dimension("time").map(|d| d.name());
                 Ok(TimeAxis {
@@ -156,6 +186,29 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
         calendar,
         problems,
     })
+}
+
+/// Refuses a file without a time axis that holds more than one time: its name tells one only.
+fn refuse_many(path: &Path, file: &File) -> Result<()> {
+    let is_time = |dimension: &netcdf::Dimension<'_>| {
+        let name = dimension.name().to_ascii_lowercase();
+        dimension.is_unlimited() || ["time", "times", "valid_time", "t"].contains(&name.as_str())
+    };
+    let mut dimensions = file.dimensions();
+    match dimensions.find(|dimension| is_time(dimension) && dimension.len() > 1) {
+        Some(dimension) => {
+            let (name, count) = (dimension.name(), dimension.len());
+            Err(DataError::BadVariable {
+                path: path.into(),
+                variable: name.clone(),
+                expected: format!(
+                    "a time, in units such as `days since 2000-01-01`, for each of the {count} steps of dimension `{name}`"
+                ),
+                found: "no such variable, and a file name tells one time only".into(),
+            })
+        }
+        None => Ok(()),
+    }
 }
 
 /// A level axis.

@@ -2,6 +2,7 @@
 
 use crate::error::{DataError, Result};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Endings of files that may be netCDF.
@@ -35,7 +36,15 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
             .filter(|path| path.is_file())
             .collect()
     } else {
-        return Err(none("there is no such file or folder"));
+        return Err(match fs::metadata(path) {
+            Ok(_) => {
+                none("it is neither a file nor a folder: a pipe or device cannot be read twice")
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                DataError::io("open", path)(error)
+            }
+            Err(_) => none("there is no such file or folder"),
+        });
     };
     if files.is_empty() {
         return Err(none("no netCDF files (.nc, .nc4, .cdf, .h5) there"));
@@ -126,6 +135,13 @@ fn beginning(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_not_said_to_be_absent() {
+        let said = |input: &str| files_of(input).unwrap_err().to_string();
+        assert!(said("/dev/null").contains("neither a file nor a folder"));
+        assert!(said("/dev/nothing").contains("no such file"));
+    }
 
     #[test]
     fn what_is_no_list_of_paths_is_told_in_a_line() {

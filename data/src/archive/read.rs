@@ -7,6 +7,8 @@ use crate::Variable;
 use crate::error::{DataError, Result};
 use crate::snapshot::Snapshot;
 use ndarray::{Array2, Array3, ArrayViewMut2, Axis, Zip};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Where a channel of one time comes from.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +71,31 @@ impl Archive {
             }
             _ => None,
         }
+    }
+
+    /// The files that some fields of a time are read from, in the order of the archive.
+    pub fn files_read(&self, index: usize, variables: &[Variable]) -> Vec<&Path> {
+        let mut files = BTreeSet::new();
+        let mut asked = variables.to_vec();
+        while let Some(variable) = asked.pop() {
+            match self.how(index, variable) {
+                Some(How::Direct(file, ..)) => drop(files.insert(file)),
+                Some(How::Computed(Derivation::ColumnWater(file, ..))) => {
+                    files.insert(file);
+                    asked.extend([Variable::Ps, Variable::Qrefht]);
+                }
+                Some(How::Computed(Derivation::Dewpoint(file, ..))) => {
+                    files.insert(file);
+                    asked.push(Variable::Ps);
+                }
+                Some(How::Computed(Derivation::LowestLevel)) => {
+                    asked.extend([Variable::Trefht, Variable::Qrefht]);
+                }
+                None => {}
+            }
+        }
+        let path = |&file: &usize| self.files[file].0.as_path();
+        files.iter().map(path).collect()
     }
 
     fn column_water(&self, index: usize) -> Option<How<'_>> {

@@ -1,10 +1,10 @@
 //! What one file offers: its grid, its times, and where each channel is found.
 
 use super::alias::{self, Match};
-use super::coordinates::{LevelAxis, TimeAxis, axes, level_axes, time_axis};
+use super::coordinates::{GridAxes, LevelAxis, TimeAxis, level_axes, time_axis};
 use super::decode::Decoder;
 use super::{nc, units};
-use crate::error::{DataError, Result};
+use crate::error::Result;
 use crate::grid::AxisOrder;
 use crate::{Calendar, LatLonGrid, Time, Variable};
 use netcdf::{Extent, File};
@@ -156,13 +156,13 @@ fn roles<'l>(
 /// Whatever makes it unusable, naming file and variable.
 pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
     let file = nc::open(path)?;
-    let axes = axes(path, &file)?;
-    let file_shape = (axes.lat.1.len(), axes.lon.1.len());
-    let (grid, order) =
-        LatLonGrid::from_axes(axes.lat.1, axes.lon.1).map_err(|error| DataError::Unreadable {
-            path: path.into(),
-            reason: error.to_string(),
-        })?;
+    let GridAxes {
+        lat,
+        lon,
+        grid,
+        order,
+        file_shape,
+    } = GridAxes::of(path, &file)?;
     let TimeAxis {
         dimension,
         times,
@@ -182,11 +182,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         problems,
     };
     let level_axes = level_axes(path, &file);
-    let dimensions = (
-        axes.lat.0.as_str(),
-        axes.lon.0.as_str(),
-        dimension.as_deref(),
-    );
+    let dimensions = (lat.as_str(), lon.as_str(), dimension.as_deref());
     fields(&file, dimensions, &level_axes, &mut layout);
     for (channel, source) in &layout.channels {
         if let Some(difference) = &source.proxy {

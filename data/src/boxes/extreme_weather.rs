@@ -21,8 +21,8 @@ use super::pixel_grid::{Said, of_axes};
 use super::{BoxFrames, BoxSink, GeoBox, PixelBox, SinkSummary, TrackedBox};
 use crate::archive::coordinates::time_axis;
 use crate::archive::nc::{self, on_library_thread};
-use crate::atomic::Pending;
 use crate::error::{DataError, Result};
+use crate::netcdf_file::NetcdfFile;
 use crate::{Calendar, LatLonGrid, Time};
 use netcdf::{Extent, FileMut};
 use order::{COORDINATES, Reading, UNUSED};
@@ -40,7 +40,7 @@ pub struct ExtremeWeatherWriter {
     grid: Arc<LatLonGrid>,
     path: PathBuf,
     /// Created with the first time, which gives the origin of the time axis.
-    open: Option<(Pending, FileMut, Time)>,
+    open: Option<(NetcdfFile, Time)>,
     summary: SinkSummary,
 }
 
@@ -72,18 +72,17 @@ impl BoxSink for ExtremeWeatherWriter {
         for (slot, geo) in slots.iter_mut().zip(&largest) {
             *slot = row(&geo.to_pixels(&self.grid)?, &self.grid);
         }
-        let (_, file, origin) = match &mut self.open {
+        let (file, origin) = match &mut self.open {
             Some(open) => open,
             None => {
-                let pending = Pending::new(&self.path)?;
                 let origin = time.add_seconds(-time.second_of_day());
-                let made = on_library_thread(|| create(pending.path(), &self.grid, origin));
-                let file = made.map_err(|error| refused(&self.path, &error))?;
-                self.open.insert((pending, file, origin))
+                let grid = &self.grid;
+                let file = NetcdfFile::create(&self.path, |file| begin(file, grid, origin))?;
+                self.open.insert((file, origin))
             }
         };
         let (days, at) = (time.days_since(*origin), self.summary.times);
-        let put = || -> std::result::Result<(), netcdf::Error> {
+        file.with(|file| {
             let missing = |name: &str| netcdf::Error::Str(format!("`{name}` is not in the file"));
             let mut axis = file.variable_mut("time").ok_or_else(|| missing("time"))?;
             axis.put_values(&[days], [Extent::from(at..at + 1)])?;
@@ -94,8 +93,7 @@ impl BoxSink for ExtremeWeatherWriter {
                 Extent::from(0..COORDINATES),
             ];
             plane.put_values(slots.as_flattened(), extents)
-        };
-        on_library_thread(put).map_err(|error| refused(&self.path, &error))?;
+        })?;
         self.summary.times += 1;
         self.summary.boxes += kept;
         self.summary.left_out += largest.len() - kept;
@@ -103,14 +101,13 @@ impl BoxSink for ExtremeWeatherWriter {
     }
 
     fn finish(self: Box<Self>) -> Result<SinkSummary> {
-        let Some((pending, file, _)) = self.open else {
+        let Some((file, _)) = self.open else {
             return Err(DataError::Invalid(format!(
                 "no time for the boxes of `{}`",
                 self.path.display()
             )));
         };
-        on_library_thread(|| file.close()).map_err(|error| refused(&self.path, &error))?;
-        pending.commit()?;
+        file.finish()?;
         Ok(self.summary)
     }
 }
@@ -127,13 +124,8 @@ fn row(pixels: &PixelBox, grid: &LatLonGrid) -> [i32; COORDINATES] {
     [y_min, x_min, y_max, x_max, i32::from(pixels.class.code())]
 }
 
-fn create(
-    path: &Path,
-    grid: &LatLonGrid,
-    origin: Time,
-) -> std::result::Result<FileMut, netcdf::Error> {
+fn begin(file: &mut FileMut, grid: &LatLonGrid, origin: Time) -> netcdf::Result<()> {
     let (rows, columns) = grid.shape();
-    let mut file = netcdf::create(path)?;
     file.add_attribute(
         "title",
         "boxes in the layout of the ExtremeWeather data set",
@@ -165,15 +157,7 @@ fn create(
         "classes",
         "0 tropical_depression 1 tropical_cyclone 2 extratropical_cyclone 3 atmospheric_river",
     )?;
-    Ok(file)
-}
-
-fn refused(path: &Path, error: &netcdf::Error) -> DataError {
-    DataError::Io {
-        action: "write",
-        path: path.into(),
-        source: std::io::Error::other(format!("netCDF: {error}")),
-    }
+    Ok(())
 }
 
 /// Reads an ExtremeWeather file on a grid. Times are those of its `time`; a file without one must be named

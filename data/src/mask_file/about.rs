@@ -1,7 +1,7 @@
 //! What one mask file says about itself.
 
-use super::scan::{grid_of, text};
-use crate::archive::coordinates::time_axis;
+use super::scan::text;
+use crate::archive::coordinates::{GridAxes, time_axis};
 use crate::archive::nc::{self, on_library_thread};
 use crate::error::Result;
 use crate::{Calendar, LatLonGrid};
@@ -33,7 +33,7 @@ impl About {
             let named = names.filter_map(|name| Some((name.clone(), text(&file, &name)?)));
             Ok(Self {
                 attributes: named.collect(),
-                grid: grid_of(path, &file)?.0,
+                grid: GridAxes::of(path, &file)?.grid,
                 calendar: time_axis(path, &file)?.calendar,
             })
         })

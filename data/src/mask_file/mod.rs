@@ -1,6 +1,7 @@
 //! Masks as CF netCDF: what ClimateNet, ARTMIP and TempestExtremes users can open.
 
 mod about;
+mod flags;
 mod reader;
 mod scan;
 mod writer;
@@ -93,6 +94,59 @@ mod tests {
                 .to_string()
                 .contains("(4, 4)")
         );
+    }
+
+    /// Classes are those of the file's `flag_meanings`, whatever their numbers.
+    #[test]
+    fn codes_mean_what_the_file_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let grid = LatLonGrid::global(8, 12).unwrap();
+        let start = Time::new(Calendar::NoLeap, 2000, 7, 1, 0, 0, 0).unwrap();
+        let codes = Array2::from_shape_fn((8, 12), |(j, i)| ((j + i) % 3) as u8);
+        let path = folder.path().join("masks.nc");
+        let options = MaskFileOptions::default();
+        let mut writer = MaskWriter::create(&path, &grid, start, &options).unwrap();
+        writer
+            .write(&ClassMask::new(start, codes.clone()).unwrap(), None)
+            .unwrap();
+        writer.finish().unwrap();
+        let told = |values: Option<Vec<i8>>, meanings: &str| {
+            crate::archive::nc::on_library_thread(|| {
+                let mut file = netcdf::append(&path).unwrap();
+                let mut labels = file.variable_mut("LABELS").unwrap();
+                labels.put_attribute("flag_meanings", meanings).unwrap();
+                if let Some(values) = values {
+                    labels.put_attribute("flag_values", values).unwrap();
+                }
+                file.close().unwrap();
+            });
+            // Closed again at once: an open file cannot be changed.
+            let masks = MaskArchive::open(path.to_str().unwrap())?;
+            Ok::<_, crate::DataError>((masks.read(0), masks.classes()))
+        };
+        let (ours, _) = told(None, "background tropical_cyclone atmospheric_river").unwrap();
+        assert_eq!(ours.unwrap().codes, codes);
+        let (swapped, _) = told(None, "background Atmospheric_River TC").unwrap();
+        let expected = codes.mapv(|code| [0u8, 2, 1][usize::from(code)]);
+        assert_eq!(swapped.unwrap().codes, expected);
+        let (moved, _) = told(Some(vec![1, 2, 0]), "BG AR TC").unwrap();
+        let expected = codes.mapv(|code| [1u8, 0, 2][usize::from(code)]);
+        assert_eq!(moved.unwrap().codes, expected);
+        // A code without a meaning, a meaning that is no class, and a value too few.
+        let (short, classes) = told(Some(vec![0, 2]), "background atmospheric_river").unwrap();
+        assert_eq!(classes, [Class::AtmosphericRiver]);
+        let error = short.unwrap_err().to_string();
+        assert!(
+            error.contains("0 (background), 2 (atmospheric river), found 1"),
+            "{error}"
+        );
+        let error = told(None, "background blocking").err().unwrap().to_string();
+        assert!(
+            error.contains("`blocking`") && error.contains("atmospheric_river"),
+            "{error}"
+        );
+        let error = told(None, "background tc ar").err().unwrap().to_string();
+        assert!(error.contains("3 numbers in `flag_values`"), "{error}");
     }
 
     #[test]

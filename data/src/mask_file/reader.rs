@@ -1,5 +1,6 @@
 //! Masks of any of the layouts in use, as one time axis.
 
+use super::flags::described;
 use super::scan::{Layout, MaskFile, Scan};
 use super::{CERTAIN, event_variable};
 use crate::archive::nc::{self, on_library_thread};
@@ -27,10 +28,12 @@ pub struct MaskArchive {
 
 impl MaskArchive {
     /// Opens the mask files of a path, folder, glob or list: ours, ClimateNet's `LABELS`, ARTMIP's `ar_binary_tag`,
-    /// TempestExtremes' `binary_tag` and `object_id` (both read as rivers, which [`Self::notes`] tells).
+    /// TempestExtremes' `binary_tag` and `object_id` (both read as rivers, which [`Self::notes`] tells). Codes of
+    /// `LABELS` mean what its CF `flag_values` and `flag_meanings` say.
     ///
     /// # Errors
-    /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::Mismatch`] if files differ in grid or
+    /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::BadVariable`] if its codes mean other things;
+    /// [`DataError::Mismatch`] if files differ in grid or
     /// calendar.
     pub fn open(input: &str) -> Result<Self> {
         Self::open_as(input, None)
@@ -114,7 +117,10 @@ impl MaskArchive {
     pub fn classes(&self) -> Vec<Class> {
         let tells = |class: &Class| {
             let mut files = self.files.iter();
-            files.any(|file| file.layout == Layout::Labels || file.tagged == *class)
+            files.any(|file| match file.layout {
+                Layout::Labels => file.codes.iter().any(|(_, told)| told == class),
+                Layout::Tag => file.tagged == *class,
+            })
         };
         Class::EVENTS.into_iter().filter(tells).collect()
     }
@@ -157,18 +163,22 @@ impl MaskArchive {
     ///
     /// # Errors
     /// [`DataError::Unreadable`] if the file is damaged, [`DataError::BadVariable`] if it holds other codes than 0,
-    /// 1, 2.
+    /// 1, 2, or those of its `flag_values`.
     pub fn read(&self, index: usize) -> Result<ClassMask> {
         let file = &self.files[self.places[index].0];
         let stored: Vec<f64> = self.stored(index, file.name, &[])?;
         let code = |value: &f64| match file.layout {
-            Layout::Labels if [0.0, 1.0, 2.0].contains(value) => Ok(*value as u8),
-            Layout::Labels => Err(DataError::BadVariable {
-                path: file.path.clone(),
-                variable: file.name.into(),
-                expected: "0 (background), 1 (tropical cyclone), 2 (atmospheric river)".into(),
-                found: value.to_string(),
-            }),
+            Layout::Labels => {
+                let known = file.codes.iter().find(|(code, _)| code == value);
+                known
+                    .map(|(_, class)| class.code())
+                    .ok_or_else(|| DataError::BadVariable {
+                        path: file.path.clone(),
+                        variable: file.name.into(),
+                        expected: described(&file.codes),
+                        found: value.to_string(),
+                    })
+            }
             Layout::Tag if *value > 0.0 => Ok(file.tagged.code()),
             Layout::Tag => Ok(0),
         };

@@ -1,14 +1,15 @@
 //! What mask files hold, put together to one time axis.
 
+use super::flags::codes_of;
 use crate::archive::BadFiles;
-use crate::archive::coordinates::{axes, time_axis};
+use crate::archive::coordinates::{GridAxes, time_axis};
 use crate::archive::nc;
 use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;
 use crate::snapshot::shape_text;
 use crate::{Calendar, Class, LatLonGrid, Time};
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// How a tool writes masks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,6 +36,8 @@ pub(super) struct MaskFile {
     pub path: PathBuf,
     pub name: &'static str,
     pub layout: Layout,
+    /// What the codes of labels mean; none of tags.
+    pub codes: Vec<(f64, Class)>,
     /// What a tag means.
     pub tagged: Class,
     pub order: AxisOrder,
@@ -192,18 +195,36 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
     // Its name says what it is.
     let names_a_class = name == "ar_binary_tag";
     let tagged = tagged.filter(|_| !names_a_class);
-    let (grid, order, file_shape) = grid_of(&path, &file)?;
+    let GridAxes {
+        grid,
+        order,
+        file_shape,
+        ..
+    } = GridAxes::of(&path, &file)?;
     let axis = time_axis(&path, &file)?;
-    let shape: Vec<usize> = file
-        .variable(name)
+    let variable = file.variable(name);
+    let shape: Vec<usize> = variable
+        .as_ref()
         .map(|v| v.dimensions().iter().map(|d| d.len()).collect())
         .unwrap_or_default();
+    let codes = match (layout, &variable) {
+        (Layout::Labels, Some(variable)) => codes_of(&path, variable)?,
+        _ => Vec::new(),
+    };
     let has_time = shape.len() == 3;
     if shape.len() < 2 || shape.len() > 3 || !shape.ends_with(&[file_shape.0, file_shape.1]) {
         return Err(DataError::BadVariable {
             path,
             variable: name.into(),
             expected: "a mask of (time, lat, lon) or (lat, lon)".into(),
+            found: shape_text(&shape),
+        });
+    }
+    if has_time && shape[0] != axis.times.len() {
+        return Err(DataError::BadVariable {
+            path,
+            variable: name.into(),
+            expected: format!("a mask for each of {} times", axis.times.len()),
             found: shape_text(&shape),
         });
     }
@@ -218,27 +239,13 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
             path,
             name,
             layout,
+            codes,
             tagged: tagged.unwrap_or(Class::AtmosphericRiver),
             order,
             file_shape,
             has_time,
         },
     })
-}
-
-/// The grid of a file, how its rows and columns become those of the grid, and how many it has.
-pub(super) fn grid_of(
-    path: &Path,
-    file: &netcdf::File,
-) -> Result<(LatLonGrid, AxisOrder, (usize, usize))> {
-    let axes = axes(path, file)?;
-    let file_shape = (axes.lat.1.len(), axes.lon.1.len());
-    let (grid, order) =
-        LatLonGrid::from_axes(axes.lat.1, axes.lon.1).map_err(|error| DataError::Unreadable {
-            path: path.into(),
-            reason: error.to_string(),
-        })?;
-    Ok((grid, order, file_shape))
 }
 
 /// An attribute of a file, if it is text.

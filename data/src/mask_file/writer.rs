@@ -1,13 +1,12 @@
 //! Masks as compressed CF netCDF.
 
 use super::{CERTAIN, event_variable};
-use crate::archive::nc::on_library_thread;
-use crate::atomic::Pending;
 use crate::error::{DataError, Result};
+use crate::netcdf_file::NetcdfFile;
 use crate::{Class, ClassMask, LatLonGrid, Time};
 use ndarray::ArrayView3;
 use netcdf::{Extent, FileMut};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Stored standard deviation of 1; it is at most a half.
 const SPREAD_STEPS: f32 = 500.0;
@@ -49,9 +48,7 @@ impl Default for MaskFileOptions {
 /// Writes masks of rising times into one file, which appears whole when it is finished.
 #[derive(Debug)]
 pub struct MaskWriter {
-    pending: Pending,
-    file: FileMut,
-    path: PathBuf,
+    file: NetcdfFile,
     origin: Time,
     shape: (usize, usize),
     written: usize,
@@ -60,26 +57,21 @@ pub struct MaskWriter {
     river_tag: bool,
 }
 
-type Outcome<T> = std::result::Result<T, netcdf::Error>;
+type Outcome<T> = netcdf::Result<T>;
 
 impl MaskWriter {
     /// Starts a file; `first` gives the calendar and the origin of the time axis.
     ///
     /// # Errors
-    /// [`DataError::Io`] if the folder cannot be written, [`DataError::Unreadable`] if netCDF refuses.
+    /// [`DataError::Io`] if the folder or the file cannot be written.
     pub fn create(
         path: &Path,
         grid: &LatLonGrid,
         first: Time,
         options: &MaskFileOptions,
     ) -> Result<Self> {
-        let pending = Pending::new(path)?;
-        let file = on_library_thread(|| create(pending.path(), grid, first, options))
-            .map_err(|error| refused(path, &error))?;
         Ok(Self {
-            pending,
-            file,
-            path: path.into(),
+            file: NetcdfFile::create(path, |file| begin(file, grid, first, options))?,
             origin: midnight(first),
             shape: grid.shape(),
             written: 0,
@@ -92,7 +84,7 @@ impl MaskWriter {
     /// Adds a mask and, if the file keeps them, the probabilities `(lat, lon, class)`.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if the shape is not the grid's.
+    /// [`DataError::Invalid`] if the shape is not the grid's, [`DataError::Io`] if the file cannot be written.
     pub fn write(
         &mut self,
         mask: &ClassMask,
@@ -141,34 +133,19 @@ impl MaskWriter {
             }
         }
         let days = mask.time.days_since(self.origin);
-        let put = || self.put(days, &planes);
-        on_library_thread(put).map_err(|error| refused(&self.path.clone(), &error))?;
+        let (at, shape) = (self.written, self.shape);
+        self.file
+            .with(|file| put(file, (at, shape), days, &planes))?;
         self.written += 1;
-        Ok(())
-    }
-
-    fn put(&mut self, days: f64, planes: &[(String, Vec<i8>)]) -> Outcome<()> {
-        let (at, (rows, columns)) = (self.written, self.shape);
-        variable(&mut self.file, "time")?.put_values(&[days], [Extent::from(at..at + 1)])?;
-        for (name, values) in planes {
-            let plane = [
-                Extent::from(at),
-                Extent::from(0..rows),
-                Extent::from(0..columns),
-            ];
-            variable(&mut self.file, name)?.put_values(values, plane)?;
-        }
         Ok(())
     }
 
     /// Closes the file and gives it its name.
     ///
     /// # Errors
-    /// [`DataError::Io`] if it cannot be synced or renamed.
+    /// [`DataError::Io`] if it cannot be written to its end, synced or renamed.
     pub fn finish(self) -> Result<()> {
-        let closed = on_library_thread(|| self.file.close());
-        closed.map_err(|error| refused(&self.path, &error))?;
-        self.pending.commit()
+        self.file.finish()
     }
 }
 
@@ -181,14 +158,23 @@ fn pack(value: f32, steps: f32) -> i8 {
     (whole + BYTE_OF_ZERO) as i8
 }
 
-fn refused(path: &Path, error: &netcdf::Error) -> DataError {
-    let text = error.to_string();
-    // netCDF hides a full disk behind "HDF error"; the file system does not.
-    DataError::Io {
-        action: "write",
-        path: path.into(),
-        source: std::io::Error::other(format!("netCDF: {text}")),
+/// Puts what is known of the time number `at` into its place.
+fn put(
+    file: &mut FileMut,
+    (at, (rows, columns)): (usize, (usize, usize)),
+    days: f64,
+    planes: &[(String, Vec<i8>)],
+) -> Outcome<()> {
+    variable(file, "time")?.put_values(&[days], [Extent::from(at..at + 1)])?;
+    for (name, values) in planes {
+        let plane = [
+            Extent::from(at),
+            Extent::from(0..rows),
+            Extent::from(0..columns),
+        ];
+        variable(file, name)?.put_values(values, plane)?;
     }
+    Ok(())
 }
 
 fn variable<'f>(file: &'f mut FileMut, name: &str) -> Outcome<netcdf::VariableMut<'f>> {
@@ -200,20 +186,19 @@ fn midnight(time: Time) -> Time {
     time.add_seconds(-time.second_of_day())
 }
 
-fn create(
-    path: &Path,
+fn begin(
+    file: &mut FileMut,
     grid: &LatLonGrid,
     first: Time,
     options: &MaskFileOptions,
-) -> Outcome<FileMut> {
-    let mut file = netcdf::create(path)?;
+) -> Outcome<()> {
     file.add_attribute("Conventions", "CF-1.8")?;
     file.add_attribute("title", options.title.as_str())?;
     file.add_attribute("source", options.source.as_str())?;
     for (name, value) in &options.attributes {
         file.add_attribute(name, value.as_str())?;
     }
-    add_axes(&mut file, grid, first)?;
+    add_axes(file, grid, first)?;
     let mut flags = vec![(
         "LABELS",
         "class of extreme weather",
@@ -228,7 +213,7 @@ fn create(
         ));
     }
     for (name, long_name, meanings) in flags {
-        let mut variable = add_plane(&mut file, grid, name, long_name)?;
+        let mut variable = add_plane(file, grid, name, long_name)?;
         let count = meanings.split(' ').count() as i8;
         variable.put_attribute("flag_values", (0..count).collect::<Vec<i8>>())?;
         variable.put_attribute("flag_meanings", meanings)?;
@@ -238,16 +223,16 @@ fn create(
         if options.probabilities.contains(&class) {
             let name = event_variable(class, "probability");
             let long_name = format!("probability of {words}");
-            add_packed(&mut file, grid, (&name, &long_name), CERTAIN)?;
+            add_packed(file, grid, (&name, &long_name), CERTAIN)?;
         }
         if options.spread {
             let name = event_variable(class, "probability_spread");
             let long_name =
                 format!("standard deviation over the ensemble of the probability of {words}");
-            add_packed(&mut file, grid, (&name, &long_name), SPREAD_STEPS)?;
+            add_packed(file, grid, (&name, &long_name), SPREAD_STEPS)?;
         }
     }
-    Ok(file)
+    Ok(())
 }
 
 /// Latitude and longitude with the edges of their cells, and time.

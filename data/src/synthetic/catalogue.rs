@@ -148,10 +148,7 @@ impl TropicalCyclone {
 
     /// Its state some hours after the start of the run, if it lives.
     pub fn at(&self, hours: f64) -> Option<State> {
-        let position = (hours - self.birth_hours) / TRACK_HOURS;
-        if position < 0.0 || position > (self.track.len() - 1) as f64 {
-            return None;
-        }
+        let position = lived(self.birth_hours, self.life_hours(), hours)? / TRACK_HOURS;
         let before = (position.floor() as usize).min(self.track.len() - 2);
         let part = position - before as f64;
         let ((lat0, lon0), (lat1, lon1)) = (self.track[before], self.track[before + 1]);
@@ -173,10 +170,7 @@ impl TropicalCyclone {
 impl ExtratropicalCyclone {
     /// Its state some hours after the start of the run, if it lives.
     pub fn at(&self, hours: f64) -> Option<State> {
-        let lived = hours - self.birth_hours;
-        if !(0.0..=self.life_hours).contains(&lived) {
-            return None;
-        }
+        let lived = lived(self.birth_hours, self.life_hours, hours)?;
         let age = lived / self.life_hours;
         let (lat0, lon0) = self.origin;
         // Poleward drift slows down as it matures.
@@ -191,6 +185,17 @@ impl ExtratropicalCyclone {
             age,
         })
     }
+}
+
+/// Hours that a storm has lived at an hour of its life; `None` at others.
+///
+/// The end of a life is known as the sum of birth and length, which rounds: what is later by less than a second is the
+/// end.
+fn lived(birth_hours: f64, life_hours: f64, hours: f64) -> Option<f64> {
+    let lived = hours - birth_hours;
+    (0.0..=life_hours + 1e-4)
+        .contains(&lived)
+        .then(|| lived.min(life_hours))
 }
 
 /// All storms of a run.

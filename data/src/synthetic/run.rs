@@ -1,11 +1,13 @@
 //! Writing a synthetic run: history files, and the truth beside them.
 
 use super::{SyntheticConfig, SyntheticRun, truth};
+use crate::archive::nc::{self, on_library_thread};
 use crate::boxes::table;
 use crate::error::{DataError, Result};
 use crate::history::HistoryWriter;
 use crate::mask_file::{MaskFileOptions, MaskWriter};
 use crate::{Snapshot, Time, atomic};
+use netcdf::File;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -34,16 +36,17 @@ pub struct RunSummary {
     pub kept: usize,
     /// Bytes of the history files.
     pub bytes: u64,
-    /// Tropical cyclones born in the run or before it.
+    /// Tropical cyclones that live in the run.
     pub tropical_cyclones: usize,
-    /// Extratropical cyclones with a river.
+    /// Rivers, each of an extratropical cyclone that lives in the run.
     pub rivers: usize,
     /// Seconds it took.
     pub seconds: f64,
 }
 
-/// Writes a run to `out`, its truth to `out/truth`. Files that are already there are kept, so that a run that was
-/// stopped goes on, and what a killed one had begun is cleared away; `progress` is told the number of finished times and may stop the run with an error.
+/// Writes a run to `out`, its truth to `out/truth`. Files that are already there and whole are kept, so that a run that
+/// was stopped goes on, and what a killed one had begun is cleared away; `progress` is told the number of finished times
+/// and may stop the run with an error.
 ///
 /// # Errors
 /// [`DataError::Io`] naming the file that could not be written; [`DataError::Mismatch`] if `out` holds another run.
@@ -58,24 +61,21 @@ pub fn write_run(
     claim(config, options, out)?;
     sweep(config, out)?;
     let steps: Vec<usize> = (0..run.len()).collect();
+    let (tracks, (tropical_cyclones, rivers)) = tracks(&run);
     let mut summary = RunSummary {
         times: run.len(),
         files: 0,
         kept: 0,
         bytes: 0,
-        tropical_cyclones: run.tropical_cyclones().len(),
-        rivers: run
-            .extratropical_cyclones()
-            .iter()
-            .filter(|storm| storm.river.is_some())
-            .count(),
+        tropical_cyclones,
+        rivers,
         seconds: 0.0,
     };
     let mut done = 0;
     for chunk in steps.chunks(options.steps_per_file.max(1)) {
         let first = run.time(chunk[0]);
         let paths = ChunkPaths::new(config, out, first);
-        if paths.all().iter().all(|path| path.exists()) {
+        if paths.are_whole(chunk.len()) {
             summary.kept += 1;
         } else {
             write_chunk(&run, chunk, &paths, done, &mut progress)?;
@@ -96,7 +96,7 @@ pub fn write_run(
     }
     atomic::write(out.join("truth/objects.csv"), objects.as_bytes())?;
     atomic::write(out.join("truth/boxes.csv"), boxes.as_bytes())?;
-    atomic::write(out.join("truth/tracks.csv"), tracks(&run).as_bytes())?;
+    atomic::write(out.join("truth/tracks.csv"), tracks.as_bytes())?;
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
 }
@@ -171,8 +171,16 @@ impl ChunkPaths {
         }
     }
 
-    fn all(&self) -> [&PathBuf; 4] {
-        [&self.fields, &self.masks, &self.objects, &self.boxes]
+    /// Whether all are there, and those of netCDF open and have so many times: a copy may have been cut short.
+    fn are_whole(&self, steps: usize) -> bool {
+        let has_times = |path: &PathBuf| {
+            let times = |file: File| file.dimension_len("time");
+            nc::open(path).ok().and_then(times) == Some(steps)
+        };
+        let are_there = [&self.objects, &self.boxes]
+            .iter()
+            .all(|path| path.exists());
+        are_there && on_library_thread(|| [&self.fields, &self.masks].into_iter().all(has_times))
     }
 }
 
@@ -234,7 +242,8 @@ fn write_chunk(
     atomic::write(&paths.boxes, boxes.as_bytes())
 }
 
-fn tracks(run: &SyntheticRun) -> String {
+/// The table of storms that live in the run, and how many tropical cyclones and rivers it has.
+fn tracks(run: &SyntheticRun) -> (String, (usize, usize)) {
     let (start, end) = (
         0.0,
         (run.len() - 1) as f64 * f64::from(run.config().step_hours),
@@ -257,41 +266,30 @@ fn tracks(run: &SyntheticRun) -> String {
                 to - from,
             ));
         };
+    let mut counts = (0, 0);
     for storm in run.tropical_cyclones() {
         let (from, to) = (
             storm.birth_hours.max(start),
             (storm.birth_hours + storm.life_hours()).min(end),
         );
         if let (true, Some(a), Some(b)) = (from <= to, storm.at(from), storm.at(to)) {
-            row(
-                storm.id,
-                "tropical_cyclone",
-                from,
-                to,
-                [(a.lat, a.lon), (b.lat, b.lon)],
-                storm.basin,
-            );
+            let places = [(a.lat, a.lon), (b.lat, b.lon)];
+            let (class, basin) = ("tropical_cyclone", storm.basin);
+            row(storm.id, class, from, to, places, basin);
+            counts.0 += 1;
         }
     }
-    for storm in run
-        .extratropical_cyclones()
-        .iter()
-        .filter(|storm| storm.river.is_some())
-    {
+    for storm in run.extratropical_cyclones() {
         let (from, to) = (
             storm.birth_hours.max(start),
             (storm.birth_hours + storm.life_hours).min(end),
         );
-        if let (true, Some(a), Some(b)) = (from <= to, storm.at(from), storm.at(to)) {
-            row(
-                storm.id,
-                "atmospheric_river",
-                from,
-                to,
-                [(a.lat, a.lon), (b.lat, b.lon)],
-                "",
-            );
+        let lives = storm.river.is_some() && from <= to;
+        if let (true, Some(a), Some(b)) = (lives, storm.at(from), storm.at(to)) {
+            let places = [(a.lat, a.lon), (b.lat, b.lon)];
+            row(storm.id, "atmospheric_river", from, to, places, "");
+            counts.1 += 1;
         }
     }
-    table
+    (table, counts)
 }

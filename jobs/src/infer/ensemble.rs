@@ -162,7 +162,7 @@ impl<'m> Ensemble<'m> {
         reasons.extend(turned.check(grid).err().map(|error| error.to_string()));
         if let Some(view) = self.views.iter().find(|view| view.roll >= grid.shape().1) {
             reasons.push(format!(
-                "a roll by {} columns is more than once around the {} of the input",
+                "a roll by {} columns goes once around the {} of the input, or more",
                 view.roll,
                 grid.shape().1
             ));

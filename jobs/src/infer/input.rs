@@ -1,17 +1,17 @@
 //! What is inferred from: simulation files, or a sample store.
 
-use super::{BadInput, Ensemble, InferOptions};
+use super::pixels::{check_values, interleaved, normalised};
+use super::{BadInput, Ensemble, InferOptions, ReadFrom};
 use crate::error::{JobError, Result};
 use crate::upload::{Sent, Upload};
-use ndarray::Axis;
 use squall_data::archive::Archive;
+use squall_data::facts::FileFacts;
 use squall_data::store::{Encoding, SampleReader, Split, View};
-use squall_data::{
-    Calendar, DataError, LatLonGrid, Normalisation, Snapshot, Store, Time, Variable,
-};
+use squall_data::{Calendar, DataError, LatLonGrid, Normalisation, Store, Time, Variable};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A time axis with fields, wherever they come from.
 #[derive(Debug)]
@@ -114,20 +114,54 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Where some times come from, for the history of a file: names without folders, so that it is the same wherever
-    /// they lie.
-    pub(super) fn origin_of(&self, indices: Range<usize>) -> String {
-        let archive = match &self.source {
-            Source::Archive(archive) => archive,
-            Source::Store(store, _) => return format!("sample store {}", store.data_hash()),
+    /// How many files were left out because they cannot be used.
+    pub(super) fn skipped_files(&self) -> usize {
+        match &self.source {
+            Source::Archive(archive) => archive.skipped_files(),
+            Source::Store(..) => 0,
+        }
+    }
+
+    /// The files that some fields of some times are read from; none of a store.
+    fn files(&self, indices: Range<usize>, variables: &[Variable]) -> Vec<&Path> {
+        let mut files: Vec<&Path> = Vec::new();
+        let Source::Archive(archive) = &self.source else {
+            return files;
         };
-        let path = |index: usize| archive.source_of(index).0;
-        let mut files: Vec<&Path> = indices.map(path).collect();
-        files.dedup();
-        let name = |path: &Path| {
-            let name = path.file_name().unwrap_or_default();
-            name.to_string_lossy().into_owned()
-        };
+        for index in indices {
+            for path in archive.files_read(index, variables) {
+                // They come in order of time, nearly: variables of a time may lie in several.
+                if !files.iter().rev().take(64).any(|known| *known == path) {
+                    files.push(path);
+                }
+            }
+        }
+        files
+    }
+
+    /// What some times are read from, as it is now.
+    pub(super) fn read_from(&self, indices: Range<usize>, variables: &[Variable]) -> ReadFrom {
+        if let Source::Store(store, _) = &self.source {
+            let (first, state) = (store_name(store), String::new());
+            return ReadFrom { first, state };
+        }
+        let files = self.files(indices, variables);
+        let facts: Vec<_> = (files.iter())
+            .map(|path| format!("{} {:?}", name(path), FileFacts::of(path)))
+            .collect();
+        ReadFrom {
+            first: files.first().map(|path| name(path)).unwrap_or_default(),
+            state: format!("{:016x}", xxh3_64(facts.join("\n").as_bytes())),
+        }
+    }
+
+    /// Where some fields of some times come from, for the history of a file: names without folders, so that it is the
+    /// same wherever they lie.
+    pub(super) fn origin_of(&self, indices: Range<usize>, variables: &[Variable]) -> String {
+        if let Source::Store(store, _) = &self.source {
+            return store_name(store);
+        }
+        let files = self.files(indices, variables);
         match files[..] {
             [] => String::new(),
             [one] => name(one),
@@ -218,6 +252,16 @@ impl<'a> Input<'a> {
     }
 }
 
+fn store_name(store: &Store) -> String {
+    format!("sample store {}", store.data_hash())
+}
+
+/// The name of a file without its folder.
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 /// Reads one time after the other.
 pub(super) struct Reader<'a> {
     input: &'a Input<'a>,
@@ -246,6 +290,7 @@ impl Reader<'_> {
         let path = match &self.input.source {
             Source::Archive(archive) => {
                 let snapshot = archive.read(index, &self.variables)?;
+                check_values(&snapshot, max_missing_share)?;
                 for diet in &self.diets {
                     let (values, lacking) = match self.upload {
                         Some(_) => interleaved(&snapshot, diet)?,
@@ -297,60 +342,4 @@ impl Reader<'_> {
             missing,
         })
     }
-}
-
-/// A snapshot as normalised pixels `(lat, lon, channel)`, and how many of its values were missing and are the mean now.
-///
-/// # Errors
-/// [`JobError::Data`] if the snapshot lacks a channel.
-pub(super) fn normalised(snapshot: &Snapshot, diet: &Normalisation) -> Result<(Vec<f32>, usize)> {
-    by_rows(snapshot, diet, |row| Ok(diet.apply(row)?))
-}
-
-/// A snapshot as pixels `(lat, lon, channel)` in SI units, and how many of its values are missing: NaN.
-fn interleaved(snapshot: &Snapshot, diet: &Normalisation) -> Result<(Vec<f32>, usize)> {
-    by_rows(snapshot, diet, |row| {
-        Ok(row.iter().filter(|value| value.is_nan()).count())
-    })
-}
-
-/// The channels of a diet side by side, with `finish` done to every row, which tells how many of its values are
-/// missing.
-fn by_rows(
-    snapshot: &Snapshot,
-    diet: &Normalisation,
-    mut finish: impl FnMut(&mut [f32]) -> Result<usize>,
-) -> Result<(Vec<f32>, usize)> {
-    let channels = diet.variables();
-    let (rows, columns) = snapshot.grid.shape();
-    let mut planes = Vec::with_capacity(channels.len());
-    for &variable in &channels {
-        let plane = snapshot.field(variable);
-        planes.push(plane.ok_or_else(|| {
-            DataError::MissingVariable {
-                path: snapshot.source.0.clone(),
-                variable: variable.name().to_string(),
-                found: (snapshot.variables.iter())
-                    .map(|v| v.name().to_string())
-                    .collect(),
-            }
-        })?);
-    }
-    let mut pixels = vec![0f32; rows * columns * channels.len()];
-    let mut missing = 0;
-    // Row by row, so that a row of all channels stays in the cache until it is normalised.
-    let row_values = (columns * channels.len()).max(1);
-    for (j, row) in pixels.chunks_exact_mut(row_values).enumerate() {
-        for (k, plane) in planes.iter().enumerate() {
-            let slots = row.iter_mut().skip(k).step_by(channels.len());
-            // Infinities in a file mean nothing; they count as missing.
-            slots
-                .zip(plane.index_axis(Axis(0), j))
-                .for_each(|(slot, &value)| {
-                    *slot = if value.is_finite() { value } else { f32::NAN };
-                });
-        }
-        missing += finish(row)?;
-    }
-    Ok((pixels, missing))
 }

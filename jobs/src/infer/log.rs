@@ -3,6 +3,7 @@
 //! Every rank appends to a log of its own, `finished.<rank>.jsonl`; the first one puts them together into
 //! `finished.jsonl`, in order of time, when a call begins and when it ends.
 
+use super::ReadFrom;
 use super::chunks::table_of;
 use crate::error::{JobError, Result};
 use crate::metrics::{JsonLines, to_json};
@@ -49,6 +50,9 @@ pub struct FinishedFile {
     /// Of a network over time: the hash of the times that its clips saw, which reach beyond those of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
+    /// What its fields were read from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_from: Option<ReadFrom>,
 }
 
 impl FinishedFile {
@@ -216,6 +220,7 @@ mod tests {
                 reason: "b".into(),
             }],
             seen: None,
+            read_from: None,
         }
     }
 

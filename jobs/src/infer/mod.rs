@@ -19,6 +19,7 @@
 mod alive;
 mod chunks;
 mod claims;
+mod differences;
 mod ensemble;
 mod gives;
 mod input;
@@ -28,7 +29,9 @@ mod opening;
 mod options;
 mod output;
 mod pipeline;
+mod pixels;
 mod plan;
+mod read_from;
 mod report;
 mod settings;
 mod sliding;
@@ -44,7 +47,9 @@ pub use model::{Model, Prediction};
 pub use opening::open_archive;
 pub use options::{BadInput, InferOptions};
 pub use plan::{InferPlan, batch_for};
+pub use read_from::ReadFrom;
 pub use report::{InferEvent, InferReport, Spent};
+pub use settings::is_unfinished;
 pub use strips::Strips;
 
 use crate::comm::collectives::tree;
@@ -151,6 +156,11 @@ impl Inference<'_> {
             .filter(|chunk| !finished.contains_key(&chunk.name))
             .cloned()
             .collect();
+        let removed = match comm.rank() {
+            0 if !left.is_empty() => settings::remove_manifest(self.out),
+            _ => Ok(()),
+        };
+        all_or_none(comm, removed)?;
         let work = Work {
             input: &self.input,
             ensemble: &self.ensemble,
@@ -309,6 +319,7 @@ impl Inference<'_> {
     /// The files of the log that this call would make as they are.
     fn wanted_of_log(&self, all: &[Chunk], sliding: Option<&Sliding>) -> Result<Vec<FinishedFile>> {
         let times = self.input.times();
+        let variables = self.ensemble.variables();
         let by_name: BTreeMap<&str, &Chunk> = all
             .iter()
             .map(|chunk| (chunk.name.as_str(), chunk))
@@ -324,8 +335,24 @@ impl Inference<'_> {
             // Who does not skip bad times wants to hear of those that an earlier call skipped.
             same && (self.options.bad_input == BadInput::Skip || entry.skipped.is_empty())
         };
-        let found = log::read(self.out)?;
-        Ok(found.into_values().filter(wanted).collect())
+        let (found, foreign): (Vec<_>, Vec<_>) = (log::read(self.out)?.into_values())
+            .partition(|entry| by_name.contains_key(entry.file.as_str()));
+        let is_there = |entry: &&FinishedFile| self.out.join(&entry.file).exists();
+        if let Some(one) = foreign.iter().find(is_there) {
+            tracing::warn!(
+                "`{}` holds masks of times that the input does not have, such as `{}`: they stay, and are not in its manifest",
+                self.out.display(),
+                one.file
+            );
+        }
+        let found = found.into_iter().filter_map(|entry| {
+            let chunk = by_name.get(entry.file.as_str())?;
+            let indices = chunk.indices.clone();
+            let now = ReadFrom::now(&self.input, indices, sliding, &variables);
+            Some((entry, now))
+        });
+        let same = read_from::of_these_fields(self.out, found.collect())?;
+        Ok(same.into_iter().filter(wanted).collect())
     }
 
     /// Puts together what all ranks did.
@@ -367,6 +394,7 @@ impl Inference<'_> {
                 .into_iter()
                 .flat_map(|entry| entry.skipped)
                 .collect(),
+            skipped_files: self.input.skipped_files(),
             ranks: comm.size(),
             gives: self.ensemble.gives(),
             members: self.ensemble.members(),

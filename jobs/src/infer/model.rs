@@ -162,7 +162,7 @@ impl Model {
     /// # Errors
     /// [`JobError::Data`] if the snapshot lacks a channel.
     pub fn pixels(&self, snapshot: &Snapshot) -> Result<(Vec<f32>, usize)> {
-        super::input::normalised(snapshot, &self.contract.normalisation)
+        super::pixels::normalised(snapshot, &self.contract.normalisation)
     }
 
     /// The boxes of every sample of normalised fields on a grid, the surest first: those that the recipe's suppression

@@ -8,7 +8,7 @@ use super::log::{FinishedFile, Others, SkippedTime};
 use super::output::{Found, FoundMask, OutputFile};
 use super::settings::about;
 use super::sliding::{Sliding, completed};
-use super::{BadInput, Chunk, Ensemble, Gives, InferEvent, InferOptions, Input};
+use super::{BadInput, Chunk, Ensemble, Gives, InferEvent, InferOptions, Input, ReadFrom};
 use crate::error::{JobError, Result};
 use crate::metrics::JsonLines;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,8 +70,8 @@ pub(super) struct Ran {
 
 /// From the reader to the network.
 enum Read {
-    /// The times of this file follow.
-    File(usize),
+    /// The times of this file follow, and what they are read from.
+    File(usize, ReadFrom),
     Sample(Fields),
     /// Frames, and which of the answers are about which times.
     Clip(Vec<Arc<Fields>>, Vec<(usize, usize)>),
@@ -139,12 +139,15 @@ impl Job<'_, '_> {
 
     fn read(&self, claims: &mut Claims, to_network: &SyncSender<Read>) -> Result<()> {
         let mut reader = self.input.reader(self.ensemble)?;
+        let variables = self.ensemble.variables();
         while let Some(number) = claims.next()? {
-            if to_network.send(Read::File(number)).is_err() {
+            let indices = self.chunks[number].indices.clone();
+            // Before it is read: what changes afterwards has changed since.
+            let read_from = ReadFrom::now(self.input, indices.clone(), self.sliding, &variables);
+            if to_network.send(Read::File(number, read_from)).is_err() {
                 return Ok(());
             }
             if let Some(sliding) = self.sliding {
-                let indices = self.chunks[number].indices.clone();
                 if !self.read_clips(&mut reader, (sliding, indices), to_network)?
                     || to_network.send(Read::EndOfFile).is_err()
                 {
@@ -152,7 +155,7 @@ impl Job<'_, '_> {
                 }
                 continue;
             }
-            for index in self.chunks[number].indices.clone() {
+            for index in indices {
                 let item = match reader.read(index, self.options.max_missing_share) {
                     Ok(fields) => Read::Sample(fields),
                     Err(error) if self.options.bad_input == BadInput::Skip => {
@@ -310,6 +313,7 @@ struct Computer<'c, 'j, 'a> {
 #[derive(Default)]
 struct Under {
     number: usize,
+    read_from: Option<ReadFrom>,
     batch: Vec<Fields>,
     masks: usize,
     missing: u64,
@@ -333,9 +337,10 @@ impl Computer<'_, '_, '_> {
                 return Ok(());
             }
             match item {
-                Read::File(number) => {
+                Read::File(number, read_from) => {
                     under = Under {
                         number,
+                        read_from: Some(read_from),
                         ..Under::default()
                     };
                 }
@@ -381,6 +386,7 @@ impl Computer<'_, '_, '_> {
             skipped: under.skipped,
             seen: (self.job.sliding)
                 .map(|sliding| sliding.seen(chunk.indices.clone(), self.job.input.times())),
+            read_from: under.read_from,
         };
         self.send(Write::EndOfFile(under.number, entry))
     }

@@ -58,6 +58,8 @@ pub struct InferReport {
     pub files: Vec<PathBuf>,
     /// Times left out.
     pub skipped: Vec<SkippedTime>,
+    /// Input files that were left out whole.
+    pub skipped_files: usize,
     /// Missing input values that were replaced by the mean.
     pub missing_values: u64,
     /// Ranks that shared the work.

@@ -1,5 +1,6 @@
 //! What must stay the same for a call to continue another's work, and what a folder of masks says about itself.
 
+use super::differences::in_words;
 use super::plan::dtype_name;
 use super::{BadInput, Ensemble, FilePer, FinishedFile, InferOptions, Input, Model, log};
 use crate::error::{JobError, Result};
@@ -74,19 +75,19 @@ impl Settings {
         if let Ok(text) = std::fs::read_to_string(&path) {
             let old: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
             let new: serde_json::Value = serde_json::from_str(&json).unwrap_or_default();
-            let changed: Vec<String> = new
+            let changed: Vec<(&String, &serde_json::Value)> = new
                 .as_object()
                 .into_iter()
                 .flatten()
                 .filter(|(key, value)| old.get(key.as_str()) != Some(value))
-                .map(|(key, value)| {
-                    let was = old.get(key).unwrap_or(&serde_json::Value::Null);
-                    format!("{key} was {was}, is {value}")
-                })
                 .collect();
             // A bad time may be met with more patience than before: what is finished stays right.
-            let only_patience = changed.iter().all(|change| change.starts_with("bad_input"));
+            let only_patience = changed.iter().all(|(key, _)| *key == "bad_input");
             if !changed.is_empty() && !only_patience && log::exists(out)? {
+                let changed = changed.into_iter();
+                let changed: Vec<String> = changed
+                    .map(|(key, is)| in_words(key, old.get(key), is))
+                    .collect();
                 return Err(JobError::Resume {
                     folder: out.to_path_buf(),
                     reason: format!(
@@ -132,8 +133,10 @@ pub(super) fn about(
         let name = contract.network.name.as_str();
         format!("{name}, {} training steps", contract.step)
     });
-    let origin = input.origin_of(indices);
-    let models = each(&file_name);
+    let origin = input.origin_of(indices, &ensemble.variables());
+    // Not each name once: two models may bear one.
+    let models: Vec<String> = ensemble.models().iter().map(|m| file_name(m)).collect();
+    let models = models.join(", ");
     let mut attributes: Vec<(String, String)> = options.attributes.clone();
     let mut add = |name: &str, value: String| {
         if !value.is_empty() && !attributes.iter().any(|(known, _)| known == name) {
@@ -196,6 +199,27 @@ pub(super) fn about(
     }
 }
 
+const MANIFEST: &str = "manifest.json";
+
+/// Whether a folder has masks of an inference that was stopped and has not been ended since.
+pub fn is_unfinished(folder: &Path) -> bool {
+    log::exists(folder).unwrap_or(false) && !folder.join(MANIFEST).exists()
+}
+
+/// Removes the manifest: a folder that has one is finished.
+///
+/// # Errors
+/// [`JobError::Io`].
+pub(super) fn remove_manifest(out: &Path) -> Result<()> {
+    let path = out.join(MANIFEST);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(JobError::io("remove", &path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What the folder holds and what it was made from; the same bytes whether or not the work was interrupted, by any
 /// number of ranks.
 pub(super) fn write_manifest(
@@ -204,9 +228,18 @@ pub(super) fn write_manifest(
     settings: &Settings,
     files: &[&FinishedFile],
 ) -> Result<()> {
-    let by_file: BTreeMap<&str, &&FinishedFile> = files
-        .iter()
-        .map(|entry| (entry.file.as_str(), entry))
+    // Without the times of change of the input, so that a copy of it gives the same.
+    let by_file: BTreeMap<&str, FinishedFile> = (files.iter())
+        .map(|&entry| {
+            let read_from = None;
+            (
+                entry.file.as_str(),
+                FinishedFile {
+                    read_from,
+                    ..entry.clone()
+                },
+            )
+        })
         .collect();
     let first = ensemble.first();
     let models: Vec<serde_json::Value> = (ensemble.models().iter())
@@ -236,7 +269,7 @@ pub(super) fn write_manifest(
         "problems": input.problems(),
         "files": by_file.values().collect::<Vec<_>>(),
     });
-    let path = out.join("manifest.json");
+    let path = out.join(MANIFEST);
     let text = serde_json::to_string_pretty(&manifest).map_err(|error| JobError::Damaged {
         path: path.clone(),
         reason: error.to_string(),

@@ -115,6 +115,9 @@ impl Events {
             let tracks = from_events(&events);
             (found.format, events, tracks)
         };
+        if let Some(event) = events.first() {
+            misplaced::refuse_calendar(self.calendar, event.time.calendar(), &self.masks)?;
+        }
         // Formats of an earlier import.
         clear_results(&self.out)?;
         table::write_tracks(self.out.join("tracks.csv"), &tracks)?;

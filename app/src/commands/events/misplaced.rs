@@ -3,7 +3,7 @@
 use crate::failure::{Advice, INPUT};
 use squall_climate::stream::is_result;
 use squall_climate::track::readers::{TrackFormat, format_of};
-use squall_data::DataError;
+use squall_data::{Calendar, DataError};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -51,6 +51,32 @@ fn table(path: &Path) -> Option<&'static str> {
 fn folder(path: &Path) -> Option<&'static str> {
     let is_one = ["events.csv", "tracks.csv"].map(|name| path.join(name).is_file());
     (is_one == [true, true]).then_some("holds what `squall events` writes")
+}
+
+/// Refuses a file that tells another calendar than `--calendar` asks for; the two Gregorian ones are one.
+pub fn refuse_calendar(
+    asked: Option<Calendar>,
+    found: Calendar,
+    input: &str,
+) -> anyhow::Result<()> {
+    let gregorian = |c| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
+    match asked {
+        Some(asked) if asked != found && !(gregorian(asked) && gregorian(found)) => {
+            let error = DataError::Mismatch {
+                what: "calendar",
+                path: input.into(),
+                expected: asked.to_string(),
+                found: found.to_string(),
+            };
+            Err(Advice {
+                message: error.to_string(),
+                hint: "leave --calendar out: the file tells its own".into(),
+                code: INPUT,
+            }
+            .into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses input that would be replaced: results of an earlier run in the folder where this one writes.

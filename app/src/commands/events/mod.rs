@@ -65,10 +65,10 @@ pub struct Events {
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Smallest cyclone, km².
-    #[arg(long, default_value_t = ExtractOptions::default().min_tropical_cyclone_km2)]
+    #[arg(long, value_parser = area, default_value_t = ExtractOptions::default().min_tropical_cyclone_km2)]
     pub min_cyclone_km2: f64,
     /// Smallest river, km².
-    #[arg(long, default_value_t = ExtractOptions::default().min_atmospheric_river_km2)]
+    #[arg(long, value_parser = area, default_value_t = ExtractOptions::default().min_atmospheric_river_km2)]
     pub min_river_km2: f64,
     /// Tropical cyclones whose wind never reaches this are not listed among the tracks, m/s; 17 is a tropical storm.
     /// Those that the first or last time cuts off are listed all the same. Needs --fields.
@@ -77,8 +77,8 @@ pub struct Events {
     /// Boxes that are less sure are no events; boxes without a confidence are sure.
     #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
     pub min_confidence: f32,
-    /// Boxes: the calendar of their dates, which tables do not tell; by default that of the fields, without fields
-    /// standard.
+    /// Boxes and tracks: the calendar of their dates, which most tables do not tell; by default that of the fields,
+    /// without fields standard. Files that tell another one are refused.
     #[arg(long, value_name = "NAME", value_parser = crate::commands::score::calendar)]
     pub calendar: Option<Calendar>,
     /// Tracks: columns of StitchNodes text, as its --in_fmt.
@@ -103,9 +103,19 @@ pub struct Events {
 
 /// Parses a wind speed.
 fn wind(text: &str) -> Result<f64, String> {
-    (text.parse().ok())
-        .filter(|wind: &f64| wind.is_finite() && *wind >= 0.0)
-        .ok_or_else(|| "expected a speed in m/s that is not negative, such as 17".to_string())
+    let expected = "expected a speed in m/s that is not negative, such as 17";
+    not_negative(text).ok_or_else(|| expected.to_string())
+}
+
+/// Parses an area.
+fn area(text: &str) -> Result<f64, String> {
+    let expected = "expected an area in km² that is not negative, such as 100000";
+    not_negative(text).ok_or_else(|| expected.to_string())
+}
+
+fn not_negative(text: &str) -> Option<f64> {
+    let number = text.parse().ok();
+    number.filter(|value: &f64| value.is_finite() && *value >= 0.0)
 }
 
 /// What the masks or boxes hold.
@@ -247,9 +257,8 @@ impl Events {
             }
             .into());
         }
-        let finished = folder.finish(stream)?;
-        let statistics = finished.statistics.of_classes(&objects.classes());
-        statistics.write_netcdf(
+        let finished = folder.finish(stream.of_classes(&objects.classes()))?;
+        finished.statistics.write_netcdf(
             self.out.join("statistics.nc"),
             objects.grid(),
             objects.calendar(),

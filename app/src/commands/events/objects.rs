@@ -42,6 +42,7 @@ impl Objects {
             let bad_files = bad_files(arguments.skip_bad);
             let masks = (arguments.tags.open_with(input, bad_files))
                 .map_err(|error| misplaced::explained(error, input))?;
+            misplaced::refuse_calendar(arguments.calendar, masks.calendar(), input)?;
             if says {
                 tags::say(&masks);
                 if let Some(gaps) = Gaps::of(masks.times()) {

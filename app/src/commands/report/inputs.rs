@@ -1,6 +1,7 @@
 //! What a page is made of: masks with their tables, boxes, comparisons, each known by what lies in its folder.
 
 use super::boxes::Boxes;
+use crate::commands::score::kind::has_masks;
 use crate::commands::score::{Score, Scores, table_of, table_path};
 use crate::commands::tags::Tags;
 use crate::failure::Advice;
@@ -219,6 +220,19 @@ fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Why masks could not be opened: where a folder has the tables of events alone, that and not what its files lack.
+fn explained(error: DataError, folder: &str) -> anyhow::Error {
+    let tables_alone =
+        table_path(folder).is_some() && matches!(has_masks(Path::new(folder)), Ok(false));
+    match tables_alone {
+        true => Advice::usage(
+            format!("`{folder}` has tables of events and no masks"),
+            format!("give the masks that they were made of, and the tables behind: MASKS:{folder}"),
+        ),
+        false => error.into(),
+    }
+}
+
 /// One source of masks.
 pub(super) struct Masks {
     pub(super) kind: SourceKind,
@@ -231,7 +245,7 @@ impl Masks {
     fn open(argument: &str, tags: Tags) -> anyhow::Result<Self> {
         let (folder, tables) = split(argument);
         let (folder, tables) = (folder.to_string(), tables.unwrap_or(folder).to_string());
-        let archive = tags.open(&folder)?;
+        let archive = (tags.open(&folder)).map_err(|error| explained(error, &folder))?;
         let given = split(argument).1.is_some();
         if given && table_path(&tables).is_none() {
             return Err(Advice::usage(

@@ -1,6 +1,7 @@
 //! `squall report`: masks, events, tracks and scores on one page.
 
 mod boxes;
+mod command;
 mod inputs;
 mod movies;
 mod scores;
@@ -23,6 +24,17 @@ use squall_jobs::RunDir;
 use squall_jobs::metrics::{Metric, read_metrics};
 use std::path::{Path, PathBuf};
 
+/// Heading of a page that is given none.
+const TITLE: &str = "Extreme weather";
+
+/// Parses the width of pictures: those that the painter makes as asked for.
+fn movie_width(text: &str) -> Result<usize, String> {
+    let width = text.parse::<usize>().ok();
+    width
+        .filter(|width| (64..=8192).contains(width))
+        .ok_or_else(|| "expected 64 to 8192 pixels".to_string())
+}
+
 /// Write one self-contained HTML page: maps with a time slider, every event's life, statistics, scores, changes.
 #[derive(Debug, Args)]
 pub struct Report {
@@ -42,7 +54,7 @@ pub struct Report {
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub out: PathBuf,
     /// Heading of the page.
-    #[arg(long, default_value = "Extreme weather")]
+    #[arg(long, default_value = TITLE)]
     pub title: String,
     /// What was run, in a sentence or two.
     #[arg(long, default_value = "")]
@@ -52,7 +64,7 @@ pub struct Report {
     #[arg(long, value_name = "FILE")]
     pub movie: Vec<PathBuf>,
     /// Width of the pictures of movies, in pixels.
-    #[arg(long, value_name = "PIXELS", default_value_t = MovieOptions::default().width)]
+    #[arg(long, value_name = "PIXELS", value_parser = movie_width, default_value_t = MovieOptions::default().width)]
     pub movie_width: usize,
     /// Most times kept on the map, and most pictures of a movie; the page says which.
     #[arg(long, default_value_t = ReportOptions::default().max_frames)]
@@ -167,7 +179,9 @@ impl Report {
         }
         page.sources
             .extend(inputs.boxes.iter().filter_map(|one| one.events.clone()));
-        page.scores = scores::scores(masks)?;
+        let (of_masks, notes) = scores::scores(masks)?;
+        page.scores = of_masks;
+        page.warnings.extend(notes);
         let (of_boxes, notes) = boxes::scores(&inputs.boxes, self.min_confidence)?;
         page.scores.extend(of_boxes);
         page.warnings.extend(notes);
@@ -226,23 +240,7 @@ impl Report {
             ));
             page.warnings.extend(fields.problems().iter().cloned());
         }
-        let fields = self
-            .fields
-            .as_ref()
-            .map(|fields| format!(" --fields {fields}"))
-            .unwrap_or_default();
-        let training: String = (self.training.iter())
-            .map(|run| format!(" --training '{run}'"))
-            .collect();
-        let confidence = match self.min_confidence == MIN_CONFIDENCE {
-            true => String::new(),
-            false => format!(" --min-confidence {}", self.min_confidence),
-        };
-        page.commands = vec![format!(
-            "squall report {}{fields}{training}{confidence} --out {}",
-            self.folders.join(" "),
-            self.out.display()
-        )];
+        page.commands = vec![self.command()];
         Ok(page)
     }
 }
@@ -296,4 +294,17 @@ fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
         }
     }
     Ok(curve)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::movie_width;
+
+    #[test]
+    fn widths_that_would_be_changed_are_refused() {
+        assert_eq!(movie_width("64"), Ok(64));
+        for text in ["0", "63", "8193", "-1", "wide"] {
+            assert!(movie_width(text).is_err(), "{text}");
+        }
+    }
 }

@@ -7,23 +7,25 @@ use squall_data::Class;
 use squall_validation::bootstrap::Interval;
 use squall_validation::event_scores::EventScore;
 
-/// Every pair of sources, the truth or the heuristic judging.
-pub(super) fn scores(masks: &[Masks]) -> anyhow::Result<Vec<report::Score>> {
+/// Every pair of sources, the truth or the heuristic judging; and which classes are not scored, for the reader.
+pub(super) fn scores(masks: &[Masks]) -> anyhow::Result<(Vec<report::Score>, Vec<String>)> {
     let of = |kind: SourceKind| masks.iter().find(|one| one.kind == kind);
     let pairs = [
         (SourceKind::Network, SourceKind::Heuristic),
         (SourceKind::Heuristic, SourceKind::Truth),
         (SourceKind::Network, SourceKind::Truth),
     ];
-    let mut all = Vec::new();
+    let (mut all, mut notes) = (Vec::new(), Vec::new());
     for (judged, judge) in pairs {
         let (Some(judged), Some(judge)) = (of(judged), of(judge)) else {
             continue;
         };
         let group = format!("{} against {}", judged.kind.name(), judge.kind.name());
-        all.extend(lines(&group, &judged.score_against(judge)?));
+        let scores = judged.score_against(judge)?;
+        notes.extend((scores.left_out.iter()).map(|class| format!("{group}: {class}.")));
+        all.extend(lines(&group, &scores));
     }
-    Ok(all)
+    Ok((all, notes))
 }
 
 fn lines(group: &str, scores: &Scores) -> Vec<report::Score> {

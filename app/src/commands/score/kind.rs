@@ -2,6 +2,7 @@
 
 use crate::failure::Advice;
 use anyhow::Context;
+use squall_climate::stream::is_result;
 use squall_climate::track::readers::format_of;
 use squall_data::mask_file::MaskArchive;
 use std::io::{BufRead, BufReader};
@@ -91,18 +92,30 @@ pub fn offers(input: &str) -> anyhow::Result<Vec<Offer>> {
         if let Some(events) = table("events.csv").or_else(|| table("objects.csv")) {
             found.push(offer(Kind::Tracks, &events));
         }
-        let entries = std::fs::read_dir(path).with_context(|| format!("reading `{input}`"))?;
-        let is_netcdf = |path: &Path| path.extension().is_some_and(|end| end == "nc");
-        let masks = entries.filter_map(Result::ok).any(|e| {
-            let name = e.file_name();
-            is_netcdf(&e.path()) && name != "statistics.nc"
-        });
-        if !masks && !found.is_empty() {
-            return Ok(found);
+        if !has_masks(path).with_context(|| format!("reading `{input}`"))? {
+            if let (true, Some(lives)) = (found.is_empty(), table("tracks.csv")) {
+                found.push(offer(Kind::Lives, &lives));
+            }
+            if !found.is_empty() {
+                return Ok(found);
+            }
         }
     }
     found.push(offer(Kind::Masks, path));
     Ok(found)
+}
+
+/// Whether a folder has netCDF files that `squall events` did not write there: its statistics, object_id.nc and tracks
+/// are no masks of the folder.
+///
+/// # Errors
+/// If the folder cannot be listed.
+pub fn has_masks(folder: &Path) -> std::io::Result<bool> {
+    let mut entries = std::fs::read_dir(folder)?.filter_map(Result::ok);
+    Ok(entries.any(|entry| {
+        let is_netcdf = entry.path().extension().is_some_and(|end| end == "nc");
+        is_netcdf && !is_result(&entry.file_name().to_string_lossy())
+    }))
 }
 
 fn kind_of(path: &Path) -> anyhow::Result<Kind> {
@@ -201,5 +214,28 @@ mod tests {
         let objects = folder.path().join("objects.csv");
         std::fs::write(&objects, "class,time,lon_deg,lat_deg\n").unwrap();
         assert!(hint().contains(objects.to_str().unwrap()), "{}", hint());
+    }
+
+    #[test]
+    fn what_events_exports_makes_no_masks_of_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let kinds = || {
+            let offers = offers(folder.path().to_str().unwrap()).unwrap();
+            offers.iter().map(|offer| offer.kind).collect::<Vec<_>>()
+        };
+        let write = |name: &str| std::fs::write(folder.path().join(name), "text").unwrap();
+        for name in [
+            "tracks.csv",
+            "statistics.nc",
+            "object_id.nc",
+            "tracks.tropical_cyclone.ibtracs.nc",
+        ] {
+            write(name);
+        }
+        assert_eq!(kinds(), [Kind::Lives]);
+        write("events.csv");
+        assert_eq!(kinds(), [Kind::Tracks]);
+        write("masks.nc");
+        assert_eq!(kinds(), [Kind::Tracks, Kind::Masks]);
     }
 }

@@ -1,6 +1,8 @@
 //! Masks against masks: by pixel, by event and by track.
 
 use super::Score;
+use super::left_out::LeftOut;
+use crate::failure::Advice;
 use crate::interrupt;
 use crate::progress::Progress;
 use serde::Serialize;
@@ -9,6 +11,7 @@ use squall_climate::{Event, table};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Calendar, Class, DataError};
 use squall_validation::bootstrap::Bootstrap;
+use squall_validation::track_scores::Unfollowed;
 use squall_validation::world_scores::{ClassAgreement, NearestCells};
 use squall_validation::{
     Confusion, EventScores, MaskAgreement, MatchingRules, SegmentationScore, SegmentationScorer,
@@ -29,14 +32,22 @@ pub struct Scores {
     pub tracks: Option<TrackScores>,
     /// Time by time and as maps of frequency, for the classes that the truth has.
     pub agreement: Vec<ClassAgreement>,
+    /// Classes that are in none of these, because masks cannot hold them.
+    pub left_out: Vec<LeftOut>,
 }
 
 impl fmt::Display for Scores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n{}", self.pixels, self.events)?;
-        self.tracks
+        self.left_out
             .iter()
-            .try_for_each(|tracks| write!(f, "\n{tracks}"))?;
+            .try_for_each(|class| writeln!(f, "{class}"))?;
+        write!(f, "{}\n{}", self.pixels, self.events)?;
+        if let Some(tracks) = &self.tracks {
+            write!(f, "\n{tracks}")?;
+            if let Some(hint) = to_follow(&tracks.unfollowed) {
+                write!(f, "\nhint: {hint}")?;
+            }
+        }
         self.agreement
             .iter()
             .try_for_each(|class| write!(f, "\n{class}"))
@@ -50,6 +61,17 @@ impl Score {
             self.tags.open(&self.prediction)?,
             self.tags.open(&self.truth)?,
         );
+        let left_out = LeftOut::of(&predicted, &truth);
+        if left_out.len() == Class::EVENTS.len() {
+            return Err(Advice::usage(
+                format!(
+                    "the masks of `{}` and `{}` have no class in common",
+                    self.prediction, self.truth
+                ),
+                "`ar_binary_tag` marks rivers; --tag-class says what tags mark whose variable names no class",
+            ));
+        }
+        let kept = |class: Class| left_out.iter().all(|one| one.class != class);
         let cells = self.cells(&predicted, &truth)?;
         let calendar = truth.calendar();
         same_dates(&self.prediction, predicted.calendar(), calendar)?;
@@ -64,9 +86,9 @@ impl Score {
             }
             .into());
         }
-        let left_out = predicted.times().len() + truth.times().len() - 2 * shared.len();
-        if left_out > 0 {
-            tracing::warn!("{left_out} times stand on one side only and are left out");
+        let one_sided = predicted.times().len() + truth.times().len() - 2 * shared.len();
+        if one_sided > 0 {
+            tracing::warn!("{one_sided} times stand on one side only and are left out");
         }
         let mut scorer = SegmentationScorer::new();
         let mut agreement = MaskAgreement::new(truth.grid());
@@ -79,9 +101,13 @@ impl Score {
         let mut times = HashSet::new();
         for (done, &(p, t)) in shared.iter().enumerate() {
             interrupt::check()?;
-            let (mut prediction, label) = (predicted.read(p)?, truth.read(t)?);
+            let (mut prediction, mut label) = (predicted.read(p)?, truth.read(t)?);
             if let Some(cells) = &cells {
                 prediction = cells.bring(&prediction)?;
+            }
+            for class in &left_out {
+                class.remove_from(&mut prediction);
+                class.remove_from(&mut label);
             }
             prediction.time = label.time;
             let confusion = Confusion::of_masks(&label, &prediction, truth.grid())?;
@@ -108,7 +134,9 @@ impl Score {
                 let time = event.time.in_calendar(calendar).ok()?;
                 Some(Event { time, ..event })
             });
-            dated.filter(|event| times.contains(&event.time)).collect()
+            dated
+                .filter(|event| times.contains(&event.time) && kept(event.class))
+                .collect()
         };
         let found: Vec<Event> = predicted_table.map_or(found, at_shared);
         let real: Vec<Event> = true_table.map_or(real, at_shared);
@@ -116,17 +144,26 @@ impl Score {
         let pixels = scorer
             .score()
             .ok_or_else(|| DataError::Invalid("no masks to score".into()))?;
+        let names: Vec<Class> = left_out.iter().map(|one| one.class).collect();
+        let pixels = pixels.without(&names);
         let bootstrap = Bootstrap::default();
         let agreement = classes_of_truth(&pixels)
             .into_iter()
             .filter_map(|class| agreement.score(class, &bootstrap))
             .collect();
+        let mut events = score_events(&real, &found, &MatchingRules::default(), &bootstrap);
+        events.classes.retain(|score| kept(score.class));
+        let tracks = (tracked(&real) || tracked(&found)).then(|| {
+            let mut tracks = score_listed_tracks(&real, &found, &TrackRules::default());
+            tracks.classes.retain(|score| kept(score.class));
+            tracks
+        });
         Ok(Scores {
             agreement,
             pixels,
-            events: score_events(&real, &found, &MatchingRules::default(), &bootstrap),
-            tracks: (tracked(&real) || tracked(&found))
-                .then(|| score_listed_tracks(&real, &found, &TrackRules::default())),
+            events,
+            tracks,
+            left_out,
         })
     }
 
@@ -175,6 +212,20 @@ pub fn table_path(folder: &str) -> Option<PathBuf> {
         .map(|name| Path::new(folder).join(name))
         .into_iter();
     paths.find(|path| path.is_file())
+}
+
+/// What to run where a side's objects are on no track.
+fn to_follow(unfollowed: &[Unfollowed]) -> Option<&'static str> {
+    let truth = unfollowed.iter().any(|class| class.true_objects.is_some());
+    match (unfollowed.is_empty(), truth) {
+        (true, _) => None,
+        (false, false) => Some(
+            "`squall events MASKS --out DIR` makes tracks of the predicted masks; --events DIR/events.csv takes them",
+        ),
+        (false, true) => Some(
+            "`squall events MASKS --out DIR` makes tracks of masks; make them of both sides and give the two folders as --prediction and --truth",
+        ),
+    }
 }
 
 /// The classes that the truth has; says which predicted ones it lacks.
@@ -263,11 +314,16 @@ mod tests {
             let score = Score::of_masks(prediction.into(), truth.into(), None);
             score.score().unwrap().tracks
         };
-        for (prediction, truth) in [(&events, &labels), (&labels, &events)] {
+        let hints = ["give the two folders", "--events DIR/events.csv"];
+        for ((prediction, truth), hint) in [(&events, &labels), (&labels, &events)]
+            .into_iter()
+            .zip(hints)
+        {
             let tracks = score(prediction, truth).unwrap();
             let scored: Vec<_> = tracks.classes.iter().map(|s| (s.class, s.hits)).collect();
             assert_eq!(scored, [(TropicalCyclone, 1)], "{tracks}");
             assert_eq!(tracks.unfollowed[0].class, AtmosphericRiver);
+            assert!(to_follow(&tracks.unfollowed).unwrap().contains(hint));
         }
         // No river at all is no lack of tracks.
         let tracks = score(&events, &storms).unwrap();

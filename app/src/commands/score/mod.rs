@@ -2,6 +2,7 @@
 
 mod boxes;
 pub mod kind;
+mod left_out;
 mod masks;
 mod tracks;
 
@@ -24,7 +25,7 @@ use std::fmt;
 /// (boxes.csv, ExtremeWeather's .h5, COCO's .json; on the grid that the file says, else CAM5's of 0.25 degrees) by
 /// average precision, and by event and track at one confidence, all over the same times; tracks (events.csv,
 /// TempestExtremes, TECA, IBTrACS) by hit rate, false alarms and distance. Where both sides hold masks and boxes, both
-/// are scored.
+/// are scored. A class that the masks of a side cannot hold, such as cyclones of `ar_binary_tag`, is left out.
 #[derive(Debug, Args)]
 pub struct Score {
     /// What is judged: masks (a folder may also hold events.csv or objects.csv), boxes.csv, or a file of tracks.
@@ -44,7 +45,8 @@ pub struct Score {
     /// Boxes: from here on a box counts as an event; boxes without a confidence are sure.
     #[arg(long, value_name = "SHARE", default_value_t = super::events::MIN_CONFIDENCE)]
     pub min_confidence: f32,
-    /// Tracks: only storms of the truth whose wind reaches this, m/s (17 for tropical storms).
+    /// Tracks: only storms of the truth whose wind reaches this, m/s (17 for tropical storms); predicted tracks that
+    /// are a weaker one are left out, too.
     #[arg(long, value_name = "M_S")]
     pub min_wind: Option<f64>,
     /// Tracks: a predicted track is a storm by its mean distance (Hodges et al. 2017) and not by its nearest points.

@@ -15,20 +15,15 @@ use crate::statistics::category::KNOT_M_S;
 use crate::statistics::{Basin, Category};
 use crate::track::Track;
 use netcdf::FileMut;
-use squall_data::archive::on_library_thread;
-use squall_data::atomic::Pending;
-use squall_data::{Calendar, DataError, Time};
-use std::path::{Path, PathBuf};
-
-type Written<T> = std::result::Result<T, netcdf::Error>;
+use squall_data::netcdf_file::NetcdfFile;
+use squall_data::{Calendar, Time};
+use std::path::Path;
 
 /// What stands where nothing is known, as in IBTrACS.
 const MISSING: f32 = -9999.0;
 
 pub(super) struct Storms {
-    path: PathBuf,
-    pending: Pending,
-    file: FileMut,
+    file: NetcdfFile,
     origin: Time,
     storms: usize,
 }
@@ -36,13 +31,8 @@ pub(super) struct Storms {
 impl Storms {
     /// `most_points` is the length of `date_time`.
     pub fn new(path: &Path, setting: Setting<'_>, most_points: usize) -> Result<Self> {
-        let pending = Pending::new(path)?;
-        let file = on_library_thread(|| create(pending.path(), setting, most_points))
-            .map_err(|error| refused(path, &error))?;
         Ok(Self {
-            path: path.into(),
-            pending,
-            file,
+            file: NetcdfFile::create(path, |file| begin(file, setting, most_points))?,
             origin: origin(setting.calendar)?,
             storms: 0,
         })
@@ -53,14 +43,6 @@ fn origin(calendar: Calendar) -> Result<Time> {
     Ok(Time::new(calendar, 1858, 11, 17, 0, 0, 0)?)
 }
 
-fn refused(path: &Path, error: &netcdf::Error) -> DataError {
-    DataError::Io {
-        action: "write",
-        path: path.into(),
-        source: std::io::Error::other(error.to_string()),
-    }
-}
-
 /// Name, long name, unit of the numbers at each point.
 const POINTS: [(&str, &str, &str); 4] = [
     ("lat", "latitude", "degrees_north"),
@@ -69,8 +51,7 @@ const POINTS: [(&str, &str, &str); 4] = [
     ("usa_pres", "Lowest sea-level pressure", "mb"),
 ];
 
-fn create(path: &Path, setting: Setting<'_>, most_points: usize) -> Written<FileMut> {
-    let mut file = netcdf::create(path)?;
+fn begin(file: &mut FileMut, setting: Setting<'_>, most_points: usize) -> netcdf::Result<()> {
     file.add_attribute("Conventions", "CF-1.8")?;
     file.add_attribute("title", "Tracks in the layout of IBTrACS")?;
     file.add_attribute("source", setting.source)?;
@@ -108,23 +89,21 @@ fn create(path: &Path, setting: Setting<'_>, most_points: usize) -> Written<File
         "long_name",
         "Saffir-Simpson category, -1 below storm strength",
     )?;
-    Ok(file)
+    Ok(())
 }
 
 impl TrackSink for Storms {
     fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
         let storm = self.storms;
-        let (origin, file) = (self.origin, &mut self.file);
-        on_library_thread(|| put(file, storm, track, points, origin))
-            .map_err(|error| refused(&self.path, &error))?;
+        let origin = self.origin;
+        self.file
+            .with(|file| put(file, storm, track, points, origin))?;
         self.storms += 1;
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        let Self { pending, file, .. } = *self;
-        on_library_thread(|| drop(file));
-        Ok(pending.commit()?)
+        Ok(self.file.finish()?)
     }
 }
 
@@ -134,7 +113,7 @@ fn put(
     track: &Track,
     points: &[Event],
     origin: Time,
-) -> Written<()> {
+) -> netcdf::Result<()> {
     let absent = |name: &str| netcdf::Error::from(format!("variable `{name}` has gone"));
     let count = points.len();
     let mut strings = file.variable_mut("sid").ok_or_else(|| absent("sid"))?;

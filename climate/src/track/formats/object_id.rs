@@ -5,13 +5,10 @@ use crate::events::{EventFields, ExtractOptions, extract};
 use crate::table::EventReader;
 use ndarray::Array2;
 use netcdf::{Extent, FileMut};
-use squall_data::archive::on_library_thread;
-use squall_data::atomic::Pending;
+use squall_data::Time;
 use squall_data::mask_file::MaskArchive;
-use squall_data::{DataError, Time};
+use squall_data::netcdf_file::NetcdfFile;
 use std::path::{Path, PathBuf};
-
-type Written<T> = std::result::Result<T, netcdf::Error>;
 
 /// Writes `object_id.nc` into a run's folder: `object_id(time, lat, lon)`, the `track_id` of `events.csv` in the cells
 /// of each event, 0 elsewhere and where an event is on no listed track.
@@ -27,18 +24,12 @@ pub fn write_object_ids(
 ) -> Result<PathBuf> {
     let path = folder.join("object_id.nc");
     let table = folder.join("events.csv");
-    let pending = Pending::new(&path)?;
-    let refused = |error: netcdf::Error| DataError::Io {
-        action: "write",
-        path: path.clone(),
-        source: std::io::Error::other(error.to_string()),
-    };
     let origin = masks
         .times()
         .first()
         .map(|t| t.add_seconds(-t.second_of_day()));
     let origin = origin.unwrap_or(Time::new(masks.calendar(), 2000, 1, 1, 0, 0, 0)?);
-    let mut file = on_library_thread(|| create(pending.path(), masks, origin)).map_err(refused)?;
+    let mut file = NetcdfFile::create(&path, |file| begin(file, masks, origin))?;
     let mut rows = EventReader::open(&table, masks.calendar())?;
     for (index, &time) in masks.times().iter().enumerate() {
         let mask = masks.read(index)?;
@@ -58,18 +49,15 @@ pub fn write_object_ids(
             }
         }
         let cells: Vec<i32> = plane.into_iter().collect();
-        on_library_thread(|| put(&mut file, index, time.days_since(origin), &cells))
-            .map_err(refused)?;
+        file.with(|file| put(file, index, time.days_since(origin), &cells))?;
     }
-    on_library_thread(|| drop(file));
-    pending.commit()?;
+    file.finish()?;
     Ok(path)
 }
 
-fn create(path: &Path, masks: &MaskArchive, origin: Time) -> Written<FileMut> {
+fn begin(file: &mut FileMut, masks: &MaskArchive, origin: Time) -> netcdf::Result<()> {
     let grid = masks.grid();
     let (rows, columns) = grid.shape();
-    let mut file = netcdf::create(path)?;
     file.add_attribute("Conventions", "CF-1.8")?;
     file.add_attribute("title", "Tracks of the cells of masks")?;
     let version = env!("CARGO_PKG_VERSION");
@@ -101,10 +89,10 @@ fn create(path: &Path, masks: &MaskArchive, origin: Time) -> Written<FileMut> {
     ids.set_compression(1, true)?;
     ids.put_attribute("units", "1")?;
     ids.put_attribute("long_name", "track_id of tracks.csv; 0 where there is none")?;
-    Ok(file)
+    Ok(())
 }
 
-fn put(file: &mut FileMut, index: usize, days: f64, cells: &[i32]) -> Written<()> {
+fn put(file: &mut FileMut, index: usize, days: f64, cells: &[i32]) -> netcdf::Result<()> {
     let absent = |name: &str| netcdf::Error::from(format!("variable `{name}` has gone"));
     let mut time = file.variable_mut("time").ok_or_else(|| absent("time"))?;
     time.put_value(days, [index])?;

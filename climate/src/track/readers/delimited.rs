@@ -1,6 +1,7 @@
 //! Tables of tracks with one row per point: what the CSV formats share.
 
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::plausible::Plausible;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
 use crate::table::lines::{Line, Table};
@@ -123,6 +124,7 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
     let mut table = Table::open(source.path, &[])?;
     let columns = Columns::of(&table, dialect, source.path)?;
     let mut rows = Rows::default();
+    let mut plausible = Plausible::default();
     while let Some(line) = table.next()? {
         let name = line.cell(&columns.identity);
         // IBTrACS has a row of units under the header, with no identity.
@@ -135,20 +137,28 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
         // pandas writes whole numbers as 1207.0 where a column was once blank.
         let name = name.strip_suffix(".0").unwrap_or(name);
         let (lon_deg, lat_deg) = line.position(&columns.lon, &columns.lat)?;
-        let first_of = |names: &[String], unit: f64| -> Result<Option<f64>> {
-            for name in names {
-                if let Some(value) = line.number(name)? {
-                    return Ok(Some(value * unit));
-                }
+        let mut max_wind_m_s = None;
+        for name in &columns.wind {
+            let value = line.number(name)?;
+            max_wind_m_s = value.and_then(|value| plausible.wind(value * dialect.wind_m_s));
+            if max_wind_m_s.is_some() {
+                break;
             }
-            Ok(None)
-        };
+        }
+        let mut min_psl_pa = None;
+        for name in &columns.pressure {
+            let value = line.number(name)?;
+            min_psl_pa = value.and_then(|value| plausible.pressure(value * dialect.pressure_pa));
+            if min_psl_pa.is_some() {
+                break;
+            }
+        }
         let point = ImportedPoint {
             time: time_of(&line, &columns.time, source)?,
             lon_deg,
             lat_deg,
-            max_wind_m_s: first_of(&columns.wind, dialect.wind_m_s)?,
-            min_psl_pa: first_of(&columns.pressure, dialect.pressure_pa)?,
+            max_wind_m_s,
+            min_psl_pa,
         };
         let season = columns.season.as_ref().map(|name| line.number(name));
         let season = season.transpose()?;
@@ -161,7 +171,9 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
             )
         });
     }
-    Ok(rows.finish(dialect.format))
+    let mut found = rows.finish(dialect.format);
+    found.notes.extend(plausible.notes(dialect.format));
+    Ok(found)
 }
 
 fn time_of(line: &Line<'_>, when: &When, source: &Source<'_>) -> Result<Time> {

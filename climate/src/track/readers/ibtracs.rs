@@ -81,6 +81,28 @@ mod tests {
     }
 
     #[test]
+    fn codes_for_missing_values_are_no_winds_and_pressures() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ibtracs.csv");
+        let text = "SID,SEASON,BASIN,ISO_TIME,LAT,LON,WMO_WIND,WMO_PRES,USA_WIND,USA_PRES\n\
+                    a,2005,NA,2005-08-28 00:00:00,25,-87,-999,-999,-1,0\n\
+                    a,2005,NA,2005-08-28 06:00:00,25,-87,-99,-9999,50,990\n\
+                    a,2005,NA,2005-08-28 12:00:00,25,-87,60,98000,,\n\
+                    a,2005,NA,2005-08-28 18:00:00,25,-87,600,980,,\n";
+        std::fs::write(&path, text).unwrap();
+        let table = read(&path).unwrap();
+        let points = &table.tracks[0].points;
+        assert_eq!((points[0].max_wind_m_s, points[0].min_psl_pa), (None, None));
+        // The next agency's where the first one's is missing.
+        assert!((points[1].max_wind_m_s.unwrap() - 50.0 * KNOT_M_S).abs() < 1e-9);
+        assert_eq!(points[1].min_psl_pa, Some(99_000.0));
+        assert_eq!((points[2].min_psl_pa, points[3].max_wind_m_s), (None, None));
+        assert_eq!(points[3].min_psl_pa, Some(98_000.0));
+        assert_eq!(table.notes.len(), 2, "{:?}", table.notes);
+        assert!(table.notes[0].contains("1 values of sea-level pressure lie outside"));
+    }
+
+    #[test]
     fn faults_are_located() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tracks.csv");

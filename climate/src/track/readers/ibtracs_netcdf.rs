@@ -1,6 +1,7 @@
 //! IBTrACS best tracks as netCDF.
 
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::plausible::Plausible;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
 use crate::statistics::category::KNOT_M_S;
@@ -65,8 +66,8 @@ impl<'a> Storms<'a> {
             None => Vec::new(),
         };
         let calendar = self.calendar()?;
-        let known = |value: f64, unit: f64| value.is_finite().then_some(value * unit);
         let mut rows = Rows::default();
+        let mut plausible = Plausible::default();
         for storm in 0..storms {
             for k in 0..counts[storm] {
                 let at = storm * times + k;
@@ -93,8 +94,8 @@ impl<'a> Storms<'a> {
                     time,
                     lon_deg: if turned < 360.0 { turned } else { 0.0 },
                     lat_deg,
-                    max_wind_m_s: known(winds[at], KNOT_M_S),
-                    min_psl_pa: known(pressures[at], 100.0),
+                    max_wind_m_s: plausible.wind(winds[at] * KNOT_M_S),
+                    min_psl_pa: plausible.pressure(pressures[at] * 100.0),
                 };
                 rows.add(&names[storm], point, || {
                     (
@@ -108,7 +109,11 @@ impl<'a> Storms<'a> {
                 });
             }
         }
-        Ok(rows.finish(TrackFormat::IbtracsNetcdf))
+        let mut table = rows.finish(TrackFormat::IbtracsNetcdf);
+        table
+            .notes
+            .extend(plausible.notes(TrackFormat::IbtracsNetcdf));
+        Ok(table)
     }
 
     fn variable(&self, name: &str) -> Result<Variable<'a>> {
@@ -135,7 +140,7 @@ impl<'a> Storms<'a> {
         if values.len() != cells {
             return Err(self.bad(name, &format!("{cells} values"), values.len().to_string()));
         }
-        // IBTrACS marks what is missing with -9999 or -99; nothing it holds here comes near.
+        // IBTrACS marks what is missing with -9999, or with -99, which a longitude can be.
         let known = |value: f64| {
             if value > -900.0 && value < 1e30 {
                 value
@@ -154,12 +159,13 @@ impl<'a> Storms<'a> {
         }
     }
 
-    /// For each cell the first of two variables that has a value there; NaN where neither has.
+    /// For each cell the first of two variables that has a value there; NaN where neither has. Winds and pressures that
+    /// are negative are codes for missing ones.
     fn first_known(&self, names: [&str; 2], cells: usize) -> Result<Vec<f64>> {
         let mut values = vec![f64::NAN; cells];
         for name in names {
             for (value, other) in values.iter_mut().zip(self.optional(name, cells)?) {
-                if value.is_nan() {
+                if value.is_nan() && other >= 0.0 {
                     *value = other;
                 }
             }
@@ -243,6 +249,7 @@ mod tests {
             ("lat", [10.0f32, 10.5, -9999.0]),
             ("lon", [-0.5, 0.5, -9999.0]),
             ("usa_wind", [50.0, -9999.0, -9999.0]),
+            ("wmo_wind", [-99.0, -1.0, -9999.0]),
         ] {
             file.add_variable::<f32>(name, &at)?
                 .put_values(&values, ..)?;

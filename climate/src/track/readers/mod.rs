@@ -11,11 +11,15 @@
 //! | the same rows as Parquet or GeoJSON | `squall events --format`, data frames, geographic information systems | the same |
 //!
 //! [`read`] finds out by the first lines which of them a file is.
+//!
+//! In the formats of other tools a negative wind and a pressure of 0 or less are codes for missing values. A wind above
+//! 150 m/s and a pressure outside 800 to 1100 hPa are taken as missing, too, and [`TrackTable::notes`] counts them.
 
 mod delimited;
 pub mod ibtracs;
 pub mod ibtracs_netcdf;
 mod imported;
+mod plausible;
 mod sniff;
 pub mod stitch_nodes;
 pub mod stitch_nodes_csv;

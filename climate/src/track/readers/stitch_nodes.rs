@@ -2,27 +2,23 @@
 
 use super::ReadOptions;
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::plausible::{PRESSURE_PA, WIND_M_S};
 use super::stitch_nodes_csv::{PRESSURES, WINDS};
 use crate::error::{ClimateError, Result};
 use squall_data::{Class, DataError, Time};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Values after the grid indices where the user does not name them: the `--in_fmt` of TempestExtremes' own examples.
 const COLUMNS: [&str; 5] = ["lon", "lat", "slp", "wind", "zs"];
-/// What can be a sea-level pressure, Pa: beyond, the guess of the columns was wrong.
-const PRESSURE_PA: RangeInclusive<f64> = 80_000.0..=110_000.0;
-/// What can be a wind, m/s.
-const WIND_M_S: RangeInclusive<f64> = 0.0..=150.0;
 
 /// The tracks of a text of `start N year month day hour` lines, each with N lines
 /// `i [j] lon lat ... year month day hour` below it. Grids of one index and of two are told apart by the number of
 /// whole numbers in front.
 ///
 /// The file names neither its columns nor its calendar: [`ReadOptions`] does. A value that can be no pressure or wind
-/// is taken as unknown, and a note says so.
+/// is taken as unknown, and a note says so: also of negative ones, because the guess of the columns may be wrong.
 ///
 /// # Source
 /// TempestExtremes `src/nodes/StitchNodes.cpp`; Ullrich et al. 2021, doi:10.5194/gmd-14-5023-2021.

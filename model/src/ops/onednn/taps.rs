@@ -16,7 +16,7 @@ use std::ops::Range;
 ///
 /// Measured (see `ARCHITECTURE.md`): 1x1 kernels always; 3x3 kernels once the dilation leaves oneDNN's fast path. A
 /// rule of the geometry, never of a timing, so that results are reproducible. For 1x1 kernels with a stride it is also
-/// needed: oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity.rs` has the
+/// needed: oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity` has the
 /// case), and for rows that it must not see whole and that no strips divide.
 pub fn are_faster(pass: &Pass<'_>, tiles: bool) -> bool {
     let spec = pass.spec;

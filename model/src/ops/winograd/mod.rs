@@ -7,7 +7,7 @@
 //! tile reads: neither needs a copy.
 //!
 //! Errors of 3x3 kernels are about 1.3e-6 (relative, f32, 256 channels), four times those of direct sums; of 5x5
-//! kernels a few times more, which `backend_parity.rs` holds below 1e-5. F(2x2, 5x5) on the six points would err less
+//! kernels a few times more, which `backend_parity` holds below 1e-5. F(2x2, 5x5) on the six points would err less
 //! (1.2e-6 against 4.1e-6 in a model of the sums over 128 channels) but multiplies 144 times where F(4x4, 5x5) does 64,
 //! and transforms as much more. Arithmetic is f32 for every way of storing.
 //!

@@ -1,0 +1,67 @@
+//! What the codes of a variable of classes stand for.
+
+use crate::Class;
+use crate::archive::nc;
+use crate::error::{DataError, Result};
+use std::path::Path;
+
+/// Words of the classes in CF `flag_meanings`, in lower case.
+const WORDS: [(&str, Class); 8] = [
+    ("background", Class::Background),
+    ("bg", Class::Background),
+    ("none", Class::Background),
+    ("no_event", Class::Background),
+    ("tropical_cyclone", Class::TropicalCyclone),
+    ("tc", Class::TropicalCyclone),
+    ("atmospheric_river", Class::AtmosphericRiver),
+    ("ar", Class::AtmosphericRiver),
+];
+
+/// The classes by their codes: those of CF `flag_values` and `flag_meanings`; where the file has no meanings, our own
+/// and ClimateNet's.
+///
+/// # Errors
+/// [`DataError::BadVariable`] if a meaning is none of the classes, or there are not as many values.
+pub(super) fn codes_of(path: &Path, variable: &netcdf::Variable<'_>) -> Result<Vec<(f64, Class)>> {
+    let Some(meanings) = nc::text(variable, "flag_meanings").filter(|text| !text.is_empty()) else {
+        let ours = Class::ALL.map(|class| (f64::from(class.code()), class));
+        return Ok(ours.to_vec());
+    };
+    let bad = |expected: String, found: String| DataError::BadVariable {
+        path: path.into(),
+        variable: variable.name(),
+        expected,
+        found,
+    };
+    let class = |word: &str| {
+        let lower = word.to_ascii_lowercase();
+        let known = WORDS.iter().find(|(name, _)| *name == lower);
+        known.map(|(_, class)| *class).ok_or_else(|| {
+            let names = Class::ALL.map(Class::name).join(", ");
+            bad(
+                format!("`flag_meanings` of {names}"),
+                format!("`{word}` in `{meanings}`"),
+            )
+        })
+    };
+    let classes = meanings.split_whitespace().map(class);
+    let classes = classes.collect::<Result<Vec<Class>>>()?;
+    let values = match variable.attribute("flag_values") {
+        Some(_) => nc::numbers(variable, "flag_values"),
+        None => (0u8..).map(f64::from).take(classes.len()).collect(),
+    };
+    if values.len() != classes.len() {
+        return Err(bad(
+            format!("{} numbers in `flag_values`", classes.len()),
+            values.len().to_string(),
+        ));
+    }
+    Ok(values.into_iter().zip(classes).collect())
+}
+
+/// The codes and their classes, for people: `0 (background), 1 (tropical cyclone)`.
+pub(super) fn described(codes: &[(f64, Class)]) -> String {
+    let described =
+        |(code, class): &(f64, Class)| format!("{code} ({})", class.name().replace('_', " "));
+    codes.iter().map(described).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,100 @@
+//! From the fields of a time to the pixels of a network.
+
+use crate::error::{JobError, Result};
+use ndarray::Axis;
+use squall_data::{DataError, Normalisation, Snapshot};
+
+/// Refuses a snapshot with a field of which more is missing than allowed, or whose mean is out of the range of its
+/// values: a network sees there what it never saw, and says something all the same.
+///
+/// # Errors
+/// [`JobError::Data`] naming file and variable.
+pub(super) fn check_values(snapshot: &Snapshot, max_missing_share: f64) -> Result<()> {
+    let path = || snapshot.source.0.clone();
+    for (&variable, plane) in snapshot.variables.iter().zip(snapshot.fields.outer_iter()) {
+        let (mut finite, mut sum) = (0usize, 0f64);
+        for &value in plane.iter().filter(|value| value.is_finite()) {
+            finite += 1;
+            sum += f64::from(value);
+        }
+        let share = 1.0 - finite as f64 / plane.len().max(1) as f64;
+        if share > max_missing_share {
+            return Err(JobError::Data(DataError::Unreadable {
+                path: path(),
+                reason: format!(
+                    "{:.1} % of the values of {variable} at {} are missing, at most {:.1} % are allowed",
+                    100.0 * share,
+                    snapshot.time,
+                    100.0 * max_missing_share
+                ),
+            }));
+        }
+        let (entry, mean) = (variable.entry(), sum / finite.max(1) as f64);
+        let (low, high) = (f64::from(entry.plausible.0), f64::from(entry.plausible.1));
+        if finite > 0 && !(low..=high).contains(&mean) {
+            return Err(JobError::Data(DataError::BadVariable {
+                path: path(),
+                variable: variable.name().to_string(),
+                expected: format!("a mean of {low} to {high} {}", entry.unit),
+                found: format!("{mean:.6} at {}: is its unit right?", snapshot.time),
+            }));
+        }
+    }
+    Ok(())
+}
+
+/// A snapshot as normalised pixels `(lat, lon, channel)`, and how many of its values were missing and are the mean now.
+///
+/// # Errors
+/// [`JobError::Data`] if the snapshot lacks a channel.
+pub(super) fn normalised(snapshot: &Snapshot, diet: &Normalisation) -> Result<(Vec<f32>, usize)> {
+    by_rows(snapshot, diet, |row| Ok(diet.apply(row)?))
+}
+
+/// A snapshot as pixels `(lat, lon, channel)` in SI units, and how many of its values are missing: NaN.
+pub(super) fn interleaved(snapshot: &Snapshot, diet: &Normalisation) -> Result<(Vec<f32>, usize)> {
+    by_rows(snapshot, diet, |row| {
+        Ok(row.iter().filter(|value| value.is_nan()).count())
+    })
+}
+
+/// The channels of a diet side by side, with `finish` done to every row, which tells how many of its values are
+/// missing.
+fn by_rows(
+    snapshot: &Snapshot,
+    diet: &Normalisation,
+    mut finish: impl FnMut(&mut [f32]) -> Result<usize>,
+) -> Result<(Vec<f32>, usize)> {
+    let channels = diet.variables();
+    let (rows, columns) = snapshot.grid.shape();
+    let mut planes = Vec::with_capacity(channels.len());
+    for &variable in &channels {
+        let plane = snapshot.field(variable);
+        planes.push(plane.ok_or_else(|| {
+            DataError::MissingVariable {
+                path: snapshot.source.0.clone(),
+                variable: variable.name().to_string(),
+                found: (snapshot.variables.iter())
+                    .map(|v| v.name().to_string())
+                    .collect(),
+            }
+        })?);
+    }
+    let mut pixels = vec![0f32; rows * columns * channels.len()];
+    let mut missing = 0;
+    // Row by row, so that a row of all channels stays in the cache until it is normalised.
+    let row_values = (columns * channels.len()).max(1);
+    for (j, row) in pixels.chunks_exact_mut(row_values).enumerate() {
+        for (k, plane) in planes.iter().enumerate() {
+            let slots = row.iter_mut().skip(k).step_by(channels.len());
+            // Infinities in a file mean nothing; they count as missing.
+            slots
+                .zip(plane.index_axis(Axis(0), j))
+                .for_each(|(slot, &value)| {
+                    *slot = if value.is_finite() { value } else { f32::NAN };
+                });
+        }
+        missing += finish(row)?;
+    }
+    Ok((pixels, missing))
+}

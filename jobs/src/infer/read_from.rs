@@ -1,0 +1,84 @@
+//! What fields were read from, so that masks of other fields are not taken for those of these.
+
+use super::sliding::Sliding;
+use super::{FinishedFile, Input};
+use crate::error::{JobError, Result};
+use serde::{Deserialize, Serialize};
+use squall_data::Variable;
+use std::ops::Range;
+use std::path::Path;
+
+/// What the fields of a mask file were read from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadFrom {
+    /// The first of its files, by name, or the sample store.
+    pub first: String,
+    /// Hash of the names of all, their lengths and times of change.
+    pub state: String,
+}
+
+impl ReadFrom {
+    /// What some times, and the times that clips about them see, are read from now.
+    pub(super) fn now(
+        input: &Input<'_>,
+        indices: Range<usize>,
+        sliding: Option<&Sliding>,
+        variables: &[Variable],
+    ) -> Self {
+        let seen = sliding.map_or_else(Vec::new, |sliding| sliding.within(indices.clone()));
+        let frames = seen.iter().flat_map(|window| window.frames.iter().copied());
+        let (first, last) = frames.fold((indices.start, indices.end), |(first, last), frame| {
+            (first.min(frame), last.max(frame + 1))
+        });
+        input.read_from(first..last, variables)
+    }
+}
+
+/// Refuses to go on in a folder whose masks are of other fields: of files with other names, or of which none is as it
+/// was. Gives the finished files whose fields are as they were; those of the others are made again.
+///
+/// # Errors
+/// [`JobError::Resume`] naming a file.
+pub(super) fn of_these_fields(
+    folder: &Path,
+    finished: Vec<(FinishedFile, ReadFrom)>,
+) -> Result<Vec<FinishedFile>> {
+    let refused = |reason: String| {
+        Err(JobError::Resume {
+            folder: folder.to_path_buf(),
+            reason,
+        })
+    };
+    let first = |entry: &FinishedFile| match &entry.read_from {
+        Some(read_from) => read_from.first.clone(),
+        None => "files of an earlier version, which did not write down which".to_string(),
+    };
+    let other = |(entry, now): &&(FinishedFile, ReadFrom)| first(entry) != now.first;
+    if let Some((entry, now)) = finished.iter().find(other) {
+        return refused(format!(
+            "the masks of `{}` are of `{}`, not of `{}`; use another folder",
+            entry.file,
+            first(entry),
+            now.first
+        ));
+    }
+    let all = finished.len();
+    let (same, changed): (Vec<_>, Vec<_>) =
+        (finished.into_iter()).partition(|(entry, now)| entry.read_from.as_ref() == Some(now));
+    if let Some((entry, now)) = changed.first() {
+        if changed.len() == all && all > 1 {
+            return refused(format!(
+                "all its masks are of files that have changed since (first `{}`, read for `{}`); use another folder, \
+                 or, if they were only copied, give them their time of change again (`cp -p`, `rsync -t`)",
+                now.first, entry.file
+            ));
+        }
+        tracing::warn!(
+            "the fields of {} of {all} finished files have changed since (first `{}`): their masks are made again",
+            changed.len(),
+            now.first
+        );
+    }
+    Ok(same.into_iter().map(|(entry, _)| entry).collect())
+}

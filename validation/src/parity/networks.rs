@@ -2,7 +2,7 @@
 
 use super::{Line, Row, draw, field, values};
 use crate::error::Result;
-use candle_core::DType;
+use candle_core::{DType, Tensor};
 use squall_model::networks::NetworkName;
 use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass};
 
@@ -56,9 +56,9 @@ pub(super) fn rows(name: NetworkName, size: (usize, usize)) -> Result<Vec<Row>> 
         .collect();
     if name == NetworkName::DeepCam {
         for (dtype, at) in super::DTYPES.into_iter().zip(0..).skip(1) {
-            let rounded = learn(&config, Backend::Reference, dtype, size)?;
-            for which in DEEPCAM_ROUNDED {
-                let off = super::distance(&rounded[which], &plain[which])?;
+            let rounded = Passed::of(&config, Backend::Reference, dtype, size)?.logits(dtype)?;
+            for (which, rounded) in DEEPCAM_ROUNDED.into_iter().zip(rounded) {
+                let off = super::distance(&rounded, &plain[which])?;
                 lines[which].row.worst[at].bound = Some(CHANCE * off);
             }
         }
@@ -80,30 +80,62 @@ pub(super) fn rows(name: NetworkName, size: (usize, usize)) -> Result<Vec<Row>> 
     Ok(lines.into_iter().map(|line| line.row).collect())
 }
 
+/// A network that has passed a field on, learning.
+struct Passed {
+    network: Network,
+    x: Tensor,
+    pass: Pass,
+    logits: Tensor,
+}
+
+impl Passed {
+    fn of(
+        config: &NetworkConfig,
+        backend: Backend,
+        dtype: DType,
+        (h, w): (usize, usize),
+    ) -> std::result::Result<Self, ModelError> {
+        let mut network = Network::build(config, backend, 3)?;
+        let x = field(5, &[1, h, w, config.channels_in])?;
+        let mut pass = Pass::train(backend, dtype, 7);
+        let logits = network.forward(&x, &mut pass)?;
+        network.update_running_statistics(&mut pass)?;
+        Ok(Self {
+            network,
+            x,
+            pass,
+            logits,
+        })
+    }
+
+    /// Logits, and those of inference.
+    fn logits(&self, dtype: DType) -> std::result::Result<[Vec<f32>; 2], ModelError> {
+        let inferred = self.network.infer(&self.x, dtype)?;
+        Ok([values(&self.logits)?, values(&inferred)?])
+    }
+}
+
 /// Logits, loss, gradients, logits of inference.
 fn learn(
     config: &NetworkConfig,
     backend: Backend,
     dtype: DType,
-    (h, w): (usize, usize),
+    size: (usize, usize),
 ) -> std::result::Result<[Vec<f32>; 4], ModelError> {
-    let mut network = Network::build(config, backend, 3)?;
-    let x = field(5, &[1, h, w, config.channels_in])?;
-    let labels: Vec<u8> = (draw(6, h * w).iter())
+    let passed = Passed::of(config, backend, dtype, size)?;
+    let [logits, inferred] = passed.logits(dtype)?;
+    let labels: Vec<u8> = (draw(6, size.0 * size.1).iter())
         .map(|v| ((v + 2.0) * 0.7) as u8)
         .collect();
-    let mut pass = Pass::train(backend, dtype, 7);
-    let logits = network.forward(&x, &mut pass)?;
-    let loss = backend.softmax_cross_entropy(&logits, &labels, &CLASS_WEIGHTS, LOSS_SCALE)?;
-    network.update_running_statistics(&mut pass)?;
-    let mut gradients = Gradients::new(network.parameters());
-    network.backward(&loss.gradient, pass, &mut gradients)?;
+    let loss =
+        backend.softmax_cross_entropy(&passed.logits, &labels, &CLASS_WEIGHTS, LOSS_SCALE)?;
+    let mut gradients = Gradients::new(passed.network.parameters());
+    (passed.network).backward(&loss.gradient, passed.pass, &mut gradients)?;
     gradients.scale(1.0 / LOSS_SCALE);
-    let inferred = network.infer(&x, dtype)?;
     Ok([
-        values(&logits)?,
+        logits,
         vec![loss.mean() as f32],
         gradients.as_slice().to_vec(),
-        values(&inferred)?,
+        inferred,
     ])
 }

@@ -19,8 +19,8 @@ const DEEPCAM_LARGER: usize = 4;
 /// field. How far half precisions are off is the network's doing, so that plain loops that store them tell.
 const DEEPCAM_LOGITS: [Option<f64>; 3] = [Some(2e-4), None, None];
 /// Of what plain loops are off that store a half precision (0.42 in bf16, 0.077 in f16 in inference): others round other
-/// sums up, and a GPU's library sums f16 somewhat more coarsely (3.5e-4 of a convolution against 2.2e-4).
-const CHANCE: f64 = 1.5;
+/// sums up, which is chance.
+const CHANCE: f64 = 1.25;
 /// Logits, and those of inference.
 const DEEPCAM_ROUNDED: [usize; 2] = [0, 3];
 /// In half precision its gradient is noise on fields so small.

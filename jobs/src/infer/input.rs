@@ -8,6 +8,7 @@ use squall_data::archive::Archive;
 use squall_data::facts::FileFacts;
 use squall_data::store::{Encoding, SampleReader, Split, View};
 use squall_data::{Calendar, DataError, LatLonGrid, Normalisation, Store, Time, Variable};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -122,20 +123,18 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The files that some fields of some times are read from; none of a store.
+    /// The files that some fields of some times are read from, in order of time; none of a store.
     fn files(&self, indices: Range<usize>, variables: &[Variable]) -> Vec<&Path> {
         let mut files: Vec<&Path> = Vec::new();
         let Source::Archive(archive) = &self.source else {
             return files;
         };
-        for index in indices {
-            for path in archive.files_read(index, variables) {
-                // They come in order of time, nearly: variables of a time may lie in several.
-                if !files.iter().rev().take(64).any(|known| *known == path) {
-                    files.push(path);
-                }
-            }
-        }
+        let mut known = HashSet::new();
+        files.extend(
+            indices
+                .flat_map(|index| archive.files_read(index, variables))
+                .filter(|path| known.insert(*path)),
+        );
         files
     }
 

@@ -355,7 +355,6 @@ impl Computer<'_, '_, '_> {
                 Read::Skipped(skipped) => {
                     tracing::warn!(time = %skipped.time, reason = %skipped.reason, "no mask");
                     self.own += 1;
-                    (self.progress)(&InferEvent::Skipped(&skipped));
                     under.skipped.push(skipped);
                 }
                 Read::EndOfFile => {

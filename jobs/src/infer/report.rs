@@ -37,8 +37,6 @@ pub enum InferEvent<'a> {
         /// Of so many.
         total: usize,
     },
-    /// A time gets no mask.
-    Skipped(&'a SkippedTime),
     /// A mask file is finished.
     FileFinished(&'a Path),
 }

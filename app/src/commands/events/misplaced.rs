@@ -1,5 +1,6 @@
 //! Input of which no events are made, and what a run would write over, in plain words.
 
+use crate::commands::score::same_dates;
 use crate::failure::{Advice, INPUT};
 use squall_climate::stream::is_result;
 use squall_climate::track::readers::{TrackFormat, format_of};
@@ -59,24 +60,18 @@ pub fn refuse_calendar(
     found: Calendar,
     input: &str,
 ) -> anyhow::Result<()> {
-    let gregorian = |c| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
-    match asked {
-        Some(asked) if asked != found && !(gregorian(asked) && gregorian(found)) => {
-            let error = DataError::Mismatch {
-                what: "calendar",
-                path: input.into(),
-                expected: asked.to_string(),
-                found: found.to_string(),
-            };
-            Err(Advice {
-                message: error.to_string(),
-                hint: "leave --calendar out: the file tells its own".into(),
-                code: INPUT,
-            }
-            .into())
+    let Some(asked) = asked else {
+        return Ok(());
+    };
+    same_dates(input, found, asked).map_err(|error| {
+        let hint = "leave --calendar out: the file tells its own".into();
+        Advice {
+            message: error.to_string(),
+            hint,
+            code: INPUT,
         }
-        _ => Ok(()),
-    }
+        .into()
+    })
 }
 
 /// Refuses input that would be replaced: results of an earlier run in the folder where this one writes.

@@ -244,14 +244,14 @@ fn classes_of_truth(pixels: &SegmentationScore) -> Vec<Class> {
 }
 
 /// Refuses calendars whose dates are not the same days, but for the two names of today's.
-fn same_dates(prediction: &str, found: Calendar, expected: Calendar) -> Result<(), DataError> {
+pub fn same_dates(input: &str, found: Calendar, expected: Calendar) -> Result<(), DataError> {
     let modern = |c: Calendar| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
     if found == expected || modern(found) && modern(expected) {
         return Ok(());
     }
     Err(DataError::Mismatch {
         what: "calendar",
-        path: prediction.into(),
+        path: input.into(),
         expected: expected.to_string(),
         found: found.to_string(),
     })

@@ -17,7 +17,7 @@ use squall_data::loader::Augmentation;
 use squall_data::normalise::NormalisationMethod;
 use squall_model::ops::loss::{Criterion, Focal, Normalisation};
 use squall_model::optim::{OptimizerConfig, Schedule};
-use squall_model::{NetworkConfig, PrecisionPolicy, Recompute, SavedActivations};
+use squall_model::{Backend, NetworkConfig, PrecisionPolicy, Recompute, SavedActivations};
 use std::path::{Path, PathBuf};
 
 /// What a network learns.
@@ -171,10 +171,13 @@ pub struct DataSection {
     /// Networks over time: steps of the data from one frame of a clip to the next. Default 1; hur-detect has 2 of three
     /// hours. How many frames a clip has is `network.time_steps`.
     pub clip_stride: usize,
-    /// Reading threads. Default 2.
-    pub threads: usize,
-    /// Batches read ahead. Default 2.
-    pub prefetch: usize,
+    /// Reading threads. Default 2; for a GPU, which takes samples faster than two threads read them and leaves cores
+    /// free, a quarter of the cores where that is more, at most 6.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Batches read ahead. Default: as many as there are reading threads, but 2 at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefetch: Option<usize>,
 }
 
 impl Default for DataSection {
@@ -184,9 +187,22 @@ impl Default for DataSection {
             normalisation: NormalisationMethod::default(),
             augmentation: Augmentation::default(),
             clip_stride: 1,
-            threads: 2,
-            prefetch: 2,
+            threads: None,
+            prefetch: None,
         }
+    }
+}
+
+impl DataSection {
+    /// Reading threads and batches read ahead, for a network that computes on this backend.
+    pub fn readers(&self, backend: Backend) -> (usize, usize) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let usual = match backend.is_gpu() {
+            true => (cores / 4).clamp(2, 6),
+            false => 2,
+        };
+        let threads = self.threads.unwrap_or(usual);
+        (threads, self.prefetch.unwrap_or(threads.max(2)))
     }
 }
 
@@ -310,8 +326,8 @@ impl Recipe {
                 },
                 ..Training::default()
             };
-            recipe.data.threads = 1;
-            recipe.data.prefetch = 1;
+            recipe.data.threads = None;
+            recipe.data.prefetch = None;
             // When a run is checked and given up changes nothing that it learns.
             let usual = Distributed::default();
             recipe.distributed.stall_seconds = usual.stall_seconds;

@@ -32,11 +32,12 @@ STEPS = [
     ("optimizers", 60, steps.optimizers),
     ("two-gpus", 90, steps.two_gpus),
     ("profile", 60, steps.profile),
+    ("from-store", 150, steps.from_store),
     ("extents", 400, steps.extents),
     ("pytorch-others", 180, steps.pytorch_others),
 ]
 # What eight minutes have no room for: named by --only, or with --all.
-MORE = ["extents", "pytorch-others"]
+MORE = ["from-store", "extents", "pytorch-others"]
 
 
 def run(squall: Program, names: list[str]) -> bool:
@@ -107,14 +108,14 @@ def main() -> int:
     parser.add_argument("out", type=Path, metavar="OUT", help="folder for results")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer, for some three minutes")
     parser.add_argument("--tiny", action="store_true", help="extents that the stand-in GPU of the tests can compute")
-    parser.add_argument("--minutes", type=float, help="steps that would begin later are not run (8; with --all 18)")
-    parser.add_argument("--all", action="store_true", help=f"with {' and '.join(MORE)}, which take up to ten minutes more")
+    parser.add_argument("--minutes", type=float, help="steps that would begin later are not run (8; with --all 20)")
+    parser.add_argument("--all", action="store_true", help=f"with {', '.join(MORE)}, which take up to twelve minutes more")
     parser.add_argument("--seeds", default="1,2,3", metavar="N,...", help="of `learning` (1,2,3)")
     parser.add_argument("--only", default="", metavar="STEP,...", help="these steps alone, after `gpu`")
     options = parser.parse_args()
     if not options.squall.is_file():
         parser.error(f"there is no program {options.squall}")
-    options.minutes = options.minutes or (18.0 if options.all else 8.0)
+    options.minutes = options.minutes or (20.0 if options.all else 8.0)
     squall = Program(options)
     known = [name for name, *_ in STEPS]
     names = [name for name in options.only.split(",") if name] or [name for name in known if options.all or name not in MORE]

@@ -83,11 +83,11 @@ class Program:
     def bench(self, part: str, *words: object, name: str, expect: int | None = 0):
         return json.loads(self.run("bench", part, *words, "--device", "cuda", "--json", name=name, expect=expect))
 
-    def train(self, name: str, device: str, steps: int, *settings: str, recipe: str = "small") -> list[float]:
+    def train(self, name: str, device: str, steps: int, *settings: str, recipe: str = "small", store: str = "store") -> list[float]:
         """The losses of a run of this name."""
         folder = self.out / name
         shutil.rmtree(folder, ignore_errors=True)
-        words = ["--recipe", recipe, "--data", "store", "--out", folder, "--device", device, "-q"]
+        words = ["--recipe", recipe, "--data", store, "--out", folder, "--device", device, "-q"]
         for setting in (f"training.steps={steps}", f"training.validate_every_steps={steps}", *self.narrow(), *settings):
             words += ["--set", setting]
         self.run("train", *words, name=name)
@@ -112,21 +112,23 @@ class Program:
         """A stand-in computes a thousandth as fast."""
         return ["network.width=0.08", "network.decoder_width=0.05"] if self.tiny else []
 
-    def store(self) -> None:
-        """Fields, labels and samples that training and inference use."""
-        # In full as many days as `squall demo` has.
-        grid, days, hours = ("24x36", 15, 12) if self.tiny else ("192x288", 30 if self.quick else 90, 6)
-        # Dealt so that samples are left for validation.
-        block = 2 if days == 30 else 5
-        made, extents = self.out / "store.of", f"{grid} {days}"
+    def store(self, name: str = "store", grid: str = "", days: int = 0, hours: int = 6, block: int = 5) -> None:
+        """Fields, labels and samples that training and inference use; if nothing else is said, as many as extents ask for."""
+        if not grid:
+            # In full as many days as `squall demo` has.
+            grid, days, hours = ("24x36", 15, 12) if self.tiny else ("192x288", 30 if self.quick else 90, 6)
+            # Dealt so that samples are left for validation.
+            block = 2 if days == 30 else 5
+        run, labels = ("run", "labels") if name == "store" else (f"{name}-run", f"{name}-labels")
+        made, extents = self.out / f"{name}.of", f"{grid} {days}"
         if made.is_file() and made.read_text() == extents:
             return
         # One that was cut off, or of other extents.
-        for name in ("run", "labels", "store"):
-            shutil.rmtree(self.out / name, ignore_errors=True)
-        self.run("simulate", "--out", "run", "--grid", grid, "--days", days, "--hours", hours, "-q")
-        self.run("label", "run", "--out", "labels", "-q")
-        self.run("stage", "run", "--labels", "labels", "--out", "store", "--block-days", block, "-q")
+        for folder in (run, labels, name):
+            shutil.rmtree(self.out / folder, ignore_errors=True)
+        self.run("simulate", "--out", run, "--grid", grid, "--days", days, "--hours", hours, "-q")
+        self.run("label", run, "--out", labels, "-q")
+        self.run("stage", run, "--labels", labels, "--out", name, "--block-days", block, "-q")
         made.write_text(extents)
 
 

@@ -282,6 +282,32 @@ def profile(squall: Program, step: Step) -> None:
     step.said += [" ".join(line.split()) for line in lines if " x  " in line][:12]
 
 
+def from_store(squall: Program, step: Step) -> None:
+    """DeepCAM learns from a store of fields of 768 x 1152, read, copied and normalised beside it: as fast as the step alone"""
+    if squall.tiny:
+        step.status = "skipped"
+        step.said.append("a step of a stand-in takes longer than any copy")
+        return
+    # The last line of timing.jsonl, of ten seconds each, must be of steps alone: no checkpoint after every epoch.
+    batch, steps = 8, 400
+    squall.store("large", "768x1152", days=4, hours=6, block=1)
+    settings = (f"training.batch={batch}", "precision=bf16", 'network={ name = "deepcam" }', f"training.checkpoint_every_steps={steps}")
+    squall.train("from-store", "cuda", steps, *settings, store="large")
+    lines = list(map(json.loads, (squall.out / "from-store/timing.jsonl").read_text().splitlines()))
+    if not lines:
+        raise Failed("no line of timing.jsonl: it took less than ten seconds")
+    # The first have the choice of engines in them, and what the loader had ahead.
+    last = lines[-1]
+    words = ("--network", "deepcam", "--size", "768x1152", "--batch", batch, "--precision", "bf16", "--repeat", squall.repeat)
+    alone = 1 / squall.bench("step", *words, name="from-store-alone")[0]["ours"]
+    step.rows.append({
+        "samples_per_second": last["samples_per_second"], "the step alone": alone, "waits, percent of a step":
+        100 * last["wait_seconds"] / last["step_seconds"],
+    })  # fmt: skip
+    if last["samples_per_second"] < 0.9 * alone:
+        raise Failed(f"{last['samples_per_second']:.1f} samples a second from the store, {alone:.1f} without")
+
+
 def two_gpus(squall: Program, step: Step) -> None:
     """two GPUs: gradients summed by NCCL where they lie, against sums on the host"""
     looks = shutil.which("nvidia-smi") and not squall.tiny

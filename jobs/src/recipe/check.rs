@@ -30,8 +30,8 @@ impl Recipe {
                 training.checkpoint_every_steps,
             ),
             ("data.clip_stride", Some(self.data.clip_stride as u64)),
-            ("data.threads", Some(self.data.threads as u64)),
-            ("data.prefetch", Some(self.data.prefetch as u64)),
+            ("data.threads", self.data.threads.map(|n| n as u64)),
+            ("data.prefetch", self.data.prefetch.map(|n| n as u64)),
         ];
         if let Some((key, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
             return bad(format!("`{key}`: expected 1 or more, found 0"));

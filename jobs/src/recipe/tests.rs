@@ -83,7 +83,7 @@ fn only_what_changes_results_keeps_a_run_from_going_on() {
     let mut new = old.clone();
     new.training.checkpoint_every_steps = Some(3);
     new.training.max_seconds = Some(10.0);
-    new.data.threads = 7;
+    new.data.threads = Some(7);
     new.training.recompute = Recompute::Blocks;
     new.training.ignore_memory = true;
     new.distributed.stall_seconds = 900.0;
@@ -179,4 +179,16 @@ fn what_mlperf_and_the_paper_run_can_be_written_down() {
         let text = error(text, &[]);
         assert!(text.contains(key), "{text}");
     }
+}
+
+#[test]
+fn a_cpu_keeps_its_cores_for_computing() {
+    let mut data = Recipe::default().data;
+    assert_eq!(data.readers(Backend::Reference), (2, 2));
+    data.threads = Some(5);
+    assert_eq!(data.readers(Backend::Reference), (5, 5));
+    data.threads = Some(1);
+    assert_eq!(data.readers(Backend::Reference), (1, 2));
+    data.prefetch = Some(7);
+    assert_eq!(data.readers(Backend::Reference), (1, 7));
 }

@@ -279,6 +279,7 @@ impl Parts {
             store.grid(),
             store.data_hash(),
         );
+        let (threads, prefetch) = recipe.data.readers(learner.network.backend());
         let loader = LoaderConfig {
             channels,
             normalisation: Some(normalisation),
@@ -286,8 +287,8 @@ impl Parts {
             seed: recipe.seed,
             frames: recipe.network.frames(),
             stored: false,
-            threads: recipe.data.threads,
-            prefetch: recipe.data.prefetch,
+            threads,
+            prefetch,
         };
         let judged = Asked::of(recipe, store);
         let validation_samples = match recipe.task {

@@ -188,20 +188,27 @@ fn convolutions_agree_in_all_three_directions() {
 
 #[test]
 fn transposed_convolution_doubles_and_agrees() {
-    for (backend, periodic) in Backend::all()
+    // The second as a classifier: many channels to few.
+    let cases = [
+        (false, [6, 4]),
+        (true, [6, 4]),
+        (false, [64, 3]),
+        (true, [64, 3]),
+    ];
+    for (backend, (periodic, [many, few])) in Backend::all()
         .into_iter()
-        .flat_map(|b| [(b, false), (b, true)])
+        .flat_map(|backend| cases.map(|case| (backend, case)))
     {
         let spec = ConvTransposeSpec::double(periodic);
         let (x, w, bias) = (
-            random(1, &[2, 5, 7, 6]),
-            random(2, &[6, 4, 3, 3]),
-            random(3, &[4]),
+            random(1, &[2, 5, 7, many]),
+            random(2, &[many, few, 3, 3]),
+            random(3, &[few]),
         );
         let y = backend
             .conv_transpose2d(&x, &w, Some(&bias), &spec)
             .unwrap();
-        assert_eq!(y.dims(), [2, 10, 14, 4]);
+        assert_eq!(y.dims(), [2, 10, 14, few]);
         let expected = Backend::Reference
             .conv_transpose2d(&x, &w, Some(&bias), &spec)
             .unwrap();

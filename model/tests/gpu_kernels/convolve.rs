@@ -182,3 +182,38 @@ fn what_an_output_sees_lies_side_by_side() {
         }
     }
 }
+
+#[test]
+fn inputs_get_the_products_of_those_that_see_them() {
+    let Some(gpu) = Gpu::open() else { return };
+    let cases = [
+        ([2, 6, 8, 3], ConvSpec::same(3).stride(2), 32),
+        ([1, 7, 9, 2], ConvSpec::same(3).dilation(2), 18),
+        ([1, 5, 6, 1], ConvSpec::same(5), 32),
+    ];
+    for (shape @ [b, h, w, c], spec, k) in cases {
+        let ((p, q), (kh, kw)) = (spec.output_size((h, w)).unwrap(), spec.kernel);
+        let parts = draw(1, b * p * q * k);
+        let there = gpu.upload(&parts, Storage::F32);
+        let dx = gpu.room(b * h * w * c, Storage::F32);
+        let (pad, step) = (spec.padding, (spec.stride, spec.dilation));
+        let extents = [b, h, w, c, p, q, k, kh, kw, pad.0, pad.1, step.0, step.1, 1];
+        let extents: Vec<Arg<'_>> = extents.iter().map(|&v| Arg::from(v as i32)).collect();
+        let all = [args![&dx, &there], &extents[..]].concat();
+        gpu.run(FILE, "gather_f32", grid::flat(b * h * w * c), &all);
+        let mut want = vec![0.0; b * h * w * c];
+        for (output, parts) in parts.chunks(k).enumerate() {
+            let (sample, row, column) = (output / (p * q), output / q % p, output % q);
+            for (place, &part) in parts[..kh * kw * c].iter().enumerate() {
+                let (tap, channel) = (place / c, place % c);
+                let y = (row * step.0 + tap / kw * step.1).checked_sub(pad.0);
+                let x = (column * step.0 + tap % kw * step.1).checked_sub(pad.1);
+                if let (Some(y), Some(x)) = (y.filter(|&y| y < h), x.filter(|&x| x < w)) {
+                    want[((sample * h + y) * w + x) * c + channel] += part;
+                }
+            }
+        }
+        let got = gpu.download(&dx, Storage::F32);
+        assert_close(&format!("{shape:?} {spec:?}"), Storage::F32, &got, &want);
+    }
+}

@@ -13,8 +13,8 @@ use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets, 
 use squall_model::ops::loss::Criterion;
 use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{
-    Backend, Captured, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations,
-    Storage, profile,
+    Backend, Captured, Gradients, Network, NetworkConfig, Pass, PrecisionPolicy, Recompute,
+    SavedActivations, Storage, profile,
 };
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -33,9 +33,12 @@ pub struct NetworkOptions {
     /// Samples of a step; as the recipe has it, else 1.
     #[arg(long)]
     batch: Option<usize>,
-    /// How activations are stored and computed.
+    /// How activations are stored and computed. As in training the first convolution and the classifier stay in f32.
     #[arg(long, value_enum, default_value = "f32")]
     precision: Stored,
+    /// No layer stays in f32: as PyTorch's autocast has it.
+    #[arg(long)]
+    all_layers: bool,
     /// What the backward pass computes again: none, norms or blocks.
     #[arg(long, default_value = "none", value_parser = recompute)]
     recompute: Recompute,
@@ -82,14 +85,19 @@ impl Stored {
 }
 
 impl NetworkOptions {
-    /// How activations are stored.
-    fn storage(&self) -> Storage {
+    /// How a network's activations are stored.
+    fn storage(&self, network: &Network) -> anyhow::Result<Storage> {
         let saved = if self.saved_bf16 {
             SavedActivations::Bf16
         } else {
             SavedActivations::Same
         };
-        Storage::from(self.precision.dtype()).keeping(self.recompute, saved)
+        let dtype = self.precision.dtype();
+        let storage = match self.all_layers {
+            true => dtype.into(),
+            false => PrecisionPolicy::default().storage(network.parameters(), dtype)?,
+        };
+        Ok(storage.keeping(self.recompute, saved))
     }
 
     /// The configuration, the optimiser's, and the batch.
@@ -133,9 +141,10 @@ impl Work {
 pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> anyhow::Result<Row> {
     let (config, optimiser, batch) = options.resolve()?;
     let (rows, columns) = options.size;
-    let (backend, storage) = (Backend::best(), options.storage());
+    let backend = Backend::best();
     graphs_make_sense(options, work, &config, backend)?;
     let network = Network::build(&config, backend, 1)?;
+    let storage = options.storage(&network)?;
     let learning = match work {
         Work::Step => Some((
             Optimizer::new(&optimiser, network.parameters())?,
@@ -212,9 +221,14 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     };
     let (network, precision) = (&options.network, options.precision.name());
     let graphs = if options.graphs { ", as graphs" } else { "" };
+    let all = if options.all_layers {
+        ", all layers"
+    } else {
+        ""
+    };
     let ceiling = flops as f64 / median(&mut rates);
     let mut line = row(
-        format!("{verb} a sample, {network} {rows} x {columns}, {precision}{graphs}"),
+        format!("{verb} a sample, {network} {rows} x {columns}, {precision}{all}{graphs}"),
         median(&mut our_times),
         Some(ceiling),
         "its operations at the rate of matrix products of that type",
@@ -351,7 +365,7 @@ impl Ours {
         let shape = (batch * config.frames(), rows, columns, config.channels_in);
         Ok(Self {
             backend,
-            storage: options.storage(),
+            storage: options.storage(&network)?,
             learning,
             // Where the network computes: a step does not wait for its input, which is on its way before.
             x: backend.bring(&Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?)?,

@@ -7,6 +7,7 @@ use super::device::{Gpu, gpu};
 use super::elementwise::like;
 use super::kernels::{Arg, CONVOLVE, FILTER, Grid, int};
 use super::norm::finish;
+use super::plain::gather;
 use super::{add_channel_sums, bring_channels, land};
 use crate::error::Result;
 use crate::gpu::tf32_is_allowed;
@@ -119,6 +120,39 @@ fn patches(
     Ok((y, filter, problem))
 }
 
+/// f32 that few channels get, as logits: cuDNN has no engine for that which is more than a loop.
+fn gives_little(problem: &Problem) -> bool {
+    let (c, taps) = (problem.x[3], problem.kernel.0 * problem.kernel.1);
+    let one_group = problem.groups == 1;
+    // Less than half of what the products are made of is written for them.
+    problem.dtype == DType::F32 && one_group && c <= 4 && taps > 1 && 2 * c * taps <= problem.y[3]
+}
+
+/// dx of dy where [`gives_little`]: products with every tap of the kernel, as channels of one pixel, then the sum of
+/// those that fall on each input.
+fn by_products(gpu: &Gpu, dy: &Tensor, w: &Tensor, problem: &Problem) -> Result<Tensor> {
+    let ([_, _, _, c], [b, p, q, o]) = (problem.x, problem.y);
+    let k = (c * problem.kernel.0 * problem.kernel.1).next_multiple_of(8);
+    let filter = gpu.zeros(&[o, k], problem.dtype)?;
+    put_channels(gpu, &filter, 0, w, o)?;
+    let product = Problem {
+        x: [b, p, q, k],
+        kernel: (1, 1),
+        padding: (0, 0),
+        stride: 1,
+        dilation: 1,
+        ..*problem
+    };
+    let parts = gpu.empty(&product.x, problem.dtype)?;
+    for (at, part) in product.parts() {
+        let (dy, parts) = (samples(dy, &at, b)?, samples(&parts, &at, b)?);
+        gpu.convolve(&part, &filter, &dy, &parts)?;
+    }
+    let dx = gpu.empty(&problem.x, problem.dtype)?;
+    gather(gpu, problem, &parts, &dx)?;
+    Ok(dx)
+}
+
 /// y of x, plus bias, then `fuse`.
 pub fn forward(
     x: &Tensor,
@@ -180,16 +214,21 @@ pub fn transposed(
     let dtype = dy.dtype();
     let w = filter(gpu, weights, dtype)?;
     let problem = problem(Direction::BackwardData, dtype, x_shape, y_shape, spec);
-    let dx = gpu.empty(&problem.x, dtype)?;
-    let batch = x_shape[0];
-    for (at, part) in problem.parts() {
-        gpu.convolve(
-            &part,
-            &w,
-            &samples(&dy, &at, batch)?,
-            &samples(&dx, &at, batch)?,
-        )?;
-    }
+    let dx = if gives_little(&problem) {
+        by_products(gpu, &dy, &w, &problem)?
+    } else {
+        let dx = gpu.empty(&problem.x, dtype)?;
+        let batch = x_shape[0];
+        for (at, part) in problem.parts() {
+            gpu.convolve(
+                &part,
+                &w,
+                &samples(&dy, &at, batch)?,
+                &samples(&dx, &at, batch)?,
+            )?;
+        }
+        dx
+    };
     let dx = match edges(spec) {
         Some(edges) => pad_backward(&dx, x_shape, edges)?,
         None => dx,

@@ -2,7 +2,7 @@
 
 use super::cudnn::{Direction, Problem};
 use super::device::Gpu;
-use super::kernels::{CONVOLVE, Grid, int};
+use super::kernels::{Arg, CONVOLVE, Grid, int};
 use crate::error::Result;
 use candle_core::Tensor;
 
@@ -19,6 +19,26 @@ pub(super) fn convolve(
         Direction::BackwardData => "convolve_backward_data",
         Direction::BackwardFilter => "convolve_backward_filter",
     };
+    let arguments = [&[to.into(), a.into(), b.into()], &extents(problem)[..]];
+    let grid = Grid::flat(to.elem_count());
+    gpu.launch(CONVOLVE, name, problem.dtype, grid, &arguments.concat())
+}
+
+/// The gradient of few inputs, f32, from products of each output by the kernels that see it, which are channels of one
+/// pixel: (b, p, q, at least taps · c).
+pub(super) fn gather(gpu: &Gpu, problem: &Problem, parts: &Tensor, dx: &Tensor) -> Result<()> {
+    let [b, p, q, _] = problem.y;
+    let problem = Problem {
+        y: [b, p, q, parts.elem_count() / (b * p * q)],
+        ..*problem
+    };
+    let arguments = [&[dx.into(), parts.into()], &extents(&problem)[..]];
+    let grid = Grid::flat(dx.elem_count());
+    gpu.launch_named(CONVOLVE, "gather_f32", grid, &arguments.concat())
+}
+
+/// As the kernels want them.
+fn extents(problem: &Problem) -> [Arg<'static>; 14] {
     let ([n, h, w, c], [_, p, q, o]) = (problem.x, problem.y);
     let (kernel, padding) = (problem.kernel, problem.padding);
     let extents = [
@@ -37,7 +57,5 @@ pub(super) fn convolve(
         problem.dilation,
         problem.groups,
     ];
-    let arguments = [&[to.into(), a.into(), b.into()], &extents.map(int)[..]];
-    let grid = Grid::flat(to.elem_count());
-    gpu.launch(CONVOLVE, name, problem.dtype, grid, &arguments.concat())
+    extents.map(int)
 }

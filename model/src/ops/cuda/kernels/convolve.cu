@@ -104,6 +104,25 @@ __device__ inline void patches(T *y, const T *x, const Geometry &g, i32 k) {
   }
 }
 
+// What inputs of few channels get from the products of each output by the kernels that see them: parts is (b, p, q, o), of which the first taps · c
+// are products.
+__device__ inline void gather(f32 *dx, const f32 *parts, Extents g) {
+  FOR_EACH(i, (i64)g.b * g.h * g.w * g.c) {
+    i32 c, w, h;
+    const i64 pixel = divided(i, g.c, c), line = divided(pixel, g.w, w), sample = divided(line, g.h, h);
+    f32 sum = 0;
+    for (i32 r = 0; r < g.kh; r++) {
+      const i32 p = g.output(h, r, g.pad_h, g.p);
+      if (p < 0) continue;
+      for (i32 s = 0; s < g.kw; s++) {
+        const i32 q = g.output(w, s, g.pad_w, g.q);
+        if (q >= 0) sum += parts[((sample * g.p + p) * g.q + q) * g.o + (r * g.kw + s) * g.c + c];
+      }
+    }
+    dx[i] = sum;
+  }
+}
+
 #define EXTENTS i32 b, i32 h, i32 w, i32 c, i32 p, i32 q, i32 o, i32 kh, i32 kw, i32 pad_h, i32 pad_w, i32 stride, i32 dilation, i32 groups
 #define GIVEN Extents{b, h, w, c, p, q, o, kh, kw, pad_h, pad_w, stride, dilation, groups}
 #define KERNELS(S, T)                                                                                                   \
@@ -122,3 +141,6 @@ __device__ inline void patches(T *y, const T *x, const Geometry &g, i32 k) {
   }                                                                                                                    \
   EXPORT_KERNEL(patches_##S)
 EACH_STORAGE(KERNELS)
+
+GLOBAL gather_f32(f32 *dx, const f32 *parts, EXTENTS) { gather(dx, parts, GIVEN); }
+EXPORT_KERNEL(gather_f32)

@@ -22,7 +22,7 @@ from table import markdown
 STEPS = [
     ("gpu", 60, steps.gpu),
     ("golden", 90, steps.golden),
-    ("operations", 120, steps.operations),
+    ("operations", 180, steps.operations),
     ("learning", 180, steps.learning),
     ("inference", 60, steps.inference),
     ("pytorch", 180, steps.pytorch),

@@ -67,6 +67,24 @@ compile_kernels() {
     python3 model/src/ops/cuda/kernels/check_nvrtc.py libnvrtc.so.13
 }
 
+# Asks the real cuDNN, which needs no GPU for that, what it has for every convolution of the networks on an A100 and an
+# H200; skipped where pip cannot have it.
+cudnn_engines() {
+  local folder="${CARGO_TARGET_DIR:-target}/cudnn"
+  if [ ! -d "$folder" ]; then
+    rm -rf "$folder.new"
+    if ! python3 -m pip install -q --no-deps --no-compile --target "$folder.new" \
+      nvidia-cudnn-cu13==9.19.0.56 nvidia-cublas==13.1.0.3 >/dev/null 2>&1; then
+      echo "skipped: cuDNN is not asked for its engines, because pip cannot have nvidia-cudnn-cu13, nvidia-cublas" >&2
+      return
+    fi
+    mv "$folder.new" "$folder"
+  fi
+  folder=$(cd "$folder" && pwd)
+  # cuDNN finds cuBLAS beside itself.
+  SQUALL_CUDA_LIBRARIES="$folder/nvidia/cudnn/lib" cargo test "$@" --lib -- --ignored real_cudnn
+}
+
 # Runs tests with nextest where it is installed, else with cargo's own runner.
 run_tests() {
   if cargo nextest --version >/dev/null 2>&1; then
@@ -85,6 +103,7 @@ cuda_test() {
   # Operations, losses and gradients: the suites of the other backends, with one backend more.
   LD_LIBRARY_PATH="$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" run_tests "${with_gpu[@]}" \
     --test backend_parity --test ops_of_networks --test losses --test conv3d
+  cudnn_engines "${with_gpu[@]}"
   # Networks, optimisers, fields on their way, ranks with a GPU each; the program.
   run_tests "${with_gpu[@]}" --lib --test gpu --test gpu_check --test gpu_graphs --test gpu_process --test gpu_input --test gpu_ranks
 }
@@ -198,7 +217,7 @@ case "${1:-help}" in
     echo "  lint   format, lints and documentation only"
     echo "  bench  measure operations, training step, inference, reading and simulating"
     echo "  cuda-build  build the program for machines with and without NVIDIA GPUs; needs no CUDA"
-    echo "  cuda-test   what runs on a GPU, on one that is stood in for"
+    echo "  cuda-test   what runs on a GPU, on one that is stood in for; the real cuDNN's engines for GPUs described to it"
     echo "  onednn-v3-test  operations and networks with oneDNN 3.2 instead of the system's"
     echo "  mpi-test  ranks as processes with Open MPI 5, MPICH 4 and 5 instead of the system's library"
     [ "${1:-help}" = help ] || exit 2

@@ -102,7 +102,7 @@ impl Summary {
         let sizes = |conv| sizes_of(storage.dtype, conv);
         let convolutions = self.trace.convolutions.iter().map(sizes);
         let packed = convolutions.clone().map(|conv| backend.packed_bytes(conv));
-        let threads = convolutions.map(|conv| backend.thread_bytes(conv));
+        let threads = (convolutions.clone()).map(|conv| backend.thread_bytes(conv));
         let batch = batch.max(1) as u64;
         // Kernels once, however many samples.
         let working = |conv: &Convolution| {
@@ -115,7 +115,7 @@ impl Summary {
             + 4 * (2 * self.parameters + state) as u64
             + packed.max().unwrap_or(0)
             + threads.max().unwrap_or(0)
-            + backend.library_bytes()
+            + backend.library_bytes(convolutions)
             + PROGRAM
     }
 }
@@ -176,7 +176,8 @@ impl Summary {
         // An eighth are holes in the heap, as measured.
         let activations = activations + activations / 8;
         // What the loops themselves hold grows with the network.
-        let loops = kernels / 20 + threads.max().unwrap_or(0) + backend.library_bytes();
+        let library = backend.library_bytes(self.trace.convolutions.iter().map(sizes));
+        let loops = kernels / 20 + threads.max().unwrap_or(0) + library;
         Ok(batch * ends + activations + kernels + loops + PROGRAM)
     }
 }

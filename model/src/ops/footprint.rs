@@ -143,11 +143,13 @@ impl Backend {
 
     /// Bytes that a library works in at most while it computes any of the convolutions, and that nothing else is
     /// counted in.
-    pub(crate) fn library_bytes(self) -> u64 {
+    pub(crate) fn library_bytes<'a>(self, convolutions: impl Iterator<Item = Sizes<'a>>) -> u64 {
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {
-            return super::cuda::working_memory();
+            let f32s = convolutions.filter(|sizes| sizes.dtype == DType::F32);
+            return super::cuda::working_memory(f32s.map(|sizes| (sizes.x, sizes.y)));
         }
+        let _ = convolutions;
         0
     }
 

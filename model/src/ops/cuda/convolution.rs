@@ -89,16 +89,35 @@ fn sees_little(dtype: DType, x: [usize; 4], y: [usize; 4], spec: &ConvSpec) -> b
     dtype != DType::F32 && spec.groups == 1 && x[3] <= 4 && seen > x[3] && 2 * seen <= y[3]
 }
 
+/// What is multiplied where [`sees_little`].
+fn problem_of_patches(
+    dtype: DType,
+    [b, _, _, c]: [usize; 4],
+    y: [usize; 4],
+    spec: &ConvSpec,
+) -> Problem {
+    let k = (c * spec.kernel.0 * spec.kernel.1).next_multiple_of(8);
+    let spec = ConvSpec {
+        kernel: (1, 1),
+        padding: (0, 0),
+        stride: 1,
+        dilation: 1,
+        ..*spec
+    };
+    problem(Direction::Forward, dtype, [b, y[1], y[2], k], y, &spec)
+}
+
 /// What each output sees as channels of one pixel, a kernel for them, and the problem that this is.
 fn patches(
     gpu: &Gpu,
     x: &Tensor,
     w: &Tensor,
     spec: &ConvSpec,
-    (x_shape @ [b, _, _, c], y_shape @ [_, p, q, o]): ([usize; 4], [usize; 4]),
+    (x_shape @ [b, ..], y_shape @ [_, p, q, o]): ([usize; 4], [usize; 4]),
 ) -> Result<(Tensor, Tensor, Problem)> {
     let dtype = x.dtype();
-    let k = (c * spec.kernel.0 * spec.kernel.1).next_multiple_of(8);
+    let problem = problem_of_patches(dtype, x_shape, y_shape, spec);
+    let k = problem.x[3];
     let y = gpu.empty(&[b, p, q, k], dtype)?;
     let arguments = [
         &[(&y).into(), x.into()],
@@ -109,14 +128,6 @@ fn patches(
     gpu.launch(CONVOLVE, "patches", dtype, grid, &arguments.concat())?;
     let filter = gpu.zeros(&[o, k], dtype)?;
     put_channels(gpu, &filter, 0, w, o)?;
-    let spec = ConvSpec {
-        kernel: (1, 1),
-        padding: (0, 0),
-        stride: 1,
-        dilation: 1,
-        ..*spec
-    };
-    let problem = problem(Direction::Forward, dtype, [b, p, q, k], y_shape, &spec);
     Ok((y, filter, problem))
 }
 
@@ -128,29 +139,53 @@ fn gives_little(problem: &Problem) -> bool {
     problem.dtype == DType::F32 && one_group && c <= 4 && taps > 1 && 2 * c * taps <= problem.y[3]
 }
 
-/// dx of dy where [`gives_little`]: products with every tap of the kernel, as channels of one pixel, then the sum of
-/// those that fall on each input.
-fn by_products(gpu: &Gpu, dy: &Tensor, w: &Tensor, problem: &Problem) -> Result<Tensor> {
-    let ([_, _, _, c], [b, p, q, o]) = (problem.x, problem.y);
+/// What is multiplied where [`gives_little`].
+fn problem_of_products(problem: &Problem) -> Problem {
+    let ([_, _, _, c], [b, p, q, _]) = (problem.x, problem.y);
     let k = (c * problem.kernel.0 * problem.kernel.1).next_multiple_of(8);
-    let filter = gpu.zeros(&[o, k], problem.dtype)?;
-    put_channels(gpu, &filter, 0, w, o)?;
-    let product = Problem {
+    Problem {
         x: [b, p, q, k],
         kernel: (1, 1),
         padding: (0, 0),
         stride: 1,
         dilation: 1,
         ..*problem
-    };
+    }
+}
+
+/// dx of dy where [`gives_little`]: products with every tap of the kernel, as channels of one pixel, then the sum of
+/// those that fall on each input.
+fn by_products(gpu: &Gpu, dy: &Tensor, w: &Tensor, problem: &Problem) -> Result<Tensor> {
+    let product = problem_of_products(problem);
+    let ([b, _, _, k], o) = (product.x, product.y[3]);
+    let filter = gpu.zeros(&[o, k], problem.dtype)?;
+    put_channels(gpu, &filter, 0, w, o)?;
     let parts = gpu.empty(&product.x, problem.dtype)?;
-    for (at, part) in product.parts() {
+    for (at, part) in gpu.parts(&product) {
         let (dy, parts) = (samples(dy, &at, b)?, samples(&parts, &at, b)?);
         gpu.convolve(&part, &filter, &dy, &parts)?;
     }
     let dx = gpu.empty(&problem.x, problem.dtype)?;
     gather(gpu, problem, &parts, &dx)?;
     Ok(dx)
+}
+
+/// What cuDNN is asked for a convolution in one direction.
+#[cfg(test)]
+pub(super) fn asked(
+    direction: Direction,
+    dtype: DType,
+    spec: &ConvSpec,
+    (x, y): ([usize; 4], [usize; 4]),
+) -> Problem {
+    let problem = problem(direction, dtype, x, y, spec);
+    match direction {
+        Direction::Forward if sees_little(dtype, x, y, spec) => {
+            problem_of_patches(dtype, x, y, spec)
+        }
+        Direction::BackwardData if gives_little(&problem) => problem_of_products(&problem),
+        _ => problem,
+    }
 }
 
 /// y of x, plus bias, then `fuse`.
@@ -178,7 +213,7 @@ pub fn forward(
     };
     let y = gpu.empty(&y_shape, dtype)?;
     let batch = x_shape[0];
-    for (at, part) in problem.parts() {
+    for (at, part) in gpu.parts(&problem) {
         gpu.convolve(
             &part,
             &samples(&x, &at, batch)?,
@@ -219,7 +254,7 @@ pub fn transposed(
     } else {
         let dx = gpu.empty(&problem.x, dtype)?;
         let batch = x_shape[0];
-        for (at, part) in problem.parts() {
+        for (at, part) in gpu.parts(&problem) {
             gpu.convolve(
                 &part,
                 &w,
@@ -252,7 +287,7 @@ pub fn kernel_gradient_type(
     let cudnn = &gpu()?.cudnn;
     let cudnn = cudnn.lock().unwrap_or_else(PoisonError::into_inner);
     let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
-    let parts = problem.parts();
+    let parts = problem.parts(cudnn.most_memory(None));
     Ok(parts.first().and_then(|(_, part)| cudnn.result_type(part)))
 }
 
@@ -279,7 +314,7 @@ pub fn backward_weights(
     let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
     let batch = x_shape[0];
     land(gpu, dw, |sums| {
-        for (at, part) in problem.parts() {
+        for (at, part) in gpu.parts(&problem) {
             let (x, dy) = (samples(&x, &at, batch)?, samples(&dy, &at, batch)?);
             let dk = gpu.kernel_gradient(&part, &x, &dy)?;
             let (outer, taps, inner) = dk.dims3()?;

@@ -5,7 +5,7 @@
 
 use super::device::{GPU, Gpu, driver_error};
 use crate::error::Result;
-use crate::gpu::GpuError;
+use crate::gpu::{GpuError, tf32_is_allowed};
 use candle_core::cuda_backend::cudarc::driver::{CudaContext, sys};
 use candle_core::{DType, Tensor};
 use std::sync::PoisonError;
@@ -24,12 +24,16 @@ pub fn available_memory() -> Option<u64> {
     Some(free as u64 + taken + graph_attribute(&gpu.context, of_graphs))
 }
 
-/// Bytes that cuDNN works in at most, beside its operands and results.
-pub(crate) fn working_memory() -> u64 {
+/// Bytes that cuDNN works in at most, beside its operands and results; for fields of f32, for the largest of them.
+pub(crate) fn working_memory(f32s: impl Iterator<Item = ([usize; 4], [usize; 4])>) -> u64 {
     let cudnn = GPU.get().map(|gpu| &gpu.cudnn);
     cudnn.map_or(0, |cudnn| {
         let cudnn = cudnn.lock().unwrap_or_else(PoisonError::into_inner);
-        cudnn.most_memory() as u64
+        let most = cudnn.most_memory(None);
+        let of_f32s = f32s
+            .filter(|_| !tf32_is_allowed())
+            .map(|fields| cudnn.most_memory(Some(fields)));
+        of_f32s.fold(most, usize::max) as u64
     })
 }
 

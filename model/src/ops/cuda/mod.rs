@@ -11,6 +11,8 @@ mod cudnn;
 mod depthwise;
 mod device;
 mod elementwise;
+#[cfg(test)]
+mod engines;
 mod graph;
 mod input;
 mod kernels;

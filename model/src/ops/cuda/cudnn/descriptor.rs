@@ -20,6 +20,8 @@ pub(super) enum Kind {
     OperationGraph = 15,
     VariantPack = 16,
     Tensor = 17,
+    #[cfg(test)]
+    DeviceProperties = 38,
 }
 
 /// An attribute whose values are `T` in memory: its name (`cudnnBackendAttributeName_t`) and their type
@@ -60,10 +62,12 @@ pub(super) const CONVOLUTION_DIMENSIONS: Attribute<i64> = numbers(106);
 pub(super) const HEURISTICS_MODE: Attribute<c_int> = attribute(200, 8);
 pub(super) const HEURISTICS_GRAPH: Attribute<Descriptor> = descriptors(201);
 pub(super) const HEURISTICS_RESULTS: Attribute<Descriptor> = descriptors(202);
+pub(super) const HEURISTICS_GPU: Attribute<Descriptor> = descriptors(204);
 pub(super) const CONFIG_ENGINE: Attribute<Descriptor> = descriptors(300);
 pub(super) const PLAN_HANDLE: Attribute<Pointer> = handle(400);
 pub(super) const PLAN_CONFIG: Attribute<Descriptor> = descriptors(401);
 pub(super) const PLAN_WORKSPACE_SIZE: Attribute<i64> = numbers(402);
+pub(super) const PLAN_GPU: Attribute<Descriptor> = descriptors(407);
 pub(super) const GRAPH_HANDLE: Attribute<Pointer> = handle(800);
 pub(super) const GRAPH_OPERATIONS: Attribute<Descriptor> = descriptors(801);
 pub(super) const GRAPH_ENGINE_COUNT: Attribute<i64> = numbers(802);
@@ -79,6 +83,9 @@ pub(super) const ENGINE_GRAPH: Attribute<Descriptor> = descriptors(1300);
 pub(super) const ENGINE_NUMBER: Attribute<i64> = numbers(1301);
 pub(super) const ENGINE_NUMERICAL_NOTES: Attribute<c_int> = attribute(1303, 11);
 pub(super) const ENGINE_BEHAVIOR_NOTES: Attribute<c_int> = attribute(1305, 19);
+pub(super) const ENGINE_GPU: Attribute<Descriptor> = descriptors(1307);
+#[cfg(test)]
+pub(super) const GPU_AS_JSON: Attribute<u8> = attribute(2702, 24);
 
 /// The attributes of an operation, which differ by its direction in nothing but their numbers.
 pub(super) struct OperationAttributes {
@@ -126,6 +133,7 @@ impl Plain for i64 {}
 impl Plain for c_int {}
 impl Plain for f32 {}
 impl Plain for u64 {}
+impl Plain for u8 {}
 
 impl Descriptor {
     pub(super) fn new(functions: &Arc<Functions>, kind: Kind) -> Answer<Self> {

@@ -1,9 +1,10 @@
 //! Which engines cuDNN has for a problem, what it says of them, and which of them are taken.
 
-use super::descriptor::{self as is, Descriptor, Kind};
+use super::descriptor::{self as is, Attribute, Descriptor, Kind};
 use super::graph::Graph;
 use super::library::{Answer, Functions};
 use super::problem::Problem;
+use super::target::{By, Target};
 use candle_core::DType;
 use std::ffi::c_int;
 use std::fmt;
@@ -45,9 +46,9 @@ const MOST_NOTES: usize = 32;
 
 /// What is known of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Engine {
+pub(in super::super) struct Engine {
     /// Among all that cuDNN has in this direction.
-    pub(super) number: i64,
+    pub(in super::super) number: i64,
     pub(super) numerical: Vec<c_int>,
     pub(super) behavior: Vec<c_int>,
 }
@@ -64,6 +65,11 @@ impl Engine {
             refused.push(TENSOR_CORE);
         }
         !self.numerical.iter().any(|note| refused.contains(note))
+    }
+
+    #[cfg(test)]
+    pub(in super::super) fn has_matrix_units(&self) -> bool {
+        self.numerical.contains(&TENSOR_CORE)
     }
 
     /// Whether it is compiled when a plan is made, in every process anew: some seconds each.
@@ -121,6 +127,7 @@ pub(super) struct Config {
 /// The configurations that a source names; none where it has none.
 pub(super) fn configs(
     functions: &Arc<Functions>,
+    target: &Target,
     graph: &Graph,
     source: Source,
 ) -> Answer<Vec<Config>> {
@@ -130,7 +137,7 @@ pub(super) fn configs(
         Source::Number => {
             let count = graph.graph.number(is::GRAPH_ENGINE_COUNT)?;
             let count = usize::try_from(count).unwrap_or(0);
-            let numbers = (0..count).map(|number| numbered(functions, graph, number));
+            let numbers = (0..count).map(|number| numbered(functions, target, graph, number));
             // Each that is not for this problem says so.
             return Ok(numbers.filter_map(Answer::ok).collect());
         }
@@ -138,6 +145,7 @@ pub(super) fn configs(
     let heuristics = Descriptor::new(functions, Kind::Heuristics)?;
     heuristics.set_descriptors(is::HEURISTICS_GRAPH, &[&graph.graph])?;
     heuristics.set(is::HEURISTICS_MODE, &[mode])?;
+    target.tell(&heuristics, described(is::HEURISTICS_GPU))?;
     let heuristics = match heuristics.finalize() {
         Ok(heuristics) => heuristics,
         Err(refused) if refused.is_not_supported() => return Ok(Vec::new()),
@@ -149,21 +157,40 @@ pub(super) fn configs(
 }
 
 /// The configuration at a place; none if there is none any more.
-pub(super) fn config(functions: &Arc<Functions>, graph: &Graph, at: At) -> Answer<Option<Config>> {
+pub(super) fn config(
+    functions: &Arc<Functions>,
+    target: &Target,
+    graph: &Graph,
+    at: At,
+) -> Answer<Option<Config>> {
     match at.source {
-        Source::Number => numbered(functions, graph, at.place).map(Some),
+        Source::Number => numbered(functions, target, graph, at.place).map(Some),
         source => {
-            let mut configs = configs(functions, graph, source)?;
+            let mut configs = configs(functions, target, graph, source)?;
             Ok((at.place < configs.len()).then(|| configs.swap_remove(at.place)))
         }
     }
 }
 
+/// Told only which GPU is described, if one is: the graph knows a handle.
+fn described(attribute: Attribute<Descriptor>) -> By {
+    By {
+        handle: None,
+        described: Some(attribute),
+    }
+}
+
 /// An engine by its number, without choices of its own.
-fn numbered(functions: &Arc<Functions>, graph: &Graph, number: usize) -> Answer<Config> {
+fn numbered(
+    functions: &Arc<Functions>,
+    target: &Target,
+    graph: &Graph,
+    number: usize,
+) -> Answer<Config> {
     let engine = Descriptor::new(functions, Kind::Engine)?;
     engine.set_descriptors(is::ENGINE_GRAPH, &[&graph.graph])?;
     engine.set(is::ENGINE_NUMBER, &[number as i64])?;
+    target.tell(&engine, described(is::ENGINE_GPU))?;
     let engine = engine.finalize()?;
     let config = Descriptor::new(functions, Kind::EngineConfig)?;
     config.set_descriptors(is::CONFIG_ENGINE, &[&engine])?;

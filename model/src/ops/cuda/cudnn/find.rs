@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How many of those that cuDNN guesses are timed.
-const TIMED: usize = 3;
+pub(super) const TIMED: usize = 3;
 /// How many are where it guesses none.
 const TIMED_WITHOUT_GUESS: usize = 12;
 /// What a kept number counts by: types of the result and sources, then engines, then places in their lists.
@@ -73,7 +73,7 @@ impl Cudnn {
         result: problem::Result,
         alignment: Alignment,
     ) -> Result<Option<Arc<Graph>>> {
-        let graph = Graph::new(&self.functions, self.handle, problem, result, alignment);
+        let graph = Graph::new(&self.functions, &self.target, problem, result, alignment);
         Ok(if_supported(graph)?.map(Arc::new))
     }
 
@@ -91,7 +91,8 @@ impl Cudnn {
         let Some(graph) = self.graph(problem, result, alignment)? else {
             return Ok(None);
         };
-        let Some(Some(config)) = if_supported(config(&self.functions, &graph, at))? else {
+        let Some(Some(config)) = if_supported(config(&self.functions, &self.target, &graph, at))?
+        else {
             return Ok(None);
         };
         // On another kind of GPU of the same architecture another may be named there.
@@ -120,7 +121,7 @@ impl Cudnn {
                 return None;
             }
         };
-        (plan.memory <= self.most_memory).then_some(plan)
+        (plan.memory <= graph.problem.memory(self.most_memory)).then_some(plan)
     }
 
     /// A fast deterministic plan; what is at the last of `places` is overwritten, which has room for f32. None where
@@ -148,14 +149,15 @@ impl Cudnn {
     }
 
     /// Plans that are worth to be timed.
-    fn candidates(&self, graph: &Arc<Graph>, compiled: bool) -> Result<Vec<Plan>> {
+    pub(super) fn candidates(&self, graph: &Arc<Graph>, compiled: bool) -> Result<Vec<Plan>> {
         let mut plans: Vec<Plan> = Vec::new();
         let mut most = if compiled { 1 } else { TIMED };
         for source in Source::ALL {
             if plans.len() >= most {
                 break;
             }
-            let named = if_supported(configs(&self.functions, graph, source))?.unwrap_or_default();
+            let named = if_supported(configs(&self.functions, &self.target, graph, source))?
+                .unwrap_or_default();
             for config in named {
                 let engine = &config.engine;
                 // Guesses are of a few engines with other choices; what comes after them is not.

@@ -1,8 +1,9 @@
 //! A problem as a graph of one operation.
 
 use super::descriptor::{self as is, Attribute, Descriptor, Kind, OperationAttributes};
-use super::library::{Answer, CROSS_CORRELATION, Direction, FLOAT, Functions, Pointer, code};
+use super::library::{Answer, CROSS_CORRELATION, Direction, FLOAT, Functions, code};
 use super::problem::{Alignment, Problem, Result};
+use super::target::{By, Target};
 use std::sync::Arc;
 
 /// What tensors are called in a pack of addresses: first operand, second operand, result.
@@ -20,7 +21,7 @@ pub(super) struct Graph {
 impl Graph {
     pub(super) fn new(
         functions: &Arc<Functions>,
-        handle: Pointer,
+        target: &Target,
         problem: &Problem,
         result: Result,
         alignment: Alignment,
@@ -61,7 +62,11 @@ impl Graph {
         operation.set_descriptors(to.y, &[&y])?;
         let operation = operation.finalize()?;
         let graph = Descriptor::new(functions, Kind::OperationGraph)?;
-        graph.set_handle(is::GRAPH_HANDLE, handle)?;
+        let by = By {
+            handle: Some(is::GRAPH_HANDLE),
+            described: None,
+        };
+        target.tell(&graph, by)?;
         graph.set_descriptors(is::GRAPH_OPERATIONS, &[&operation])?;
         Ok(Self {
             graph: graph.finalize()?,

@@ -9,6 +9,8 @@
 //! made a [`plan::Plan`] once per process, and a call is no more than a plan with three addresses, which takes the host
 //! microseconds.
 
+#[cfg(test)]
+mod described;
 mod descriptor;
 mod engine;
 mod find;
@@ -17,7 +19,10 @@ mod library;
 mod parts;
 mod plan;
 mod problem;
+mod target;
 
+#[cfg(test)]
+pub(super) use described::{A100, Described, H200};
 pub(super) use library::Direction;
 pub(super) use parts::samples;
 pub(super) use problem::Problem;
@@ -30,18 +35,19 @@ use crate::error::Result;
 use crate::gpu::GpuError;
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::{DType, Tensor};
-use library::{Functions, Pointer, dotted};
+use library::{Functions, dotted};
 use plan::Plan;
 use problem::Alignment;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::{Arc, PoisonError};
+use target::Target;
 
 /// The generation whose headers say how the functions are called.
 const MAJOR: usize = 9;
 /// Working memory of one convolution at most, and as a share of the GPU's memory.
-const MOST_MEMORY: usize = 1 << 30;
+pub(super) const MOST_MEMORY: usize = 1 << 30;
 const MOST_SHARE: usize = 16;
 
 /// How one problem is solved.
@@ -68,7 +74,7 @@ pub(super) struct Library(Functions);
 /// The library's handle on this process's stream, with what it has been asked so far.
 pub(super) struct Cudnn {
     functions: Arc<Functions>,
-    handle: Pointer,
+    target: Target,
     /// They stay: what was written down of a plan's work may need it.
     ways: HashMap<(Problem, Alignment), Way>,
     choices: Algorithms,
@@ -105,9 +111,11 @@ impl Cudnn {
         dotted(self.functions.version())
     }
 
-    /// Bytes that a convolution works in at most, beside its operands and its result.
-    pub(super) fn most_memory(&self) -> usize {
-        self.most_memory
+    /// Bytes that a convolution works in at most, beside its operands and its result; one of f32 in more if its
+    /// fields, of which these are one sample's, need it.
+    pub(super) fn most_memory(&self, f32s: Option<([usize; 4], [usize; 4])>) -> usize {
+        let turned = f32s.map_or(0, |(x, y)| parts::turned(x, y));
+        (self.most_memory).max(turned.min(parts::most_for_one(self.most_memory)))
     }
 
     /// The type in which the result of a problem comes that was solved before.
@@ -141,7 +149,7 @@ impl Library {
         let name = format!("{architecture}-cudnn-{}.engines", functions.version());
         Ok(Cudnn {
             functions,
-            handle,
+            target: Target::Handle(handle),
             ways: HashMap::new(),
             choices: Algorithms::read(cache.map(|folder| folder.join(name))),
             most_memory: MOST_MEMORY.min(gpu_memory / MOST_SHARE),
@@ -185,7 +193,7 @@ impl Cudnn {
         if matches!(way, Way::Own) {
             tracing::warn!(
                 "cuDNN has no deterministic algorithm within {} MB for {text}: a slow kernel computes it",
-                self.most_memory / 1_000_000,
+                problem.memory(self.most_memory) / 1_000_000,
             );
         }
         self.ways.insert((*problem, alignment), way.clone());

@@ -1,23 +1,61 @@
-//! Problems that are too large for cuDNN, some samples at a time.
+//! Problems that are too large for cuDNN, or for the memory that it may work in, some samples at a time.
 
+use super::library::Direction;
 use super::problem::Problem;
 use crate::error::Result;
-use candle_core::Tensor;
+use crate::ops::cuda::device::Gpu;
+use candle_core::{DType, Tensor};
 use std::ops::Range;
+use std::sync::PoisonError;
 
 /// cuDNN counts the values of a tensor in 32 bits: eight samples of 768 x 1152 with 384 channels are too many.
 const MOST_VALUES: usize = i32::MAX as usize;
 
+/// Bytes of fields of f32 of one sample that are turned, with a little beside.
+pub(super) fn turned([_, h, w, c]: [usize; 4], [_, p, q, o]: [usize; 4]) -> usize {
+    let bytes = (h * w * c + p * q * o) * size_of::<f32>();
+    bytes + bytes / 64
+}
+
+/// Bytes to work in for a single sample that cannot do with less: `deconv1x` turns 2.3 GB.
+pub(super) fn most_for_one(most_memory: usize) -> usize {
+    3 * most_memory
+}
+
+impl Gpu {
+    /// A problem of some samples at a time, as many as cuDNN takes; the sum of parts is the gradient of the kernel.
+    pub(in super::super) fn parts(&self, problem: &Problem) -> Vec<(Range<usize>, Problem)> {
+        let cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+        problem.parts(cudnn.most_memory)
+    }
+}
+
 impl Problem {
-    /// Of some samples at a time, as many as cuDNN takes; the sum of parts is the gradient of the kernel.
-    pub(in super::super) fn parts(&self) -> Vec<(Range<usize>, Self)> {
-        self.parts_of(MOST_VALUES)
+    /// With so many bytes to work in.
+    pub(in super::super) fn parts(&self, most_memory: usize) -> Vec<(Range<usize>, Self)> {
+        self.parts_of(MOST_VALUES, most_memory)
     }
 
-    fn parts_of(&self, most: usize) -> Vec<(Range<usize>, Self)> {
+    /// Bytes that it may work in, where most may work in `most_memory`.
+    pub(super) fn memory(&self, most_memory: usize) -> usize {
+        most_memory.max(self.turned().min(most_for_one(most_memory)))
+    }
+
+    /// Bytes that engines without matrix units work in for a sample: all but the slowest of them turn both fields into
+    /// channels one after another. Their gradients of kernels need none.
+    fn turned(&self) -> usize {
+        match self.direction {
+            Direction::BackwardFilter => 0,
+            _ if self.dtype != DType::F32 || self.tf32 => 0,
+            _ => turned(self.x, self.y),
+        }
+    }
+
+    fn parts_of(&self, most: usize, most_memory: usize) -> Vec<(Range<usize>, Self)> {
         let values = |[_, h, w, c]: [usize; 4]| h * w * c;
         let sample = values(self.x).max(values(self.y)).max(1);
-        let (batch, step) = (self.x[0], (most / sample).max(1));
+        let step = (most / sample).min(most_memory / self.turned().max(1));
+        let (batch, step) = (self.x[0], step.max(1));
         // Parts of nearly the same size: few different problems.
         let step = batch.div_ceil(batch.div_ceil(step).max(1)).max(1);
         let of = |first: usize| {
@@ -67,7 +105,7 @@ mod tests {
         for batch in 1..40 {
             let whole = problem(batch);
             let mut next = 0;
-            for (samples, part) in whole.parts() {
+            for (samples, part) in whole.parts(1 << 30) {
                 assert_eq!(samples.start, next);
                 next = samples.end;
                 assert_eq!([part.x[0], part.y[0]], [samples.len(); 2]);
@@ -82,8 +120,8 @@ mod tests {
             assert_eq!(next, batch);
         }
         // Six fit; eight are four and four.
-        assert_eq!(problem(6).parts().len(), 1);
-        let eight = problem(8).parts();
+        assert_eq!(problem(6).parts(1 << 30).len(), 1);
+        let eight = problem(8).parts(1 << 30);
         assert_eq!(eight.iter().map(|p| p.0.len()).collect::<Vec<_>>(), [4, 4]);
     }
 
@@ -100,8 +138,45 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_f32_are_as_many_as_can_be_turned() {
+        let products = |direction| Problem {
+            direction,
+            dtype: DType::F32,
+            x: [8, 384, 576, 32],
+            y: [8, 384, 576, 256],
+            kernel: (1, 1),
+            padding: (0, 0),
+            ..problem(8)
+        };
+        let counts = |problem: Problem| -> Vec<usize> {
+            let parts = problem.parts(1 << 30).into_iter();
+            parts.map(|(samples, _)| samples.len()).collect()
+        };
+        assert_eq!(counts(products(Direction::BackwardData)), [4, 4]);
+        assert_eq!(counts(products(Direction::Forward)), [4, 4]);
+        assert_eq!(counts(products(Direction::BackwardFilter)), [8]);
+        let tf32 = Problem {
+            tf32: true,
+            ..products(Direction::Forward)
+        };
+        assert_eq!(counts(tf32), [8]);
+        // No part is empty where not even one fits.
+        assert_eq!(products(Direction::Forward).parts(1000).len(), 8);
+        // One that cannot do with less may work in more, up to a limit.
+        let large = Problem {
+            dtype: DType::F32,
+            ..problem(1)
+        };
+        let bytes = 4 * 768 * 1152 * (384 + 256);
+        assert!((bytes..3 << 30).contains(&large.memory(1 << 30)));
+        assert_eq!(large.memory(1 << 29), 3 << 29);
+        assert_eq!(products(Direction::Forward).memory(1 << 30), 1 << 30);
+        assert_eq!(problem(1).memory(1 << 30), 1 << 30);
+    }
+
+    #[test]
     fn a_sample_that_is_too_large_is_a_part() {
-        let parts = problem(3).parts_of(1000);
+        let parts = problem(3).parts_of(1000, 1 << 30);
         assert_eq!(
             parts.iter().map(|p| p.0.clone()).collect::<Vec<_>>(),
             [0..1, 1..2, 2..3]

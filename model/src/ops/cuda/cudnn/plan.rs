@@ -5,6 +5,7 @@ use super::descriptor::{self as is, Descriptor, Kind};
 use super::engine::Config;
 use super::graph::{Graph, IDS};
 use super::library::Answer;
+use super::target::By;
 use crate::error::Result;
 use crate::ops::cuda::device::Gpu;
 use candle_core::DType;
@@ -25,7 +26,11 @@ impl Cudnn {
     pub(super) fn plan(&self, graph: &Arc<Graph>, config: Config) -> Answer<Plan> {
         let began = Instant::now();
         let plan = Descriptor::new(&self.functions, Kind::Plan)?;
-        plan.set_handle(is::PLAN_HANDLE, self.handle)?;
+        let by = By {
+            handle: Some(is::PLAN_HANDLE),
+            described: Some(is::PLAN_GPU),
+        };
+        self.target.tell(&plan, by)?;
         plan.set_descriptors(is::PLAN_CONFIG, &[&config.config])?;
         let plan = plan.finalize()?;
         let memory = plan.number(is::PLAN_WORKSPACE_SIZE)?;
@@ -59,7 +64,7 @@ impl Cudnn {
         let pack = pack.finalize()?;
         // SAFETY: operands and result are as large as the problem says (checked by who asks), the working memory is
         // what the plan wants; freed memory is given out again in the stream's order only.
-        unsafe { plan.plan.execute(self.handle, &pack) }?;
+        unsafe { plan.plan.execute(self.target.handle(), &pack) }?;
         Ok(())
     }
 }

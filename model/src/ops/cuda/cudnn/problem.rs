@@ -23,7 +23,7 @@ pub(in super::super) struct Problem {
 
 impl Problem {
     /// Its name on disk.
-    pub(super) fn text(&self) -> String {
+    pub(in super::super) fn text(&self) -> String {
         let direction = match self.direction {
             Direction::Forward => "forward",
             Direction::BackwardData => "data",

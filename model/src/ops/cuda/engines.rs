@@ -1,0 +1,96 @@
+//! Which engines of the real cuDNN the convolutions of the networks get, for GPUs that are only described to it.
+//!
+//! Needs cuDNN 9 but no GPU (`./run.sh cuda-test` gets it): what the stand-in cannot show is whether cuDNN takes what it
+//! is told, and whether it has more than its slowest engine for a convolution at its real extents.
+
+use super::convolution::asked;
+use super::cudnn::{A100, Cudnn, Described, Direction, H200, MOST_MEMORY, Problem};
+use super::library::look_in;
+use crate::networks::NetworkName;
+use crate::{Backend, Network, NetworkConfig};
+use candle_core::DType;
+use std::collections::BTreeMap;
+
+const DETECTORS: [NetworkName; 3] = [
+    NetworkName::Detector2d,
+    NetworkName::Detector2dHalf,
+    NetworkName::Detector15pf,
+];
+const DIRECTIONS: [Direction; 3] = [
+    Direction::Forward,
+    Direction::BackwardData,
+    Direction::BackwardFilter,
+];
+
+/// Every problem of the networks' steps at 768 x 1152, by its name.
+fn problems(batch: usize, dtype: DType) -> BTreeMap<String, Problem> {
+    let mut all = BTreeMap::new();
+    for name in NetworkName::SEGMENTATION.into_iter().chain(DETECTORS) {
+        let network = Network::build(&NetworkConfig::published(name), Backend::Reference, 1);
+        let summary = network.unwrap().summary(768, 1152).unwrap();
+        for mut case in summary.convolutions().iter().copied() {
+            (case.x[0], case.y[0]) = (batch, batch);
+            if case.spec.groups == case.x[3] {
+                // Kernels of our own.
+                continue;
+            }
+            for direction in DIRECTIONS {
+                let problem = asked(direction, dtype, &case.spec, (case.x, case.y));
+                for (_, part) in problem.parts(MOST_MEMORY) {
+                    all.insert(part.text(), part);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What cuDNN 9.19 has nothing better for: on an A100, kernels with gaps in f32 without TF32.
+fn is_known(gpu: &Described, problem: &Problem) -> bool {
+    gpu == &A100 && problem.dtype == DType::F32 && problem.dilation > 1
+}
+
+/// With few channels or pixels matrix units gain nothing, and cuDNN guesses others.
+fn is_large(problem: &Problem) -> bool {
+    let [_, p, q, o] = problem.y;
+    problem.x[3].min(o) >= 64 && p * q >= 1000
+}
+
+/// Problems for which all that would be timed is cuDNN's slowest engine, or in half types, if they are large, ones
+/// without matrix units.
+fn slow(gpu: &Described, batch: usize, dtype: DType) -> Vec<String> {
+    let cudnn = Cudnn::described(gpu).unwrap();
+    let mut slow = Vec::new();
+    for (name, problem) in problems(batch, dtype) {
+        let candidates = cudnn.timed_of(&problem).unwrap();
+        let fast = match dtype != DType::F32 && is_large(&problem) {
+            true => candidates.iter().any(|c| c.engine.has_matrix_units()),
+            false => candidates.iter().any(|c| c.engine.number != 0),
+        };
+        if !fast && !is_known(gpu, &problem) {
+            let told: Vec<String> = (candidates.iter())
+                .map(|c| format!("{} ({} MB)", c.engine, c.memory / 1_000_000))
+                .collect();
+            slow.push(format!("{name}: {}", told.join("; ")));
+        }
+    }
+    slow
+}
+
+#[test]
+#[ignore = "needs cuDNN 9, whose folder SQUALL_CUDA_LIBRARIES names: ./run.sh cuda-test"]
+fn real_cudnn_has_fast_engines_for_every_convolution() {
+    let folders = std::env::var_os("SQUALL_CUDA_LIBRARIES").expect("SQUALL_CUDA_LIBRARIES");
+    look_in(&std::env::split_paths(&folders).collect::<Vec<_>>());
+    for gpu in [H200, A100] {
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            for batch in [1, 8] {
+                let slow = slow(&gpu, batch, dtype);
+                assert!(
+                    slow.is_empty(),
+                    "{gpu:?}, {dtype:?}, batch {batch}: {slow:#?}"
+                );
+            }
+        }
+    }
+}

@@ -82,6 +82,32 @@ fn files_that_are_not_what_they_seem() {
 }
 
 #[test]
+fn fields_in_another_unit_than_they_say() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 1, 3);
+    let labels = folder.path().join("labels");
+    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
+    for entry in fs::read_dir(&fields).expect("readable") {
+        let file = entry.expect("an entry").path();
+        if file.extension().is_some_and(|e| e == "nc") {
+            let mut file = netcdf::append(&file).expect("opened");
+            let mut pressure = file.variable_mut("PSL").expect("PSL");
+            let values: Vec<f32> = pressure.get_values(..).expect("read");
+            let in_hpa: Vec<f32> = values.iter().map(|pa| pa / 100.0).collect();
+            pressure.put_values(&in_hpa, ..).expect("written");
+        }
+    }
+    let words = ["PSL", "110000 Pa", "is its unit right?", "hint:"];
+    let out = folder.path().join("out");
+    for method in ["deepcam", "tempest", "deepcam,tempest"] {
+        let label = ["label", path(&fields), "--method", method];
+        refuses(&[&label[..], &["--out", path(&out)]].concat(), 3, &words);
+    }
+    let of = ["events", path(&labels), "--fields", path(&fields)];
+    refuses(&[&of[..], &["--out", path(&out)]].concat(), 3, &words);
+}
+
+#[test]
 fn recipes_with_mistakes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let recipe = folder.path().join("recipe.toml");

@@ -229,7 +229,9 @@ impl Label {
             if stop.load(std::sync::atomic::Ordering::Relaxed) {
                 return Err(ClimateError::Invalid("interrupted".into()));
             }
-            Ok(archive.read(index, pass.channels())?)
+            let snapshot = archive.read(index, pass.channels())?;
+            snapshot.check_means()?;
+            Ok(snapshot)
         };
         let mut saved = Instant::now();
         let labelled = labeller.label_on(stream, times, read, |stream, index, labelled| {

@@ -10,17 +10,12 @@ use squall_data::{DataError, Normalisation, Snapshot};
 /// # Errors
 /// [`JobError::Data`] naming file and variable.
 pub(super) fn check_values(snapshot: &Snapshot, max_missing_share: f64) -> Result<()> {
-    let path = || snapshot.source.0.clone();
     for (&variable, plane) in snapshot.variables.iter().zip(snapshot.fields.outer_iter()) {
-        let (mut finite, mut sum) = (0usize, 0f64);
-        for &value in plane.iter().filter(|value| value.is_finite()) {
-            finite += 1;
-            sum += f64::from(value);
-        }
+        let finite = plane.iter().filter(|value| value.is_finite()).count();
         let share = 1.0 - finite as f64 / plane.len().max(1) as f64;
         if share > max_missing_share {
             return Err(JobError::Data(DataError::Unreadable {
-                path: path(),
+                path: snapshot.source.0.clone(),
                 reason: format!(
                     "{:.1} % of the values of {variable} at {} are missing, at most {:.1} % are allowed",
                     100.0 * share,
@@ -29,18 +24,8 @@ pub(super) fn check_values(snapshot: &Snapshot, max_missing_share: f64) -> Resul
                 ),
             }));
         }
-        let (entry, mean) = (variable.entry(), sum / finite.max(1) as f64);
-        let (low, high) = (f64::from(entry.plausible.0), f64::from(entry.plausible.1));
-        if finite > 0 && !(low..=high).contains(&mean) {
-            return Err(JobError::Data(DataError::BadVariable {
-                path: path(),
-                variable: variable.name().to_string(),
-                expected: format!("a mean of {low} to {high} {}", entry.unit),
-                found: format!("{mean:.6} at {}: is its unit right?", snapshot.time),
-            }));
-        }
     }
-    Ok(())
+    Ok(snapshot.check_means()?)
 }
 
 /// A snapshot as normalised pixels `(lat, lon, channel)`, and how many of its values were missing and are the mean now.

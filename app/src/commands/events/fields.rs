@@ -94,9 +94,12 @@ impl Fields {
 
     /// The fields at a time, if there are any.
     pub fn at(&self, time: Time) -> anyhow::Result<Option<Snapshot>> {
-        let found = self.archive.find(time);
-        let read = found.map(|index| self.archive.read(index, &self.variables));
-        Ok(read.transpose()?)
+        let Some(index) = self.archive.find(time) else {
+            return Ok(None);
+        };
+        let snapshot = self.archive.read(index, &self.variables)?;
+        snapshot.check_means()?;
+        Ok(Some(snapshot))
     }
 }
 

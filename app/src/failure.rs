@@ -214,7 +214,7 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Io { action, source, .. } => of_io(action, source),
         JobError::Recipe { .. } => (
             USAGE,
-            Some("`squall train --help`; recipes to start from come with Squall: small, full"),
+            Some("`squall train --help` names the recipes that come with Squall, to start from"),
         ),
         JobError::Contract { .. } => (
             INPUT,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How many of those that cuDNN guesses are timed.
-pub(super) const TIMED: usize = 3;
+const TIMED: usize = 3;
 /// How many are where it guesses none.
 const TIMED_WITHOUT_GUESS: usize = 12;
 /// What a kept number counts by: types of the result and sources, then engines, then places in their lists.

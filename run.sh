@@ -82,7 +82,8 @@ cudnn_engines() {
   fi
   folder=$(cd "$folder" && pwd)
   # cuDNN finds cuBLAS beside itself.
-  SQUALL_CUDA_LIBRARIES="$folder/nvidia/cudnn/lib" cargo test "$@" --lib -- --ignored real_cudnn
+  LD_LIBRARY_PATH="$folder/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+    cargo test "$@" --lib -- --ignored real_cudnn
 }
 
 # Runs tests with nextest where it is installed, else with cargo's own runner.

@@ -62,6 +62,22 @@ pub fn report(error: &anyhow::Error) -> u8 {
     code
 }
 
+/// Prints what is wrong with a command line, and leaves.
+#[allow(clippy::print_stderr)]
+pub fn leave(error: &clap::Error) -> ! {
+    use clap::error::{ContextKind, ContextValue};
+    let _ = error.print();
+    // What a shell made of a pattern.
+    if let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidArg)
+        && std::path::Path::new(found).exists()
+    {
+        eprintln!(
+            "\nhint: give one folder, or a pattern in quotes so that the shell leaves it alone, such as 'run/*.nc'"
+        );
+    }
+    std::process::exit(error.exit_code())
+}
+
 /// Exit code and hint of the first cause that is one of ours.
 pub fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
     for cause in error.chain() {
@@ -121,6 +137,10 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
         ErrorKind::PermissionDenied => (
             OUTPUT,
             Some("check the permissions, or choose another output with --out"),
+        ),
+        ErrorKind::IsADirectory if action == "read" || action == "open" => (
+            INPUT,
+            Some("it is a folder: give a file in it, of a run of `squall train` best.safetensors"),
         ),
         ErrorKind::NotFound if action == "read" || action == "open" => {
             (INPUT, Some("check the path"))

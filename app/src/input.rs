@@ -6,6 +6,7 @@ use squall_data::facts::FileFacts;
 use squall_data::{Archive, Variable};
 use squall_jobs::comm::Communicator;
 use squall_jobs::infer::open_archive;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Opens fields and says, as warnings, what was skipped, guessed or replaced.
@@ -33,6 +34,28 @@ pub fn open_together(
         .filter(|_| comm.rank() == 0)
         .for_each(|problem| tracing::warn!("{problem}"));
     Ok(archive)
+}
+
+/// Refuses to write among the fields that are read: what is written there would be read with them the next time.
+pub fn keep_apart(archive: &Archive, out: &Path) -> anyhow::Result<()> {
+    let folder = |path: &Path| match path.as_os_str().is_empty() {
+        true => Path::new(".").canonicalize().ok(),
+        false => path.canonicalize().ok(),
+    };
+    let folders: BTreeSet<&Path> = archive.paths().filter_map(Path::parent).collect();
+    let Some(out_folder) = folder(out) else {
+        return Ok(());
+    };
+    if folders
+        .into_iter()
+        .any(|path| folder(path).as_ref() == Some(&out_folder))
+    {
+        return Err(Advice::usage(
+            format!("--out {} holds the fields that are read", out.display()),
+            "choose another folder: what is written there would be read with them the next time",
+        ));
+    }
+    Ok(())
 }
 
 /// What `--skip-bad` asks for.

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     }
     squall_model::memory::keep_large_buffers();
     device::prepare();
-    let arguments = parsed.unwrap_or_else(|error| error.exit());
+    let arguments = parsed.unwrap_or_else(|error| failure::leave(&error));
     // Of several ranks the first tells what all do.
     logging::start(arguments.verbose, arguments.quiet || ranks::number() > 0);
     let code = match arguments.command.run() {

@@ -108,6 +108,45 @@ fn fields_in_another_unit_than_they_say() {
 }
 
 #[test]
+fn what_a_shell_or_a_hurry_makes_of_a_call() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 2, 3);
+    let mut entries = fs::read_dir(&fields).expect("readable");
+    let file = entries
+        .find_map(|entry| {
+            let path = entry.expect("an entry").path();
+            path.extension().is_some_and(|e| e == "nc").then_some(path)
+        })
+        .expect("a history file");
+    // A pattern without quotes.
+    let call = ["inspect", path(&file), path(&file)];
+    refuses(&call, 2, &["hint:", "in quotes"]);
+    // Out among what is read: nothing is written there.
+    let before = fs::read_dir(&fields).expect("readable").count();
+    let words = ["holds the fields", "hint:"];
+    refuses(&["label", path(&fields), "--out", path(&fields)], 2, &words);
+    let label = ["label", path(&fields), "--method", "tempest"];
+    refuses(&[&label[..], &["--out", path(&fields)]].concat(), 2, &words);
+    let truth = fields.join("truth");
+    let stage = ["stage", path(&fields), "--labels", path(&truth)];
+    refuses(&[&stage[..], &["--out", path(&fields)]].concat(), 2, &words);
+    assert_eq!(fs::read_dir(&fields).expect("readable").count(), before);
+    // A folder above that of the files; a folder instead of a model.
+    let above = path(folder.path());
+    refuses(&["inspect", above], 3, &["are not looked into", "hint:"]);
+    let masks = folder.path().join("masks");
+    let infer = ["infer", path(&fields), "--model", above, "--out"];
+    refuses(
+        &[&infer[..], &[path(&masks)]].concat(),
+        3,
+        &["best.safetensors"],
+    );
+    // Boxes where the demo shows masks.
+    let demo = ["demo", "--recipe", "detect", "--out", path(&masks)];
+    refuses(&demo, 2, &["gives boxes alone", "hint:"]);
+}
+
+#[test]
 fn recipes_with_mistakes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let recipe = folder.path().join("recipe.toml");

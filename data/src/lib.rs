@@ -11,6 +11,7 @@ pub mod boxes;
 pub mod calendar;
 mod calendar_text;
 pub mod caught;
+mod centroid;
 pub mod class_weights;
 pub mod error;
 pub mod facts;

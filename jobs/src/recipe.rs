@@ -258,6 +258,8 @@ impl Recipe {
     /// use squall_jobs::Recipe;
     /// let recipe = Recipe::parse("[training]\nbatch = 4", &["training.steps=100".into()])?;
     /// assert_eq!((recipe.training.batch, recipe.training.steps), (4, Some(100)));
+    /// let shorter = Recipe::parse("[training]\nepochs = 2.0", &["training.steps=100".into()])?;
+    /// assert_eq!((shorter.training.epochs, shorter.training.steps), (None, Some(100)));
     /// let error = Recipe::parse("[trainng]\nbatch = 4", &[]).unwrap_err().to_string();
     /// assert!(error.contains("did you mean `training`?"), "{error}");
     /// # Ok::<(), squall_jobs::JobError>(())
@@ -274,6 +276,7 @@ impl Recipe {
             for change in overrides {
                 set(&mut table, change).map_err(&bad)?;
             }
+            drop_other_length(&mut table, overrides);
             let changed = toml::to_string(&table).map_err(|error| bad(error.to_string()))?;
             toml::from_str(&changed).map_err(|error| {
                 let reason = explain::explain_without_line(&error);
@@ -363,6 +366,26 @@ fn flat(table: &toml::Table) -> std::collections::BTreeMap<String, String> {
         }
     }
     all
+}
+
+/// A length of training that is given as an override stands in place of the recipe's own in the other unit.
+fn drop_other_length(table: &mut toml::Table, overrides: &[String]) {
+    let is_given = |key: &str| {
+        let key_of = |change: &String| Some(change.split_once('=')?.0.trim() == key);
+        overrides.iter().filter_map(key_of).any(|is| is)
+    };
+    let given = ["training.epochs", "training.steps"].map(is_given);
+    let Some(training) = table
+        .get_mut("training")
+        .and_then(toml::Value::as_table_mut)
+    else {
+        return;
+    };
+    match given {
+        [true, false] => training.remove("steps"),
+        [false, true] => training.remove("epochs"),
+        _ => None,
+    };
 }
 
 /// Applies one `key.path=value`; a value that is no TOML is taken as a word.

@@ -258,7 +258,9 @@ fn what_breaks_in_the_middle_leaves_nothing_behind() {
     for after in [1, 40, 400] {
         break_capture(folder, after);
         let told = tried.capture().unwrap_err();
-        assert!(told.contains("CAPTURE"), "{told}");
+        // By the driver's name, or by cuDNN's where it is cuDNN that meets it.
+        let names = ["CAPTURE", "CUDNN_STATUS_EXECUTION_FAILED"];
+        assert!(names.iter().any(|name| told.contains(name)), "{told}");
         break_capture(folder, 0);
         both(&mut tried);
     }

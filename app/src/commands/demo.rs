@@ -10,6 +10,7 @@ use crate::commands::simulate::Simulate;
 use crate::commands::stage::Stage;
 use crate::commands::tags::Tags;
 use crate::commands::train::Train;
+use crate::failure::Advice;
 use crate::plan::{duration, peak_memory};
 use crate::{device, output};
 use clap::Args;
@@ -68,6 +69,24 @@ impl Demo {
         self.device.open()?;
         let at = |name: &str| self.out.join(name);
         let text = |name: &str| at(name).to_string_lossy().into_owned();
+        let train = Train {
+            recipe: self.recipe.clone(),
+            data: at("store"),
+            out: at("run"),
+            overrides: self.overrides.clone(),
+            device: self.device,
+            json: false,
+        };
+        let network = train.read_recipe()?.network;
+        if network.name.is_detector() && network.mask_classes == 0 {
+            return Err(Advice::usage(
+                format!(
+                    "the demo is of masks, and {} gives boxes alone",
+                    network.name.as_str()
+                ),
+                "give another recipe, such as masks-and-boxes; docs/detection.md has the path with boxes",
+            ));
+        }
         tracing::info!(
             "demo in {}: simulate, label, stage, train, infer, events, report",
             self.out.display()
@@ -123,14 +142,6 @@ impl Demo {
             json: false,
         }
         .stage()?;
-        let train = Train {
-            recipe: self.recipe.clone(),
-            data: at("store"),
-            out: at("run"),
-            overrides: self.overrides.clone(),
-            device: self.device,
-            json: false,
-        };
         let trained = train.train()?;
         Infer::new(text("unseen"), trained.model, at("unseen-masks")).infer()?;
         for (masks, out) in [

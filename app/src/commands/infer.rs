@@ -271,7 +271,10 @@ impl Infer {
             }
         };
         let fields = match &archive {
-            Some(archive) => Input::archive(archive),
+            Some(archive) => {
+                input::keep_apart(archive, &self.out)?;
+                Input::archive(archive)
+            }
             None => Input::store(Arc::new(Store::open(&self.input)?), self.split)?,
         };
         // Said when the input was opened.

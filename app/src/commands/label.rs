@@ -145,6 +145,7 @@ impl Label {
     /// The fields; says what was decided about them and where times are missing.
     pub(super) fn open_fields(&self) -> anyhow::Result<Archive> {
         let archive = input::open(&self.input, self.skip_bad)?;
+        input::keep_apart(&archive, &self.out)?;
         if let Some(gaps) = Gaps::of(archive.times()) {
             tracing::warn!("{gaps}");
         }

@@ -216,6 +216,7 @@ impl Stage {
     pub fn stage(&self) -> anyhow::Result<StageSummary> {
         let out = self.place()?;
         let archive = input::open(&self.input, self.skip_bad)?;
+        input::keep_apart(&archive, out)?;
         let masks = self.find_masks(&archive)?;
         let channels = channels(&self.channels, &archive)?;
         input::require(&archive, &channels, "staging")?;
@@ -250,7 +251,9 @@ impl Stage {
             let Selected { index, mask, .. } = samples[sample];
             let mask = masks.as_ref().zip(mask);
             let mask = mask.map(|(masks, mask)| masks.read(mask)).transpose()?;
-            Ok((archive.read(index, &channels)?, mask))
+            let snapshot = archive.read(index, &channels)?;
+            snapshot.check_means()?;
+            Ok((snapshot, mask))
         };
         let mut next = (first < samples.len()).then(|| read(first)).transpose()?;
         for (sample, &split) in splits.iter().enumerate().skip(first) {

@@ -146,7 +146,7 @@ impl Train {
         Ok(())
     }
 
-    fn read_recipe(&self) -> anyhow::Result<Recipe> {
+    pub(super) fn read_recipe(&self) -> anyhow::Result<Recipe> {
         let built_in = RECIPES
             .iter()
             .find(|(name, _)| self.recipe.as_os_str() == *name);

@@ -84,7 +84,7 @@ fn occupied_arc(used: &[bool], periodic: bool) -> (usize, usize) {
 pub fn measure(region: &Region, grid: &LatLonGrid, row_areas_km2: &[f64]) -> Shape {
     let cells: Vec<(usize, usize)> = region.indices().collect();
     let area_km2 = region.area_km2(row_areas_km2);
-    let (lat_deg, lon_deg) = centroid(&cells, grid, row_areas_km2);
+    let (lat_deg, lon_deg) = (grid.centroid(&cells, row_areas_km2)).unwrap_or_default();
     let plane = TangentPlane::new(lat_deg, lon_deg);
     let points: Vec<[f64; 3]> = cells
         .iter()
@@ -104,30 +104,6 @@ pub fn measure(region: &Region, grid: &LatLonGrid, row_areas_km2: &[f64]) -> Sha
         width_km: area_km2 / length_km,
         orientation_deg: angle.to_degrees().rem_euclid(180.0),
     }
-}
-
-fn centroid(cells: &[(usize, usize)], grid: &LatLonGrid, row_areas_km2: &[f64]) -> (f64, f64) {
-    let (mut x, mut y, mut z, mut total) = (0.0, 0.0, 0.0, 0.0);
-    for &(j, i) in cells {
-        let (lat, lon) = (
-            grid.lat_deg()[j].to_radians(),
-            grid.lon_deg()[i].to_radians(),
-        );
-        let weight = row_areas_km2[j];
-        x += weight * lat.cos() * lon.cos();
-        y += weight * lat.cos() * lon.sin();
-        z += weight * lat.sin();
-        total += weight;
-    }
-    let length = (x * x + y * y + z * z).sqrt();
-    if length < 1e-9 * total || total == 0.0 {
-        let &(j, i) = cells.first().unwrap_or(&(0, 0));
-        return (grid.lat_deg()[j], grid.lon_deg()[i]);
-    }
-    let lon = y.atan2(x).to_degrees().rem_euclid(360.0);
-    // rem_euclid of a tiny negative angle rounds to 360 itself.
-    let lon = if lon >= 360.0 { 0.0 } else { lon };
-    ((z / length).clamp(-1.0, 1.0).asin().to_degrees(), lon)
 }
 
 /// Half extents of the largest cell, km: (east, north).

@@ -276,7 +276,8 @@ pub(crate) fn track_map(
         panel.coast("land", "land"),
         panel.graticule()
     );
-    let what = if found.iter().any(|o| o.id.is_some()) {
+    // Objects of masks alone have a track's number, but are one time of it.
+    let what = if found.iter().any(|o| o.duration_hours.is_some()) {
         "track"
     } else {
         "object"

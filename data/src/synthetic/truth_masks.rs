@@ -14,6 +14,7 @@ const TRUE_SHARE: f64 = 0.5;
 /// What storms leave behind, while fields are made.
 pub(super) struct TruthBuilder<'a> {
     run: &'a SyntheticRun,
+    row_areas_km2: Vec<f64>,
     /// Classes by cell.
     pub(super) codes: Array2<u8>,
     /// What was marked.
@@ -24,6 +25,7 @@ impl<'a> TruthBuilder<'a> {
     pub(super) fn new(run: &'a SyntheticRun) -> Self {
         Self {
             run,
+            row_areas_km2: run.grid.row_areas_km2(),
             codes: Array2::zeros(run.grid.shape()),
             objects: Vec::new(),
         }
@@ -35,12 +37,8 @@ impl<'a> TruthBuilder<'a> {
             .filter(|(_, share)| *share >= TRUE_SHARE)
             .map(|(at, _)| *at)
             .collect();
-        let centre = touched
-            .iter()
-            .max_by(|a, b| a.1.total_cmp(&b.1))
-            .map(|(at, _)| *at);
-        if let Some((j, i)) = centre {
-            let place = (self.run.grid.lat_deg()[j], self.run.grid.lon_deg()[i]);
+        // Along the axis shares are nearly the same: the largest of them jumps from one time to the next.
+        if let Some(place) = self.run.grid.centroid(&cells, &self.row_areas_km2) {
             self.object(Class::AtmosphericRiver, track_id, place, &cells, None);
         }
     }

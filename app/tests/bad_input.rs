@@ -147,6 +147,26 @@ fn what_a_shell_or_a_hurry_makes_of_a_call() {
 }
 
 #[test]
+fn a_folder_that_another_process_writes_into() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 1, 3);
+    let truth = fields.join("truth");
+    let out = folder.path().join("out");
+    let held = squall_jobs::lock::FolderLock::take(&out).expect("free");
+    let words = ["is in use by another process", "hint:"];
+    let label = ["label", path(&fields), "--out", path(&out)];
+    refuses(&label, 5, &words);
+    refuses(&[&label[..], &["--method", "tempest"]].concat(), 5, &words);
+    refuses(&["events", path(&truth), "--out", path(&out)], 5, &words);
+    let stage = ["stage", path(&fields), "--labels", path(&truth)];
+    refuses(&[&stage[..], &["--out", path(&out)]].concat(), 5, &words);
+    let simulate = ["simulate", "--grid", "48x72", "--days", "1"];
+    refuses(&[&simulate[..], &["--out", path(&out)]].concat(), 5, &words);
+    drop(held);
+    run(&[&label[..], &["--quiet"]].concat());
+}
+
+#[test]
 fn recipes_with_mistakes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let recipe = folder.path().join("recipe.toml");

@@ -18,6 +18,7 @@ use squall_climate::label::{
 };
 use squall_data::gaps::Gaps;
 use squall_data::{Archive, BoxClass, DataError, Snapshot, Time, Variable};
+use squall_jobs::lock::FolderLock;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -205,6 +206,7 @@ impl Label {
         let fingerprint = fingerprint(&archive, &numbers);
         self.formats.check()?;
         let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
+        let _lock = FolderLock::take(&self.out)?;
         masks.check_folder(&fingerprint)?;
         Plan {
             work: format!("label {times} times of {}", archive.grid().describe()),

@@ -19,6 +19,7 @@ use squall_climate::detect::{
 use squall_climate::label::{Pass, SeriesSummary};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Class, DataError, Variable};
+use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -86,6 +87,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         SecondPass::new(&detectors),
         Agreement::new(against.sources(&methods)),
     );
+    let _lock = FolderLock::take(&command.out)?;
     masks
         .iter()
         .try_for_each(|masks| masks.check_folder(&fingerprint))?;

@@ -9,6 +9,7 @@ use squall_data::synthetic::{
     RunSummary, Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run,
 };
 use squall_data::{Calendar, DataError, Time};
+use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -90,6 +91,7 @@ impl Simulate {
             ..Plan::default()
         }
         .announce();
+        let _lock = FolderLock::take(&self.out)?;
         let mut progress = Progress::new("simulate", config.steps);
         let stop = interrupt::flag();
         let mut stopped = false;

@@ -12,6 +12,7 @@ use serde::Serialize;
 use squall_data::mask_file::MaskArchive;
 use squall_data::store::{Selected, Selection, Split, SplitRule, StoreMeta, StoreWriter};
 use squall_data::{Archive, BoxFrames, ClassMask, DataError, Snapshot, Time, boxes};
+use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
 /// Write fields and labels into a sample store: flat, checksummed, with statistics and a split.
@@ -242,6 +243,7 @@ impl Stage {
             seconds: Some(total as f64 / 2.5e8),
         }
         .announce();
+        let _lock = FolderLock::take(out)?;
         let mut writer = StoreWriter::create(out, meta)?;
         let first = writer.len();
         selection.check_begun(out, writer.samples())?;

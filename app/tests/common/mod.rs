@@ -82,7 +82,8 @@ pub fn path(path: &Path) -> &str {
     path.to_str().expect("a UTF-8 path")
 }
 
-/// Name and bytes of every file under a folder, sorted; `skip` leaves out what may differ between runs.
+/// Name and bytes of every file under a folder, sorted, but of locks, which say who wrote; `skip` leaves out what may
+/// differ between runs.
 pub fn contents(folder: &Path, skip: impl Fn(&str) -> bool) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -96,7 +97,7 @@ pub fn contents(folder: &Path, skip: impl Fn(&str) -> bool) -> Vec<(String, Vec<
                 .into_owned();
             if entry.is_dir() {
                 folders.push(entry);
-            } else if !skip(&name) {
+            } else if !name.ends_with(".lock") && !skip(&name) {
                 found.push((name, std::fs::read(&entry).expect("a readable file")));
             }
         }

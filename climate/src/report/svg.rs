@@ -10,7 +10,8 @@ pub(crate) const SIZE: (f64, f64) = (460.0, 250.0);
 const LEFT: f64 = 46.0;
 /// Width of a digit where text is largest: on phones (see the style sheet).
 const DIGIT: f64 = 8.8;
-const RIGHT: f64 = 12.0;
+/// Half of a label of five digits, which stands under the last tick.
+const RIGHT: f64 = 24.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 42.0;
 

@@ -29,6 +29,7 @@ use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
 use squall_data::{Archive, Calendar, DataError, Time, Variable};
 use squall_jobs::comm::{Communicator, Solo};
+use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 use std::time::Instant;
 use together::Rounds;
@@ -218,6 +219,7 @@ impl Events {
         let tracking = self.tracking(&objects, fields.as_ref())?;
         let new = EventStream::new(objects.grid(), tracking)?;
         let fingerprint = self.fingerprint(&objects, fields.as_ref(), &tracking)?;
+        let _lock = FolderLock::take(&self.out)?;
         let (mut folder, mut stream, start) = RunFolder::open(&self.out, &fingerprint, new)?;
         if start > 0 {
             tracing::info!("{start} times were done before: going on from there");

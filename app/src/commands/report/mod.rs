@@ -35,6 +35,20 @@ fn movie_width(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "expected 64 to 8192 pixels".to_string())
 }
 
+/// Parses where a movie goes: a name that promises what is not made is refused.
+fn movie_place(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let end = path.extension().unwrap_or_default().to_ascii_lowercase();
+    let others = ["gif", "mp4", "webm", "avi", "mov", "mkv", "mpg"];
+    match others.iter().any(|other| end == *other) {
+        true => Err(
+            "movies are animated PNG (.png, .apng) or a folder of numbered pictures, of which ffmpeg makes others"
+                .to_string(),
+        ),
+        false => Ok(path),
+    }
+}
+
 /// Write one self-contained HTML page: maps with a time slider, every event's life, statistics, scores, changes.
 #[derive(Debug, Args)]
 pub struct Report {
@@ -61,7 +75,7 @@ pub struct Report {
     pub about: String,
     /// Also write the maps over time, with masks, boxes and trails: an animated PNG if the name ends in .png or .apng,
     /// else a folder of numbered pictures; may be given again.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = movie_place)]
     pub movie: Vec<PathBuf>,
     /// Width of the pictures of movies, in pixels.
     #[arg(long, value_name = "PIXELS", value_parser = movie_width, default_value_t = MovieOptions::default().width)]
@@ -298,7 +312,17 @@ fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
 
 #[cfg(test)]
 mod tests {
-    use super::movie_width;
+    use super::{movie_place, movie_width};
+
+    #[test]
+    fn movies_of_other_kinds_are_refused() {
+        for text in ["run.png", "run.APNG", "pictures", "a.b/pictures.d"] {
+            assert!(movie_place(text).is_ok(), "{text}");
+        }
+        for text in ["run.gif", "run.MP4"] {
+            assert!(movie_place(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn widths_that_would_be_changed_are_refused() {

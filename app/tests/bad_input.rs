@@ -141,6 +141,9 @@ fn what_a_shell_or_a_hurry_makes_of_a_call() {
         3,
         &["best.safetensors"],
     );
+    // A day that is none.
+    let simulate = ["simulate", "--out", path(&masks), "--start", "2000-13-01"];
+    refuses(&simulate, 2, &["--start", "2000-13-01", "hint:"]);
     // Boxes where the demo shows masks.
     let demo = ["demo", "--recipe", "detect", "--out", path(&masks)];
     refuses(&demo, 2, &["gives boxes alone", "hint:"]);

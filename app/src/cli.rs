@@ -13,10 +13,10 @@ use clap::{Parser, Subcommand};
 )]
 pub struct Arguments {
     /// Say more (-v: what is decided, -vv: everything).
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, display_order = 900)]
     pub verbose: u8,
     /// No progress, only results, warnings and errors.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 901)]
     pub quiet: bool,
     #[command(flatten)]
     pub threads: threads::Options,

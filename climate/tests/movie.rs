@@ -199,3 +199,44 @@ fn a_movie_with_too_many_or_too_few_pictures_is_refused() {
     assert!(!path.exists());
     assert!(movie.file(&path, 0).is_err(), "no pictures are no movie");
 }
+
+#[test]
+fn a_wide_picture_says_what_its_colours_and_lines_are() {
+    let grid = Arc::new(LatLonGrid::global(60, 120).unwrap());
+    let input = ReportInput::new("", grid.clone());
+    let wide = MovieOptions {
+        width: 960,
+        ..MovieOptions::default()
+    };
+    let movie = Movie::new(&input, wide);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.png");
+    let field = Array2::from_elem(grid.shape(), 0.0f32);
+    let quiet = Array2::zeros(grid.shape());
+    let mut file = movie.file(&path, 3).unwrap();
+    for sources in 0..3u16 {
+        let time = Time::new(Calendar::NoLeap, 2000, 1, 1, i64::from(sources), 0, 0).unwrap();
+        let mut frame = Frame::new(time);
+        frame.field = (sources == 0).then(|| field.view());
+        let kinds = [SourceKind::Heuristic, SourceKind::Network];
+        let masks = kinds.into_iter().take(usize::from(sources));
+        frame.masks.extend(masks.map(|kind| (kind, quiet.view())));
+        file.add(&movie.paint(&frame).unwrap()).unwrap();
+    }
+    file.finish().unwrap();
+    let (found, _) = pictures(&path);
+    // Without a mask no class is named; two sources have lines of their own.
+    let squares: Vec<usize> = found.iter().map(|p| count(p, CYCLONE)).collect();
+    assert_eq!(squares, [0, 14 * 14, 14 * 14], "seven dots of two pixels");
+    assert!(count(&found[2], WHITE) > count(&found[1], WHITE));
+    // The field's colours stand below on the right although the field is dark.
+    let bright = |picture: &Array2<[u8; 3]>| {
+        let places = picture
+            .indexed_iter()
+            .filter(|(_, p)| p[0] > 0xd0 && p[2] < 0xf4);
+        let lower = places.filter(|((r, c), _)| *r > 440 && *c > 600);
+        lower.count()
+    };
+    assert!(bright(&found[0]) > 100, "{}", bright(&found[0]));
+    assert_eq!(bright(&found[1]), 0);
+}

@@ -63,11 +63,21 @@ pub(super) fn width(text: &str) -> usize {
     (text.chars().count() * ADVANCE).saturating_sub(1)
 }
 
-/// The dots of a text as (row, column). Small letters are written as large ones; what has no glyph is a blank.
+/// The letter that stands for one of a text: large for small ones, figures for raised ones.
+fn plain(letter: char) -> char {
+    const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    match RAISED.iter().position(|raised| *raised == letter) {
+        Some(figure) => char::from(b'0' + figure as u8),
+        None if letter == '⁻' => '-',
+        None => letter.to_ascii_uppercase(),
+    }
+}
+
+/// The dots of a text as (row, column). What has no glyph is a blank.
 pub(super) fn dots(text: &str) -> Vec<(usize, usize)> {
     let mut dots = Vec::new();
     for (place, letter) in text.chars().enumerate() {
-        let wanted = letter.to_ascii_uppercase();
+        let wanted = plain(letter);
         let Some((_, rows)) = GLYPHS.iter().find(|(known, _)| *known == wanted) else {
             continue;
         };

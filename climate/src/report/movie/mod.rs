@@ -19,19 +19,23 @@
 
 mod file;
 mod font;
+mod legend;
 mod paint;
 mod palette;
 
 pub use file::MovieFile;
 
 use crate::error::Result;
+use crate::report::browser::KINDS;
 use crate::report::numbers::moment;
 use crate::report::summary::{is_tracked, objects};
 use crate::report::{BoxSource, FieldInfo, Frame, ReportInput, SourceKind};
+use legend::{Line, Mark};
 use ndarray::Array2;
 use paint::{Painter, Stroke};
 use palette::Solid;
-use squall_data::{Class, LatLonGrid, Time};
+use squall_data::{BoxClass, Class, LatLonGrid, Time};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Hours of a track that a picture shows behind its newest point.
@@ -73,6 +77,8 @@ pub struct Movie {
     field: FieldInfo,
     title: String,
     boxes: Vec<BoxSource>,
+    /// The classes of all boxes.
+    kinds: BTreeSet<BoxClass>,
     paths: Vec<Path>,
     options: MovieOptions,
 }
@@ -97,6 +103,9 @@ impl Movie {
             field: input.field.clone(),
             title: input.title.clone(),
             boxes: input.boxes.clone(),
+            kinds: (input.boxes.iter().flat_map(|source| source.frames.frames()))
+                .flat_map(|frame| frame.boxes.iter().map(|found| found.geo.class))
+                .collect(),
             paths: paths
                 .map(|object| Path {
                     class: object.class,
@@ -146,6 +155,7 @@ impl Movie {
         }
         self.trails(&mut picture, frame.time);
         self.words(&mut picture, frame.time);
+        self.legend(&mut picture, frame);
         Ok(picture)
     }
 
@@ -181,6 +191,44 @@ impl Movie {
         if !self.title.is_empty() {
             self.painter
                 .text(picture, &self.title, (below, 4 * size), size);
+        }
+    }
+
+    /// What colours, lines and shades stand for: above on the right the classes and, of several sources, their lines;
+    /// below the field's values.
+    fn legend(&self, picture: &mut Array2<u8>, frame: &Frame<'_>) {
+        let size = (self.options.width / 480).max(1);
+        let (edge, line) = (4 * size, (font::HEIGHT + 4) * size);
+        let masked = [BoxClass::TropicalCyclone, BoxClass::AtmosphericRiver];
+        let is_shown = |class: &BoxClass| {
+            let boxed = self.kinds.contains(class);
+            boxed || !frame.masks.is_empty() && masked.contains(class)
+        };
+        let mut classes = Line::default();
+        for (class, name, _) in KINDS.iter().filter(|(class, ..)| is_shown(class)) {
+            classes.add(Mark::Square(Solid::Kind(class.code())), *name);
+        }
+        if !self.paths.is_empty() {
+            let days = TRAIL_HOURS / 24;
+            let trail = Mark::Line(Solid::White, Stroke::Full);
+            classes.add(trail, format!("track, {days} days"));
+        }
+        classes.paint(&self.painter, picture, edge, edge, size);
+        let mut sources = Line::default();
+        let masks = (frame.masks.iter().enumerate()).map(|(k, (kind, _))| match k {
+            0 => (*kind, Stroke::Full),
+            _ => (*kind, stroke(*kind)),
+        });
+        let boxes = self.boxes.iter().map(|b| (b.kind, stroke(b.kind)));
+        let lines: Vec<(SourceKind, Stroke)> = masks.chain(boxes).collect();
+        for (kind, stroke) in lines.iter().filter(|_| lines.len() > 1) {
+            sources.add(Mark::Line(Solid::White, *stroke), kind.name());
+        }
+        sources.paint(&self.painter, picture, edge + line, edge, size);
+        if frame.field.is_some() {
+            let below = picture.nrows().saturating_sub(line + edge);
+            let values = Line::of_field(&self.field);
+            values.paint(&self.painter, picture, below, edge, size);
         }
     }
 }

@@ -5,6 +5,7 @@ use super::palette::{Solid, of_field, of_solid};
 use crate::map::{Coastline, Projection};
 use ndarray::{Array2, ArrayView2};
 use squall_data::{Class, LatLonGrid};
+use std::ops::Range;
 
 /// Two neighbouring places on an axis of the grid, and how much of the second.
 type Between = (usize, usize, f64);
@@ -19,7 +20,7 @@ pub(super) enum Stroke {
 
 impl Stroke {
     /// Whether the `k`-th pixel along a line is drawn.
-    fn draws(self, k: usize) -> bool {
+    pub(super) fn draws(self, k: usize) -> bool {
         match self {
             Self::Full => true,
             Self::Dashed => k % 9 < 6,
@@ -198,21 +199,54 @@ impl Painter {
         at: (usize, usize),
         size: usize,
     ) {
-        let (rows, columns) = self.dim();
         let pad = 2 * size;
         let bottom = at.0 + font::HEIGHT * size + 2 * pad;
         let right = at.1 + font::width(text) * size + 2 * pad;
-        for r in at.0..bottom.min(rows) {
-            for c in at.1..right.min(columns) {
-                picture[[r, c]] = of_solid(Solid::Dark);
+        self.fill(picture, (at.0..bottom, at.1..right), Solid::Dark);
+        self.letters(picture, text, (at.0 + pad, at.1 + pad), size);
+    }
+
+    /// Letters alone, with their upper left corner at a row and column.
+    pub(super) fn letters(
+        &self,
+        picture: &mut Array2<u8>,
+        text: &str,
+        at: (usize, usize),
+        size: usize,
+    ) {
+        for (row, column) in font::dots(text) {
+            let place = (at.0 + row * size, at.1 + column * size);
+            self.dot(picture, place, size, of_solid(Solid::White));
+        }
+    }
+
+    /// A dot of some pixels with its upper left corner at a row and column.
+    pub(super) fn dot(
+        &self,
+        picture: &mut Array2<u8>,
+        at: (usize, usize),
+        size: usize,
+        colour: u8,
+    ) {
+        let (rows, columns) = self.dim();
+        for r in at.0..(at.0 + size).min(rows) {
+            for c in at.1..(at.1 + size).min(columns) {
+                picture[[r, c]] = colour;
             }
         }
-        for (row, column) in font::dots(text) {
-            let (top, left) = (at.0 + pad + row * size, at.1 + pad + column * size);
-            for r in top..(top + size).min(rows) {
-                for c in left..(left + size).min(columns) {
-                    picture[[r, c]] = of_solid(Solid::White);
-                }
+    }
+
+    /// A rectangle of one colour.
+    pub(super) fn fill(
+        &self,
+        picture: &mut Array2<u8>,
+        (rows, columns): (Range<usize>, Range<usize>),
+        colour: Solid,
+    ) {
+        let dim = self.dim();
+        for r in rows.start..rows.end.min(dim.0) {
+            for c in columns.start..columns.end.min(dim.1) {
+                picture[[r, c]] = of_solid(colour);
             }
         }
     }

@@ -5,7 +5,7 @@ mod common;
 use common::CHANNELS;
 use common::fields::{contents, history, prepared};
 use squall_data::archive::{Archive, BadFiles};
-use squall_jobs::comm::{CommError, Communicator, threads};
+use squall_jobs::comm::{Arrival, CommError, Communicator, Window, threads};
 use squall_jobs::infer::{
     BadInput, Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model, open_archive,
 };
@@ -14,6 +14,7 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Two times share a file, so that there are ten.
 fn options() -> InferOptions {
@@ -228,6 +229,123 @@ fn an_error_of_one_rank_ends_all_and_keeps_what_is_finished() {
         let report = report.unwrap().unwrap();
         assert_eq!((report.masks, report.skipped.len()), (22, 1));
         assert!(report.new_masks < 22, "nothing was kept");
+    }
+}
+
+/// A rank that notes the longest time that it waits inside of a communication.
+struct Noting {
+    comm: threads::Threads,
+    longest: Duration,
+}
+
+impl Noting {
+    fn note<T>(&mut self, call: impl FnOnce(&mut threads::Threads) -> T) -> T {
+        let began = Instant::now();
+        let answer = call(&mut self.comm);
+        self.longest = self.longest.max(began.elapsed());
+        answer
+    }
+}
+
+impl Communicator for Noting {
+    fn rank(&self) -> usize {
+        self.comm.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.comm.size()
+    }
+
+    fn send_receive(
+        &mut self,
+        to: usize,
+        sent: &[u8],
+        from: usize,
+        received: &mut [u8],
+    ) -> Result<(), CommError> {
+        self.note(|comm| comm.send_receive(to, sent, from, received))
+    }
+
+    fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), CommError> {
+        self.note(|comm| comm.send(to, bytes))
+    }
+
+    fn receive(&mut self, from: usize, bytes: &mut [u8]) -> Result<(), CommError> {
+        self.note(|comm| comm.receive(from, bytes))
+    }
+
+    fn wait_any(&mut self, from: &[usize], at_most: Duration) -> Result<Arrival, CommError> {
+        self.comm.wait_any(from, at_most)
+    }
+
+    fn barrier(&mut self) -> Result<(), CommError> {
+        self.note(Communicator::barrier)
+    }
+
+    fn split(
+        &mut self,
+        colour: Option<u32>,
+        key: usize,
+    ) -> Result<Option<Box<dyn Communicator>>, CommError> {
+        self.comm.split(colour, key)
+    }
+
+    fn split_by_node(&mut self) -> Result<Box<dyn Communicator>, CommError> {
+        self.comm.split_by_node()
+    }
+
+    fn window(&mut self, values: usize) -> Result<Option<Box<dyn Window>>, CommError> {
+        self.comm.window(values)
+    }
+
+    fn retire(&self) -> ! {
+        self.comm.retire()
+    }
+
+    fn abort(&self, code: i32) -> ! {
+        self.comm.abort(code)
+    }
+
+    fn describe(&self) -> String {
+        self.comm.describe()
+    }
+}
+
+/// A rank whose last file takes long is waited for by looking whether it lives, not in a communication, which would end
+/// the job after a while.
+#[test]
+fn nobody_communicates_while_a_rank_still_computes() {
+    const LONG: Duration = Duration::from_secs(3);
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let options = options();
+    let inference = Inference {
+        input: Input::archive(&archive),
+        ensemble: Ensemble::of(&model),
+        out: &folder.path().join("out"),
+        options: &options,
+    };
+    let waits = threads::run(threads::ranks(3), |comm| {
+        let longest = Duration::ZERO;
+        let mut comm = Noting { comm, longest };
+        let (rank, stop, mut slept) = (comm.rank(), AtomicBool::new(false), false);
+        let mut tell = |event: &InferEvent<'_>| match event {
+            InferEvent::Mask { .. } if rank == 2 && !slept => {
+                slept = true;
+                std::thread::sleep(LONG);
+            }
+            // So that there is a file for every rank.
+            InferEvent::Mask { .. } => std::thread::sleep(Duration::from_millis(50)),
+            _ => (),
+        };
+        let report = inference.run(&mut comm, &mut tell, &stop).unwrap();
+        assert_eq!(report.outcome, Outcome::Finished);
+        (comm.longest, slept)
+    });
+    assert!(waits[2].1, "a file for every rank");
+    for (rank, (longest, _)) in waits.iter().enumerate() {
+        assert!(*longest < LONG / 2, "rank {rank} waited for {longest:?}");
     }
 }
 

@@ -200,6 +200,52 @@ fn an_interrupted_run_ends_with_the_same_bits() {
     }
 }
 
+/// The first rank writes a checkpoint for longer than it is to the next one, and its clock begins anew when it has
+/// written: the others' clocks are ahead of it from then on.
+#[test]
+fn checkpoints_by_the_clock_come_after_the_same_steps_on_all_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let mut recipe = with(&[
+        "distributed.check_every_steps=1000",
+        "distributed.stall_seconds=10",
+        "training.steps=60",
+        "training.checkpoint_every_steps=1000",
+        "training.validate_every_steps=1000",
+    ]);
+    recipe.training.checkpoint_every_seconds = 0.05;
+    for (name, lag) in [("at once", 0), ("late", 1)] {
+        recipe.distributed.gradient_lag = lag;
+        let out = folder.path().join(name);
+        let answers = threads::run(threads::ranks(4), |rank| {
+            let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+            let mut saved = Vec::new();
+            let mut tell = |event: &TrainEvent| {
+                if let TrainEvent::CheckpointSaved { step, .. } = event {
+                    saved.push(*step);
+                    std::thread::sleep(std::time::Duration::from_millis(80));
+                }
+            };
+            let stop = AtomicBool::new(false);
+            let trained = train_together(&recipe, &store, &out, &mut tell, &stop, &mut team);
+            (trained.unwrap().outcome, saved)
+        });
+        assert!(
+            answers
+                .iter()
+                .all(|(outcome, _)| *outcome == Outcome::Finished)
+        );
+        let saved = &answers[0].1;
+        // With a lag the others know one step later, and one asks but once for each.
+        let apart = saved.windows(2).map(|two| two[1] - two[0]);
+        assert!(
+            saved.len() > 3 && apart.clone().all(|steps| steps > 0),
+            "{saved:?}"
+        );
+        assert!(answers[1..].iter().all(|(_, saved)| saved.is_empty()));
+    }
+}
+
 #[test]
 fn a_run_goes_on_with_another_number_of_ranks() {
     let folder = tempfile::tempdir().unwrap();

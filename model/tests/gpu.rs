@@ -403,6 +403,42 @@ fn optimisers_step_as_on_the_cpu() {
     }
 }
 
+/// LARC keeps the norms of the weights from the step before, and a step that was skipped has none.
+#[test]
+fn larc_goes_on_after_a_step_that_was_skipped() {
+    let Some(gpu) = gpu() else { return };
+    for (rule, clip) in [(Rule::Sgd, false), (Rule::AdamW, false), (Rule::Adam, true)] {
+        let config = OptimizerConfig {
+            rule,
+            larc: Some(Larc {
+                clip,
+                ..Larc::default()
+            }),
+            ..OptimizerConfig::default()
+        };
+        let run = |backend: Backend, overflows: &[u64]| {
+            let mut network = Network::build(&small(), backend, 3).unwrap();
+            let mut optimizer = Optimizer::new(&config, network.parameters()).unwrap();
+            for step in 0..4 {
+                if overflows.contains(&step) {
+                    let mut over = gradients(&network, 20 + step);
+                    over.as_mut_slice()[7] = f32::INFINITY;
+                    let skipped = optimizer.step(network.parameters_mut(), &over, 0.01);
+                    assert!(matches!(skipped, Err(ModelError::NotFinite { .. })));
+                }
+                let good = gradients(&network, step);
+                optimizer
+                    .step(network.parameters_mut(), &good, 0.01)
+                    .unwrap();
+            }
+            flat(&network)
+        };
+        let without = run(gpu, &[]);
+        assert!(run(gpu, &[0, 2]) == without, "{config:?}");
+        assert!(distance(&without, &run(Backend::best_of_cpu(), &[0, 2])) < 1e-6);
+    }
+}
+
 #[test]
 fn what_is_no_number_changes_nothing() {
     let Some(gpu) = gpu() else { return };

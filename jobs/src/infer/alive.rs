@@ -64,7 +64,7 @@ impl Pulse {
         }))
     }
 
-    /// This rank has nothing left to do.
+    /// Says that this rank has nothing left to do, nor to wait for.
     pub fn done(mut self) {
         self.stop();
         write(&self.path, DONE);

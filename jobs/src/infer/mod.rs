@@ -199,17 +199,23 @@ impl Inference<'_> {
         let mut alarm = neighbours.claims.bell().armed();
         let ran = log::open(self.out, comm.rank())
             .and_then(|log| job.run(&mut neighbours, log, progress, stop));
-        if let Some(pulse) = pulse {
-            pulse.done();
-        }
         if let Ok(done) = &ran
             && !done.stopped
         {
             let own = done.finished.iter().map(FinishedFile::times).sum();
             let others = Watched::of(&neighbours.claims, comm.rank(), comm.size());
+            // The first rank sees when all others are done, and they wait for it: nobody comes to the meeting below
+            // while a rank still computes, because there patience ends.
+            let mut pulse = pulse;
+            if comm.rank() > 0 {
+                pulse.take().map(Pulse::done);
+            }
             // A dead rank comes to no meeting: nothing is left to agree on.
             pipeline::watch(&job, own, (&mut neighbours, others), progress, stop)?;
+            pulse.map(Pulse::done);
             alarm.disarm();
+        } else {
+            pulse.map(Pulse::done);
         }
         drop(alarm);
         let ran = all_or_none(comm, ran)?;

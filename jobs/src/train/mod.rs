@@ -184,6 +184,9 @@ impl Run<'_> {
             }
             let told = stop.load(Ordering::Relaxed) || self.is_out_of_time(start);
             let stopping = self.team.agree_to_stop(told);
+            let every = self.recipe.training.checkpoint_every_seconds;
+            self.team
+                .ask_to_save(saved_at.elapsed().as_secs_f64() >= every);
             let result = self.learner.step(&batch, self.team)?;
             let samples = batch.host.len() / self.loader.frames;
             loader.give_back(batch);
@@ -216,9 +219,7 @@ impl Run<'_> {
             self.validation_due = last || step.is_multiple_of(self.validate_every);
             interrupted = self.validation_due && !self.validate(progress, stop)?;
             interrupted |= !last && (stopping || self.stops_alone(stop, start));
-            let due = step.is_multiple_of(self.checkpoint_every)
-                || saved_at.elapsed().as_secs_f64()
-                    >= self.recipe.training.checkpoint_every_seconds;
+            let due = self.team.is_to_save() || step.is_multiple_of(self.checkpoint_every);
             if last || interrupted || due {
                 // A checkpoint of ranks that have come apart would be what the next start goes on from.
                 if !checked {

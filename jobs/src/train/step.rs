@@ -3,7 +3,7 @@
 use super::feed::Batch;
 use super::goal::Goal;
 use super::groups::Contribution;
-use super::team::Team;
+use super::team::{Signals, Team};
 use super::trace::Work;
 use crate::error::{JobError, Result};
 use crate::recipe::{Distributed, Recipe};
@@ -147,7 +147,7 @@ impl Learner {
     pub(super) fn join(&mut self, options: &Distributed, team: &mut Team) -> Result<()> {
         let parameters = self.network.parameters();
         let statistics: usize = parameters.buffers().iter().map(|b| b.values.len()).sum();
-        let facts = FACTS + statistics + 1;
+        let facts = FACTS + statistics + Signals::FACTS;
         team.begin(options, parameters, &mut self.gradients, facts)
     }
 
@@ -269,7 +269,7 @@ impl Learner {
             loss: value,
             factor: 1.0,
             not_finite: usize::from(!finite),
-            stop: false,
+            signals: Signals::default(),
         });
         if self.lag > 0 {
             waiting.gradients = Some(self.gradients.as_slice().into_owned());
@@ -286,7 +286,7 @@ impl Learner {
             return Ok(shared);
         }
         let began = Instant::now();
-        let (mut facts, stop) = team.collect(&mut self.gradients)?;
+        let (mut facts, signals) = team.collect(&mut self.gradients)?;
         team.trace.note(Work::Exchange, began);
         let ranks = team.size() as f32;
         let statistics = facts.split_off(FACTS.min(facts.len()));
@@ -309,7 +309,7 @@ impl Learner {
                     false => 1.0,
                 },
             not_finite: not_finite.round() as usize,
-            stop,
+            signals,
         };
         waiting.shared = Some(shared);
         Ok(shared)
@@ -338,7 +338,7 @@ impl Learner {
         let learning_rate = self.schedule.rate(waiting.step, self.total_steps);
         let shared = self.receive(&mut waiting, team)?;
         // Known on all ranks at the same step, however early one of them received it.
-        team.heard(shared.stop);
+        team.heard(shared.signals);
         let began = Instant::now();
         let mut result = StepResult {
             loss: shared.loss,
@@ -347,12 +347,15 @@ impl Learner {
             skipped: true,
         };
         let fault = if shared.not_finite == 0 {
-            self.network.blend_statistics(&waiting.statistics);
             let update = Update {
                 gradient_scale: (shared.factor / f64::from(waiting.scale)) as f32,
                 mirror: self.copies.as_mut(),
                 rate: learning_rate,
             };
+            if team.link.is_some() {
+                // The servers' statistics may come with their parameters and stand in place of these.
+                self.network.blend_statistics(&waiting.statistics);
+            }
             let parameters = self.network.parameters_mut();
             let answer = match &mut team.link {
                 None => self.optimizer.update(parameters, &self.gradients, update),
@@ -375,6 +378,9 @@ impl Learner {
             team.trace.note(work, began);
             match answer {
                 Ok(norm) => {
+                    if team.link.is_none() {
+                        self.network.blend_statistics(&waiting.statistics);
+                    }
                     if let Some(copies) = &self.copies {
                         let parameters = self.network.parameters_mut();
                         parameters.compute_with(copies, &self.storage)?;
@@ -466,7 +472,10 @@ impl Learner {
                 step = progress.step + 1,
                 "the {what} is no number: step skipped ({why})"
             );
-            if progress.skipped_in_row > self.max_skipped {
+            // Before the first good step overflows are how the scale of the loss is found.
+            let none_good = progress.skipped == progress.step + 1;
+            let searching = none_good && what == "gradient" && self.loss_scale.can_fall();
+            if progress.skipped_in_row > self.max_skipped && !searching {
                 return Err(JobError::Diverged {
                     step: progress.step,
                     reason: format!(

@@ -5,6 +5,7 @@
 //! f32. What ranks agree on outside of a step goes through a communicator of its own, so that it never meets a bucket.
 
 mod engine;
+mod signals;
 
 use super::exchange::Exchange;
 use super::groups::Link;
@@ -15,6 +16,7 @@ use crate::error::{JobError, Result, all_or_none};
 use crate::recipe::Distributed;
 use crate::staging;
 use engine::{Group, WithFacts, engine};
+pub(super) use signals::Signals;
 use squall_model::ops::norm::Together;
 use squall_model::{Gradients, Parameters};
 use std::fmt;
@@ -39,8 +41,12 @@ pub struct Team {
     waited: Arc<AtomicU64>,
     /// Hardware threads kept for the communication thread.
     cores: Vec<usize>,
-    /// Whether this rank wants to stop, and whether all know of one that does.
-    stop: (bool, bool),
+    /// What this rank has to say of the run.
+    says: Signals,
+    /// What all ranks know that one has said.
+    known: Signals,
+    /// The first rank asked for a checkpoint that the others do not know of yet.
+    asked: bool,
     /// Where the time of this rank goes.
     pub(super) trace: Trace,
     /// To the servers that hold the parameters; none where every rank holds them itself.
@@ -72,7 +78,9 @@ impl Team {
             together: None,
             waited: Arc::default(),
             cores: Vec::new(),
-            stop: (false, false),
+            says: Signals::default(),
+            known: Signals::default(),
+            asked: false,
             trace: Trace::new(0, 0, Arc::default()),
             link: None,
             dawdling: Duration::ZERO,
@@ -280,7 +288,7 @@ impl Team {
 
     /// Ends the exchange of a step's gradients with facts of it.
     pub(super) fn submit_facts(&mut self, mut facts: Vec<f32>) -> Result<()> {
-        facts.push(f32::from(u8::from(self.stop.0)));
+        facts.extend(self.says.facts());
         if let Some(exchange) = &self.exchange {
             exchange.submit_facts(facts)?;
         }
@@ -288,29 +296,49 @@ impl Team {
     }
 
     /// Waits for the gradients of the oldest step under way: averages over ranks, put in their places; gives the sums
-    /// of the facts, and whether a rank was told to stop.
-    pub(super) fn collect(&mut self, gradients: &mut Gradients) -> Result<(Vec<f32>, bool)> {
+    /// of the facts, and what ranks had to say besides.
+    pub(super) fn collect(&mut self, gradients: &mut Gradients) -> Result<(Vec<f32>, Signals)> {
         let Some(exchange) = &self.exchange else {
-            return Ok((Vec::new(), false));
+            return Ok((Vec::new(), Signals::default()));
         };
         let mut facts = exchange.collect(gradients, &mut self.trace)?;
         facts.iter_mut().for_each(|v| *v *= self.size as f32);
-        let stop = facts.pop().is_some_and(|told| told > 0.5);
-        Ok((facts, stop))
+        let signals = facts.split_off(facts.len().saturating_sub(Signals::FACTS));
+        Ok((facts, Signals::of_facts(&signals)))
     }
 
     /// Notes whether this rank was told to stop; gives whether all ranks know that one was.
     pub(super) fn agree_to_stop(&mut self, told: bool) -> bool {
-        self.stop.0 |= told;
+        self.says.stop |= told;
         match self.size {
             1 => told,
-            _ => self.stop.1,
+            _ => self.known.stop,
         }
     }
 
-    /// Notes that all ranks know of one that was told to stop.
-    pub(super) fn heard(&mut self, stop: bool) {
-        self.stop.1 |= stop;
+    /// Notes before a step whether it is time for a checkpoint. The first rank's clock counts: ranks that look at their
+    /// own would check and save after different steps, and wait for each other.
+    pub(super) fn ask_to_save(&mut self, due: bool) {
+        match self.size {
+            1 => self.known.save = due,
+            _ => {
+                self.says.save = due && self.is_first() && !self.asked;
+                self.asked |= self.says.save;
+            }
+        }
+    }
+
+    /// Whether all ranks know after a step that a checkpoint is due; once.
+    pub(super) fn is_to_save(&mut self) -> bool {
+        let save = std::mem::take(&mut self.known.save);
+        self.asked &= !save;
+        save
+    }
+
+    /// Notes what all ranks know.
+    pub(super) fn heard(&mut self, signals: Signals) {
+        self.known.stop |= signals.stop;
+        self.known.save |= signals.save;
     }
 
     /// What this rank got, if no rank failed. All ranks call it.

@@ -1,11 +1,10 @@
 //! Loss scaling: gradients are computed of a larger loss, so that half precision does not lose the small ones.
 //!
-//! A step whose gradients overflow is skipped and counted; that is normal, other non-finite numbers are not. Factors
+//! A step whose gradients overflow is skipped; that is normal, other non-finite numbers are not. Factors
 //! are best powers of two: in f32 they then change no bit of the result, which a test holds for every optimiser and a
 //! whole network.
 
 use crate::error::{ModelError, Result};
-use crate::parameters::Gradients;
 use candle_core::DType;
 use serde::{Deserialize, Serialize};
 
@@ -45,14 +44,12 @@ impl Default for LossScaleConfig {
 /// The largest factor that doubling reaches: a power of two whose reciprocal is exact.
 const LARGEST: f32 = 16_777_216.0;
 
-/// The factor now, and what happened so far. Serialised, it resumes a run.
+/// The factor now, and how long it has been good. Serialised, it resumes a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LossScale {
     config: LossScaleConfig,
     scale: f32,
     good_in_a_row: u32,
-    skipped_in_a_row: u64,
-    skipped: u64,
 }
 
 impl LossScaleConfig {
@@ -103,8 +100,6 @@ impl LossScale {
             config,
             scale,
             good_in_a_row: 0,
-            skipped_in_a_row: 0,
-            skipped: 0,
         })
     }
 
@@ -118,36 +113,14 @@ impl LossScale {
         self.config
     }
 
-    /// Steps skipped so far.
-    pub fn skipped(&self) -> u64 {
-        self.skipped
+    /// Whether an overflow may mean no more than that the factor is too large: it is found by lowering it.
+    pub fn can_fall(&self) -> bool {
+        self.config.is_dynamic() && self.scale > 1.0
     }
 
-    /// Steps skipped since the last good one: many mean that training has diverged, not that a factor is too large.
-    pub fn skipped_in_a_row(&self) -> u64 {
-        self.skipped_in_a_row
-    }
-
-    /// Divides the gradients by the factor and says whether they may be used; if not, the step is skipped and counted.
-    pub fn unscale(&mut self, gradients: &mut Gradients) -> bool {
-        let finite = gradients.is_finite();
-        if finite && self.scale != 1.0 {
-            gradients.scale(1.0 / self.scale);
-        }
-        self.record(finite);
-        finite
-    }
-
-    /// Counts a step whose gradients were finite or not, on every rank the same, and adapts the factor.
+    /// Adapts the factor after a step whose gradients were finite or not, on every rank the same.
     pub fn record(&mut self, finite: bool) {
-        if finite {
-            self.skipped_in_a_row = 0;
-            self.good_in_a_row += 1;
-        } else {
-            self.skipped += 1;
-            self.skipped_in_a_row += 1;
-            self.good_in_a_row = 0;
-        }
+        self.good_in_a_row = if finite { self.good_in_a_row + 1 } else { 0 };
         if let LossScaleConfig::Dynamic {
             growth_interval, ..
         } = self.config
@@ -165,39 +138,26 @@ impl LossScale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parameters::{Kind, Parameters};
     use proptest::prelude::*;
 
-    fn gradients(values: [f32; 2]) -> Gradients {
-        let mut parameters = Parameters::new(1);
-        parameters.vector("b".into(), Kind::Bias, 2, 0.0).unwrap();
-        let mut gradients = Gradients::new(&parameters);
-        gradients.as_mut_slice().copy_from_slice(&values);
-        gradients
-    }
-
     #[test]
-    fn an_overflow_is_skipped_counted_and_halves_the_factor() {
+    fn an_overflow_halves_the_factor_and_good_steps_double_it() {
         let config = LossScaleConfig::Dynamic {
             initial: 8.0,
             growth_interval: 2,
         };
         let mut scale = LossScale::new(config).unwrap();
-        let mut fine = gradients([8.0, -4.0]);
-        assert!(scale.unscale(&mut fine));
-        assert_eq!(*fine.as_slice(), [1.0, -0.5]);
-        let mut over = gradients([f32::INFINITY, 1.0]);
-        assert!(!scale.unscale(&mut over));
-        assert_eq!(
-            (scale.scale(), scale.skipped(), scale.skipped_in_a_row()),
-            (4.0, 1, 1)
-        );
+        let mut after = |finite: bool| {
+            scale.record(finite);
+            scale.scale()
+        };
         // The good step before the overflow does not count: two more are needed.
-        assert!(scale.unscale(&mut gradients([1.0, 1.0])));
-        assert_eq!(scale.scale(), 4.0);
-        assert!(scale.unscale(&mut gradients([1.0, 1.0])));
-        assert_eq!((scale.scale(), scale.skipped_in_a_row()), (8.0, 0));
-        assert!(!scale.unscale(&mut gradients([f32::NAN, 0.0])));
+        assert_eq!(
+            [true, false, true, true].map(&mut after),
+            [8.0, 4.0, 4.0, 8.0]
+        );
+        assert_eq!([false; 4].map(&mut after), [4.0, 2.0, 1.0, 1.0]);
+        assert!(!scale.can_fall());
         let kept = serde_json::to_string(&scale).unwrap();
         assert_eq!(serde_json::from_str::<LossScale>(&kept).unwrap(), scale);
     }
@@ -205,8 +165,8 @@ mod tests {
     #[test]
     fn a_static_factor_stays_and_nonsense_is_refused() {
         let mut scale = LossScale::new(LossScaleConfig::Static { scale: 1024.0 }).unwrap();
-        assert!(!scale.unscale(&mut gradients([f32::NEG_INFINITY, 1.0])));
-        assert_eq!((scale.scale(), scale.skipped()), (1024.0, 1));
+        scale.record(false);
+        assert_eq!((scale.scale(), scale.can_fall()), (1024.0, false));
         for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
             let error = LossScale::new(LossScaleConfig::Static { scale }).unwrap_err();
             assert!(error.to_string().contains("loss_scale"), "{error}");
@@ -221,7 +181,6 @@ mod tests {
             history.iter().for_each(|&finite| scale.record(finite));
             prop_assert!((1.0..=LARGEST).contains(&scale.scale()));
             prop_assert_eq!(scale.scale().log2().fract(), 0.0);
-            prop_assert_eq!(scale.skipped(), history.iter().filter(|&&finite| !finite).count() as u64);
         }
     }
 }

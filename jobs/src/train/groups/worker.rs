@@ -42,7 +42,9 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
         let before = Instant::now();
         let batch = loader.next().ok_or(JobError::Thread("loader"))??;
         run.team.trace.note(Work::Input, before);
-        run.team.link()?.note_stop(stop.load(Ordering::Relaxed));
+        // Any rank of the group may have been told; its leader tells the servers.
+        let stopping = run.team.agree_to_stop(stop.load(Ordering::Relaxed));
+        run.team.link()?.note_stop(stopping);
         run.learner.progress.step = step;
         let result = run.learner.step(&batch, run.team)?;
         loader.give_back(batch);

@@ -1,5 +1,6 @@
 //! Gradients between their backward pass and their use.
 
+use crate::train::team::Signals;
 use squall_model::BatchStatistics;
 
 /// The gradients of a step between its backward pass and its update.
@@ -32,7 +33,7 @@ pub(crate) struct Shared {
     pub factor: f64,
     /// Ranks whose loss is no number.
     pub not_finite: usize,
-    /// A rank was told to stop. Not saved: it is not the state of a run.
+    /// What ranks said of the run. Not saved: it is not the state of one.
     #[serde(skip)]
-    pub stop: bool,
+    pub signals: Signals,
 }

@@ -206,13 +206,16 @@ impl State {
             Rule::Lamb => self.lamb(gpu, config, step, &of)?,
         }
         let norm: Vec<f64> = gpu.take(&norm)?;
-        if let (Some((_, copies)), Some((_, to))) = (&copies, mirror) {
+        if let (Some((_, copies)), Some((_, to)), true) = (&copies, mirror, norm[0].is_finite()) {
             gpu.read(copies, to)?;
             gpu.wait()?;
         }
-        if let Some(squares) = &squares {
-            self.weights = Some((step.version, self.by_tensor(gpu, squares)?));
+        // A step that was skipped wrote no sums: those from before still hold.
+        self.weights = match (&squares, norm[0].is_finite()) {
+            (Some(squares), true) => Some(self.by_tensor(gpu, squares)?),
+            _ => weight_squares,
         }
+        .map(|sums| (step.version, sums));
         Ok(norm[0])
     }
 

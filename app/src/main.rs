@@ -8,6 +8,7 @@ mod failure;
 mod input;
 mod interrupt;
 mod logging;
+mod missing;
 mod output;
 mod plan;
 mod progress;

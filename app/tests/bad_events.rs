@@ -470,3 +470,49 @@ fn gaps_and_wrong_keys_are_said() {
         assert!(!said.contains("Thresholds`"), "{said}");
     }
 }
+
+/// What follows from the tables can fail when a century of work is done: the same command goes on from the end of it.
+#[test]
+fn what_fails_after_the_tables_costs_no_table() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, out) = (folder.path().join("masks.nc"), folder.path().join("events"));
+    masks(&file, august(Calendar::NoLeap, 2000), 12);
+    let call = ["events", path(&file), "--out", path(&out), "--json"];
+    let untouched = folder.path().join("untouched");
+    run(&["events", path(&file), "--out", path(&untouched), "-q"]);
+    // A folder stands where statistics.nc is to be.
+    std::fs::create_dir_all(out.join("statistics.nc/full")).expect("a folder");
+    let output = squall().args(call).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output));
+    std::fs::remove_dir_all(out.join("statistics.nc")).expect("removed");
+    let said = run(&call);
+    assert!(said.contains("\"resumed_after\": 12"), "{said}");
+    let skip = |name: &str| name.ends_with(".nc");
+    assert!(common::contents(&out, skip) == common::contents(&untouched, skip));
+    assert!(!out.join(".events.partial").exists() && out.join("statistics.nc").is_file());
+    // And once it is done it is done: the next call begins anew.
+    assert!(run(&call).contains("\"resumed_after\": 0"));
+}
+
+#[test]
+fn times_that_a_format_does_not_know_are_refused_before_the_work() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, out) = (folder.path().join("masks.nc"), folder.path().join("events"));
+    masks(&file, august(Calendar::NoLeap, 2000).add_seconds(1800), 4);
+    let call = [
+        "events",
+        path(&file),
+        "--out",
+        path(&out),
+        "--format",
+        "gfdl",
+    ];
+    let output = squall().args(call).output().expect("the program starts");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("full hours only") && said.contains("00:30"),
+        "{said}"
+    );
+    assert!(!out.join("events.csv").exists());
+}

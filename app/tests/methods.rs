@@ -4,7 +4,8 @@ mod common;
 
 use common::{path, run, simulate};
 use squall_data::Class;
-use squall_data::mask_file::MaskArchive;
+use squall_data::mask_file::{About, MaskArchive};
+use std::path::Path;
 
 #[test]
 fn an_ensemble_of_thresholds_keeps_how_sure_it_is() {
@@ -29,4 +30,68 @@ fn an_ensemble_of_thresholds_keeps_how_sure_it_is() {
         }
     }
     assert!(rivers > 0 && unsure > 0, "{rivers} {unsure}");
+}
+
+/// Rules for rivers alone do not say that there are no cyclones: nobody counts, compares or scores what they lack.
+#[test]
+fn rules_for_rivers_say_nothing_of_cyclones() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 3, 1);
+    let (rivers, both, events) = (at("bard"), at("deepcam"), at("events"));
+    let label = |method: &str, more: &[&str], out: &Path| {
+        let call = [
+            "label",
+            path(&fields),
+            "--method",
+            method,
+            "--out",
+            path(out),
+        ];
+        run(&[&call[..], more].concat())
+    };
+    label("bard", &[], &rivers);
+    let masks = MaskArchive::open(path(&rivers)).expect("masks");
+    assert_eq!(masks.classes(), [Class::AtmosphericRiver]);
+    let file = masks.paths().next().expect("a file");
+    let moved = &About::read(file).expect("readable").attributes["moisture_transport"];
+    assert!(moved.contains("wind at 850 hPa instead of"), "{moved}");
+
+    label("deepcam", &["--against", path(&rivers)], &both);
+    let agreement = std::fs::read_to_string(both.join("agreement.csv")).expect("a table");
+    assert!(!agreement.contains("tropical_cyclone"), "{agreement}");
+    assert!(agreement.contains("atmospheric_river"), "{agreement}");
+
+    run(&[
+        "events",
+        path(&rivers),
+        "--fields",
+        path(&fields),
+        "--out",
+        path(&events),
+    ]);
+    let counts = std::fs::read_to_string(events.join("yearly.csv")).expect("a table");
+    let cyclones = counts
+        .lines()
+        .filter(|line| line.contains("tropical_cyclone"));
+    for line in cyclones {
+        assert!(line.contains(",,"), "blank, not nought: {line}");
+    }
+    let scores = run(&[
+        "score",
+        "--prediction",
+        path(&rivers),
+        "--truth",
+        path(&both),
+        "--json",
+    ]);
+    let scores: serde_json::Value = serde_json::from_str(&scores).expect("JSON");
+    let text = scores.to_string();
+    assert!(text.contains("atmospheric_river"), "{text}");
+    let page = at("page.html");
+    let shown = format!("{}:{}", path(&rivers), path(&events));
+    run(&["report", &shown, "--out", path(&page)]);
+    let html = std::fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("did not look for tropical cyclones"));
+    assert!(!html.contains("0 tropical cyclone"));
 }

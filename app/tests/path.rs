@@ -369,7 +369,7 @@ fn boxes_become_events_and_tracks() {
         .expect("squall runs");
     assert_eq!(refused.status.code(), Some(2));
     let refused = text(&refused);
-    assert!(refused.contains("no cells"), "{refused}");
+    assert!(refused.contains("--object-id is for masks"), "{refused}");
 }
 
 #[test]

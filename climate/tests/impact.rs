@@ -311,7 +311,8 @@ fn the_transport_proxy_is_close_to_the_integral_of_a_real_analysis() {
         100.0
     };
     let pressure: Vec<f64> = axis.iter().map(|p| p * unit).collect();
-    let truth = integrated_vapour_transport(&pressure, &levels("Q"), &levels("U"), &levels("V"));
+    let truth =
+        integrated_vapour_transport(&pressure, &levels("Q"), &levels("U"), &levels("V"), None);
     let truth = truth.unwrap();
     let proxy = Array2::from_shape_fn(grid.shape(), |cell| {
         let of = |v| f64::from(snapshot.field(v).unwrap()[cell]);

@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             attribute("references", "none"),
             attribute("comment", "The masks mean nothing."),
         ],
+        classes: &Class::EVENTS,
         probabilities: &Class::EVENTS,
         spread: true,
         river_tag: true,

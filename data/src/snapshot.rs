@@ -7,6 +7,12 @@ use std::sync::Arc;
 
 /// So many rows tell the mean of a field.
 const MEAN_ROWS: usize = 64;
+/// No wind at 850 hPa or below is as fast, m/s; one in km/h or in knots that is called m/s is, where a storm is.
+const FASTEST_M_S: f32 = 150.0;
+/// The globe's mean column water is never as little, kg m-2; that in cm, called kg m-2, is.
+const DRIEST_GLOBE: f32 = 8.0;
+/// Degrees of latitude from where on a grid is a globe to column water, whose mean over the poles alone is small.
+const GLOBE_DEG: f64 = 120.0;
 
 /// The fields of one time, in SI units, latitude ascending, longitude in [0, 360), NaN where missing.
 #[derive(Debug, Clone)]
@@ -35,11 +41,11 @@ impl Snapshot {
         self.fields.iter().filter(|v| v.is_nan()).count()
     }
 
-    /// Refuses a field whose mean is out of the range of its values, as that of hPa that are called Pa is. Some rows
-    /// stand for all.
+    /// Refuses a field whose mean is out of the range of its values, as that of hPa that are called Pa is (some rows
+    /// stand for all), and winds faster than any.
     ///
     /// # Errors
-    /// [`DataError::BadVariable`] naming file, variable and the mean.
+    /// [`DataError::BadVariable`] naming file, variable and the mean, or the speed.
     pub fn check_means(&self) -> Result<(), DataError> {
         let step = (self.grid.shape().0 / MEAN_ROWS).max(1);
         for (&variable, plane) in self.variables.iter().zip(self.fields.outer_iter()) {
@@ -51,17 +57,39 @@ impl Snapshot {
                 }
             }
             let (entry, mean) = (variable.entry(), sum / finite.max(1) as f64);
-            let (low, high) = (f64::from(entry.plausible.0), f64::from(entry.plausible.1));
-            if finite > 0 && !(low..=high).contains(&mean) {
-                return Err(DataError::BadVariable {
-                    path: self.source.0.clone(),
-                    variable: variable.name().to_string(),
-                    expected: format!("a mean of {low} to {high} {}", entry.unit),
-                    found: format!("{mean:.6} at {}: is its unit right?", self.time),
-                });
+            let (low, high) = self.mean_of(variable);
+            if finite > 0 && !(f64::from(low)..=f64::from(high)).contains(&mean) {
+                let expected = format!("a mean of {low} to {high} {}", entry.unit);
+                return Err(self.doubtful(variable, expected, format!("{mean:.6}")));
+            }
+            let is_wind = entry.unit == "m s-1" && entry.plausible.0 < -1.0;
+            let fastest = || plane.iter().fold(0f32, |most, value| most.max(value.abs()));
+            if is_wind && fastest() > FASTEST_M_S {
+                let expected = format!("speeds of at most {FASTEST_M_S} {}", entry.unit);
+                return Err(self.doubtful(variable, expected, format!("{:.1}", fastest())));
             }
         }
         Ok(())
+    }
+
+    /// What the mean of a variable can be.
+    fn mean_of(&self, variable: Variable) -> (f32, f32) {
+        let (low, high) = variable.entry().plausible;
+        let lat = self.grid.lat_deg();
+        let is_globe = self.grid.is_periodic() && lat[lat.len() - 1] - lat[0] > GLOBE_DEG;
+        match variable {
+            Variable::Tmq if is_globe => (DRIEST_GLOBE, high),
+            _ => (low, high),
+        }
+    }
+
+    fn doubtful(&self, variable: Variable, expected: String, found: String) -> DataError {
+        DataError::BadVariable {
+            path: self.source.0.clone(),
+            variable: variable.name().to_string(),
+            expected,
+            found: format!("{found} at {}: is its unit right?", self.time),
+        }
     }
 }
 

@@ -57,7 +57,7 @@ fn write(folder: &Path, selection: &Selection) -> Result<Store, DataError> {
     let (rows, columns) = region().shape();
     let meta = StoreMeta::new(region(), Calendar::NoLeap, CHANNELS.to_vec());
     let mut writer = StoreWriter::create(folder, meta)?;
-    selection.check_begun(folder, writer.samples())?;
+    selection.check_begun(folder, writer.samples(), &[])?;
     for chosen in &selection.samples[writer.len()..] {
         let snapshot = Snapshot {
             time: chosen.time,
@@ -217,4 +217,26 @@ fn a_box_off_the_grid_names_its_sample() {
         assert!(error.contains(words), "{error}");
     }
     assert!(read[0].is_ok() && read[2].is_ok());
+}
+
+/// What is there was dealt once: other shares or another seed would silently keep it.
+#[test]
+fn a_store_is_not_gone_on_with_under_other_splits() {
+    let folder = tempfile::tempdir().unwrap();
+    let selection = select(&frames(folder.path()), false);
+    let place = folder.path().join("store");
+    write(&place, &selection).unwrap();
+    let meta = StoreMeta::new(region(), Calendar::NoLeap, CHANNELS.to_vec());
+    let writer = StoreWriter::create(&place, meta).unwrap();
+    let same: Vec<Split> = writer.samples().iter().map(|entry| entry.split).collect();
+    let check = |splits: &[Split]| selection.check_begun(&place, writer.samples(), splits);
+    check(&same).unwrap();
+    let mut other = same.clone();
+    other[1] = Split::Test;
+    assert_ne!(same, other);
+    let said = check(&other).unwrap_err().to_string();
+    assert!(
+        said.contains("split") && said.contains("test") && said.contains("sample 1"),
+        "{said}"
+    );
 }

@@ -148,16 +148,15 @@ impl Demo {
             ("unseen-labels", "heuristic-events"),
             ("unseen-masks", "network-events"),
         ] {
-            let options = squall_climate::events::ExtractOptions::default();
             Events {
                 masks: text(masks),
                 tags: Tags::default(),
                 fields: Some(text("unseen")),
                 out: at(out),
-                min_cyclone_km2: options.min_tropical_cyclone_km2,
-                min_river_km2: options.min_atmospheric_river_km2,
+                min_cyclone_km2: None,
+                min_river_km2: None,
                 min_wind: None,
-                min_confidence: MIN_CONFIDENCE,
+                min_confidence: None,
                 calendar: None,
                 columns: Vec::new(),
                 format: Vec::new(),

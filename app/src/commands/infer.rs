@@ -130,9 +130,9 @@ pub struct Infer {
     pub attribute: Vec<(String, String)>,
     #[command(flatten)]
     pub formats: BoxFormats,
-    /// How sure boxes are at least that those files hold; boxes.csv has all.
-    #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
-    pub min_confidence: f32,
+    /// How sure boxes are at least that those files hold [default: 0.5]; boxes.csv has all.
+    #[arg(long, value_name = "SHARE")]
+    pub min_confidence: Option<f32>,
     /// Go on without files and times that cannot be used; they are named and counted.
     #[arg(long)]
     pub skip_bad: bool,
@@ -167,7 +167,7 @@ impl Infer {
             split: None,
             attribute: Vec::new(),
             formats: BoxFormats::default(),
-            min_confidence: MIN_CONFIDENCE,
+            min_confidence: None,
             skip_bad: false,
             strips: Strips::default(),
             memory: None,
@@ -258,9 +258,40 @@ impl Infer {
         })
     }
 
+    /// How sure boxes are at least that other files than boxes.csv hold.
+    fn confidence(&self) -> f32 {
+        self.min_confidence.unwrap_or(MIN_CONFIDENCE)
+    }
+
+    /// Refuses options that have no effect on what the models give.
+    fn refuse_misfits(&self, gives: Gives) -> anyhow::Result<()> {
+        if !self.formats.is_empty() && !gives.boxes() {
+            let advice = "leave out --boxes-hdf5, --boxes-coco and --boxes-geojson";
+            return Err(Advice::usage("the model gives masks, no boxes", advice));
+        }
+        let of_masks = [
+            (self.probabilities, "--probabilities"),
+            (self.artmip, "--artmip"),
+        ];
+        let given = of_masks.into_iter().find(|(given, _)| *given);
+        if let (Some((_, option)), Gives::Boxes) = (given, gives) {
+            return Err(Advice::usage(
+                format!("{option} is for masks, and the model gives boxes"),
+                format!("leave {option} out"),
+            ));
+        }
+        if self.min_confidence.is_some() && self.formats.is_empty() {
+            return Err(Advice::usage(
+                "--min-confidence chooses boxes for --boxes-hdf5, --boxes-coco and --boxes-geojson: none of them is given",
+                "leave it out: boxes.csv has all boxes, and `squall events` and `squall score` choose by their own --min-confidence",
+            ));
+        }
+        Ok(())
+    }
+
     fn infer_with(&self, comm: &mut dyn Communicator) -> anyhow::Result<InferReport> {
         let options = self.options()?;
-        check_confidence(self.min_confidence)?;
+        check_confidence(self.confidence())?;
         let is_store = Path::new(&self.input).join(INDEX_FILE).is_file();
         let archive: Option<Archive> = match (is_store, self.split) {
             (true, _) => None,
@@ -284,10 +315,7 @@ impl Infer {
         let mut progress = Progress::new("infer", fields.times().len());
         let (grid, calendar) = (fields.grid().clone(), fields.calendar());
         let ensemble = Ensemble::new(models.iter().collect(), &self.roll, self.mirror)?;
-        if !self.formats.is_empty() && !ensemble.gives().boxes() {
-            let advice = "leave out --boxes-hdf5, --boxes-coco and --boxes-geojson";
-            return Err(Advice::usage("the model gives masks, no boxes", advice));
-        }
+        self.refuse_misfits(ensemble.gives())?;
         let inference = Inference {
             ensemble,
             input: fields,
@@ -315,7 +343,7 @@ impl Infer {
         progress.finish();
         if first && report.outcome == Outcome::Finished && !self.formats.is_empty() {
             let is_sure = |found: &TrackedBox| {
-                (found.geo.confidence).is_none_or(|confidence| confidence >= self.min_confidence)
+                (found.geo.confidence).is_none_or(|confidence| confidence >= self.confidence())
             };
             let table = self.out.join("boxes.csv");
             self.formats.write(&table, &grid, calendar, is_sure)?;

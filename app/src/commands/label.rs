@@ -6,6 +6,7 @@ mod masks;
 use super::box_files::BoxFormats;
 use super::tags::Tags;
 use crate::input::{self, file_facts};
+use crate::missing::Missing;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::{interrupt, output};
@@ -61,12 +62,12 @@ pub struct Label {
     /// method, for instance that of percentile with moisture = "column_water".
     #[arg(long, value_name = "FILE")]
     pub thresholds: Option<PathBuf>,
-    /// Use the published quarter-degree numbers on any grid.
-    #[arg(long)]
+    /// Use the published quarter-degree numbers on any grid. A file of thresholds says so by `adapt_to_grid = false`.
+    #[arg(long, conflicts_with = "thresholds")]
     pub no_grid_scaling: bool,
     #[command(flatten)]
     pub formats: BoxFormats,
-    /// Seconds between two states from which a killed run goes on, each at the end of an input file.
+    /// Seconds between two states from which a killed run goes on, each at the end of a mask file.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     pub save_every: f64,
     /// Go on without input files that cannot be read; they are named and counted.
@@ -97,6 +98,10 @@ pub struct LabelSummary {
     /// Input files that could not be used (`--skip-bad`).
     pub skipped_files: usize,
 }
+
+/// What follows from missing values.
+pub(super) const NOT_LABELLED: &str =
+    "rules find nothing where one of their fields is missing, and less around it";
 
 /// Where a file of thresholds for deepcam alone has its keys.
 const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [depression], and adapt_to_grid before them";
@@ -228,12 +233,14 @@ impl Label {
         let mut progress = Progress::new("label", times);
         progress.start(times, start);
         let stop = interrupt::flag();
+        let missing = Missing::default();
         let read = |index: usize, pass: Pass| -> Result<Snapshot, ClimateError> {
             if stop.load(std::sync::atomic::Ordering::Relaxed) {
                 return Err(ClimateError::Invalid("interrupted".into()));
             }
             let snapshot = archive.read(index, pass.channels())?;
             snapshot.check_means()?;
+            missing.note(&snapshot);
             Ok(snapshot)
         };
         let mut saved = Instant::now();
@@ -252,6 +259,7 @@ impl Label {
         progress.finish();
         interrupt::check()?;
         let summary = labelled?;
+        missing.say(NOT_LABELLED);
         masks.finish()?;
         let boxes_left_out = match self.formats.is_empty() {
             true => 0,

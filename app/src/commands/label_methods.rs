@@ -1,9 +1,10 @@
 //! `squall label --method`: several heuristics side by side, and how far they agree with each other and with other
 //! masks.
 
-use super::label::{Label, Masks, fingerprint, rayon_threads, release};
+use super::label::{Label, Masks, NOT_LABELLED, fingerprint, rayon_threads, release};
 use super::tags::{self, Tags};
 use crate::input::{self, file_facts};
+use crate::missing::Missing;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::{interrupt, output};
@@ -14,7 +15,7 @@ use squall_climate::detect::bard::read_members;
 use squall_climate::detect::percentile::Moisture;
 use squall_climate::detect::{
     Agreement, AgreementRow, DetectFields, Detector, DetectorThresholds, FirstPass, Method,
-    MethodsFolder, SecondPass, Wanted,
+    MethodsFolder, SecondPass, TransportSource, Wanted,
 };
 use squall_climate::label::{Pass, SeriesSummary};
 use squall_data::mask_file::MaskArchive;
@@ -73,11 +74,18 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         1 => vec![command.out.clone()],
         _ => methods.iter().map(|m| command.out.join(m.name())).collect(),
     };
+    let moved = moved(&methods, &thresholds, &archive)?;
     let times = archive.times().len();
     let mut masks = Vec::with_capacity(methods.len());
     for (method, folder) in methods.iter().zip(&folders) {
         let numbers = numbers(*method, &thresholds)?;
-        masks.push(Masks::new(folder.clone(), &archive, *method, numbers));
+        let of_method = Masks::new(folder.clone(), &archive, *method, numbers);
+        masks.push(match moved {
+            Some(source) if *method != Method::Deepcam => {
+                of_method.saying("moisture_transport", source.describe())
+            }
+            _ => of_method,
+        });
     }
     let named: Vec<(Method, PathBuf)> = methods.iter().copied().zip(folders.clone()).collect();
     let what = (&named, &thresholds, &channels, against.fingerprint());
@@ -111,12 +119,18 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     let mut progress = Progress::new("label", passes(&methods) * times);
     progress.start(passes(&methods) * times, start);
     let stop = interrupt::flag();
+    let missing = Missing::default();
     let read = |index: usize, pass: Pass| -> Result<DetectFields, ClimateError> {
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(ClimateError::Invalid("interrupted".into()));
         }
         let wanted = Wanted::by(&methods, pass, &channels);
-        Ok(DetectFields::read(&archive, index, &wanted)?)
+        let fields = DetectFields::read(&archive, index, &wanted)?;
+        missing.note(&fields.snapshot);
+        if let (Some(expected), true) = (moved, wanted.transport) {
+            fields.check_transport(expected)?;
+        }
+        Ok(fields)
     };
     let before = if first.is_needed() { times } else { 0 };
     let mut saving = Saving::every(command.save_every);
@@ -166,6 +180,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     progress.finish();
     interrupt::check()?;
     let summaries = drawn?;
+    missing.say(NOT_LABELLED);
     masks.into_iter().try_for_each(Masks::finish)?;
     let compared = !agreement.rows().is_empty();
     if compared {
@@ -184,12 +199,14 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         });
     }
     for found in &methods {
+        let cyclones = match found.method.classes().contains(&Class::TropicalCyclone) {
+            true => format!("{} cyclones on {} tracks, ", found.cyclones, found.tracks),
+            false => String::new(),
+        };
         tracing::info!(
-            "{}: {} times: {} cyclones on {} tracks, {} rivers; masks and objects.csv in {}",
+            "{}: {} times: {cyclones}{} rivers; masks and objects.csv in {}",
             found.method,
             found.times,
-            found.cyclones,
-            found.tracks,
             found.rivers,
             found.out.display()
         );
@@ -216,6 +233,26 @@ fn summary(method: Method, out: PathBuf, found: SeriesSummary) -> MethodSummary 
         tracks: found.tracks,
         untracked: found.untracked,
     }
+}
+
+/// By which moisture that moves rivers are found, if by any; says so.
+fn moved(
+    methods: &[Method],
+    thresholds: &DetectorThresholds,
+    archive: &Archive,
+) -> anyhow::Result<Option<TransportSource>> {
+    let by_water = thresholds.percentile.moisture == Moisture::ColumnWater;
+    let moves = |method: &Method| match method {
+        Method::Deepcam => false,
+        Method::Percentile => !by_water,
+        Method::Tempest | Method::Bard => true,
+    };
+    if !methods.iter().any(moves) {
+        return Ok(None);
+    }
+    let source = TransportSource::of(archive, 0)?;
+    tracing::info!("rivers are found by {}", source.describe());
+    Ok(Some(source))
 }
 
 /// The channels to read: what the methods cannot do without, and what else serves them.
@@ -384,10 +421,10 @@ impl Against {
                 classes: method.classes().to_vec(),
             })
             .collect();
-        if self.masks.is_some() {
+        if let Some(masks) = &self.masks {
             sources.push(AgreementSource {
                 name: "against".into(),
-                classes: Class::EVENTS.to_vec(),
+                classes: masks.classes(),
             });
         }
         sources

@@ -4,6 +4,7 @@ use super::stage_local;
 use super::tags::Tags;
 use crate::commands::label::channels;
 use crate::failure::Advice;
+use crate::missing::Missing;
 use crate::plan::{Plan, bytes};
 use crate::progress::Progress;
 use crate::{input, interrupt, output};
@@ -246,8 +247,9 @@ impl Stage {
         let _lock = FolderLock::take(out)?;
         let mut writer = StoreWriter::create(out, meta)?;
         let first = writer.len();
-        selection.check_begun(out, writer.samples())?;
+        selection.check_begun(out, writer.samples(), &splits)?;
         let mut progress = Progress::new("stage", samples.len());
+        let missing = Missing::default();
         // The next sample is read while this one is written.
         let read = |sample: usize| -> Result<(Snapshot, Option<ClassMask>), DataError> {
             let Selected { index, mask, .. } = samples[sample];
@@ -255,6 +257,7 @@ impl Stage {
             let mask = mask.map(|(masks, mask)| masks.read(mask)).transpose()?;
             let snapshot = archive.read(index, &channels)?;
             snapshot.check_means()?;
+            missing.note(&snapshot);
             Ok((snapshot, mask))
         };
         let mut next = (first < samples.len()).then(|| read(first)).transpose()?;
@@ -276,6 +279,7 @@ impl Stage {
             progress.set(sample + 1, String::new());
         }
         progress.finish();
+        missing.say("a network gets the mean of the channel there");
         let boxes = frames.is_some().then(|| selection.boxes());
         let store = writer.finish_with_boxes(boxes.as_deref())?;
         let counts = store.class_counts(Split::Train);

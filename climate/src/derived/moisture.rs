@@ -38,11 +38,12 @@ pub fn damped_precipitable_water(
 
 /// Integrated vapour transport (1/g) |∫ q (u, v) dp| over pressure levels by the trapezoidal rule, kg m-1 s-1.
 ///
-/// Levels in any order. Levels at which any of the three is NaN (below ground) are left out of a column; fewer than two
-/// levels give NaN.
+/// Levels in any order. Levels below ground are left out of a column: those of a higher pressure than the surface has,
+/// where it is given (analyses extrapolate to them), and those at which any of the three is NaN. Between the lowest level
+/// that is left and the surface the flux is that level's. Fewer than two levels give NaN.
 ///
 /// # Shapes
-/// `pressure_pa`: (level); the fields: (level, lat, lon).
+/// `pressure_pa`: (level); the fields: (level, lat, lon); `surface_pa`: (lat, lon).
 /// # Errors
 /// [`ClimateError::Mismatch`] if shapes differ.
 pub fn integrated_vapour_transport(
@@ -50,8 +51,9 @@ pub fn integrated_vapour_transport(
     q_kg_kg: &Array3<f32>,
     u_m_s: &Array3<f32>,
     v_m_s: &Array3<f32>,
+    surface_pa: Option<ArrayView2<'_, f32>>,
 ) -> Result<Array2<f32>> {
-    let [east, north] = transport_components(pressure_pa, q_kg_kg, u_m_s, v_m_s)?;
+    let [east, north] = transport_components(pressure_pa, q_kg_kg, u_m_s, v_m_s, surface_pa)?;
     wind_speed(east.view(), north.view())
 }
 
@@ -64,8 +66,16 @@ pub fn transport_components(
     q_kg_kg: &Array3<f32>,
     u_m_s: &Array3<f32>,
     v_m_s: &Array3<f32>,
+    surface_pa: Option<ArrayView2<'_, f32>>,
 ) -> Result<[Array2<f32>; 2]> {
     let (levels, rows, columns) = q_kg_kg.dim();
+    if let Some(found) = surface_pa.filter(|plane| plane.dim() != (rows, columns)) {
+        return Err(ClimateError::Mismatch {
+            what: "surface pressure of the levels".into(),
+            expected: shape_text(&[rows, columns]),
+            found: shape_text(found.shape()),
+        });
+    }
     for (name, found) in [("u", u_m_s.shape()), ("v", v_m_s.shape())] {
         if found != q_kg_kg.shape() {
             return Err(ClimateError::Mismatch {
@@ -85,7 +95,10 @@ pub fn transport_components(
     let mut order: Vec<usize> = (0..levels).collect();
     order.sort_by(|&a, &b| pressure_pa[a].total_cmp(&pressure_pa[b]));
     let columns_of = |j: usize, i: usize| {
-        let flux = order.iter().filter_map(|&k| {
+        let surface = surface_pa.map(|plane| f64::from(plane[[j, i]]));
+        let surface = surface.filter(|pressure| pressure.is_finite());
+        let above_ground = |k: &&usize| surface.is_none_or(|surface| pressure_pa[**k] < surface);
+        let flux = order.iter().take_while(above_ground).filter_map(|&k| {
             let q = f64::from(q_kg_kg[[k, j, i]]);
             let (east, north) = (
                 f64::from(u_m_s[[k, j, i]]) * q,
@@ -93,7 +106,7 @@ pub fn transport_components(
             );
             (east.is_finite() && north.is_finite()).then_some((pressure_pa[k], east, north))
         });
-        column_transport(flux)
+        column_transport(flux, surface)
     };
     let mut north = Array2::zeros((rows, columns));
     let mut east = Array2::zeros((rows, columns));
@@ -126,8 +139,12 @@ pub fn vapour_transport_proxy(tmq_kg_m2: f64, u850_m_s: f64, v850_m_s: f64) -> f
     tmq_kg_m2 * u850_m_s.hypot(v850_m_s)
 }
 
-/// Both parts of one column; NaN where fewer than two levels are known.
-fn column_transport(flux: impl Iterator<Item = (f64, f64, f64)>) -> (f64, f64) {
+/// Both parts of one column, from the top down to the surface if its pressure is known; NaN where fewer than two levels
+/// are known.
+fn column_transport(
+    flux: impl Iterator<Item = (f64, f64, f64)>,
+    surface_pa: Option<f64>,
+) -> (f64, f64) {
     let (mut east, mut north, mut layers) = (0.0, 0.0, 0);
     let mut above: Option<(f64, f64, f64)> = None;
     for (pressure, u, v) in flux {
@@ -140,6 +157,10 @@ fn column_transport(flux: impl Iterator<Item = (f64, f64, f64)>) -> (f64, f64) {
     }
     if layers == 0 {
         return (f64::NAN, f64::NAN);
+    }
+    if let (Some(surface), Some((lowest, u, v))) = (surface_pa, above) {
+        east += u * (surface - lowest);
+        north += v * (surface - lowest);
     }
     (east / STANDARD_GRAVITY, north / STANDARD_GRAVITY)
 }
@@ -169,7 +190,7 @@ mod tests {
         let pressure = [20_000.0, 100_000.0, 50_000.0];
         let full = |value: f32| Array3::from_elem((3, 4, 8), value);
         let (q, u, mut v) = (full(0.01), full(3.0), full(4.0));
-        let ivt = integrated_vapour_transport(&pressure, &q, &u, &v).unwrap();
+        let ivt = integrated_vapour_transport(&pressure, &q, &u, &v, None).unwrap();
         // 0.01 · 5 m/s · 80,000 Pa / g
         approx::assert_relative_eq!(
             f64::from(ivt[[1, 1]]),
@@ -179,13 +200,47 @@ mod tests {
         v[[1, 0, 0]] = f32::NAN; // 1000 hPa below ground
         v[[0, 0, 1]] = f32::NAN;
         v[[1, 0, 1]] = f32::NAN;
-        let ivt = integrated_vapour_transport(&pressure, &q, &u, &v).unwrap();
+        let ivt = integrated_vapour_transport(&pressure, &q, &u, &v, None).unwrap();
         approx::assert_relative_eq!(
             f64::from(ivt[[0, 0]]),
             1500.0 / 9.80665,
             max_relative = 1e-6
         );
         assert!(ivt[[0, 1]].is_nan());
-        assert!(integrated_vapour_transport(&pressure[..2], &q, &u, &v).is_err());
+        assert!(integrated_vapour_transport(&pressure[..2], &q, &u, &v, None).is_err());
+    }
+
+    #[test]
+    fn what_lies_below_ground_carries_nothing() {
+        let pressure = [50_000.0, 85_000.0, 100_000.0];
+        let mut q = Array3::from_elem((3, 2, 2), 0.01f32);
+        let (u, v) = (
+            Array3::from_elem((3, 2, 2), 3.0),
+            Array3::from_elem((3, 2, 2), 4.0),
+        );
+        // What an analysis extrapolates to below a plateau is moister than anything there.
+        q.index_axis_mut(ndarray::Axis(0), 2).fill(0.03);
+        let mut surface = Array2::from_elem((2, 2), 101_000.0f32);
+        surface[[0, 0]] = 70_000.0;
+        surface[[0, 1]] = 90_000.0;
+        surface[[1, 0]] = f32::NAN;
+        let ivt = integrated_vapour_transport(&pressure, &q, &u, &v, Some(surface.view())).unwrap();
+        let per_g = |flux: f64| flux * 5.0 / 9.80665;
+        // One level is no column; two and the layer under the lower; all without and with the layer to the surface.
+        assert!(ivt[[0, 0]].is_nan());
+        let expected = [
+            ([0, 1], per_g(0.01 * 35_000.0 + 0.01 * 5_000.0)),
+            ([1, 0], per_g(0.01 * 35_000.0 + 0.02 * 15_000.0)),
+            (
+                [1, 1],
+                per_g(0.01 * 35_000.0 + 0.02 * 15_000.0 + 0.03 * 1_000.0),
+            ),
+        ];
+        for (at, expected) in expected {
+            approx::assert_relative_eq!(f64::from(ivt[at]), expected, max_relative = 1e-6);
+        }
+        let other = Array2::zeros((2, 3));
+        let error = integrated_vapour_transport(&pressure, &q, &u, &v, Some(other.view()));
+        assert!(error.unwrap_err().to_string().contains("surface pressure"));
     }
 }

@@ -4,7 +4,7 @@ use super::Method;
 use crate::derived::{check_shape, plane_by_rows, transport_components, wind_speed};
 use crate::error::Result;
 use crate::label::{Pass, planes};
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, Array3, ArrayView2, Axis};
 use squall_data::archive::StoredTransport;
 use squall_data::{Archive, DataError, Snapshot, Variable};
 
@@ -28,6 +28,18 @@ pub enum TransportSource {
 }
 
 impl TransportSource {
+    /// Where the transport of a time comes from.
+    ///
+    /// # Errors
+    /// What [`Archive::read`] fails with.
+    pub fn of(archive: &Archive, index: usize) -> std::result::Result<Self, DataError> {
+        if archive.has_transport(index) {
+            return Ok(Self::File);
+        }
+        let levels = from_levels(archive, index)?;
+        Ok(levels.map_or(Self::Proxy, |transport| transport.source))
+    }
+
     /// A sentence for logs and file attributes.
     pub fn describe(self) -> &'static str {
         match self {
@@ -171,6 +183,22 @@ impl DetectFields {
         })
     }
 
+    /// Refuses another kind of transport than the series began with: no threshold and no climatology is that of both.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Mismatch`].
+    pub fn check_transport(&self, expected: TransportSource) -> Result<()> {
+        let found = (self.transport.as_ref()).map_or(TransportSource::Proxy, |t| t.source);
+        if found == expected {
+            return Ok(());
+        }
+        Err(crate::ClimateError::Mismatch {
+            what: format!("the moisture that moves at {}", self.snapshot.time),
+            expected: format!("{}, as at the first time", expected.describe()),
+            found: found.describe().into(),
+        })
+    }
+
     /// The transport, or its stand-in.
     ///
     /// # Errors
@@ -208,22 +236,75 @@ fn stored_transport(
 
 /// Fewer levels are no column.
 const MIN_LEVELS: usize = 4;
+/// Levels that differ by less are the same, Pa.
+const SAME_PA: f64 = 1.0;
 
 fn from_levels(
     archive: &Archive,
     index: usize,
 ) -> std::result::Result<Option<VapourTransport>, DataError> {
     let read = |name| match archive.read_levels(index, name) {
-        Ok((pressure, _)) if pressure.len() < MIN_LEVELS => Ok(None),
         Ok(found) => Ok(Some(found)),
         Err(DataError::MissingVariable { .. }) => Ok(None),
         Err(error) => Err(error),
     };
-    let (Some((pressure, q)), Some((_, u)), Some((_, v))) = (read("Q")?, read("U")?, read("V")?)
-    else {
+    let (Some(q), Some(u), Some(v)) = (read("Q")?, read("U")?, read("V")?) else {
         return Ok(None);
     };
-    // Levels that differ between humidity and wind are no column either.
-    let parts = transport_components(&pressure, &q, &u, &v).ok();
+    let Some((pressure, [q, u, v])) = common_levels([q, u, v]) else {
+        return Ok(None);
+    };
+    let surface = match archive.available().contains(&Variable::Ps) {
+        true => Some(archive.read(index, &[Variable::Ps])?),
+        false => None,
+    };
+    let surface = surface.as_ref().and_then(|s| s.field(Variable::Ps));
+    let parts = transport_components(&pressure, &q, &u, &v, surface).ok();
     Ok(parts.and_then(|p| VapourTransport::from_components(p, TransportSource::Levels).ok()))
+}
+
+/// Fields at the pressures that all of them have; `None` if these are too few for a column.
+fn common_levels(fields: [(Vec<f64>, Array3<f32>); 3]) -> Option<(Vec<f64>, [Array3<f32>; 3])> {
+    let place = |(levels, _): &(Vec<f64>, Array3<f32>), pressure: f64| {
+        levels
+            .iter()
+            .position(|level| (level - pressure).abs() < SAME_PA)
+    };
+    let common = (fields[0].0.iter()).filter(|p| fields.iter().all(|f| place(f, **p).is_some()));
+    let common: Vec<f64> = common.copied().collect();
+    if common.len() < MIN_LEVELS {
+        return None;
+    }
+    let chosen = fields.map(|field| {
+        let places: Vec<usize> = common.iter().filter_map(|p| place(&field, *p)).collect();
+        match places.iter().copied().eq(0..field.0.len()) {
+            true => field.1,
+            false => field.1.select(Axis(0), &places),
+        }
+    });
+    Some((common, chosen))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn humidity_and_wind_meet_at_the_levels_that_all_have() {
+        let field = |levels: &[f64]| {
+            let values = Array3::from_shape_fn((levels.len(), 1, 1), |(k, ..)| levels[k] as f32);
+            (levels.to_vec(), values)
+        };
+        let q = field(&[300e2, 500e2, 700e2, 850e2, 1000e2]);
+        let u = field(&[200e2, 300e2, 500e2, 700e2, 850e2]);
+        let v = field(&[300e2, 500e2, 600e2, 700e2, 850e2]);
+        let (pressure, fields) = common_levels([q.clone(), u.clone(), v]).unwrap();
+        assert_eq!(pressure, [300e2, 500e2, 700e2, 850e2]);
+        for field in fields {
+            let found: Vec<f64> = field.iter().map(|value| f64::from(*value)).collect();
+            assert_eq!(found, pressure, "each level of its own pressure");
+        }
+        let elsewhere = field(&[250e2, 400e2, 600e2, 800e2, 950e2]);
+        assert!(common_levels([q, u, elsewhere]).is_none());
+    }
 }

@@ -172,7 +172,8 @@ pub(super) fn in_order(mut found: Vec<((f64, f64), DetectedEvent)>) -> Vec<Detec
     found.into_iter().map(|(_, detected)| detected).collect()
 }
 
-pub(super) fn describe(
+/// What is known of a connected area of a class.
+pub(crate) fn describe(
     region: &Region,
     time: Time,
     grid: &LatLonGrid,

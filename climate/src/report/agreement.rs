@@ -48,17 +48,20 @@ pub(crate) struct MaskCounter {
     row_area_km2: Vec<f64>,
     shape: (usize, usize),
     pairs: Vec<Agreement>,
+    not_looked_for: Vec<(SourceKind, Class)>,
     /// Per source and event class: times counted and times with the class per cell.
     counts: [(u32, [Array2<u32>; 2]); 3],
 }
 
 impl MaskCounter {
-    pub(crate) fn new(grid: &LatLonGrid) -> Self {
+    /// No mask yet; sources are not compared by classes that one of them did not look for.
+    pub(crate) fn new(grid: &LatLonGrid, not_looked_for: &[(SourceKind, Class)]) -> Self {
         let empty = || [Array2::zeros((0, 0)), Array2::zeros((0, 0))];
         Self {
             row_area_km2: grid.row_areas_km2(),
             shape: grid.shape(),
             pairs: Vec::new(),
+            not_looked_for: not_looked_for.to_vec(),
             counts: [(0, empty()), (0, empty()), (0, empty())],
         }
     }
@@ -79,7 +82,13 @@ impl MaskCounter {
         }
         for (k, (first, a)) in masks.iter().enumerate() {
             for (second, b) in &masks[k + 1..] {
-                let now = Class::EVENTS.map(|class| self.compare(a, b, class));
+                let blind =
+                    |kind: &SourceKind, class| self.not_looked_for.contains(&(*kind, class));
+                let now =
+                    Class::EVENTS.map(|class| match blind(first, class) || blind(second, class) {
+                        true => PairAgreement::default(),
+                        false => self.compare(a, b, class),
+                    });
                 let position = self
                     .pairs
                     .iter()
@@ -170,7 +179,7 @@ mod tests {
         a[[9, 3]] = 2;
         b[[9, 3]] = 2;
         a[[17, 3]] = 2;
-        let mut counter = MaskCounter::new(&grid);
+        let mut counter = MaskCounter::new(&grid, &[]);
         let masks = [
             (SourceKind::Heuristic, a.view()),
             (SourceKind::Network, b.view()),

@@ -102,7 +102,7 @@ impl ReportBuilder {
         }
         Ok(Self {
             encoder: FrameEncoder::new(&input.grid, options.picture_rows, options.picture_columns),
-            counter: MaskCounter::new(&input.grid),
+            counter: MaskCounter::new(&input.grid, &input.not_looked_for),
             frames: Vec::new(),
             seen: Vec::new(),
             stride: 1,

@@ -231,7 +231,7 @@ pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -
 }
 
 /// Counts per month of genesis; months that the data do not cover are marked.
-pub(crate) fn seasonal(sources: &[Source], class: Class, days: &[f64; 12], years: f64) -> String {
+pub(crate) fn seasonal(sources: &[&Source], class: Class, days: &[f64; 12], years: f64) -> String {
     let per_year = years >= 2.0;
     let tracked = sources
         .iter()

@@ -330,6 +330,8 @@ pub struct ReportInput {
     pub field: FieldInfo,
     /// Events and tracks; the first is the one that single-source figures and tables show.
     pub sources: Vec<Source>,
+    /// Classes of masks that a source did not look for: that it has none says nothing.
+    pub not_looked_for: Vec<(SourceKind, Class)>,
     /// Boxes, drawn on the map and listed among the events.
     pub boxes: Vec<BoxSource>,
     /// Frequency maps, shown in this order.
@@ -364,6 +366,7 @@ impl ReportInput {
             times: None,
             field: FieldInfo::precipitable_water(),
             sources: Vec::new(),
+            not_looked_for: Vec::new(),
             boxes: Vec::new(),
             frequencies: Vec::new(),
             scores: Vec::new(),
@@ -375,6 +378,17 @@ impl ReportInput {
             warnings: Vec::new(),
             generator: concat!("squall ", env!("CARGO_PKG_VERSION")).into(),
         }
+    }
+
+    /// Whether a source looked for a class.
+    pub(crate) fn looked_for(&self, kind: SourceKind, class: Class) -> bool {
+        !self.not_looked_for.contains(&(kind, class))
+    }
+
+    /// The sources that looked for a class.
+    pub(crate) fn sources_of(&self, class: Class) -> Vec<&Source> {
+        let looked = |source: &&Source| self.looked_for(source.kind, class);
+        self.sources.iter().filter(looked).collect()
     }
 }
 

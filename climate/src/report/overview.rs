@@ -59,7 +59,12 @@ fn strongest<'a>(source: &'a Source) -> Option<Object<'a>> {
 /// Sentences on one source.
 fn sentences(page: &Page<'_>, source: &Source) -> String {
     let mut parts = Vec::new();
+    let mut blind = Vec::new();
     for class in Class::TRACKED {
+        if !page.input.looked_for(source.kind, class) {
+            blind.push(format!("{}s", class_word(class)));
+            continue;
+        }
         let found = objects(source, class);
         // Only boxes tell the others apart: of masks there is nothing to say about them.
         if found.is_empty() && !Class::EVENTS.contains(&class) {
@@ -86,6 +91,9 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
         escape(&source.label),
         listed(&parts)
     );
+    if !blind.is_empty() {
+        let _ = write!(out, " It did not look for {}.", listed(&blind));
+    }
     if let Some(top) = strongest(source) {
         let wind = top.max_wind_m_s.unwrap_or(0.0);
         let grade = match category(wind) {
@@ -184,7 +192,8 @@ fn tile(value: &str, what: &str, class: &str) -> String {
 pub(crate) fn summary(page: &Page<'_>) -> Section {
     let mut tiles = String::new();
     if let Some(source) = page.input.sources.first() {
-        for class in Class::EVENTS {
+        let looked = |class: &Class| page.input.looked_for(source.kind, *class);
+        for class in Class::EVENTS.into_iter().filter(looked) {
             let unit = if is_tracked(source, class) {
                 "tracks"
             } else {

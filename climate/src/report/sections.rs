@@ -48,7 +48,9 @@ fn frequency(page: &Page<'_>) -> Result<Option<Section>> {
     };
     let mut html = String::new();
     for class in Class::EVENTS {
-        let of_class: Vec<&FrequencyMap> = given.iter().filter(|m| m.class == class).collect();
+        let of_class: Vec<&FrequencyMap> = (given.iter())
+            .filter(|m| m.class == class && page.input.looked_for(m.source, class))
+            .collect();
         if of_class.is_empty() {
             continue;
         }
@@ -108,11 +110,15 @@ fn season(page: &Page<'_>) -> Option<Section> {
     let mut html = figures::source_legend(sources);
     html.push_str("<div class=\"grid\">\n");
     for class in Class::EVENTS {
-        html += &figures::seasonal(sources, class, &days, years);
-        html += &figures::basin_calendar(&sources[0], class, &days);
+        let of_class = page.input.sources_of(class);
+        let Some(first) = of_class.first() else {
+            continue;
+        };
+        html += &figures::seasonal(&of_class, class, &days, years);
+        html += &figures::basin_calendar(first, class, &days);
     }
     html.push_str("</div>\n<details><summary>Counts by basin as a table</summary>\n");
-    html += &tables::basin_table(sources);
+    html += &tables::basin_table(page.input);
     html.push_str("</details>\n");
     let empty = days.iter().filter(|d| **d == 0.0).count();
     let lead = if empty > 0 {

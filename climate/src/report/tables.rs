@@ -5,7 +5,7 @@ use crate::report::figures::{category, whole};
 use crate::report::html::{Table, escape};
 use crate::report::numbers::{duration, moment, percent, place, significant};
 use crate::report::summary::{Object, objects};
-use crate::report::{Agreement, Score, Source, class_word};
+use crate::report::{Agreement, ReportInput, Score, Source, class_word};
 use squall_data::Class;
 use std::fmt::Write as _;
 
@@ -126,12 +126,12 @@ pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
     })
 }
 
-/// Objects per basin and source, both classes.
-pub(crate) fn basin_table(sources: &[Source]) -> String {
+/// Objects per basin, class and source that looked for it.
+pub(crate) fn basin_table(input: &ReportInput) -> String {
     let mut columns = vec![("Basin of origin".to_string(), false)];
     let mut counts = Vec::new();
     for class in Class::EVENTS {
-        for source in sources {
+        for source in input.sources_of(class) {
             let short = if class == Class::TropicalCyclone {
                 "cyclones"
             } else {

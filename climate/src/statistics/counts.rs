@@ -149,6 +149,9 @@ pub struct Statistics {
     /// The classes that were looked for.
     #[serde(default = "all_classes")]
     classes: Vec<Class>,
+    /// Where the wind of categories and cyclone energy is measured.
+    #[serde(default)]
+    wind: Option<String>,
 }
 
 fn all_classes() -> Vec<Class> {
@@ -165,6 +168,7 @@ impl Statistics {
             histograms: Class::EVENTS.map(ClassHistograms::new),
             categories: Default::default(),
             classes: all_classes(),
+            wind: None,
         }
     }
 
@@ -173,6 +177,18 @@ impl Statistics {
     pub fn of_classes(mut self, classes: &[Class]) -> Self {
         self.classes = classes.to_vec();
         self
+    }
+
+    /// The same, saying where the wind of categories and cyclone energy is measured.
+    #[must_use]
+    pub fn of_wind(mut self, wind: Option<&str>) -> Self {
+        self.wind = wind.map(String::from);
+        self
+    }
+
+    /// Where the wind of categories and cyclone energy is measured, if that was said.
+    pub fn wind(&self) -> Option<&str> {
+        self.wind.as_deref()
     }
 
     /// The classes that were looked for.

@@ -17,7 +17,8 @@ impl Statistics {
     /// its fill value, in months without any, as it is blank in the tables. Classes and basins are named in
     /// `flag_meanings`. For changes of frequency `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of
     /// the class in cells of 5 degrees, over all times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The
-    /// attribute `classes_looked_for` names the classes of which a 0 means that there were none.
+    /// attribute `classes_looked_for` names the classes of which a 0 means that there were none, `wind_of_cyclones` which
+    /// wind categories and cyclone energy are of.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
@@ -55,6 +56,9 @@ impl Statistics {
         file.add_attribute("calendar_of_the_data", calendar.cf_name())?;
         let looked_for: Vec<&str> = self.classes().iter().map(|class| class.name()).collect();
         file.add_attribute("classes_looked_for", looked_for.join(" "))?;
+        if let Some(wind) = self.wind() {
+            file.add_attribute("wind_of_cyclones", wind)?;
+        }
         let times: u64 = months.iter().map(|month| month.times).sum();
         file.add_attribute("analysed_times", times as f64)?;
         for (name, length) in [

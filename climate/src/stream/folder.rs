@@ -73,6 +73,7 @@ impl RunFolder {
         let partial = out.join(PARTIAL);
         fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
         sweep(&out, &partial)?;
+        bring_back(&out, &partial)?;
         let saved = read_state(&partial.join(STATE)).filter(|saved: &Saved<EventStream>| {
             let at_least = |name: &str, bytes: u64| {
                 fs::metadata(partial.join(name)).is_ok_and(|meta| meta.len() >= bytes)
@@ -150,11 +151,22 @@ impl RunFolder {
         Ok(wire::write_file(self.partial.join(STATE), &saved)?)
     }
 
-    /// Ends the run: both tables, sorted tracks, statistics by month, year and basin as CSV.
+    /// Ends the run ([`Self::conclude`]), after which nothing is left to be done ([`Self::close`]).
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.
     pub fn finish(mut self, stream: EventStream) -> Result<Finished> {
+        let finished = self.conclude(stream)?;
+        self.close()?;
+        Ok(finished)
+    }
+
+    /// Ends the tables: events, sorted tracks, statistics by month, year and basin as CSV. The state of
+    /// [`Self::save`] stays until [`Self::close`]: a run that ends between the two goes on from it.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if writing fails.
+    pub fn conclude(&mut self, stream: EventStream) -> Result<Finished> {
         let (decided, mut statistics, counts) = stream.finish();
         self.write(&decided)?;
         self.flush()?;
@@ -164,15 +176,31 @@ impl RunFolder {
             Ok(())
         })?;
         statistics.write_csv(&self.out)?;
-        // Last, because its part is what a run goes on from.
+        // Last, because its part is what a run goes on from; it takes it back if it must ([`bring_back`]).
         let table = self.out.join("events.csv");
         fs::rename(self.partial.join(EVENTS), &table)
             .map_err(DataError::io("rename to", &table))?;
         if let Ok(folder) = File::open(&self.out) {
             let _ = folder.sync_all();
         }
-        fs::remove_dir_all(&self.partial).map_err(DataError::io("remove", &self.partial))?;
         Ok(Finished { statistics, counts })
+    }
+
+    /// Removes the state: all that follows from the tables is there too.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if it cannot be removed.
+    pub fn close(self) -> Result<()> {
+        // The state first: without it the folder is that of a finished run.
+        let state = self.partial.join(STATE);
+        match fs::remove_file(&state) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(DataError::io("remove", &state)(error).into());
+            }
+            _ => (),
+        }
+        fs::remove_dir_all(&self.partial).map_err(DataError::io("remove", &self.partial))?;
+        Ok(())
     }
 
     /// Calls `each` for every line of a part.
@@ -276,6 +304,16 @@ pub(crate) fn sweep(out: &Path, partial: &Path) -> Result<()> {
             || name.starts_with("events.")
             || name.starts_with("tracks.")
     })?;
+    Ok(())
+}
+
+/// Takes a finished table of events for a part again where the run had not ended: what a run goes on from removes all
+/// results that are not its own before it writes, so a state without its part left the table.
+fn bring_back(out: &Path, partial: &Path) -> Result<()> {
+    let (table, part) = (out.join(EVENTS), partial.join(EVENTS));
+    if partial.join(STATE).exists() && !part.exists() && table.exists() {
+        fs::rename(&table, &part).map_err(DataError::io("rename", &table))?;
+    }
     Ok(())
 }
 

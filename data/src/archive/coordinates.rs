@@ -83,7 +83,14 @@ fn axes(path: &Path, file: &File) -> Result<[(String, Vec<f64>); 2]> {
                 ),
             });
         }
-        Ok((found.dimensions()[0].name(), nc::coordinate(path, &found)?))
+        let mut places = nc::coordinate(path, &found)?;
+        let unit = nc::text(&found, "units").unwrap_or_default();
+        if unit.to_ascii_lowercase().starts_with("rad") {
+            places
+                .iter_mut()
+                .for_each(|place| *place = place.to_degrees());
+        }
+        Ok((found.dimensions()[0].name(), places))
     };
     Ok([
         find(

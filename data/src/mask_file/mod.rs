@@ -162,6 +162,40 @@ mod tests {
         assert!((0.02..0.06).contains(&share), "{share}");
     }
 
+    /// A regional detector fills the rest of the globe; netCDF's own fill stands where nobody wrote.
+    #[test]
+    fn where_a_tag_is_missing_there_is_no_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tags.nc");
+        let values = [1.0, 255.0, -3.0e5, 9.969_21e36, f32::NAN, 0.0];
+        crate::archive::nc::on_library_thread(|| {
+            let mut file = netcdf::create(&path).unwrap();
+            let units = ["hours since 2000-07-01", "degrees_north", "degrees_east"];
+            for ((name, length), unit) in [("time", 3), ("lat", 8), ("lon", 12)].iter().zip(units) {
+                file.add_dimension(name, *length).unwrap();
+                let mut axis = file.add_variable::<f64>(name, &[*name]).unwrap();
+                axis.put_attribute("units", unit).unwrap();
+                let step =
+                    [6.0, 20.0, 30.0][usize::from(*name != "time") + usize::from(*name == "lon")];
+                let first = if *name == "lat" { -70.0 } else { 0.0 };
+                let places: Vec<f64> = (0..*length).map(|k| first + step * k as f64).collect();
+                axis.put_values(&places, ..).unwrap();
+            }
+            let mut tags =
+                (file.add_variable::<f32>("binary_tag", &["time", "lat", "lon"])).unwrap();
+            tags.put_attribute("missing_value", -3.0e5f32).unwrap();
+            tags.put_attribute("_FillValue", 255.0f32).unwrap();
+            let all = Array3::from_shape_fn((3, 8, 12), |(_, j, i)| values[(j + i) % 6]);
+            tags.put(all.view(), ..).unwrap();
+            file.close().unwrap();
+        });
+        let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+        let codes = archive.read(2).unwrap().codes;
+        for ((j, i), code) in codes.indexed_iter() {
+            assert_eq!(*code > 0, (j + i) % 6 == 0, "row {j}, column {i}");
+        }
+    }
+
     /// Masks of a day in July, every six hours; gives the path.
     fn written(path: std::path::PathBuf, rows: usize, day: i64) -> std::path::PathBuf {
         written_by(path, (rows, day), "{}")

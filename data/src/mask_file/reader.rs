@@ -167,6 +167,8 @@ impl MaskArchive {
     pub fn read(&self, index: usize) -> Result<ClassMask> {
         let file = &self.files[self.places[index].0];
         let stored: Vec<f64> = self.stored(index, file.name, &[])?;
+        // Where a detector did not look there is no event; no number of an object is as large as netCDF's own fill.
+        let is_missing = |value: f64| file.missing.contains(&value) || value > 1e15;
         let code = |value: &f64| match file.layout {
             Layout::Labels => {
                 let known = file.codes.iter().find(|(code, _)| code == value);
@@ -179,7 +181,7 @@ impl MaskArchive {
                         found: value.to_string(),
                     })
             }
-            Layout::Tag if *value > 0.0 => Ok(file.tagged.code()),
+            Layout::Tag if *value > 0.0 && !is_missing(*value) => Ok(file.tagged.code()),
             Layout::Tag => Ok(0),
         };
         let codes = stored.iter().map(code).collect::<Result<Vec<u8>>>()?;

@@ -40,6 +40,8 @@ pub(super) struct MaskFile {
     pub codes: Vec<(f64, Class)>,
     /// What a tag means.
     pub tagged: Class,
+    /// Values that stand where nothing is known.
+    pub missing: Vec<f64>,
     pub order: AxisOrder,
     pub file_shape: (usize, usize),
     pub has_time: bool,
@@ -211,6 +213,12 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         (Layout::Labels, Some(variable)) => codes_of(&path, variable)?,
         _ => Vec::new(),
     };
+    let missing = (variable.iter())
+        .flat_map(|v| ["_FillValue", "missing_value"].map(|key| nc::numbers(v, key)))
+        .flatten()
+        // Some write 0 for both.
+        .filter(|value| *value != 0.0)
+        .collect();
     let has_time = shape.len() == 3;
     if shape.len() < 2 || shape.len() > 3 || !shape.ends_with(&[file_shape.0, file_shape.1]) {
         return Err(DataError::BadVariable {
@@ -240,6 +248,7 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
             name,
             layout,
             codes,
+            missing,
             tagged: tagged.unwrap_or(Class::AtmosphericRiver),
             order,
             file_shape,

@@ -24,6 +24,9 @@ pub struct MaskFileOptions {
     pub source: String,
     /// Further global attributes.
     pub attributes: Vec<(String, String)>,
+    /// The events that were looked for: that there are none of another says nothing, and its code is not among the CF
+    /// flags of `LABELS`. Default all.
+    pub classes: &'static [Class],
     /// Also keep the probability of these classes, in steps of 1/250.
     pub probabilities: &'static [Class],
     /// Also keep the standard deviation of these probabilities over the members of an ensemble, in steps of 1/500.
@@ -38,6 +41,7 @@ impl Default for MaskFileOptions {
             title: String::new(),
             source: String::new(),
             attributes: Vec::new(),
+            classes: &Class::EVENTS,
             probabilities: &[],
             spread: false,
             river_tag: true,
@@ -199,23 +203,27 @@ fn begin(
         file.add_attribute(name, value.as_str())?;
     }
     add_axes(file, grid, first)?;
+    let told: Vec<Class> = (Class::ALL.into_iter())
+        .filter(|class| *class == Class::Background || options.classes.contains(class))
+        .collect();
+    let names: Vec<&str> = told.iter().map(|class| class.name()).collect();
     let mut flags = vec![(
         "LABELS",
         "class of extreme weather",
-        Class::ALL.map(Class::name).join(" "),
+        told.iter().map(|class| class.code() as i8).collect(),
+        names.join(" "),
     )];
     if options.river_tag {
-        let meanings = "no_river atmospheric_river".to_string();
         flags.push((
             "ar_binary_tag",
             "atmospheric river (ARTMIP convention)",
-            meanings,
+            vec![0, 1],
+            "no_river atmospheric_river".to_string(),
         ));
     }
-    for (name, long_name, meanings) in flags {
+    for (name, long_name, values, meanings) in flags {
         let mut variable = add_plane(file, grid, name, long_name)?;
-        let count = meanings.split(' ').count() as i8;
-        variable.put_attribute("flag_values", (0..count).collect::<Vec<i8>>())?;
+        variable.put_attribute("flag_values", values)?;
         variable.put_attribute("flag_meanings", meanings)?;
     }
     for class in Class::EVENTS {

@@ -1,6 +1,6 @@
 //! Which times of fields become samples of a store, and with which labels.
 
-use super::SampleEntry;
+use super::{SampleEntry, Split};
 use crate::boxes::{BoxFrames, GeoBox};
 use crate::error::{DataError, Result};
 use crate::{LatLonGrid, Time};
@@ -97,11 +97,17 @@ impl Selection {
         self.samples.iter().filter(|s| s.mask.is_some()).count()
     }
 
-    /// Refuses to go on with a store in `folder` whose first samples, `there`, are others.
+    /// Refuses to go on with a store in `folder` whose first samples, `there`, are others or dealt to other `splits`
+    /// than these samples are.
     ///
     /// # Errors
     /// [`DataError::Mismatch`] naming the first that differs.
-    pub fn check_begun(&self, folder: &Path, there: &[SampleEntry]) -> Result<()> {
+    pub fn check_begun(
+        &self,
+        folder: &Path,
+        there: &[SampleEntry],
+        splits: &[Split],
+    ) -> Result<()> {
         let describe = |time: &str, masked: bool| {
             let with = if masked { "with" } else { "without" };
             format!("{time} {with} a mask")
@@ -116,6 +122,15 @@ impl Selection {
                     path: folder.into(),
                     expected: expected.unwrap_or_else(|| format!("{} samples", self.samples.len())),
                     found: format!("{found} as sample {id}"),
+                });
+            }
+            let wanted = splits.get(id).copied().unwrap_or(entry.split);
+            if wanted != entry.split {
+                return Err(DataError::Mismatch {
+                    what: "the split of a sample that is there already",
+                    path: folder.into(),
+                    expected: wanted.name().into(),
+                    found: format!("{} as sample {id}, {}", entry.split.name(), entry.time),
                 });
             }
         }

@@ -77,6 +77,7 @@ impl Default for FileSpec {
     }
 }
 
+#[allow(dead_code)] // not of every test
 pub fn path_of(folder: &Path, day: i32) -> PathBuf {
     folder.join(format!("day{day:02}.nc"))
 }

@@ -186,6 +186,7 @@ pub(super) fn about(
         add(&name, model.contract().recipe.clone());
     }
     MaskFileOptions {
+        classes: &Class::EVENTS,
         title: "Tropical cyclones and atmospheric rivers found by a neural network".to_string(),
         source: format!("Squall {version}, {networks}"),
         attributes,

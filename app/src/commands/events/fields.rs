@@ -1,6 +1,7 @@
 //! Fields that events are described by.
 
 use super::Objects;
+use crate::missing::Missing;
 use squall_climate::stream::hours_of;
 use squall_data::{Archive, DataError, Snapshot, Time, Variable};
 
@@ -21,6 +22,7 @@ pub struct Fields {
     pub variables: Vec<Variable>,
     /// The times of events at which there are fields, where these are not all, and the usual step between them, hours.
     common: Option<(Vec<Time>, f64)>,
+    missing: Missing,
 }
 
 impl Fields {
@@ -61,16 +63,11 @@ impl Fields {
                 times.len()
             );
         }
-        let (variables, absent): (Vec<Variable>, Vec<Variable>) = DESCRIBING
-            .into_iter()
-            .partition(|variable| archive.available().contains(variable));
-        if !absent.is_empty() {
-            let names: Vec<&str> = absent.iter().map(|v| v.name()).collect();
-            tracing::warn!(
-                "no {} in the fields: their columns stay blank",
-                names.join(", ")
-            );
-        }
+        let has = |variable: &Variable| archive.available().contains(variable);
+        let variables: Vec<Variable> = DESCRIBING.into_iter().filter(has).collect();
+        absences(&variables)
+            .iter()
+            .for_each(|said| tracing::warn!("{said}"));
         let has_fields = |time: &Time| archive.find(*time).is_some();
         let common = (missing > 0).then(|| times.iter().copied().filter(has_fields).collect());
         let common = common.and_then(|common: Vec<Time>| {
@@ -81,7 +78,16 @@ impl Fields {
             archive,
             variables,
             common,
+            missing: Missing::default(),
         })
+    }
+
+    /// Where `max_wind_m_s` is measured; none without a wind.
+    pub fn wind(&self) -> Option<&'static str> {
+        match wind_of(&self.variables)? {
+            (Variable::Ubot, _) => Some("lowest model level, or 10 m where the files have that"),
+            _ => Some("850 hPa"),
+        }
     }
 
     /// Hours that the fields of a time stand for, where these are not those of the events; no more than their usual
@@ -99,8 +105,53 @@ impl Fields {
         };
         let snapshot = self.archive.read(index, &self.variables)?;
         snapshot.check_means()?;
+        self.missing.note(&snapshot);
         Ok(Some(snapshot))
     }
+
+    /// Says how much was missing.
+    pub fn say_missing(&self) {
+        self.missing.say("events are described without these cells");
+    }
+}
+
+/// The components of the wind that events get.
+fn wind_of(variables: &[Variable]) -> Option<(Variable, Variable)> {
+    let pairs = [
+        (Variable::Ubot, Variable::Vbot),
+        (Variable::U850, Variable::V850),
+    ];
+    let known = |(u, v): &(Variable, Variable)| variables.contains(u) && variables.contains(v);
+    pairs.into_iter().find(known)
+}
+
+/// What of the describing variables is lacking and what follows, a sentence each.
+fn absences(variables: &[Variable]) -> Vec<String> {
+    let lacking = |wanted: &[Variable]| -> Option<String> {
+        let absent = wanted.iter().filter(|v| !variables.contains(v));
+        let names: Vec<&str> = absent.map(|v| v.name()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    use Variable::{Prect, Psl, Tmq, U850, Ubot, V850, Vbot};
+    let mut said = Vec::new();
+    if let Some(names) = lacking(&[Psl, Tmq, Prect]) {
+        said.push(format!(
+            "no {names} in the fields: their columns stay blank"
+        ));
+    }
+    match (lacking(&[Ubot, Vbot]), wind_of(variables)) {
+        (Some(names), Some(_)) => said.push(format!(
+            "no {names} in the fields: max_wind_m_s is the wind at 850 hPa, which is higher than at the ground, and with it categories and cyclone energy"
+        )),
+        (Some(names), None) => said.push(format!("no {names} in the fields: max_wind_m_s stays blank")),
+        (None, _) => {}
+    }
+    if let Some(names) = lacking(&[U850, V850]) {
+        said.push(format!(
+            "no {names} in the fields: vapour transport stays blank"
+        ));
+    }
+    said
 }
 
 /// The median step of an axis, hours; none of a single time.
@@ -110,4 +161,35 @@ fn usual_step_hours(times: &[Time]) -> Option<f64> {
     steps.sort_unstable();
     let middle = steps.get(steps.len() / 2)?;
     Some(*middle as f64 / 3600.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_for_the_wind_is_said() {
+        use Variable::{Prect, Psl, Tmq, U850, Ubot, V850, Vbot};
+        assert!(absences(&DESCRIBING).is_empty());
+        let said = absences(&[Psl, Tmq, Prect, U850, V850, Ubot]);
+        assert_eq!(said.len(), 1);
+        assert!(
+            said[0].starts_with("no VBOT in") && said[0].contains("at 850 hPa"),
+            "{said:?}"
+        );
+        let said = absences(&[Psl, Ubot, U850]);
+        assert!(
+            said[0].starts_with("no TMQ, PRECT in the fields: their"),
+            "{said:?}"
+        );
+        assert!(
+            said[1].starts_with("no VBOT in the fields: max_wind_m_s stays"),
+            "{said:?}"
+        );
+        assert!(
+            said[2].starts_with("no V850 in the fields: vapour"),
+            "{said:?}"
+        );
+        assert_eq!(absences(&[Psl, Tmq, Prect, Ubot, Vbot]).len(), 1);
+    }
 }

@@ -55,19 +55,16 @@ fn tracks_of(path: &Path, events: &[Event]) -> Vec<Track> {
 impl Events {
     /// Writes the tables of such a file.
     pub(super) fn import(&self, formats: &[Format]) -> anyhow::Result<EventsSummary> {
-        let refused = [
-            (self.fields.is_some(), "--fields"),
-            (self.object_id, "--object-id"),
-        ];
-        if let Some((_, option)) = refused.iter().find(|(given, _)| *given) {
+        if self.fields.is_some() {
             return Err(Advice::usage(
                 format!(
-                    "`{}` holds tracks, which have no cells for {option}",
+                    "`{}` holds tracks, which have no cells for --fields",
                     self.masks
                 ),
-                format!("leave {option} out, or give masks"),
+                "leave --fields out, or give masks",
             ));
         }
+        self.refuse_misfits("tracks")?;
         if self.out.join("statistics.nc").exists() {
             return Err(Advice::usage(
                 format!(

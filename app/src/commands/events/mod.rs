@@ -65,19 +65,19 @@ pub struct Events {
     /// run left there is gone on with; the results of a finished one are replaced.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Smallest cyclone, km².
-    #[arg(long, value_parser = area, default_value_t = ExtractOptions::default().min_tropical_cyclone_km2)]
-    pub min_cyclone_km2: f64,
-    /// Smallest river, km².
-    #[arg(long, value_parser = area, default_value_t = ExtractOptions::default().min_atmospheric_river_km2)]
-    pub min_river_km2: f64,
+    /// Masks: smallest cyclone, km² [default: 20000].
+    #[arg(long, value_name = "KM2", value_parser = area)]
+    pub min_cyclone_km2: Option<f64>,
+    /// Masks: smallest river, km² [default: 300000].
+    #[arg(long, value_name = "KM2", value_parser = area)]
+    pub min_river_km2: Option<f64>,
     /// Tropical cyclones whose wind never reaches this are not listed among the tracks, m/s; 17 is a tropical storm.
     /// Those that the first or last time cuts off are listed all the same. Needs --fields.
     #[arg(long, value_name = "M_S", value_parser = wind, requires = "fields")]
     pub min_wind: Option<f64>,
-    /// Boxes that are less sure are no events; boxes without a confidence are sure.
-    #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
-    pub min_confidence: f32,
+    /// Boxes that are less sure are no events; boxes without a confidence are sure [default: 0.5].
+    #[arg(long, value_name = "SHARE")]
+    pub min_confidence: Option<f32>,
     /// Boxes and tracks: the calendar of their dates, which most tables do not tell; by default that of the fields,
     /// without fields standard. Files that tell another one are refused.
     #[arg(long, value_name = "NAME", value_parser = crate::commands::score::calendar)]
@@ -215,6 +215,10 @@ impl Events {
             together::help(comm, self, &objects, fields, &land)?;
             return Ok(None);
         }
+        // Before a century of work, not after it.
+        formats
+            .iter()
+            .try_for_each(|format| format.check(objects.times()))?;
         self.plan(&objects, fields.as_ref());
         let tracking = self.tracking(&objects, fields.as_ref())?;
         let new = EventStream::new(objects.grid(), tracking)?;
@@ -224,6 +228,7 @@ impl Events {
         if start > 0 {
             tracing::info!("{start} times were done before: going on from there");
         }
+        let wind = fields.as_ref().and_then(Fields::wind);
         let mut source = Source::new(self, &objects, fields, &land, start)?;
         let times = objects.times();
         let mut progress = Progress::new("events", times.len());
@@ -251,6 +256,7 @@ impl Events {
             progress.set(next, String::new());
         }
         progress.finish();
+        source.say_missing();
         let unread_times = times.len() - stream.counts().times;
         if unread_times == times.len() {
             return Err(DataError::NoInput {
@@ -259,8 +265,10 @@ impl Events {
             }
             .into());
         }
-        let finished = folder.finish(stream.of_classes(&objects.classes()))?;
-        finished.statistics.write_netcdf(
+        // From here on a failure or a kill costs what follows from the tables, not the run.
+        folder.save(&stream, times.len())?;
+        let finished = folder.conclude(stream.of_classes(&objects.classes()))?;
+        finished.statistics.of_wind(wind).write_netcdf(
             self.out.join("statistics.nc"),
             objects.grid(),
             objects.calendar(),
@@ -281,6 +289,7 @@ impl Events {
             }
             _ => {}
         }
+        folder.close()?;
         Ok(Some(EventsSummary {
             counts: finished.counts,
             resumed_after: start,
@@ -313,9 +322,36 @@ impl Events {
     }
 
     fn options(&self) -> ExtractOptions {
+        let usual = ExtractOptions::default();
         ExtractOptions {
-            min_tropical_cyclone_km2: self.min_cyclone_km2,
-            min_atmospheric_river_km2: self.min_river_km2,
+            min_tropical_cyclone_km2: (self.min_cyclone_km2)
+                .unwrap_or(usual.min_tropical_cyclone_km2),
+            min_atmospheric_river_km2: (self.min_river_km2)
+                .unwrap_or(usual.min_atmospheric_river_km2),
+        }
+    }
+
+    /// How sure boxes are at least.
+    fn confidence(&self) -> f32 {
+        self.min_confidence.unwrap_or(MIN_CONFIDENCE)
+    }
+
+    /// Refuses options that have no effect on what the input holds.
+    fn refuse_misfits(&self, holds: &str) -> anyhow::Result<()> {
+        let misfits = [
+            ("--min-cyclone-km2", self.min_cyclone_km2.is_some(), "masks"),
+            ("--min-river-km2", self.min_river_km2.is_some(), "masks"),
+            ("--object-id", self.object_id, "masks"),
+            ("--min-confidence", self.min_confidence.is_some(), "boxes"),
+            ("--columns", !self.columns.is_empty(), "tracks"),
+        ];
+        let misfit = |(_, given, fits): &(&str, bool, &str)| *given && *fits != holds;
+        match misfits.into_iter().find(misfit) {
+            Some((option, _, fits)) => Err(Advice::usage(
+                format!("{option} is for {fits}, and `{}` holds {holds}", self.masks),
+                format!("leave {option} out"),
+            )),
+            None => Ok(()),
         }
     }
 
@@ -327,8 +363,11 @@ impl Events {
     ) -> anyhow::Result<TrackerOptions> {
         let mut tracking = objects.tracking();
         if let Some(least) = self.min_wind {
-            let known = |fields: &Fields| fields.variables.contains(&Variable::Ubot);
-            if !fields.is_some_and(known) {
+            let at_ground = |fields: &Fields| {
+                let needed = [Variable::Ubot, Variable::Vbot];
+                needed.iter().all(|v| fields.variables.contains(v))
+            };
+            if !fields.is_some_and(at_ground) {
                 let hint = "give fields with the wind of the lowest level (UBOT, VBOT), or leave --min-wind out";
                 return Err(Advice::usage("--min-wind: the fields have no wind", hint));
             }
@@ -388,8 +427,14 @@ impl Events {
             (objects.paths().into_iter().map(file_facts)).collect::<Vec<_>>(),
             span(objects.times()),
             (
-                [self.min_cyclone_km2, self.min_river_km2],
-                self.min_confidence,
+                {
+                    let least = self.options();
+                    [
+                        least.min_tropical_cyclone_km2,
+                        least.min_atmospheric_river_km2,
+                    ]
+                },
+                self.confidence(),
             ),
             tracking,
             fields.map(|fields| {

@@ -4,7 +4,6 @@ use super::{Events, misplaced};
 use crate::commands::score::kind::{Kind, offers};
 use crate::commands::score::{box_grid, check_confidence};
 use crate::commands::tags;
-use crate::failure::Advice;
 use crate::input::bad_files;
 use squall_climate::track::TrackerOptions;
 use squall_data::boxes::{self, BoxSeries};
@@ -36,9 +35,10 @@ impl Objects {
     /// Opens what the arguments name; boxes come to the grid and calendar of the fields. One rank of all says what was
     /// decided.
     pub fn open(arguments: &Events, fields: Option<&Archive>, says: bool) -> anyhow::Result<Self> {
-        check_confidence(arguments.min_confidence)?;
+        check_confidence(arguments.confidence())?;
         let input = &arguments.masks;
         let Some(path) = boxes_in(input)? else {
+            arguments.refuse_misfits("masks")?;
             let bad_files = bad_files(arguments.skip_bad);
             let masks = (arguments.tags.open_with(input, bad_files))
                 .map_err(|error| misplaced::explained(error, input))?;
@@ -51,15 +51,7 @@ impl Objects {
             }
             return Ok(Self::Masks(masks));
         };
-        if arguments.object_id {
-            return Err(Advice::usage(
-                format!(
-                    "`{}` holds boxes, which have no cells for --object-id",
-                    path.display()
-                ),
-                "leave --object-id out, or give masks",
-            ));
-        }
+        arguments.refuse_misfits("boxes")?;
         let grid = match fields {
             Some(archive) => archive.grid().clone(),
             None => Arc::new(box_grid()?),
@@ -72,7 +64,7 @@ impl Objects {
         Ok(Self::Boxes {
             series,
             grid,
-            min_confidence: arguments.min_confidence,
+            min_confidence: arguments.confidence(),
         })
     }
 

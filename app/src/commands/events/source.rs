@@ -118,6 +118,11 @@ impl<'a> Source<'a> {
         })
     }
 
+    /// Says what was missing in the fields that were read.
+    pub fn say_missing(&self) {
+        self.fields.iter().for_each(Fields::say_missing);
+    }
+
     /// Some times one after the other, because netCDF has one lock; then their events in parallel. Blocks must follow
     /// each other. With `--skip-bad` times are missing whose mask cannot be read.
     pub fn read(&mut self, block: Range<usize>) -> anyhow::Result<Vec<Read>> {

@@ -135,7 +135,7 @@ fn what_would_change_the_tables_begins_anew() {
     // A change of the call, or of the masks in a folder.
     type Change = fn(&mut Events, &Path);
     let changes: [(&str, Change); 4] = [
-        ("area", |events, _| events.min_river_km2 *= 4.0),
+        ("area", |events, _| events.min_river_km2 = Some(1.2e6)),
         ("wind", |events, _| events.min_wind = Some(20.0)),
         ("class", |events, _| {
             events.tags.tag_class = Some(Class::TropicalCyclone)

@@ -20,21 +20,33 @@ const THRESHOLDS: &str = "thresholds";
 const HISTORY: &str = "history";
 const INPUT: &str = "squall_input";
 
-/// Mask files: one for every input file, named after its first time.
+/// Most times of a mask file: where it ends is where a killed run goes on from, and a simulation may be one file.
+const MOST_TIMES: usize = 400;
+
+/// Mask files: one for every input file, or for every [`MOST_TIMES`] of its times, named after its first time.
 pub struct Masks<'a> {
     out: PathBuf,
     archive: &'a Archive,
     method: Method,
     thresholds: String,
     options: MaskFileOptions,
-    open: Option<(PathBuf, MaskWriter)>,
+    most_times: usize,
+    open: Option<MaskWriter>,
 }
 
 impl<'a> Masks<'a> {
+    /// The same, whose files also have this attribute.
+    #[must_use]
+    pub fn saying(mut self, name: &str, value: &str) -> Self {
+        self.options.attributes.push((name.into(), value.into()));
+        self
+    }
+
     /// No file yet; `thresholds` go to the files' attributes.
     pub fn new(out: PathBuf, archive: &'a Archive, method: Method, thresholds: String) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let options = MaskFileOptions {
+            classes: method.classes(),
             probabilities: match method {
                 Method::Bard => &[Class::AtmosphericRiver],
                 _ => &[],
@@ -56,6 +68,7 @@ impl<'a> Masks<'a> {
             method,
             thresholds,
             options,
+            most_times: MOST_TIMES,
             open: None,
         }
     }
@@ -73,20 +86,17 @@ impl<'a> Masks<'a> {
             })
         });
         let source = self.archive.source_of(index).0;
-        if self
-            .open
-            .as_ref()
-            .is_none_or(|(current, _)| current != source)
-        {
+        let begins = index == 0 || self.ends_at(index - 1);
+        if begins || self.open.is_none() {
             self.close()?;
             let path = self.path(mask.time);
             let mut options = self.options.clone();
             options.attributes.push((INPUT.into(), name_of(source)));
             let writer = MaskWriter::create(&path, self.archive.grid(), mask.time, &options)?;
-            self.open = Some((source.to_path_buf(), writer));
+            self.open = Some(writer);
         }
         match &mut self.open {
-            Some((_, writer)) => Ok(writer.write(mask, probabilities.as_ref().map(|p| p.view()))?),
+            Some(writer) => Ok(writer.write(mask, probabilities.as_ref().map(|p| p.view()))?),
             None => Ok(()),
         }
     }
@@ -202,15 +212,17 @@ impl<'a> Masks<'a> {
         Ok(atomic::write(self.out.join(RUN), fingerprint.as_bytes())?)
     }
 
-    /// Whether the time is the last of its file.
+    /// Whether the time is the last of its file of masks.
     pub fn ends_at(&self, index: usize) -> bool {
-        let source = |index: usize| self.archive.source_of(index).0;
-        index + 1 == self.archive.times().len() || source(index) != source(index + 1)
+        let (source, at) = self.archive.source_of(index);
+        index + 1 == self.archive.times().len()
+            || source != self.archive.source_of(index + 1).0
+            || (at + 1).is_multiple_of(self.most_times)
     }
 
     pub fn close(&mut self) -> Result<(), ClimateError> {
         match self.open.take() {
-            Some((_, writer)) => Ok(writer.finish()?),
+            Some(writer) => Ok(writer.finish()?),
             None => Ok(()),
         }
     }
@@ -301,6 +313,30 @@ mod tests {
         files
             .map(|path| (name_of(&path), std::fs::read(&path).unwrap()))
             .collect()
+    }
+
+    /// A simulation may be one file: a killed run must not begin it anew.
+    #[test]
+    fn a_long_file_of_fields_has_several_of_masks() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = SyntheticConfig {
+            start: Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap(),
+            rows: 24,
+            columns: 36,
+            step_hours: 6,
+            steps: 13,
+            scenario: Scenario::PRESENT,
+            seed: 3,
+        };
+        let options = WriteOptions { steps_per_file: 8 };
+        write_run(&config, folder.path(), &options, |_| Ok(())).unwrap();
+        let archive = crate::input::open(folder.path().to_str().unwrap(), false).unwrap();
+        let mut masks = Masks::new(folder.path().into(), &archive, Method::Deepcam, "{}".into());
+        let firsts = |masks: &Masks<'_>| masks.firsts(13).collect::<Vec<_>>();
+        assert_eq!(firsts(&masks), [0, 8]);
+        masks.most_times = 3;
+        assert_eq!(firsts(&masks), [0, 3, 6, 8, 11]);
+        assert!(masks.ends_at(2) && !masks.ends_at(8) && masks.ends_at(12));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use movies::Movies;
 use squall_climate::report::{
     self, Frame, MovieOptions, ReportBuilder, ReportInput, ReportOptions,
 };
-use squall_data::{Archive, DataError, Variable};
+use squall_data::{Archive, Class, DataError, Variable};
 use squall_jobs::RunDir;
 use squall_jobs::metrics::{Metric, read_metrics};
 use std::path::{Path, PathBuf};
@@ -182,6 +182,10 @@ impl Report {
         let mut page = ReportInput::new(&self.title, inputs.grid.clone());
         page.description = self.about.clone();
         for one in masks {
+            let told = one.archive.classes();
+            let untold = Class::EVENTS.into_iter().filter(|c| !told.contains(c));
+            page.not_looked_for
+                .extend(untold.map(|class| (one.kind, class)));
             match one.source()? {
                 Some(source) => page.sources.push(source),
                 None => page.warnings.push(format!(

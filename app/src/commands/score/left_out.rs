@@ -43,13 +43,13 @@ impl LeftOut {
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sides = match (self.by_prediction, self.by_truth) {
-            (true, true) => "the predicted and the true masks are",
-            (true, false) => "the predicted masks are",
-            (false, _) => "the true masks are",
+            (true, true) => "the predicted and the true masks",
+            (true, false) => "the predicted masks",
+            (false, _) => "the true masks",
         };
         write!(
             f,
-            "{}: not scored, {sides} tags of another class and cannot hold it",
+            "{}: not scored, {sides} are of other classes and say nothing of it",
             self.class.name()
         )
     }

@@ -128,6 +128,7 @@ impl Score {
             progress.set(done + 1, String::new());
         }
         progress.finish();
+        let one_is_listed = listed.iter().filter(|table| table.is_some()).count() == 1;
         let [predicted_table, true_table] = listed;
         let at_shared = |table: Vec<Event>| {
             let dated = table.into_iter().filter_map(|event| {
@@ -136,6 +137,7 @@ impl Score {
             });
             dated
                 .filter(|event| times.contains(&event.time) && kept(event.class))
+                .filter(|event| !one_is_listed || is_large(event))
                 .collect()
         };
         let found: Vec<Event> = predicted_table.map_or(found, at_shared);
@@ -192,9 +194,33 @@ impl Score {
 
     fn table(&self, input: &str, masks: &MaskArchive) -> anyhow::Result<Option<Vec<Event>>> {
         match &self.events {
-            Some(path) => Ok(Some(table::read_events(path, masks.calendar())?)),
+            Some(path) => {
+                let events = table::read_events(path, masks.calendar())?;
+                let strange = events.iter().find(|e| masks.find(e.time).is_none());
+                match strange {
+                    Some(event) => Err(Advice::usage(
+                        format!(
+                            "--events {path}: its events are not those of `{input}`: one is at {}, of which there is no mask",
+                            event.time
+                        ),
+                        "`squall events MASKS --out DIR` makes the table of the predicted masks",
+                    )),
+                    None => Ok(Some(events)),
+                }
+            }
             None => table_of(input, masks),
         }
+    }
+}
+
+/// Whether an event is as large as those that are made of masks here: where one side has no table, the other's small
+/// ones have no chance to be found, or to be false.
+fn is_large(event: &Event) -> bool {
+    let least = ExtractOptions::default();
+    match event.class {
+        Class::TropicalCyclone => event.area_km2 >= least.min_tropical_cyclone_km2,
+        Class::AtmosphericRiver => event.area_km2 >= least.min_atmospheric_river_km2,
+        _ => true,
     }
 }
 

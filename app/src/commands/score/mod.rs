@@ -98,6 +98,22 @@ impl Score {
         }
     }
 
+    /// Refuses options that have no effect on masks and boxes.
+    fn refuse_misfits(&self) -> anyhow::Result<()> {
+        let of_tracks = [
+            (self.min_wind.is_some(), "--min-wind"),
+            (self.by_mean_distance, "--by-mean-distance"),
+            (!self.columns.is_empty(), "--columns"),
+        ];
+        match of_tracks.into_iter().find(|(given, _)| *given) {
+            Some((_, option)) => Err(Advice::usage(
+                format!("{option} is for tracks, and both sides hold masks or boxes"),
+                "leave it out, or give tables of tracks such as the events.csv of both sides",
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Prints the scores.
     pub fn run(self) -> anyhow::Result<()> {
         let (predicted, truth) = (kind::offers(&self.prediction)?, kind::offers(&self.truth)?);
@@ -106,6 +122,9 @@ impl Score {
             offer.map(|offer| offer.path.clone())
         };
         let shared = |kind| Some((of(&predicted, kind)?, of(&truth, kind)?));
+        if shared(Kind::Masks).is_some() || shared(Kind::Boxes).is_some() {
+            self.refuse_misfits()?;
+        }
         let boxes = shared(Kind::Boxes);
         let boxes = boxes.map(|(predicted, truth)| boxes::score(&self, &predicted, &truth));
         match (shared(Kind::Masks), boxes, shared(Kind::Tracks)) {

@@ -72,6 +72,19 @@ impl Format {
         }
     }
 
+    /// Refuses times that the format cannot express.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] naming the first.
+    pub fn check(self, times: &[Time]) -> Result<()> {
+        match self {
+            Self::Gfdl | Self::StitchNodesCsv => times
+                .iter()
+                .try_for_each(|time| stitch_nodes::date(*time).map(|_| ())),
+            Self::Teca | Self::Ibtracs | Self::GeoJson | Self::Parquet => Ok(()),
+        }
+    }
+
     /// The format of a word.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ impl TrackSink for Csv<'_> {
 }
 
 /// Year, month, day and hour; the formats have no minutes.
-fn date(time: Time) -> Result<[i64; 4]> {
+pub(super) fn date(time: Time) -> Result<[i64; 4]> {
     let (year, month, day) = time.date();
     let seconds = time.second_of_day();
     if seconds % 3600 != 0 {

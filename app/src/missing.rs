@@ -1,0 +1,95 @@
+//! How much of the fields that a command reads is missing, told once in the end.
+
+use squall_data::{Snapshot, Variable};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Values that are no numbers and all values, by variable.
+#[derive(Debug, Default)]
+pub struct Missing(Mutex<BTreeMap<Variable, (u64, u64)>>);
+
+impl Missing {
+    /// Counts those of a time.
+    pub fn note(&self, snapshot: &Snapshot) {
+        let planes = snapshot.variables.iter().zip(snapshot.fields.outer_iter());
+        let counted = planes.map(|(variable, plane)| {
+            let missing = plane.iter().filter(|value| !value.is_finite()).count();
+            (*variable, missing as u64, plane.len() as u64)
+        });
+        let counted: Vec<_> = counted.collect();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (variable, missing, values) in counted {
+            let sum = all.entry(variable).or_default();
+            *sum = (sum.0 + missing, sum.1 + values);
+        }
+    }
+
+    /// Says it, and what follows from it, if anything is missing.
+    pub fn say(&self, what_follows: &str) {
+        if let Some(sentence) = self.sentence() {
+            tracing::warn!("{sentence} of the fields are missing: {what_follows}");
+        }
+    }
+
+    /// `0.30 % of TMQ and 2.0 % of PSL`; none where nothing is missing.
+    fn sentence(&self) -> Option<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let some = all.iter().filter(|(_, (missing, _))| *missing > 0);
+        let parts: Vec<String> = some
+            .map(|(variable, (missing, values))| {
+                let percent = 100.0 * *missing as f64 / *values as f64;
+                let digits = match percent {
+                    p if p >= 10.0 => 0,
+                    p if p >= 1.0 => 1,
+                    p if p >= 0.005 => 2,
+                    _ => return format!("{missing} values of {}", variable.name()),
+                };
+                format!("{percent:.digits$} % of {}", variable.name())
+            })
+            .collect();
+        match &parts[..] {
+            [] => None,
+            [only] => Some(only.clone()),
+            [first @ .., last] => Some(format!("{} and {last}", first.join(", "))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array3;
+    use squall_data::{Calendar, LatLonGrid, Time};
+    use std::sync::Arc;
+
+    #[test]
+    fn what_is_missing_is_counted_by_variable() {
+        let grid = Arc::new(LatLonGrid::global(10, 20).expect("a grid"));
+        let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).expect("a time");
+        let variables = vec![Variable::Tmq, Variable::Psl, Variable::Prect];
+        let mut fields = Array3::from_elem((3, 10, 20), 1.0f32);
+        let snapshot = |fields: &Array3<f32>| Snapshot {
+            time,
+            grid: grid.clone(),
+            variables: variables.clone(),
+            fields: fields.clone(),
+            source: ("fields".into(), 0),
+        };
+        let missing = Missing::default();
+        missing.note(&snapshot(&fields));
+        assert_eq!(missing.sentence(), None);
+        fields[[1, 3, 3]] = f32::INFINITY;
+        for (j, mut row) in fields
+            .outer_iter_mut()
+            .next()
+            .expect("a plane")
+            .outer_iter_mut()
+            .enumerate()
+        {
+            row.fill(if j < 5 { f32::NAN } else { 1.0 });
+        }
+        missing.note(&snapshot(&fields));
+        let said = missing.sentence().expect("something is missing");
+        assert_eq!(said, "25 % of TMQ and 0.25 % of PSL");
+    }
+}

@@ -233,6 +233,14 @@ impl Design {
         })
     }
 
+    /// The percentiles of draws, which are left in another order; there must be some.
+    pub(crate) fn ends(&self, draws: &mut [f64]) -> Interval {
+        Interval {
+            low: percentile(draws, normal_cdf(-self.limit)),
+            high: percentile(draws, normal_cdf(self.limit)),
+        }
+    }
+
     /// The shares at which BCa reads the draws.
     ///
     /// # Source
@@ -288,10 +296,7 @@ pub(crate) fn percentile_interval(design: &Design, draws: &mut Vec<f64>) -> Opti
     if draws.is_empty() || draws.len() * 2 < asked {
         return None;
     }
-    Some(Interval {
-        low: percentile(draws, normal_cdf(-design.limit)),
-        high: percentile(draws, normal_cdf(design.limit)),
-    })
+    Some(design.ends(draws))
 }
 
 /// Two-sided p of a difference among the differences of dealt samples: the share that is at least as large, the

@@ -139,7 +139,7 @@ impl Comparison {
                     years.to_string(),
                 ];
                 for fit in &levels.fits {
-                    row.push(cell(fit.levels.get(index).copied()));
+                    row.push(cell(fit.levels.get(index).copied().flatten()));
                     row.extend(ends(fit.bands.get(index).copied().flatten()));
                 }
                 let change = levels.changes.get(index);

@@ -1,8 +1,8 @@
 //! Return levels of both runs with their bands, and how they change.
 
-use crate::compare::design::{Change, Design, Interval, NoInterval, percentile_interval};
+use crate::compare::design::{Change, Design, Interval, NoInterval};
 use crate::compare::return_level::{Gev, MIN_MAXIMA};
-use crate::compare::side::{Extreme, Side};
+use crate::compare::side::{Extreme, Extremes, Side};
 use crate::compare::weights::Weights;
 use serde::{Deserialize, Serialize};
 use squall_data::Class;
@@ -36,10 +36,14 @@ pub struct ReturnLevels {
 pub struct Fit {
     /// The extreme of each year that has one, from the least to the most extreme.
     pub extremes: Vec<f64>,
+    /// Years that these are of, those without an event among them; 0 in comparisons of earlier versions, which did not
+    /// count them.
+    #[serde(default)]
+    pub years: usize,
     /// The distribution, of the negative values if the extreme is the lowest; `None` for fewer than ten.
     pub gev: Option<Gev>,
-    /// For each of [`RETURN_YEARS`].
-    pub levels: Vec<f64>,
+    /// For each of [`RETURN_YEARS`]; `None` where events come in too few years for such a level.
+    pub levels: Vec<Option<f64>>,
     /// Bands of the levels.
     pub bands: Vec<Option<Interval>>,
 }
@@ -73,7 +77,7 @@ pub(crate) fn return_levels(a: &Side, b: &Side, design: &Design) -> Vec<ReturnLe
     all.into_iter()
         .filter_map(|(of, name, class, subject, unit)| {
             let sides = [a, b].map(|side| side.extremes(of));
-            if sides.iter().any(Vec::is_empty) {
+            if sides.iter().any(|side| side.values.is_empty()) {
                 return None;
             }
             let lowest = of == Extreme::CyclonePressure;
@@ -91,36 +95,35 @@ pub(crate) fn return_levels(a: &Side, b: &Side, design: &Design) -> Vec<ReturnLe
         .collect()
 }
 
-fn levels(sides: [Vec<(f64, u32)>; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec<Change>) {
+fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec<Change>) {
     let sign = if lowest { -1.0 } else { 1.0 };
     let mut draws = Vec::new();
     let fits = [0, 1].map(|k| {
-        let mut maxima: Vec<(f64, u32)> = sides[k]
-            .iter()
+        let mut maxima: Vec<(f64, u32)> = (sides[k].values.iter())
             .map(|(v, block)| (sign * v, *block))
             .collect();
         maxima.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let values: Vec<f64> = maxima.iter().map(|(v, _)| *v).collect();
-        let gev = Gev::fit_sorted(&values);
-        let at = |gev: &Gev| RETURN_YEARS.map(|years| sign * gev.return_level(years));
-        let drawn: Vec<[f64; RETURN_YEARS.len()]> = match gev {
-            Some(_) => draws_of(&maxima, design.sides()[k])
-                .map(|gev| gev.as_ref().map_or([f64::NAN; RETURN_YEARS.len()], at))
-                .collect(),
-            None => Vec::new(),
-        };
-        let band = |index: usize| {
-            percentile_interval(
-                design,
-                &mut drawn.iter().map(|levels| levels[index]).collect(),
-            )
-        };
-        let fit = Fit {
+        let mut fit = Fit {
             extremes: values.iter().map(|v| sign * v).collect(),
-            levels: gev.as_ref().map_or_else(Vec::new, |gev| at(gev).to_vec()),
-            bands: gev.map_or_else(Vec::new, |_| (0..RETURN_YEARS.len()).map(band).collect()),
-            gev,
+            years: sides[k].years.iter().sum::<u32>() as usize,
+            gev: Gev::fit_sorted(&values),
+            levels: Vec::new(),
+            bands: Vec::new(),
         };
+        let mut drawn = Vec::new();
+        if let Some(gev) = fit.gev {
+            let level = |years: f64| Some(sign * gev.return_level(years, fit.share())?);
+            let all = RETURN_YEARS.map(level);
+            drawn = draws_of(&maxima, &sides[k].years, design.sides()[k])
+                .map(|levels| levels.map(|level| sign * level))
+                .collect();
+            let at = |index: usize| drawn.iter().map(|levels: &Levels| levels[index]).collect();
+            fit.bands = (all.iter().enumerate())
+                .map(|(index, level)| level.and_then(|_| band(design, at(index))))
+                .collect();
+            fit.levels = all.to_vec();
+        }
         draws.push(drawn);
         fit
     });
@@ -128,12 +131,13 @@ fn levels(sides: [Vec<(f64, u32)>; 2], lowest: bool, design: &Design) -> ([Fit; 
     let changes = both
         .enumerate()
         .map(|(index, (a, b))| {
-            let mut change = Change::of_values(Some(*a), Some(*b));
+            let mut change = Change::of_values(*a, *b);
+            if change.difference.is_none() {
+                change.no_interval = Some(NoInterval::TooFewEvents);
+                return change;
+            }
             let pairs = draws[0].iter().zip(&draws[1]);
-            change.interval = percentile_interval(
-                design,
-                &mut pairs.map(|(a, b)| b[index] - a[index]).collect(),
-            );
+            change.interval = band(design, pairs.map(|(a, b)| b[index] - a[index]).collect());
             change.no_interval = change.interval.is_none().then_some(NoInterval::TooFewYears);
             change
         })
@@ -141,11 +145,15 @@ fn levels(sides: [Vec<(f64, u32)>; 2], lowest: bool, design: &Design) -> ([Fit; 
     (fits, changes)
 }
 
-/// The fit of each draw of blocks; `None` where it has too few maxima.
+/// A level for each of [`RETURN_YEARS`]: NaN if there is no fit, -∞ if no value is exceeded so often.
+type Levels = [f64; RETURN_YEARS.len()];
+
+/// The levels of each draw of blocks, from the fit to its maxima and the share of its years that have one.
 fn draws_of<'a>(
     maxima: &'a [(f64, u32)],
+    years: &'a [u32],
     weights: &'a Weights,
-) -> impl Iterator<Item = Option<Gev>> + 'a {
+) -> impl Iterator<Item = Levels> + 'a {
     (0..weights.draws().min(MOST_DRAWS)).map(move |draw| {
         let often = weights.draw(draw);
         let mut values = Vec::with_capacity(2 * maxima.len());
@@ -153,8 +161,29 @@ fn draws_of<'a>(
             let times = usize::from(often[*block as usize]);
             values.extend(std::iter::repeat_n(*value, times));
         }
-        Gev::fit_sorted(&values)
+        let drawn = often
+            .iter()
+            .zip(years)
+            .map(|(times, y)| f64::from(*times) * f64::from(*y));
+        let share = values.len() as f64 / drawn.sum::<f64>();
+        let Some(gev) = Gev::fit_sorted(&values) else {
+            return [f64::NAN; RETURN_YEARS.len()];
+        };
+        RETURN_YEARS.map(|years| gev.return_level(years, share).unwrap_or(f64::NEG_INFINITY))
     })
+}
+
+/// The interval by percentiles of drawn levels. A draw whose level lies below all events stays among them, as the
+/// lowest: without it the band would be that of the luckier draws. `None` where such a draw is an end, or where fewer
+/// than half of the draws have a fit.
+fn band(design: &Design, mut draws: Vec<f64>) -> Option<Interval> {
+    let asked = draws.len();
+    draws.retain(|v| !v.is_nan());
+    if draws.is_empty() || draws.len() * 2 < asked {
+        return None;
+    }
+    let ends = design.ends(&mut draws);
+    (ends.low.is_finite() && ends.high.is_finite()).then_some(ends)
 }
 
 /// Factor and unit of the numbers that people read: areas of rivers are millions of km².
@@ -166,6 +195,19 @@ pub(crate) fn spoken_unit(unit: &str) -> (f64, &str) {
 }
 
 impl Fit {
+    /// The share of the years that have an event.
+    pub fn share(&self) -> f64 {
+        match self.years {
+            0 => 1.0,
+            years => self.extremes.len() as f64 / years as f64,
+        }
+    }
+
+    /// How many years have no event.
+    pub fn years_without(&self) -> usize {
+        self.years.saturating_sub(self.extremes.len())
+    }
+
     /// Why there are no levels.
     pub fn reason(&self) -> Option<String> {
         (self.gev.is_none()).then(|| {
@@ -194,10 +236,11 @@ mod tests {
         let (mut held, mut changed) = (0, 0);
         for repetition in 0..200 {
             let mut random = stream(31, "levels", &[repetition]);
-            let mut side = |shift: f64| -> Vec<(f64, u32)> {
-                (0..40)
+            let mut side = |shift: f64| Extremes {
+                values: (0..40)
                     .map(|k| (shift + truth.quantile(random.random_range(1e-9..1.0)), k))
-                    .collect()
+                    .collect(),
+                years: vec![1; 40],
             };
             let sides = [side(0.0), side(4.0)];
             let options = DrawOptions {
@@ -208,12 +251,88 @@ mod tests {
             let design = Design::new((40, 40), options).unwrap();
             let (fits, changes) = levels(sides, false, &design);
             // The level of 20 years, RETURN_YEARS[3].
-            held += usize::from(fits[0].bands[3].unwrap().holds(truth.return_level(20.0)));
+            held += usize::from(
+                fits[0].bands[3]
+                    .unwrap()
+                    .holds(truth.return_level(20.0, 1.0).unwrap()),
+            );
             changed += usize::from(changes[3].interval.unwrap().holds(4.0));
         }
         // 190 of 200 expected, standard error 3.1; bands of fits are a little narrow at 40 years.
         assert!((176..=199).contains(&held), "{held}");
         assert!((178..=200).contains(&changed), "{changed}");
+    }
+
+    /// Extremes of years that all have one.
+    fn all(values: Vec<(f64, u32)>) -> Extremes {
+        let years = vec![1; values.len()];
+        Extremes { values, years }
+    }
+
+    #[test]
+    fn years_without_events_make_levels_lower() {
+        let truth = Gev {
+            location: 55.0,
+            scale: 5.0,
+            shape: -0.1,
+        };
+        // 30 % of the years have no event: once in 20 years is once in 14 of the others.
+        let true_level = truth.return_level(20.0, 0.7).unwrap();
+        let (mut held, mut higher) = (0, 0);
+        for repetition in 0..200 {
+            let mut random = stream(32, "levels", &[repetition]);
+            let values: Vec<(f64, u32)> = (0..60u32)
+                .filter_map(|k| {
+                    let drawn = truth.quantile(random.random_range(1e-9..1.0));
+                    random.random_bool(0.7).then_some((drawn, k))
+                })
+                .collect();
+            let side = Extremes {
+                values,
+                years: vec![1; 60],
+            };
+            let options = DrawOptions {
+                draws: 300,
+                seed: repetition,
+                ..DrawOptions::default()
+            };
+            let design = Design::new((60, 60), options).unwrap();
+            let (fits, _) = levels([side.clone(), side], false, &design);
+            let band = fits[0].bands[3].unwrap();
+            held += usize::from(band.holds(true_level));
+            higher += usize::from(
+                fits[0].levels[3].unwrap() >= fits[0].gev.unwrap().return_level(20.0, 1.0).unwrap(),
+            );
+            assert_eq!(fits[0].years_without(), 60 - fits[0].extremes.len());
+        }
+        assert!((176..=199).contains(&held), "{held}");
+        assert_eq!(higher, 0);
+    }
+
+    #[test]
+    fn levels_of_rare_events_are_refused_and_bands_know_of_such_draws() {
+        // 24 of 60 years have an event: none is as frequent as every second year, and 5 years are near the edge.
+        let values = (0..24u32)
+            .map(|k| (40.0 + f64::from(k * k % 23), k))
+            .collect();
+        let side = Extremes {
+            values,
+            years: vec![1; 60],
+        };
+        let design = Design::new((60, 60), DrawOptions::default()).unwrap();
+        let (fits, changes) = levels([side.clone(), side], false, &design);
+        assert_eq!((fits[0].levels[0], fits[0].bands[0]), (None, None));
+        assert!(fits[0].levels[1].is_some() && fits[0].levels[5].is_some());
+        assert_eq!(changes[0].no_interval, Some(NoInterval::TooFewEvents));
+        assert!(changes[3].interval.unwrap().holds(0.0));
+        // Draws below all events are the lowest, not passed over.
+        let mut draws: Vec<f64> = (0..990).map(f64::from).collect();
+        let low = |draws: &[f64]| band(&design, draws.to_vec()).map(|band| band.low);
+        let whole = low(&draws).unwrap();
+        draws.extend([f64::NEG_INFINITY; 10]);
+        assert!(low(&draws).unwrap() < whole - 5.0);
+        draws.extend([f64::NEG_INFINITY; 90]);
+        assert_eq!(low(&draws), None);
     }
 
     #[test]
@@ -229,16 +348,17 @@ mod tests {
             },
         )
         .unwrap();
-        let (fits, _) = levels([values.clone(), values], true, &design);
-        assert_eq!(fits[0], fits[0].clone());
+        let (fits, _) = levels([all(values.clone()), all(values)], true, &design);
         let levels = &fits[0].levels;
         assert!(
-            levels.windows(2).all(|pair| pair[1] < pair[0]),
+            levels
+                .windows(2)
+                .all(|pair| pair[1].unwrap() < pair[0].unwrap()),
             "{levels:?}"
         );
         assert!(fits[0].extremes[0] > fits[0].extremes[19]);
         let few: Vec<(f64, u32)> = (0..8u32).map(|k| (f64::from(k), k)).collect();
-        let (fits, changes) = super::levels([few.clone(), few], false, &design);
+        let (fits, changes) = super::levels([all(few.clone()), all(few)], false, &design);
         assert!(changes.is_empty() && fits[0].reason().unwrap().starts_with("8 annual"));
     }
 }

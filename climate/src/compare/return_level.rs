@@ -63,9 +63,11 @@ impl Gev {
         self.location + self.scale * ((self.shape * y).exp() - 1.0) / self.shape
     }
 
-    /// The value that is exceeded once in `years` on average.
-    pub fn return_level(&self, years: f64) -> f64 {
-        self.quantile(1.0 - 1.0 / years)
+    /// The value that is exceeded once in `years` on average, where only a share of the years has a maximum: the
+    /// probability is that among such years. `None` where so few have one that no value is exceeded so often.
+    pub fn return_level(&self, years: f64, share: f64) -> Option<f64> {
+        let such_years = years * share;
+        (such_years > 1.0).then(|| self.quantile(1.0 - 1.0 / such_years))
     }
 }
 
@@ -138,7 +140,7 @@ mod tests {
             assert!((found.location - 50.0).abs() < 0.15, "{found:?}");
             assert!((found.scale - 6.0).abs() < 0.12, "{found:?}");
             assert!((found.shape - shape).abs() < 0.02, "{found:?}");
-            let (a, b) = (found.return_level(50.0), truth.return_level(50.0));
+            let [a, b] = [found, truth].map(|gev| gev.return_level(50.0, 1.0).unwrap());
             assert!((a / b - 1.0).abs() < 0.01, "{a} {b}");
         }
     }
@@ -157,9 +159,15 @@ mod tests {
             scale: 5.0,
             shape: -0.1,
         };
-        let level = gev.return_level(20.0);
-        let below =
-            (-(1.0 + gev.shape * (level - gev.location) / gev.scale).powf(-1.0 / gev.shape)).exp();
-        assert!((below - 0.95).abs() < 1e-12);
+        let below = |level: f64| {
+            (-(1.0 + gev.shape * (level - gev.location) / gev.scale).powf(-1.0 / gev.shape)).exp()
+        };
+        let level = gev.return_level(20.0, 1.0).unwrap();
+        assert!((below(level) - 0.95).abs() < 1e-12);
+        // Of 100 years 40 have an event, and in 5 of these 40 it is above the level.
+        let level = gev.return_level(20.0, 0.4).unwrap();
+        assert!((0.4 * (1.0 - below(level)) - 0.05).abs() < 1e-12);
+        assert_eq!(gev.return_level(2.0, 0.5), None);
+        assert_eq!(gev.return_level(2.0, 0.4), None);
     }
 }

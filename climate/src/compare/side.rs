@@ -209,8 +209,8 @@ impl Side {
     }
 
     /// Highest wind (m/s), lowest pressure (hPa), largest river (km²) or highest transport (kg m-1 s-1) of each used
-    /// year, with the year's block; years without any are left out.
-    pub(crate) fn extremes(&self, of: Extreme) -> Vec<(f64, u32)> {
+    /// year. Years of whose tracks none has a value are unknown and left out; those without a track are counted.
+    pub(crate) fn extremes(&self, of: Extreme) -> Extremes {
         let sign = match of {
             Extreme::CyclonePressure => -1.0,
             _ => 1.0,
@@ -220,10 +220,19 @@ impl Side {
             let known = &mut best[value.year as usize];
             *known = known.max(sign * value.value);
         }
-        (best.iter().zip(&self.blocks))
-            .filter(|(value, _)| value.is_finite())
-            .map(|(value, block)| (sign * value, *block as u32))
-            .collect()
+        let tracks = &self.sums[of.tracks() as usize];
+        let mut found = Extremes {
+            values: Vec::new(),
+            years: vec![0; self.blocks()],
+        };
+        for (year, (value, &block)) in best.iter().zip(&self.blocks).enumerate() {
+            let known = value.is_finite();
+            if known {
+                found.values.push((sign * value, block as u32));
+            }
+            found.years[block] += u32::from(known || tracks[year][0].count == 0.0);
+        }
+        found
     }
 
     /// The same of each track, with the block of its year.
@@ -342,4 +351,23 @@ pub(crate) enum Extreme {
     CyclonePressure,
     RiverArea,
     RiverTransport,
+}
+
+impl Extreme {
+    /// The number of tracks that it is an extreme of.
+    fn tracks(self) -> Quantity {
+        match self {
+            Self::CycloneWind | Self::CyclonePressure => Quantity::CycloneTracks,
+            Self::RiverArea | Self::RiverTransport => Quantity::RiverTracks,
+        }
+    }
+}
+
+/// The extremes of the years of a run, and how many years they are of.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Extremes {
+    /// The extreme of each year that has one, with the year's block.
+    pub values: Vec<(f64, u32)>,
+    /// Years of each block, those without an event among them.
+    pub years: Vec<u32>,
 }

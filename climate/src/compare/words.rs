@@ -279,6 +279,12 @@ pub(crate) fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String
         return format!("{subject} has no return levels: {label} has {why}.");
     };
     let years = RETURN_YEARS[SPOKEN_LEVEL];
+    let without = years_without(levels, comparison);
+    if change.difference.is_none() {
+        return format!(
+            "{subject} has no level of {years} years: events come in too few years{without}."
+        );
+    }
     let (factor, unit) = spoken_unit(&levels.unit);
     let spoken = |value: Option<f64>| factor * value.unwrap_or(f64::NAN);
     let (a, b) = (spoken(change.a), spoken(change.b));
@@ -295,10 +301,25 @@ pub(crate) fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String
         },
     );
     format!(
-        "{subject} in {years} years is {} {unit} against {} {unit} ({interval}).",
+        "{subject} in {years} years is {} {unit} against {} {unit} ({interval}{without}).",
         value(a),
         value(b)
     )
+}
+
+/// How many years have no event: `; 12 of 30 years of present without any`, or nothing.
+fn years_without(levels: &ReturnLevels, comparison: &Comparison) -> String {
+    let labels = [&comparison.a.label, &comparison.b.label];
+    let sides = levels.fits.iter().zip(labels);
+    let lacking = sides.filter(|(fit, _)| fit.years_without() > 0);
+    let said = lacking.map(|(fit, label)| {
+        format!(
+            "; {} of {} years of {label} without any",
+            fit.years_without(),
+            fit.years
+        )
+    });
+    said.collect()
 }
 
 fn sentence(text: &str) -> String {

@@ -152,7 +152,7 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
     let mut values: Vec<f64> = Vec::new();
     for fit in &levels.fits {
         values.extend(&fit.extremes);
-        values.extend(&fit.levels);
+        values.extend(fit.levels.iter().flatten());
         values.extend(
             fit.bands
                 .iter()
@@ -191,11 +191,8 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
             let curve: Vec<(f64, Option<f64>)> = (0..=60)
                 .map(|k| {
                     let years = 1.02 * (100.0f64 / 1.02).powf(f64::from(k) / 60.0);
-                    let level = sign * gev.return_level(years);
-                    (
-                        place(years),
-                        Some(level).filter(|v| (first..=last).contains(v)),
-                    )
+                    let level = gev.return_level(years, fit.share()).map(|v| sign * v);
+                    (place(years), level.filter(|v| (first..=last).contains(v)))
                 })
                 .collect();
             plot.line(&curve, class);
@@ -204,17 +201,17 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
         let count = fit.extremes.len() as f64;
         for (rank, value) in fit.extremes.iter().enumerate() {
             let below = (rank as f64 + 1.0 - 0.44) / (count + 0.12);
-            plot.line(
-                &[(place(1.0 / (1.0 - below)), Some(factor * *value))],
-                class,
-            );
+            let years = 1.0 / (fit.share() * (1.0 - below));
+            plot.line(&[(place(years), Some(factor * *value))], class);
         }
     }
     let of = |side: usize| {
         levels.fits[side]
             .levels
             .get(3)
-            .map_or("unknown".into(), |v| significant(factor * *v, 3))
+            .copied()
+            .flatten()
+            .map_or("unknown".into(), |v| significant(factor * v, 3))
     };
     plot.finish(&format!(
         "{} once in 20 years: {} {unit} in {}, {} {unit} in {}",
@@ -235,12 +232,13 @@ mod tests {
     fn areas_of_rivers_are_millions_and_their_labels_lie_on_the_plot() {
         let fit = Fit {
             extremes: (0..20).map(|k| 6e6 + 2e5 * f64::from(k)).collect(),
+            years: 20,
             gev: Some(Gev {
                 location: 7e6,
                 scale: 1e6,
                 shape: 0.0,
             }),
-            levels: vec![7e6, 8e6, 9e6, 1e7, 1.1e7, 1.2e7],
+            levels: [7e6, 8e6, 9e6, 1e7, 1.1e7, 1.2e7].map(Some).to_vec(),
             bands: vec![None; 6],
         };
         let levels = ReturnLevels {

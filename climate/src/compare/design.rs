@@ -1,6 +1,7 @@
 //! The difference of two samples of years: interval by bootstrap, significance by permutation.
 
 use crate::compare::normal::{normal_cdf, normal_quantile, student_limit};
+use crate::compare::reach::least_p;
 use crate::compare::statistic::Statistic;
 use crate::compare::weights::Weights;
 use crate::error::{ClimateError, Result};
@@ -105,6 +106,8 @@ pub struct Design {
     dealt: [Weights; 2],
     /// The standard normal number at the upper end, widened for the number of blocks.
     limit: f64,
+    /// The smallest p that there is.
+    least_p: f64,
 }
 
 impl Design {
@@ -136,6 +139,7 @@ impl Design {
             b: Weights::bootstrap(blocks_b, draws, options.seed, 1),
             dealt: Weights::permutation((blocks_a, blocks_b), draws, options.seed),
             limit: student_limit(options.confidence, degrees) / narrow.sqrt(),
+            least_p: least_p((blocks_a, blocks_b), options.draws),
         })
     }
 
@@ -183,7 +187,7 @@ impl Design {
         }
         if let Some(joined) = a.joined(b) {
             let [first, rest] = [0, 1].map(|k| joined.of_draws(&self.dealt[k]));
-            change.p = p_value(difference, first.iter().zip(&rest).map(|(a, b)| b - a));
+            change.p = self.p_value(difference, first.iter().zip(&rest).map(|(a, b)| b - a));
         }
         let (drawn_a, drawn_b) = (a.of_draws(&self.a), b.of_draws(&self.b));
         let (base, other) = (change.a.unwrap_or(f64::NAN), change.b.unwrap_or(f64::NAN));
@@ -231,6 +235,12 @@ impl Design {
             low: percentile(&mut draws, low),
             high: percentile(&mut draws, high),
         })
+    }
+
+    /// The p of a difference among those of dealt samples, as the function of that name. The draws are a part of the
+    /// possible deals: by luck they can make p smaller than any of them all would be.
+    pub(crate) fn p_value(&self, difference: f64, dealt: impl Iterator<Item = f64>) -> Option<f64> {
+        p_value(difference, dealt).map(|p| p.max(self.least_p))
     }
 
     /// The percentiles of draws, which are left in another order; there must be some.
@@ -301,7 +311,7 @@ pub(crate) fn percentile_interval(design: &Design, draws: &mut Vec<f64>) -> Opti
 
 /// Two-sided p of a difference among the differences of dealt samples: the share that is at least as large, the
 /// observed one counted with them (Phipson and Smyth 2010). `None` if fewer than half of them are defined.
-pub(crate) fn p_value(difference: f64, dealt: impl Iterator<Item = f64>) -> Option<f64> {
+fn p_value(difference: f64, dealt: impl Iterator<Item = f64>) -> Option<f64> {
     // Sums in another order differ in their last bits.
     let observed = difference.abs() * (1.0 - 1e-9);
     let (mut asked, mut defined, mut larger) = (0usize, 0usize, 0usize);

@@ -1,7 +1,7 @@
 //! Where changes lie: density of genesis and frequency on cells of 5 degrees, year by year, and their tests.
 
 use crate::compare::coverage::{Coverage, Selection, Years};
-use crate::compare::design::{Design, p_value, percentile_interval};
+use crate::compare::design::{Design, percentile_interval};
 use crate::compare::discovery::adjusted_p;
 use crate::compare::side::Side;
 use crate::error::Result;
@@ -291,7 +291,7 @@ fn change_of_cells([a, b]: &[SideMap<'_>; 2], design: &Design) -> Vec<[f64; 5]> 
         dealt[0].sums_into(&[of_a.as_slice(), &of_b].concat(), x);
         let all = sum_a + sum_b;
         let dealt = (0..x.len()).map(|r| (all - x[r]) / rest[r] - x[r] / first[r]);
-        let p = p_value(value_b - value_a, dealt).unwrap_or(f64::NAN);
+        let p = design.p_value(value_b - value_a, dealt).unwrap_or(f64::NAN);
         let (low, high) = interval.map_or((f64::NAN, f64::NAN), |i| (i.low, i.high));
         [value_a, value_b, low, high, p]
     };

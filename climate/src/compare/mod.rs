@@ -21,6 +21,7 @@ mod maps;
 mod maps_file;
 mod normal;
 mod quantity;
+mod reach;
 mod read;
 mod return_level;
 mod side;
@@ -216,6 +217,12 @@ impl Plan {
         let return_levels = levels::return_levels(&a, &b, &design);
         let distributions = distribution::distributions(&a, &b, &design);
         let rate = 1.0 - draws.confidence;
+        let map_summaries: Vec<MapSummary> = map_changes
+            .iter()
+            .map(|map| map_summary(map, rate))
+            .collect();
+        let blocks = (a.blocks(), b.blocks());
+        notes.extend(reach::note(blocks, &draws, &changes, &map_summaries));
         let mut comparison = Comparison {
             a: summary(&input_a, &a),
             b: summary(&input_b, &b),
@@ -224,10 +231,7 @@ impl Plan {
             notes,
             statements: Vec::new(),
             changes,
-            maps: map_changes
-                .iter()
-                .map(|map| map_summary(map, rate))
-                .collect(),
+            maps: map_summaries,
             return_levels,
             distributions,
             map_changes,

@@ -108,8 +108,12 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
     let evidence = evidence(&about, change, interval, comparison);
     if !row.significant {
         let number = if about.counted { "the number of " } else { "" };
+        let verdict = match (comparison.is_blind(), change.p) {
+            (true, Some(_)) => format!("Too few {} to tell a change", comparison.too_few()),
+            _ => "No significant change".into(),
+        };
         return Some(format!(
-            "No significant change of {number}{subject}: {} ({evidence}{}); {years}.",
+            "{verdict} of {number}{subject}: {} ({evidence}{}); {years}.",
             amount(&about, change, true),
             after_correction(row, comparison)
         ));
@@ -259,6 +263,12 @@ fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
             "there are no such events".into()
         };
         return format!("The map of the {subject} is not tested, because {why}.");
+    }
+    if comparison.is_blind() {
+        return format!(
+            "The map of the {subject} cannot have a significant change: there are too few {}.",
+            comparison.too_few()
+        );
     }
     format!(
         "The {subject} rises significantly in {} and falls in {} of {} cells of 5 degrees (false discovery rate {rate} %).",

@@ -103,6 +103,24 @@ fn p_is_even_where_nothing_changed() {
 }
 
 #[test]
+fn p_is_never_below_that_of_all_deals() {
+    // Years of both sides lie apart: of all 252 deals two are as far apart, of 200 drawn ones by luck none.
+    let (a, b) = (
+        rate((0..5).map(f64::from).collect()),
+        rate((10..15).map(f64::from).collect()),
+    );
+    for seed in 0..40 {
+        let draws = DrawOptions {
+            draws: 200,
+            seed,
+            ..DrawOptions::default()
+        };
+        let design = Design::new((5, 5), draws).unwrap();
+        assert!(design.change(&a, &b).p.unwrap() >= 2.0 / 252.0, "{seed}");
+    }
+}
+
+#[test]
 fn medians_have_intervals_too() {
     let mut held = 0;
     for repetition in 0..REPETITIONS {

@@ -139,6 +139,40 @@ fn without_interval_the_text_says_why() {
 }
 
 #[test]
+fn where_nothing_can_be_significant_the_text_says_so() {
+    let unsure = row(Quantity::CycloneTracks, Group::All, (100.0, 79.0), 0.0079);
+    let unsure = ChangeRow {
+        significant: false,
+        ..unsure
+    };
+    let say = |blocks, confidence, draws| {
+        let mut of = comparison((blocks, blocks));
+        (of.draws.confidence, of.draws.draws) = (confidence, draws);
+        statement(&unsure, &of).unwrap()
+    };
+    // Ten years can be dealt in 252 ways, two of which are as far apart as can be.
+    let said = say(5, 0.995, 10_000);
+    assert!(
+        said.starts_with(
+            "Too few years to tell a change of the number of tropical cyclones: -21 %"
+        ),
+        "{said}"
+    );
+    assert!(say(5, 0.95, 10_000).starts_with("No significant change"));
+    assert!(say(30, 0.995, 100).starts_with("Too few resamples to tell"));
+    let map = MapSummary {
+        name: "frequency".into(),
+        class: "tropical_cyclone".into(),
+        tested: 9,
+        increases: 0,
+        decreases: 0,
+    };
+    let mut of = comparison((5, 5));
+    of.draws.confidence = 0.995;
+    assert!(of_map(&map, &of).contains("cannot have a significant change"));
+}
+
+#[test]
 fn months_read_well() {
     for (list, text) in [
         (vec![6, 7, 8, 9, 10, 11], "June to November"),

@@ -1,0 +1,158 @@
+//! What tests of so few years can find at all.
+
+use crate::compare::{ChangeRow, Comparison, DrawOptions, Group, MapSummary};
+
+/// Where the rows of each family are from, by [`Group::family`].
+const FAMILIES: [&str; Group::FAMILIES] = [
+    "rows of the whole",
+    "rows of basins",
+    "rows of seasons",
+    "rows of seasons of basins",
+];
+
+/// The smallest p of a test that deals so many blocks to two sides: that of the one deal as it is, and of its mirror
+/// image where the sides are of one size; at least one of the deals that are made.
+pub(crate) fn least_p((a, b): (usize, usize), draws: usize) -> f64 {
+    let deals: f64 = (1..=a).map(|k| (b + k) as f64 / k as f64).product();
+    let as_far = if a == b { 2.0 } else { 1.0 };
+    (as_far / deals).max(1.0 / (draws as f64 + 1.0))
+}
+
+/// How many of so many tests must have the smallest p, so that those are significant after correction; `None` if not
+/// even all are enough.
+fn needed(least: f64, tests: usize, rate: f64) -> Option<usize> {
+    // As Benjamini and Hochberg adjust: the largest of equal p values has the rank of their number.
+    (1..=tests).find(|&rank| least * tests as f64 / (rank as f64) < rate)
+}
+
+impl Comparison {
+    /// The smallest p that any row can have.
+    pub(crate) fn least_p(&self) -> f64 {
+        least_p((self.a.blocks, self.b.blocks), self.draws.draws)
+    }
+
+    /// Whether no change can be significant, however large it is.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.least_p() >= rate(&self.draws)
+    }
+
+    /// What there are too few of where no change can be significant: `years` or `resamples`.
+    pub(crate) fn too_few(&self) -> &'static str {
+        let with_all = least_p((self.a.blocks, self.b.blocks), usize::MAX);
+        if with_all < rate(&self.draws) {
+            "resamples"
+        } else {
+            "years"
+        }
+    }
+}
+
+/// Probability of a change that is none.
+fn rate(draws: &DrawOptions) -> f64 {
+    1.0 - draws.confidence
+}
+
+/// What a reader must know where a change in one row alone cannot be significant.
+pub(super) fn note(
+    blocks: (usize, usize),
+    draws: &DrawOptions,
+    rows: &[ChangeRow],
+    maps: &[MapSummary],
+) -> Option<String> {
+    let least = least_p(blocks, draws.draws);
+    let of_rows = FAMILIES.iter().enumerate().map(|(family, name)| {
+        let tested = |row: &&ChangeRow| row.change.p.is_some() && row.group().family() == family;
+        (rows.iter().filter(tested).count(), *name)
+    });
+    let cells = maps.iter().map(|map| map.tested).max().unwrap_or(0);
+    let tests: Vec<(usize, &str)> = of_rows
+        .chain([(cells, "cells of a map")])
+        .filter(|(tests, _)| *tests > 0)
+        .collect();
+    if tests.is_empty() {
+        return None;
+    }
+    let (a, b) = blocks;
+    let why = format!(
+        "With {a} against {b} years or blocks of years and {} resamples no p can be below {least:.2e}",
+        draws.draws
+    );
+    let needed = |tests: usize| needed(least, tests, rate(draws));
+    let hard: Vec<String> = (tests.iter())
+        .filter_map(|&(tests, name)| Some((needed(tests)?, tests, name)))
+        .filter(|(needed, ..)| *needed > 1)
+        .map(|(needed, tests, name)| format!("{needed} of the {tests} {name}"))
+        .collect();
+    if tests.iter().all(|(tests, _)| needed(*tests).is_none()) {
+        return Some(format!("{why}: nothing can be significant."));
+    }
+    (!hard.is_empty()).then(|| {
+        format!(
+            "{why}. Corrected for their number, at least {} must change as clearly as can be before any of them is significant: one alone cannot be.",
+            hard.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{Change, Quantity, adjusted_p};
+
+    #[test]
+    fn the_smallest_p_is_that_of_the_deal_itself() {
+        // 252 ways to deal ten years to two fives, 462 to deal eleven.
+        assert!((least_p((5, 5), 10_000) - 2.0 / 252.0).abs() < 1e-15);
+        assert!((least_p((5, 6), 10_000) - 1.0 / 462.0).abs() < 1e-15);
+        assert!((least_p((6, 5), 10_000) - 1.0 / 462.0).abs() < 1e-15);
+        assert_eq!(least_p((30, 30), 10_000), 1.0 / 10_001.0);
+    }
+
+    #[test]
+    fn as_many_as_needed_are_significant_and_one_fewer_is_not() {
+        for (least, tests) in [(2.0 / 252.0, 15), (1.0 / 462.0, 60), (1e-4, 1000)] {
+            let needed = needed(least, tests, 0.05).unwrap();
+            let found = |strong: usize| {
+                let p: Vec<f64> = (0..tests)
+                    .map(|k| if k < strong { least } else { 1.0 })
+                    .collect();
+                adjusted_p(&p).iter().filter(|p| **p < 0.05).count()
+            };
+            assert_eq!((found(needed), found(needed - 1)), (needed, 0));
+        }
+        assert_eq!(needed(1.0 / 101.0, 7, 0.005), None);
+        assert_eq!(needed(1e-4, 10, 0.05), Some(1));
+    }
+
+    #[test]
+    fn a_note_tells_what_a_lone_row_cannot() {
+        let mut change = Change::of_values(Some(1.0), Some(2.0));
+        change.p = Some(0.5);
+        let row = ChangeRow {
+            quantity: Quantity::CycloneTracks,
+            name: "tracks".into(),
+            class: "tropical_cyclone".into(),
+            basin: "all".into(),
+            season: "all".into(),
+            unit: "a year".into(),
+            change,
+            adjusted_p: Some(0.5),
+            significant: false,
+        };
+        let rows = vec![row; 15];
+        let of = |blocks, confidence| {
+            let draws = DrawOptions {
+                confidence,
+                ..DrawOptions::default()
+            };
+            note(blocks, &draws, &rows, &[])
+        };
+        let said = of((5, 5), 0.95).unwrap();
+        assert!(
+            said.contains("below 7.94e-3") && said.contains("3 of the 15 rows of the whole"),
+            "{said}"
+        );
+        assert!(of((5, 5), 0.995).unwrap().contains("nothing can be"));
+        assert_eq!(of((30, 30), 0.95), None);
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Source: CF conventions 1.10, section 4.4.1 (calendars). Years are astronomical (year 0 exists).
 
+use crate::calendar_text::clock_and_zone;
 use crate::error::{DataError, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -273,7 +274,8 @@ impl Time {
         self.seconds_since(reference) as f64 / DAY_SECONDS as f64
     }
 
-    /// Parses `YYYY-MM-DD`, optionally followed by `T` or a space and `hh[:mm[:ss[.f]]]` and `Z`/`UTC`.
+    /// Parses `YYYY-MM-DD`, optionally followed by `T` or a space and `hh[:mm[:ss[.f]]]` and `Z`/`UTC` or the distance
+    /// of a time zone from it, such as `+02:00` or `-6:00`.
     ///
     /// # Errors
     /// [`DataError::Time`] naming the text.
@@ -294,12 +296,7 @@ impl Time {
         let mut parts = date.split('-').map(|p| p.trim().parse::<i64>());
         let mut next = || parts.next().ok_or_else(bad)?.map_err(|_| bad());
         let (year, month, day) = (next()?, next()?, next()?);
-        // A zone such as "0:00" after the clock is accepted only when it is zero.
-        let mut fields = clock.split_whitespace();
-        let clock = fields.next().unwrap_or("");
-        if fields.any(|zone| zone.chars().any(|c| ('1'..='9').contains(&c))) {
-            return Err(bad());
-        }
+        let (clock, ahead_seconds) = clock_and_zone(clock).ok_or_else(bad)?;
         let mut hms = [0i64; 3];
         for (slot, part) in hms
             .iter_mut()
@@ -308,7 +305,8 @@ impl Time {
             *slot = part.parse::<f64>().map_err(|_| bad())?.floor() as i64;
         }
         let year = if negative { -year } else { year };
-        Self::new(calendar, year, month, day, hms[0], hms[1], hms[2])
+        let there = Self::new(calendar, year, month, day, hms[0], hms[1], hms[2])?;
+        Ok(there.add_seconds(-ahead_seconds))
     }
 }
 
@@ -352,7 +350,8 @@ fn parse_units(units: &str, calendar: Calendar) -> Result<(f64, Time)> {
             )));
         }
     };
-    // Year 0 in a reference date is used by climatologies in calendars without it: read it as year 1.
+    // Climatologies refer to year 0. It is the year before year 1 in every calendar, also in those that history knows
+    // without it.
     let reference = Time::parse(reference, calendar).map_err(|error| bad(&error.to_string()))?;
     Ok((seconds, reference))
 }
@@ -381,6 +380,9 @@ mod tests {
             .unwrap()
             .add_seconds(DAY_SECONDS);
         assert_eq!(t.to_string(), "1582-10-15T00:00:00");
+        // Year 0 is a leap year, and the next is year 1.
+        let t = Time::from_cf(366.0, "days since 0000-01-01", Calendar::Standard).unwrap();
+        assert_eq!(t.to_string(), "0001-01-01T00:00:00");
         let t = Time::from_cf(59.0, "days since 1995-01-01 00:00:00", Calendar::NoLeap).unwrap();
         assert_eq!(t.to_string(), "1995-03-01T00:00:00");
         let t = Time::from_cf(30.5, "days since 1995-02-01", Calendar::Day360).unwrap();

@@ -1,4 +1,5 @@
-//! An instant as text, `"noleap 1996-08-26T03:00:00"`, so that a saved state can be read by people too.
+//! An instant as text, `"noleap 1996-08-26T03:00:00"`, so that a saved state can be read by people too; and the time
+//! zone of dates.
 
 use crate::calendar::{Calendar, Time};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -20,9 +21,66 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+/// A time of day without its zone, and how many seconds the clocks of the zone are ahead of UTC; `None` if that is no
+/// zone. A zone without a sign, such as `0:00`, must be zero.
+///
+/// # Source
+/// CF conventions, section 4.4, and `udunits2`: `seconds since 1992-10-8 15:15:42.5 -6:00`.
+pub(crate) fn clock_and_zone(text: &str) -> Option<(&str, i64)> {
+    let text = text.trim();
+    let at = text.find(['+', '-', ' ']).unwrap_or(text.len());
+    let (clock, zone) = (&text[..at], text[at..].trim());
+    if !zone.contains(|c: char| ('1'..='9').contains(&c)) {
+        return Some((clock, 0));
+    }
+    let (sign, digits) = match (zone.strip_prefix('+'), zone.strip_prefix('-')) {
+        (Some(digits), _) => (1, digits.trim()),
+        (None, digits) => (-1, digits?.trim()),
+    };
+    // `HH:MM`, `HHMM`, or hours alone.
+    let (hours, minutes) = match (digits.split_once(':'), digits.len()) {
+        (Some(parts), _) => parts,
+        (None, 4) if digits.is_ascii() => digits.split_at(2),
+        (None, _) => (digits, "0"),
+    };
+    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let is_zone = (0..=18).contains(&hours) && (0..60).contains(&minutes);
+    is_zone.then_some((clock, sign * (hours * 3600 + minutes * 60)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_of_time_zones_are_those_of_utc() {
+        for (text, expected) in [
+            ("1992-10-8 15:15:42.5 -6:00", "1992-10-08T21:15:42"),
+            ("2000-01-01T00:00:00+02:00", "1999-12-31T22:00:00"),
+            ("2000-01-01 00:00:00 +0530", "1999-12-31T18:30:00"),
+            ("2000-01-01 00:00 +1", "1999-12-31T23:00:00"),
+            ("2000-01-01 12:00:00 0:00", "2000-01-01T12:00:00"),
+            ("2000-01-01 12:00:00 -00:00", "2000-01-01T12:00:00"),
+            ("2000-01-01 12:00:00 UTC", "2000-01-01T12:00:00"),
+            ("2000-01-01T12:00:00Z", "2000-01-01T12:00:00"),
+            ("2000-01-01", "2000-01-01T00:00:00"),
+        ] {
+            let found = Time::parse(text, Calendar::Standard);
+            assert_eq!(found.unwrap().to_string(), expected, "{text}");
+        }
+        let units = "hours since 2000-01-01 00:00:00 +02:00";
+        let found = Time::from_cf(3.0, units, Calendar::NoLeap).unwrap();
+        assert_eq!(found.to_string(), "2000-01-01T01:00:00");
+        for text in [
+            "2000-01-01 12:00:00 2:00",
+            "2000-01-01 12:00:00 +25:00",
+            "2000-01-01 12:00:00 +02:75",
+            "2000-01-01 12:00:00 +two1",
+            "2000-01-01 12:00:00 1",
+        ] {
+            assert!(Time::parse(text, Calendar::Standard).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn an_instant_comes_back_with_its_calendar() {

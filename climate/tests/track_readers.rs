@@ -91,6 +91,10 @@ fn the_official_netcdf_layout() {
         let winds = track.points.iter().filter_map(|p| p.max_wind_m_s);
         assert!(winds.clone().count() > 5 && winds.fold(0.0, f64::max) < 90.0);
     }
+    // Both storms have agencies' winds at more points than one agency alone, and no spur is among them.
+    let of_sources = table.notes.iter().find(|note| note.contains("_wind`"));
+    assert!(of_sources.is_some(), "{:?}", table.notes);
+    assert!(!table.notes.iter().any(|note| note.contains("spur")));
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn storm(name: &str, hours: i64, lon_deg: f64, lat_deg: f64, points: i64) -> Imp
         lon_deg: (lon_deg - k as f64).rem_euclid(360.0),
         lat_deg,
         max_wind_m_s: Some(20.0 + k as f64),
+        other_wind: false,
         min_psl_pa: Some(99_000.0 - 100.0 * k as f64),
     };
     ImportedTrack {

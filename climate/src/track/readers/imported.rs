@@ -1,5 +1,6 @@
 //! What a file of tracks holds, whoever wrote it.
 
+use super::winds::Winds;
 use crate::events::Event;
 use crate::statistics::Basin;
 use crate::track::{self, Track};
@@ -58,6 +59,9 @@ pub struct ImportedPoint {
     pub lat_deg: f64,
     /// Highest wind, m/s.
     pub max_wind_m_s: Option<f64>,
+    /// Whether the file tells a wind that is not a tropical cyclone's and so is not in `max_wind_m_s`: the time that it
+    /// stands for is not its neighbours'.
+    pub other_wind: bool,
     /// Lowest sea-level pressure, Pa.
     pub min_psl_pa: Option<f64>,
 }
@@ -99,6 +103,7 @@ impl TrackTable {
                 lon_deg: event.lon_deg,
                 lat_deg: event.lat_deg,
                 max_wind_m_s: event.max_wind_m_s,
+                other_wind: false,
                 min_psl_pa: event.min_psl_pa,
             };
             rows.add(&id.to_string(), point, || (event.class, None, None));
@@ -162,13 +167,13 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Adds a point; `describe` gives class, season and basin where the track is new.
+    /// Adds a point and gives the place of its track; `describe` gives class, season and basin where the track is new.
     pub fn add(
         &mut self,
         name: &str,
         point: ImportedPoint,
         describe: impl FnOnce() -> (Class, Option<i64>, Option<Basin>),
-    ) {
+    ) -> usize {
         // Rows of one track mostly stand together: look there before looking the name up.
         let last = self.tracks.last().filter(|track| track.name == name);
         let place = match last.map(|_| self.tracks.len() - 1) {
@@ -186,6 +191,15 @@ impl Rows {
             }),
         };
         self.tracks[place].points.push(point);
+        place
+    }
+
+    /// [`Self::finish`] after each track took one of several sources of wind; a note says how many took which.
+    pub fn finish_with(mut self, format: TrackFormat, winds: Winds) -> TrackTable {
+        let note = winds.settle(&mut self.tracks);
+        let mut table = self.finish(format);
+        table.notes.extend(note);
+        table
     }
 
     /// The tracks, the points of each by time. Of two points at one time the first is kept; a note counts the others.

@@ -19,11 +19,13 @@ mod delimited;
 pub mod ibtracs;
 pub mod ibtracs_netcdf;
 mod imported;
+mod kinds;
 mod plausible;
 mod sniff;
 pub mod stitch_nodes;
 pub mod stitch_nodes_csv;
 pub mod teca;
+mod winds;
 
 pub use imported::{ImportedPoint, ImportedTrack, TrackFormat, TrackTable};
 pub use sniff::format_of;

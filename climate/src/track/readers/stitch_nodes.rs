@@ -181,6 +181,7 @@ impl<'a> Reader<'a> {
             lon_deg: if turned < 360.0 { turned } else { 0.0 },
             lat_deg,
             max_wind_m_s,
+            other_wind: false,
             min_psl_pa,
         };
         self.open.0 -= 1;

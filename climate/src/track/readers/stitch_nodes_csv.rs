@@ -24,6 +24,8 @@ const DIALECT: Dialect = Dialect {
     pressure_pa: 1.0,
     season: &[],
     basin: &[],
+    track_type: &[],
+    nature: &[],
 };
 
 /// The tracks of a file of `StitchNodes --out_file_format csv`:

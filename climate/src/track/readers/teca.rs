@@ -21,6 +21,8 @@ const DIALECT: Dialect = Dialect {
     pressure_pa: 1.0,
     season: &[],
     basin: &[],
+    track_type: &[],
+    nature: &[],
 };
 
 /// The tracks of `teca_tc_trajectory`, written as CSV.

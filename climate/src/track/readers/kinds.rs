@@ -1,0 +1,42 @@
+//! Which tracks and points of IBTrACS are those of tropical cyclones.
+
+use std::collections::HashSet;
+
+/// Names of spur tracks, which are left out.
+///
+/// A spur is a part of a storm that some agency saw elsewhere: counted as a storm it would be one too many.
+///
+/// # Source
+/// Technical documentation of IBTrACS v04r00, `TRACK_TYPE`: `main`, `spur` and both as `PROVISIONAL`.
+#[derive(Debug, Default)]
+pub(super) struct Spurs(HashSet<String>);
+
+impl Spurs {
+    /// Whether a track is one, which is noted.
+    pub fn is_one(&mut self, track: &str, track_type: &str) -> bool {
+        let spur = track_type.to_ascii_lowercase().contains("spur");
+        if spur && !self.0.contains(track) {
+            self.0.insert(track.into());
+        }
+        spur
+    }
+
+    /// How many there were, for people.
+    pub fn note(&self) -> Option<String> {
+        (!self.0.is_empty()).then(|| {
+            format!(
+                "{} tracks are spurs (`TRACK_TYPE`), parts of other storms, and are left out",
+                self.0.len()
+            )
+        })
+    }
+}
+
+/// Whether the wind of a point is not a tropical cyclone's: IBTrACS calls it extratropical (`ET`) or a disturbance
+/// (`DS`). Subtropical storms (`SS`) count, as in the totals of their agencies, and so do points of mixed (`MX`) or no
+/// report (`NR`).
+pub(super) fn is_other(nature: &str) -> bool {
+    ["ET", "DS"]
+        .iter()
+        .any(|other| nature.eq_ignore_ascii_case(other))
+}

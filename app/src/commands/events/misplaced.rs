@@ -3,7 +3,7 @@
 use crate::commands::score::same_dates;
 use crate::failure::{Advice, INPUT};
 use squall_climate::stream::is_result;
-use squall_climate::track::readers::{TrackFormat, format_of};
+use squall_climate::track::readers::{TrackFormat, format_of, lacking};
 use squall_data::{Calendar, DataError};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -17,6 +17,16 @@ const TAKES: &str = "give the masks or boxes that it was made from; also read ar
 /// or file lacks.
 pub fn explained(error: DataError, input: &str) -> anyhow::Error {
     let path = Path::new(input);
+    if path.is_file()
+        && let Some(lacks) = lacking(path)
+    {
+        return Advice {
+            message: format!("`{input}` looks like tracks of a layout that is not read: it {lacks}"),
+            hint: "rename or add columns so that it has those of one of the layouts that `docs/century.md` lists under tracks of other tools".into(),
+            code: INPUT,
+        }
+        .into();
+    }
     let what = match &error {
         _ if path.is_file() => table(path),
         DataError::NoInput { .. } => folder(path),

@@ -293,6 +293,32 @@ fn tables_are_no_masks() {
 }
 
 #[test]
+fn tracks_of_a_layout_that_is_not_read_say_what_they_lack() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("storms.csv");
+    let header = "name,year,month,day,hour,lat,long,status,category,wind,pressure";
+    std::fs::write(
+        &table,
+        format!("{header}\nAmy,1975,6,27,0,27.5,-79,,,25,1013\n"),
+    )
+    .unwrap();
+    let mut inputs = vec![(table, "lacks `track_id`, `lon` of StitchNodes csv")];
+    let real = squall_data::testdata::real("track-formats/ERA20C_TRACK_NATL_tcident.nc");
+    inputs.extend(real.map(|path| (path, "lacks `sid`, `iso_time` of IBTrACS netCDF")));
+    for (input, lacks) in inputs {
+        let call = parsed(&[text(&input), "--out", text(&folder.path().join("out"))]);
+        let error = call.extract().unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains(lacks) && !said.contains("masks"), "{said}");
+        let hint = crate::failure::classify(&error).1.unwrap();
+        assert!(hint.contains("docs/century.md"), "{hint}");
+        let offers = crate::commands::score::kind::offers(text(&input)).unwrap();
+        let refused = offers[0].refusal().unwrap().to_string();
+        assert!(refused.contains(lacks), "{refused}");
+    }
+}
+
+#[test]
 fn an_import_leaves_nothing_of_an_earlier_one() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

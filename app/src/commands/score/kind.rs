@@ -3,7 +3,7 @@
 use crate::failure::Advice;
 use anyhow::Context;
 use squall_climate::stream::is_result;
-use squall_climate::track::readers::format_of;
+use squall_climate::track::readers::{format_of, lacking};
 use squall_data::mask_file::MaskArchive;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -66,7 +66,12 @@ impl Offer {
                 },
             )),
             Kind::OtherTable => Some(Advice::usage(
-                format!("`{name}` is a table, but none of boxes or tracks"),
+                match lacking(&self.path) {
+                    Some(lacks) => format!(
+                        "`{name}` looks like tracks of a layout that is not read: it {lacks}"
+                    ),
+                    None => format!("`{name}` is a table, but none of boxes or tracks"),
+                },
                 "tables that are scored are boxes.csv, events.csv, objects.csv and tracks of TempestExtremes, TECA and IBTrACS; all by their header",
             )),
         }
@@ -132,6 +137,7 @@ fn kind_of(path: &Path) -> anyhow::Result<Kind> {
     Ok(match (format_of(path)?, end.eq_ignore_ascii_case("csv")) {
         (Some(_), _) => Kind::Tracks,
         (None, true) => of_unknown_table(&header(path)?),
+        (None, false) if lacking(path).is_some() => Kind::OtherTable,
         (None, false) => Kind::Masks,
     })
 }

@@ -28,7 +28,7 @@ pub mod teca;
 mod winds;
 
 pub use imported::{ImportedPoint, ImportedTrack, TrackFormat, TrackTable};
-pub use sniff::format_of;
+pub use sniff::{format_of, lacking};
 
 use crate::error::{ClimateError, Result};
 use crate::table;
@@ -58,7 +58,8 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable>
         path: path.into(),
         reason: "expected tracks: events.csv of Squall, IBTrACS (CSV or netCDF), StitchNodes (gfdl or csv), a track table \
                  of TECA, or events as Parquet or GeoJSON; found none of their headers"
-            .into(),
+            .to_string()
+            + &lacking(path).map_or_else(String::new, |lacks| format!(": it {lacks}")),
     })?;
     let mut table = match format {
         TrackFormat::IbtracsCsv => ibtracs::read(path)?,

@@ -24,11 +24,13 @@ pub fn format_of(path: &Path) -> Result<Option<TrackFormat>> {
     reader
         .read_to_end(&mut head)
         .map_err(DataError::io("read", path))?;
-    if head.starts_with(b"CDF") || head.starts_with(b"\x89HDF") {
+    if is_netcdf(&head) {
         return Ok(on_library_thread(|| {
             let file = netcdf::open(path).ok()?;
-            let has = |name| file.variable(name).is_some();
-            (has("sid") && has("iso_time") && has("lat") && has("lon"))
+            let has = |name: &&str| file.variable(name).is_some();
+            VARIABLES
+                .iter()
+                .all(|name| has(name))
                 .then_some(TrackFormat::IbtracsNetcdf)
         }));
     }
@@ -41,44 +43,119 @@ pub fn format_of(path: &Path) -> Result<Option<TrackFormat>> {
         }
         Layout::Delimited => {}
     }
-    let lines = head.lines().map_while(|line| line.ok());
-    let first = lines
-        .map(|line| line.trim_start_matches('\u{feff}').trim().to_string())
-        .find(|line| !line.is_empty() && !line.starts_with('#'));
-    Ok(first.and_then(|line| of_header(&line)))
+    Ok(first_line(&head).and_then(|line| of_header(&line)))
 }
+
+/// The columns by which tables of each tool are told.
+const HEADERS: [(TrackFormat, &[&str]); 5] = [
+    (
+        TrackFormat::SquallEvents,
+        &["class", "time", "lon_deg", "lat_deg"],
+    ),
+    (TrackFormat::IbtracsCsv, &["sid", "iso_time", "lat", "lon"]),
+    (
+        TrackFormat::IbtracsCsv,
+        &["track_id", "season", "basin", "time", "lon", "lat"],
+    ),
+    (
+        TrackFormat::TecaCsv,
+        &["track_id", "storm_id", "lon", "lat", "surface_wind"],
+    ),
+    (
+        TrackFormat::StitchNodesCsv,
+        &["track_id", "year", "month", "day", "hour", "lon", "lat"],
+    ),
+];
+
+/// The variables by which netCDF of IBTrACS is told.
+const VARIABLES: [&str; 4] = ["sid", "iso_time", "lat", "lon"];
 
 fn of_header(line: &str) -> Option<TrackFormat> {
     if line.split_whitespace().next() == Some("start") {
         return Some(TrackFormat::StitchNodesGfdl);
     }
     let names: Vec<String> = line.split(',').map(plain_name).collect();
-    let has = |wanted: &[&str]| {
-        wanted
-            .iter()
-            .all(|&name| names.iter().any(|known| known == name))
-    };
-    [
-        (
-            TrackFormat::SquallEvents,
-            &["class", "time", "lon_deg", "lat_deg"][..],
-        ),
-        (TrackFormat::IbtracsCsv, &["sid", "iso_time", "lat", "lon"]),
-        (
-            TrackFormat::IbtracsCsv,
-            &["track_id", "season", "basin", "time", "lon", "lat"],
-        ),
-        (
-            TrackFormat::TecaCsv,
-            &["track_id", "storm_id", "lon", "lat", "surface_wind"],
-        ),
-        (
-            TrackFormat::StitchNodesCsv,
-            &["track_id", "year", "month", "day", "hour", "lon", "lat"],
-        ),
-    ]
-    .into_iter()
-    .find_map(|(format, columns)| has(columns).then_some(format))
+    let has = |wanted: &[&str]| missing(wanted, &names).is_empty();
+    (HEADERS.into_iter()).find_map(|(format, columns)| has(columns).then_some(format))
+}
+
+/// Which of some names are not there.
+fn missing<'a>(wanted: &[&'a str], names: &[String]) -> Vec<&'a str> {
+    let is_there = |name: &str| names.iter().any(|known| known == name);
+    wanted
+        .iter()
+        .copied()
+        .filter(|name| !is_there(name))
+        .collect()
+}
+
+/// What a file of tracks lacks of the format that it is nearest to, as the end of a sentence about it; `None` if it is
+/// read, or looks like no tracks.
+///
+/// # Example
+/// ```
+/// let path = std::env::temp_dir().join(format!("squall-lacking-{}.csv", std::process::id()));
+/// std::fs::write(&path, "name,year,month,day,hour,lat,long,wind\n").unwrap();
+/// let said = squall_climate::track::readers::lacking(&path).unwrap();
+/// assert!(said.starts_with("lacks `track_id`, `lon` of StitchNodes csv"), "{said}");
+/// std::fs::remove_file(&path).unwrap();
+/// ```
+pub fn lacking(path: &Path) -> Option<String> {
+    let mut head = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    if is_netcdf(&head) {
+        return on_library_thread(|| lacking_in_netcdf(path));
+    }
+    let line = first_line(&head)?;
+    let names: Vec<String> = line.split(',').map(plain_name).collect();
+    if of_header(&line).is_some() {
+        return None;
+    }
+    let nearest = HEADERS.into_iter().map(|(format, columns)| {
+        let lacking = missing(columns, &names);
+        (2 * lacking.len() <= columns.len()).then_some((format, lacking))
+    });
+    let (format, lacking) = nearest.flatten().min_by_key(|(_, lacking)| lacking.len())?;
+    Some(words(&lacking, format, &names))
+}
+
+fn lacking_in_netcdf(path: &Path) -> Option<String> {
+    let file = netcdf::open(path).ok()?;
+    let names: Vec<String> = file.variables().map(|variable| variable.name()).collect();
+    let dimensions = file.dimensions().map(|dimension| dimension.name());
+    let mut all = dimensions.chain(names.iter().cloned());
+    let of_tracks = all.any(|name| {
+        let name = name.to_ascii_lowercase();
+        name.contains("traj") || name.starts_with("track")
+    });
+    let masks = ["LABELS", "ar_binary_tag", "binary_tag", "object_id"];
+    let of_masks = masks.iter().any(|name| file.variable(name).is_some());
+    let lacking = missing(&VARIABLES, &names);
+    (of_tracks && !of_masks && !lacking.is_empty())
+        .then(|| words(&lacking, TrackFormat::IbtracsNetcdf, &names))
+}
+
+fn words(lacking: &[&str], format: TrackFormat, names: &[String]) -> String {
+    let found: Vec<&str> = names.iter().take(30).map(String::as_str).collect();
+    format!(
+        "lacks `{}` of {}; found {}",
+        lacking.join("`, `"),
+        format.name(),
+        found.join(", ")
+    )
+}
+
+fn is_netcdf(head: &[u8]) -> bool {
+    head.starts_with(b"CDF") || head.starts_with(b"\x89HDF")
+}
+
+/// The first line that says something.
+fn first_line(head: &[u8]) -> Option<String> {
+    let lines = head.lines().map_while(|line| line.ok());
+    lines
+        .map(|line| line.trim_start_matches('\u{feff}').trim().to_string())
+        .find(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 #[cfg(test)]
@@ -112,5 +189,42 @@ mod tests {
         ] {
             assert_eq!(of_header(line), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn a_file_of_tracks_that_is_not_read_says_what_it_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |header: &str| {
+            let path = folder.path().join("table.csv");
+            std::fs::write(&path, format!("# comment\n{header}\n")).unwrap();
+            lacking(&path)
+        };
+        let hurdat = said("name,year,month,day,hour,lat,long,status,wind,pressure").unwrap();
+        assert!(
+            hurdat.starts_with("lacks `track_id`, `lon` of StitchNodes csv; found name, year"),
+            "{hurdat}"
+        );
+        assert_eq!(said("sid,iso_time,lat,lon"), None);
+        assert_eq!(said("name,wind"), None);
+        let path = folder.path().join("tracks.nc");
+        let write = |name: &'static str| {
+            on_library_thread(|| -> std::result::Result<(), netcdf::Error> {
+                let mut file = netcdf::create(&path)?;
+                file.add_dimension("record", 1)?;
+                for name in [name, "lat", "lon"] {
+                    file.add_variable::<f32>(name, &["record"])?;
+                }
+                Ok(())
+            })
+        };
+        write("TRACK_ID").unwrap();
+        let said = lacking(&path).unwrap();
+        assert!(
+            said.starts_with("lacks `sid`, `iso_time` of IBTrACS netCDF")
+                && said.contains("TRACK_ID"),
+            "{said}"
+        );
+        write("LABELS").unwrap();
+        assert_eq!(lacking(&path), None);
     }
 }

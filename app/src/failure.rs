@@ -214,6 +214,12 @@ fn of_climate(error: &ClimateError) -> Verdict {
             (INPUT, Some("`squall inspect` lists what the input has"))
         }
         ClimateError::Invalid(_) => (USAGE, None),
+        ClimateError::TableCell { expected, .. } if expected.contains("calendar") => (
+            INPUT,
+            Some(
+                "a table does not tell its calendar: where it is another one, give it with --calendar (noleap, 360_day, ...)",
+            ),
+        ),
         ClimateError::Period { .. } => (
             INPUT,
             Some("a comparison needs whole months of several years on both sides"),

@@ -4,6 +4,7 @@
 //! 0.001 m/s); what is not known is blank. Columns are found by name, in any order; unknown ones are passed over. What
 //! is written as CSV is read from CSV, Parquet and GeoJSON.
 
+mod beside;
 pub(crate) mod lines;
 mod read;
 mod rows;
@@ -19,6 +20,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 
+pub use beside::calendar_beside;
 pub use read::{EventReader, TrackReader, read_events, read_tracks};
 pub use spill::{Sorted, Spill};
 

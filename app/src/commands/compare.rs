@@ -59,9 +59,9 @@ pub struct Compare {
     /// All draws follow from this number.
     #[arg(long, default_value_t = DrawOptions::default().seed)]
     pub seed: u64,
-    /// Calendar of tables without statistics.nc.
-    #[arg(long, default_value = "standard", value_parser = calendar)]
-    pub calendar: Calendar,
+    /// Calendar of tables without statistics.nc; by default that of masks beside them, else standard.
+    #[arg(long, value_parser = calendar)]
+    pub calendar: Option<Calendar>,
     /// Go on although the grids differ.
     #[arg(long)]
     pub any_grid: bool,

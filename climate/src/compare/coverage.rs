@@ -1,6 +1,7 @@
 //! Which years of a run are whole, and what it was made on.
 
 use crate::error::{ClimateError, Result};
+use crate::table::calendar_beside;
 use crate::table::lines::Table;
 use squall_data::archive::on_library_thread;
 use squall_data::{Calendar, Class, DataError, LatLonGrid, Time};
@@ -65,17 +66,18 @@ impl Selection {
 
 impl Coverage {
     /// When the run of a folder was analysed: from `statistics.nc`; without it, from the first to the last time of the
-    /// tables, in the calendar `otherwise`.
+    /// tables, in the calendar `otherwise` or, if none is given, in that of what lies beside them.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if a file cannot be read, [`ClimateError::Table`] if there is no table of events,
     /// [`ClimateError::Period`] if the tables are empty and nothing says which times were analysed.
-    pub fn read(folder: &Path, otherwise: Calendar) -> Result<Self> {
+    pub fn read(folder: &Path, otherwise: Option<Calendar>) -> Result<Self> {
         let statistics = folder.join("statistics.nc");
         if statistics.is_file() {
             return Self::of_statistics(folder, &statistics);
         }
-        Self::of_tables(folder, otherwise)
+        let calendar = otherwise.or_else(|| calendar_beside(folder));
+        Self::of_tables(folder, calendar.unwrap_or_default())
     }
 
     fn of_statistics(folder: &Path, path: &Path) -> Result<Self> {

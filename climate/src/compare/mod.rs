@@ -75,8 +75,9 @@ pub struct CompareOptions {
     pub year_start: i64,
     /// Consecutive years that are drawn together.
     pub block_years: usize,
-    /// Calendar of tables without `statistics.nc`.
-    pub calendar: Calendar,
+    /// Calendar of tables without `statistics.nc`; by default that of what lies beside them
+    /// ([`crate::table::calendar_beside`]), else the standard one.
+    pub calendar: Option<Calendar>,
     /// Go on although the grids differ.
     pub any_grid: bool,
 }
@@ -88,7 +89,7 @@ impl Default for CompareOptions {
             months: Vec::new(),
             year_start: 1,
             block_years: 1,
-            calendar: Calendar::Standard,
+            calendar: None,
             any_grid: false,
         }
     }

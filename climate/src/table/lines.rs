@@ -60,6 +60,20 @@ pub(crate) struct Line<'a> {
     table: &'a Table,
 }
 
+/// What a date must be in a calendar, which the table mostly does not tell.
+fn date_of(calendar: Calendar) -> &'static str {
+    match calendar {
+        Calendar::Standard => "a date of the calendar standard such as 1996-08-26T03:00:00",
+        Calendar::ProlepticGregorian => {
+            "a date of the calendar proleptic_gregorian such as 1996-08-26T03:00:00"
+        }
+        Calendar::NoLeap => "a date of the calendar noleap such as 1996-08-26T03:00:00",
+        Calendar::AllLeap => "a date of the calendar all_leap such as 1996-08-26T03:00:00",
+        Calendar::Day360 => "a date of the calendar 360_day such as 1996-08-26T03:00:00",
+        Calendar::Julian => "a date of the calendar julian such as 1996-08-26T03:00:00",
+    }
+}
+
 impl Line<'_> {
     /// Whether a cell is blank or its column absent.
     pub fn is_blank(&self, column: &str) -> bool {
@@ -149,8 +163,7 @@ impl Line<'_> {
 
     /// A date.
     pub fn time(&self, column: &str, calendar: Calendar) -> Result<Time> {
-        Time::parse(self.text(column), calendar)
-            .map_err(|_| self.bad(column, "a date of the calendar such as 1996-08-26T03:00:00"))
+        Time::parse(self.text(column), calendar).map_err(|_| self.bad(column, date_of(calendar)))
     }
 
     /// The class.

@@ -184,7 +184,7 @@ fn a_class_that_tables_without_statistics_lack_is_unknown_and_not_none() {
     let events = fs::read_to_string(path("both/events.csv")).unwrap();
     fs::write(path("both/events.csv"), events + river).unwrap();
     let noleap = CompareOptions {
-        calendar: Calendar::NoLeap,
+        calendar: Some(Calendar::NoLeap),
         ..options()
     };
     let found = compare_with(
@@ -422,7 +422,7 @@ fn tables_alone_are_enough_for_counts() {
     fs::remove_file(path("b/statistics.nc")).unwrap();
     fs::rename(path("b/events.csv"), path("b/objects.csv")).unwrap();
     let noleap = CompareOptions {
-        calendar: Calendar::NoLeap,
+        calendar: Some(Calendar::NoLeap),
         ..options()
     };
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &noleap).unwrap();
@@ -502,4 +502,34 @@ fn options_without_meaning_are_refused_before_reading() {
     );
     let error = compare::plan(side(nowhere, "a"), side(nowhere, "b"), &options()).unwrap_err();
     assert!(matches!(error, ClimateError::Table { .. }), "{error}");
+}
+
+#[test]
+fn masks_beside_a_table_tell_its_calendar() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        Run::default().write(&path(name));
+        fs::remove_file(path(name).join("statistics.nc")).unwrap();
+    }
+    let masks = || -> Result<(), netcdf::Error> {
+        let mut file = netcdf::create(path("b").join("masks.nc"))?;
+        file.add_dimension("time", 1)?;
+        let mut time = file.add_variable::<f64>("time", &["time"])?;
+        time.put_attribute("calendar", "noleap")?;
+        Ok(())
+    };
+    squall_data::archive::on_library_thread(masks).unwrap();
+    let sides = || (side(&path("a"), "a"), side(&path("b"), "b"));
+    let calendars = |options: &CompareOptions| {
+        let (a, b) = sides();
+        let found = compare_with(a, b, options).unwrap();
+        [found.a.calendar, found.b.calendar]
+    };
+    assert_eq!(calendars(&options()), ["standard", "noleap"]);
+    let asked = CompareOptions {
+        calendar: Some(Calendar::ProlepticGregorian),
+        ..options()
+    };
+    assert_eq!(calendars(&asked), ["proleptic_gregorian"; 2]);
 }

@@ -55,9 +55,10 @@ impl fmt::Display for Scores {
 /// Scores two files of boxes: tables, ExtremeWeather's HDF5 or COCO's JSON.
 pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Result<Scores> {
     check_confidence(arguments.min_confidence)?;
+    let calendar = arguments.calendar_of(&[predicted, truth]);
     let read = |path: &Path| -> anyhow::Result<BoxFrames> {
         let grid = boxes::pixel_grid(path, None)?;
-        let frames = boxes::read(path, &grid, arguments.calendar).map_err(with_calendar)?;
+        let frames = boxes::read(path, &grid, calendar).map_err(with_calendar)?;
         frames
             .notes
             .iter()
@@ -280,7 +281,7 @@ mod tests {
             let (code, hint) = classify(&error);
             assert_eq!(code, INPUT);
             assert!(hint.unwrap().contains("`--calendar noleap`"), "{error}");
-            arguments.calendar = Calendar::NoLeap;
+            arguments.calendar = Some(Calendar::NoLeap);
             let scores = score(&arguments, &at(predicted), &at(truth)).unwrap();
             assert_eq!(scores.boxes.coverage.both, 2);
         }

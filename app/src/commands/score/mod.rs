@@ -16,8 +16,10 @@ use crate::output;
 use clap::Args;
 use kind::Kind;
 use serde::Serialize;
+use squall_climate::table;
 use squall_data::Calendar;
 use std::fmt;
+use std::path::Path;
 
 /// Score masks, boxes or tracks against labels, truth or best tracks.
 ///
@@ -39,9 +41,10 @@ pub struct Score {
     /// Another table of predicted events than the one in the folder of the prediction.
     #[arg(long, value_name = "FILE")]
     pub events: Option<String>,
-    /// Calendar of the dates in tables, which do not tell it.
-    #[arg(long, value_name = "NAME", default_value = "standard", value_parser = calendar)]
-    pub calendar: Calendar,
+    /// Calendar of the dates in tables, which do not tell it; by default that of statistics.nc or masks beside them,
+    /// else standard.
+    #[arg(long, value_name = "NAME", value_parser = calendar)]
+    pub calendar: Option<Calendar>,
     /// Boxes: from here on a box counts as an event; boxes without a confidence are sure.
     #[arg(long, value_name = "SHARE", default_value_t = super::events::MIN_CONFIDENCE)]
     pub min_confidence: f32,
@@ -89,7 +92,7 @@ impl Score {
             truth,
             tags: Tags::default(),
             events,
-            calendar: Calendar::Standard,
+            calendar: None,
             min_confidence: super::events::MIN_CONFIDENCE,
             min_wind: None,
             by_mean_distance: false,
@@ -112,6 +115,15 @@ impl Score {
             )),
             None => Ok(()),
         }
+    }
+
+    /// The calendar of the dates of tables: as asked for, else what lies beside the first of them that anything does.
+    fn calendar_of(&self, tables: &[&Path]) -> Calendar {
+        let beside = || {
+            let mut folders = tables.iter().filter_map(|table| table.parent());
+            folders.find_map(table::calendar_beside)
+        };
+        self.calendar.or_else(beside).unwrap_or_default()
     }
 
     /// Prints the scores.

@@ -2,7 +2,7 @@
 
 use super::Score;
 use serde::Serialize;
-use squall_climate::track::readers::{ReadOptions, TrackTable, read};
+use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
 use squall_data::{Class, DataError};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::world_scores::Criterion;
@@ -29,18 +29,20 @@ impl fmt::Display for TrackScores {
 
 /// Scores a file of tracks against another.
 pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Result<TrackScores> {
-    let options = ReadOptions {
-        calendar: arguments.calendar,
-        columns: arguments.columns.clone(),
-    };
-    let table = |path: &Path| -> anyhow::Result<TrackTable> {
+    let table = |path: &Path, other: &Path| -> anyhow::Result<TrackTable> {
+        let ours = format_of(path)? == Some(TrackFormat::SquallEvents);
+        let options = ReadOptions {
+            // What lies beside another tool's table may be of anything.
+            calendar: arguments.calendar_of(if ours { &[path, other][..] } else { &[] }),
+            columns: arguments.columns.clone(),
+        };
         let table = read(path, &options)?;
         for note in &table.notes {
             tracing::warn!("{}: {note}", path.display());
         }
         Ok(table)
     };
-    let (predicted, truth) = (table(predicted)?, table(truth)?);
+    let (predicted, truth) = (table(predicted, truth)?, table(truth, predicted)?);
     let has = |table: &TrackTable, class| table.tracks.iter().any(|track| track.class == class);
     let criterion = |class| match (arguments.by_mean_distance, class) {
         (true, _) => Criterion::MEAN_DISTANCE,
@@ -73,4 +75,43 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         formats: [predicted.format.name(), truth.format.name()],
         tracks: scores,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::classify;
+    use squall_data::archive::on_library_thread;
+
+    #[test]
+    fn the_calendar_is_that_of_what_lies_beside_the_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = folder.path().join("events.csv");
+        let rows: String = (28..=30)
+            .map(|day| format!("tropical_cyclone,2000-02-{day}T00:00:00,150.0,15.0,1\n"))
+            .collect();
+        std::fs::write(
+            &table,
+            format!("class,time,lon_deg,lat_deg,track_id\n{rows}"),
+        )
+        .unwrap();
+        let name = table.display().to_string();
+        let mut arguments = Score::of_masks(name.clone(), name, None);
+        let error = score(&arguments, &table, &table).unwrap_err();
+        assert!(error.to_string().contains("calendar standard"), "{error}");
+        let hint = classify(&error).1.unwrap();
+        assert!(hint.contains("--calendar"), "{hint}");
+        let statistics = || -> Result<(), netcdf::Error> {
+            let mut file = netcdf::create(folder.path().join("statistics.nc"))?;
+            file.add_attribute("calendar_of_the_data", "360_day")?;
+            Ok(())
+        };
+        on_library_thread(statistics).unwrap();
+        let found = score(&arguments, &table, &table).unwrap();
+        assert_eq!(found.tracks.len(), 1);
+        // What is asked for comes first.
+        arguments.calendar = Some(squall_data::Calendar::NoLeap);
+        let error = score(&arguments, &table, &table).unwrap_err();
+        assert!(error.to_string().contains("calendar noleap"), "{error}");
+    }
 }

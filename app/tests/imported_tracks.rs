@@ -240,3 +240,42 @@ fn rows_without_a_wind_take_nothing_from_the_energy() {
         "{found} for {expected}"
     );
 }
+
+/// Also of a table that is named without its folder.
+#[test]
+fn statistics_beside_a_table_tell_its_calendar() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let rows: String = (28..=30)
+        .map(|day| format!("tropical_cyclone,2000-02-{day}T00:00:00,150.0,15.0,1\n"))
+        .collect();
+    let table = format!("class,time,lon_deg,lat_deg,track_id\n{rows}");
+    fs::write(at("events.csv"), table).expect("a table");
+    let score = || {
+        let mut command = squall();
+        command.args([
+            "score",
+            "--prediction",
+            "events.csv",
+            "--truth",
+            "events.csv",
+        ]);
+        command
+            .current_dir(folder.path())
+            .output()
+            .expect("it starts")
+    };
+    let refused = text(&score());
+    assert!(
+        refused.contains("calendar standard") && refused.contains("--calendar"),
+        "{refused}"
+    );
+    let statistics = || -> Result<(), netcdf::Error> {
+        let mut file = netcdf::create(at("statistics.nc"))?;
+        file.add_attribute("calendar_of_the_data", "360_day")?;
+        Ok(())
+    };
+    squall_data::archive::on_library_thread(statistics).expect("statistics");
+    let done = score();
+    assert!(done.status.success(), "{}", text(&done));
+}

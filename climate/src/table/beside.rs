@@ -9,6 +9,11 @@ use std::path::{Path, PathBuf};
 ///
 /// A file that cannot be read tells nothing here: what needs it says what is wrong with it.
 pub fn calendar_beside(folder: &Path) -> Option<Calendar> {
+    // The folder of a bare file name has no name.
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
     let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.path())

@@ -30,10 +30,11 @@ impl fmt::Display for TrackScores {
 /// Scores a file of tracks against another.
 pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Result<TrackScores> {
     let table = |path: &Path, other: &Path| -> anyhow::Result<TrackTable> {
+        // What lies beside another tool's table may be of anything.
         let ours = format_of(path)? == Some(TrackFormat::SquallEvents);
+        let both = [path, other];
         let options = ReadOptions {
-            // What lies beside another tool's table may be of anything.
-            calendar: arguments.calendar_of(if ours { &[path, other][..] } else { &[] }),
+            calendar: arguments.calendar_of(if ours { both.as_slice() } else { &[] }),
             columns: arguments.columns.clone(),
         };
         let table = read(path, &options)?;

@@ -10,6 +10,9 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 
+/// Values whose squares are summed at once for the norm.
+const NORM_CHUNK: usize = 1 << 14;
+
 /// Gets a bucket of gradients as soon as the backward pass has written all of it: its number and its values, as they
 /// are and no copy of them, until [`Gradients::put`].
 pub type Taker = Box<dyn FnMut(usize, Vec<f32>) + Send>;
@@ -125,14 +128,18 @@ impl Gradients {
         self.watch_with(buckets, Hearing::Given(taker));
     }
 
-    /// Takes a bucket of values; until then nothing is known of one that was given away.
-    pub fn put(&mut self, bucket: &Range<usize>, values: Vec<f32>) {
+    /// Takes a bucket of values; until then nothing is known of one that was given away. Those of gradients on a GPU
+    /// go there at once, while later buckets are still away.
+    ///
+    /// # Errors
+    /// [`ModelError::Gpu`] if they cannot be copied.
+    pub fn put(&mut self, bucket: &Range<usize>, values: Vec<f32>) -> Result<()> {
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &mut self.on_gpu {
-            buffer.host_mut()[bucket.clone()].copy_from_slice(&values);
-            return;
+            return buffer.put(bucket, &values);
         }
         self.host.put(bucket, values);
+        Ok(())
     }
 
     /// The same of gradients on a GPU: each bucket is multiplied by `factor` and lent to whom may change it there,
@@ -333,14 +340,18 @@ impl Gradients {
         parameters.iter().filter(zero).collect()
     }
 
-    /// √Σ g², the same bits on any number of threads.
+    /// √Σ g², the same bits on any number of threads and in any pieces: a run that goes on has in one piece what it had
+    /// in buckets before.
     ///
     /// It is finite exactly if every value is: squares of f32 cannot overflow a sum in f64.
     pub fn norm(&self) -> f64 {
-        let slices = self.slices();
-        let chunks = slices.iter().flat_map(|(_, values)| values.chunks(1 << 14));
-        let parts: Vec<f64> = (chunks.collect::<Vec<_>>().into_par_iter())
-            .map(|chunk| Arch::new().dispatch(Squares(chunk)))
+        let (slices, count) = (self.slices(), self.len());
+        let starts = (0..count).into_par_iter().step_by(NORM_CHUNK);
+        let parts: Vec<f64> = starts
+            .map(|start| {
+                let chunk = slices.at(start..count.min(start + NORM_CHUNK));
+                Arch::new().dispatch(Squares(&chunk))
+            })
             .collect();
         parts.iter().sum::<f64>().sqrt()
     }
@@ -402,6 +413,32 @@ mod tests {
             gradients.of(0..3);
         }
         gradients.of(0..3);
+    }
+
+    #[test]
+    fn the_norm_has_the_same_bits_in_any_pieces() {
+        let mut parameters = Parameters::new(1);
+        for (name, length) in [("a", 20_001), ("b", 77), ("c", 30_003)] {
+            parameters
+                .vector(name.into(), Kind::Bias, length, 0.0)
+                .unwrap();
+        }
+        let count = parameters.count();
+        let values: Vec<f32> = (0..count).map(|i| (i as f32).sin() * 1e3).collect();
+        let mut whole = Gradients::new(&parameters);
+        whole.as_mut_slice().copy_from_slice(&values);
+        let buckets = Gradients::buckets(&parameters, 1);
+        assert_eq!(buckets.len(), 3);
+        let mut pieces = Gradients::new(&parameters);
+        pieces.give(buckets.clone(), Box::new(|_, _| ()));
+        pieces.clear();
+        pieces.complete();
+        for bucket in &buckets {
+            let part = values[bucket.clone()].to_vec();
+            pieces.put(bucket, part).unwrap();
+        }
+        assert_eq!(pieces.slices().iter().count(), 3);
+        assert_eq!(pieces.norm().to_bits(), whole.norm().to_bits());
     }
 
     #[test]

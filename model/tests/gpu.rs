@@ -490,6 +490,24 @@ fn gradients_leave_the_gpu_bucket_by_bucket() {
     }
 }
 
+/// Buckets that come back replace what lay there, and nothing else: whoever knows only some of them loses no other.
+#[test]
+fn buckets_come_back_into_the_gradients_of_the_gpu() {
+    let Some(gpu) = gpu() else { return };
+    let network = Network::build(&small(), gpu, 3).unwrap();
+    let buckets = Gradients::buckets(network.parameters(), 2000);
+    let mut gradients = gradients(&network, 7);
+    let mut expected = gradients.as_slice().into_owned();
+    // Also of what was looked at, or written from here, before.
+    for (at, bucket) in buckets.iter().step_by(2).enumerate() {
+        let values = vec![at as f32; bucket.len()];
+        expected[bucket.clone()].copy_from_slice(&values);
+        gradients.put(bucket, values).unwrap();
+        assert!(gradients.as_slice() == expected, "bucket {at}");
+    }
+    assert!(gradients.is_on_gpu());
+}
+
 /// The CPU's own ways of computing are no ways of a GPU's: nothing of a network leaves it.
 #[test]
 fn convolutions_stay_on_the_gpu() {

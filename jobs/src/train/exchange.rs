@@ -97,7 +97,7 @@ impl Exchange {
                 gradients.take_back(lent)?;
                 continue;
             }
-            gradients.put(range, reduced.values);
+            gradients.put(range, reduced.values)?;
         }
     }
 }

@@ -280,7 +280,7 @@ impl Learner {
     /// Waits until the gradients of a step are exchanged and puts them into the learner's buffer.
     fn receive(&mut self, waiting: &mut Waiting, team: &mut Team) -> Result<Shared> {
         if let Some(gradients) = waiting.gradients.take() {
-            self.gradients.as_mut_slice().copy_from_slice(&gradients);
+            self.gradients.put(&(0..gradients.len()), gradients)?;
         }
         if let Some(shared) = waiting.shared {
             return Ok(shared);

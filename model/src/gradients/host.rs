@@ -169,6 +169,25 @@ impl<'a> Slices<'a> {
         self.0.iter().map(|(_, values)| values.len()).sum()
     }
 
+    /// The values of a range that are here; a copy only where a border between pieces cuts it.
+    pub(crate) fn at(&self, range: Range<usize>) -> Cow<'a, [f32]> {
+        let after = self.0.partition_point(|&(start, _)| start <= range.start);
+        let mut parts = self.0[after.saturating_sub(1)..]
+            .iter()
+            .take_while(|(start, _)| *start < range.end)
+            .map(|&(start, values)| {
+                let place = |at: usize| at.saturating_sub(start).min(values.len());
+                &values[place(range.start)..place(range.end)]
+            });
+        let first = parts.next().unwrap_or_default();
+        if first.len() == range.len() {
+            return Cow::Borrowed(first);
+        }
+        let mut all = first.to_vec();
+        parts.for_each(|part| all.extend_from_slice(part));
+        Cow::Owned(all)
+    }
+
     /// Some values of one parameter, which no border between pieces cuts.
     #[inline(always)]
     pub(crate) fn within(&self, range: Range<usize>) -> &'a [f32] {
@@ -228,6 +247,12 @@ mod tests {
                 for (range, values) in away {
                     prop_assert_eq!(&values[..], &expected[range.clone()]);
                     host.put(range, values.iter().map(|v| 2.0 * v).collect());
+                }
+                let slices = host.slices();
+                for start in 0..count {
+                    let part: Vec<f32> = expected[start..].iter().map(|v| 2.0 * v).collect();
+                    prop_assert_eq!(&*slices.at(start..count), &part[..]);
+                    prop_assert_eq!(&*slices.at(0..count - start), &host.whole()[..count - start]);
                 }
                 for (value, place) in expected.iter().zip(0..) {
                     prop_assert_eq!(host.slices().within(place..place + 1), [2.0 * value]);

@@ -57,6 +57,13 @@ impl Buffer {
         }
     }
 
+    /// Replaces some of the values; the others are not looked at.
+    pub(super) fn put(&mut self, range: &Range<usize>, values: &[f32]) -> Result<()> {
+        self.settle()?;
+        let place = self.made()?.narrow(0, range.start, range.len())?;
+        cuda::write(&place, values)
+    }
+
     /// What was written to the copy goes to the GPU.
     pub(super) fn settle(&mut self) -> Result<()> {
         if let (true, Some(copy)) = (self.copy_counts, self.copy.get()) {

@@ -499,26 +499,23 @@ const FACTS: usize = 3;
 fn bad_field(batch: &HostBatch) -> Option<String> {
     let (at, value) = match &batch.stored {
         None => {
-            const PART: usize = 1 << 16;
-            let parts = batch.x.par_chunks(PART);
-            let part = parts.position_first(|part| part.iter().any(|x| !x.is_finite()))?;
-            let inside = batch.x[part * PART..].iter().position(|x| !x.is_finite())?;
-            let at = part * PART + inside;
+            let at = first_where(&batch.x, |x| !x.is_finite())?;
             (at, batch.x[at])
         }
         // What is missing there is replaced on the GPU.
         Some(stored) => {
             let values = batch.shape.iter().product::<usize>().max(1);
-            let value = |word: &[u8]| match *word {
-                [a, b] => f32::from(half::f16::from_le_bytes([a, b])),
-                [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
-                _ => 0.0,
-            };
-            let words = stored.bytes.chunks((stored.bytes.len() / values).max(1));
-            words
-                .map(value)
-                .enumerate()
-                .find(|(_, x)| x.is_infinite())?
+            if stored.bytes.len() / values == 2 {
+                let (words, _) = stored.bytes.as_chunks();
+                let value = |word: &[u8; 2]| half::f16::from_le_bytes(*word);
+                let at = first_where(words, |word| value(word).is_infinite())?;
+                (at, value(&words[at]).to_f32())
+            } else {
+                let (words, _) = stored.bytes.as_chunks();
+                let value = |word: &[u8; 4]| f32::from_le_bytes(*word);
+                let at = first_where(words, |word| value(word).is_infinite())?;
+                (at, value(&words[at]))
+            }
         }
     };
     Some(format!("value {at} of the batch's fields is {value}"))
@@ -526,3 +523,11 @@ fn bad_field(batch: &HostBatch) -> Option<String> {
 
 #[cfg(test)]
 mod tests;
+/// The place of the first value that is `bad`, looked for on all threads: with a lag every batch is looked through.
+fn first_where<T: Sync>(values: &[T], bad: impl Fn(&T) -> bool + Sync) -> Option<usize> {
+    const PART: usize = 1 << 16;
+    let part = (values.par_chunks(PART)).position_first(|part| part.iter().any(&bad))?;
+    let inside = values[part * PART..].iter().position(&bad)?;
+    Some(part * PART + inside)
+}
+

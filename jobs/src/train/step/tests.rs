@@ -277,3 +277,13 @@ fn an_infinite_field_is_found_however_it_is_stored() {
         assert_eq!(told, "value 7 of the batch's fields is inf");
     }
 }
+
+#[test]
+fn the_first_of_several_bad_values_is_named() {
+    let mut values = vec![0.0f32; 300_000];
+    assert_eq!(first_where(&values, |v| !v.is_finite()), None);
+    for at in [299_999, 200_000, 131_072, 131_071, 65_536, 0] {
+        values[at] = f32::INFINITY;
+        assert_eq!(first_where(&values, |v| !v.is_finite()), Some(at));
+    }
+}

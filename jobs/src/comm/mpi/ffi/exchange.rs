@@ -93,27 +93,36 @@ impl Group {
         let (from, expected) = received
             .as_ref()
             .map_or((0, 0), |(from, bytes)| (*from, bytes.len()));
+        let mut flight = Flight::new(self, from, expected);
+        flight.peers = (sent.map(|(to, _)| to), received.is_some().then_some(from));
         let mut incoming = received.map(|(_, bytes)| bytes);
         let mut outgoing = sent;
-        let mut flight = Flight::new(self, from, expected);
-        flight.peers = (sent.map(|(to, _)| to), incoming.is_some().then_some(from));
-        for _ in 0..rounds {
-            if let Some(bytes) = incoming.take() {
-                let (now, later) =
-                    bytes.split_at_mut(bytes.len().min(PIECE_BYTES * PIECES_AT_ONCE));
-                flight.receive(now)?;
-                incoming = (!later.is_empty()).then_some(later);
+        let mut all_rounds = || {
+            for _ in 0..rounds {
+                if let Some(bytes) = incoming.take() {
+                    let (now, later) =
+                        bytes.split_at_mut(bytes.len().min(PIECE_BYTES * PIECES_AT_ONCE));
+                    flight.receive(now)?;
+                    incoming = (!later.is_empty()).then_some(later);
+                }
+                if let Some((to, bytes)) = outgoing.take() {
+                    let (now, later) =
+                        bytes.split_at(bytes.len().min(PIECE_BYTES * PIECES_AT_ONCE));
+                    flight.send(to, now, tag_of(sent.map_or(0, |(_, all)| all.len())))?;
+                    outgoing = (!later.is_empty()).then_some((to, later));
+                }
+                if !flight.land(there)? {
+                    return Ok(false);
+                }
             }
-            if let Some((to, bytes)) = outgoing.take() {
-                let (now, later) = bytes.split_at(bytes.len().min(PIECE_BYTES * PIECES_AT_ONCE));
-                flight.send(to, now, tag_of(sent.map_or(0, |(_, all)| all.len())))?;
-                outgoing = (!later.is_empty()).then_some((to, later));
-            }
-            if !flight.land(there)? {
-                return Ok(false);
-            }
+            Ok(true)
+        };
+        let result = all_rounds();
+        if let (Err(error), 1..) = (&result, flight.active) {
+            // The flight ends the process when it is dropped: nobody above comes to say why.
+            tracing::error!("the job ends, as a message is still under way: {error}");
         }
-        Ok(true)
+        result
     }
 }
 

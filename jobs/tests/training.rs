@@ -286,6 +286,46 @@ fn a_run_that_diverges_ends_with_the_step() {
     );
 }
 
+/// With halves so many steps may be skipped that a short run would end before it diverged.
+#[test]
+fn a_network_of_no_numbers_is_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let rarely = [
+        "schedule.warmup_steps=0",
+        "network.batch_norm=false",
+        "optimiser.rule=sgd",
+        "training.validate_every_steps=100",
+        "training.checkpoint_every_steps=100",
+    ];
+    let cases: [(&str, &[&str], &str); 2] = [
+        (
+            "loss",
+            &["precision=bf16", "schedule.rate=1e30", "training.steps=5"],
+            "it ends with a loss that is no number, 4 steps skipped in a row",
+        ),
+        (
+            "parameters",
+            &[
+                "schedule.rate=3e38",
+                "optimiser.weight_decay=1e3",
+                "training.steps=1",
+            ],
+            "of the network holds what is no number",
+        ),
+    ];
+    for (name, changes, words) in cases {
+        let out = folder.path().join(name);
+        let wild = recipe(&[&rarely[..], changes].concat());
+        let error = run(&wild, &store, &out).unwrap_err();
+        assert!(matches!(error, JobError::Diverged { .. }), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        for model in ["best.safetensors", "last.safetensors"] {
+            assert!(!out.join(model).exists(), "{name}: {model}");
+        }
+    }
+}
+
 #[test]
 fn tensorboard_shows_what_the_metrics_hold() {
     let folder = tempfile::tempdir().unwrap();

@@ -246,7 +246,8 @@ pub enum Wire {
     F32,
     /// Eight bits of fraction, the range of f32.
     Bf16,
-    /// Eleven bits of fraction, up to 65504: values are averaged before they are sent.
+    /// Eleven bits of fraction, up to 65504: values are averaged before they are sent. Those below 6.1e-5 have fewer
+    /// bits, and those below 3e-8 become zero: nothing here makes small ones larger.
     F16,
 }
 

@@ -103,7 +103,9 @@ pub struct Distributed {
     pub global_batch: Option<usize>,
     /// How gradients are summed. Default `"auto"`.
     pub algorithm: Algorithm,
-    /// What gradients are sent as: `"f32"`, `"bf16"` or `"f16"`; sums are f32. Default `"f32"`.
+    /// What gradients are sent as: `"f32"`, `"bf16"` or `"f16"`; sums are f32. `"f16"` is for gradients that a loss
+    /// scale has made large (`precision.loss_scale`, that of `"f16"`): of those below 6e-5 it loses digits, and those
+    /// below 3e-8 become zero. Default `"f32"`.
     pub wire: Wire,
     /// Ranks of a node that send to other nodes. Default: all of them.
     pub leaders: Option<usize>,

@@ -36,6 +36,7 @@ impl Run<'_> {
 
     /// Keeps the network as it is as the best: without validation the last one is.
     pub(super) fn write_last_as_best(&self) -> Result<()> {
+        self.learner.check_numbers()?;
         self.write_model(RunDir::best, self.learner.progress.step, None)
     }
 
@@ -46,6 +47,7 @@ impl Run<'_> {
         scores: Scores,
         progress: &mut dyn FnMut(&TrainEvent),
     ) -> Result<()> {
+        self.learner.check_numbers()?;
         // Boxes without any true one have no score: then the last model is the best.
         let scored = match &scores {
             Scores::Masks(_) | Scores::Both(_) => true,
@@ -67,11 +69,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the last model and the checkpoint.
+    /// Writes the last model and the checkpoint; those from before stay if the network is worth nothing.
     pub(super) fn save(&mut self, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
         let step = self.learner.progress.step;
         // What is under way belongs to the state, on every rank.
         self.learner.settle(self.team)?;
+        self.learner.check_numbers()?;
         let Some(run) = &self.run else {
             return Ok(());
         };

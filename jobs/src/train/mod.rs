@@ -211,6 +211,9 @@ impl Run<'_> {
             });
             self.team.trace.step(folder)?;
             let last = step == self.total_steps;
+            if last {
+                self.learner.check_end()?;
+            }
             let checked = last || step.is_multiple_of(self.recipe.distributed.check_every_steps);
             if checked {
                 self.team

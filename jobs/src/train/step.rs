@@ -5,6 +5,7 @@ use super::goal::Goal;
 use super::groups::Contribution;
 use super::team::{Signals, Team};
 use super::trace::Work;
+use crate::comm::Wire;
 use crate::error::{JobError, Result};
 use crate::recipe::{Distributed, Recipe};
 use candle_core::DType;
@@ -19,6 +20,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 mod launches;
+mod numbers;
 mod waiting;
 
 use launches::Launches;
@@ -54,6 +56,8 @@ pub struct Learner {
     /// In a row, allowed.
     max_skipped: u32,
     pub(super) progress: LearnerProgress,
+    /// Why the loss of the last step was no number, if it was none.
+    loss_fault: Option<String>,
     without_gradient: WithoutGradient,
     /// Steps between a gradient and its use.
     lag: usize,
@@ -135,6 +139,7 @@ impl Learner {
                 recipe.training.max_skipped_steps
             },
             progress: LearnerProgress::default(),
+            loss_fault: None,
             without_gradient: WithoutGradient::Unknown,
             lag: recipe.distributed.gradient_lag,
             waiting: VecDeque::new(),
@@ -146,6 +151,11 @@ impl Learner {
     /// Prepares the exchange of gradients with the other ranks of a team.
     pub(super) fn join(&mut self, options: &Distributed, team: &mut Team) -> Result<()> {
         let parameters = self.network.parameters();
+        if options.wire == Wire::F16 && self.loss_scale.scale() == 1.0 && team.is_first() {
+            tracing::warn!(
+                "`distributed.wire` is f16 and the loss is not scaled: of gradients below 6e-5 digits are lost, and those below 3e-8 become zero; expected \"bf16\", or `precision.loss_scale`"
+            );
+        }
         let statistics: usize = parameters.buffers().iter().map(|b| b.values.len()).sum();
         let facts = FACTS + statistics + Signals::FACTS;
         team.begin(options, parameters, &mut self.gradients, facts)
@@ -465,6 +475,10 @@ impl Learner {
 
     fn count(&mut self, fault: Option<(&str, String)>) -> Result<()> {
         let progress = &mut self.progress;
+        self.loss_fault = match &fault {
+            Some(("loss", why)) => Some(why.clone()),
+            _ => None,
+        };
         if let Some((what, why)) = fault {
             progress.skipped_in_row += 1;
             progress.skipped += 1;
@@ -521,8 +535,6 @@ fn bad_field(batch: &HostBatch) -> Option<String> {
     Some(format!("value {at} of the batch's fields is {value}"))
 }
 
-#[cfg(test)]
-mod tests;
 /// The place of the first value that is `bad`, looked for on all threads: with a lag every batch is looked through.
 fn first_where<T: Sync>(values: &[T], bad: impl Fn(&T) -> bool + Sync) -> Option<usize> {
     const PART: usize = 1 << 16;
@@ -531,3 +543,5 @@ fn first_where<T: Sync>(values: &[T], bad: impl Fn(&T) -> bool + Sync) -> Option
     Some(part * PART + inside)
 }
 
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! Whether a network is worth keeping: what it learnt by must be numbers.
+
+use super::Learner;
+use crate::error::{JobError, Result};
+
+impl Learner {
+    /// Refuses a network that is about to be kept and holds what is no number. The same on all ranks.
+    ///
+    /// # Errors
+    /// [`JobError::Diverged`] naming the first such parameter or running statistic.
+    pub(in crate::train) fn check_numbers(&self) -> Result<()> {
+        let parameters = self.network.parameters();
+        let name = match parameters.first_not_finite()? {
+            Some(parameter) => Some(&parameter.name),
+            None => {
+                let mut statistics = parameters.buffers().iter();
+                let bad = statistics.find(|s| s.values.iter().any(|v| !v.is_finite()));
+                bad.map(|statistics| &statistics.name)
+            }
+        };
+        name.map_or(Ok(()), |name| {
+            Err(self.diverged(format!("`{name}` of the network holds what is no number")))
+        })
+    }
+
+    /// Refuses the end of a training whose last step found a loss that is no number: the parameters were left as they
+    /// were, and are worth nothing.
+    ///
+    /// # Errors
+    /// [`JobError::Diverged`] with the last such step's reason.
+    pub(in crate::train) fn check_end(&self) -> Result<()> {
+        self.loss_fault.as_ref().map_or(Ok(()), |why| {
+            Err(self.diverged(format!(
+                "it ends with a loss that is no number, {} skipped in a row ({why})",
+                match self.progress.skipped_in_row {
+                    1 => "1 step".to_string(),
+                    steps => format!("{steps} steps"),
+                }
+            )))
+        })
+    }
+
+    fn diverged(&self, reason: String) -> JobError {
+        JobError::Diverged {
+            step: self.progress.step,
+            reason,
+        }
+    }
+}

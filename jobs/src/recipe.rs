@@ -59,7 +59,7 @@ pub struct Recipe {
     pub optimiser: OptimizerConfig,
     /// Learning rate over the run. Default a cosine from 1e-3 to 0.
     pub schedule: Schedule,
-    /// Which network. Its `channels_in` and `classes` are set from `data.channels` and the task, whatever stands there.
+    /// Which network. Its `channels_in` is set from `data.channels`, whatever stands there; `classes` are those of the task.
     pub network: NetworkConfig,
 }
 

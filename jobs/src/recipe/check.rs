@@ -2,7 +2,7 @@
 
 use super::{Recipe, Task};
 use crate::error::{JobError, Result};
-use squall_data::Class;
+use squall_data::{BoxClass, Class};
 use squall_model::optim::LossScale;
 use squall_model::{KernelRounding, Precision};
 
@@ -128,6 +128,16 @@ impl Recipe {
             return bad(format!(
                 "`task`: the network `{}` needs \"{expected}\"",
                 name.as_str()
+            ));
+        }
+        let (classes, what) = match self.task {
+            Task::Segment => (Class::ALL.len(), "masks"),
+            Task::Detect => (BoxClass::ALL.len(), "boxes"),
+        };
+        if self.network.classes != classes {
+            return bad(format!(
+                "`network.classes`: expected {classes}, the classes of {what}, found {}",
+                self.network.classes
             ));
         }
         let masks = Class::ALL.len();

@@ -19,6 +19,7 @@ fn mistakes_name_line_key_and_what_would_be_right() {
         "[network]\nwidth = -1.0",
         "[network]\nname = 'deeplabv3+'",
         "[loss]\nclass_weights = [1.0, 2.0]",
+        "[network]\nclasses = 7",
     ];
     let mut all: Vec<String> = texts.iter().map(|text| error(text, &[])).collect();
     all.extend(["training.bach=3", "batch", "seed.x=1"].map(|change| error("seed = 1", &[change])));

@@ -70,6 +70,9 @@ fn some_ends_are_not_tried_again() {
         let output = ended(folder.path(), 5, &format!("echo >>starts; exit {code}"));
         assert_eq!(output.status.code(), Some(code), "{}", text(&output));
         assert_eq!(starts(folder.path()), 1, "exit code {code}");
+        // A command that is wrong goes on from nowhere.
+        let goes_on = text(&output).contains("goes on from the newest valid state");
+        assert_eq!(goes_on, code != 2, "{}", text(&output));
     }
 }
 

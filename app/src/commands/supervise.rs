@@ -97,9 +97,16 @@ fn describe(status: ExitStatus) -> String {
 
 fn ended(command: &[String], how: &str, code: u8) -> anyhow::Error {
     let program = command.first().map_or("", String::as_str);
+    let hint = match code {
+        USAGE => "the options after `--` are wrong, as it says above: it was not tried again",
+        INPUT => {
+            "its input cannot be used, as it says above; once that is mended, the same command goes on from the newest valid state"
+        }
+        _ => "the same command goes on from the newest valid state",
+    };
     Advice {
         message: format!("`{program}` {how}"),
-        hint: "the same command goes on from the newest valid state".into(),
+        hint: hint.into(),
         code,
     }
     .into()

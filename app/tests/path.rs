@@ -487,6 +487,24 @@ fn masks_and_boxes_of_one_network() {
     assert_eq!(metrics.lines().filter(of_both).count(), 2);
 
     let best = model.join("best.safetensors");
+    // An exchanged graph ends with masks; the weights leave all the same.
+    let (graph, weights) = (at("both.onnx"), at("both.safetensors"));
+    let export = |out: &[&str]| {
+        let arguments = [&["model", "export", path(&best), "--out"], out].concat();
+        let output = squall().args(arguments).output().expect("starts");
+        (output.status.code(), text(&output))
+    };
+    for out in [
+        &[path(&graph)][..],
+        &[path(&weights), "--sample", path(&graph)],
+    ] {
+        let (code, said) = export(out);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("recipe `masks-and-boxes`"), "{said}");
+        assert!(said.contains("hint: its weights can be"), "{said}");
+        assert!(!graph.exists() && !weights.exists());
+    }
+    assert_eq!(export(&[path(&weights)]).0, Some(0));
     let infer = [
         "infer",
         path(&fields),

@@ -3,7 +3,7 @@
 use crate::commands::simulate::grid;
 use crate::failure::Advice;
 use clap::{Args, ValueEnum};
-use squall_jobs::Contract;
+use squall_jobs::{Contract, Recipe};
 use squall_model::exchange::{Layout, onnx, safetensors, sample};
 use squall_model::{Backend, ModelFile, Network};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,8 @@ pub struct Export {
     /// ONNX: logits only, without the classes of the pixels.
     #[arg(long)]
     logits_only: bool,
-    /// Also write a made-up input and the logits that it gives, to check the copy with.
+    /// Masks: also write a made-up input and the logits that it gives, to check the copy with; (batch, latitude,
+    /// longitude, channel), while the graph of an ONNX file has the channel second.
     #[arg(long, value_name = "FILE")]
     sample: Option<PathBuf>,
 }
@@ -49,6 +50,7 @@ impl Export {
     pub fn run(self) -> anyhow::Result<()> {
         let format = self.format.map_or_else(|| format_of(&self.out), Ok)?;
         let (file, contract, network) = open(&self.model)?;
+        self.refuse_boxes(format, &contract)?;
         let grid = self.grid.unwrap_or(contract.grid.shape);
         match format {
             Format::Safetensors => {
@@ -69,6 +71,31 @@ impl Export {
             tracing::info!("wrote {}", path.display());
         }
         Ok(())
+    }
+
+    /// A graph, and a sample, end with the logits of masks.
+    fn refuse_boxes(&self, format: Format, contract: &Contract) -> anyhow::Result<()> {
+        let asked = match (format, &self.sample) {
+            (Format::Onnx, _) => "an ONNX file",
+            (_, Some(_)) => "--sample",
+            _ => return Ok(()),
+        };
+        if !contract.network.name.is_detector() {
+            return Ok(());
+        }
+        let recipe = Recipe::parse(&contract.recipe, &[]).map(|recipe| recipe.name);
+        let of = recipe.map_or(String::new(), |name| format!(", of recipe `{name}`,"));
+        let gives = match contract.network.mask_classes {
+            0 => "boxes",
+            _ => "boxes beside masks",
+        };
+        Err(Advice::usage(
+            format!(
+                "`{}`{of} gives {gives}, and {asked} is for models of masks alone",
+                self.model.display()
+            ),
+            "its weights can be exported: with an --out that ends in .safetensors, and without --sample",
+        ))
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn like(gpu: &Gpu, x: &Tensor, dtype: DType) -> Result<Tensor> {
     }
     let y = gpu.empty(x.dims(), dtype)?;
     let n = x.elem_count();
-    let name = format!("cast_{}_{}", suffix(x.dtype()), suffix(dtype));
+    let name = format!("cast_{}_{}", suffix(x.dtype())?, suffix(dtype)?);
     gpu.launch_named(
         ELEMENTWISE,
         &name,

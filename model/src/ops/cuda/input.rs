@@ -196,8 +196,8 @@ impl Uploader {
         let sample_bytes = h * w * c * self.stored.bytes();
         let kernel = format!(
             "normalise_{}_{}",
-            suffix(self.stored.dtype()),
-            suffix(dtype)
+            suffix(self.stored.dtype())?,
+            suffix(dtype)?
         );
         let mut at = 0;
         for part in samples {

@@ -4,7 +4,7 @@
 
 use super::device::{Gpu, driver_error, failed};
 use super::nvrtc::Compiler;
-use crate::error::Result;
+use crate::error::{ModelError, Result};
 use crate::gpu::GpuError;
 use candle_core::cuda_backend::cudarc::driver::{CudaContext, CudaFunction, CudaModule, sys};
 use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
@@ -183,11 +183,18 @@ pub(super) fn long<'a>(value: usize) -> Arg<'a> {
 }
 
 /// What a kernel's name ends in for a type.
-pub(super) fn suffix(dtype: DType) -> &'static str {
+///
+/// # Errors
+/// [`ModelError::DType`] of a type that no kernel is written for.
+pub(super) fn suffix(dtype: DType) -> Result<&'static str> {
     match dtype {
-        DType::BF16 => "bf16",
-        DType::F16 => "f16",
-        _ => "f32",
+        DType::F32 => Ok("f32"),
+        DType::BF16 => Ok("bf16"),
+        DType::F16 => Ok("f16"),
+        got => Err(ModelError::DType {
+            op: "a kernel of the GPU",
+            got,
+        }),
     }
 }
 
@@ -366,7 +373,7 @@ impl Gpu {
         grid: Grid,
         arguments: &[Arg<'_>],
     ) -> Result<()> {
-        self.launch_named(file, &format!("{name}_{}", suffix(dtype)), grid, arguments)
+        self.launch_named(file, &format!("{name}_{}", suffix(dtype)?), grid, arguments)
     }
 
     /// Starts the kernel of this name.
@@ -416,5 +423,20 @@ impl Gpu {
             )
         };
         status.result().map_err(driver_error("cuLaunchKernel"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As f32 a kernel would read beyond the end of values of one byte.
+    #[test]
+    fn a_type_without_kernels_is_refused() {
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            assert_eq!(suffix(dtype).unwrap(), dtype.as_str());
+        }
+        let error = suffix(DType::U8).unwrap_err().to_string();
+        assert!(error.contains("data type U8 is not supported"), "{error}");
     }
 }

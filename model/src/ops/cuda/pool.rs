@@ -105,7 +105,7 @@ fn sums_of_samples(x: &Tensor, [b, h, w, c]: [usize; 4], factor: f32) -> Result<
     let arguments = [(&partial).into(), x.into(), long(pixels), int(c)];
     gpu.launch(CHANNELS, "channel_sums", x.dtype(), grid, &arguments)?;
     let y = gpu.empty(&[b, 1, 1, c], x.dtype())?;
-    let name = format!("sums_finish_{}", suffix(x.dtype()));
+    let name = format!("sums_finish_{}", suffix(x.dtype())?);
     let arguments = [
         (&y).into(),
         (&partial).into(),

@@ -141,21 +141,6 @@ fn probabilities_and_the_best_class() {
 }
 
 #[test]
-fn labels_are_counted() {
-    let Some(gpu) = Gpu::open() else { return };
-    let labels: Vec<u8> = (0..70_000usize).map(|at| (at * at % 256) as u8).collect();
-    let (counts, marks) = (gpu.upload_bytes(&[0; 2048]), gpu.upload_bytes(&labels));
-    let all = args![&counts, &marks, labels.len() as i64];
-    gpu.run(FILE, "label_counts", grid::flat(labels.len()), all);
-    let mut want = [0u64; 256];
-    labels
-        .iter()
-        .for_each(|&label| want[usize::from(label)] += 1);
-    let want: Vec<u8> = want.iter().flat_map(|count| count.to_le_bytes()).collect();
-    assert_eq!(gpu.download_bytes(&counts), want);
-}
-
-#[test]
 fn squares_of_what_is_off_and_their_gradient() {
     let Some(gpu) = Gpu::open() else { return };
     for storage in Storage::ALL {

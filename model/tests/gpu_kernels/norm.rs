@@ -110,19 +110,6 @@ fn statistics_and_running_statistics() {
                 assert_eq!(part(3)[i], scale);
                 assert_eq!(part(4)[i], beta[i] - part(0)[i] * scale);
             }
-            let (mean, variance) = (draw(4, c), draw(5, c));
-            let running = (gpu.f32s(&mean), gpu.f32s(&variance));
-            let all = args![&running.0, &running.1, &saved, &sums, 0.25f32, c as i32];
-            gpu.run(FILE, "norm_running", grid::flat(c), all);
-            let unbias = pixels as f32 / (pixels as f32 - 1.0);
-            let blend = |old: &[f32], new: &[f32], by: f32| -> Vec<f32> {
-                let both = old.iter().zip(new);
-                both.map(|(o, n)| 0.75 * o + 0.25 * by * n).collect()
-            };
-            let got = gpu.download(&running.0, Storage::F32);
-            assert!(distance(&got, &blend(&mean, &want.mean, 1.0)) < 1e-6);
-            let got = gpu.download(&running.1, Storage::F32);
-            assert!(distance(&got, &blend(&variance, &want.variance, unbias)) < 2e-6);
         }
     }
 }
@@ -231,27 +218,6 @@ fn any_grid_gives_the_same_bits() {
             assert_eq!(run(blocks), want, "{c} channels, {blocks} blocks");
         }
     }
-}
-
-#[test]
-fn running_statistics_fold_into_scale_and_shift() {
-    let Some(gpu) = Gpu::open() else { return };
-    let c = 37;
-    let [gamma, beta, mean] = [1, 2, 3].map(|seed| draw(seed, c));
-    let variance: Vec<f32> = draw(4, c).iter().map(|v| v.abs()).collect();
-    let inv_std = variance
-        .iter()
-        .map(|&v| (1.0 / (f64::from(v) + f64::from(EPS)).sqrt()) as f32);
-    let inv_std: Vec<f32> = inv_std.collect();
-    let want = squall_model::ops::norm::fold(&gamma, &beta, &mean, &inv_std);
-    let there = [&gamma, &beta, &mean, &variance].map(|v| gpu.f32s(v));
-    let (scale, shift) = (gpu.room(c, Storage::F32), gpu.room(c, Storage::F32));
-    let all = args![
-        &scale, &shift, &there[0], &there[1], &there[2], &there[3], EPS, c as i32
-    ];
-    gpu.run(FILE, "norm_fold", grid::flat(c), all);
-    assert_eq!(gpu.download(&scale, Storage::F32), want.0);
-    assert_eq!(gpu.download(&shift, Storage::F32), want.1);
 }
 
 /// How the gate of a ReLU is told.

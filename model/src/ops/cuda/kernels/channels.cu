@@ -283,14 +283,3 @@ __device__ inline void spread(T *dx, const T *dy, i32 b, i64 pixels, i32 c, f32 
   }                                                                                                                    \
   EXPORT_KERNEL(spread_##S)
 EACH_STORAGE(KERNELS)
-
-GLOBAL sums_finish_f64(f64 *out, const f64 *partial, i32 chunks, i32 c, f32 factor, i32 accumulate) {
-  f64 sums[1];
-  i32 channel;
-  if (add_chunks(sums, partial, chunks, c, channel)) {
-    const i64 at = (i64)blockIdx.y * c + channel;
-    const f64 sum = sums[0] * (f64)factor;
-    out[at] = accumulate ? out[at] + sum : sum;
-  }
-}
-EXPORT_KERNEL_WITH_BARRIERS(sums_finish_f64)

@@ -148,16 +148,3 @@ CAST(bf16, f32)
 CAST(bf16, f16)
 CAST(f16, f32)
 CAST(f16, bf16)
-
-GLOBAL add_scaled_f32(f32 *y, const f32 *x, f32 factor, i64 n) {
-  zip(y, y, x, n, [factor](f32 sum, f32 v) { return sum + factor * v; });
-}
-EXPORT_KERNEL(add_scaled_f32)
-
-GLOBAL not_finite_f32(u32 *flag, const f32 *x, i64 n) {
-  bool found = false;
-  FOR_EACH(i, n) found = found || !finite(x[i]);
-  // Every writer writes the same.
-  if (found) *flag = 1;
-}
-EXPORT_KERNEL(not_finite_f32)

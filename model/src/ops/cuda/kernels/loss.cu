@@ -116,14 +116,3 @@ GLOBAL sum_partials(f64 *out, const f64 *partial, i32 count) {
   if (threadIdx.x == 0) out[0] = sum;
 }
 EXPORT_KERNEL_WITH_BARRIERS(sum_partials)
-
-GLOBAL label_counts(u64 *counts, const u8 *labels, i64 n) {
-  __shared__ u32 found[256];
-  found[threadIdx.x] = 0;
-  __syncthreads();
-  // Counts are whole numbers: their order does not matter.
-  FOR_EACH(i, n) atomicAdd(&found[labels[i]], 1u);
-  __syncthreads();
-  if (found[threadIdx.x]) atomicAdd(&counts[threadIdx.x], (u64)found[threadIdx.x]);
-}
-EXPORT_KERNEL_WITH_BARRIERS(label_counts)

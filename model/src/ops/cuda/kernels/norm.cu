@@ -244,27 +244,6 @@ GLOBAL norm_collect_finish(
 }
 EXPORT_KERNEL_WITH_BARRIERS(norm_collect_finish)
 
-GLOBAL norm_fold(f32 *scale, f32 *shift, const f32 *gamma, const f32 *beta, const f32 *mean,
-                                     const f32 *variance, f32 eps, i32 c) {
-  FOR_EACH(i, c) {
-    const f32 by = gamma[i] * (f32)(1.0 / sqrt((f64)variance[i] + (f64)eps));
-    scale[i] = by;
-    shift[i] = beta[i] - mean[i] * by;
-  }
-}
-EXPORT_KERNEL(norm_fold)
-
-GLOBAL norm_running(f32 *running_mean, f32 *running_variance, const f32 *saved, const f64 *sums,
-                                        f32 momentum, i32 c) {
-  const f64 n = sums[0];
-  const f32 unbias = (f32)(n > 1.0 ? n / (n - 1.0) : 1.0);
-  FOR_EACH(i, c) {
-    running_mean[i] = (1.0f - momentum) * running_mean[i] + momentum * saved[i];
-    running_variance[i] = (1.0f - momentum) * running_variance[i] + momentum * (saved[2 * (i64)c + i] * unbias);
-  }
-}
-EXPORT_KERNEL(norm_running)
-
 GLOBAL norm_backward_collect(f64 *sums, f32 *dgamma, f32 *dbeta, const f64 *partial, i32 chunks, i32 c) {
   f64 both[2];
   i32 channel;

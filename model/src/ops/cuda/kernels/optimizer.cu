@@ -24,7 +24,7 @@ __device__ inline void walk(Chunk chunk, bool wide, Step step) {
 }
 
 // How half copies of parameters are rounded.
-enum Mirror { NONE = 0, BF16 = 1, BF16_STOCHASTIC = 2, F16 = 3 };
+enum Mirror { NONE = 0, BF16 = 1, BF16_STOCHASTIC = 2 };
 
 // As optim::mirror::stochastic: cut off after adding random bits below the last kept one; one hash serves four places.
 __device__ inline bf16 stochastic(f32 value, i64 at, u64 key) {
@@ -54,9 +54,7 @@ __device__ inline void put(T *to, const f32 (&from)[4], i32 count) {
 }
 
 __device__ inline void reflect(void *mirror, i32 kind, u64 key, i64 at, const f32 (&values)[4], i32 count) {
-  if (kind == F16) {
-    put((f16 *)mirror + at, values, count);
-  } else if (kind == BF16) {
+  if (kind == BF16) {
     put((bf16 *)mirror + at, values, count);
   } else if (kind == BF16_STOCHASTIC) {
     f32 rounded[4];

@@ -30,7 +30,7 @@ pub fn format_of(path: &Path) -> Result<Option<TrackFormat>> {
             let has = |name: &&str| file.variable(name).is_some();
             VARIABLES
                 .iter()
-                .all(|name| has(name))
+                .all(has)
                 .then_some(TrackFormat::IbtracsNetcdf)
         }));
     }

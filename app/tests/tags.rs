@@ -31,7 +31,8 @@ fn a_class_that_a_side_cannot_hold_is_not_scored() {
     let tags = events.join("object_id.nc");
     for (prediction, of, side) in [(&tags, &truth, "predicted"), (&truth, &tags, "true")] {
         let [said, document] = scored(prediction, of);
-        let sentence = format!("tropical_cyclone: not scored, the {side} masks are tags");
+        let sentence =
+            format!("tropical_cyclone: not scored, the {side} masks are of other classes");
         assert!(said.contains(&sentence), "{said}");
         assert!(!said.contains("tropical_cyclone: 0 hits"), "{said}");
         let scores: Value = serde_json::from_str(&document).expect("JSON");

@@ -1,13 +1,12 @@
 //! The plots of the page.
 
-use crate::report::basins::BASINS;
 use crate::report::html::escape;
 use crate::report::numbers::{self, MONTHS, grouped, quantiles};
 use crate::report::summary::{Object, is_tracked, objects};
 use crate::report::svg::Plot;
 use crate::report::ticks::{count_ticks, nice_ticks, tick_labels};
 use crate::report::{Agreement, Source, SourceKind, class_css, class_word};
-use crate::statistics::Category;
+use crate::statistics::{Basin, Category};
 use squall_data::Class;
 use std::fmt::Write as _;
 
@@ -305,17 +304,15 @@ pub(crate) fn seasonal(sources: &[&Source], class: Class, days: &[f64; 12], year
 
 /// Where and when: basins by months, shaded by count, for one source.
 pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) -> String {
-    let mut counts = [[0usize; 12]; BASINS.len()];
+    let mut counts = [[0usize; 12]; Basin::NAMES.len()];
     for object in objects(source, class) {
         counts[object.basin()][(object.start.month() - 1) as usize] += 1;
     }
     let highest = counts.iter().flatten().copied().max().unwrap_or(0).max(1);
     let (left, row, column) = (118.0, 25.0, 28.0);
     let mut svg = String::new();
-    // Land has a row only where a river began over it.
-    let basins = BASINS.len() - usize::from(counts[BASINS.len() - 1].iter().sum::<usize>() == 0);
-    let height = 26.0 + row * basins as f64;
-    for (b, name) in BASINS.iter().enumerate().take(basins) {
+    let height = 26.0 + row * Basin::NAMES.len() as f64;
+    for (b, name) in Basin::NAMES.iter().enumerate() {
         let y = 24.0 + row * b as f64;
         let _ = write!(
             svg,
@@ -366,7 +363,7 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
         capital(class_word(class)),
         source.label
     );
-    let totals = BASINS
+    let totals = Basin::NAMES
         .iter()
         .zip(&counts)
         .map(|(name, months)| (name, months.iter().sum::<usize>()))
@@ -466,7 +463,7 @@ mod tests {
         let svg = basin_calendar(&source, Class::TropicalCyclone, &days);
         assert!(svg.contains("<title>North Atlantic, Jan: no data</title>"));
         assert!(svg.contains("<title>North Atlantic, Feb: 0</title>"));
-        assert_eq!(svg.matches("class=\"nodata\"").count(), BASINS.len() - 1);
-        assert_eq!(svg.matches("no data").count(), BASINS.len() - 1);
+        assert_eq!(svg.matches("class=\"nodata\"").count(), Basin::NAMES.len());
+        assert_eq!(svg.matches("no data").count(), Basin::NAMES.len());
     }
 }

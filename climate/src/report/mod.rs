@@ -28,7 +28,6 @@
 //! Maps are equirectangular only. Basins are boxes (see `basins.rs`), not coastline-exact.
 
 mod agreement;
-mod basins;
 mod browser;
 mod builder;
 pub mod changes;

@@ -6,6 +6,7 @@ use crate::report::numbers::{counted, day, grouped, moment, percent, significant
 use crate::report::page::{Page, Section};
 use crate::report::summary::{Object, is_tracked, mean_per_time, objects};
 use crate::report::{BoxSource, Source, SourceKind, SourceWind, class_css, class_word};
+use crate::statistics::Basin;
 use squall_data::Class;
 use squall_data::boxes::BoxClass;
 use std::fmt::Write as _;
@@ -104,7 +105,7 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
         let pressure = top
             .min_psl_pa
             .map_or(String::new(), |p| format!(" and {:.0}\u{a0}hPa", p / 100.0));
-        let basin = super::basins::BASINS[top.basin()];
+        let basin = Basin::NAMES[top.basin()];
         let _ = write!(
             out,
             " Its strongest cyclone, first seen in the {basin} on {}, reached {}\u{a0}m\u{a0}s⁻¹ ({grade}){pressure}.",

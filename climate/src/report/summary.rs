@@ -2,7 +2,7 @@
 
 use crate::Event;
 use crate::report::Source;
-use crate::report::basins::basin;
+use crate::statistics::Basin;
 use squall_data::{Class, Time};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub(crate) struct Object<'a> {
 impl Object<'_> {
     /// Index of the basin in which it began.
     pub(crate) fn basin(&self) -> usize {
-        basin(self.lat_deg, self.lon_deg)
+        Basin::of(self.lat_deg, self.lon_deg) as usize
     }
 }
 

@@ -1,11 +1,11 @@
 //! Tables of the strongest cyclones, the longest rivers, basins, agreement and scores.
 
-use crate::report::basins::BASINS;
 use crate::report::figures::{category, whole};
 use crate::report::html::{Table, escape};
 use crate::report::numbers::{duration, moment, percent, place, significant};
 use crate::report::summary::{Object, objects};
 use crate::report::{Agreement, ReportInput, Score, Source, class_word};
+use crate::statistics::Basin;
 use squall_data::Class;
 use std::fmt::Write as _;
 
@@ -50,7 +50,7 @@ pub(crate) fn strongest_cyclones(source: &Source, rows: usize) -> Option<String>
                 format!(
                     "{} <small>{}</small>",
                     place(o.lat_deg, o.lon_deg),
-                    BASINS[o.basin()]
+                    Basin::NAMES[o.basin()]
                 ),
                 or_unknown(o.max_wind_m_s, 3),
                 grade,
@@ -98,7 +98,7 @@ pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
                 format!(
                     "{} <small>{}</small>",
                     place(at.lat_deg, at.lon_deg),
-                    BASINS[crate::report::basins::basin(at.lat_deg, at.lon_deg)]
+                    Basin::of(at.lat_deg, at.lon_deg).name()
                 ),
                 significant(at.length_km, 3),
                 significant(at.width_km, 3),
@@ -138,14 +138,14 @@ pub(crate) fn basin_table(input: &ReportInput) -> String {
                 "rivers"
             };
             columns.push((format!("{}: {short}", source.label), true));
-            let mut count = vec![0usize; BASINS.len()];
+            let mut count = vec![0usize; Basin::NAMES.len()];
             objects(source, class)
                 .iter()
                 .for_each(|o| count[o.basin()] += 1);
             counts.push(count);
         }
     }
-    let mut rows: Vec<Vec<String>> = BASINS
+    let mut rows: Vec<Vec<String>> = Basin::NAMES
         .iter()
         .enumerate()
         .map(|(b, name)| {

@@ -50,6 +50,17 @@ impl Basin {
         Self::SouthAtlantic,
     ];
 
+    /// The names of all.
+    pub const NAMES: [&str; 7] = [
+        "North Atlantic",
+        "East Pacific",
+        "West Pacific",
+        "North Indian",
+        "South Indian",
+        "South Pacific",
+        "South Atlantic",
+    ];
+
     /// The basin of a place. Every place has one: land and middle latitudes belong to the basin of their longitude.
     ///
     /// # Source
@@ -84,15 +95,7 @@ impl Basin {
 
     /// The name.
     pub fn name(self) -> &'static str {
-        [
-            "North Atlantic",
-            "East Pacific",
-            "West Pacific",
-            "North Indian",
-            "South Indian",
-            "South Pacific",
-            "South Atlantic",
-        ][self as usize]
+        Self::NAMES[self as usize]
     }
 }
 

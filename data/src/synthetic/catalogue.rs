@@ -312,7 +312,12 @@ fn tropical_cyclone(
     }
     TropicalCyclone {
         id: 0,
-        basin: basin.name,
+        // Tables know the seven basins of IBTrACS, whose border runs through the seas north of Australia.
+        basin: match basin.name {
+            "AU" if track[0].1 < 135.0 => "SI",
+            "AU" => "SP",
+            name => name,
+        },
         birth_hours,
         rmw_km: (45.0 * (0.3 * normal(rng)).exp()).clamp(20.0, 110.0),
         outer_km: (900.0 * (0.22 * normal(rng)).exp()).clamp(550.0, 1400.0),

@@ -12,6 +12,9 @@ use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Array3, Axis as Dimension, Zip};
 use rayon::slice::ParallelSliceMut;
 
+/// The fastest wind of a run, m/s.
+const FASTEST_M_S: f32 = 110.0;
+
 const ROTATION: f64 = 7.292e-5;
 /// The wind of a tropical cyclone that marks its true extent, m/s (gale force is 17).
 const TRUE_WIND: f64 = 15.0;
@@ -218,7 +221,9 @@ impl Planes {
     }
 
     /// Fields that follow from the others, and all of them in channel order.
-    pub(super) fn finish(self, run: &SyntheticRun) -> Array3<f32> {
+    pub(super) fn finish(mut self, run: &SyntheticRun) -> Array3<f32> {
+        limit(&mut self.u850, &mut self.v850);
+        limit(&mut self.ubot, &mut self.vbot);
         let (rows, columns) = self.psl.dim();
         let (terrain, lat) = (&run.terrain, run.grid.lat_deg());
         let mut fields = Array3::zeros((Variable::CHANNELS.len(), rows, columns));
@@ -295,5 +300,35 @@ impl Planes {
                 }
             });
         fields
+    }
+}
+
+/// Slows winds that no atmosphere has: those of storms that meet are added.
+fn limit(u: &mut Array2<f32>, v: &mut Array2<f32>) {
+    Zip::from(u).and(v).for_each(|u, v| {
+        let square = *u * *u + *v * *v;
+        if square > FASTEST_M_S * FASTEST_M_S {
+            let slower = FASTEST_M_S / square.sqrt();
+            (*u, *v) = (*u * slower, *v * slower);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storms_that_meet_do_not_blow_faster_than_any() {
+        let mut u = Array2::from_shape_vec((1, 3), vec![60.0, -150.0, 90.0]).unwrap();
+        let mut v = Array2::from_shape_vec((1, 3), vec![80.0, 200.0, 0.0]).unwrap();
+        limit(&mut u, &mut v);
+        let expected = [(60.0, 80.0), (-66.0, 88.0), (90.0, 0.0)];
+        for ((u, v), expected) in u.iter().zip(&v).zip(expected) {
+            assert!(
+                (u - expected.0).abs() < 1e-4 && (v - expected.1).abs() < 1e-4,
+                "{u} {v}"
+            );
+        }
     }
 }

@@ -206,16 +206,17 @@ impl Inference<'_> {
             let others = Watched::of(&neighbours.claims, comm.rank(), comm.size());
             // The first rank sees when all others are done, and they wait for it: nobody comes to the meeting below
             // while a rank still computes, because there patience ends.
-            let mut pulse = pulse;
-            if comm.rank() > 0 {
-                pulse.take().map(Pulse::done);
-            }
+            let (at_once, later) = match comm.rank() {
+                0 => (None, pulse),
+                _ => (pulse, None),
+            };
+            at_once.into_iter().for_each(Pulse::done);
             // A dead rank comes to no meeting: nothing is left to agree on.
             pipeline::watch(&job, own, (&mut neighbours, others), progress, stop)?;
-            pulse.map(Pulse::done);
+            later.into_iter().for_each(Pulse::done);
             alarm.disarm();
         } else {
-            pulse.map(Pulse::done);
+            pulse.into_iter().for_each(Pulse::done);
         }
         drop(alarm);
         let ran = all_or_none(comm, ran)?;

@@ -266,7 +266,10 @@ impl Events {
             .into());
         }
         // From here on a failure or a kill costs what follows from the tables, not the run.
-        folder.save(&stream, times.len())?;
+        if let Err(error) = folder.save(&stream, times.len()) {
+            // Then it costs what came after the last state, and what cannot be written is said below.
+            tracing::debug!("no last state: {error}");
+        }
         let finished = folder.conclude(stream.of_classes(&objects.classes()))?;
         finished.statistics.of_wind(wind).write_netcdf(
             self.out.join("statistics.nc"),

@@ -4,7 +4,8 @@ use super::chain::{Chain, chains};
 use crate::Event;
 use crate::report::figures::category;
 use crate::report::summary::{Object, by_time, objects, strays};
-use crate::report::{BoxSource, Source, basins::basin};
+use crate::report::{BoxSource, Source};
+use crate::statistics::Basin;
 use crate::track::{Landfall, Track};
 use squall_data::boxes::{BoxClass, GeoBox, TrackedBox};
 use squall_data::grid::{distance_km, lon_difference_deg};
@@ -235,7 +236,7 @@ fn of_chain(finder: usize, id: Option<u64>, chain: &[(Time, GeoBox)]) -> Life {
         start: begin.time,
         end: end.time,
         seen: points.len(),
-        basin: basin(begin.lat_deg, begin.lon_deg),
+        basin: Basin::of(begin.lat_deg, begin.lon_deg) as usize,
         category: None,
         max_wind_m_s: None,
         min_psl_hpa: None,

@@ -9,12 +9,11 @@ mod thin;
 use crate::error::Result;
 use crate::map::colour::{CYCLONE_COLOUR, RIVER_COLOUR, hex};
 use crate::map::image::base64;
-use crate::report::basins::BASINS;
 use crate::report::html::escape;
 use crate::report::maps::CATEGORY_COLOURS;
 use crate::report::page::{Page, Section};
 use crate::report::{BoxSource, ReportInput, SourceKind};
-use crate::statistics::Category;
+use crate::statistics::{Basin, Category};
 use clock::Clock;
 use life::Life;
 use serde_json::{Value, json};
@@ -116,7 +115,7 @@ impl Browser {
             "pointColumns": pack::POINT_COLUMNS,
             "areaSteps": pack::AREA_STEPS,
             "kinds": kinds,
-            "basins": BASINS,
+            "basins": Basin::NAMES,
             "categories": {
                 "colours": CATEGORY_COLOURS,
                 "limits": Category::lowest_winds_m_s(),
@@ -186,7 +185,7 @@ impl Browser {
         };
         let basins = options(
             "all",
-            &mut BASINS
+            &mut Basin::NAMES
                 .iter()
                 .enumerate()
                 .map(|(k, name)| (k.to_string(), name.to_string())),

@@ -23,19 +23,17 @@ impl Learner {
         })
     }
 
-    /// Refuses the end of a training whose last step found a loss that is no number: the parameters were left as they
-    /// were, and are worth nothing.
+    /// Refuses the end of a training whose last steps found a loss that is no number: the parameters were left as they
+    /// were, and are worth nothing. One such step may be chance, in half precisions: then the network is judged as usual.
     ///
     /// # Errors
     /// [`JobError::Diverged`] with the last such step's reason.
     pub(in crate::train) fn check_end(&self) -> Result<()> {
-        self.loss_fault.as_ref().map_or(Ok(()), |why| {
+        let skipped = self.progress.skipped_in_row;
+        let lasting = self.loss_fault.as_ref().filter(|_| skipped > 1);
+        lasting.map_or(Ok(()), |why| {
             Err(self.diverged(format!(
-                "it ends with a loss that is no number, {} skipped in a row ({why})",
-                match self.progress.skipped_in_row {
-                    1 => "1 step".to_string(),
-                    steps => format!("{steps} steps"),
-                }
+                "it ends with a loss that is no number, {skipped} steps skipped in a row ({why})"
             )))
         })
     }

@@ -3,10 +3,12 @@
 use crate::failure::Advice;
 use squall_data::archive::BadFiles;
 use squall_data::facts::FileFacts;
+use squall_data::mask_file::{About, MaskArchive};
 use squall_data::{Archive, Variable};
 use squall_jobs::comm::Communicator;
 use squall_jobs::infer::open_archive;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::Path;
 
 /// Opens fields and says, as warnings, what was skipped, guessed or replaced.
@@ -56,6 +58,38 @@ pub fn keep_apart(archive: &Archive, out: &Path) -> anyhow::Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Warns if the files that masks were made of, as far as they say, are none of the fields: times of two runs may be the
+/// same.
+pub fn compare_origin(masks: &MaskArchive, fields: &Archive) {
+    let paths: Vec<&Path> = masks.paths().collect();
+    // Fields may be those of a part of the times.
+    let looked_at = [0, paths.len() / 2, paths.len().saturating_sub(1)];
+    let told = looked_at.iter().filter_map(|at| {
+        let about = About::read(paths.get(*at)?).ok()?;
+        Some((paths[*at], about.attributes.get("squall_input")?.clone()))
+    });
+    let told: Vec<(&Path, String)> = told.collect();
+    let names: Vec<_> = fields.paths().filter_map(Path::file_name).collect();
+    if let (Some((path, origin)), false) = (
+        told.first(),
+        told.iter().any(|(_, one)| is_among(one, &names)),
+    ) {
+        tracing::warn!(
+            "`{}` was made of `{origin}`, and the fields are other files, such as `{}`: are they of the same run?",
+            path.display(),
+            names
+                .first()
+                .map(|name| name.to_string_lossy())
+                .unwrap_or_default()
+        );
+    }
+}
+
+/// Whether words on where masks come from name one of these files, or no files at all.
+fn is_among(told: &str, names: &[&OsStr]) -> bool {
+    !told.contains(".nc") || (names.iter()).any(|name| told.contains(&*name.to_string_lossy()))
 }
 
 /// What `--skip-bad` asks for.

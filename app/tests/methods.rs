@@ -1,8 +1,8 @@
-//! Labels by other methods than the usual one, through the program.
+//! Labels by other methods than the usual one, and of other runs, through the program.
 
 mod common;
 
-use common::{path, run, simulate};
+use common::{path, run, simulate, squall, text};
 use squall_data::Class;
 use squall_data::mask_file::{About, MaskArchive};
 use std::path::Path;
@@ -94,4 +94,42 @@ fn rules_for_rivers_say_nothing_of_cyclones() {
     let html = std::fs::read_to_string(&page).expect("a page");
     assert!(html.contains("did not look for tropical cyclones"));
     assert!(!html.contains("0 tropical cyclone"));
+}
+
+#[test]
+fn masks_of_another_run_at_the_same_times_are_asked_about() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let (one, other) = (simulate(&at("one"), 1, 4), simulate(&at("two"), 1, 5));
+    let labels = at("labels");
+    run(&["label", path(&one), "--out", path(&labels), "-q"]);
+    let said = |fields: &Path, out: &str| {
+        let (out, store) = (at(out), at(&format!("{out}-store")));
+        let events = [
+            "events",
+            path(&labels),
+            "--fields",
+            path(fields),
+            "--out",
+            path(&out),
+        ];
+        let stage = [
+            "stage",
+            path(fields),
+            "--labels",
+            path(&labels),
+            "--out",
+            path(&store),
+        ];
+        [&events[..], &stage[..]].map(|call| text(&squall().args(call).output().expect("starts")))
+    };
+    for text in said(&other, "others") {
+        assert!(
+            text.contains("are they of the same run?") && text.contains("seed4"),
+            "{text}"
+        );
+    }
+    for text in said(&one, "own") {
+        assert!(!text.contains("of the same run"), "{text}");
+    }
 }

@@ -166,6 +166,7 @@ impl Stage {
             }
             .into());
         }
+        input::compare_origin(&masks, archive);
         if !(archive.times().iter()).any(|&time| masks.find(time).is_some()) {
             let reason = format!(
                 "none of its {} masks is at a time of `{}`",

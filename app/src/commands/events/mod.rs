@@ -203,6 +203,9 @@ impl Events {
             .map(|name| input::open_together(comm, name, self.skip_bad))
             .transpose()?;
         let objects = Objects::open(self, archive.as_ref(), comm.rank() == 0)?;
+        if let (Some(archive), Objects::Masks(masks), 0) = (&archive, &objects, comm.rank()) {
+            input::compare_origin(masks, archive);
+        }
         let paths = archive.iter().flat_map(Archive::paths);
         misplaced::refuse_own(objects.paths().into_iter().chain(paths), &self.out)?;
         let skipped = archive.as_ref().map_or(0, Archive::skipped_files);

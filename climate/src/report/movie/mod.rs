@@ -136,12 +136,7 @@ impl Movie {
         let field = frame.field.map(|field| (field, self.field.range));
         let first = frame.masks.first().map(|(_, mask)| *mask);
         let mut picture = self.painter.ground(field, first);
-        for (index, (kind, mask)) in frame.masks.iter().enumerate() {
-            let stroke = if index == 0 {
-                Stroke::Full
-            } else {
-                stroke(*kind)
-            };
+        for ((_, mask), stroke) in frame.masks.iter().zip(strokes(frame)) {
             self.painter.outlines(&mut picture, *mask, stroke);
         }
         for source in &self.boxes {
@@ -215,10 +210,8 @@ impl Movie {
         }
         classes.paint(&self.painter, picture, edge, edge, size);
         let mut sources = Line::default();
-        let masks = (frame.masks.iter().enumerate()).map(|(k, (kind, _))| match k {
-            0 => (*kind, Stroke::Full),
-            _ => (*kind, stroke(*kind)),
-        });
+        let kinds = frame.masks.iter().map(|(kind, _)| *kind);
+        let masks = kinds.zip(strokes(frame));
         let boxes = self.boxes.iter().map(|b| (b.kind, stroke(b.kind)));
         let lines: Vec<(SourceKind, Stroke)> = masks.chain(boxes).collect();
         for (kind, stroke) in lines.iter().filter(|_| lines.len() > 1) {
@@ -231,6 +224,17 @@ impl Movie {
             values.paint(&self.painter, picture, below, edge, size);
         }
     }
+}
+
+/// How the outlines of a frame's masks are drawn: the first, which is tinted, in full, unless those of the rules are.
+fn strokes<'f>(frame: &'f Frame<'_>) -> impl Iterator<Item = Stroke> + 'f {
+    let by_rules = |(kind, _): &(SourceKind, _)| *kind == SourceKind::Heuristic;
+    let rules = frame.masks.iter().any(by_rules);
+    let kinds = frame.masks.iter().map(|(kind, _)| *kind).enumerate();
+    kinds.map(move |(index, kind)| match index {
+        0 if !rules => Stroke::Full,
+        _ => stroke(kind),
+    })
 }
 
 /// How the outlines of a source are drawn, as on the page.

@@ -239,7 +239,7 @@ impl Label {
                 return Err(ClimateError::Invalid("interrupted".into()));
             }
             let snapshot = archive.read(index, pass.channels())?;
-            snapshot.check_means()?;
+            snapshot.check_plausible()?;
             missing.note(&snapshot);
             Ok(snapshot)
         };

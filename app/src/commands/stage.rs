@@ -257,7 +257,7 @@ impl Stage {
             let mask = masks.as_ref().zip(mask);
             let mask = mask.map(|(masks, mask)| masks.read(mask)).transpose()?;
             let snapshot = archive.read(index, &channels)?;
-            snapshot.check_means()?;
+            snapshot.check_plausible()?;
             missing.note(&snapshot);
             Ok((snapshot, mask))
         };

@@ -25,7 +25,7 @@ pub(super) fn check_values(snapshot: &Snapshot, max_missing_share: f64) -> Resul
             }));
         }
     }
-    Ok(snapshot.check_means()?)
+    Ok(snapshot.check_plausible()?)
 }
 
 /// A snapshot as normalised pixels `(lat, lon, channel)`, and how many of its values were missing and are the mean now.

@@ -104,7 +104,7 @@ impl Fields {
             return Ok(None);
         };
         let snapshot = self.archive.read(index, &self.variables)?;
-        snapshot.check_means()?;
+        snapshot.check_plausible()?;
         self.missing.note(&snapshot);
         Ok(Some(snapshot))
     }

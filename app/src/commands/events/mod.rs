@@ -423,6 +423,7 @@ impl Events {
             let ends = [times.first(), times.last()].map(|time| time.map(Time::to_string));
             (times.len(), ends)
         };
+        let least = self.options();
         let parts = (
             (env!("CARGO_PKG_VERSION"), METHOD),
             (
@@ -433,13 +434,10 @@ impl Events {
             (objects.paths().into_iter().map(file_facts)).collect::<Vec<_>>(),
             span(objects.times()),
             (
-                {
-                    let least = self.options();
-                    [
-                        least.min_tropical_cyclone_km2,
-                        least.min_atmospheric_river_km2,
-                    ]
-                },
+                [
+                    least.min_tropical_cyclone_km2,
+                    least.min_atmospheric_river_km2,
+                ],
                 self.confidence(),
             ),
             tracking,

@@ -5,13 +5,27 @@ use crate::failure::{Advice, INTERRUPTED};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// The flag that the first signal sets; a second signal ends the program at once.
+/// From the first signal on until a second one ends the program at once. What is started under `squall supervise` or a
+/// launcher hears a Ctrl-C of the terminal twice: itself, and from above.
+const ONE_SIGNAL: Duration = Duration::from_secs(1);
+
+/// The flag that the first signal sets; a second signal, a second later or more, ends the program at once.
 pub fn flag() -> Arc<AtomicBool> {
     let stop = STOP.get_or_init(|| {
         let stop = Arc::new(AtomicBool::new(false));
+        let again = Arc::new(AtomicBool::new(false));
+        let (heard, armed) = (stop.clone(), again.clone());
+        std::thread::spawn(move || {
+            while !heard.load(Ordering::Relaxed) {
+                std::thread::sleep(ONE_SIGNAL / 4);
+            }
+            std::thread::sleep(ONE_SIGNAL);
+            armed.store(true, Ordering::Relaxed);
+        });
         use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
         for signal in [SIGUSR1, SIGUSR2] {
             if let Err(error) = signal_hook::flag::register(signal, stop.clone()) {
@@ -19,11 +33,10 @@ pub fn flag() -> Arc<AtomicBool> {
             }
         }
         for signal in [SIGINT, SIGTERM] {
-            // Order matters: the shutdown looks at the flag before this signal sets it.
             let armed = signal_hook::flag::register_conditional_shutdown(
                 signal,
                 INTERRUPTED.into(),
-                stop.clone(),
+                again.clone(),
             )
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()));
             if let Err(error) = armed {

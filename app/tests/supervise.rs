@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, squall, text};
+use common::{path, run, simulate, squall, text};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -93,4 +93,43 @@ fn a_signal_goes_on_and_the_end_counts() {
     let status = child.wait().expect("ends");
     assert_eq!(status.code(), Some(75));
     assert_eq!(starts(folder.path()), 1);
+}
+
+/// Ctrl-C reaches every process of a terminal's group, and the command once more from its supervisor: it saves all the
+/// same.
+#[test]
+fn a_training_that_hears_ctrl_c_twice_saves() {
+    use std::os::unix::process::CommandExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 3, 3);
+    let labels = at("labels");
+    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
+    let stage = ["stage", path(&fields), "--labels", path(&labels)];
+    run(&[&stage[..], &["--out", path(&at("store")), "--quiet"]].concat());
+    let settings = "training.steps=100000 training.checkpoint_every_steps=100000 \
+                    training.validate_every_steps=100000 training.batch=1";
+    let settings = settings.split_whitespace().flat_map(|set| ["--set", set]);
+    let mut child = squall()
+        .args(["supervise", "--", env!("CARGO_BIN_EXE_squall"), "train"])
+        .args(["--recipe", "small", "--data", path(&at("store"))])
+        .args(["--out", path(&at("run"))])
+        .args(settings)
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .expect("starts");
+    let steps = || {
+        let metrics = std::fs::read_to_string(at("run/metrics.jsonl")).unwrap_or_default();
+        metrics.lines().count()
+    };
+    let patience = Instant::now() + Duration::from_secs(60);
+    while steps() < 3 && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let group = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process_group(group, rustix::process::Signal::INT).expect("told");
+    let status = child.wait().expect("ends");
+    assert_eq!(status.code(), Some(75));
+    assert!(at("run/checkpoint.safetensors").exists());
 }

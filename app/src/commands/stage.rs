@@ -57,7 +57,7 @@ pub struct Stage {
     pub train_share: f64,
     /// Deal whole blocks of this many days to the splits, so that no storm is in two; 0 deals single times, as DeepCAM
     /// did.
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 5.0, value_parser = days, allow_negative_numbers = true)]
     pub block_days: f64,
     /// Seed of the split, or of what --per-node draws.
     #[arg(long, default_value_t = 12345)]
@@ -91,6 +91,12 @@ pub struct StageSummary {
     pub boxes_cut: usize,
     /// Boxes wholly outside the grid, which were left out.
     pub boxes_outside: usize,
+}
+
+fn days(text: &str) -> Result<f64, String> {
+    let days = text.parse::<f64>().ok();
+    days.filter(|days| days.is_finite() && *days >= 0.0)
+        .ok_or_else(|| "expected days, 0 for single times".to_string())
 }
 
 impl Stage {

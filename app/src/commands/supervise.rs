@@ -48,8 +48,14 @@ impl Supervise {
         let mut without_progress = 0;
         loop {
             let before = State::of(&watch);
-            tracing::info!("starting {}, {before}", self.command.join(" "));
-            let status = relay.run(&self.command)?;
+            tracing::info!("starting {}, {before}", in_a_line(&self.command));
+            let Some(status) = relay.run(&self.command)? else {
+                return Err(ended(
+                    &self.command,
+                    "was not started: a signal came first",
+                    INTERRUPTED,
+                ));
+            };
             if status.success() {
                 return Ok(());
             }
@@ -84,6 +90,12 @@ fn out_of(command: &[String]) -> Option<PathBuf> {
     let after = command.iter().skip_while(|word| *word != "--out").nth(1);
     let joined = || command.iter().find_map(|word| word.strip_prefix("--out="));
     after.map(String::as_str).or_else(joined).map(PathBuf::from)
+}
+
+/// The command, for the log: scripts among its words have many lines.
+fn in_a_line(command: &[String]) -> String {
+    let words = command.iter().flat_map(|word| word.split_whitespace());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -213,12 +225,16 @@ impl Relay {
         self.told.load(Ordering::Relaxed)
     }
 
-    fn run(&self, command: &[String]) -> anyhow::Result<ExitStatus> {
+    /// How the command ended; none if a signal came before it could hear one.
+    fn run(&self, command: &[String]) -> anyhow::Result<Option<ExitStatus>> {
         let [program, arguments @ ..] = command else {
             return Err(Advice::usage("there is no command", "give one after `--`"));
         };
         let mut child = {
             let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.was_told() {
+                return Ok(None);
+            }
             let child = Command::new(program)
                 .args(arguments)
                 .spawn()
@@ -231,7 +247,7 @@ impl Relay {
             self.child.store(child.id() as i32, Ordering::Relaxed);
             child
         };
-        self.wait(&mut child)
+        self.wait(&mut child).map(Some)
     }
 
     /// The exit status; polled, so that the process is reaped while no signal can go to it.

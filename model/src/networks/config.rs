@@ -251,8 +251,8 @@ impl NetworkConfig {
             ("decoder_width", self.decoder_width),
         ];
         for (key, width) in widths {
-            if width.is_some_and(|width| !(width > 0.0 && width <= 8.0)) {
-                return bad(key, format!("expected above 0, at most 8, found {width:?}"));
+            if let Some(width) = width.filter(|width| !(*width > 0.0 && *width <= 8.0)) {
+                return bad(key, format!("expected above 0, at most 8, found {width}"));
             }
         }
         let lengths = match self.name {

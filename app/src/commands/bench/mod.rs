@@ -27,7 +27,7 @@ pub struct Bench {
     #[command(flatten)]
     device: device::Options,
     /// Repetitions; the median counts.
-    #[arg(long, default_value_t = 5, global = true)]
+    #[arg(long, default_value_t = 5, global = true, value_parser = repetitions)]
     repeat: usize,
     /// Rows as JSON.
     #[arg(long, global = true)]
@@ -179,6 +179,11 @@ impl Bench {
         rows.extend(optimizer::rows(self.repeat)?);
         Ok(rows)
     }
+}
+
+fn repetitions(text: &str) -> Result<usize, String> {
+    let times = text.parse::<usize>().ok().filter(|times| *times > 0);
+    times.ok_or_else(|| "expected 1 repetition or more".to_string())
 }
 
 /// The middle one, the upper of two.

@@ -27,6 +27,11 @@ use std::path::{Path, PathBuf};
 /// Heading of a page that is given none.
 const TITLE: &str = "Extreme weather";
 
+fn times(text: &str) -> Result<usize, String> {
+    let times = text.parse::<usize>().ok().filter(|times| *times > 0);
+    times.ok_or_else(|| "expected 1 time or more".to_string())
+}
+
 /// Parses the width of pictures: those that the painter makes as asked for.
 fn movie_width(text: &str) -> Result<usize, String> {
     let width = text.parse::<usize>().ok();
@@ -81,7 +86,7 @@ pub struct Report {
     #[arg(long, value_name = "PIXELS", value_parser = movie_width, default_value_t = MovieOptions::default().width)]
     pub movie_width: usize,
     /// Most times kept on the map, and most pictures of a movie; the page says which.
-    #[arg(long, default_value_t = ReportOptions::default().max_frames)]
+    #[arg(long, value_parser = times, default_value_t = ReportOptions::default().max_frames)]
     pub frames: usize,
     /// Runs of `squall train` whose loss and validation are drawn on one chart, each a folder or NAME=FOLDER; may be
     /// given again.

@@ -1,6 +1,7 @@
 //! Boxes against boxes: by average precision, by event and by track.
 
 use super::Score;
+use crate::commands::events::MIN_CONFIDENCE;
 use crate::failure::{Advice, INPUT};
 use serde::Serialize;
 use squall_climate::Event;
@@ -54,7 +55,8 @@ impl fmt::Display for Scores {
 
 /// Scores two files of boxes: tables, ExtremeWeather's HDF5 or COCO's JSON.
 pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Result<Scores> {
-    check_confidence(arguments.min_confidence)?;
+    let min_confidence = arguments.min_confidence.unwrap_or(MIN_CONFIDENCE);
+    check_confidence(min_confidence)?;
     let calendar = arguments.calendar_of(&[predicted, truth]);
     let read = |path: &Path| -> anyhow::Result<BoxFrames> {
         let grid = boxes::pixel_grid(path, None)?;
@@ -65,7 +67,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
             .for_each(|note| tracing::warn!("{note}"));
         Ok(frames)
     };
-    judge(&read(predicted)?, &read(truth)?, arguments.min_confidence)
+    judge(&read(predicted)?, &read(truth)?, min_confidence)
 }
 
 /// Names the option where a file tells another calendar than that in which the dates of tables are read.

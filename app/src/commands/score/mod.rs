@@ -45,9 +45,9 @@ pub struct Score {
     /// else standard.
     #[arg(long, value_name = "NAME", value_parser = calendar)]
     pub calendar: Option<Calendar>,
-    /// Boxes: from here on a box counts as an event; boxes without a confidence are sure.
-    #[arg(long, value_name = "SHARE", default_value_t = super::events::MIN_CONFIDENCE)]
-    pub min_confidence: f32,
+    /// Boxes: from here on a box counts as an event (default 0.5); boxes without a confidence are sure.
+    #[arg(long, value_name = "SHARE")]
+    pub min_confidence: Option<f32>,
     /// Tracks: only storms of the truth whose wind reaches this, m/s (17 for tropical storms); predicted tracks that
     /// are a weaker one are left out, too.
     #[arg(long, value_name = "M_S")]
@@ -93,7 +93,7 @@ impl Score {
             tags: Tags::default(),
             events,
             calendar: None,
-            min_confidence: super::events::MIN_CONFIDENCE,
+            min_confidence: None,
             min_wind: None,
             by_mean_distance: false,
             columns: Vec::new(),
@@ -138,6 +138,12 @@ impl Score {
             self.refuse_misfits()?;
         }
         let boxes = shared(Kind::Boxes);
+        if self.min_confidence.is_some() && boxes.is_none() {
+            return Err(Advice::usage(
+                "--min-confidence is for boxes, and the sides have none in common",
+                "leave it out, or give boxes on both sides",
+            ));
+        }
         let boxes = boxes.map(|(predicted, truth)| boxes::score(&self, &predicted, &truth));
         match (shared(Kind::Masks), boxes, shared(Kind::Tracks)) {
             (Some(_), Some(boxes), _) => {

@@ -242,6 +242,16 @@ fn of_jobs(error: &JobError) -> Verdict {
             USAGE,
             Some("`squall train --help` names the recipes that come with Squall, to start from"),
         ),
+        JobError::Machine { .. } => (
+            USAGE,
+            Some(
+                "copy the nearest file of jobs/machines, write your machine's figures into it and name it",
+            ),
+        ),
+        JobError::Submit { .. } => (
+            USAGE,
+            Some("`--help` explains the options, docs/scaling.md the keys of a machine"),
+        ),
         JobError::Contract { .. } => (
             INPUT,
             Some(

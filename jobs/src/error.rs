@@ -20,6 +20,24 @@ pub enum JobError {
         /// Line, key, what is wrong and what would be right.
         reason: String,
     },
+    /// A description of a machine that cannot be used.
+    #[error("bad machine `{name}`: {reason}")]
+    Machine {
+        /// Its name or file.
+        name: String,
+        /// Line, key, what is wrong and what would be right.
+        reason: String,
+    },
+    /// A job that a machine or its batch system cannot have.
+    #[error("`{option}`: expected {expected}, found {found}")]
+    Submit {
+        /// The option of the command, or the key of the machine's file.
+        option: &'static str,
+        /// What it may be there.
+        expected: String,
+        /// What was asked for.
+        found: String,
+    },
     /// A model cannot be used on these data.
     #[error("the model `{}` does not fit its input:\n  {}", model.display(), reasons.join("\n  "))]
     Contract {

@@ -1,10 +1,12 @@
 //! A training run as one TOML file.
 
+pub mod built_in;
 mod check;
 mod detection;
 mod distributed;
-mod explain;
+pub(crate) mod explain;
 
+pub use built_in::BUILT_IN;
 pub use detection::Detection;
 pub use distributed::{Algorithm, Distributed, Momentum, MomentumRule, Order, RateScaling};
 

@@ -11,6 +11,7 @@ pub mod label;
 mod label_methods;
 pub mod model;
 pub mod report;
+pub mod scale;
 pub mod score;
 pub mod simulate;
 pub mod stage;

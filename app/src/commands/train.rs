@@ -1,6 +1,6 @@
 //! `squall train`: a recipe and a sample store to a model.
 
-use crate::failure::{self, Advice};
+use crate::failure;
 use crate::plan::{Plan, bytes, duration};
 use crate::progress::Progress;
 use crate::{device, interrupt, output, ranks};
@@ -11,42 +11,6 @@ use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train_toge
 use squall_model::Backend;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Recipes that come with the program.
-pub const RECIPES: [(&str, &str); 11] = [
-    ("small", include_str!("../../../jobs/recipes/small.toml")),
-    ("full", include_str!("../../../jobs/recipes/full.toml")),
-    (
-        "deeplabv3plus-published",
-        include_str!("../../../jobs/recipes/deeplabv3plus-published.toml"),
-    ),
-    (
-        "deepcam",
-        include_str!("../../../jobs/recipes/deepcam.toml"),
-    ),
-    (
-        "tiramisu",
-        include_str!("../../../jobs/recipes/tiramisu.toml"),
-    ),
-    ("cgnet", include_str!("../../../jobs/recipes/cgnet.toml")),
-    ("detect", include_str!("../../../jobs/recipes/detect.toml")),
-    (
-        "detect-dense",
-        include_str!("../../../jobs/recipes/detect-dense.toml"),
-    ),
-    (
-        "detect-over-time",
-        include_str!("../../../jobs/recipes/detect-over-time.toml"),
-    ),
-    (
-        "detect-published",
-        include_str!("../../../jobs/recipes/detect-published.toml"),
-    ),
-    (
-        "masks-and-boxes",
-        include_str!("../../../jobs/recipes/masks-and-boxes.toml"),
-    ),
-];
 
 /// Train a network on a sample store; the same command continues a run that was stopped.
 #[derive(Debug, Args)]
@@ -147,21 +111,7 @@ impl Train {
     }
 
     pub(super) fn read_recipe(&self) -> anyhow::Result<Recipe> {
-        let built_in = RECIPES
-            .iter()
-            .find(|(name, _)| self.recipe.as_os_str() == *name);
-        match built_in {
-            Some((_, text)) if !self.recipe.is_file() => Ok(Recipe::parse(text, &self.overrides)?),
-            _ if !self.recipe.exists() => {
-                let known: Vec<&str> = RECIPES.iter().map(|(name, _)| *name).collect();
-                let message = format!("there is no recipe `{}`", self.recipe.display());
-                Err(Advice::usage(
-                    message,
-                    format!("give a TOML file, or one of {}", known.join(", ")),
-                ))
-            }
-            _ => Ok(Recipe::read(&self.recipe, &self.overrides)?),
-        }
+        Ok(Recipe::named(&self.recipe, &self.overrides)?)
     }
 
     /// Trains and says how it went; an error if a signal stopped it.

@@ -1,7 +1,7 @@
 //! From serde's errors to what a person can act on.
 
 /// Line, problem, and the nearest word that would be right.
-pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
+pub(crate) fn explain(text: &str, error: &toml::de::Error) -> String {
     let reason = explain_without_line(error);
     let Some(span) = error.span() else {
         return reason;

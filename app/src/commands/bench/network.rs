@@ -3,12 +3,12 @@
 use super::peer::Peer;
 use super::{Row, median, peak, row};
 use crate::commands::simulate::grid;
-use crate::commands::train::RECIPES;
 use crate::failure::Advice;
 use crate::plan::bytes;
 use candle_core::{DType, Device, Tensor};
 use clap::{Args, ValueEnum};
 use squall_jobs::Recipe;
+use squall_jobs::recipe::BUILT_IN;
 use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets, MaskTargets};
 use squall_model::ops::loss::Criterion;
 use squall_model::optim::{Optimizer, OptimizerConfig};
@@ -102,13 +102,9 @@ impl NetworkOptions {
 
     /// The configuration, the optimiser's, and the batch.
     fn resolve(&self) -> anyhow::Result<(NetworkConfig, OptimizerConfig, usize)> {
-        let built_in = RECIPES.iter().find(|(name, _)| *name == self.network);
         let file = Path::new(&self.network);
-        let recipe = match built_in {
-            Some((_, text)) => Some(Recipe::parse(text, &[])?),
-            None if file.is_file() => Some(Recipe::read(file, &[])?),
-            None => None,
-        };
+        let is_recipe = BUILT_IN.iter().any(|(name, _)| *name == self.network) || file.is_file();
+        let recipe = is_recipe.then(|| Recipe::named(file, &[])).transpose()?;
         if let Some(recipe) = recipe {
             let batch = self.batch.unwrap_or(recipe.training.batch);
             return Ok((recipe.network, recipe.optimiser, batch));

@@ -1,0 +1,372 @@
+//! `squall scale`: how long a step of a recipe will take on a machine, and what a training will cost there.
+
+use crate::commands::simulate::grid;
+use crate::failure::Advice;
+use crate::output;
+use crate::plan::{bytes, duration};
+use clap::Args;
+use serde::Serialize;
+use squall_data::Store;
+use squall_data::store::{Encoding, Split};
+use squall_jobs::machine::DeviceKind;
+use squall_jobs::performance::{Length, Prediction, Question, Rate, Workload, published};
+use squall_jobs::{Machine, Recipe};
+use std::fmt;
+use std::path::PathBuf;
+
+/// Predict step time, efficiency and cost of a recipe on a machine, for any number of its nodes.
+///
+/// Ranks compute at paces that differ as the machine's do, and sum buckets of gradients while the backward pass goes on,
+/// on a virtual clock; docs/scaling.md says what the model knows, and how far off it is where others measured.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: squall scale --recipe deeplabv3plus-published --machine summit --nodes 1,64,4560 --samples 63000"
+)]
+pub struct Scale {
+    /// A recipe file, or the name of one that comes with Squall.
+    #[arg(long, value_name = "R.toml", required_unless_present = "published")]
+    recipe: Option<PathBuf>,
+    /// A machine file, or one that comes with Squall: summit, piz-daint, cori-knl, juwels-booster, perlmutter,
+    /// h100-pbs, roce-p100, workstation (jobs/machines).
+    #[arg(long, value_name = "M.toml", required_unless_present = "published")]
+    machine: Option<String>,
+    /// Numbers of nodes. Default: 1, 4, 16 ... and all.
+    #[arg(long, value_delimiter = ',', value_name = "N,N")]
+    nodes: Vec<usize>,
+    /// Change a key of the recipe, such as training.batch=2; may be given again.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// The sample store: its grid, channels, encoding and number of training samples.
+    #[arg(long, value_name = "STORE", conflicts_with_all = ["grid", "samples"])]
+    data: Option<PathBuf>,
+    /// Fields of latitudes x longitudes.
+    #[arg(long, default_value = "768x1152", value_parser = grid)]
+    grid: (usize, usize),
+    /// Training samples of an epoch: for hours and cost.
+    #[arg(long, value_name = "N")]
+    samples: Option<usize>,
+    /// What one device learns from in a second, as `squall bench step` measures it, instead of what the machine's file
+    /// says.
+    #[arg(long, value_name = "RATE")]
+    samples_per_second: Option<f64>,
+    /// Samples are read from the file system that all nodes share, not from the nodes' own disks.
+    #[arg(long)]
+    no_staging: bool,
+    /// Instead: runs that others published, beside what is predicted of them.
+    #[arg(long, conflicts_with_all = ["recipe", "machine", "nodes", "overrides", "data", "samples", "samples_per_second", "no_staging"])]
+    published: bool,
+    /// One JSON document instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Scale {
+    /// Predicts.
+    pub fn run(self) -> anyhow::Result<()> {
+        if self.published {
+            let points = published::points()?;
+            return match self.json {
+                true => output::json(&points),
+                false => output::text(&Published(&points)),
+            };
+        }
+        let answer = self.answer()?;
+        match self.json {
+            true => output::json(&answer),
+            false => output::text(&answer),
+        }
+    }
+
+    fn answer(&self) -> anyhow::Result<Answer> {
+        let (Some(recipe), Some(name)) = (&self.recipe, &self.machine) else {
+            return Err(Advice::usage(
+                "neither a recipe nor a machine",
+                "give --recipe and --machine, or --published",
+            ));
+        };
+        let mut recipe = Recipe::named(recipe, &self.overrides)?;
+        let machine = Machine::named(name)?;
+        let store = self.data.as_ref().map(Store::open).transpose()?;
+        let mut shape = self.grid;
+        let mut of_pixel = 16 * 2 + 1;
+        let mut samples = self.samples;
+        if let Some(store) = &store {
+            let [rows, columns, _] = store.shape();
+            shape = (rows, columns);
+            let known = &store.meta().channels;
+            recipe.data.channels.get_or_insert_with(|| known.clone());
+            let of_value = match store.meta().encoding {
+                Encoding::F32 => 4,
+                Encoding::F16 => 2,
+            };
+            of_pixel = known.len() * of_value + 1;
+            samples = Some(store.ids(Split::Train).len());
+        }
+        let auto = auto_precision(&machine);
+        let workload = Workload::of(&recipe, shape, of_pixel, auto)?;
+        let batch = recipe.training.batch;
+        let rate = match self.samples_per_second {
+            Some(rate) if rate.is_finite() && rate > 0.0 => Rate::given(rate, &workload),
+            Some(rate) => {
+                return Err(Advice::usage(
+                    format!("--samples-per-second: expected above 0, found {rate}"),
+                    "`squall bench step` measures it",
+                ));
+            }
+            None => Rate::of(&machine, &workload, batch, name).map_err(|error| {
+                Advice::usage(
+                    error.to_string(),
+                    "measure one device with `squall bench step` and give --samples-per-second",
+                )
+            })?,
+        };
+        let question = Question {
+            workload: &workload,
+            distributed: &recipe.distributed,
+            batch,
+            machine: &machine,
+            rate: &rate,
+            length: length(&recipe, samples)?,
+            staged: !self.no_staging,
+            seed: recipe.seed,
+        };
+        let rows = self.rows(&question)?;
+        let memory = rows.iter().map(|row| row.memory_bytes).max().unwrap_or(0);
+        let room = machine.device.memory_gb.map(|gb| (gb * 1e9) as u64);
+        Ok(Answer {
+            note: about_samples(&machine, &workload, samples, question.staged),
+            memory,
+            room,
+            machine: machine.title.clone(),
+            network: workload.network.clone(),
+            precision: workload.precision.clone(),
+            parameters: workload.values(),
+            batch,
+            rate: rate.source.clone(),
+            assumed: rate.assumed,
+            unit: machine.price.as_ref().map(|price| price.unit.clone()),
+            rows,
+        })
+    }
+
+    /// As asked for, or for powers of four and all nodes; but for those that the recipe cannot be dealt to.
+    fn rows(&self, question: &Question<'_>) -> anyhow::Result<Vec<Prediction>> {
+        let all = question.machine.nodes;
+        let powers = (0..).map(|power| 4_usize.pow(power));
+        let usual = powers.take_while(|nodes| *nodes < all).chain([all]);
+        let nodes = match self.nodes.is_empty() {
+            true => usual.collect(),
+            false => self.nodes.clone(),
+        };
+        let mut rows = Vec::new();
+        let mut refused = Vec::new();
+        for nodes in nodes {
+            match question.predict(nodes) {
+                Ok(row) => rows.push(row),
+                Err(error) => refused.push(error),
+            }
+        }
+        match refused.into_iter().next() {
+            Some(error) if rows.is_empty() => return Err(error.into()),
+            Some(error) => tracing::warn!("left out: {error}"),
+            None => {}
+        }
+        Ok(rows)
+    }
+}
+
+/// What `auto` will be there.
+fn auto_precision(machine: &Machine) -> &'static str {
+    let computes = |precision| machine.device.peak_tflops.contains_key(precision);
+    match machine.device.kind {
+        DeviceKind::Gpu if computes("bf16") => "bf16",
+        _ => "f32",
+    }
+}
+
+fn length(recipe: &Recipe, samples: Option<usize>) -> anyhow::Result<Length> {
+    if samples == Some(0) {
+        return Err(Advice::usage(
+            "--samples: expected 1 or more, found 0",
+            "it is the number of training samples of an epoch",
+        ));
+    }
+    let training = &recipe.training;
+    Ok(Length {
+        samples,
+        epochs: match training.steps {
+            Some(_) => None,
+            None => Some(training.epochs.unwrap_or(20.0)),
+        },
+        steps: training.steps,
+    })
+}
+
+/// What a reader should know of where samples come from.
+fn about_samples(
+    machine: &Machine,
+    workload: &Workload,
+    samples: Option<usize>,
+    staged: bool,
+) -> Option<String> {
+    let disk = machine.node.local_disk.as_ref().filter(|_| staged);
+    let store = samples.map(|samples| samples as f64 * workload.sample_bytes);
+    match (disk, store) {
+        (Some(disk), Some(store)) if store > 1e9 * disk.capacity_gb => Some(format!(
+            "the samples take {}, a node's disk holds {}: stage a part on each node (squall stage --per-node)",
+            bytes(store as u64),
+            bytes((1e9 * disk.capacity_gb) as u64)
+        )),
+        (None, _) if machine.file_system.is_none() => Some(
+            "reading is not counted: the machine's file tells of no disk or file system to read from".into(),
+        ),
+        _ => None,
+    }
+}
+
+/// All that is told.
+#[derive(Debug, Serialize)]
+struct Answer {
+    machine: String,
+    network: String,
+    precision: String,
+    parameters: usize,
+    /// Samples of a step on each rank, without a global batch.
+    batch: usize,
+    /// Where the rate of a device comes from.
+    rate: String,
+    assumed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    /// Bytes that a rank needs at most.
+    #[serde(skip)]
+    memory: u64,
+    /// Bytes that a device has.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        rename = "device_memory_bytes"
+    )]
+    room: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
+    rows: Vec<Prediction>,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} ({:.2} M parameters) in {} on {}",
+            self.network,
+            self.parameters as f64 / 1e6,
+            self.precision,
+            self.machine
+        )?;
+        writeln!(f, "one device: {}", self.rate)?;
+        match self.room {
+            Some(room) if self.memory > room => writeln!(
+                f,
+                "a rank needs about {} of memory and has {}: take a smaller batch, or training.recompute",
+                bytes(self.memory),
+                bytes(room)
+            )?,
+            Some(room) => writeln!(
+                f,
+                "a rank needs about {} of its {} of memory",
+                bytes(self.memory),
+                bytes(room)
+            )?,
+            None => writeln!(f, "a rank needs about {} of memory", bytes(self.memory))?,
+        }
+        writeln!(f)?;
+        writeln!(
+            f,
+            "{:>6} {:>7} {:>7} {:>10} {:>11} {:>10}   of a step, waiting for",
+            "nodes", "ranks", "batch", "step", "samples/s", "efficiency"
+        )?;
+        write!(
+            f,
+            "{:>56}   {:>8} {:>8} {:>8}",
+            "", "samples", "slower", "sums"
+        )?;
+        let timed = self.rows.iter().any(|row| row.hours.is_some());
+        if timed {
+            write!(f, " {:>12} {:>12}", "training", "node-hours")?;
+        }
+        if let Some(unit) = &self.unit {
+            write!(f, " {unit:>10}")?;
+        }
+        for row in &self.rows {
+            write!(
+                f,
+                "\n{:>6} {:>7} {:>7} {:>8.1} ms {:>11.1} {:>8.1} %   {:>6.1} % {:>6.1} % {:>6.1} %",
+                row.nodes,
+                row.ranks,
+                row.global_batch,
+                1e3 * row.step_seconds,
+                row.samples_per_second,
+                100.0 * row.efficiency,
+                100.0 * row.input_seconds / row.step_seconds,
+                100.0 * row.straggler_seconds / row.step_seconds,
+                100.0 * row.exposed_seconds / row.step_seconds,
+            )?;
+            if let (Some(hours), Some(node_hours)) = (row.hours, row.node_hours) {
+                write!(f, " {:>12} {node_hours:>12.2}", duration(3600.0 * hours))?;
+            }
+            if let Some(cost) = row.cost {
+                let digits = if cost < 100.0 { 2 } else { 0 };
+                write!(f, " {cost:>10.digits$}")?;
+            }
+        }
+        if !timed {
+            write!(
+                f,
+                "\n\n--samples N (or --data STORE) tells how long a training takes, too"
+            )?;
+        }
+        if let Some(note) = &self.note {
+            write!(f, "\n\n{note}")?;
+        }
+        if self.assumed {
+            write!(
+                f,
+                "\n\nNobody measured this network on this device: give --samples-per-second once you have (`squall bench step`)"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+struct Published<'a>(&'a [published::Point]);
+
+impl fmt::Display for Published<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:<46} {:>6} {:>7} {:>11} {:>10} {:>11}  source",
+            "run", "nodes", "ranks", "published", "predicted", "difference"
+        )?;
+        for point in self.0 {
+            let name = match point.relative_to {
+                Some(nodes) => format!("{}, as of {nodes} nodes", point.name),
+                None => point.name.clone(),
+            };
+            write!(
+                f,
+                "\n{name:<46} {:>6} {:>7} {:>9.1} % {:>8.1} % {:>+8.1} pts  {}{}",
+                point.nodes,
+                point.ranks,
+                100.0 * point.published_efficiency,
+                100.0 * point.predicted_efficiency,
+                100.0 * point.difference,
+                if point.fitted {
+                    "fitted to this row; "
+                } else {
+                    ""
+                },
+                point.source
+            )?;
+        }
+        Ok(())
+    }
+}

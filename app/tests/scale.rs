@@ -1,0 +1,144 @@
+//! Predictions for machines, through the program.
+
+mod common;
+
+use common::{path, run, simulate, squall, text};
+use serde_json::Value;
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    let document: Value = serde_json::from_str(&run(arguments)).expect("JSON");
+    let rows = document.as_array().or(document["rows"].as_array());
+    rows.expect("rows").clone()
+}
+
+#[test]
+fn published_runs_stand_beside_predictions() {
+    let rows = rows(&["scale", "--published", "--json"]);
+    let summit = &rows[0];
+    assert_eq!(
+        (summit["nodes"].as_u64(), summit["ranks"].as_u64()),
+        (Some(4560), Some(27_360))
+    );
+    for row in &rows {
+        let [published, predicted] = ["published_efficiency", "predicted_efficiency"].map(|key| {
+            let share = row[key].as_f64().expect("a number");
+            assert!((0.5..=1.0).contains(&share), "{row}");
+            share
+        });
+        // A copy of the published figure would be no prediction.
+        assert!(published != predicted, "{row}");
+    }
+    let table = run(&["scale", "--published"]);
+    assert!(
+        table.contains("90.7 %") && table.contains("fitted"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_recipe_is_predicted_on_any_number_of_nodes() {
+    let summit = [
+        "scale",
+        "--recipe",
+        "deeplabv3plus-published",
+        "--machine",
+        "summit",
+    ];
+    let asked = ["--nodes", "1,64,4560", "--samples", "63000", "--json"];
+    let found = rows(&[&summit[..], &asked].concat());
+    assert_eq!(found.len(), 3);
+    let of = |row: usize, key: &str| found[row][key].as_f64().expect("a number");
+    for row in &found {
+        let of = |key: &str| row[key].as_f64().expect("a number");
+        let parts = ["compute", "input", "straggler", "exposed"];
+        let parts = parts.map(|part| of(&format!("{part}_seconds")));
+        let whole = of("step_seconds");
+        assert!(
+            (parts.iter().sum::<f64>() / whole - 1.0).abs() < 0.02,
+            "{row}"
+        );
+        let hours = of("steps") * whole / 3600.0;
+        assert!((hours / of("hours") - 1.0).abs() < 1e-9, "{row}");
+        assert!((of("hours") * of("nodes") / of("node_hours") - 1.0).abs() < 1e-9);
+        // 32 epochs of whole steps.
+        let steps = 32.0 * (63_000.0 / of("global_batch")).floor();
+        assert_eq!(of("steps"), steps, "{row}");
+    }
+    assert!(of(2, "efficiency") < of(0, "efficiency"));
+    assert!(of(2, "samples_per_second") > 60.0 * of(1, "samples_per_second"));
+    let late = [
+        &summit[..],
+        &["--set", "distributed.gradient_lag=1"],
+        &asked,
+    ]
+    .concat();
+    let late = rows(&late);
+    assert!(late[2]["exposed_seconds"].as_f64() < found[2]["exposed_seconds"].as_f64());
+    let table = run(&summit);
+    assert!(
+        table.contains("4608") && table.contains("--samples N"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_store_says_grid_and_samples() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 4, 3);
+    let [labels, store] = ["labels", "store"].map(|name| folder.path().join(name));
+    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
+    run(&[
+        "stage",
+        path(&fields),
+        "--labels",
+        path(&labels),
+        "--out",
+        path(&store),
+        "--quiet",
+    ]);
+    let small = [
+        "scale",
+        "--recipe",
+        "small",
+        "--machine",
+        "workstation",
+        "--json",
+    ];
+    let given = ["--samples-per-second", "10", "--data", path(&store)];
+    let found = rows(&[&small[..], &given].concat());
+    let alone = found[0]["efficiency"].as_f64().expect("a number");
+    assert!(found.len() == 1 && (alone - 1.0).abs() < 1e-9, "{found:?}");
+    assert!(found[0]["hours"].as_f64().expect("hours") > 0.0);
+}
+
+#[test]
+fn what_cannot_be_predicted_is_wrong_usage_with_a_hint() {
+    let check = |arguments: &[&str], expected: &str| {
+        let output = squall().args(arguments).output().expect("starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+    };
+    let on = |machine: &'static str| ["scale", "--recipe", "small", "--machine", machine];
+    check(&["scale"], "--recipe");
+    check(&on("sumit"), "one of summit");
+    check(&on("workstation"), "squall bench step");
+    check(
+        &[&on("summit")[..], &["--nodes", "5000"]].concat(),
+        "`--nodes`: expected 1 to 4608",
+    );
+    check(&[&on("summit")[..], &["--nodes", "0"]].concat(), "found 0");
+    check(
+        &[&on("summit")[..], &["--samples", "0"]].concat(),
+        "--samples",
+    );
+    check(
+        &[&on("summit")[..], &["--set", "precision=bf16"]].concat(),
+        "device.peak_tflops.bf16",
+    );
+    let uneven = ["--nodes", "7", "--set", "distributed.global_batch=64"];
+    check(
+        &[&on("summit")[..], &uneven].concat(),
+        "distributed.global_batch",
+    );
+}

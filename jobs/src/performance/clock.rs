@@ -1,0 +1,324 @@
+//! A virtual clock for each rank: steps of all ranks, run through without computing anything.
+
+use rand::Rng;
+use squall_data::random::stream;
+
+/// A step as each rank does it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Seconds that a device of mean pace computes.
+    pub compute: f64,
+    /// The share of that which is the backward pass, at the end.
+    pub backward: f64,
+    /// Sums of gradients in the order in which they are sent, one after the other.
+    pub sums: Vec<Landing>,
+    /// Seconds that reading the samples of a step takes, while others are computed.
+    pub input: f64,
+    /// 0: a step waits for its own sums. 1: for those of the step before.
+    pub lag: usize,
+    /// Ranks that sum together.
+    pub ranks: usize,
+    /// Standard deviation of the pace of devices, as a share.
+    pub spread: f64,
+    /// Mean of what holds up a rank in a step, as a share of computing; exponentially distributed.
+    pub jitter: f64,
+}
+
+/// A bucket of gradients.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Landing {
+    /// The share of the backward pass after which a rank has it.
+    pub at: f64,
+    /// Seconds of its sum, once all ranks have it.
+    pub seconds: f64,
+}
+
+/// What groups of ranks exchange gradients for parameters with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Servers {
+    /// Groups that share the servers.
+    pub groups: usize,
+    /// Seconds that the servers are busy with the exchange of one group.
+    pub busy: f64,
+    /// Seconds of an exchange when nobody else is served.
+    pub exchange: f64,
+    /// Seconds until all ranks of a group have the parameters.
+    pub hand_round: f64,
+}
+
+impl Step {
+    /// The same step without sums.
+    #[must_use]
+    pub fn without_sums(mut self) -> Self {
+        self.sums.clear();
+        // Somebody who waits for a sum waits for the slowest all the same.
+        self.sums.push(Landing {
+            at: 1.0,
+            seconds: 0.0,
+        });
+        self
+    }
+}
+
+/// Batches that are read ahead of the one that is computed.
+const AHEAD: usize = 2;
+
+/// Seconds from the end of each step to the end of the next, of all ranks; of groups that exchange with servers from
+/// one step of any group to the next, times the number of groups.
+#[must_use]
+pub fn run(step: &Step, servers: Option<&Servers>, steps: usize, seed: u64) -> Vec<f64> {
+    match servers {
+        None => {
+            let mut group = Group::new(step, seed, 0);
+            let ends: Vec<f64> = (0..steps).map(|_| group.step(0.0)).collect();
+            differences(&ends)
+        }
+        Some(servers) => in_groups(step, servers, steps, seed),
+    }
+}
+
+fn differences(ends: &[f64]) -> Vec<f64> {
+    let before = std::iter::once(0.0).chain(ends.iter().copied());
+    ends.iter()
+        .zip(before)
+        .map(|(end, before)| end - before)
+        .collect()
+}
+
+fn in_groups(step: &Step, servers: &Servers, steps: usize, seed: u64) -> Vec<f64> {
+    let new = |index| Group::new(step, seed, index as u64);
+    let mut groups: Vec<Group> = (0..servers.groups).map(new).collect();
+    // When each group has summed its gradients.
+    let mut ready: Vec<f64> = groups.iter_mut().map(|group| group.step(0.0)).collect();
+    let mut free = 0.0_f64;
+    let mut ends = Vec::new();
+    for _ in 0..steps * servers.groups {
+        let earliest = (0..ready.len()).min_by(|a, b| ready[*a].total_cmp(&ready[*b]));
+        let Some(group) = earliest else { break };
+        let begin = ready[group].max(free);
+        free = begin + servers.busy;
+        let end = begin + servers.exchange.max(servers.busy) + servers.hand_round;
+        ends.push(end);
+        ready[group] = groups[group].step(end);
+    }
+    ends.sort_by(f64::total_cmp);
+    let each = differences(&ends);
+    each.iter()
+        .map(|seconds| seconds * servers.groups as f64)
+        .collect()
+}
+
+/// Ranks that sum together.
+struct Group<'a> {
+    step: &'a Step,
+    /// How much longer than the mean each device computes.
+    paces: Vec<f64>,
+    /// When each rank can begin its next step, and began the last ones.
+    clocks: Vec<f64>,
+    began: Vec<[f64; AHEAD]>,
+    read: Vec<f64>,
+    /// When the last sum of the step before was over.
+    summed: f64,
+    /// Names the random numbers of the next step.
+    seed: u64,
+    index: u64,
+    done: u64,
+}
+
+impl<'a> Group<'a> {
+    fn new(step: &'a Step, seed: u64, index: u64) -> Self {
+        let mut draws = stream(seed, "pace", &[index]);
+        let paces = (0..step.ranks).map(|_| (1.0 + step.spread * normal(&mut draws)).max(0.5));
+        Self {
+            step,
+            paces: paces.collect(),
+            clocks: vec![0.0; step.ranks],
+            began: vec![[0.0; AHEAD]; step.ranks],
+            read: vec![0.0; step.ranks],
+            summed: 0.0,
+            seed,
+            index,
+            done: 0,
+        }
+    }
+
+    /// Does a step that begins at `from` at the earliest, and says when it is over.
+    fn step(&mut self, from: f64) -> f64 {
+        let Step {
+            compute,
+            backward,
+            input,
+            jitter,
+            lag,
+            ..
+        } = *self.step;
+        // Of each bucket: when the last rank has it.
+        let mut landed = vec![0.0_f64; self.step.sums.len()];
+        let mut last = 0.0_f64;
+        let mut draws = stream(self.seed, "jitter", &[self.index, self.done]);
+        self.done += 1;
+        for rank in 0..self.clocks.len() {
+            // A batch is read once there is room for it.
+            self.read[rank] = self.read[rank].max(self.began[rank][0]) + input;
+            let begin = self.clocks[rank].max(self.read[rank]).max(from);
+            self.began[rank].rotate_left(1);
+            self.began[rank][AHEAD - 1] = begin;
+            let held_up = if jitter > 0.0 {
+                jitter * (exponential(&mut draws) - 1.0)
+            } else {
+                0.0
+            };
+            let takes = compute * (self.paces[rank] + held_up).max(0.5);
+            for (sum, landed) in self.step.sums.iter().zip(&mut landed) {
+                *landed = landed.max(begin + takes * (1.0 - backward * (1.0 - sum.at)));
+            }
+            self.clocks[rank] = begin + takes;
+            last = last.max(self.clocks[rank]);
+        }
+        let before = self.summed;
+        for (sum, landed) in self.step.sums.iter().zip(&landed) {
+            self.summed = self.summed.max(*landed) + sum.seconds;
+        }
+        let awaited = if lag == 0 { self.summed } else { before };
+        for clock in &mut self.clocks {
+            *clock = clock.max(awaited);
+        }
+        last.max(awaited)
+    }
+}
+
+/// Box and Muller's.
+fn normal(draws: &mut impl Rng) -> f64 {
+    let (u, v): (f64, f64) = (draws.random(), draws.random());
+    (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+}
+
+fn exponential(draws: &mut impl Rng) -> f64 {
+    let u: f64 = draws.random();
+    -(1.0 - u).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain() -> Step {
+        Step {
+            compute: 1.0,
+            backward: 2.0 / 3.0,
+            sums: vec![
+                Landing {
+                    at: 0.5,
+                    seconds: 0.1,
+                },
+                Landing {
+                    at: 1.0,
+                    seconds: 0.1,
+                },
+            ],
+            input: 0.0,
+            lag: 0,
+            ranks: 4,
+            spread: 0.0,
+            jitter: 0.0,
+        }
+    }
+
+    fn steady(step: &Step, servers: Option<&Servers>) -> f64 {
+        let seconds = run(step, servers, 400, 3);
+        seconds[100..].iter().sum::<f64>() / (seconds.len() - 100) as f64
+    }
+
+    fn close(found: f64, expected: f64) {
+        assert!(
+            (found - expected).abs() < 1e-9,
+            "{found} instead of {expected}"
+        );
+    }
+
+    #[test]
+    fn what_lands_last_is_not_hidden() {
+        close(steady(&plain(), None), 1.1);
+        let long = Step {
+            sums: vec![
+                Landing {
+                    at: 0.5,
+                    seconds: 0.5,
+                },
+                Landing {
+                    at: 1.0,
+                    seconds: 0.1,
+                },
+            ],
+            ..plain()
+        };
+        // The first sum goes on from 2/3 to 7/6, the second follows.
+        close(steady(&long, None), 2.0 / 3.0 + 0.6);
+    }
+
+    #[test]
+    fn a_lag_of_one_step_hides_sums_up_to_a_whole_step() {
+        let late = |seconds| Step {
+            lag: 1,
+            sums: vec![Landing { at: 1.0, seconds }],
+            ..plain()
+        };
+        close(steady(&late(0.9), None), 1.0);
+        close(steady(&late(1.5), None), 1.5);
+    }
+
+    #[test]
+    fn the_slower_of_reading_and_computing_counts() {
+        let with = |input| Step { input, ..plain() };
+        close(steady(&with(0.9), None), 1.1);
+        let slow = steady(&with(1.6), None);
+        close(slow, 1.6);
+    }
+
+    /// Mean of the largest of n normal values: Tippett's 2.5076 of 100, 3.2414 of 1,000.
+    #[test]
+    fn all_wait_for_the_slowest() {
+        for (ranks, expected) in [(100, 2.5076), (1000, 3.2414)] {
+            let step = Step {
+                ranks,
+                spread: 0.01,
+                sums: vec![],
+                ..plain()
+            };
+            let step = step.without_sums();
+            let of_seeds = (0..200).map(|seed| run(&step, None, 1, seed)[0] - 1.0);
+            let found = of_seeds.sum::<f64>() / 200.0 / 0.01;
+            assert!((found - expected).abs() < 0.1, "{ranks}: {found}");
+        }
+    }
+
+    /// The largest of n exponential values is their harmonic number on average.
+    #[test]
+    fn jitter_is_drawn_anew_in_every_step() {
+        let step = Step {
+            ranks: 1000,
+            jitter: 0.02,
+            sums: vec![],
+            ..plain()
+        }
+        .without_sums();
+        let found = (steady(&step, None) - 1.0) / 0.02 + 1.0;
+        assert!((found - 7.485).abs() < 0.3, "{found}");
+        let late = Step { lag: 1, ..step };
+        assert!(steady(&late, None) < 1.0 + 0.02 * 5.0);
+    }
+
+    #[test]
+    fn groups_share_servers() {
+        let servers = |groups, busy| Servers {
+            groups,
+            busy,
+            exchange: 0.1,
+            hand_round: 0.1,
+        };
+        // Idle servers: everybody's step takes its own time.
+        close(steady(&plain(), Some(&servers(4, 0.001))), 1.3);
+        // Busy ones: as fast as they serve.
+        close(steady(&plain(), Some(&servers(4, 0.5))), 4.0 * 0.5);
+    }
+}

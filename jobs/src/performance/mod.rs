@@ -1,0 +1,426 @@
+//! How long a training step will take on a machine, before anybody asks for its nodes.
+//!
+//! A step of all ranks is run through on a virtual clock ([`clock`]): every rank computes at its own pace, buckets of
+//! gradients land while the backward pass goes on, and are summed one after the other as soon as the last rank has
+//! them. What a sum takes follows from messages and bytes of the very algorithms that [`crate::comm`] has ([`sums`]),
+//! what a rank computes from a rate that somebody measured ([`rate`]). [`published`] holds the model against what was
+//! measured on up to 27,360 GPUs.
+//!
+//! What it does not know: switches and their contention (only as a machine's `jitter`), batch statistics over ranks
+//! (`distributed.norm_ranks`), validations, checkpoints and whatever fails.
+
+pub mod clock;
+pub mod published;
+pub mod rate;
+pub mod sums;
+pub mod workload;
+
+pub use rate::Rate;
+pub use workload::Workload;
+
+use crate::error::{JobError, Result};
+use crate::machine::Machine;
+use crate::recipe::Distributed;
+use clock::{Landing, Servers, Step};
+use serde::Serialize;
+
+/// What is asked about.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// What a rank computes and sends.
+    pub workload: &'a Workload,
+    /// How ranks work together.
+    pub distributed: &'a Distributed,
+    /// `training.batch`: samples of a step on each rank, where no global batch says otherwise.
+    pub batch: usize,
+    /// Where.
+    pub machine: &'a Machine,
+    /// How fast one device is.
+    pub rate: &'a Rate,
+    /// How long the training is.
+    pub length: Length,
+    /// Whether samples lie on the nodes' own disks.
+    pub staged: bool,
+    /// Of the random paces.
+    pub seed: u64,
+}
+
+/// How long a training is.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Length {
+    /// Samples of an epoch, if that is known.
+    pub samples: Option<usize>,
+    /// How often each is seen; of a training whose length is not in steps.
+    pub epochs: Option<f64>,
+    /// Steps of the training.
+    pub steps: Option<u64>,
+}
+
+impl Length {
+    /// Steps of the training, if they can be told; an epoch has whole steps of `batch` samples only.
+    ///
+    /// # Errors
+    /// What was expected and found, if there is no whole step.
+    fn steps(&self, batch: usize) -> std::result::Result<Option<u64>, String> {
+        if let Some(samples) = self.samples.filter(|samples| *samples < batch) {
+            return Err(format!(
+                "a step needs {batch} samples, and there are {samples}: use fewer nodes or a smaller batch"
+            ));
+        }
+        let epochs = self.epochs.zip(self.samples);
+        let of_epochs =
+            |(epochs, samples): (f64, usize)| (epochs * (samples / batch) as f64).ceil() as u64;
+        Ok(self.steps.or(epochs.map(of_epochs)))
+    }
+}
+
+/// What is expected of a job of so many nodes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Nodes of the job.
+    pub nodes: usize,
+    /// Ranks on all of them.
+    pub ranks: usize,
+    /// Samples of a step of all ranks (of all groups).
+    pub global_batch: usize,
+    /// Bytes that a rank needs, but for what libraries take.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub memory_bytes: u64,
+    /// Mean time of a step.
+    pub step_seconds: f64,
+    /// A tenth of the steps take less.
+    pub step_seconds_p10: f64,
+    /// A tenth of the steps take more.
+    pub step_seconds_p90: f64,
+    /// Of which one rank alone would compute.
+    pub compute_seconds: f64,
+    /// Of which the devices wait for samples: what would be gained if these were always there.
+    pub input_seconds: f64,
+    /// Of which they wait for slower ones.
+    pub straggler_seconds: f64,
+    /// Of which they wait for sums of gradients, and for servers of parameters.
+    pub exposed_seconds: f64,
+    /// What the sums of a step take, hidden or not.
+    pub communication_seconds: f64,
+    /// Samples that all ranks learn from in a second.
+    pub samples_per_second: f64,
+    /// Of so many devices that did not know of each other.
+    pub efficiency: f64,
+    /// Operations of all ranks in a second.
+    pub flops_per_second: f64,
+    /// Steps of the training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    /// Hours of the training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hours: Option<f64>,
+    /// Hours of all nodes together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_hours: Option<f64>,
+    /// What these cost, in the unit of the machine's price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
+/// Draws of devices: the slowest of thousands is then known to some thousandths.
+const DRAWS: u64 = 10;
+
+/// Steps that are run through with each.
+const STEPS: usize = 40;
+
+/// Of which so many are not counted, until ranks that do not wait for each other at once have parted as far as they
+/// will.
+const WARM_UP: usize = 10;
+
+/// The share of a step that is its backward pass: twice as many operations as forward.
+const BACKWARD: f64 = 2.0 / 3.0;
+
+impl Question<'_> {
+    /// What is expected of so many nodes.
+    ///
+    /// # Errors
+    /// [`JobError::Submit`] if the machine has fewer nodes; [`JobError::Recipe`] if a batch or groups cannot be dealt
+    /// evenly to the ranks, there are fewer samples than a step needs, or ranks cannot sum as the recipe says.
+    pub fn predict(&self, nodes: usize) -> Result<Prediction> {
+        if nodes == 0 || nodes > self.machine.nodes {
+            return Err(JobError::Submit {
+                option: "--nodes",
+                expected: format!("1 to {}", self.machine.nodes),
+                found: nodes.to_string(),
+            });
+        }
+        let bad = |reason: String| JobError::Recipe {
+            path: None,
+            reason: format!("on {nodes} nodes: {reason}"),
+        };
+        let ranks = nodes * self.machine.node.ranks;
+        let (groups, servers) = match self.distributed.groups {
+            Some(groups) if ranks > 1 => (groups, self.distributed.servers),
+            _ => (1, 0),
+        };
+        let workers = ranks.saturating_sub(servers);
+        if workers == 0 || !workers.is_multiple_of(groups) {
+            return Err(bad(format!(
+                "`distributed.groups`: expected a divisor of {workers} ranks that compute, found {groups}"
+            )));
+        }
+        let group = workers / groups;
+        let batch = (self.distributed.local_batch(self.batch, group)).map_err(bad)?;
+        if group > 1 {
+            sums::check(&sums::Shape::of(self.machine, group), self.distributed).map_err(bad)?;
+        }
+        let steps = self.length.steps(batch * group).map_err(bad)?;
+        let step = self.step(nodes, group, batch);
+        let servers = (servers > 0).then(|| self.servers(groups, servers, group));
+        let whole = self.times(&step, servers.as_ref());
+        // What would be gained without each: the same steps, the same draws.
+        let fed = Step {
+            input: 0.0,
+            ..step.clone()
+        };
+        let silent = self.times(&fed.clone().without_sums(), None).mean;
+        let fed = match step.input > 0.0 {
+            true => self.times(&fed, servers.as_ref()).mean,
+            false => whole.mean,
+        };
+        let compute = step.compute;
+        let global_batch = batch * workers;
+        let samples_per_second = global_batch as f64 / whole.mean;
+        let alone = self.rate.samples_s(self.workload);
+        // Steps are shared by the groups.
+        let hours = steps.map(|s| s as f64 / groups as f64 * whole.mean / 3600.0);
+        let node_hours = hours.map(|hours| hours * nodes as f64);
+        let price = self.machine.price.as_ref();
+        Ok(Prediction {
+            nodes,
+            ranks,
+            global_batch,
+            memory_bytes: self.workload.memory_bytes(batch),
+            step_seconds: whole.mean,
+            step_seconds_p10: whole.p10,
+            step_seconds_p90: whole.p90,
+            compute_seconds: compute,
+            input_seconds: (whole.mean - fed).max(0.0),
+            straggler_seconds: (silent - compute).max(0.0),
+            exposed_seconds: (fed - silent).max(0.0),
+            communication_seconds: step.sums.iter().map(|sum| sum.seconds).sum(),
+            samples_per_second,
+            efficiency: samples_per_second / (alone * ranks as f64),
+            flops_per_second: samples_per_second * self.workload.training_flops,
+            steps,
+            hours,
+            node_hours,
+            cost: price.and_then(|price| node_hours.map(|hours| hours * price.node_hour)),
+        })
+    }
+
+    fn times(&self, step: &Step, servers: Option<&Servers>) -> Times {
+        let draw = |draw| {
+            let seconds = clock::run(step, servers, STEPS, self.seed.wrapping_add(draw));
+            let skipped = WARM_UP * servers.map_or(1, |servers| servers.groups);
+            seconds.into_iter().skip(skipped)
+        };
+        Times::of((0..DRAWS).flat_map(draw).collect())
+    }
+
+    fn step(&self, nodes: usize, group: usize, batch: usize) -> Step {
+        let machine = self.machine;
+        let compute = batch as f64 / self.rate.samples_s(self.workload);
+        let shape = sums::Shape::of(machine, group);
+        let buckets = self.workload.buckets(self.distributed.bucket_values());
+        let alone = group == 1;
+        let gradients = buckets.iter().map(|bucket| Landing {
+            at: bucket.at,
+            seconds: sums::seconds(bucket.values, &shape, machine, self.distributed),
+        });
+        let facts = Landing {
+            at: 1.0,
+            seconds: sums::seconds_of_facts(&shape, machine),
+        };
+        let sums = gradients.chain([facts]).filter(|_| !alone);
+        Step {
+            compute,
+            backward: BACKWARD,
+            sums: sums.collect(),
+            input: self.input_seconds(nodes, batch),
+            lag: self.distributed.gradient_lag,
+            ranks: group,
+            // A single device is one of mean pace, and nobody is in its way.
+            spread: if alone { 0.0 } else { machine.device.spread },
+            jitter: match nodes {
+                _ if alone => 0.0,
+                1 => machine.inside.jitter,
+                _ => machine.network.jitter,
+            },
+        }
+    }
+
+    /// What reading the samples of a step takes.
+    fn input_seconds(&self, nodes: usize, batch: usize) -> f64 {
+        let machine = self.machine;
+        let of_node = (batch * machine.node.ranks) as f64 * self.workload.sample_bytes;
+        let disk = (machine.node.local_disk.as_ref()).filter(|_| self.staged);
+        let rate = match (disk, &machine.file_system) {
+            (Some(disk), _) => disk.read_gb_s,
+            (None, Some(system)) => (system.gb_s / nodes as f64).min(machine.network.gb_s),
+            (None, None) => return 0.0,
+        };
+        of_node / (rate * 1e9)
+    }
+
+    fn servers(&self, groups: usize, servers: usize, group: usize) -> Servers {
+        let bytes = 4.0 * self.workload.values() as f64;
+        let rate = self.machine.network.gb_s * 1e9;
+        let latency = 1e-6 * self.machine.network.latency_us;
+        // The first ranks serve, so those of a node share its link.
+        let links = servers.div_ceil(self.machine.node.ranks);
+        Servers {
+            groups,
+            busy: bytes / (links as f64 * rate),
+            // Of a group one rank sends the gradients and then gets the parameters.
+            exchange: 2.0 * (latency + bytes / rate),
+            hand_round: match group {
+                1 => 0.0,
+                _ => latency * (group as f64).log2().ceil() + 2.0 * bytes / rate,
+            },
+        }
+    }
+}
+
+/// Of many steps.
+struct Times {
+    mean: f64,
+    p10: f64,
+    p90: f64,
+}
+
+impl Times {
+    fn of(mut seconds: Vec<f64>) -> Self {
+        let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
+        seconds.sort_by(f64::total_cmp);
+        let at = |share: f64| seconds[(share * (seconds.len() - 1) as f64).round() as usize];
+        Self {
+            mean,
+            p10: at(0.1),
+            p90: at(0.9),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::Recipe;
+
+    /// A training on two hosts with a core each behind a shaped link, as `validation/scaling.sh` measured it.
+    struct Lab {
+        recipe: &'static str,
+        network: &'static str,
+        mbit_s: f64,
+        lag: usize,
+        /// Seconds that a rank computes.
+        compute: f64,
+        /// Seconds of a step, with what was not hidden of the sums.
+        step: f64,
+    }
+
+    impl Lab {
+        fn predict(&self) -> Prediction {
+            let settings = [
+                "training.batch=8".to_string(),
+                "distributed.bucket_mb=0.1".to_string(),
+                format!("distributed.gradient_lag={}", self.lag),
+                format!("network.name={}", self.network),
+            ];
+            let recipe = Recipe::named(self.recipe.as_ref(), &settings).unwrap();
+            let workload = Workload::of(&recipe, (96, 144), 33, "f32").unwrap();
+            let mut machine = Machine::named("workstation").unwrap();
+            machine.nodes = 2;
+            machine.network.gb_s = self.mbit_s / 8000.0;
+            machine.network.latency_us = 50.0;
+            let question = Question {
+                workload: &workload,
+                distributed: &recipe.distributed,
+                batch: recipe.training.batch,
+                machine: &machine,
+                rate: &Rate::given(8.0 / self.compute, &workload),
+                length: Length::default(),
+                staged: false,
+                seed: 1,
+            };
+            question.predict(2).unwrap()
+        }
+    }
+
+    /// The table of docs/scaling.md.
+    #[test]
+    fn measured_steps_of_two_hosts_are_predicted() {
+        let bilinear = "deeplabv3plus-bilinear";
+        let measured = [
+            ("small", "deeplabv3plus", 74.0, 0, 0.225, 0.3312),
+            ("cgnet", "cgnet", 107.0, 0, 0.202, 0.2112),
+            ("small", bilinear, 283.0, 0, 0.066, 0.0746),
+            ("small", "deeplabv3plus", 55.0, 1, 0.223, 0.2242),
+            ("cgnet", "cgnet", 94.0, 1, 0.178, 0.1805),
+            ("small", bilinear, 165.0, 1, 0.071, 0.0722),
+        ];
+        for (recipe, network, mbit_s, lag, compute, step) in measured {
+            let lab = Lab {
+                recipe,
+                network,
+                mbit_s,
+                lag,
+                compute,
+                step,
+            };
+            let ratio = lab.predict().step_seconds / lab.step;
+            assert!((0.9..1.06).contains(&ratio), "{network}, {lag}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn one_rank_is_as_fast_as_one_rank() {
+        let workload = Workload {
+            network: "any".into(),
+            precision: "f32".into(),
+            layers: vec![workload::Layer {
+                values: 1000,
+                at: 1.0,
+            }],
+            training_flops: 1e9,
+            sample_bytes: 0.0,
+            pixels: 1,
+            memory: (0, 0),
+        };
+        let mut machine = Machine::named("summit").unwrap();
+        machine.node.ranks = 1;
+        let question = Question {
+            workload: &workload,
+            distributed: &Distributed::default(),
+            batch: 3,
+            machine: &machine,
+            rate: &Rate::given(5.0, &workload),
+            length: Length {
+                samples: Some(1000),
+                epochs: Some(2.5),
+                steps: None,
+            },
+            staged: true,
+            seed: 1,
+        };
+        let alone = question.predict(1).unwrap();
+        assert!((alone.efficiency - 1.0).abs() < 1e-9, "{alone:?}");
+        assert!((alone.samples_per_second - 5.0).abs() < 1e-9, "{alone:?}");
+        // 333 whole steps of three an epoch.
+        assert_eq!((alone.steps, alone.global_batch), (Some(833), 3));
+        let refused = |nodes| question.predict(nodes).unwrap_err().to_string();
+        assert!(refused(4609).contains("`--nodes`: expected 1 to 4608"));
+        let few = refused(400);
+        assert!(few.contains("a step needs 1200 samples"), "{few}");
+    }
+}

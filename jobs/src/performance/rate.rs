@@ -1,0 +1,143 @@
+//! How fast one device learns: measured, given, or assumed of its peak.
+
+use super::workload::Workload;
+use crate::error::{JobError, Result};
+use crate::machine::Machine;
+
+/// Samples a second of one device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rate {
+    flops: f64,
+    /// Where it comes from, for those who read a prediction.
+    pub source: String,
+    /// Nobody measured it.
+    pub assumed: bool,
+}
+
+/// Pixels of the fields that measured rates are of.
+const MEASURED_PIXELS: usize = 768 * 1152;
+
+/// How far the operations of a network may be from those of the measured one that is taken for the same.
+const SAME: f64 = 0.03;
+
+impl Rate {
+    /// Of somebody who measured it, for instance by `squall bench step`.
+    #[must_use]
+    pub fn given(samples_s: f64, workload: &Workload) -> Self {
+        Self {
+            flops: samples_s * workload.training_flops,
+            source: format!("{samples_s} samples a second as given"),
+            assumed: false,
+        }
+    }
+
+    /// The nearest of the machine's measured rates, if the network does as much work for a pixel as the measured one;
+    /// else the share of the device's peak that the machine's file assumes. Of half precisions one may stand for the
+    /// other.
+    ///
+    /// # Errors
+    /// [`JobError::Machine`] if it has neither for this precision.
+    pub fn of(machine: &Machine, workload: &Workload, batch: usize, name: &str) -> Result<Self> {
+        match Self::measured(machine, workload, batch) {
+            Some(rate) => Ok(rate),
+            None => Self::assumed(machine, workload, name),
+        }
+    }
+
+    fn measured(machine: &Machine, workload: &Workload, batch: usize) -> Option<Self> {
+        // Operations grow with pixels, and so does the time.
+        let share = workload.pixels as f64 / MEASURED_PIXELS as f64;
+        let wanted = &workload.precision;
+        let fits = machine.device.measured.iter().filter(|m| {
+            let half = m.precision != "f32" && wanted != "f32";
+            let work = workload.training_flops / (1e12 * m.sample_tflop * share);
+            m.network == workload.network
+                && (m.precision == *wanted || half)
+                && (work - 1.0).abs() < SAME
+        });
+        let found = fits.min_by_key(|m| (m.precision != *wanted, m.batch.abs_diff(batch)))?;
+        let mut source = format!(
+            "{} samples a second in {} at batch {}",
+            found.samples_s, found.precision, found.batch
+        );
+        if workload.pixels != MEASURED_PIXELS {
+            source += &format!(", scaled from 768 x 1152 to {} cells", workload.pixels);
+        }
+        Some(Self {
+            flops: found.samples_s / share * workload.training_flops,
+            source: format!("{source} ({})", found.source),
+            assumed: false,
+        })
+    }
+
+    fn assumed(machine: &Machine, workload: &Workload, name: &str) -> Result<Self> {
+        let (device, precision) = (&machine.device, &workload.precision);
+        let (Some(peak), Some(share)) = (
+            device.peak_tflops.get(precision),
+            device.utilisation.get(precision),
+        ) else {
+            return Err(JobError::Machine {
+                name: name.to_string(),
+                reason: format!(
+                    "no rate of {} in {precision} is known on {}: expected `device.measured` for it, or \
+                     `device.peak_tflops.{precision}` and `device.utilisation.{precision}`",
+                    workload.network, device.name
+                ),
+            });
+        };
+        Ok(Self {
+            flops: peak * 1e12 * share,
+            source: format!(
+                "assumed: {:.0} % of {peak} TF/s of {} in {precision}",
+                100.0 * share,
+                device.name
+            ),
+            assumed: true,
+        })
+    }
+
+    /// Samples a second of one device that does nothing else.
+    #[must_use]
+    pub fn samples_s(&self, workload: &Workload) -> f64 {
+        self.flops / workload.training_flops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::Recipe;
+
+    /// Of `network` with these changes on one of Summit's GPUs.
+    fn rate(recipe: &str, changes: &[&str], shape: (usize, usize)) -> (Rate, Workload) {
+        let changes: Vec<String> = changes.iter().map(|c| (*c).to_string()).collect();
+        let recipe = Recipe::named(recipe.as_ref(), &changes).unwrap();
+        let workload = Workload::of(&recipe, shape, 33, "f32").unwrap();
+        let summit = Machine::named("summit").unwrap();
+        (Rate::of(&summit, &workload, 2, "summit").unwrap(), workload)
+    }
+
+    #[test]
+    fn what_was_measured_is_not_the_rate_of_another_network() {
+        let whole = (768, 1152);
+        let (published, of) = rate("deeplabv3plus-published", &[], whole);
+        assert!(!published.assumed, "{published:?}");
+        assert!((published.samples_s(&of) - 0.87).abs() < 1e-9);
+        // A quarter of the cells: four times as many samples.
+        let (quarter, of) = rate("deeplabv3plus-published", &[], (384, 576));
+        assert!(
+            (quarter.samples_s(&of) - 4.0 * 0.87).abs() < 0.1,
+            "{quarter:?}"
+        );
+        assert!(quarter.source.contains("scaled"), "{quarter:?}");
+        for (recipe, changes) in [
+            ("small", "seed=1"),
+            ("deeplabv3plus-published", "network.width=0.5"),
+        ] {
+            let (thin, _) = rate(recipe, &[changes], whole);
+            assert!(thin.assumed, "{recipe}: {thin:?}");
+        }
+        let (half, of) = rate("deeplabv3plus-published", &["precision=f16"], whole);
+        assert!((half.samples_s(&of) - 2.67).abs() < 1e-9, "{half:?}");
+    }
+}

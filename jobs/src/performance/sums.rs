@@ -1,0 +1,227 @@
+//! What a sum over ranks takes: messages and bytes of the algorithms of [`crate::comm`], over a machine's links.
+
+use crate::comm::collectives::choose::Link;
+use crate::comm::collectives::{Algorithm as Algo, Choice};
+use crate::machine::{self, Machine};
+use crate::recipe::{Algorithm, Distributed};
+
+/// How ranks that sum lie on nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// All of them.
+    pub ranks: usize,
+    /// Nodes that have any.
+    pub nodes: usize,
+    /// Ranks of each; of the last there may be fewer.
+    pub each: usize,
+}
+
+impl Shape {
+    /// So many consecutive ranks.
+    #[must_use]
+    pub fn of(machine: &Machine, ranks: usize) -> Self {
+        let each = machine.node.ranks.min(ranks).max(1);
+        Self {
+            ranks,
+            nodes: ranks.div_ceil(each),
+            each,
+        }
+    }
+
+    fn is_even(self) -> bool {
+        self.ranks == self.nodes * self.each
+    }
+}
+
+/// Values that the program sends through its three phases at once (`HierarchicalOptions::values_at_once`).
+const AT_ONCE: usize = 4 << 20;
+
+/// Values that end every step: the loss, whether anything overflowed, running statistics of batch norm.
+const FACTS: usize = 64;
+
+/// Whether these ranks can sum as the recipe says.
+///
+/// # Errors
+/// Key, expected and found.
+pub fn check(shape: &Shape, how: &Distributed) -> Result<(), String> {
+    if let Some(leaders) = how.leaders
+        && leaders > shape.each
+    {
+        return Err(format!(
+            "`distributed.leaders`: expected at most the {} ranks of a node, found {leaders}",
+            shape.each
+        ));
+    }
+    match (how.algorithm, how.grid) {
+        (Algorithm::Grid, Some((rows, columns))) if rows * columns != shape.ranks => Err(format!(
+            "`distributed.grid`: expected rows and columns of {} ranks, found {rows} x {columns}",
+            shape.ranks
+        )),
+        (Algorithm::Hierarchical | Algorithm::Nccl, _) if !shape.is_even() => Err(format!(
+            "`distributed.algorithm`: expected one without nodes for {} ranks on nodes of {}",
+            shape.ranks, shape.each
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Seconds of a sum of so many values.
+#[must_use]
+pub fn seconds(values: usize, shape: &Shape, machine: &Machine, how: &Distributed) -> f64 {
+    let bytes = values * how.wire.bytes();
+    let over = |choice, ranks, bytes| flat(choice, (ranks, bytes), shape, machine);
+    match how.algorithm {
+        Algorithm::Ring => over(Choice::Ring, shape.ranks, bytes),
+        Algorithm::Halving => over(Choice::Halving, shape.ranks, bytes),
+        Algorithm::Auto if shape.each == 1 || !shape.is_even() => {
+            over(Choice::Auto, shape.ranks, bytes)
+        }
+        Algorithm::Grid => {
+            let (rows, columns) = how.grid.unwrap_or_else(|| nearly_square(shape.ranks));
+            let along = bytes / columns.max(1);
+            over(Choice::Ring, columns, bytes) + over(how.between, rows, along)
+        }
+        Algorithm::Auto | Algorithm::Hierarchical | Algorithm::Nccl => {
+            let pieces = values.div_ceil(AT_ONCE).max(1);
+            let piece = hierarchical(values.div_ceil(pieces), shape, machine, how);
+            pieces as f64 * piece
+        }
+    }
+}
+
+/// Seconds of the small sum over all ranks that ends a step.
+#[must_use]
+pub fn seconds_of_facts(shape: &Shape, machine: &Machine) -> f64 {
+    flat(Choice::Auto, (shape.ranks, 4 * FACTS), shape, machine)
+}
+
+/// All ranks alike: over one link of the node, or over one inside of it.
+fn flat(choice: Choice, (ranks, bytes): (usize, usize), shape: &Shape, machine: &Machine) -> f64 {
+    let algorithm = choice.resolve(bytes, ranks);
+    let link = match shape.nodes {
+        1 => &machine.inside,
+        _ => &machine.network,
+    };
+    // A ring passes each link once; partners of halving lie on other nodes for all ranks of a node at once.
+    let sharing = match algorithm {
+        Algo::Halving if shape.nodes > 1 => shape.each,
+        _ => 1,
+    };
+    1e-6 * shared(link, sharing).time_us(algorithm, bytes, ranks)
+}
+
+/// Inside nodes, between them by leaders that share the node's links, inside again.
+fn hierarchical(values: usize, shape: &Shape, machine: &Machine, how: &Distributed) -> f64 {
+    let leaders = how.leaders.unwrap_or(shape.each).clamp(1, shape.each);
+    let part = values.div_ceil(leaders) * how.wire.bytes();
+    let inside = shared(&machine.inside, 1).time_us(Algo::Ring, 4 * values, shape.each);
+    let algorithm = how.between.resolve(part, shape.nodes);
+    let between = shared(&machine.network, leaders).time_us(algorithm, part, shape.nodes);
+    1e-6 * (inside + between)
+}
+
+/// A link as one of so many senders sees it.
+fn shared(link: &machine::Link, senders: usize) -> Link {
+    Link {
+        latency_us: link.latency_us,
+        bytes_per_us: 1e3 * link.gb_s / senders as f64,
+    }
+}
+
+fn nearly_square(ranks: usize) -> (usize, usize) {
+    let rows = (1..=ranks.isqrt()).rev().find(|r| ranks.is_multiple_of(*r));
+    let rows = rows.unwrap_or(1);
+    (rows, ranks / rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::Wire;
+
+    fn summit() -> Machine {
+        Machine::named("summit").unwrap()
+    }
+
+    /// 4 million f32 on 4,560 nodes by hand: a quarter to each of four leaders, which share 23 GB/s.
+    #[test]
+    fn summit_by_hand() {
+        let (machine, values) = (summit(), 4_000_000);
+        let shape = Shape::of(&machine, 27_360);
+        assert_eq!((shape.nodes, shape.each), (4560, 6));
+        let how = Distributed {
+            leaders: Some(4),
+            between: Choice::Ring,
+            ..Distributed::default()
+        };
+        let found = seconds(values, &shape, &machine, &how);
+        let bytes = 4.0 * values as f64;
+        let inside = 2.0 * 5.0 / 6.0 * bytes / 32e9 + 10.0 * 3e-6;
+        let between = 2.0 * 4559.0 * (1.5e-6 + bytes / 4.0 / 4560.0 / (23e9 / 4.0));
+        assert!((found - inside - between).abs() < 1e-4 * found, "{found}");
+        // Longer vectors go in pieces, one after the other.
+        let longer = seconds(3 * AT_ONCE, &shape, &machine, &how);
+        let piece = seconds(AT_ONCE, &shape, &machine, &how);
+        assert!((longer - 3.0 * piece).abs() < 1e-9, "{longer}");
+    }
+
+    #[test]
+    fn half_on_the_wire_halves_what_goes_between_nodes_only() {
+        let machine = summit();
+        let on = |nodes: usize| Shape::of(&machine, 6 * nodes);
+        let with = |wire| {
+            let how = Distributed {
+                wire,
+                between: Choice::Ring,
+                ..Distributed::default()
+            };
+            seconds(4_000_000, &on(16), &machine, &how)
+        };
+        let one_node = seconds(4_000_000, &on(1), &machine, &Distributed::default());
+        let ratio = (with(Wire::F16) - one_node) / (with(Wire::F32) - one_node);
+        assert!((0.5..0.54).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn one_rank_sums_nothing() {
+        let (machine, how) = (summit(), Distributed::default());
+        let alone = Shape::of(&machine, 1);
+        assert_eq!(seconds(1000, &alone, &machine, &how), 0.0);
+        assert_eq!(seconds_of_facts(&alone, &machine), 0.0);
+    }
+
+    #[test]
+    fn what_the_program_refuses_is_not_predicted() {
+        let machine = summit();
+        let refused = |ranks, how: &Distributed| check(&Shape::of(&machine, ranks), how);
+        let nine = Distributed {
+            leaders: Some(9),
+            ..Distributed::default()
+        };
+        assert!(
+            refused(24, &nine)
+                .unwrap_err()
+                .contains("distributed.leaders")
+        );
+        let grid = Distributed {
+            algorithm: Algorithm::Grid,
+            grid: Some((5, 7)),
+            ..Distributed::default()
+        };
+        assert!(refused(24, &grid).unwrap_err().contains("found 5 x 7"));
+        assert!(refused(35, &grid).is_ok());
+        let uneven = Distributed {
+            algorithm: Algorithm::Hierarchical,
+            ..Distributed::default()
+        };
+        assert!(refused(20, &uneven).is_err() && refused(24, &uneven).is_ok());
+        // Left to itself the program sums without regard to nodes then.
+        assert!(refused(20, &Distributed::default()).is_ok());
+    }
+
+    #[test]
+    fn grids_are_nearly_square() {
+        assert_eq!(nearly_square(12), (3, 4));
+        assert_eq!(nearly_square(7), (1, 7));
+    }
+}

@@ -1,0 +1,188 @@
+//! What a rank computes and sends in a step.
+
+use crate::error::Result;
+use crate::recipe::Recipe;
+use candle_core::DType;
+use squall_model::optim::Rule;
+use squall_model::summary::Summary;
+use squall_model::{Backend, Network, Precision};
+
+/// What a rank computes and sends in a step, whatever the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// The network's name.
+    pub network: String,
+    /// The type that it computes in: `f32`, `bf16` or `f16`.
+    pub precision: String,
+    /// Gradients in the order in which the backward pass completes them.
+    pub layers: Vec<Layer>,
+    /// Operations of a step for each sample: forward and backward.
+    pub training_flops: f64,
+    /// Bytes of a sample where it is read from.
+    pub sample_bytes: f64,
+    /// Pixels of a field.
+    pub pixels: usize,
+    /// Bytes that a training step of one sample needs, and what each further one adds; 0 if that is not known.
+    pub memory: (u64, u64),
+}
+
+/// The gradients of a layer, or of a bucket of layers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Layer {
+    /// How many values.
+    pub values: usize,
+    /// The share of the backward pass that is over when they are there.
+    pub at: f64,
+}
+
+impl Workload {
+    /// Of a recipe's network on fields of so many rows and columns, of whose pixels the store keeps so many bytes: all its
+    /// channels, also those that the recipe does not use, and a byte of label.
+    ///
+    /// `auto` precision is bf16 on devices that compute it, which the caller says.
+    ///
+    /// # Errors
+    /// Those of the network.
+    pub fn of(
+        recipe: &Recipe,
+        (rows, columns): (usize, usize),
+        bytes_per_pixel: usize,
+        auto: &str,
+    ) -> Result<Self> {
+        let mut config = recipe.network.clone();
+        if let Some(channels) = &recipe.data.channels {
+            config.channels_in = channels.len();
+        }
+        let network = Network::build(&config, Backend::Reference, recipe.seed)?;
+        let summary = network.training_summary(rows, columns, recipe.detection.reconstructs())?;
+        let precision = match recipe.precision.compute {
+            Precision::Auto => auto,
+            Precision::F32 => "f32",
+            Precision::Bf16 => "bf16",
+            Precision::F16 => "f16",
+        };
+        let dtype = match precision {
+            "bf16" => DType::BF16,
+            "f16" => DType::F16,
+            _ => DType::F32,
+        };
+        let storage = recipe.precision.storage(network.parameters(), dtype)?;
+        let kept = (recipe.training.recompute, recipe.training.saved_activations);
+        let storage = storage.keeping(kept.0, kept.1);
+        let moments = if recipe.optimiser.rule == Rule::Sgd {
+            1
+        } else {
+            2
+        };
+        let state = moments * summary.parameters;
+        // Of plain operations: what libraries take beside is not known from here.
+        let bytes = |batch| summary.training_bytes(Backend::Reference, batch, &storage, state);
+        let (one, two) = (bytes(1), bytes(2));
+        Ok(Self {
+            memory: (one, two.saturating_sub(one)),
+            ..Self::of_summary(&summary, precision, bytes_per_pixel)
+        })
+    }
+
+    /// The same of a network's summary.
+    #[must_use]
+    pub fn of_summary(summary: &Summary, precision: &str, bytes_per_pixel: usize) -> Self {
+        let mut done = 0.0;
+        let total = summary.forward_flops.max(1) as f64;
+        let layers = summary.layers.iter().rev().filter_map(|row| {
+            done += row.forward_flops as f64 / total;
+            (row.parameters > 0).then_some(Layer {
+                values: row.parameters,
+                at: done,
+            })
+        });
+        let [rows, columns, _] = summary.input;
+        let pixels = rows * columns;
+        Self {
+            network: summary.network.clone(),
+            precision: precision.to_string(),
+            layers: layers.collect(),
+            training_flops: summary.training_flops as f64,
+            sample_bytes: (pixels * summary.frames * bytes_per_pixel) as f64,
+            pixels,
+            memory: (0, 0),
+        }
+    }
+
+    /// Bytes that a rank needs for steps of so many samples; 0 if that is not known.
+    #[must_use]
+    pub fn memory_bytes(&self, batch: usize) -> u64 {
+        let (one, more) = self.memory;
+        one + more * (batch as u64).saturating_sub(1)
+    }
+
+    /// Trainable values.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.layers.iter().map(|layer| layer.values).sum()
+    }
+
+    /// Layers fused until each bucket has so many values at least, as [`squall_model::gradients::Gradients::buckets`]
+    /// does: a bucket is there when its last layer is.
+    #[must_use]
+    pub fn buckets(&self, values: usize) -> Vec<Layer> {
+        let mut buckets = Vec::new();
+        let mut open = Layer { values: 0, at: 0.0 };
+        for layer in &self.layers {
+            open.values += layer.values;
+            open.at = layer.at;
+            if open.values >= values.max(1) {
+                buckets.push(open);
+                open.values = 0;
+            }
+        }
+        if open.values > 0 {
+            buckets.push(open);
+        }
+        buckets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_model::gradients::Gradients;
+
+    /// The plan of the model is the plan of the training.
+    #[test]
+    fn buckets_are_those_of_the_gradients() {
+        let recipe = Recipe::parse("[network]\nname = 'deeplabv3plus'\nwidth = 0.25", &[]).unwrap();
+        let workload = Workload::of(&recipe, (192, 288), 33, "f32").unwrap();
+        let config = squall_model::NetworkConfig {
+            channels_in: recipe.network.channels_in,
+            ..recipe.network.clone()
+        };
+        let network = Network::build(&config, Backend::best(), 1).unwrap();
+        assert_eq!(workload.values(), network.parameters().count());
+        let at_once = 100_000;
+        let real = Gradients::buckets(network.parameters(), at_once);
+        let ours = workload.buckets(at_once);
+        // In the same order, from the end of the network. Rows are layers and borders of buckets lie between parameters,
+        // so a kernel and its bias may part.
+        let (mut sums, mut there) = (Vec::new(), 0);
+        for bucket in &ours {
+            there += bucket.values;
+            sums.push(there);
+        }
+        let mut there = 0;
+        for bucket in &real {
+            there += bucket.len();
+            let nearest = sums.iter().map(|sum| sum.abs_diff(there)).min();
+            assert!(nearest.is_some_and(|off| off <= 2048), "{there}: {sums:?}");
+        }
+        assert!(
+            real.len().abs_diff(ours.len()) <= 1,
+            "{} and {}",
+            real.len(),
+            ours.len()
+        );
+        assert!(ours.windows(2).all(|pair| pair[0].at <= pair[1].at));
+        assert!((ours.last().unwrap().at - 1.0).abs() < 1e-9);
+        assert_eq!(workload.sample_bytes, (192 * 288 * (16 * 2 + 1)) as f64);
+    }
+}

@@ -1,0 +1,73 @@
+//! Recipes that come with the program.
+
+use super::Recipe;
+use crate::error::{JobError, Result};
+use std::path::Path;
+
+/// Name and text of each.
+pub const BUILT_IN: [(&str, &str); 11] = [
+    ("small", include_str!("../../recipes/small.toml")),
+    ("full", include_str!("../../recipes/full.toml")),
+    (
+        "deeplabv3plus-published",
+        include_str!("../../recipes/deeplabv3plus-published.toml"),
+    ),
+    ("deepcam", include_str!("../../recipes/deepcam.toml")),
+    ("tiramisu", include_str!("../../recipes/tiramisu.toml")),
+    ("cgnet", include_str!("../../recipes/cgnet.toml")),
+    ("detect", include_str!("../../recipes/detect.toml")),
+    (
+        "detect-dense",
+        include_str!("../../recipes/detect-dense.toml"),
+    ),
+    (
+        "detect-over-time",
+        include_str!("../../recipes/detect-over-time.toml"),
+    ),
+    (
+        "detect-published",
+        include_str!("../../recipes/detect-published.toml"),
+    ),
+    (
+        "masks-and-boxes",
+        include_str!("../../recipes/masks-and-boxes.toml"),
+    ),
+];
+
+impl Recipe {
+    /// A recipe file, or one that comes with the program by its name; a file counts first.
+    ///
+    /// # Errors
+    /// As [`Recipe::read`]; [`JobError::Recipe`] naming those that there are.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_jobs::Recipe;
+    /// use std::path::Path;
+    /// let small = Recipe::named(Path::new("small"), &["training.batch=4".into()])?;
+    /// assert_eq!((small.name.as_str(), small.training.batch), ("small", 4));
+    /// let error = Recipe::named(Path::new("smal"), &[]).unwrap_err().to_string();
+    /// assert!(error.contains("deepcam"), "{error}");
+    /// # Ok::<(), squall_jobs::JobError>(())
+    /// ```
+    pub fn named(name: &Path, overrides: &[String]) -> Result<Self> {
+        let built_in = BUILT_IN
+            .iter()
+            .find(|(known, _)| name.as_os_str() == *known);
+        match built_in {
+            Some((_, text)) if !name.is_file() => Self::parse(text, overrides),
+            _ if !name.exists() => {
+                let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+                Err(JobError::Recipe {
+                    path: None,
+                    reason: format!(
+                        "there is no recipe `{}`: expected a TOML file, or one of {}",
+                        name.display(),
+                        known.join(", ")
+                    ),
+                })
+            }
+            _ => Self::read(name, overrides),
+        }
+    }
+}

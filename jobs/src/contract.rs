@@ -1,7 +1,7 @@
 //! What a model's numbers mean nothing without.
 
 use crate::error::{JobError, Result};
-use crate::recipe::{Recipe, Task};
+use crate::recipe::{Recipe, Task, Training};
 use serde::{Deserialize, Serialize};
 use squall_data::grid::LatLonGrid;
 use squall_data::{BoxClass, Class, Normalisation, Variable};
@@ -143,7 +143,16 @@ impl Contract {
             keep_f32: recipe.precision.keep_f32.clone(),
             tf32: recipe.precision.tf32,
             network: network.clone(),
-            recipe: recipe.to_toml(),
+            // When a part of the training had to stop says nothing of the model: those of a job in turns are those of one
+            // that was never stopped, byte for byte.
+            recipe: Recipe {
+                training: Training {
+                    max_seconds: None,
+                    ..recipe.training.clone()
+                },
+                ..recipe.clone()
+            }
+            .to_toml(),
             code_version: env!("CARGO_PKG_VERSION").to_string(),
             data_hash: data_hash.to_string(),
             step: 0,

@@ -13,6 +13,7 @@ pub mod comm;
 pub mod contract;
 pub mod error;
 pub mod infer;
+pub mod launch;
 pub mod lock;
 pub mod machine;
 mod memory;

@@ -243,6 +243,24 @@ fn a_time_limit_stops_like_an_interruption() {
     assert_eq!((report.outcome, report.steps), (Outcome::Interrupted, 1));
 }
 
+/// A batch job gives every turn the time that it has left.
+#[test]
+fn turns_with_time_limits_end_with_the_bytes_of_a_run_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let (turns, whole) = (folder.path().join("turns"), folder.path().join("whole"));
+    for (limit, steps) in [(1e-6, 1), (1e-7, 2), (1e-8, 3)] {
+        let limit = format!("training.max_seconds={limit:?}");
+        let turn = run(&recipe(&["training.steps=3", &limit]), &store, &turns).unwrap();
+        assert_eq!(turn.steps, steps);
+    }
+    run(&recipe(&["training.steps=3"]), &store, &whole).unwrap();
+    for name in ["best.safetensors", "last.safetensors", "metrics.jsonl"] {
+        let bytes = |run: &Path| std::fs::read(run.join(name)).unwrap();
+        assert!(bytes(&turns) == bytes(&whole), "{name}");
+    }
+}
+
 #[test]
 fn another_recipe_or_other_data_do_not_continue_a_run() {
     let folder = tempfile::tempdir().unwrap();

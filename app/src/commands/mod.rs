@@ -16,6 +16,7 @@ pub mod score;
 pub mod simulate;
 pub mod stage;
 mod stage_local;
+pub mod submit;
 pub mod summary;
 pub mod supervise;
 mod tags;

@@ -1,0 +1,238 @@
+//! `squall submit`: a recipe and a machine to the script of a batch job, and the job if that is wanted.
+
+use crate::failure::{Advice, RUN};
+use crate::output;
+use crate::plan::duration;
+use clap::Args;
+use squall_data::atomic;
+use squall_jobs::launch::{Job, script};
+use squall_jobs::machine::Batch;
+use squall_jobs::{Machine, Recipe};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Write the script of a batch job that trains a recipe on a machine: LSF, Slurm, PBS, or none of them.
+///
+/// The script copies the store to a disk of every node, trains under `squall supervise`, saves before its time is over,
+/// and asks for its next turn until the training is done, as long as a turn brings it forward.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: squall submit --recipe deepcam --machine perlmutter --nodes 64 --hours 6 --account m1234 --data STORE --out RUN --script job.sh"
+)]
+pub struct Submit {
+    /// A recipe file, or the name of one that comes with Squall.
+    #[arg(long, value_name = "R.toml")]
+    recipe: PathBuf,
+    /// A machine file, or one that comes with Squall: summit, piz-daint, cori-knl, juwels-booster, perlmutter,
+    /// h100-pbs, roce-p100, workstation (jobs/machines).
+    #[arg(long, value_name = "M.toml")]
+    machine: String,
+    /// The sample store, as the nodes see it.
+    #[arg(long, value_name = "STORE")]
+    data: PathBuf,
+    /// Folder of the run, which all turns of the job go on in.
+    #[arg(long, value_name = "RUN")]
+    out: PathBuf,
+    /// Nodes.
+    #[arg(long, default_value_t = 1)]
+    nodes: usize,
+    /// Ranks of each node. Default: the machine's, one for each GPU or processor.
+    #[arg(long, value_name = "N")]
+    ranks_per_node: Option<usize>,
+    /// Time of one turn, in hours. Default 1, a year without a batch system.
+    #[arg(long)]
+    hours: Option<f64>,
+    /// Seconds at the end of each turn that are kept for the last checkpoint.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    margin: u64,
+    /// The job's name. Default: the recipe's.
+    #[arg(long)]
+    name: Option<String>,
+    /// Who pays.
+    #[arg(long)]
+    account: Option<String>,
+    /// The queue or partition; `qos=NAME` is a quality of service of Slurm. Default: the machine's.
+    #[arg(long)]
+    queue: Option<String>,
+    /// Nodes that must not be used, between commas; may be given again.
+    #[arg(long, value_delimiter = ',', value_name = "HOST,HOST")]
+    exclude: Vec<String>,
+    /// Read samples from where they are, without a copy on every node.
+    #[arg(long)]
+    no_staging: bool,
+    /// Failures in a row without progress after which a turn gives up.
+    #[arg(long, default_value_t = 3)]
+    tries: u32,
+    /// The program, as the nodes see it.
+    #[arg(long, default_value = "squall")]
+    program: String,
+    /// Change a key of the recipe, such as training.batch=2; may be given again.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Write the script to this file instead of printing it.
+    #[arg(long, value_name = "JOB.sh")]
+    script: Option<PathBuf>,
+    /// Hand the script to the batch system, too.
+    #[arg(long, requires = "script")]
+    send: bool,
+}
+
+impl Submit {
+    /// Writes the script, and sends it if that was asked for.
+    pub fn run(self) -> anyhow::Result<()> {
+        let recipe = Recipe::named(&self.recipe, &self.overrides)?;
+        let machine = Machine::named(&self.machine)?;
+        let each = self.ranks_per_node.unwrap_or(machine.node.ranks);
+        if recipe.distributed.groups.is_none() {
+            let ranks = self.nodes.saturating_mul(each);
+            let batch = (recipe.distributed).local_batch(recipe.training.batch, ranks);
+            batch.map_err(|reason| {
+                Advice::usage(
+                    reason,
+                    "another --nodes, or another `distributed.global_batch`",
+                )
+            })?;
+        }
+        let text = script(&self.job(&recipe, &machine), &machine)?;
+        self.warn(&recipe, self.hours(&machine), machine.scheduler.kind);
+        let Some(path) = &self.script else {
+            return output::text(&text.trim_end());
+        };
+        atomic::write(path, text.as_bytes())?;
+        make_executable(path)?;
+        let sender = sender(machine.scheduler.kind);
+        if self.send {
+            return send(sender, path);
+        }
+        let how = match sender {
+            Some(Sender {
+                program,
+                by_input: true,
+            }) => format!("{program} < {}", path.display()),
+            Some(Sender { program, .. }) => format!("{program} {}", path.display()),
+            None => format!("bash {}", path.display()),
+        };
+        tracing::info!("{} is written: `{how}` starts it", path.display());
+        Ok(())
+    }
+
+    fn hours(&self, machine: &Machine) -> f64 {
+        self.hours.unwrap_or(match machine.scheduler.kind {
+            Batch::None => 8760.0,
+            _ => 1.0,
+        })
+    }
+
+    fn job(&self, recipe: &Recipe, machine: &Machine) -> Job {
+        let words = |path: &Path| path.to_string_lossy().into_owned();
+        let name = self.name.clone().unwrap_or_else(|| recipe.name.clone());
+        let arguments = std::env::args_os().skip(1);
+        let arguments = arguments.map(|word| word.to_string_lossy().into_owned());
+        let arguments: Vec<String> = arguments.collect();
+        Job {
+            made_by: format!("squall {}", arguments.join(" ")).replace('\n', " "),
+            // PBS is told to start it again, wherever that is.
+            script: match &self.script {
+                Some(script) => words(&std::path::absolute(script).unwrap_or(script.clone())),
+                None => format!("{name}.sh"),
+            },
+            program: self.program.clone(),
+            overrides: self.overrides.clone(),
+            max_seconds: recipe.training.max_seconds,
+            nodes: self.nodes,
+            ranks_per_node: self.ranks_per_node,
+            hours: self.hours(machine),
+            margin_seconds: self.margin,
+            account: self.account.clone(),
+            queue: self.queue.clone(),
+            exclude: self.exclude.clone(),
+            // Where nodes have no disk there is nothing to copy to.
+            stage: !self.no_staging && machine.node.local_disk.is_some(),
+            tries: self.tries,
+            ..Job::new(
+                &name,
+                &words(&self.recipe),
+                &words(&self.data),
+                &words(&self.out),
+            )
+        }
+    }
+
+    /// What may surprise in the job, and can be seen from here.
+    fn warn(&self, recipe: &Recipe, hours: f64, kind: Batch) {
+        let file = Some(&self.recipe).filter(|recipe| recipe.is_file());
+        let paths = [Some(&self.data), Some(&self.out), file];
+        if paths.into_iter().flatten().any(|path| path.is_relative()) {
+            tracing::warn!(
+                "relative paths are those of the folder that the job is sent from: absolute ones are safer"
+            );
+        }
+        if kind == Batch::Pbs && self.script.is_none() {
+            tracing::warn!(
+                "a job of PBS sends its next turn itself: save this as the file that it names after `qsub`, or give --script"
+            );
+        }
+        let every = recipe.training.checkpoint_every_seconds;
+        if every > 3600.0 * hours {
+            tracing::warn!(
+                "checkpoints come every {}, turns end after {}",
+                duration(every),
+                duration(3600.0 * hours)
+            );
+        }
+    }
+}
+
+/// The command that takes scripts.
+#[derive(Clone, Copy)]
+struct Sender {
+    program: &'static str,
+    /// It reads them from standard input.
+    by_input: bool,
+}
+
+fn sender(kind: Batch) -> Option<Sender> {
+    let by = |program, by_input| Some(Sender { program, by_input });
+    match kind {
+        Batch::Lsf => by("bsub", true),
+        Batch::Slurm => by("sbatch", false),
+        Batch::Pbs => by("qsub", false),
+        Batch::None => None,
+    }
+}
+
+fn send(sender: Option<Sender>, path: &Path) -> anyhow::Result<()> {
+    let Some(Sender { program, by_input }) = sender else {
+        let hint = "start the script yourself: bash JOB.sh";
+        return Err(Advice::usage(
+            "this machine has no batch system to send to",
+            hint,
+        ));
+    };
+    let mut command = Command::new(program);
+    if by_input {
+        command.stdin(std::fs::File::open(path)?);
+    } else {
+        command.arg(path);
+    }
+    let status = command.status().map_err(|error| Advice {
+        message: format!("`{program}` does not start: {error}"),
+        hint: format!("send {} from a login node of the machine", path.display()),
+        code: RUN,
+    })?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Advice {
+            message: format!("`{program}` refused {}", path.display()),
+            hint: "its own message says why".into(),
+            code: RUN,
+        }
+        .into()),
+    }
+}
+
+fn make_executable(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}

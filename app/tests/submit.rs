@@ -1,0 +1,154 @@
+//! Job scripts, through the program.
+
+mod common;
+
+use common::{path, run, squall, text};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+const PERLMUTTER: [&str; 13] = [
+    "submit",
+    "--recipe",
+    "deepcam",
+    "--machine",
+    "perlmutter",
+    "--nodes",
+    "4",
+    "--hours",
+    "2",
+    "--data",
+    "/scratch/store",
+    "--out",
+    "/scratch/run",
+];
+
+/// Whether the shell can read it.
+fn check_shell(script: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("job.sh");
+    std::fs::write(&file, script).expect("written");
+    let output = Command::new("bash")
+        .arg("-n")
+        .arg(&file)
+        .output()
+        .expect("bash starts");
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn a_script_is_printed_for_every_machine() {
+    let machines = [
+        ("perlmutter", "#SBATCH --nodes=1"),
+        ("piz-daint", "#SBATCH --constraint=gpu"),
+        ("cori-knl", "--core-spec=2"),
+        ("juwels-booster", "srun"),
+        ("summit", "#BSUB -W 1:00"),
+        ("h100-pbs", "#PBS -l "),
+        ("roce-p100", "mpirun"),
+        ("workstation", "squall train"),
+    ];
+    for (machine, expected) in machines {
+        let to = ["--data", "/scratch/store", "--out", "/scratch/run"];
+        let ask = ["submit", "--recipe", "small", "--machine", machine];
+        let script = run(&[&ask[..], &to].concat());
+        assert!(script.contains(expected), "{machine}:\n{script}");
+        assert!(script.contains("squall supervise"), "{machine}:\n{script}");
+        check_shell(&script);
+    }
+}
+
+#[test]
+fn a_script_is_written_and_sent() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let job = at("job.sh");
+    // Stands in for the batch system: says what it was given.
+    let write = |file: &Path, code: i32| {
+        let stub = format!("#!/bin/sh\necho \"sent $1\"\nexit {code}\n");
+        std::fs::write(file, stub).expect("written");
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("set");
+    };
+    write(&at("sbatch"), 0);
+    let path_of = format!(
+        "{}:{}",
+        path(folder.path()),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let send = || {
+        let more = ["--script", path(&job), "--send"];
+        squall()
+            .args(PERLMUTTER)
+            .args(more)
+            .env("PATH", &path_of)
+            .output()
+            .expect("starts")
+    };
+    let output = send();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(
+        text(&output).contains(&format!("sent {}", job.display())),
+        "{}",
+        text(&output)
+    );
+    let script = std::fs::read_to_string(&job).expect("a script");
+    assert!(
+        script.contains("#SBATCH --time=2:00:00") && script.contains("--job-name=deepcam"),
+        "{script}"
+    );
+    assert_eq!(
+        std::fs::metadata(&job).expect("there").permissions().mode() & 0o111,
+        0o111
+    );
+    write(&at("sbatch"), 1);
+    let output = send();
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output));
+    assert!(
+        text(&output).contains("`sbatch` refused"),
+        "{}",
+        text(&output)
+    );
+}
+
+#[test]
+fn what_no_machine_gives_is_wrong_usage() {
+    let check = |more: &[&str], expected: &str| {
+        let output = squall()
+            .args(PERLMUTTER)
+            .args(more)
+            .output()
+            .expect("starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+        assert!(output.stdout.is_empty(), "{said}");
+    };
+    check(&["--name", "two words"], "--name");
+    check(&["--set", "training.batch=0"], "training.batch");
+    check(&["--margin", "7200"], "7200 s kept for the last checkpoint");
+    check(&["--exclude", "a;b"], "--exclude");
+    check(&["--ranks-per-node", "0"], "--ranks-per-node");
+    check(&["--send"], "--script");
+    let ask = |machine: &str, more: &[&str]| {
+        let ask = [
+            "submit",
+            "--recipe",
+            "small",
+            "--machine",
+            machine,
+            "--data",
+            "/s",
+            "--out",
+            "/r",
+        ];
+        squall().args(ask).args(more).output().expect("starts")
+    };
+    for (machine, more) in [
+        ("summit", ["--nodes", "5000"]),
+        ("summit", ["--hours", "30"]),
+    ] {
+        let output = ask(machine, &more);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains(more[0]), "{}", text(&output));
+    }
+}

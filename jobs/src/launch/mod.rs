@@ -1,0 +1,284 @@
+//! Job scripts: a training, a machine and its batch system in, the text of a shell script out.
+//!
+//! Nothing is read or started here. A script stages the store, trains under `squall supervise`, stops before its time
+//! is over and asks for its next turn as long as the run advances. What is the same everywhere is in `functions.sh` and
+//! `ending.sh`; `lsf`, `slurm`, `pbs` and `plain` add what one batch system wants, `ranks` what starts ranks.
+
+mod check;
+mod lsf;
+mod pbs;
+mod plain;
+mod ranks;
+mod shell;
+mod slurm;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_run;
+
+use crate::error::Result;
+use crate::machine::{Batch, DeviceKind, Machine};
+use check::Plan;
+use shell::{quote, quote_with_variables};
+
+/// Cores of a rank from which on one of them is worth keeping for communication alone.
+const CORES_TO_RESERVE_ONE: usize = 32;
+
+/// A training that a batch system is to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// Its name: letters, digits, `.`, `_` and `-`.
+    pub name: String,
+    /// The command line that asked for the script, for a comment in it.
+    pub made_by: String,
+    /// Where the script will lie, which PBS is told to start it again.
+    pub script: String,
+    /// The program.
+    pub program: String,
+    /// A recipe file or the name of one that comes with the program.
+    pub recipe: String,
+    /// The sample store.
+    pub store: String,
+    /// Folder of the run.
+    pub out: String,
+    /// Changes of the recipe, `key=value` each.
+    pub overrides: Vec<String>,
+    /// The recipe's own `training.max_seconds`, if it has one; an override of it is found in `overrides`.
+    pub max_seconds: Option<f64>,
+    /// Nodes.
+    pub nodes: usize,
+    /// Ranks of each node; default: the machine's.
+    pub ranks_per_node: Option<usize>,
+    /// Time of one turn, in hours; whole minutes of it are asked for.
+    pub hours: f64,
+    /// Time at the end of each turn that is kept for the last checkpoint.
+    pub margin_seconds: u64,
+    /// Who pays.
+    pub account: Option<String>,
+    /// The queue or partition, `qos=NAME` for a quality of service of Slurm; default: the machine's.
+    pub queue: Option<String>,
+    /// Nodes that must not be used.
+    pub exclude: Vec<String>,
+    /// Copy the store to a disk of every node first.
+    pub stage: bool,
+    /// Failures in a row without progress after which `squall supervise` gives up.
+    pub tries: u32,
+}
+
+impl Job {
+    /// A job of this name, with everything else at its default: one node and one hour.
+    #[must_use]
+    pub fn new(name: &str, recipe: &str, store: &str, out: &str) -> Self {
+        Self {
+            name: name.into(),
+            made_by: "squall submit".into(),
+            script: format!("{name}.sh"),
+            program: "squall".into(),
+            recipe: recipe.into(),
+            store: store.into(),
+            out: out.into(),
+            overrides: Vec::new(),
+            max_seconds: None,
+            nodes: 1,
+            ranks_per_node: None,
+            hours: 1.0,
+            margin_seconds: 300,
+            account: None,
+            queue: None,
+            exclude: Vec::new(),
+            stage: false,
+            tries: 3,
+        }
+    }
+}
+
+/// The script of a job on a machine.
+///
+/// # Errors
+/// [`JobError::Submit`](crate::JobError::Submit) naming the option: a machine without so many nodes, ranks, hours or
+/// without a disk; what a batch system would misread or has no word for.
+///
+/// # Example
+/// ```
+/// use squall_jobs::launch::{Job, script};
+/// use squall_jobs::Machine;
+/// let job = Job { nodes: 2, ..Job::new("century", "deepcam", "store", "run") };
+/// let text = script(&job, &Machine::named("perlmutter")?)?;
+/// assert!(text.contains("#SBATCH --nodes=2\n"));
+/// # Ok::<(), squall_jobs::JobError>(())
+/// ```
+pub fn script(job: &Job, machine: &Machine) -> Result<String> {
+    let plan = Plan::of(job, machine)?;
+    let system = match machine.scheduler.kind {
+        Batch::Lsf => lsf::system(job, machine, &plan)?,
+        Batch::Slurm => slurm::system(job, machine, &plan)?,
+        Batch::Pbs => pbs::system(job, machine, &plan)?,
+        Batch::None => plain::system(job, &plan)?,
+    };
+    let mut parts = vec![head(job, machine, &system)];
+    parts.push(times(job, &plan));
+    parts.push(setup(machine, &plan, &system));
+    parts.push(include_str!("functions.sh").to_string());
+    if system.own_clock {
+        parts.push(include_str!("clock.sh").to_string());
+    }
+    parts.push(system.again.clone());
+    parts.push(data(job, machine, &plan, &system));
+    parts.push(training(job, machine, &plan, &system));
+    parts.push(include_str!("ending.sh").to_string());
+    Ok(parts.join("\n"))
+}
+
+/// What a batch system adds to a script.
+struct System {
+    /// How its options begin in a line of a script.
+    mark: &'static str,
+    /// Its options.
+    directives: Vec<String>,
+    /// First commands, such as the way to the folder from which the job was asked for.
+    begin: String,
+    /// The shell function `run_again`, and the exit code of a job that was told to end.
+    again: String,
+    /// Whether the script itself must send the signal before the end.
+    own_clock: bool,
+}
+
+/// First line, origin and options of the batch system, which must stand before all commands.
+fn head(job: &Job, machine: &Machine, system: &System) -> String {
+    let mut text = format!("#!/bin/bash\n# Written by: {}\n", job.made_by);
+    for directive in system
+        .directives
+        .iter()
+        .chain(&machine.scheduler.directives)
+    {
+        text += &format!("{} {directive}\n", system.mark);
+    }
+    text
+}
+
+/// When the job began and when training must stop.
+fn times(job: &Job, plan: &Plan) -> String {
+    let usable = plan.wall_seconds() - job.margin_seconds;
+    format!(
+        "set -uo pipefail\n\
+         # Training saves and stops then, {} s before the time is over.\n\
+         stop_at=$(($(date +%s) + {usable}))\n",
+        job.margin_seconds
+    )
+}
+
+/// Environment of the ranks.
+fn setup(machine: &Machine, plan: &Plan, system: &System) -> String {
+    let scheduler = &machine.scheduler;
+    let mut text = system.begin.clone();
+    if !scheduler.setup.is_empty() {
+        text += "# Scripts of modules read variables that are not set.\nset +u\n";
+        for line in &scheduler.setup {
+            text += &format!("{line}\n");
+        }
+        text += "set -u\n";
+    }
+    text += "# The program counts the cores that it gets; sites set these to 1, or tie all its threads to one core.\n\
+             unset OMP_NUM_THREADS OMP_PROC_BIND OMP_PLACES\n";
+    for (name, value) in &plan.environment {
+        text += &format!("export {name}={}\n", quote(value));
+    }
+    text
+}
+
+/// Environment beyond the machine's own: a core for communication, where a rank has many and others to talk to.
+fn reserved_cores(machine: &Machine, ranks_per_node: usize, ranks: usize) -> bool {
+    let share = machine.node.cores.unwrap_or(0) / ranks_per_node;
+    machine.device.kind == DeviceKind::Cpu && ranks > 1 && share >= CORES_TO_RESERVE_ONE
+}
+
+/// Where samples come from; with staging a copy on each node, made first.
+fn data(job: &Job, machine: &Machine, plan: &Plan, system: &System) -> String {
+    let mut text = format!(
+        "run_folder={}\nstore={}\nbefore=$(newest_step)\n",
+        quote(&job.out),
+        quote(&job.store)
+    );
+    let Some(disk) = machine.node.local_disk.as_ref().filter(|_| job.stage) else {
+        return text + "data=$store\n";
+    };
+    let name = job.store.trim_end_matches('/').rsplit('/').next();
+    let name = shell::plain_letters(name.unwrap_or("store"));
+    let path = quote_with_variables(&format!(
+        "{}/squall-$USER/{name}-${{content%% *}}",
+        disk.path.trim_end_matches('/')
+    ));
+    text += &format!(
+        "\n# A copy of other samples has another name; one of the same samples is used again.\n\
+         if ! content=$(cksum <\"$store/store.json\"); then\n    say \"there is no store in $store\"\n    exit 3\nfi\n\
+         : \"${{USER:=$(id -un)}}\"\ndata={path}\n\n"
+    );
+    let mut words = ranks::start(machine, plan, 1);
+    words.push(format!("{} stage \"$store\"", quote(&job.program)));
+    words.push("--local \"$data\"".into());
+    text += &shell::array("stage", &words);
+    let clock = clock(system);
+    text + &format!("run {clock}\"${{stage[@]}}\"\ncode=$?\n")
+}
+
+/// Sends SIGUSR1 when training must stop, where the batch system does not.
+fn clock(system: &System) -> &'static str {
+    match system.own_clock {
+        true => "timeout --foreground --preserve-status --signal=USR1 \"$(seconds_left)\" ",
+        false => "",
+    }
+}
+
+/// The training itself.
+fn training(job: &Job, machine: &Machine, plan: &Plan, system: &System) -> String {
+    let mut words = ranks::start(machine, plan, plan.ranks_per_node);
+    words.push(format!("{} train", quote(&job.program)));
+    words.push(format!("--recipe {}", quote(&job.recipe)));
+    words.push("--data \"$data\" --out \"$run_folder\"".into());
+    for change in &plan.overrides {
+        words.push(format!("--set {}", quote(change)));
+    }
+    let supervise = format!(
+        "{}{} supervise --tries {} --watch \"$run_folder\" --",
+        clock(system),
+        quote(&job.program),
+        job.tries
+    );
+    // Without a copy on every node nothing is trained; `ending.sh` says what follows from its exit code.
+    let (if_staged, indent, end) = match job.stage {
+        true => ("if [ \"$code\" -eq 0 ]; then\n", "    ", "fi\n"),
+        false => ("", "", ""),
+    };
+    format!(
+        "{}\n{}\n{if_staged}{indent}run {supervise} \\\n\
+         {indent}    bash -c \"$starter\" train \"$stop_at\" \"$summary\" \"${{train[@]}}\"\n\
+         {indent}code=$?\n{end}",
+        shell::array("train", &words),
+        starter(plan)
+    )
+}
+
+/// What `supervise` runs: the ranks, with the time that is left when they start.
+fn starter(plan: &Plan) -> String {
+    let limit = match plan.limit {
+        // What is left is in whole seconds: more than the whole ones of the limit is more than the limit.
+        Some(limit) => format!(
+            "# The recipe's own limit, where it comes first.\n\
+             if [ \"$left\" -gt {} ]; then\n    left={limit}\nfi\n",
+            limit.floor()
+        ),
+        None => String::new(),
+    };
+    format!(
+        "# Ranks that start anew after a failure have less time left than at first.\n\
+         starter=$(\n    cat <<'END'\n\
+         left=$(($1 - $(date +%s)))\n\
+         if [ \"$left\" -lt 1 ]; then\n    exit 75\nfi\n\
+         {limit}exec >\"$2\"\n\
+         shift 2\n\
+         exec \"$@\" --json --set \"training.max_seconds=$left\"\n\
+         END\n)\n\
+         mkdir -p \"$run_folder\" || exit 5\n\
+         summary=$run_folder/.summary.json\n"
+    )
+}

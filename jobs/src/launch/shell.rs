@@ -1,0 +1,89 @@
+//! Words of a shell script.
+
+/// A word that the shell takes as it is.
+pub(super) fn quote(word: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "._-/=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(safe) {
+        return word.to_string();
+    }
+    escaped(word, &['"', '\\', '`', '$'])
+}
+
+/// A word in which the shell replaces variables, and splits nothing.
+pub(super) fn quote_with_variables(word: &str) -> String {
+    escaped(word, &['"', '\\', '`'])
+}
+
+fn escaped(word: &str, special: &[char]) -> String {
+    let mut text = String::from("\"");
+    for c in word.chars() {
+        if special.contains(&c) {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text + "\""
+}
+
+/// The letters of a name that need no quotes anywhere; others become `_`.
+pub(super) fn plain_letters(name: &str) -> String {
+    let plain = |c: char| match c {
+        c if c.is_ascii_alphanumeric() || "._-".contains(c) => c,
+        _ => '_',
+    };
+    name.chars().map(plain).collect()
+}
+
+/// An array of the shell, of words that are quoted already; those of a line belong together.
+pub(super) fn array(name: &str, lines: &[String]) -> String {
+    let lines: String = lines.iter().map(|line| format!("    {line}\n")).collect();
+    format!("{name}=(\n{lines})\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shell_reads_back_what_was_quoted() {
+        for word in [
+            "plain",
+            "",
+            "two words",
+            "it's",
+            "$HOME",
+            "a\"b`c\\d",
+            "~",
+            "*",
+            "é",
+        ] {
+            let command = format!("printf %s {}", quote(word));
+            let output = std::process::Command::new("bash")
+                .args(["-c", &command])
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), word);
+        }
+    }
+
+    #[test]
+    fn variables_are_replaced_and_nothing_is_split() {
+        let command = format!(
+            "A='x  y'; printf %s {}",
+            quote_with_variables("/$A/\"q\"/{node}")
+        );
+        let output = std::process::Command::new("bash")
+            .args(["-c", &command])
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "/x  y/\"q\"/{node}"
+        );
+    }
+
+    #[test]
+    fn names_of_folders_are_made_plain() {
+        assert_eq!(plain_letters("a store's $1"), "a_store_s__1");
+    }
+}

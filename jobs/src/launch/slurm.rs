@@ -1,0 +1,67 @@
+//! Slurm's part of a script.
+
+use super::check::{Plan, refused};
+use super::{Job, System};
+use crate::error::Result;
+use crate::machine::Machine;
+
+/// The longest time before the end at which Slurm can send a signal.
+const LONGEST_NOTICE: u64 = 65_535;
+
+/// The owner of a job may requeue it, without rights of an operator: it keeps its number. A job that somebody cancelled
+/// is still completing then, and would come back.
+const AGAIN: &str = r#"code_when_ended=75
+run_again() {
+    case $(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) in
+        COMPLETING | CANCELLED)
+            say 'somebody ended the job, so it is not requeued here'
+            exit 75
+            ;;
+    esac
+    if ! scontrol requeue "$SLURM_JOB_ID"; then
+        say 'the job could not be requeued: submit it again, it goes on from there'
+    fi
+    exit 75
+}
+"#;
+
+pub(super) fn system(job: &Job, _: &Machine, plan: &Plan) -> Result<System> {
+    if job.margin_seconds > LONGEST_NOTICE {
+        let expected = format!("at most {LONGEST_NOTICE} s, the longest that Slurm knows");
+        return refused("--margin", expected, job.margin_seconds);
+    }
+    let mut directives = vec![
+        format!("--job-name={}", job.name),
+        format!("--nodes={}", plan.nodes),
+        format!("--ntasks-per-node={}", plan.ranks_per_node),
+        "--exclusive".into(),
+        format!("--time={}:00", plan.wall_time()),
+        format!("--output={}.%j.out", job.name),
+        // The output of one turn follows that of the one before.
+        "--open-mode=append".into(),
+        "--requeue".into(),
+    ];
+    if job.margin_seconds > 0 {
+        // To the script alone, which passes it on: it also reaches ranks of a launcher that is not Slurm's.
+        directives.push(format!("--signal=B:USR1@{}", job.margin_seconds));
+    }
+    if let Some(queue) = &plan.queue {
+        directives.push(match queue.strip_prefix("qos=") {
+            Some(quality) => format!("--qos={quality}"),
+            None => format!("--partition={queue}"),
+        });
+    }
+    if let Some(account) = &job.account {
+        directives.push(format!("--account={account}"));
+    }
+    if !job.exclude.is_empty() {
+        directives.push(format!("--exclude={}", job.exclude.join(",")));
+    }
+    Ok(System {
+        mark: "#SBATCH",
+        directives,
+        begin: String::new(),
+        again: AGAIN.into(),
+        own_clock: false,
+    })
+}

@@ -26,6 +26,12 @@ pub fn number() -> usize {
     launch.ok().flatten().map_or(0, |launch| launch.rank)
 }
 
+/// Whether a launcher started several processes, of which this is one.
+pub fn of_a_launcher() -> bool {
+    let launch = Launch::detect(|name| std::env::var(name).ok());
+    launch.ok().flatten().is_some_and(|launch| launch.size > 1)
+}
+
 /// The number of this process among those of its node, as the launcher says; among all where it does not.
 pub fn local_number() -> usize {
     let launch = Launch::detect(|name| std::env::var(name).ok());

@@ -24,6 +24,7 @@ pub mod run_dir;
 pub mod staging;
 pub mod tensorboard;
 pub mod train;
+pub mod tune;
 mod upload;
 
 pub use contract::Contract;

@@ -132,6 +132,13 @@ pub(crate) fn to_json(value: &impl Serialize, path: &Path) -> Result<String> {
     })
 }
 
+/// A number; JSON has `null` for what is none.
+pub(crate) fn number_or_nan<'a, D: serde::Deserializer<'a>>(
+    reader: D,
+) -> std::result::Result<f64, D::Error> {
+    Ok(Option::deserialize(reader)?.unwrap_or(f64::NAN))
+}
+
 /// The metrics of a run; none if the file is not there. A last line without its end is left out.
 ///
 /// # Errors

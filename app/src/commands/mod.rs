@@ -21,4 +21,5 @@ pub mod summary;
 pub mod supervise;
 mod tags;
 pub mod train;
+pub mod tune;
 pub mod version;

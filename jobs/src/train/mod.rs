@@ -28,6 +28,7 @@ mod trace;
 
 pub use groups::StalenessSummary;
 pub use plan::TrainPlan;
+pub use prepare::steps_alone;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
 pub use team::{OnStall, Team};
 pub use trace::{Balance, Spent};

@@ -229,6 +229,24 @@ struct Parts {
     deal: String,
 }
 
+/// Steps of a run of one rank, by the recipe and the samples that it teaches with.
+///
+/// # Errors
+/// As [`super::train`], where recipe and samples do not fit.
+pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
+    let bad = |reason| JobError::Recipe { path: None, reason };
+    let batch = (recipe.distributed)
+        .local_batch(recipe.training.batch, 1)
+        .map_err(bad)?;
+    let config = samples::shuffled(recipe.seed, (0, 1), batch);
+    let ids = store.ids(Split::Train);
+    let samples = match recipe.task {
+        Task::Segment => Samples::for_masks(store, ids, config)?,
+        Task::Detect => Samples::for_boxes(recipe, store, ids, config)?.0,
+    };
+    Ok(recipe.training.total_steps(samples.steps_per_epoch()))
+}
+
 impl Parts {
     fn build(
         recipe: &Recipe,

@@ -19,6 +19,7 @@ pub struct BoxScores {
     /// Samples with labels that it was tried on.
     pub samples: u64,
     /// The recipe's loss over all of them, without the reconstruction.
+    #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     pub loss: f64,
     /// Mean over the classes that have true boxes of the average precision at an overlap of 0.1, and of 0.5; what the
     /// best model is chosen by is the mean of the two.

@@ -17,6 +17,7 @@ pub struct MaskScores {
     /// Samples that it was tried on.
     pub samples: u64,
     /// The recipe's loss over all of them.
+    #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     pub loss: f64,
     /// Mean over classes of the IoU over all pixels; the best model is chosen by it.
     pub mean_iou: f64,

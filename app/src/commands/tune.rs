@@ -1,0 +1,300 @@
+//! `squall tune`: which values of a recipe learn best, by many small runs of which most end early.
+
+use crate::failure::{Advice, INPUT, RUN};
+use crate::plan::{Plan, duration};
+use crate::progress::Progress;
+use crate::{device, interrupt, output, ranks};
+use clap::Args;
+use serde::Serialize;
+use squall_data::store::Split;
+use squall_data::{Store, atomic};
+use squall_jobs::train::TrainEvent;
+use squall_jobs::tune::{Dimension, Ladder, Place, Search, Space, Trial, TuneEvent, distinct};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a rank that is told to stop waits until the others have saved.
+const OTHERS_SAVE: Duration = Duration::from_secs(60);
+
+/// Search for better values of a recipe's keys: many runs, of which the best go on (successive halving).
+///
+/// The first trial is the recipe as it is. All trials have the recipe's whole length and schedule; all are halted after
+/// the first part of their steps, and only one of three goes on, twice. The same command goes on after any
+/// interruption; further processes with the same command (`mpirun -n 4 squall tune ...`, the tasks of a job array) take
+/// trials that nobody has.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: squall tune --recipe small --data STORE --out TUNED --vary schedule.rate=1e-4..1e-2 --vary training.batch=1,2,4"
+)]
+pub struct Tune {
+    /// A recipe file, or the name of one that comes with Squall.
+    #[arg(long, value_name = "R.toml")]
+    recipe: PathBuf,
+    /// A sample store of `squall stage`, with validation samples.
+    #[arg(long, value_name = "STORE")]
+    data: PathBuf,
+    /// Folder of the search: leaderboard.csv, best.toml, the trials' runs.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// A key and its values, KEY=LOW..HIGH (spread by the logarithm from ten times on; whole numbers stay whole) or
+    /// KEY=A,B,C; may be given again.
+    #[arg(long, required = true, value_name = "KEY=VALUES", value_parser = dimension)]
+    vary: Vec<Dimension>,
+    /// Trials, the recipe as it is among them; fewer if there are no more combinations of lists.
+    #[arg(long, default_value_t = 16)]
+    trials: usize,
+    /// Halts, the end included; 1 lets all trials go to the end.
+    #[arg(long, default_value_t = 3)]
+    halts: usize,
+    /// At each halt one of so many trials goes on, for as many times the steps.
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    keep_one_of: usize,
+    /// Chooses among equally even spreads of values.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Change a key of the recipe for all trials, such as training.steps=900; may be given again.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    #[command(flatten)]
+    device: device::Options,
+    /// Print the leaderboard as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+fn dimension(text: &str) -> Result<Dimension, String> {
+    text.parse()
+}
+
+impl Tune {
+    /// Searches, and says who is ahead.
+    pub fn run(self) -> anyhow::Result<()> {
+        let stop = interrupt::flag();
+        self.device.open()?;
+        let usage = |reason| Advice::usage(reason, "`squall tune --help` has an example");
+        let store = Arc::new(Store::open(&self.data)?);
+        let space = Space::new(self.vary.clone(), self.seed).map_err(usage)?;
+        if store.ids(Split::Validation).is_empty() {
+            return Err(Advice {
+                message: format!("`{}` has no validation samples", self.data.display()),
+                hint: "trials are compared by them: `squall stage` makes a split with some".into(),
+                code: INPUT,
+            }
+            .into());
+        }
+        let trials = space.trials(self.trials.max(1));
+        let trials = distinct(&self.recipe, &self.overrides, trials)?;
+        let ladder = Ladder::new(trials.len(), self.halts, self.keep_one_of).map_err(usage)?;
+        let search = Search {
+            recipe: &self.recipe,
+            overrides: &self.overrides,
+            trials: &trials,
+            ladder,
+            store: &store,
+            folder: &self.out,
+        };
+        let (_, halts) = search.plan_of(&Trial::default())?;
+        announce(&search.ladder, &halts);
+        let board = search.run(&stop, &mut teller())?;
+        let Some(board) = board else {
+            if ranks::of_a_launcher() {
+                search.let_others_save(OTHERS_SAVE);
+            }
+            return Err(interrupt::stopped());
+        };
+        let places = board.places();
+        let keys: Vec<&str> = space.keys().collect();
+        atomic::write(
+            self.out.join("leaderboard.csv"),
+            table(&keys, &places).as_bytes(),
+        )?;
+        let leaderboard = Leaderboard::new(&self.out, &search, &board.trials, places)?;
+        let best = Trial {
+            values: leaderboard.places[0].values.clone(),
+            ..Trial::default()
+        };
+        let (recipe, _) = search.plan_of(&best)?;
+        atomic::write(&leaderboard.recipe, recipe.to_toml().as_bytes())?;
+        match self.json {
+            // Of ranks that shared the search one says how it ended.
+            _ if ranks::number() > 0 => Ok(()),
+            true => output::json(&leaderboard),
+            false => output::text(&leaderboard),
+        }
+    }
+}
+
+/// Says how much work it is, if all trials are as long as the recipe.
+fn announce(ladder: &Ladder, halts: &[u64]) {
+    let rungs = halts.iter().enumerate();
+    let rungs = rungs.map(|(rung, step)| format!("{} to step {step}", ladder.stay(rung)));
+    let all = ladder.trials() as u64 * halts.last().copied().unwrap_or(0);
+    let work = ladder.work(halts);
+    tracing::info!(
+        "{} trials: {}; {work} steps, {:.0} % of all to the end",
+        ladder.trials(),
+        rungs.collect::<Vec<_>>().join(", "),
+        100.0 * work as f64 / all as f64
+    );
+}
+
+/// What the user sees while it goes.
+fn teller() -> impl FnMut(&TuneEvent<'_>) {
+    let mut progress: Option<Progress> = None;
+    let mut announced = false;
+    move |event| match event {
+        TuneEvent::Trial { trial, until } => {
+            tracing::info!("trial {} to step {until}: {}", trial.number, changes(trial));
+            progress = Some(Progress::new("tune", *until as usize));
+        }
+        TuneEvent::Train(TrainEvent::Started(plan)) => {
+            if !std::mem::replace(&mut announced, true) {
+                Plan {
+                    work: format!("a trial to the end ({}, {})", plan.dtype, plan.backend),
+                    read: plan.read_bytes,
+                    write: plan.write_bytes,
+                    memory: plan.memory_bytes,
+                    seconds: None,
+                }
+                .announce();
+            }
+            if let Some(progress) = &mut progress {
+                progress.start(plan.total_steps as usize, plan.done_steps as usize);
+            }
+        }
+        TuneEvent::Train(TrainEvent::Step { step, result, .. }) => {
+            if let Some(progress) = &mut progress {
+                progress.set(*step as usize, format!("loss {:.4}", result.loss));
+            }
+        }
+        TuneEvent::Halted(trial) => {
+            if let Some(progress) = progress.take() {
+                progress.finish();
+            }
+            match (&trial.failed, trial.score()) {
+                (Some(reason), _) => tracing::warn!("trial {} is out: {reason}", trial.number),
+                (None, Some(score)) => {
+                    tracing::info!("trial {}: {} {score:.4}", trial.number, trial.score_name);
+                }
+                (None, None) => {}
+            }
+        }
+        TuneEvent::Waiting => tracing::info!("waiting for trials of other processes"),
+        _ => {}
+    }
+}
+
+fn changes(trial: &Trial) -> String {
+    in_words(&trial.values)
+}
+
+fn in_words(values: &[(String, String)]) -> String {
+    if values.is_empty() {
+        return "the recipe as it is".to_string();
+    }
+    let pairs = values.iter().map(|(key, value)| format!("{key}={value}"));
+    pairs.collect::<Vec<_>>().join(" ")
+}
+
+/// Who is ahead.
+#[derive(Debug, Serialize)]
+struct Leaderboard {
+    /// What trials are compared by.
+    score: String,
+    /// The recipe of the best trial.
+    recipe: PathBuf,
+    /// Its model.
+    model: PathBuf,
+    places: Vec<Place>,
+}
+
+impl Leaderboard {
+    fn new(
+        out: &Path,
+        search: &Search<'_>,
+        trials: &[Trial],
+        places: Vec<Place>,
+    ) -> anyhow::Result<Self> {
+        let name = trials
+            .iter()
+            .map(|trial| &trial.score_name)
+            .find(|name| !name.is_empty());
+        let first = places.first().filter(|place| place.score.is_some());
+        let (Some(name), Some(first)) = (name, first) else {
+            let why = places.iter().find_map(|place| place.failed.clone());
+            return Err(Advice {
+                message: format!("every trial broke down: {}", why.unwrap_or_default()),
+                hint: "narrower or lower values may help".into(),
+                code: RUN,
+            }
+            .into());
+        };
+        Ok(Self {
+            score: name.clone(),
+            recipe: out.join("best.toml"),
+            model: search.folder_of(first.trial).join("best.safetensors"),
+            places,
+        })
+    }
+}
+
+/// leaderboard.csv.
+fn table(keys: &[&str], places: &[Place]) -> String {
+    let mut table = format!("place,trial,steps,score,seconds,{},failed\n", quoted(keys));
+    for place in places {
+        let value = |key: &&str| {
+            let found = place.values.iter().find(|(k, _)| k == key);
+            found.map_or("", |(_, value)| value.as_str())
+        };
+        let values: Vec<&str> = keys.iter().map(value).collect();
+        let score = place.score.map_or(String::new(), |score| score.to_string());
+        table += &format!(
+            "{},{},{},{score},{:.1},{},{}\n",
+            place.place,
+            place.trial,
+            place.steps,
+            place.seconds,
+            quoted(&values),
+            quoted(&[place.failed.as_deref().unwrap_or("")])
+        );
+    }
+    table
+}
+
+/// Fields of a line of a table.
+fn quoted(fields: &[&str]) -> String {
+    let field = |text: &&str| match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => (*text).to_string(),
+    };
+    fields.iter().map(field).collect::<Vec<_>>().join(",")
+}
+
+impl fmt::Display for Leaderboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "place trial  steps  {:>9}   time", self.score)?;
+        for place in &self.places {
+            let score = match place.score {
+                Some(score) => format!("{score:.4}"),
+                None => "out".to_string(),
+            };
+            write!(
+                f,
+                "\n{:>5} {:>5} {:>6}  {score:>9} {:>6}   {}",
+                place.place,
+                place.trial,
+                place.steps,
+                duration(place.seconds),
+                in_words(&place.values)
+            )?;
+        }
+        write!(
+            f,
+            "\n\nbest recipe: {}; its model: {}",
+            self.recipe.display(),
+            self.model.display()
+        )
+    }
+}

@@ -1,0 +1,200 @@
+//! Searching for better values of a recipe, through the program.
+
+mod common;
+
+use common::{path, run, simulate, squall, text};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A store of a small synthetic run.
+fn store(folder: &Path) -> PathBuf {
+    let fields = simulate(folder, 8, 3);
+    let [labels, store] = ["labels", "store"].map(|name| folder.join(name));
+    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
+    let stage = [
+        "stage",
+        path(&fields),
+        "--labels",
+        path(&labels),
+        "--block-days",
+        "1",
+    ];
+    run(&[&stage[..], &["--out", path(&store), "--quiet"]].concat());
+    store
+}
+
+/// Four trials, of which one breaks down; two go to the end.
+fn search(store: &Path, out: &Path) -> Vec<String> {
+    let vary = "schedule.rate=1e-3,2e-3,1e25";
+    let words = [
+        "tune",
+        "--recipe",
+        "small",
+        "--data",
+        path(store),
+        "--out",
+        path(out),
+        "--vary",
+        vary,
+        "--halts",
+        "2",
+        "--keep-one-of",
+        "2",
+        "--set",
+        "training.steps=8",
+        "--set",
+        "training.batch=1",
+        "--set",
+        "precision=f32",
+        "--set",
+        "training.validation_samples=4",
+        "--json",
+        "--quiet",
+    ];
+    words.map(String::from).to_vec()
+}
+
+/// Places, trials, steps and scores, which do not depend on the clock.
+fn outcome(document: &str) -> (Value, Vec<[Value; 5]>) {
+    let board: Value = serde_json::from_str(document).expect("JSON");
+    let places = board["places"].as_array().expect("places");
+    let keys = ["place", "trial", "steps", "score", "failed"];
+    let rows = places
+        .iter()
+        .map(|place| keys.map(|key| place[key].clone()));
+    (board["score"].clone(), rows.collect())
+}
+
+fn words(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn the_best_go_to_the_end_and_are_the_runs_of_their_recipes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, out) = (store(folder.path()), folder.path().join("tuned"));
+    let command = search(&store, &out);
+    let said = run(&words(&command));
+    let (score, rows) = outcome(&said);
+    assert_eq!(score, "mean IoU");
+    assert_eq!(rows.len(), 4);
+    let steps: Vec<_> = rows
+        .iter()
+        .map(|row| row[2].as_u64().expect("steps"))
+        .collect();
+    assert_eq!(steps, [8, 8, 4, 0], "{rows:?}");
+    let broken = &rows[3];
+    assert_eq!(broken[1], 3, "{broken:?}");
+    assert!(
+        broken[4].as_str().expect("why").contains("diverged"),
+        "{broken:?}"
+    );
+    // Again: nothing is left to do, and nothing changes.
+    let tables = ["leaderboard.csv", "best.toml"].map(|name| out.join(name));
+    let before = tables
+        .each_ref()
+        .map(|table| std::fs::read(table).expect("a table"));
+    assert_eq!(run(&words(&command)), said);
+    assert_eq!(
+        before,
+        tables
+            .each_ref()
+            .map(|table| std::fs::read(table).expect("a table"))
+    );
+    let table = String::from_utf8(before[0].clone()).expect("UTF-8");
+    assert!(
+        table.starts_with("place,trial,steps,score,seconds,schedule.rate,failed\n1,"),
+        "{table}"
+    );
+    // What was halted and went on is what was never halted.
+    let alone = folder.path().join("alone");
+    run(&[
+        "train",
+        "--recipe",
+        path(&tables[1]),
+        "--data",
+        path(&store),
+        "--out",
+        path(&alone),
+        "--quiet",
+    ]);
+    let board: Value = serde_json::from_str(&said).expect("JSON");
+    let best = PathBuf::from(board["model"].as_str().expect("a model"));
+    for name in ["best.safetensors", "metrics.jsonl"] {
+        let [found, expected] = [best.with_file_name(name), alone.join(name)];
+        let same =
+            std::fs::read(found).expect("found") == std::fs::read(expected).expect("expected");
+        assert!(same, "{name}");
+    }
+}
+
+#[test]
+fn several_processes_share_a_search_and_killed_ones_lose_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = store(folder.path());
+    let [alone, shared] = ["alone", "shared"].map(|name| folder.path().join(name));
+    let (_, expected) = outcome(&run(&words(&search(&store, &alone))));
+    let command = search(&store, &shared);
+    let start = || {
+        squall()
+            .args(&command)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+    };
+    let mut killed = start().expect("starts");
+    // In the midst of the first trial, or of whatever it is at.
+    let begun = shared.join("trials/0000/recipe.toml");
+    while !begun.exists() && killed.try_wait().expect("a child").is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    killed.kill().expect("killed");
+    killed.wait().expect("a child");
+    let together = [start().expect("starts"), start().expect("starts")];
+    for process in together {
+        let output = process.wait_with_output().expect("a child");
+        assert!(output.status.success(), "{}", text(&output));
+        let (_, found) = outcome(&String::from_utf8(output.stdout).expect("UTF-8"));
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn what_cannot_be_searched_is_wrong_usage() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, out) = (store(folder.path()), folder.path().join("tuned"));
+    let check = |more: &[&str], expected: &str| {
+        let base = [
+            "tune",
+            "--recipe",
+            "small",
+            "--data",
+            path(&store),
+            "--out",
+            path(&out),
+        ];
+        let output = squall()
+            .args([&base[..], more].concat())
+            .output()
+            .expect("starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+        assert!(!out.join("search.json").exists());
+    };
+    check(&[], "--vary");
+    check(&["--vary", "schedule.rate"], "expected KEY=LOW..HIGH");
+    check(
+        &["--vary", "schedule.rat=1e-4..1e-2"],
+        "did you mean `rate`?",
+    );
+    check(&["--vary", "training.batch=1,-2"], "training.batch");
+    check(
+        &["--vary", "seed=1,2", "--vary", "seed=3,4"],
+        "varied twice",
+    );
+    check(
+        &["--vary", "seed=1,2", "--set", "training.steps=5"],
+        "5 steps are too few",
+    );
+    check(&["--vary", "seed=1,2", "--halts", "9"], "1 to 8 halts");
+}

@@ -1,0 +1,330 @@
+//! Hyper-parameter search: many small runs of one recipe, most of which end early.
+//!
+//! Every trial is a run of [`train`](mod@crate::train) in a folder of its own, with the recipe's whole length and
+//! schedule. After a ninth of the steps, say, all are halted and compared by their validation, the best third go on to
+//! a third of the steps, the best third of those to the end: successive halving. A halted run goes on bit for bit, so a
+//! trial that reaches the end is the run that `squall train` makes of its recipe.
+//!
+//! Any number of processes may work on one folder: each takes a trial that nobody has (the run's lock), and what a
+//! killed one left another goes on with. Which trials go on depends on scores alone, not on who was fast.
+//!
+//! # Source
+//! Jamieson & Talwalkar 2016, arXiv:1502.07943 (successive halving); Li et al. 2018, arXiv:1603.06560.
+
+mod board;
+mod ladder;
+mod space;
+
+pub use board::{Board, Place, Trial};
+pub use ladder::Ladder;
+pub use space::{Dimension, Space};
+
+use crate::error::{JobError, Result};
+use crate::lock::FolderLock;
+use crate::metrics::{Metric, read_metrics};
+use crate::recipe::Recipe;
+use crate::run_dir::RunDir;
+use crate::train::evaluate::Scores;
+use crate::train::{Outcome, TrainEvent, steps_alone, train};
+use squall_data::{Store, atomic};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A search.
+#[derive(Debug)]
+pub struct Search<'a> {
+    /// File or name of the recipe that is varied.
+    pub recipe: &'a Path,
+    /// What is changed in it for all trials.
+    pub overrides: &'a [String],
+    /// Keys and values of every trial ([`distinct`]).
+    pub trials: &'a [Values],
+    /// How many trials there are, and when which of them end.
+    pub ladder: Ladder,
+    /// What all trials learn from.
+    pub store: &'a Arc<Store>,
+    /// Where everything is kept.
+    pub folder: &'a Path,
+}
+
+/// Keys of a recipe with the values that a trial gives them.
+pub type Values = Vec<(String, String)>;
+
+/// The trials whose recipes differ from those of all trials before them: lists often hold the recipe's own value.
+///
+/// # Errors
+/// [`JobError::Recipe`] if values do not fit into the recipe.
+pub fn distinct(recipe: &Path, overrides: &[String], trials: Vec<Values>) -> Result<Vec<Values>> {
+    let mut seen = HashSet::new();
+    let mut kept = Vec::new();
+    for values in trials {
+        if seen.insert(changed(recipe, overrides, &values)?.to_toml()) {
+            kept.push(values);
+        }
+    }
+    Ok(kept)
+}
+
+/// The recipe with the values of a trial.
+fn changed(recipe: &Path, overrides: &[String], values: &Values) -> Result<Recipe> {
+    let changes = values.iter().map(|(key, value)| format!("{key}={value}"));
+    let overrides: Vec<String> = overrides.iter().cloned().chain(changes).collect();
+    Recipe::named(recipe, &overrides)
+}
+
+/// What happens during a search.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TuneEvent<'a> {
+    /// A trial begins or goes on, to this step.
+    Trial {
+        /// Its number.
+        trial: &'a Trial,
+        /// Where it is halted.
+        until: u64,
+    },
+    /// What happens in it.
+    Train(&'a TrainEvent),
+    /// It was halted there, or failed.
+    Halted(&'a Trial),
+    /// Nothing is left here but what other processes have.
+    Waiting,
+}
+
+/// How long a process that has nothing to do leaves others alone.
+const NAP: Duration = Duration::from_millis(500);
+
+impl Search<'_> {
+    /// The recipe of a trial, and where it is halted. Trials of a recipe whose length is in steps have the same number
+    /// of them, those of one whose length is in epochs see the same number of samples.
+    ///
+    /// # Errors
+    /// [`JobError::Recipe`] and [`JobError::Data`] if its values fit neither the recipe nor the data, or leave too few
+    /// steps for its halts.
+    pub fn plan_of(&self, trial: &Trial) -> Result<(Recipe, Vec<u64>)> {
+        let mut recipe = changed(self.recipe, self.overrides, &trial.values)?;
+        let steps = steps_alone(&recipe, self.store)?;
+        let bad = |reason| JobError::Recipe { path: None, reason };
+        let halts = self.ladder.halts(steps).map_err(bad)?;
+        recipe.training.epochs = None;
+        recipe.training.steps = halts.last().copied();
+        recipe.training.validate_every_steps = halts.first().copied();
+        // A search ends when it is told to, not a trial by itself.
+        recipe.training.max_seconds = None;
+        recipe.check()?;
+        Ok((recipe, halts))
+    }
+
+    /// Every trial as far as it should go; `None` if a signal stopped it before.
+    ///
+    /// A trial that diverges, or fits neither into memory nor to the data, is out; the others go on.
+    ///
+    /// # Errors
+    /// [`JobError::Resume`] if the folder has another search; whatever trainings may cause, but for the above.
+    pub fn run(
+        &self,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&TuneEvent),
+    ) -> Result<Option<Board>> {
+        let mut board = self.open()?;
+        for rung in 0..self.ladder.rungs() {
+            let chosen = board.chosen(rung, &self.ladder);
+            let mut waits = false;
+            loop {
+                match self.pass(rung, &chosen, &mut board, stop, progress)? {
+                    None => return Ok(None),
+                    Some(true) => break,
+                    Some(false) => {}
+                }
+                if !waits {
+                    progress(&TuneEvent::Waiting);
+                }
+                waits = true;
+                std::thread::sleep(NAP);
+            }
+        }
+        Ok(Some(board))
+    }
+
+    /// Goes once over the trials of a rung, and says whether all of them are done; none if it was stopped.
+    fn pass(
+        &self,
+        rung: usize,
+        chosen: &[usize],
+        board: &mut Board,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&TuneEvent),
+    ) -> Result<Option<bool>> {
+        for &index in chosen {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let folder = self.folder_of(index);
+            if board.read(&folder, index)?.is_done(rung) {
+                continue;
+            }
+            // Who holds this lock writes the trial's file, too.
+            let claim = match FolderLock::take(&folder.join("claim")) {
+                Err(JobError::Locked { .. }) => continue,
+                claim => claim?,
+            };
+            // Somebody may have done it between the two.
+            if board.read(&folder, index)?.is_done(rung) {
+                continue;
+            }
+            let trial = self.advance(board.trials[index].clone(), rung, stop, progress)?;
+            board.keep(&folder, trial)?;
+            drop(claim);
+            if !board.trials[index].is_done(rung) {
+                return Ok(None);
+            }
+            progress(&TuneEvent::Halted(&board.trials[index]));
+        }
+        Ok(Some(board.is_done(rung, chosen)))
+    }
+
+    /// Trains a trial up to a rung, or until it is told to stop.
+    fn advance(
+        &self,
+        mut trial: Trial,
+        rung: usize,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&TuneEvent),
+    ) -> Result<Trial> {
+        let (recipe, halts) = self.plan_of(&trial)?;
+        let until = halts[rung];
+        progress(&TuneEvent::Trial {
+            trial: &trial,
+            until,
+        });
+        let folder = self.folder_of(trial.number);
+        let halt = AtomicBool::new(false);
+        let started = Instant::now();
+        let mut tell = |event: &TrainEvent| {
+            progress(&TuneEvent::Train(event));
+            let there = matches!(event, TrainEvent::Validated { step, .. } if *step >= until);
+            if there || stop.load(Ordering::Relaxed) {
+                halt.store(true, Ordering::Relaxed);
+            }
+        };
+        let metrics = RunDir::metrics_of(&folder);
+        // A run that was killed between its halt and this file's words of it is there already.
+        if score_at(&metrics, until)?.is_none() {
+            let report = train(&recipe, self.store, &folder, &mut tell, &halt);
+            trial.seconds += started.elapsed().as_secs_f64();
+            match report {
+                Ok(report)
+                    if report.outcome == Outcome::Interrupted && stop.load(Ordering::Relaxed) =>
+                {
+                    // Perhaps it came so far all the same.
+                    if score_at(&metrics, until)?.is_none() {
+                        return Ok(trial);
+                    }
+                }
+                Ok(_) => {}
+                // What does not fit into what memory is free now, with nobody else there, never will.
+                Err(error @ (JobError::Diverged { .. } | JobError::Memory { .. })) => {
+                    trial.failed = Some(error.to_string());
+                    return Ok(trial);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(scores) = score_at(&metrics, until)? else {
+            return Err(JobError::Damaged {
+                path: metrics,
+                reason: format!("there is no validation of step {until}"),
+            });
+        };
+        if scores.loss().is_finite() && scores.score().is_finite() {
+            trial.scores.push(scores.score());
+            trial.steps = until;
+            trial.score_name = scores.score_name().to_string();
+        } else {
+            trial.failed = Some(format!(
+                "diverged: no number in the validation of step {until}"
+            ));
+        }
+        Ok(trial)
+    }
+
+    /// Waits until no other process has a trial, or for so long.
+    ///
+    /// Of ranks that are told to stop the first that leaves makes its launcher end the others, whatever they are at.
+    pub fn let_others_save(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let is_free = |trial| {
+            let claim = self.folder_of(trial).join("claim");
+            !claim.exists() || FolderLock::take(&claim).is_ok()
+        };
+        while !(0..self.trials.len()).all(is_free) && Instant::now() < until {
+            std::thread::sleep(NAP / 5);
+        }
+    }
+
+    /// Where a trial's run is.
+    #[must_use]
+    pub fn folder_of(&self, trial: usize) -> PathBuf {
+        self.folder.join("trials").join(format!("{trial:04}"))
+    }
+
+    /// The board as other processes and earlier calls left it; refuses a folder of another search.
+    fn open(&self) -> Result<Board> {
+        let drawn = Board::new(self.trials.to_vec());
+        // Before anything is written: values that no recipe can have are the user's to mend.
+        for trial in &drawn.trials {
+            self.plan_of(trial)?;
+        }
+        let described = self.describe(&drawn)?;
+        let path = self.folder.join("search.json");
+        let _lock = loop {
+            match FolderLock::take(self.folder) {
+                Err(JobError::Locked { .. }) => std::thread::sleep(NAP / 10),
+                lock => break lock?,
+            }
+        };
+        if path.exists() {
+            let there = std::fs::read_to_string(&path).map_err(JobError::io("read", &path))?;
+            if there != described {
+                return Err(JobError::Resume {
+                    folder: self.folder.to_path_buf(),
+                    reason: "it has another search: another recipe, other values, trials or data"
+                        .into(),
+                });
+            }
+        } else {
+            atomic::write(&path, described.as_bytes())?;
+        }
+        Ok(drawn)
+    }
+
+    /// All that the results of a search follow from.
+    fn describe(&self, board: &Board) -> Result<String> {
+        let base = Recipe::named(self.recipe, self.overrides)?.to_toml();
+        let values: Vec<_> = board.trials.iter().map(|trial| &trial.values).collect();
+        let document = serde_json::json!({
+            "recipe": base,
+            "data": self.store.data_hash(),
+            "trials": values,
+            "halts": self.ladder.rungs(),
+            "keep_one_of": self.ladder.keep_one_of(),
+        });
+        crate::metrics::to_json(&document, &self.folder.join("search.json"))
+    }
+}
+
+/// The validation of a run after so many steps.
+fn score_at(metrics: &Path, step: u64) -> Result<Option<Scores>> {
+    let metrics = read_metrics(metrics)?.into_iter().rev();
+    Ok(metrics
+        .filter_map(|metric| match metric {
+            Metric::Validation {
+                step: at, scores, ..
+            } if at == step => Some(scores),
+            _ => None,
+        })
+        .next())
+}

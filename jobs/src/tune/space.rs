@@ -1,0 +1,330 @@
+//! What is varied, and the values that trials get.
+
+use rand::Rng;
+use squall_data::random::stream;
+use std::collections::HashSet;
+use std::str::FromStr;
+
+/// A key of a recipe with the values that it may have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dimension {
+    /// As `--set` takes it.
+    pub key: String,
+    values: Values,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Values {
+    /// One of these, as they stand.
+    Any(Vec<String>),
+    /// Numbers between two.
+    Between {
+        low: f64,
+        high: f64,
+        /// Their logarithm is spread evenly.
+        log: bool,
+        whole: bool,
+    },
+}
+
+impl FromStr for Dimension {
+    type Err = String;
+
+    /// `KEY=LOW..HIGH` or `KEY=A,B,C`. A range from above 0 to ten times as much or more is spread by its logarithm;
+    /// of whole numbers whole ones are drawn.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected KEY=LOW..HIGH or KEY=A,B,C, such as schedule.rate=1e-4..1e-2";
+        let Some((key, values)) = text.split_once('=') else {
+            return Err(format!("{expected}; found `{text}`"));
+        };
+        let (key, values) = (key.trim(), values.trim());
+        if key.is_empty() || values.is_empty() {
+            return Err(format!("{expected}; found `{text}`"));
+        }
+        let values = match values.split_once("..") {
+            Some((low, high)) => between(low.trim(), high.trim())
+                .ok_or_else(|| format!("{expected}, LOW below HIGH; found `{text}`"))?,
+            None => Values::Any(listed(values)),
+        };
+        if let Values::Any(values) = &values
+            && (values.len() < 2 || values.iter().any(String::is_empty))
+        {
+            return Err(format!(
+                "{expected}; `{text}` leaves nothing to choose from"
+            ));
+        }
+        Ok(Self {
+            key: key.to_string(),
+            values,
+        })
+    }
+}
+
+fn between(low: &str, high: &str) -> Option<Values> {
+    let whole = low.parse::<i64>().is_ok() && high.parse::<i64>().is_ok();
+    let (low, high): (f64, f64) = (low.parse().ok()?, high.parse().ok()?);
+    let log = low > 0.0 && high / low >= 10.0;
+    (low.is_finite() && high.is_finite() && low < high).then_some(Values::Between {
+        low,
+        high,
+        log,
+        whole,
+    })
+}
+
+/// Parts between commas, but for those inside of brackets and quotes.
+fn listed(text: &str) -> Vec<String> {
+    let (mut depth, mut quoted) = (0_i32, false);
+    let mut parts = vec![String::new()];
+    for letter in text.chars() {
+        match letter {
+            '"' | '\'' => quoted = !quoted,
+            '[' | '{' if !quoted => depth += 1,
+            ']' | '}' if !quoted => depth -= 1,
+            _ => {}
+        }
+        match (letter, parts.last_mut()) {
+            (',', _) if depth == 0 && !quoted => parts.push(String::new()),
+            (_, Some(part)) => part.push(letter),
+            (_, None) => {}
+        }
+    }
+    parts.iter().map(|part| part.trim().to_string()).collect()
+}
+
+impl Dimension {
+    /// The value at a place between 0 and 1, as a recipe writes it.
+    fn at(&self, place: f64) -> String {
+        match &self.values {
+            Values::Any(values) => {
+                let index = (place * values.len() as f64) as usize;
+                values[index.min(values.len() - 1)].clone()
+            }
+            Values::Between {
+                low,
+                high,
+                log,
+                whole,
+            } => {
+                // Of whole numbers both ends are as likely as those between.
+                let room = if *whole { 0.5 } else { 0.0 };
+                let (from, to) = (low - room, high + room);
+                let value = match log {
+                    true => (from.ln() + place * (to / from).ln()).exp(),
+                    false => from + place * (to - from),
+                };
+                match whole {
+                    true => format!("{}", value.round().clamp(*low, *high) as i64),
+                    false => written(value, (*low, *high)),
+                }
+            }
+        }
+    }
+
+    /// How many values there are; none if they are numbers of a range.
+    fn count(&self) -> Option<usize> {
+        match &self.values {
+            Values::Any(values) => Some(values.len()),
+            Values::Between { .. } => None,
+        }
+    }
+}
+
+/// Three digits of a range's width, or of a value near to 0, are more than a search can tell apart.
+fn written(value: f64, (low, high): (f64, f64)) -> String {
+    let width = (high - low).log10().floor();
+    let own = value.abs().max(f64::MIN_POSITIVE).log10().floor();
+    let digits = 2 + (own - width).max(0.0) as usize;
+    let short = format!("{value:.digits$e}").parse().unwrap_or(value);
+    // A recipe tells `1.0` from `1`.
+    format!("{:?}", f64::clamp(short, low, high))
+}
+
+/// All dimensions of a search.
+#[derive(Debug, Clone)]
+pub struct Space {
+    dimensions: Vec<Dimension>,
+    seed: u64,
+}
+
+/// Halton's bases. Beyond so many dimensions values are drawn independently.
+const PRIMES: [u64; 10] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29];
+
+impl Space {
+    /// Of these dimensions; `seed` chooses among equally even choices of values.
+    ///
+    /// # Errors
+    /// What was expected, if there are none or a key is given twice.
+    pub fn new(dimensions: Vec<Dimension>, seed: u64) -> Result<Self, String> {
+        let mut keys = HashSet::new();
+        if let Some(twice) = dimensions.iter().find(|d| !keys.insert(d.key.as_str())) {
+            return Err(format!("`{}` is varied twice", twice.key));
+        }
+        match dimensions.is_empty() {
+            true => Err("nothing is varied".into()),
+            false => Ok(Self { dimensions, seed }),
+        }
+    }
+
+    /// The keys, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.dimensions
+            .iter()
+            .map(|dimension| dimension.key.as_str())
+    }
+
+    /// The values of so many trials, by key. The first has none: the recipe as it is. The others are spread more evenly
+    /// than by chance (Halton's sequence, shifted); of lists that have no more combinations than that, each comes once.
+    #[must_use]
+    pub fn trials(&self, count: usize) -> Vec<Vec<(String, String)>> {
+        let mut trials = vec![Vec::new()];
+        if let Some(all) = self.combinations(count - 1) {
+            trials.extend(all);
+            return trials;
+        }
+        let shift = stream(self.seed, "tune shift", &[]);
+        let mut shifts = shift;
+        let shifts: Vec<f64> = self.dimensions.iter().map(|_| shifts.random()).collect();
+        let mut seen = HashSet::new();
+        // Lists and whole numbers come again; not for ever, where there are too few to be had.
+        for index in 1..20 * count as u64 {
+            if trials.len() == count {
+                break;
+            }
+            let values = self.values(index, &shifts);
+            if seen.insert(values.clone()) {
+                trials.push(values);
+            }
+        }
+        trials
+    }
+
+    fn values(&self, index: u64, shifts: &[f64]) -> Vec<(String, String)> {
+        let places = self
+            .dimensions
+            .iter()
+            .zip(shifts)
+            .enumerate()
+            .map(|(d, (_, shift))| match PRIMES.get(d) {
+                Some(base) => (radical_inverse(index, *base) + shift).fract(),
+                None => stream(self.seed, "tune", &[d as u64, index]).random(),
+            });
+        let pairs = self.dimensions.iter().zip(places);
+        pairs
+            .map(|(d, place): (_, f64)| (d.key.clone(), d.at(place)))
+            .collect()
+    }
+
+    /// Every combination of lists, if there are at most so many.
+    fn combinations(&self, most: usize) -> Option<Vec<Vec<(String, String)>>> {
+        let counts: Option<Vec<usize>> = self.dimensions.iter().map(Dimension::count).collect();
+        let counts = counts?;
+        let all = counts
+            .iter()
+            .try_fold(1_usize, |all, count| all.checked_mul(*count))?;
+        if all > most {
+            return None;
+        }
+        let of = |number: usize| {
+            let mut left = number;
+            let pick = |(dimension, count): (&Dimension, &usize)| {
+                let index = left % count;
+                left /= count;
+                let place = (index as f64 + 0.5) / *count as f64;
+                (dimension.key.clone(), dimension.at(place))
+            };
+            self.dimensions.iter().zip(&counts).map(pick).collect()
+        };
+        Some((0..all).map(of).collect())
+    }
+}
+
+/// The digits of a number behind the point, in reverse: van der Corput's sequence.
+fn radical_inverse(mut index: u64, base: u64) -> f64 {
+    let (mut value, mut part) = (0.0, 1.0);
+    while index > 0 {
+        part /= base as f64;
+        value += part * (index % base) as f64;
+        index /= base;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(texts: &[&str], seed: u64) -> Space {
+        let dimensions = texts.iter().map(|text| text.parse().unwrap()).collect();
+        Space::new(dimensions, seed).unwrap()
+    }
+
+    #[test]
+    fn ranges_and_lists_are_read() {
+        let of = |text: &str| text.parse::<Dimension>().unwrap();
+        assert_eq!(of("schedule.rate=1e-4..1e-2").at(0.5), "0.001");
+        assert_eq!(of("optimiser.weight_decay = 0..0.5").at(0.5), "0.25");
+        assert_eq!(of("training.batch=1..4").at(0.99), "4");
+        assert_eq!(of("training.batch=1..4").at(0.0), "1");
+        assert_eq!(of("a=1.0..3.0").at(0.5), "2.0");
+        // Not rounded out of a narrow range, nor to one value.
+        assert_eq!(of("a=0.99..0.9999").at(0.999), "0.99989");
+        assert_eq!(of("a=0.99..0.9999").at(1.0), "0.9999");
+        assert_eq!(of("a=-1..1").at(0.4), "0");
+        assert_eq!(of("network.blocks=[1, 1],[2, 2]").at(0.9), "[2, 2]");
+        assert_eq!(
+            of("loss.weighting=\"none\",\"inverse\"").at(0.1),
+            "\"none\""
+        );
+        for wrong in [
+            "rate", "=1..2", "a=", "a=2..1", "a=1..x", "a=1", "a=1,,2", "a=nan..2",
+        ] {
+            let error = wrong.parse::<Dimension>().unwrap_err();
+            assert!(error.contains("expected KEY=LOW..HIGH"), "{wrong}: {error}");
+        }
+        let twice = vec![of("a=1,2"), of("a=3,4")];
+        assert!(
+            Space::new(twice, 1)
+                .unwrap_err()
+                .contains("`a` is varied twice")
+        );
+    }
+
+    #[test]
+    fn trials_are_spread_evenly_and_the_first_is_the_recipe() {
+        let space = space(&["r=1e-4..1e-2", "d=0.0..1.0"], 3);
+        let trials = space.trials(33);
+        assert!(trials[0].is_empty());
+        // A quarter of 32 in each quarter of each dimension, give or take one or two.
+        for (dimension, ends) in [
+            (0, [1e-4, 3.16e-4, 1e-3, 3.16e-3, 1e-2]),
+            (1, [0.0, 0.25, 0.5, 0.75, 1.0]),
+        ] {
+            for quarter in 0..4 {
+                let inside = trials[1..].iter().filter(|values| {
+                    let value: f64 = values[dimension].1.parse().unwrap();
+                    (ends[quarter]..ends[quarter + 1]).contains(&value)
+                });
+                let count = inside.count();
+                assert!((6..=10).contains(&count), "{dimension} {quarter}: {count}");
+            }
+        }
+        assert_eq!(trials, space.trials(33));
+        assert_ne!(
+            trials,
+            self::space(&["r=1e-4..1e-2", "d=0.0..1.0"], 4).trials(33)
+        );
+    }
+
+    #[test]
+    fn few_combinations_come_once_each() {
+        let space = space(&["a=1,2,3", "b=x,y"], 1);
+        let trials = space.trials(10);
+        assert_eq!(trials.len(), 7);
+        let distinct: HashSet<_> = trials.iter().collect();
+        assert_eq!(distinct.len(), 7);
+        // More than are wanted: some of them, none twice.
+        let some = space.trials(5);
+        assert_eq!(some.iter().collect::<HashSet<_>>().len(), 5);
+    }
+}

@@ -380,10 +380,11 @@ impl Tracker {
                 let near = moved_km <= reach_km && missed_km <= deviation_km;
                 let pair = (joined || near).then(|| {
                     let common = overlap_km2 / own_km2.max(area_km2).max(1e-9);
+                    let cost = (missed_km / reach_km).min(1.0) + 1.0 - common;
                     Pair {
                         track,
                         event,
-                        cost: (missed_km / reach_km).min(1.0) + 1.0 - common,
+                        cost: cost_apart(cost, at.lon_deg - last.end_lon_deg),
                     }
                 });
                 if pair.is_some() || share > 0.0 {
@@ -430,6 +431,12 @@ fn most_overlap<'a>(links: impl Iterator<Item = &'a Link>) -> Option<&'a Link> {
     links
         .filter(|link| link.share > 0.0)
         .reduce(|a, b| if b.overlap_km2 > a.overlap_km2 { b } else { a })
+}
+
+/// A cost in which the last digits do not decide, nor where longitude begins: of equal ones the more easterly is less.
+fn cost_apart(cost: f64, east_deg: f64) -> f64 {
+    let west_deg = (180.0 - east_deg).rem_euclid(360.0);
+    (cost * 1e9).round() * 1e-9 + 1e-10 * (west_deg / 360.0)
 }
 
 fn hours(from: Time, to: Time) -> f64 {

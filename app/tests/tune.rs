@@ -23,35 +23,28 @@ fn store(folder: &Path) -> PathBuf {
     store
 }
 
-/// Four trials, of which one breaks down; two go to the end.
-fn search(store: &Path, out: &Path) -> Vec<String> {
-    let vary = "schedule.rate=1e-3,2e-3,1e25";
-    let words = [
-        "tune",
-        "--recipe",
-        "small",
-        "--data",
-        path(store),
-        "--out",
-        path(out),
-        "--vary",
-        vary,
-        "--halts",
-        "2",
+/// Four trials, of which one breaks down, with these halts and steps.
+fn search(store: &Path, out: &Path, halts: &str, steps: &str) -> Vec<String> {
+    let of = ["tune", "--recipe", "small", "--data", path(store)];
+    let search = ["--vary", "schedule.rate=1e-3,2e-3,1e25", "--halts", halts];
+    let rest = [
         "--keep-one-of",
         "2",
-        "--set",
-        "training.steps=8",
-        "--set",
-        "training.batch=1",
-        "--set",
-        "precision=f32",
-        "--set",
-        "training.validation_samples=4",
         "--json",
         "--quiet",
+        "--out",
+        path(out),
     ];
-    words.map(String::from).to_vec()
+    let settings = [
+        steps,
+        "training.batch=1",
+        "precision=f32",
+        "training.validation_samples=4",
+        "schedule.warmup_steps=0",
+    ];
+    let settings = settings.into_iter().flat_map(|set| ["--set", set]);
+    let words = of.into_iter().chain(search).chain(rest).chain(settings);
+    words.map(String::from).collect()
 }
 
 /// Places, trials, steps and scores, which do not depend on the clock.
@@ -73,7 +66,7 @@ fn words(arguments: &[String]) -> Vec<&str> {
 fn the_best_go_to_the_end_and_are_the_runs_of_their_recipes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (store, out) = (store(folder.path()), folder.path().join("tuned"));
-    let command = search(&store, &out);
+    let command = search(&store, &out, "2", "training.steps=8");
     let said = run(&words(&command));
     let (score, rows) = outcome(&said);
     assert_eq!(score, "mean IoU");
@@ -133,8 +126,13 @@ fn several_processes_share_a_search_and_killed_ones_lose_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = store(folder.path());
     let [alone, shared] = ["alone", "shared"].map(|name| folder.path().join(name));
-    let (_, expected) = outcome(&run(&words(&search(&store, &alone))));
-    let command = search(&store, &shared);
+    let (_, expected) = outcome(&run(&words(&search(
+        &store,
+        &alone,
+        "2",
+        "training.steps=8",
+    ))));
+    let command = search(&store, &shared, "2", "training.steps=8");
     let start = || {
         squall()
             .args(&command)
@@ -155,6 +153,65 @@ fn several_processes_share_a_search_and_killed_ones_lose_nothing() {
         assert!(output.status.success(), "{}", text(&output));
         let (_, found) = outcome(&String::from_utf8(output.stdout).expect("UTF-8"));
         assert_eq!(found, expected);
+    }
+}
+
+/// Its validation gives a loss of no number, and where there is nothing to find a score of 1 for background everywhere.
+#[test]
+fn a_network_of_no_numbers_is_out() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, out) = (store(folder.path()), folder.path().join("tuned"));
+    let command = search(&store, &out, "1", "training.steps=1");
+    for _ in 0..2 {
+        let (_, rows) = outcome(&run(&words(&command)));
+        assert_eq!(rows.len(), 4, "{rows:?}");
+        let last = &rows[3];
+        assert_eq!(
+            (&last[1], &last[3]),
+            (&Value::from(3), &Value::Null),
+            "{rows:?}"
+        );
+        assert!(
+            last[4].as_str().expect("why").contains("diverged"),
+            "{rows:?}"
+        );
+    }
+}
+
+/// The first trial is the run that `squall train` makes, also where its length is in epochs.
+#[test]
+fn trials_are_as_long_as_trainings() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, out) = (store(folder.path()), folder.path().join("tuned"));
+    let recipe = folder.path().join("recipe.toml");
+    let text = "[training]\nepochs = 1.5\nbatch = 5\nmax_seconds = 1e6\n[network]\nname = 'deeplabv3plus'\n\
+                width = 0.1\nblocks = [1, 1]\n";
+    std::fs::write(&recipe, text).expect("written");
+    let of = [
+        "--recipe",
+        path(&recipe),
+        "--data",
+        path(&store),
+        "--quiet",
+        "--json",
+    ];
+    let alone = folder.path().join("alone");
+    let trained = run(&[&["train", "--out", path(&alone)], &of[..]].concat());
+    let trained: Value = serde_json::from_str(&trained).expect("JSON");
+    let vary = [
+        "tune",
+        "--out",
+        path(&out),
+        "--vary",
+        "seed=1,2",
+        "--halts",
+        "1",
+    ];
+    let (_, rows) = outcome(&run(&[&vary[..], &of[..]].concat()));
+    // The recipe's own seed comes once.
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    for row in rows {
+        assert_eq!(row[2], trained["steps"], "{row:?}");
     }
 }
 

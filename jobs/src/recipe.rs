@@ -409,6 +409,11 @@ fn set(table: &mut toml::Table, change: &str) -> std::result::Result<(), String>
         let next = at
             .entry(key)
             .or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        // A word for what may be a section, as a run's recipe.toml has it.
+        if let ("precision", toml::Value::String(word)) = (key, &*next) {
+            let compute = ("compute".to_string(), word.clone().into());
+            *next = toml::Value::Table(toml::Table::from_iter([compute]));
+        }
         at = next
             .as_table_mut()
             .ok_or_else(|| format!("override `{change}`: `{key}` is a value, not a section"))?;

@@ -60,6 +60,9 @@ pub struct Submit {
     /// Read samples from where they are, without a copy on every node.
     #[arg(long)]
     no_staging: bool,
+    /// Copy so many training samples to every node, drawn by chance, instead of all.
+    #[arg(long, value_name = "N")]
+    per_node: Option<usize>,
     /// Failures in a row without progress after which a turn gives up.
     #[arg(long, default_value_t = 3)]
     tries: u32,
@@ -148,6 +151,7 @@ impl Submit {
             exclude: self.exclude.clone(),
             // Where nodes have no disk there is nothing to copy to.
             stage: !self.no_staging && machine.node.local_disk.is_some(),
+            per_node: self.per_node,
             tries: self.tries,
             ..Job::new(
                 &name,

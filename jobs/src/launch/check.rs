@@ -41,6 +41,15 @@ impl Plan {
         if job.nodes == 0 || job.nodes > machine.nodes {
             return refused("--nodes", format!("1 to {}", machine.nodes), job.nodes);
         }
+        if let Some(samples) = job.per_node
+            && (samples == 0 || !job.stage)
+        {
+            return refused(
+                "--per-node",
+                "1 or more, where samples are copied to nodes",
+                samples,
+            );
+        }
         if job.tries == 0 {
             return refused("--tries", "1 or more", 0);
         }

@@ -61,6 +61,8 @@ pub struct Job {
     pub exclude: Vec<String>,
     /// Copy the store to a disk of every node first.
     pub stage: bool,
+    /// Training samples that each node gets of the store, drawn by chance; default: all.
+    pub per_node: Option<usize>,
     /// Failures in a row without progress after which `squall supervise` gives up.
     pub tries: u32,
 }
@@ -87,6 +89,7 @@ impl Job {
             queue: None,
             exclude: Vec::new(),
             stage: false,
+            per_node: None,
             tries: 3,
         }
     }
@@ -204,8 +207,11 @@ fn data(job: &Job, machine: &Machine, plan: &Plan, system: &System) -> String {
     };
     let name = job.store.trim_end_matches('/').rsplit('/').next();
     let name = shell::plain_letters(name.unwrap_or("store"));
+    let part = job
+        .per_node
+        .map_or(String::new(), |samples| format!("-{samples}"));
     let path = quote_with_variables(&format!(
-        "{}/squall-$USER/{name}-${{content%% *}}",
+        "{}/squall-$USER/{name}-${{content%% *}}{part}",
         disk.path.trim_end_matches('/')
     ));
     text += &format!(
@@ -216,6 +222,9 @@ fn data(job: &Job, machine: &Machine, plan: &Plan, system: &System) -> String {
     let mut words = ranks::start(machine, plan, 1);
     words.push(format!("{} stage \"$store\"", quote(&job.program)));
     words.push("--local \"$data\"".into());
+    if let Some(samples) = job.per_node {
+        words.push(format!("--per-node {samples}"));
+    }
     text += &shell::array("stage", &words);
     let clock = clock(system);
     text + &format!("run {clock}\"${{stage[@]}}\"\ncode=$?\n")

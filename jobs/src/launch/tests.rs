@@ -165,6 +165,20 @@ fn what_cannot_be_asked_for_is_named() {
 }
 
 #[test]
+fn nodes_may_get_a_part_of_the_store() {
+    let mut job = Job::new("century", "small", "/project/store", "/project/run");
+    (job.stage, job.per_node) = (true, Some(1500));
+    let machine = Machine::named("perlmutter").unwrap();
+    let text = script(&job, &machine).unwrap();
+    assert!(text.contains("--per-node 1500"), "{text}");
+    // Copies of another part lie elsewhere.
+    assert!(text.contains("/store-${content%% *}-1500\""), "{text}");
+    job.stage = false;
+    let error = script(&job, &machine).unwrap_err().to_string();
+    assert!(error.contains("`--per-node`"), "{error}");
+}
+
+#[test]
 fn a_launcher_of_another_batch_system_is_refused() {
     let mut machine = Machine::named("perlmutter").unwrap();
     machine.scheduler.launcher = crate::machine::Starter::Jsrun;

@@ -193,3 +193,16 @@ fn a_cpu_keeps_its_cores_for_computing() {
     data.prefetch = Some(7);
     assert_eq!(data.readers(Backend::Reference), (1, 7));
 }
+
+/// A run's recipe.toml has the section, recipes of one's own have the word.
+#[test]
+fn a_word_for_the_precision_may_be_set_like_its_section() {
+    for text in ["precision = 'bf16'", "[precision]\ncompute = 'bf16'", ""] {
+        let recipe = Recipe::parse(text, &["precision.compute=f32".into()]).unwrap();
+        assert_eq!(
+            recipe.precision.compute,
+            squall_model::Precision::F32,
+            "{text}"
+        );
+    }
+}

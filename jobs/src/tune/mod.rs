@@ -225,7 +225,7 @@ impl Search<'_> {
                     }
                 }
                 Ok(_) => {}
-                // What does not fit into what memory is free now, with nobody else there, never will.
+                // Whether it fits is what the memory that is free now says, beside whoever else is there.
                 Err(error @ (JobError::Diverged { .. } | JobError::Memory { .. })) => {
                     trial.failed = Some(error.to_string());
                     return Ok(trial);

@@ -155,9 +155,13 @@ impl Default for Training {
 impl Training {
     /// Steps of the run, if an epoch has so many.
     pub fn total_steps(&self, steps_per_epoch: usize) -> u64 {
-        let epochs = self.epochs.unwrap_or(20.0);
         self.steps
-            .unwrap_or_else(|| (epochs * steps_per_epoch as f64).ceil() as u64)
+            .unwrap_or_else(|| (self.passes() * steps_per_epoch as f64).ceil() as u64)
+    }
+
+    /// Passes over the training samples, of a training whose length is not in steps.
+    pub fn passes(&self) -> f64 {
+        self.epochs.unwrap_or(20.0)
     }
 }
 

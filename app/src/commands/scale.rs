@@ -6,8 +6,8 @@ use crate::output;
 use crate::plan::{bytes, duration};
 use clap::Args;
 use serde::Serialize;
-use squall_data::Store;
 use squall_data::store::{Encoding, Split};
+use squall_data::{Store, Variable};
 use squall_jobs::machine::DeviceKind;
 use squall_jobs::performance::{Length, Prediction, Question, Rate, Workload, published};
 use squall_jobs::{Machine, Recipe};
@@ -88,18 +88,15 @@ impl Scale {
         let machine = Machine::named(name)?;
         let store = self.data.as_ref().map(Store::open).transpose()?;
         let mut shape = self.grid;
-        let mut of_pixel = 16 * 2 + 1;
+        // All of the model's channels as f16, and a byte of label.
+        let mut of_pixel = Variable::CHANNELS.len() * Encoding::F16.bytes() + 1;
         let mut samples = self.samples;
         if let Some(store) = &store {
             let [rows, columns, _] = store.shape();
             shape = (rows, columns);
             let known = &store.meta().channels;
             recipe.data.channels.get_or_insert_with(|| known.clone());
-            let of_value = match store.meta().encoding {
-                Encoding::F32 => 4,
-                Encoding::F16 => 2,
-            };
-            of_pixel = known.len() * of_value + 1;
+            of_pixel = known.len() * store.meta().encoding.bytes() + 1;
             samples = Some(store.ids(Split::Train).len());
         }
         let auto = auto_precision(&machine);
@@ -196,7 +193,7 @@ fn length(recipe: &Recipe, samples: Option<usize>) -> anyhow::Result<Length> {
         samples,
         epochs: match training.steps {
             Some(_) => None,
-            None => Some(training.epochs.unwrap_or(20.0)),
+            None => Some(training.passes()),
         },
         steps: training.steps,
     })

@@ -146,7 +146,11 @@ fn teller() -> impl FnMut(&TuneEvent<'_>) {
     let mut announced = false;
     move |event| match event {
         TuneEvent::Trial { trial, until } => {
-            tracing::info!("trial {} to step {until}: {}", trial.number, changes(trial));
+            tracing::info!(
+                "trial {} to step {until}: {}",
+                trial.number,
+                in_words(&trial.values)
+            );
             progress = Some(Progress::new("tune", *until as usize));
         }
         TuneEvent::Train(TrainEvent::Started(plan)) => {
@@ -184,10 +188,6 @@ fn teller() -> impl FnMut(&TuneEvent<'_>) {
         TuneEvent::Waiting => tracing::info!("waiting for trials of other processes"),
         _ => {}
     }
-}
-
-fn changes(trial: &Trial) -> String {
-    in_words(&trial.values)
 }
 
 fn in_words(values: &[(String, String)]) -> String {

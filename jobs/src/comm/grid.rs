@@ -58,11 +58,16 @@ impl Grid {
     /// # Errors
     /// Those of the backend.
     pub fn square(comm: &mut dyn Communicator, choice: Choice, wire: Wire) -> Result<Self> {
-        let size = comm.size();
-        let rows = (1..=size.isqrt()).rev().find(|&r| size.is_multiple_of(r));
-        let rows = rows.unwrap_or(1);
-        Self::new(comm, (rows, size / rows), choice, wire)
+        let shape = nearly_square(comm.size());
+        Self::new(comm, shape, choice, wire)
     }
+}
+
+/// Rows and columns of so many ranks, as nearly alike as can be.
+pub(crate) fn nearly_square(ranks: usize) -> (usize, usize) {
+    let rows = (1..=ranks.isqrt()).rev().find(|r| ranks.is_multiple_of(*r));
+    let rows = rows.unwrap_or(1);
+    (rows, ranks / rows)
 }
 
 impl AllReduce for Grid {

@@ -1,7 +1,9 @@
 //! What a sum over ranks takes: messages and bytes of the algorithms of [`crate::comm`], over a machine's links.
 
+use crate::comm::HierarchicalOptions;
 use crate::comm::collectives::choose::Link;
 use crate::comm::collectives::{Algorithm as Algo, Choice};
+use crate::comm::grid::nearly_square;
 use crate::machine::{self, Machine};
 use crate::recipe::{Algorithm, Distributed};
 
@@ -32,9 +34,6 @@ impl Shape {
         self.ranks == self.nodes * self.each
     }
 }
-
-/// Values that the program sends through its three phases at once (`HierarchicalOptions::values_at_once`).
-const AT_ONCE: usize = 4 << 20;
 
 /// Values that end every step: the loss, whether anything overflowed, running statistics of batch norm.
 const FACTS: usize = 64;
@@ -82,7 +81,9 @@ pub fn seconds(values: usize, shape: &Shape, machine: &Machine, how: &Distribute
             over(Choice::Ring, columns, bytes) + over(how.between, rows, along)
         }
         Algorithm::Auto | Algorithm::Hierarchical | Algorithm::Nccl => {
-            let pieces = values.div_ceil(AT_ONCE).max(1);
+            // As the program sends them, one piece after the other.
+            let at_once = HierarchicalOptions::default().values_at_once;
+            let pieces = values.div_ceil(at_once).max(1);
             let piece = hierarchical(values.div_ceil(pieces), shape, machine, how);
             pieces as f64 * piece
         }
@@ -128,12 +129,6 @@ fn shared(link: &machine::Link, senders: usize) -> Link {
     }
 }
 
-fn nearly_square(ranks: usize) -> (usize, usize) {
-    let rows = (1..=ranks.isqrt()).rev().find(|r| ranks.is_multiple_of(*r));
-    let rows = rows.unwrap_or(1);
-    (rows, ranks / rows)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,8 +155,8 @@ mod tests {
         let between = 2.0 * 4559.0 * (1.5e-6 + bytes / 4.0 / 4560.0 / (23e9 / 4.0));
         assert!((found - inside - between).abs() < 1e-4 * found, "{found}");
         // Longer vectors go in pieces, one after the other.
-        let longer = seconds(3 * AT_ONCE, &shape, &machine, &how);
-        let piece = seconds(AT_ONCE, &shape, &machine, &how);
+        let longer = seconds(3 << 22, &shape, &machine, &how);
+        let piece = seconds(1 << 22, &shape, &machine, &how);
         assert!((longer - 3.0 * piece).abs() < 1e-9, "{longer}");
     }
 

@@ -5,7 +5,7 @@ use super::checkpoint::{self, Start};
 use super::evaluate::{Asked, Evaluator};
 use super::goal::Goal;
 use super::recorder::Recorder;
-use super::samples::{self, Samples};
+use super::samples::{self, Labelled, Samples};
 use super::step::Learner;
 use super::team::Team;
 use crate::code;
@@ -15,6 +15,7 @@ use crate::error::{JobError, Result};
 use crate::recipe::{Recipe, Task};
 use crate::run_dir::RunDir;
 use squall_data::loader::{Augmentation, LoaderConfig};
+use squall_data::sampler::SamplerConfig;
 use squall_data::store::Split;
 use squall_data::{BoxClass, Class, Normalisation, Store, Variable, staging};
 use squall_model::{ModelFile, NetworkConfig};
@@ -240,11 +241,24 @@ pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
         .map_err(bad)?;
     let config = samples::shuffled(recipe.seed, (0, 1), batch);
     let ids = store.ids(Split::Train);
-    let samples = match recipe.task {
-        Task::Segment => Samples::for_masks(store, ids, config)?,
-        Task::Detect => Samples::for_boxes(recipe, store, ids, config)?.0,
-    };
+    let (samples, _) = teaching(recipe, store, ids, config)?;
     Ok(recipe.training.total_steps(samples.steps_per_epoch()))
+}
+
+/// The samples that teach what the recipe's task asks for, and which of them have boxes that are used.
+fn teaching(
+    recipe: &Recipe,
+    store: &Store,
+    ids: Vec<usize>,
+    config: SamplerConfig,
+) -> Result<(Samples, Option<Labelled>)> {
+    match recipe.task {
+        Task::Segment => Ok((Samples::for_masks(store, ids, config)?, None)),
+        Task::Detect => {
+            let (samples, labelled) = Samples::for_boxes(recipe, store, ids, config)?;
+            Ok((samples, Some(labelled)))
+        }
+    }
 }
 
 impl Parts {
@@ -279,13 +293,7 @@ impl Parts {
             .local_batch(recipe.training.batch, ranks)
             .map_err(bad)?;
         let config = samples::shuffled(share.shuffle_seed, (share.rank, share.ranks), batch);
-        let (samples, labelled) = match recipe.task {
-            Task::Segment => (Samples::for_masks(store, share.ids, config)?, None),
-            Task::Detect => {
-                let (samples, labelled) = Samples::for_boxes(recipe, store, share.ids, config)?;
-                (samples, Some(labelled))
-            }
-        };
+        let (samples, labelled) = teaching(recipe, store, share.ids, config)?;
         let total_steps = recipe.training.total_steps(samples.steps_per_epoch());
         let criterion = recipe.loss.criterion(class_weights.clone());
         let goal = Goal::of(recipe, criterion, labelled);

@@ -5,7 +5,7 @@
 //! a third of the steps, the best third of those to the end: successive halving. A halted run goes on bit for bit, so a
 //! trial that reaches the end is the run that `squall train` makes of its recipe.
 //!
-//! Any number of processes may work on one folder: each takes a trial that nobody has (the run's lock), and what a
+//! Any number of processes may work on one folder: each takes a trial that nobody has (a lock in its folder), and what a
 //! killed one left another goes on with. Which trials go on depends on scores alone, not on who was fast.
 //!
 //! # Source
@@ -25,7 +25,7 @@ use crate::metrics::{Metric, read_metrics};
 use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
 use crate::train::evaluate::Scores;
-use crate::train::{Outcome, TrainEvent, steps_alone, train};
+use crate::train::{TrainEvent, steps_alone, train};
 use squall_data::{Store, atomic};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ impl Search<'_> {
 
     /// Every trial as far as it should go; `None` if a signal stopped it before.
     ///
-    /// A trial that diverges, or fits neither into memory nor to the data, is out; the others go on.
+    /// A trial that diverges, or does not fit into memory, is out; the others go on.
     ///
     /// # Errors
     /// [`JobError::Resume`] if the folder has another search; whatever trainings may cause, but for the above.
@@ -216,13 +216,9 @@ impl Search<'_> {
             let report = train(&recipe, self.store, &folder, &mut tell, &halt);
             trial.seconds += started.elapsed().as_secs_f64();
             match report {
-                Ok(report)
-                    if report.outcome == Outcome::Interrupted && stop.load(Ordering::Relaxed) =>
-                {
-                    // Perhaps it came so far all the same.
-                    if score_at(&metrics, until)?.is_none() {
-                        return Ok(trial);
-                    }
+                // Told to stop; perhaps it had come so far all the same.
+                Ok(_) if stop.load(Ordering::Relaxed) && score_at(&metrics, until)?.is_none() => {
+                    return Ok(trial);
                 }
                 Ok(_) => {}
                 // Whether it fits is what the memory that is free now says, beside whoever else is there.
@@ -278,7 +274,7 @@ impl Search<'_> {
         for trial in &drawn.trials {
             self.plan_of(trial)?;
         }
-        let described = self.describe(&drawn)?;
+        let described = self.describe()?;
         let path = self.folder.join("search.json");
         let _lock = loop {
             match FolderLock::take(self.folder) {
@@ -302,13 +298,12 @@ impl Search<'_> {
     }
 
     /// All that the results of a search follow from.
-    fn describe(&self, board: &Board) -> Result<String> {
+    fn describe(&self) -> Result<String> {
         let base = Recipe::named(self.recipe, self.overrides)?.to_toml();
-        let values: Vec<_> = board.trials.iter().map(|trial| &trial.values).collect();
         let document = serde_json::json!({
             "recipe": base,
             "data": self.store.data_hash(),
-            "trials": values,
+            "trials": self.trials,
             "halts": self.ladder.rungs(),
             "keep_one_of": self.ladder.keep_one_of(),
         });
@@ -318,13 +313,11 @@ impl Search<'_> {
 
 /// The validation of a run after so many steps.
 fn score_at(metrics: &Path, step: u64) -> Result<Option<Scores>> {
-    let metrics = read_metrics(metrics)?.into_iter().rev();
-    Ok(metrics
-        .filter_map(|metric| match metric {
-            Metric::Validation {
-                step: at, scores, ..
-            } if at == step => Some(scores),
-            _ => None,
-        })
-        .next())
+    let mut metrics = read_metrics(metrics)?.into_iter().rev();
+    Ok(metrics.find_map(|metric| match metric {
+        Metric::Validation {
+            step: at, scores, ..
+        } if at == step => Some(scores),
+        _ => None,
+    }))
 }

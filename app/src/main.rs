@@ -13,6 +13,7 @@ mod output;
 mod plan;
 mod progress;
 mod ranks;
+mod skipped;
 mod threads;
 
 use clap::Parser;

@@ -23,18 +23,22 @@ fn run(days: usize) -> (Labeller, SyntheticRun) {
     (labeller, run)
 }
 
+/// A time of the run, which can always be read.
+fn snapshot(run: &SyntheticRun, index: usize) -> Result<Option<Snapshot>, ClimateError> {
+    Ok(Some(run.snapshot(index).0))
+}
+
 /// Labels from a state on, and leaves after `until` times in all; what was labelled, with the state then as text.
 fn part(
     (labeller, run): &(Labeller, SyntheticRun),
     from: LabelStream,
     until: usize,
 ) -> (Vec<LabelledSnapshot>, String, Option<SeriesSummary>) {
-    let read =
-        |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(run.snapshot(index).0) };
     let (mut labels, mut state) = (Vec::new(), String::new());
+    let read = |index: usize, _: Pass| snapshot(run, index);
     let summary = labeller.label_on(from, run.len(), read, |stream, index, labelled| {
         assert_eq!(stream.done(), index + 1);
-        labels.push(labelled);
+        labels.extend(labelled);
         state = serde_json::to_string(stream).unwrap();
         match index + 1 == until {
             true => Err(ClimateError::Invalid("left".into())),
@@ -76,15 +80,94 @@ fn a_series_that_was_left_goes_on_as_if_it_had_not_been() {
     );
 }
 
+/// What cannot be read is a gap: labels are those of a series that has not these times, also of one that was left.
+#[test]
+fn times_that_cannot_be_read_are_gaps() {
+    let run = run(30);
+    let bad = [0, 1, 37, 38, 39, 70, 119];
+    let good: Vec<usize> = (0..run.1.len()).filter(|i| !bad.contains(i)).collect();
+    let mut expected = Vec::new();
+    let there = |position: usize, _: Pass| -> Result<Snapshot, ClimateError> {
+        Ok(run.1.snapshot(good[position]).0)
+    };
+    let of_good = run.0.label_series(good.len(), there, |_, labelled| {
+        expected.push(labelled);
+        Ok(())
+    });
+    let summary = of_good.unwrap();
+    assert!(
+        summary.times == good.len() && summary.tracks > 2,
+        "{summary:?}"
+    );
+    let read = |index: usize, _: Pass| match bad.contains(&index) {
+        true => Ok(None),
+        false => snapshot(&run.1, index),
+    };
+    for left in [1, 38, 39, 71, usize::MAX] {
+        let (mut labels, mut stream) = (Vec::new(), run.0.stream());
+        for until in [left, usize::MAX] {
+            let mut state = stream.clone();
+            let labelled = run
+                .0
+                .label_on(stream, run.1.len(), read, |now, index, labelled| {
+                    assert_eq!(labelled.is_none(), bad.contains(&index), "{index}");
+                    labels.extend(labelled);
+                    state = now.clone();
+                    match index + 1 == until {
+                        true => Err(ClimateError::Invalid("left".into())),
+                        false => Ok(()),
+                    }
+                });
+            stream = state;
+            if let Ok(found) = labelled {
+                assert_eq!(found, summary, "left after {left}");
+                break;
+            }
+        }
+        assert_eq!(labels, expected, "left after {left}");
+        assert!(stream.left_out().iter().eq(&bad));
+    }
+}
+
+/// A time whose fields for the masks alone are damaged: its storms are of their tracks, nothing is drawn.
+#[test]
+fn a_time_that_can_be_read_for_one_pass_alone_has_no_labels() {
+    let run = run(30);
+    let (whole, _, summary) = part(&run, run.0.stream(), usize::MAX);
+    let read = |index: usize, pass: Pass| match (index, pass) {
+        (60, Pass::Second) => Ok(None),
+        _ => snapshot(&run.1, index),
+    };
+    let mut labels = Vec::new();
+    let labelled = run
+        .0
+        .label_on(run.0.stream(), run.1.len(), read, |_, _, labelled| {
+            labels.push(labelled);
+            Ok(())
+        });
+    assert_eq!(labelled.unwrap().tracks, summary.unwrap().tracks);
+    assert!(
+        labels
+            .iter()
+            .zip(&whole)
+            .enumerate()
+            .all(|(index, (labelled, whole))| {
+                match index {
+                    60 => labelled.is_none(),
+                    _ => labelled.as_ref() == Some(whole),
+                }
+            })
+    );
+}
+
 /// Storms that are over are held no more: half a year in as at its beginning.
 #[test]
 fn the_state_does_not_grow_with_the_series() {
     let run = run(200);
-    let read =
-        |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(run.1.snapshot(index).0) };
+    let read = |index: usize, _: Pass| snapshot(&run.1, index);
     let mut largest = [0; 4];
     let quarter = run.1.len() / 4;
-    let each = |stream: &LabelStream, index: usize, _| {
+    let each = |stream: &LabelStream, index: usize, _: Option<LabelledSnapshot>| {
         let length = serde_json::to_string(stream).unwrap().len();
         let place = &mut largest[(index / quarter).min(3)];
         *place = length.max(*place);
@@ -102,8 +185,7 @@ fn the_state_does_not_grow_with_the_series() {
 fn a_folder_goes_on_from_its_own_state_alone() {
     let folder = tempfile::tempdir().unwrap();
     let run = run(3);
-    let read =
-        |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(run.1.snapshot(index).0) };
+    let read = |index: usize, _: Pass| snapshot(&run.1, index);
     // Labels so many times, saving the state after each, and leaves; gives how many were labelled before.
     let call = |fingerprint: &str, until: usize, saves: bool, whole: bool| {
         let new = run.0.stream();
@@ -116,7 +198,7 @@ fn a_folder_goes_on_from_its_own_state_alone() {
                 if index == until {
                     return Err(ClimateError::Invalid("left".into()));
                 }
-                tables.write(&labelled)?;
+                tables.write(labelled.as_ref().expect("all can be read"))?;
                 match saves {
                     true => tables.save(stream),
                     false => Ok(()),

@@ -1,7 +1,7 @@
 //! What can go wrong between a file and a batch.
 
 use crate::boxes::BoxFault;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, DataError>;
@@ -107,6 +107,24 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// The file that it is about, if it is about one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. }
+            | Self::Unreadable { path, .. }
+            | Self::MissingVariable { path, .. }
+            | Self::BadVariable { path, .. }
+            | Self::Mismatch { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::BadBox { path, .. } => Some(path),
+            Self::NoInput { .. }
+            | Self::Grid(_)
+            | Self::Time(_)
+            | Self::Elsewhere(_)
+            | Self::Invalid(_) => None,
+        }
+    }
+
     /// Wraps an I/O error with what was tried and where.
     pub fn io(
         action: &'static str,

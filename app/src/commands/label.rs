@@ -9,6 +9,7 @@ use crate::input::{self, file_facts};
 use crate::missing::Missing;
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::skipped::{self, Skipped};
 use crate::{interrupt, output};
 use clap::Args;
 use serde::Serialize;
@@ -70,7 +71,7 @@ pub struct Label {
     /// Seconds between two states from which a killed run goes on, each at the end of a mask file.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     pub save_every: f64,
-    /// Go on without input files that cannot be read; they are named and counted.
+    /// Go on without files and times that cannot be read; they are named and counted, and have no masks.
     #[arg(long)]
     pub skip_bad: bool,
     /// Print a summary as one JSON document.
@@ -97,6 +98,8 @@ pub struct LabelSummary {
     pub boxes_left_out: usize,
     /// Input files that could not be used (`--skip-bad`).
     pub skipped_files: usize,
+    /// Times of the others whose data could not be read, which have no masks (`--skip-bad`).
+    pub skipped_times: usize,
 }
 
 /// What follows from missing values.
@@ -217,13 +220,14 @@ impl Label {
             work: format!("label {times} times of {}", archive.grid().describe()),
             read: planes * plane * times as u64,
             write: plane / 40 * times as u64,
-            memory: 80_000_000 + 6 * rayon_threads() * plane * needed.len() as u64,
+            memory: 80_000_000
+                + 6 * rayon::current_num_threads() as u64 * plane * needed.len() as u64,
             seconds: Some(times as f64 * (rows * columns) as f64 * 2.2e-7),
         }
         .announce();
         let (mut folder, stream) =
             LabelFolder::open(&self.out, &fingerprint, labeller.stream(), |stream| {
-                masks.are_of(&fingerprint, stream.done())
+                masks.are_of(&fingerprint, stream.done(), stream.left_out())
             })?;
         masks.claim(&fingerprint)?;
         let start = stream.done();
@@ -234,19 +238,22 @@ impl Label {
         progress.start(times, start);
         let stop = interrupt::flag();
         let missing = Missing::default();
-        let read = |index: usize, pass: Pass| -> Result<Snapshot, ClimateError> {
+        let skipped = Skipped::new(self.skip_bad, "is left out");
+        let read = |index: usize, pass: Pass| -> Result<Option<Snapshot>, ClimateError> {
             if stop.load(std::sync::atomic::Ordering::Relaxed) {
                 return Err(ClimateError::Invalid("interrupted".into()));
             }
-            let snapshot = archive.read(index, pass.channels())?;
-            snapshot.check_plausible()?;
-            missing.note(&snapshot);
+            let snapshot = archive.read_plausible(index, pass.channels());
+            let snapshot = skipped.or_none(archive.times()[index], snapshot)?;
+            snapshot.iter().for_each(|snapshot| missing.note(snapshot));
             Ok(snapshot)
         };
         let mut saved = Instant::now();
         let labelled = labeller.label_on(stream, times, read, |stream, index, labelled| {
-            masks.write(index, &labelled)?;
-            folder.write(&labelled)?;
+            masks.write(index, labelled.as_ref())?;
+            labelled
+                .iter()
+                .try_for_each(|labelled| folder.write(labelled))?;
             progress.set(index + 1, String::new());
             // A file of masks that is not whole is begun again.
             if saved.elapsed().as_secs_f64() >= self.save_every && masks.ends_at(index) {
@@ -260,6 +267,8 @@ impl Label {
         interrupt::check()?;
         let summary = labelled?;
         missing.say(NOT_LABELLED);
+        let skipped_times = times - summary.times;
+        skipped::say(skipped_times, times, &self.input)?;
         masks.finish()?;
         let boxes_left_out = match self.formats.is_empty() {
             true => 0,
@@ -277,7 +286,7 @@ impl Label {
             );
         }
         Ok(LabelSummary {
-            times,
+            times: summary.times,
             cyclones: summary.cyclones,
             rivers: summary.rivers,
             tracks: summary.tracks,
@@ -288,12 +297,9 @@ impl Label {
                 .collect(),
             boxes_left_out,
             skipped_files: archive.skipped_files(),
+            skipped_times,
         })
     }
-}
-
-pub(super) fn rayon_threads() -> u64 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
 }
 
 /// Whatever would change the labels.

@@ -1,12 +1,13 @@
 //! `squall label --method`: several heuristics side by side, and how far they agree with each other and with other
 //! masks.
 
-use super::label::{Label, Masks, NOT_LABELLED, fingerprint, rayon_threads, release};
+use super::label::{Label, Masks, NOT_LABELLED, fingerprint, release};
 use super::tags::{self, Tags};
 use crate::input::{self, file_facts};
 use crate::missing::Missing;
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::skipped::{self, Skipped};
 use crate::{interrupt, output};
 use serde::Serialize;
 use squall_climate::ClimateError;
@@ -35,6 +36,8 @@ struct MethodsSummary {
     agreement: Vec<AgreementRow>,
     /// Input files that could not be used (`--skip-bad`).
     skipped_files: usize,
+    /// Times of the others whose data could not be read, which have no masks (`--skip-bad`).
+    skipped_times: usize,
 }
 
 /// What one method came to.
@@ -103,7 +106,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     let (mut folder, mut first, mut second, mut agreement) =
         MethodsFolder::open(&command.out, &fingerprint, &named, new, |second| {
             let mut masks = masks.iter();
-            masks.all(|masks| masks.are_of(&fingerprint, second.done()))
+            masks.all(|masks| masks.are_of(&fingerprint, second.done(), second.left_out()))
         })?;
     masks
         .iter()
@@ -120,17 +123,21 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     progress.start(passes(&methods) * times, start);
     let stop = interrupt::flag();
     let missing = Missing::default();
-    let read = |index: usize, pass: Pass| -> Result<DetectFields, ClimateError> {
+    let skipped = Skipped::new(command.skip_bad, "is left out");
+    let read = |index: usize, pass: Pass| -> Result<Option<DetectFields>, ClimateError> {
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(ClimateError::Invalid("interrupted".into()));
         }
         let wanted = Wanted::by(&methods, pass, &channels);
-        let fields = DetectFields::read(&archive, index, &wanted)?;
+        let fields = DetectFields::read(&archive, index, &wanted);
+        let Some(fields) = skipped.or_none(archive.times()[index], fields)? else {
+            return Ok(None);
+        };
         missing.note(&fields.snapshot);
         if let (Some(expected), true) = (moved, wanted.transport) {
             fields.check_transport(expected)?;
         }
-        Ok(fields)
+        Ok(Some(fields))
     };
     let before = if first.is_needed() { times } else { 0 };
     let mut saving = Saving::every(command.save_every);
@@ -155,16 +162,19 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
             times,
             &read,
             |pass, index, labels| {
-                let other = against.read(&archive, index)?;
-                let drawn = labels.iter().map(|label| Some(&label.labelled.mask));
-                let mut compared: Vec<_> = drawn.collect();
-                if against.masks.is_some() {
-                    compared.push(other.as_ref());
+                if let Some(labels) = &labels {
+                    let other = against.read(&archive, index)?;
+                    let drawn = labels.iter().map(|label| Some(&label.labelled.mask));
+                    let mut compared: Vec<_> = drawn.collect();
+                    if against.masks.is_some() {
+                        compared.push(other.as_ref());
+                    }
+                    agreement.add(&compared, archive.grid())?;
+                    folder.write(labels)?;
                 }
-                agreement.add(&compared, archive.grid())?;
-                folder.write(&labels)?;
-                for (label, masks) in labels.into_iter().zip(&mut masks) {
-                    masks.write(index, &label.labelled)?;
+                for (method, masks) in masks.iter_mut().enumerate() {
+                    let of_method = labels.as_ref().map(|labels| &labels[method].labelled);
+                    masks.write(index, of_method)?;
                 }
                 progress.set(before + index + 1, String::new());
                 // A file of masks that is not whole is begun again.
@@ -181,6 +191,8 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     interrupt::check()?;
     let summaries = drawn?;
     missing.say(NOT_LABELLED);
+    let skipped_times = second.left_out().len();
+    skipped::say(skipped_times, times, &command.input)?;
     masks.into_iter().try_for_each(Masks::finish)?;
     let compared = !agreement.rows().is_empty();
     if compared {
@@ -196,6 +208,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
             methods,
             agreement: agreement.rows().to_vec(),
             skipped_files: archive.skipped_files(),
+            skipped_times,
         });
     }
     for found in &methods {
@@ -349,7 +362,7 @@ fn announce(methods: &[Method], archive: &Archive, channels: &[Variable]) {
         write: plane / 40 * (times * methods.len()) as u64,
         memory: 80_000_000
             + climatology
-            + 6 * rayon_threads() * plane * (channels.len() as u64 + 4),
+            + 6 * rayon::current_num_threads() as u64 * plane * (channels.len() as u64 + 4),
         seconds: None,
     }
     .announce();
@@ -387,17 +400,24 @@ impl Saving {
 struct Against {
     masks: Option<MaskArchive>,
     tags: Tags,
+    unread: Skipped,
 }
 
 impl Against {
     fn open(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
         let tags = command.tags;
+        let unread = Skipped::new(command.skip_bad, "is compared without a mask");
         let Some(path) = command.against.as_deref() else {
-            return Ok(Self { masks: None, tags });
+            let masks = None;
+            return Ok(Self {
+                masks,
+                tags,
+                unread,
+            });
         };
         let masks = tags.open_with(path, input::bad_files(command.skip_bad))?;
         tags::say(&masks);
-        if masks.grid().hash() != archive.grid().hash() {
+        if !masks.grid().same_as(archive.grid()) {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
             return Err(DataError::Mismatch {
                 what: "grid",
@@ -410,6 +430,7 @@ impl Against {
         Ok(Self {
             masks: Some(masks),
             tags,
+            unread,
         })
     }
 
@@ -451,7 +472,7 @@ impl Against {
         let Some(at) = masks.find(time) else {
             return Ok(None);
         };
-        let codes = masks.read(at)?.codes;
-        Ok(Some(squall_data::ClassMask { time, codes }))
+        let mask = self.unread.or_none(time, masks.read(at))?;
+        Ok(mask.map(|mask| squall_data::ClassMask { time, ..mask }))
     }
 }

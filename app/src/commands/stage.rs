@@ -1,19 +1,21 @@
 //! `squall stage`: fields and labels to a sample store; a store to the disks of a job's nodes.
 
 use super::stage_local;
-use super::tags::Tags;
+use super::tags::{self, Tags};
 use crate::commands::label::channels;
 use crate::failure::Advice;
 use crate::missing::Missing;
 use crate::plan::{Plan, bytes};
 use crate::progress::Progress;
+use crate::skipped::{self, Skipped};
 use crate::{input, interrupt, output};
 use clap::Args;
 use serde::Serialize;
 use squall_data::mask_file::MaskArchive;
 use squall_data::store::{Selected, Selection, Split, SplitRule, StoreMeta, StoreWriter};
-use squall_data::{Archive, BoxFrames, ClassMask, DataError, Snapshot, Time, boxes};
+use squall_data::{Archive, BoxFrames, ClassMask, DataError, Snapshot, Time, Variable, boxes};
 use squall_jobs::lock::FolderLock;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Write fields and labels into a sample store: flat, checksummed, with statistics and a split.
@@ -62,7 +64,7 @@ pub struct Stage {
     /// Seed of the split, or of what --per-node draws.
     #[arg(long, default_value_t = 12345)]
     pub seed: u64,
-    /// Go on without input files that cannot be read; they are named and counted.
+    /// Go on without files and times that cannot be read; they are named and counted, and are no samples.
     #[arg(long)]
     pub skip_bad: bool,
     /// Print a summary as one JSON document.
@@ -91,6 +93,10 @@ pub struct StageSummary {
     pub boxes_cut: usize,
     /// Boxes wholly outside the grid, which were left out.
     pub boxes_outside: usize,
+    /// Input files that could not be used (`--skip-bad`).
+    pub skipped_files: usize,
+    /// Times of the others whose data could not be read, which are no samples (`--skip-bad`).
+    pub skipped_times: usize,
 }
 
 fn days(text: &str) -> Result<f64, String> {
@@ -161,8 +167,9 @@ impl Stage {
         let Some(labels) = &self.labels else {
             return Ok(None);
         };
-        let masks = self.tags.open(labels)?;
-        if masks.grid().hash() != archive.grid().hash() {
+        let masks = (self.tags).open_with(labels, input::bad_files(self.skip_bad))?;
+        tags::say(&masks);
+        if !masks.grid().same_as(archive.grid()) {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
             return Err(DataError::Mismatch {
                 what: "grid of the labels",
@@ -232,17 +239,16 @@ impl Stage {
         let frames = self.find_boxes(&archive)?;
         let fields = (archive.times(), &**archive.grid());
         let mask_at = |time: Time| masks.as_ref()?.find(time);
-        let selection = Selection::new(fields, mask_at, frames.as_ref(), self.keep_unlabelled)?;
+        let mut selection = Selection::new(fields, mask_at, frames.as_ref(), self.keep_unlabelled)?;
         self.warn(&selection);
-        let samples = &selection.samples;
-        let times: Vec<Time> = samples.iter().map(|sample| sample.time).collect();
-        let splits = self.rule().assign(&times)?;
+        let times: Vec<Time> = selection.samples.iter().map(|sample| sample.time).collect();
+        let mut splits = self.rule().assign(&times)?;
         let meta = StoreMeta::new(archive.grid().clone(), archive.calendar(), channels.clone());
-        let total = meta.record_bytes() * samples.len() as u64;
+        let total = meta.record_bytes() * times.len() as u64;
         Plan {
             work: format!(
                 "stage {} samples of {} channels",
-                samples.len(),
+                times.len(),
                 channels.len()
             ),
             read: total,
@@ -253,40 +259,24 @@ impl Stage {
         .announce();
         let _lock = FolderLock::take(out)?;
         let mut writer = StoreWriter::create(out, meta)?;
-        let first = writer.len();
-        selection.check_begun(out, writer.samples(), &splits)?;
-        let mut progress = Progress::new("stage", samples.len());
-        let missing = Missing::default();
-        // The next sample is read while this one is written.
-        let read = |sample: usize| -> Result<(Snapshot, Option<ClassMask>), DataError> {
-            let Selected { index, mask, .. } = samples[sample];
-            let mask = masks.as_ref().zip(mask);
-            let mask = mask.map(|(masks, mask)| masks.read(mask)).transpose()?;
-            let snapshot = archive.read(index, &channels)?;
-            snapshot.check_plausible()?;
-            missing.note(&snapshot);
-            Ok((snapshot, mask))
-        };
-        let mut next = (first < samples.len()).then(|| read(first)).transpose()?;
-        for (sample, &split) in splits.iter().enumerate().skip(first) {
-            interrupt::check()?;
-            let Some((snapshot, mask)) = next.take() else {
-                break;
-            };
-            let following = (sample + 1 < samples.len()).then_some(sample + 1);
-            let (ahead, pushed) = rayon::join(
-                || following.map(read).transpose(),
-                || match &mask {
-                    Some(mask) => writer.push(&snapshot, mask, split),
-                    None => writer.push_without_mask(&snapshot, split),
-                },
-            );
-            pushed?;
-            next = ahead?;
-            progress.set(sample + 1, String::new());
+        if self.skip_bad {
+            selection.leave_out(&selection.passed_over(writer.samples()), &mut splits);
         }
-        progress.finish();
-        missing.say("a network gets the mean of the channel there");
+        selection.check_begun(out, writer.samples(), &splits)?;
+        let reading = Reading {
+            archive: &archive,
+            masks: masks.as_ref(),
+            channels: &channels,
+            missing: Missing::default(),
+            skipped: Skipped::new(self.skip_bad, "is left out"),
+        };
+        let unread = reading.write_all(&selection.samples, &splits, &mut writer)?;
+        reading
+            .missing
+            .say("a network gets the mean of the channel there");
+        selection.leave_out(&unread, &mut splits);
+        let skipped_times = times.len() - selection.samples.len();
+        skipped::say(skipped_times, times.len(), &self.input)?;
         let boxes = frames.is_some().then(|| selection.boxes());
         let store = writer.finish_with_boxes(boxes.as_deref())?;
         let counts = store.class_counts(Split::Train);
@@ -302,6 +292,9 @@ impl Stage {
             boxes: boxes.iter().flatten().flatten().map(Vec::len).sum(),
             boxes_cut: selection.cut,
             boxes_outside: selection.outside,
+            skipped_files: archive.skipped_files()
+                + masks.as_ref().map_or(0, |masks| masks.skipped().len()),
+            skipped_times,
         })
     }
 
@@ -321,5 +314,71 @@ impl Stage {
                 validation,
             },
         }
+    }
+}
+
+/// What samples are read from, and what was met on the way.
+struct Reading<'a> {
+    archive: &'a Archive,
+    masks: Option<&'a MaskArchive>,
+    channels: &'a [Variable],
+    missing: Missing,
+    skipped: Skipped,
+}
+
+impl Reading<'_> {
+    /// Fields and mask of a sample; nothing if one of them cannot be read and may be left out.
+    fn read(&self, sample: &Selected) -> Result<Option<(Snapshot, Option<ClassMask>)>, DataError> {
+        let Selected {
+            index, time, mask, ..
+        } = *sample;
+        let mut drawn = None;
+        if let Some((masks, mask)) = self.masks.zip(mask) {
+            let read = masks.read(mask);
+            drawn = self.skipped.or_none(time, read)?;
+            if drawn.is_none() {
+                return Ok(None);
+            }
+        }
+        let snapshot = self.archive.read_plausible(index, self.channels);
+        let snapshot = self.skipped.or_none(time, snapshot)?;
+        snapshot.iter().for_each(|read| self.missing.note(read));
+        Ok(snapshot.map(|snapshot| (snapshot, drawn)))
+    }
+
+    /// Writes the samples that the store has not yet, each while the next one is read; the places of those left out.
+    fn write_all(
+        &self,
+        samples: &[Selected],
+        splits: &[Split],
+        writer: &mut StoreWriter,
+    ) -> anyhow::Result<BTreeSet<usize>> {
+        let mut progress = Progress::new("stage", samples.len());
+        let mut unread = BTreeSet::new();
+        let first = writer.len();
+        let mut next = samples.get(first).map(|one| self.read(one)).transpose()?;
+        for (place, &split) in splits.iter().enumerate().skip(first) {
+            interrupt::check()?;
+            let Some(sample) = next.take() else {
+                break;
+            };
+            let following = samples.get(place + 1);
+            let (ahead, pushed) = rayon::join(
+                || following.map(|one| self.read(one)).transpose(),
+                || match &sample {
+                    None => Ok(()),
+                    Some((snapshot, Some(mask))) => writer.push(snapshot, mask, split),
+                    Some((snapshot, None)) => writer.push_without_mask(snapshot, split),
+                },
+            );
+            pushed?;
+            if sample.is_none() {
+                unread.insert(place);
+            }
+            next = ahead?;
+            progress.set(place + 1, String::new());
+        }
+        progress.finish();
+        Ok(unread)
     }
 }

@@ -7,6 +7,7 @@ use crate::label::{Pass, SeriesSummary};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The first passes of methods over a series, as far as they have come. Written down (it can be serialised) it is where
@@ -19,12 +20,15 @@ pub struct FirstPass {
     /// Of each method.
     candidates: Vec<usize>,
     seen: usize,
+    /// Times that could not be read.
+    left_out: BTreeSet<usize>,
 }
 
 /// What first passes came to, for the second.
 pub struct Conclusions {
     known: Vec<Conclusion>,
     candidates: Vec<usize>,
+    left_out: BTreeSet<usize>,
 }
 
 /// The masks of methods over a series, as far as they are drawn. Written down it is where drawing goes on.
@@ -33,6 +37,8 @@ pub struct SecondPass {
     /// Rivers of each method so far.
     rivers: Vec<usize>,
     done: usize,
+    /// Times of either pass that could not be read and have no masks.
+    left_out: BTreeSet<usize>,
 }
 
 impl FirstPass {
@@ -42,6 +48,7 @@ impl FirstPass {
             surveys: detectors.iter().map(Detector::begin).collect(),
             candidates: vec![0; detectors.len()],
             seen: 0,
+            left_out: BTreeSet::new(),
         }
     }
 
@@ -57,7 +64,7 @@ impl FirstPass {
 
     /// Goes on over the series, each time read once, in parallel, with at least [`super::Wanted::by`] these methods in
     /// this pass; `looked` sees the state as it grows. The result depends neither on the number of threads nor on where
-    /// it was left.
+    /// it was left. A time that `read` gives nothing of is left out, as if the series had a gap there.
     ///
     /// # Errors
     /// The first error in order of time, of reading, detecting or `looked`; [`ClimateError::Invalid`] if times do not
@@ -66,7 +73,7 @@ impl FirstPass {
         &mut self,
         detectors: &[Detector],
         count: usize,
-        read: &(impl Fn(usize, Pass) -> std::result::Result<DetectFields, E> + Sync),
+        read: &(impl Fn(usize, Pass) -> std::result::Result<Option<DetectFields>, E> + Sync),
         mut looked: impl FnMut(&Self) -> Result<()>,
     ) -> Result<()>
     where
@@ -76,24 +83,34 @@ impl FirstPass {
             return Ok(());
         }
         for block in blocks(self.seen..count) {
-            let seen: Vec<Result<(Time, Vec<Seen>)>> = block
+            let seen: Vec<Result<Option<(Time, Vec<Seen>)>>> = block
                 .clone()
                 .into_par_iter()
                 .map(|index| {
-                    let fields = read(index, Pass::First)?;
+                    let Some(fields) = read(index, Pass::First)? else {
+                        return Ok(None);
+                    };
                     let looks = detectors.iter().map(|detector| detector.look(&fields));
-                    Ok((fields.snapshot.time, looks.collect::<Result<_>>()?))
+                    Ok(Some((fields.snapshot.time, looks.collect::<Result<_>>()?)))
                 })
                 .collect();
             for (index, seen) in block.zip(seen) {
-                let (time, seen) = seen?;
-                let each = self.surveys.iter_mut().zip(seen);
-                for ((survey, seen), candidates) in each.zip(&mut self.candidates) {
-                    *candidates += survey.push(index, time, seen)?;
+                match seen? {
+                    Some((time, seen)) => self.see(index, time, seen)?,
+                    None => _ = self.left_out.insert(index),
                 }
                 self.seen = index + 1;
             }
             looked(self)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what the methods saw at a time.
+    fn see(&mut self, index: usize, time: Time, seen: Vec<Seen>) -> Result<()> {
+        let each = self.surveys.iter_mut().zip(seen);
+        for ((survey, seen), candidates) in each.zip(&mut self.candidates) {
+            *candidates += survey.push(index, time, seen)?;
         }
         Ok(())
     }
@@ -108,6 +125,7 @@ impl FirstPass {
         Ok(Conclusions {
             known: known.collect::<Result<_>>()?,
             candidates: self.candidates,
+            left_out: self.left_out,
         })
     }
 }
@@ -118,16 +136,23 @@ impl SecondPass {
         Self {
             rivers: vec![0; detectors.len()],
             done: 0,
+            left_out: BTreeSet::new(),
         }
     }
 
-    /// How many times have masks.
+    /// How many times have masks or are left out.
     pub fn done(&self) -> usize {
         self.done
     }
 
+    /// The times so far that could not be read and have no masks.
+    pub fn left_out(&self) -> &BTreeSet<usize> {
+        &self.left_out
+    }
+
     /// Goes on over the series, each time read once, in parallel, with at least [`super::Wanted::by`] these methods in
-    /// this pass; `each` receives the labels of all methods in order of time, with the state after them.
+    /// this pass; `each` receives the labels of all methods in order of time, with the state after them, and none of a
+    /// time that either pass could not read.
     ///
     /// # Errors
     /// The first error in order of time, of reading, detecting or `each`.
@@ -136,30 +161,39 @@ impl SecondPass {
         detectors: &[Detector],
         conclusions: &Conclusions,
         count: usize,
-        read: &(impl Fn(usize, Pass) -> std::result::Result<DetectFields, E> + Sync),
-        mut each: impl FnMut(&Self, usize, Vec<MethodLabels>) -> Result<()>,
+        read: &(impl Fn(usize, Pass) -> std::result::Result<Option<DetectFields>, E> + Sync),
+        mut each: impl FnMut(&Self, usize, Option<Vec<MethodLabels>>) -> Result<()>,
     ) -> Result<()>
     where
         ClimateError: From<E>,
     {
         for block in blocks(self.done..count) {
-            let labelled: Vec<Result<Vec<MethodLabels>>> = block
+            let labelled: Vec<Result<Option<Vec<MethodLabels>>>> = block
                 .clone()
                 .into_par_iter()
                 .map(|index| {
-                    let fields = read(index, Pass::Second)?;
+                    if conclusions.left_out.contains(&index) {
+                        return Ok(None);
+                    }
+                    let Some(fields) = read(index, Pass::Second)? else {
+                        return Ok(None);
+                    };
                     let one = |(detector, known): (&Detector, &Conclusion)| {
                         Ok(MethodLabels {
                             method: detector.method(),
                             labelled: detector.masks(index, &fields, known)?,
                         })
                     };
-                    detectors.iter().zip(&conclusions.known).map(one).collect()
+                    let labels = detectors.iter().zip(&conclusions.known).map(one);
+                    labels.collect::<Result<_>>().map(Some)
                 })
                 .collect();
             for (index, labelled) in block.zip(labelled) {
                 let labelled = labelled?;
-                for (rivers, labels) in self.rivers.iter_mut().zip(&labelled) {
+                if labelled.is_none() {
+                    self.left_out.insert(index);
+                }
+                for (rivers, labels) in self.rivers.iter_mut().zip(labelled.iter().flatten()) {
                     let objects = labels.labelled.objects.iter();
                     *rivers += objects
                         .filter(|event| event.class == Class::AtmosphericRiver)
@@ -183,7 +217,7 @@ impl SecondPass {
                     Conclusion::Nothing | Conclusion::Usual(_) => (0, 0, false),
                 };
                 SeriesSummary {
-                    times: self.done,
+                    times: self.done - self.left_out.len(),
                     candidates,
                     cyclones,
                     tracks,
@@ -213,12 +247,13 @@ pub fn detect_series<E>(
 where
     ClimateError: From<E>,
 {
+    let read = |index, pass| read(index, pass).map(Some);
     let mut first = FirstPass::new(detectors);
     first.run(detectors, count, &read, |_| Ok(()))?;
     let conclusions = first.conclude(detectors)?;
     let mut second = SecondPass::new(detectors);
     second.run(detectors, &conclusions, count, &read, |_, index, labels| {
-        each(index, labels)
+        labels.map_or(Ok(()), |labels| each(index, labels))
     })?;
     Ok(second.summaries(&conclusions))
 }

@@ -7,11 +7,12 @@ use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use squall_data::{Snapshot, Time};
+use std::collections::BTreeSet;
 
 /// What labelling a series came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SeriesSummary {
-    /// Number of times.
+    /// Number of times with labels.
     pub times: usize,
     /// Vorticity maxima with a closed low, over all times.
     pub candidates: usize,
@@ -38,15 +39,21 @@ pub struct LabelStream {
     lows: [LowTracks; 2],
     /// Times that were looked at.
     seen: usize,
-    /// Times that are labelled.
+    /// Times that are labelled or left out.
     done: usize,
+    left_out: BTreeSet<usize>,
     summary: SeriesSummary,
 }
 
 impl LabelStream {
-    /// How many times of the series are labelled.
+    /// How many times of the series are labelled or left out.
     pub fn done(&self) -> usize {
         self.done
+    }
+
+    /// The times so far that could not be read and have no labels.
+    pub fn left_out(&self) -> &BTreeSet<usize> {
+        &self.left_out
     }
 
     /// How many times can be labelled: of all before it is decided what stands.
@@ -56,7 +63,13 @@ impl LabelStream {
             .min(self.seen)
     }
 
-    fn see(&mut self, time: Time, candidates: Vec<CycloneCandidate>, lows: &Lows) -> Result<()> {
+    /// Takes what was found at the next time; nothing if it is left out.
+    fn see(&mut self, found: Option<Centres>) -> Result<()> {
+        let Some((time, candidates, lows)) = found else {
+            self.left_out.insert(self.seen);
+            self.seen += 1;
+            return Ok(());
+        };
         self.summary.candidates += candidates.len();
         self.cyclones.push(self.seen, time, candidates)?;
         let [extratropical, depressions] = &mut self.lows;
@@ -72,13 +85,18 @@ impl LabelStream {
         self.lows.iter_mut().for_each(LowTracks::end);
     }
 
-    /// Counts the labels of the next time, whose points are needed no more.
-    fn label(&mut self, labelled: &LabelledSnapshot) {
-        let cyclones = self.cyclones.at(self.done).len();
-        self.summary.cyclones += cyclones;
-        self.summary.rivers += labelled.objects.len() - cyclones;
-        for found in &labelled.boxes {
-            self.summary.boxes[usize::from(found.geo.class.code())] += 1;
+    /// Counts the labels of the next time, if it has any; its points are needed no more.
+    fn label(&mut self, labelled: Option<&LabelledSnapshot>) {
+        if let Some(labelled) = labelled {
+            let cyclones = self.cyclones.at(self.done).len();
+            self.summary.times += 1;
+            self.summary.cyclones += cyclones;
+            self.summary.rivers += labelled.objects.len() - cyclones;
+            for found in &labelled.boxes {
+                self.summary.boxes[usize::from(found.geo.class.code())] += 1;
+            }
+        } else {
+            self.left_out.insert(self.done);
         }
         self.done += 1;
         self.cyclones.forget_before(self.done);
@@ -88,6 +106,9 @@ impl LabelStream {
     }
 }
 
+/// What the first pass finds at a time.
+type Centres = (Time, Vec<CycloneCandidate>, Lows);
+
 impl Labeller {
     /// A series of which nothing was looked at.
     pub fn stream(&self) -> LabelStream {
@@ -96,6 +117,7 @@ impl Labeller {
             lows: self.low_tracks(),
             seen: 0,
             done: 0,
+            left_out: BTreeSet::new(),
             summary: SeriesSummary::default(),
         }
     }
@@ -114,14 +136,18 @@ impl Labeller {
     where
         ClimateError: From<E>,
     {
+        let read = |index, pass| read(index, pass).map(Some);
         self.label_on(self.stream(), count, read, |_, index, labelled| {
-            each(index, labelled)
+            labelled.map_or(Ok(()), |labelled| each(index, labelled))
         })
     }
 
     /// Goes on labelling a series: every snapshot is read twice, in parallel, each time with at least
     /// [`Pass::channels`], the second time once it is known which of its storms last; `each` receives the labels in
     /// order of time, with the state of the series after them.
+    ///
+    /// A time that `read` gives nothing of is left out, as if the series had a gap there: `each` receives no labels of
+    /// it. If it was there in the first pass only, its storms are part of their tracks.
     ///
     /// At any time twice as many snapshots as there are threads are in memory, besides the storms that are under way
     /// and those since the oldest of them began. The result does not depend on the number of threads, nor on where the
@@ -134,8 +160,8 @@ impl Labeller {
         &self,
         mut stream: LabelStream,
         count: usize,
-        read: impl Fn(usize, Pass) -> std::result::Result<Snapshot, E> + Sync,
-        mut each: impl FnMut(&LabelStream, usize, LabelledSnapshot) -> Result<()>,
+        read: impl Fn(usize, Pass) -> std::result::Result<Option<Snapshot>, E> + Sync,
+        mut each: impl FnMut(&LabelStream, usize, Option<LabelledSnapshot>) -> Result<()>,
     ) -> Result<SeriesSummary>
     where
         ClimateError: From<E>,
@@ -145,17 +171,18 @@ impl Labeller {
         while stream.done < count {
             while stream.ready() < (stream.done + block).min(count) && stream.seen < count {
                 let next = stream.seen..(stream.seen + block).min(count);
-                let found: Vec<Result<(Time, Vec<CycloneCandidate>, Lows)>> = next
+                let found: Vec<Result<Option<Centres>>> = next
                     .into_par_iter()
                     .map(|index| {
-                        let snapshot = read(index, Pass::First)?;
+                        let Some(snapshot) = read(index, Pass::First)? else {
+                            return Ok(None);
+                        };
                         let (candidates, lows) = self.centres(&snapshot)?;
-                        Ok((snapshot.time, candidates, lows))
+                        Ok(Some((snapshot.time, candidates, lows)))
                     })
                     .collect();
                 for found in found {
-                    let (time, candidates, lows) = found?;
-                    stream.see(time, candidates, &lows)?;
+                    stream.see(found?)?;
                 }
             }
             if stream.seen == count && !ended {
@@ -165,27 +192,32 @@ impl Labeller {
             let ready = if ended { count } else { stream.ready() };
             let next = stream.done..ready.min(stream.done + block);
             let known = &stream;
-            let labelled: Vec<Result<LabelledSnapshot>> = next
+            let labelled: Vec<Result<Option<LabelledSnapshot>>> = next
                 .clone()
                 .into_par_iter()
                 .map(|index| {
+                    if known.left_out.contains(&index) {
+                        return Ok(None);
+                    }
+                    let Some(snapshot) = read(index, Pass::Second)? else {
+                        return Ok(None);
+                    };
                     let cyclones = known.cyclones.at(index);
-                    let mut labelled = self.masks(&read(index, Pass::Second)?, cyclones)?;
+                    let mut labelled = self.masks(&snapshot, cyclones)?;
                     for kind in &known.lows {
                         let boxes = self.low_boxes(kind.at(index), cyclones);
                         labelled.boxes.extend(boxes);
                     }
-                    Ok(labelled)
+                    Ok(Some(labelled))
                 })
                 .collect();
             for (index, labelled) in next.zip(labelled) {
                 let labelled = labelled?;
-                stream.label(&labelled);
+                stream.label(labelled.as_ref());
                 each(&stream, index, labelled)?;
             }
         }
         Ok(SeriesSummary {
-            times: count,
             tracks: stream.cyclones.finish().tracks,
             ..stream.summary
         })

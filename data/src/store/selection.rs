@@ -4,6 +4,7 @@ use super::{SampleEntry, Split};
 use crate::boxes::{BoxFrames, GeoBox};
 use crate::error::{DataError, Result};
 use crate::{LatLonGrid, Time};
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 /// A time of fields that becomes a sample.
@@ -90,6 +91,25 @@ impl Selection {
     /// The boxes of every sample.
     pub fn boxes(&self) -> Vec<Option<Vec<GeoBox>>> {
         self.samples.iter().map(|s| s.boxes.clone()).collect()
+    }
+
+    /// The places of samples that a store which was begun with `there` has passed over: those of times before its last
+    /// that it has not.
+    pub fn passed_over(&self, there: &[SampleEntry]) -> BTreeSet<usize> {
+        let written: HashSet<&str> = there.iter().map(|entry| entry.time.as_str()).collect();
+        let times = self.samples.iter().map(|sample| sample.time.to_string());
+        let is_written: Vec<bool> = times.map(|time| written.contains(&*time)).collect();
+        let last = is_written.iter().rposition(|is| *is).unwrap_or(0);
+        (0..last).filter(|&place| !is_written[place]).collect()
+    }
+
+    /// Lets go of the samples at some places, and of their splits.
+    pub fn leave_out(&mut self, places: &BTreeSet<usize>, splits: &mut Vec<Split>) {
+        let mut place = 0..;
+        let mut stays = || place.next().is_some_and(|place| !places.contains(&place));
+        self.samples.retain(|_| stays());
+        let mut place = 0..;
+        splits.retain(|_| place.next().is_some_and(|place| !places.contains(&place)));
     }
 
     /// Samples with a mask.

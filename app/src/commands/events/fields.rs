@@ -2,6 +2,7 @@
 
 use super::Objects;
 use crate::missing::Missing;
+use crate::skipped::Skipped;
 use squall_climate::stream::hours_of;
 use squall_data::{Archive, DataError, Snapshot, Time, Variable};
 
@@ -23,18 +24,25 @@ pub struct Fields {
     /// The times of events at which there are fields, where these are not all, and the usual step between them, hours.
     common: Option<(Vec<Time>, f64)>,
     missing: Missing,
+    unread: Skipped,
 }
 
 impl Fields {
     /// Refuses fields of another grid or calendar, or of none of the times; warns of what is lacking.
-    pub fn new(archive: Archive, objects: &Objects, name: &str) -> anyhow::Result<Self> {
+    /// With `skip_bad` the events of a time whose fields cannot be read are described without them.
+    pub fn new(
+        archive: Archive,
+        objects: &Objects,
+        name: &str,
+        skip_bad: bool,
+    ) -> anyhow::Result<Self> {
         let differs = |what, expected: String, found: String| DataError::Mismatch {
             what,
             path: name.into(),
             expected,
             found,
         };
-        if archive.grid().hash() != objects.grid().hash() {
+        if !archive.grid().same_as(objects.grid()) {
             let (expected, found) = (objects.grid().describe(), archive.grid().describe());
             return Err(differs("grid of the fields", expected, found).into());
         }
@@ -79,6 +87,7 @@ impl Fields {
             variables,
             common,
             missing: Missing::default(),
+            unread: Skipped::new(skip_bad, "is described without fields"),
         })
     }
 
@@ -98,15 +107,15 @@ impl Fields {
         Some(hours_of(common, place.ok()?).min(*usual))
     }
 
-    /// The fields at a time, if there are any.
+    /// The fields at a time, if there are any that can be read.
     pub fn at(&self, time: Time) -> anyhow::Result<Option<Snapshot>> {
         let Some(index) = self.archive.find(time) else {
             return Ok(None);
         };
-        let snapshot = self.archive.read(index, &self.variables)?;
-        snapshot.check_plausible()?;
-        self.missing.note(&snapshot);
-        Ok(Some(snapshot))
+        let snapshot = self.archive.read_plausible(index, &self.variables);
+        let snapshot = self.unread.or_none(time, snapshot)?;
+        snapshot.iter().for_each(|read| self.missing.note(read));
+        Ok(snapshot)
     }
 
     /// Says how much was missing.

@@ -1,6 +1,7 @@
 //! Masks or boxes and fields, time after time, and the events in them.
 
 use super::{Events, Fields, Objects};
+use crate::skipped::Skipped;
 use ndarray::Array2;
 use rayon::prelude::*;
 use squall_climate::events::{DetectedEvent, EventFields, ExtractOptions, extract, from_boxes};
@@ -10,7 +11,6 @@ use squall_data::boxes::BoxFrame;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Class, ClassMask, DataError, LatLonGrid, Snapshot, Time, TrackedBox};
 use std::ops::Range;
-use std::path::PathBuf;
 
 /// Where events come from.
 pub struct Source<'a> {
@@ -20,10 +20,7 @@ pub struct Source<'a> {
     fields: Option<Fields>,
     land: &'a LandMask,
     options: ExtractOptions,
-    /// Whether masks that cannot be read are passed over.
-    skip_bad: bool,
-    /// The file of the mask that was passed over last.
-    passed_over: Option<PathBuf>,
+    unread_masks: Skipped,
 }
 
 /// Probabilities of classes, cell by cell.
@@ -113,8 +110,7 @@ impl<'a> Source<'a> {
             fields,
             land,
             options: arguments.options(),
-            skip_bad: arguments.skip_bad,
-            passed_over: None,
+            unread_masks: Skipped::new(arguments.skip_bad, "is left out"),
         })
     }
 
@@ -140,22 +136,15 @@ impl<'a> Source<'a> {
     fn read_one(&mut self, index: usize) -> anyhow::Result<Option<Read>> {
         let mut probabilities = Vec::new();
         let (time, shown) = match self.objects {
-            Objects::Masks(masks) => match mask_at(masks, index) {
-                Ok((mask, known)) => {
-                    probabilities = known;
-                    (mask.time, Shown::Mask(mask))
-                }
-                Err(error) if self.skip_bad => {
-                    // Each file is named once.
-                    let path = masks.source_of(index);
-                    if self.passed_over.as_deref() != Some(path) {
-                        tracing::warn!("skipped from {} on: {error}", masks.times()[index]);
-                        self.passed_over = Some(path.to_path_buf());
-                    }
+            Objects::Masks(masks) => {
+                let read = mask_at(masks, index);
+                let read = self.unread_masks.or_none(masks.times()[index], read)?;
+                let Some((mask, known)) = read else {
                     return Ok(None);
-                }
-                Err(error) => return Err(error.into()),
-            },
+                };
+                probabilities = known;
+                (mask.time, Shown::Mask(mask))
+            }
             Objects::Boxes {
                 series,
                 min_confidence,

@@ -73,7 +73,18 @@ impl<'a> Masks<'a> {
         }
     }
 
-    pub fn write(&mut self, index: usize, labelled: &LabelledSnapshot) -> Result<(), ClimateError> {
+    /// Writes the mask of the next time; none of one that is left out.
+    pub fn write(
+        &mut self,
+        index: usize,
+        labelled: Option<&LabelledSnapshot>,
+    ) -> Result<(), ClimateError> {
+        if self.begins_at(index) {
+            self.close()?;
+        }
+        let Some(labelled) = labelled else {
+            return Ok(());
+        };
         let mask = &labelled.mask;
         let probabilities = labelled.river_probability.as_ref().map(|rivers| {
             let (rows, columns) = rivers.dim();
@@ -86,10 +97,10 @@ impl<'a> Masks<'a> {
             })
         });
         let source = self.archive.source_of(index).0;
-        let begins = index == 0 || self.ends_at(index - 1);
-        if begins || self.open.is_none() {
-            self.close()?;
-            let path = self.path(mask.time);
+        if self.open.is_none() {
+            // Its name does not tell which times are left out.
+            let first = (0..=index).rev().find(|index| self.begins_at(*index));
+            let path = self.path(self.archive.times()[first.unwrap_or(index)]);
             let mut options = self.options.clone();
             options.attributes.push((INPUT.into(), name_of(source)));
             let writer = MaskWriter::create(&path, self.archive.grid(), mask.time, &options)?;
@@ -108,7 +119,7 @@ impl<'a> Masks<'a> {
 
     /// The indices of the first so many times with which files begin.
     fn firsts(&self, times: usize) -> impl Iterator<Item = usize> {
-        (0..times).filter(|index| *index == 0 || self.ends_at(index - 1))
+        (0..times).filter(|index| self.begins_at(*index))
     }
 
     /// Whether the run of this fingerprint was the last to write into the folder.
@@ -117,13 +128,15 @@ impl<'a> Masks<'a> {
         last.is_ok_and(|last| last == fingerprint.as_bytes())
     }
 
-    /// Whether the files of so many times are there, and the run of this fingerprint was the last to write into their
-    /// folder.
-    pub fn are_of(&self, fingerprint: &str, times: usize) -> bool {
-        self.are_receiving(fingerprint)
-            && self
-                .firsts(times)
-                .all(|index| self.path(self.archive.times()[index]).is_file())
+    /// Whether the files of so many times but those left out are there, and the run of this fingerprint was the last to
+    /// write into their folder.
+    pub fn are_of(&self, fingerprint: &str, times: usize, left_out: &BTreeSet<usize>) -> bool {
+        let is_there = |first: usize| {
+            let mut of_file = (first..times).take_while(|at| *at == first || !self.begins_at(*at));
+            of_file.all(|index| left_out.contains(&index))
+                || self.path(self.archive.times()[first]).is_file()
+        };
+        self.are_receiving(fingerprint) && self.firsts(times).all(is_there)
     }
 
     /// Refuses a folder with labels of other work: whoever reads it takes all of its masks for those of one run.
@@ -179,7 +192,7 @@ impl<'a> Masks<'a> {
                 changes.push(format!("{what} was {was}, is {is}"));
             }
         };
-        if about.grid.hash() != grid.hash() {
+        if !about.grid.same_as(grid) {
             compare("grid", &about.grid.describe(), &grid.describe());
         }
         let calendars = (about.calendar.cf_name(), self.archive.calendar().cf_name());
@@ -210,6 +223,11 @@ impl<'a> Masks<'a> {
         };
         atomic::sweep(&self.out, ours)?;
         Ok(atomic::write(self.out.join(RUN), fingerprint.as_bytes())?)
+    }
+
+    /// Whether the time is the first of its file of masks.
+    fn begins_at(&self, index: usize) -> bool {
+        index == 0 || self.ends_at(index - 1)
     }
 
     /// Whether the time is the last of its file of masks.

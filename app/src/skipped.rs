@@ -1,0 +1,91 @@
+//! Times whose data cannot be read, where the user said `--skip-bad`.
+
+use squall_data::{DataError, Time};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Which files were named as having such times: each is named once.
+#[derive(Debug, Default)]
+pub struct Skipped {
+    allowed: bool,
+    what_follows: &'static str,
+    named: Mutex<BTreeSet<Option<PathBuf>>>,
+}
+
+impl Skipped {
+    /// None yet; without `--skip-bad` none will be. `what_follows` is said of a time: "is left out".
+    pub fn new(skip_bad: bool, what_follows: &'static str) -> Self {
+        Self {
+            allowed: skip_bad,
+            what_follows,
+            ..Self::default()
+        }
+    }
+
+    /// What was read of a time; nothing if it could not be read and may be left out.
+    ///
+    /// # Errors
+    /// That of reading, if times may not be left out.
+    pub fn or_none<T>(
+        &self,
+        time: Time,
+        read: Result<T, DataError>,
+    ) -> Result<Option<T>, DataError> {
+        let error = match read {
+            Ok(read) => return Ok(Some(read)),
+            Err(error) if !self.allowed => return Err(error),
+            Err(error) => error,
+        };
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if named.insert(error.path().map(Path::to_path_buf)) {
+            let follows = self.what_follows;
+            tracing::warn!("{time} {follows}, as what else of its file cannot be read: {error}");
+        }
+        Ok(None)
+    }
+}
+
+/// Says how many of all times are not in the result, if any.
+///
+/// # Errors
+/// [`DataError::NoInput`] if none is.
+pub fn say(left_out: usize, times: usize, input: &str) -> Result<(), DataError> {
+    match left_out {
+        0 => {}
+        all if all == times => {
+            return Err(DataError::NoInput {
+                input: input.into(),
+                reason: format!("none of its {times} times can be read"),
+            });
+        }
+        1 => tracing::warn!("1 time of {times} could not be read and is left out"),
+        some => tracing::warn!("{some} times of {times} could not be read and are left out"),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::Calendar;
+
+    #[test]
+    fn times_are_left_out_only_where_they_may_be() {
+        let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 6, 0, 0).expect("a time");
+        let read = |skip_bad, found: Option<i32>| {
+            let cut = || DataError::Invalid("cut".into());
+            let result = found.ok_or_else(cut);
+            Skipped::new(skip_bad, "is left out")
+                .or_none(time, result)
+                .ok()
+        };
+        assert_eq!(read(true, Some(1)), Some(Some(1)));
+        assert_eq!(read(true, None), Some(None));
+        assert_eq!(read(false, Some(1)), Some(Some(1)));
+        assert_eq!(read(false, None), None);
+        assert!(say(0, 8, "run").is_ok() && say(7, 8, "run").is_ok());
+        let error = say(8, 8, "run").expect_err("nothing is left");
+        assert!(error.to_string().contains("none of its 8 times"), "{error}");
+    }
+}

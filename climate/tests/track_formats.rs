@@ -233,6 +233,14 @@ fn teca_has_its_columns_and_days() {
     // track, point, step, time; eleven steps of six hours; windy from the first on.
     assert_eq!(rows[3][..4], [1.0, 3.0, 3.0, 0.75]);
     assert_eq!(rows[3][6..8], [2.75, 2.75]);
+    // The speed is that from the point before.
+    assert_eq!(rows[0][15], 0.0);
+    let km = distance_km(rows[2][5], rows[2][4], rows[3][5], rows[3][4]);
+    assert!(
+        (rows[3][15] - 4.0 * km).abs() < 1e-6,
+        "{} {km}",
+        rows[3][15]
+    );
     assert_eq!(rows[3][16..], [1998.0, 2.0, 28.0, 18.0, 0.0, 0.0]);
 }
 

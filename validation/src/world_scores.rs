@@ -78,7 +78,8 @@ pub struct WorldScores {
 
 /// Scores predicted tracks against a reference such as IBTrACS.
 ///
-/// Only tracks with a point inside the span of time that both sides cover are scored. Dates are compared as they are
+/// Only tracks with a point inside the span of time that both sides cover are scored: what [`TrackTable::covers`] says,
+/// else the time from the first to the last point. Dates are compared as they are
 /// written: `proleptic_gregorian` is read as `standard`, and a run with another calendar is compared by date, which
 /// only means something if it follows the weather of those days (a note says so).
 ///
@@ -102,19 +103,25 @@ pub fn score_against_world(
             .cloned()
             .collect()
     };
+    let mut covers = [reference.covers, predicted.covers];
     let mut reference = of_class(reference);
     let mut predicted = of_class(predicted);
     let calendar = calendar_of(&reference).or(calendar_of(&predicted));
     if let Some(calendar) = calendar {
-        for tracks in [&mut reference, &mut predicted] {
-            if let Some(from) = to_calendar(tracks, calendar)? {
+        let sides = [&mut reference, &mut predicted];
+        for (tracks, covers) in sides.into_iter().zip(&mut covers) {
+            let ends = covers.iter_mut().flat_map(|(first, last)| [first, last]);
+            let points = tracks.iter_mut().flat_map(|track| &mut track.points);
+            let times = points.map(|point| &mut point.time).chain(ends);
+            if let Some(from) = to_calendar(times, calendar)? {
                 notes.push(format!(
                     "dates of calendar {from} are compared with the same dates of {calendar}"
                 ));
             }
         }
     }
-    let (Some(a), Some(b)) = (span(&reference), span(&predicted)) else {
+    let spans = (span(&reference, covers[0]), span(&predicted, covers[1]));
+    let (Some(a), Some(b)) = spans else {
         return Err(ValidationError::Invalid(format!(
             "expected tracks of {} on both sides, found {} in the reference and {} in the prediction",
             rules.class.name(),
@@ -181,12 +188,15 @@ fn calendar_of(tracks: &[ImportedTrack]) -> Option<Calendar> {
 }
 
 /// Brings dates to a calendar; gives the one they had if that makes a difference worth a note.
-fn to_calendar(tracks: &mut [ImportedTrack], calendar: Calendar) -> Result<Option<Calendar>> {
+fn to_calendar<'a>(
+    times: impl Iterator<Item = &'a mut Time>,
+    calendar: Calendar,
+) -> Result<Option<Calendar>> {
     let mut other = None;
-    for point in tracks.iter_mut().flat_map(|track| &mut track.points) {
-        let found = point.time.calendar();
+    for time in times {
+        let found = time.calendar();
         if found != calendar {
-            point.time = point.time.in_calendar(calendar)?;
+            *time = time.in_calendar(calendar)?;
             other = Some(found);
         }
     }
@@ -194,12 +204,13 @@ fn to_calendar(tracks: &mut [ImportedTrack], calendar: Calendar) -> Result<Optio
     Ok(other.filter(|&found| !(modern(found) && modern(calendar))))
 }
 
-/// First and last time of tracks whose points rise in time.
-fn span(tracks: &[ImportedTrack]) -> Option<(Time, Time)> {
-    let mut points = tracks.iter().flat_map(|track| &track.points);
-    let zero = points.next()?.time;
-    Some(points.fold((zero, zero), |(first, last), point| {
-        let time = point.time;
+/// First and last time of tracks, and of what was searched for them; nothing of no tracks.
+fn span(tracks: &[ImportedTrack], covers: Option<(Time, Time)>) -> Option<(Time, Time)> {
+    let points = tracks.iter().flat_map(|track| &track.points);
+    let ends = covers.into_iter().flat_map(|(first, last)| [first, last]);
+    let mut times = points.map(|point| point.time).chain(ends);
+    let zero = (!tracks.is_empty()).then(|| times.next())??;
+    Some(times.fold((zero, zero), |(first, last), time| {
         (
             if time < first { time } else { first },
             if time > last { time } else { last },

@@ -48,6 +48,7 @@ fn table(tracks: Vec<ImportedTrack>) -> TrackTable {
         format: TrackFormat::SquallEvents,
         tracks,
         notes: Vec::new(),
+        covers: None,
     }
 }
 
@@ -152,6 +153,31 @@ fn only_what_both_sides_cover_is_scored() {
         (1, Some(1.0))
     );
     assert_eq!(scores.first, time(480).to_string());
+    // Looked at from the first day on: the early storm was missed.
+    let covering = TrackTable {
+        covers: Some((time(0), time(24 * 40))),
+        ..predicted.clone()
+    };
+    let scores = score_against_world(&reference, &covering, &rules, &quick()).unwrap();
+    assert_eq!(
+        (scores.reference_left_out, scores.total.pod),
+        (0, Some(0.5))
+    );
+    assert_eq!(scores.first, time(0).to_string());
+    // In another calendar the dates are the same.
+    let noleap = |time: Time| Time::parse(&time.to_string(), Calendar::NoLeap).unwrap();
+    let mut of_run = covering.clone();
+    of_run.covers = covering
+        .covers
+        .map(|(first, last)| (noleap(first), noleap(last)));
+    for point in of_run.tracks.iter_mut().flat_map(|track| &mut track.points) {
+        point.time = noleap(point.time);
+    }
+    let scores = score_against_world(&reference, &of_run, &rules, &quick()).unwrap();
+    assert_eq!(
+        (scores.reference_left_out, scores.total.pod),
+        (0, Some(0.5))
+    );
     let strong = WorldRules {
         min_reference_wind_m_s: Some(33.0),
         ..rules

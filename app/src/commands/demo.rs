@@ -16,6 +16,7 @@ use crate::{device, output};
 use clap::Args;
 use serde::Serialize;
 use squall_climate::report::MovieOptions;
+use squall_data::Class;
 use squall_data::synthetic::Scenario;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -156,6 +157,7 @@ impl Demo {
                 min_cyclone_km2: None,
                 min_river_km2: None,
                 min_wind: None,
+                tracking: None,
                 min_confidence: None,
                 calendar: None,
                 columns: Vec::new(),
@@ -207,27 +209,30 @@ impl Demo {
             &at("network-events"),
             &at("unseen/truth"),
         )?;
-        let iou = |class: usize| {
-            network
-                .pixels
-                .classes
-                .get(class)
-                .and_then(|score| score.iou)
-                .unwrap_or(f64::NAN)
+        let iou = |class: Class| {
+            let mut classes = network.pixels.classes.iter();
+            let score = classes.find(|score| score.class == class);
+            score.and_then(|score| score.iou).unwrap_or(f64::NAN)
         };
-        let event = |scores: &Scores, class: usize| {
-            let score = scores.events.classes.get(class);
+        let (cyclone, river) = (Class::TropicalCyclone, Class::AtmosphericRiver);
+        let event = |scores: &Scores, class: Class| {
+            let mut classes = scores.events.classes.iter();
+            let score = classes.find(|score| score.class == class);
             let value = |value: Option<f64>| value.unwrap_or(f64::NAN);
             score.map_or((f64::NAN, f64::NAN), |score| {
                 (value(score.pod), value(score.far))
             })
         };
-        let (heuristic_tc, heuristic_ar) = (event(&heuristic_truth, 0), event(&heuristic_truth, 1));
-        let (network_tc, network_ar) = (event(&network_truth, 0), event(&network_truth, 1));
+        let (heuristic_tc, heuristic_ar) = (
+            event(&heuristic_truth, cyclone),
+            event(&heuristic_truth, river),
+        );
+        let (network_tc, network_ar) =
+            (event(&network_truth, cyclone), event(&network_truth, river));
         let summary = DemoSummary {
             mean_iou: network.pixels.mean_iou,
-            iou_tc: iou(1),
-            iou_ar: iou(2),
+            iou_tc: iou(cyclone),
+            iou_ar: iou(river),
             sample_mean_iou: network.pixels.sample_mean_iou,
             heuristic_tc_pod: heuristic_tc.0,
             heuristic_tc_far: heuristic_tc.1,

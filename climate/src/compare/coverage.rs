@@ -4,6 +4,7 @@ use crate::error::{ClimateError, Result};
 use crate::table::calendar_beside;
 use crate::table::lines::Table;
 use squall_data::archive::on_library_thread;
+use squall_data::calendar::DAY_SECONDS;
 use squall_data::{Calendar, Class, DataError, LatLonGrid, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -186,6 +187,26 @@ impl Coverage {
         })
     }
 
+    /// About when the first and the last analysed time are; nothing if all are in a part of one month.
+    ///
+    /// Of the first month its end is taken to be analysed, of the last its beginning.
+    pub fn span(&self) -> Option<(Time, Time)> {
+        let (&(year, month), _) = self.months.first_key_value()?;
+        let (&(last_year, last_month), _) = self.months.last_key_value()?;
+        let seconds = |year, month| {
+            let days = self.calendar.days_in_month(year, month) as f64;
+            (DAY_SECONDS as f64 * days * self.share(year, month).min(1.0)) as i64
+        };
+        let midnight = |year, month| Time::new(self.calendar, year, month, 1, 0, 0, 0).ok();
+        let (after, next_year) = match month {
+            12 => (1, year + 1),
+            month => (month + 1, year),
+        };
+        let first = midnight(next_year, after)?.add_seconds(-seconds(year, month));
+        let last = midnight(last_year, last_month)?.add_seconds(seconds(last_year, last_month));
+        (first < last).then_some((first, last))
+    }
+
     /// Whether a month has nearly all of its times.
     fn is_whole(&self, year: i64, month: i64) -> bool {
         self.share(year, month) >= WHOLE_MONTH
@@ -341,6 +362,28 @@ mod tests {
             months: months.to_vec(),
             year_start,
         }
+    }
+
+    #[test]
+    fn the_span_is_from_the_first_analysed_time_to_the_last() {
+        let mut months = whole(2000..=2002, &YEAR);
+        let span = |months: &[((i64, i64), f64)]| {
+            let span = coverage(months).span()?;
+            Some((span.0.to_string(), span.1.to_string()))
+        };
+        let text = |first: &str, last: &str| Some((first.to_string(), last.to_string()));
+        let years = text("2000-01-01T00:00:00", "2003-01-01T00:00:00");
+        assert_eq!(span(&months), years);
+        // Begun on the 12th of March, left after the tenth of May.
+        months.retain(|((year, month), _)| *year == 2000 && (3..=5).contains(month));
+        (months[0].1, months[2].1) = (4.0 * 20.0, 4.0 * 10.0);
+        assert_eq!(
+            span(&months),
+            text("2000-03-12T00:00:00", "2000-05-11T00:00:00")
+        );
+        // Nobody knows which part of a month it is.
+        assert_eq!(span(&months[..1]), None);
+        assert_eq!(span(&[]), None);
     }
 
     #[test]

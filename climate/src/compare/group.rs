@@ -17,7 +17,8 @@ pub enum Group {
     All,
     /// One basin, in all selected months.
     Basin(Basin),
-    /// One season, by its place in [`SEASONS`]; December belongs to the year that it ends.
+    /// One season, by its place in [`SEASONS`]. December is of the same year as the January before it, unless years of
+    /// the comparison begin in December.
     Season(usize),
     /// One season of one basin.
     BasinSeason(Basin, usize),

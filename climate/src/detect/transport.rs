@@ -159,14 +159,13 @@ impl DetectFields {
     /// 500 to 300 hPa.
     ///
     /// # Errors
-    /// What [`Archive::read`] and [`Snapshot::check_plausible`] fail with.
+    /// What [`Archive::read_plausible`] fails with.
     pub fn read(
         archive: &Archive,
         index: usize,
         wanted: &Wanted,
     ) -> std::result::Result<Self, DataError> {
-        let snapshot = archive.read(index, &wanted.channels)?;
-        snapshot.check_plausible()?;
+        let snapshot = archive.read_plausible(index, &wanted.channels)?;
         let transport = match wanted.transport {
             true => stored_transport(archive, index, &snapshot)?,
             false => None,

@@ -290,7 +290,7 @@ impl Labeller {
     }
 
     fn check_grid(&self, snapshot: &Snapshot) -> Result<()> {
-        if Arc::ptr_eq(&snapshot.grid, &self.grid) || *snapshot.grid == *self.grid {
+        if Arc::ptr_eq(&snapshot.grid, &self.grid) || snapshot.grid.same_as(&self.grid) {
             return Ok(());
         }
         Err(ClimateError::Mismatch {

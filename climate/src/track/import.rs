@@ -193,6 +193,7 @@ mod tests {
                 track("early", &[(0, 15.0, 320.0), (6, 15.0, 318.0)]),
             ],
             notes: Vec::new(),
+            covers: None,
         };
         let events = events(&table, &grid, &land);
         let ids: Vec<Option<u64>> = events.iter().map(|event| event.track_id).collect();
@@ -227,6 +228,7 @@ mod tests {
                 format: TrackFormat::IbtracsCsv,
                 tracks: vec![one],
                 notes: Vec::new(),
+                covers: None,
             };
             let tracks = from_events(&events(&table, &grid, &land));
             tracks[0].details.ace_1e4_kt2.unwrap()
@@ -253,6 +255,7 @@ mod tests {
                 track("late", &[(6, 15.0, 320.0), (12, 15.0, 318.0)]),
             ],
             notes: Vec::new(),
+            covers: None,
         };
         let expected = events(&table, &grid, &land);
         let mut rows = table.events();

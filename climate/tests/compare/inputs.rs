@@ -1,6 +1,7 @@
 //! What two runs must have in common, and what is left out or refused.
 
 use super::*;
+use squall_data::Class;
 
 #[test]
 fn other_grids_are_refused_unless_wanted() {
@@ -450,6 +451,85 @@ fn tables_alone_are_enough_for_counts() {
             .contains("nobody knows which times were analysed"),
         "{error}"
     );
+}
+
+/// Tracks that the ends of the data cut count, but nobody knows how long they were, nor where those began that were there
+/// at the start or split off.
+#[test]
+fn cut_tracks_have_no_lifetime_and_no_place_of_genesis() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    Run::default().write(&path("a"));
+    Run::default().write(&path("b"));
+    let table = fs::read_to_string(path("b/tracks.csv")).unwrap();
+    let mut rows: Vec<String> = vec![table.lines().next().unwrap().to_string() + ",origin,fate"];
+    for row in table.lines().skip(1) {
+        let cells: Vec<&str> = row.split(',').collect();
+        // The same track, and three more that last no time at all.
+        rows.push(format!("{row},genesis,lysis"));
+        for (more, ends) in ["start_of_data,lysis", "genesis,end_of_data", "split,merge"]
+            .iter()
+            .enumerate()
+        {
+            let mut cells: Vec<String> = cells.iter().map(|cell| cell.to_string()).collect();
+            cells[0] = format!("{}{}", cells[0], 90_000 + more);
+            if *ends != "split,merge" {
+                cells[3] = cells[2].clone();
+            }
+            rows.push(cells.join(",") + "," + ends);
+        }
+    }
+    fs::write(path("b/tracks.csv"), rows.join("\n") + "\n").unwrap();
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    let means = |quantity| {
+        let change = &row(&found, quantity, Group::All).change;
+        (change.a.unwrap(), change.b.unwrap())
+    };
+    let (a, b) = means(Quantity::CycloneTracks);
+    assert!((b - 4.0 * a).abs() < 1e-9, "{a} {b}");
+    let (a, b) = means(Quantity::CycloneLifetime);
+    assert!((b - a).abs() < 1e-9, "{a} {b}");
+    let genesis = (found.map_changes.iter())
+        .find(|map| {
+            map.quantity == MapQuantity::GenesisDensity && map.class == Class::TropicalCyclone
+        })
+        .unwrap();
+    // Those at the end of the data have begun in it.
+    let sum = |density: &[f64]| density.iter().filter(|v| v.is_finite()).sum::<f64>();
+    assert!((sum(&genesis.b) - 2.0 * sum(&genesis.a)).abs() < 1e-9 * sum(&genesis.b));
+}
+
+/// Points that tell their hours need no statistics to have an energy.
+#[test]
+fn points_with_hours_have_an_energy_without_statistics() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let energy = |with_hours: bool| {
+        for name in ["a", "b"] {
+            Run::default().write(&path(name));
+            fs::remove_file(path(name).join("statistics.nc")).unwrap();
+            let file = path(name).join("events.csv");
+            let table = fs::read_to_string(&file).unwrap();
+            let mut lines = table.lines();
+            let mut rows =
+                vec![lines.next().unwrap().to_string() + if with_hours { ",hours" } else { "" }];
+            let hours = if with_hours { ",12" } else { "" };
+            rows.extend(lines.map(|line| format!("{line}{hours}")));
+            fs::write(&file, rows.join("\n") + "\n").unwrap();
+        }
+        let noleap = CompareOptions {
+            calendar: Some(Calendar::NoLeap),
+            ..options()
+        };
+        let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &noleap).unwrap();
+        let row = (found.changes.iter())
+            .find(|row| row.quantity == Quantity::CycloneEnergy && row.group() == Group::All);
+        row.and_then(|row| row.change.a)
+    };
+    assert_eq!(energy(false), None);
+    // Winds of 0.6, 0.8, 1 and 0.7 of about 40 m/s for twelve hours each, sixty storms a year.
+    let found = energy(true).unwrap();
+    assert!((50.0..300.0).contains(&found), "{found}");
 }
 
 #[test]

@@ -148,6 +148,7 @@ fn events_of(tracks: &[ImportedTrack]) -> Vec<Event> {
         format: TrackFormat::SquallEvents,
         tracks: tracks.to_vec(),
         notes: Vec::new(),
+        covers: None,
     };
     table.events()
 }

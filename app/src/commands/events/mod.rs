@@ -8,6 +8,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod together;
+mod tracking;
 
 use crate::commands::tags::Tags;
 use crate::failure::Advice;
@@ -75,6 +76,10 @@ pub struct Events {
     /// Those that the first or last time cuts off are listed all the same. Needs --fields.
     #[arg(long, value_name = "M_S", value_parser = wind, requires = "fields")]
     pub min_wind: Option<f64>,
+    /// How events are joined to tracks: a TOML file with what differs from the defaults, for instance
+    /// `min_duration_hours = 72` under `[tropical_cyclone]` (docs/events.md, "From events to tracks").
+    #[arg(long, value_name = "FILE")]
+    pub tracking: Option<PathBuf>,
     /// Boxes that are less sure are no events; boxes without a confidence are sure [default: 0.5].
     #[arg(long, value_name = "SHARE")]
     pub min_confidence: Option<f32>,
@@ -94,7 +99,8 @@ pub struct Events {
     /// Seconds between states to go on from after a kill.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     pub save_every: f64,
-    /// Go on without input files that cannot be read; they are named and counted.
+    /// Go on without files and times that cannot be read; they are named and counted. Where only fields cannot be read
+    /// the columns that need them stay blank.
     #[arg(long)]
     pub skip_bad: bool,
     /// Print a summary as one JSON document.
@@ -211,7 +217,7 @@ impl Events {
         let skipped = archive.as_ref().map_or(0, Archive::skipped_files);
         let fields = archive
             .zip(self.fields.as_deref())
-            .map(|(archive, name)| Fields::new(archive, &objects, name))
+            .map(|(archive, name)| Fields::new(archive, &objects, name, self.skip_bad))
             .transpose()?;
         let land = LandMask::natural_earth(objects.grid());
         if comm.rank() > 0 {
@@ -350,6 +356,11 @@ impl Events {
             ("--object-id", self.object_id, "masks"),
             ("--min-confidence", self.min_confidence.is_some(), "boxes"),
             ("--columns", !self.columns.is_empty(), "tracks"),
+            (
+                "--tracking",
+                holds == "tracks" && self.tracking.is_some(),
+                "masks and boxes",
+            ),
         ];
         let misfit = |(_, given, fits): &(&str, bool, &str)| *given && *fits != holds;
         match misfits.into_iter().find(misfit) {
@@ -367,7 +378,10 @@ impl Events {
         objects: &Objects,
         fields: Option<&Fields>,
     ) -> anyhow::Result<TrackerOptions> {
-        let mut tracking = objects.tracking();
+        let mut tracking = match &self.tracking {
+            None => objects.tracking(),
+            Some(file) => tracking::read(file, &objects.tracking())?,
+        };
         if let Some(least) = self.min_wind {
             let at_ground = |fields: &Fields| {
                 let needed = [Variable::Ubot, Variable::Vbot];

@@ -2,8 +2,9 @@
 
 use super::Score;
 use serde::Serialize;
+use squall_climate::compare::Coverage;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
-use squall_data::{Class, DataError};
+use squall_data::{Class, DataError, Time};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::world_scores::Criterion;
 use squall_validation::{WorldRules, WorldScores, score_against_world};
@@ -37,7 +38,10 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
             calendar: arguments.calendar_of(if ours { both.as_slice() } else { &[] }),
             columns: arguments.columns.clone(),
         };
-        let table = read(path, &options)?;
+        let mut table = read(path, &options)?;
+        if ours {
+            table.covers = covered(path);
+        }
         for note in &table.notes {
             tracing::warn!("{}: {note}", path.display());
         }
@@ -76,6 +80,18 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         formats: [predicted.format.name(), truth.format.name()],
         tracks: scores,
     })
+}
+
+/// The time that a table of events is of, where the statistics beside it say so: it may end long after its last track.
+fn covered(table: &Path) -> Option<(Time, Time)> {
+    let folder = table.parent().unwrap_or(Path::new(""));
+    if !folder.join("statistics.nc").is_file() {
+        return None;
+    }
+    let coverage = Coverage::read(folder, None).inspect_err(|error| {
+        tracing::warn!("the time from the first track to the last counts: {error}")
+    });
+    coverage.ok()?.span()
 }
 
 #[cfg(test)]

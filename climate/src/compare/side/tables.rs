@@ -7,6 +7,7 @@ use crate::compare::quantity::Quantity;
 use crate::error::Result;
 use crate::statistics::ace_of_point;
 use crate::table::lines::{Line, Table};
+use crate::track::{Fate, Origin};
 use squall_data::Class;
 use squall_data::grid::EARTH_RADIUS_KM;
 use std::collections::HashMap;
@@ -100,8 +101,14 @@ impl Side {
             let Some(place) = self.place(selection, (year, month), (lat_deg, lon_deg)) else {
                 continue;
             };
-            self.maps.add_genesis(place.year, class, lat_deg, lon_deg);
-            let days = match self.known[Q::CycloneLifetime as usize] {
+            let origin = line.word("origin", &Origin::ALL, Origin::name)?;
+            let fate = line.word("fate", &Fate::ALL, Fate::name)?;
+            // Of the others nobody knows where they began.
+            if origin.is_none_or(|origin| origin == Origin::Genesis) {
+                self.maps.add_genesis(place.year, class, lat_deg, lon_deg);
+            }
+            let is_cut = origin == Some(Origin::StartOfData) || fate == Some(Fate::EndOfData);
+            let days = match self.known[Q::CycloneLifetime as usize] && !is_cut {
                 true => {
                     Some(line.time("end_time", calendar)?.seconds_since(start) as f64 / 86_400.0)
                 }
@@ -195,10 +202,11 @@ impl Side {
                 ),
             ],
         );
-        // What a table without the column of hours counts by. Without statistics nobody knows the step: energy stays
+        // What a table without the column of hours counts by. Without statistics nobody knows that step: energy stays
         // unknown.
         let hours = 24.0 / self.coverage.times_per_day;
-        self.known[Q::CycloneEnergy as usize] &= self.coverage.counted;
+        let knows_hours = table.column("hours").is_some() || self.coverage.counted;
+        self.known[Q::CycloneEnergy as usize] &= knows_hours;
         let earth_km2 = 4.0 * PI * EARTH_RADIUS_KM * EARTH_RADIUS_KM;
         while let Some(line) = table.next()? {
             let class = line.class()?;

@@ -25,15 +25,25 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct Stitcher {
     thresholds: StitchThresholds,
     recent: VecDeque<Slice>,
-    open: BTreeMap<usize, Vec<(usize, Time, Node)>>,
+    open: BTreeMap<usize, Vec<TrackNode>>,
     standing: Vec<(usize, Vec<(usize, Node)>)>,
     begun: usize,
     span: Option<(Time, Time)>,
     last_index: usize,
-    /// The shortest step so far.
+    /// From the time before the last to the last.
     step_hours: Option<f64>,
     /// Storms of the first days, in case the input ends before a track can stand.
     early: Vec<(usize, Node)>,
+}
+
+/// A node of a track under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct TrackNode {
+    index: usize,
+    time: Time,
+    /// To the times of the series before and after it; none at an end.
+    steps_hours: [Option<f64>; 2],
+    node: Node,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -102,12 +112,15 @@ impl Stitcher {
                 )));
             }
             Some((first, last)) => {
-                let step = hours(last, time);
-                self.step_hours = Some(self.step_hours.map_or(step, |known| known.min(step)));
+                self.step_hours = Some(hours(last, time));
                 first
             }
             None => time,
         };
+        let tips = self.open.values_mut().filter_map(|track| track.last_mut());
+        for tip in tips.filter(|tip| tip.index == self.last_index) {
+            tip.steps_hours[1] = self.step_hours;
+        }
         self.span = Some((first, time));
         self.last_index = index;
         self.forget(time);
@@ -125,10 +138,12 @@ impl Stitcher {
                 .into_iter()
                 .chain(&tracks)
             {
-                self.open
-                    .entry(track)
-                    .or_default()
-                    .push((index, time, node));
+                self.open.entry(track).or_default().push(TrackNode {
+                    index,
+                    time,
+                    steps_hours: [self.step_hours, None],
+                    node,
+                });
             }
             for track in tracks.into_iter().skip(1) {
                 self.close(track);
@@ -222,20 +237,34 @@ impl Stitcher {
             return;
         };
         let t = &self.thresholds;
-        let scale = self
-            .step_hours
-            .map_or(1.0, |step| t.published_step_hours / step);
-        let needed = (t.threshold_points as f64 * scale).round().max(1.0) as usize;
-        let mut counts = [0; 3];
-        for (_, _, node) in &points {
-            for (count, passed) in counts.iter_mut().zip(passes(node, t)) {
-                *count += usize::from(passed);
+        let needed_hours = t.threshold_points as f64 * t.published_step_hours;
+        let mut passed_hours = [0.0; 3];
+        for point in &points {
+            let stands_for = point.hours(t.published_step_hours);
+            for (sum, passed) in passed_hours.iter_mut().zip(passes(&point.node, t)) {
+                *sum += if passed { stands_for } else { 0.0 };
             }
         }
-        let lasts = hours(first.1, last.1) >= t.min_duration_hours - 1e-9;
-        if points.len() > 1 && lasts && counts.iter().all(|count| *count >= needed) {
-            let kept = points.into_iter().map(|(index, _, node)| (index, node));
+        let lasts = hours(first.time, last.time) >= t.min_duration_hours - 1e-9;
+        let mut sums = passed_hours.iter();
+        if points.len() > 1 && lasts && sums.all(|sum| *sum >= needed_hours - 1e-6) {
+            let kept = points.into_iter().map(|point| (point.index, point.node));
             self.standing.push((track, kept.collect()));
+        }
+    }
+}
+
+impl TrackNode {
+    /// The hours that it stands for: half of the steps on both sides. A hole of the series counts no more than the step
+    /// on its other side, or than `published_step_hours` where that is longer.
+    fn hours(&self, published_step_hours: f64) -> f64 {
+        match self.steps_hours {
+            [Some(before), Some(after)] => {
+                let most = before.min(after).max(published_step_hours);
+                0.5 * (before.min(most) + after.min(most))
+            }
+            [Some(one), None] | [None, Some(one)] => one,
+            [None, None] => published_step_hours,
         }
     }
 }
@@ -305,6 +334,38 @@ mod tests {
             })
         };
         assert_eq!((seen(20).tracks, seen(19).tracks), (1, 0));
+    }
+
+    #[test]
+    fn a_node_counts_by_the_time_it_stands_for() {
+        // Six-hourly times, with others at these hours; a storm that ends at one of them.
+        let tracks = |more: &[i64], last_hour: i64| {
+            let mut hours: Vec<i64> = (0..30).map(|k| 6 * k).chain(more.to_vec()).collect();
+            hours.sort_unstable();
+            let start = Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap();
+            let mut stitcher = Stitcher::new(&StitchThresholds::default());
+            for (index, hour) in hours.into_iter().enumerate() {
+                let nodes = if hour <= last_hour {
+                    vec![node(15.0, 10.0)]
+                } else {
+                    vec![]
+                };
+                let time = start.add_seconds(3600 * hour);
+                stitcher.push(index, time, nodes).unwrap();
+            }
+            stitcher.finish().tracks
+        };
+        assert_eq!((tracks(&[], 54), tracks(&[], 48)), (1, 0));
+        // One time an hour after another makes no difference, before the storm's time nor in it.
+        assert_eq!(
+            (tracks(&[103], 54), tracks(&[19], 54), tracks(&[19], 48)),
+            (1, 1, 0)
+        );
+        // Three-hourly in the first two days, or after them.
+        let first: Vec<i64> = (0..8).map(|k| 6 * k + 3).collect();
+        assert_eq!((tracks(&first, 54), tracks(&first, 48)), (1, 0));
+        let then: Vec<i64> = (10..29).map(|k| 6 * k + 3).collect();
+        assert_eq!((tracks(&then, 54), tracks(&then, 48)), (1, 0));
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub struct StitchThresholds {
     pub max_surface_height_m: f64,
     /// ... at so many nodes, not necessarily the same ones nor in one piece ...
     pub threshold_points: usize,
-    /// ... of fields this far apart, hours: at other steps the number is scaled so that the time stays the same.
+    /// ... of fields this far apart, hours: at other steps, also uneven ones, a node counts by the time it stands for.
     pub published_step_hours: f64,
 }
 

@@ -61,7 +61,10 @@ fn begin(file: &mut FileMut, setting: Setting<'_>, most_points: usize) -> netcdf
     file.add_string_variable("sid", &["storm"])?
         .put_attribute("long_name", "Storm identifier: track_id of tracks.csv")?;
     let mut season = file.add_variable::<i32>("season", &["storm"])?;
-    season.put_attribute("long_name", "Year of genesis")?;
+    season.put_attribute(
+        "long_name",
+        "Year of the season, in the southern hemisphere from July of the year before",
+    )?;
     season.put_attribute("units", "Year")?;
     let mut count = file.add_variable::<i32>("numobs", &["storm"])?;
     count.put_attribute("long_name", "Number of points")?;
@@ -107,6 +110,12 @@ impl TrackSink for Storms {
     }
 }
 
+/// The year of a storm's season: in the southern hemisphere it begins in July and is named by the year in which it ends.
+fn season(start: Time, genesis_lat_deg: f64) -> i32 {
+    let (year, month, _) = start.date();
+    year as i32 + i32::from(genesis_lat_deg < 0.0 && month >= 7)
+}
+
 fn put(
     file: &mut FileMut,
     storm: usize,
@@ -119,7 +128,7 @@ fn put(
     let mut strings = file.variable_mut("sid").ok_or_else(|| absent("sid"))?;
     strings.put_string(&track.track_id.to_string(), [storm])?;
     for (name, value) in [
-        ("season", track.start.year() as i32),
+        ("season", season(track.start, track.genesis_lat_deg)),
         ("numobs", count as i32),
     ] {
         let mut variable = file.variable_mut(name).ok_or_else(|| absent(name))?;
@@ -170,4 +179,21 @@ fn iso_time(point: &Event) -> String {
 
 fn basin(point: &Event) -> String {
     Basin::of(point.lat_deg, point.lon_deg).code().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::Calendar;
+
+    #[test]
+    fn southern_seasons_begin_in_july() {
+        let of = |month, lat_deg| {
+            let start = Time::new(Calendar::Standard, 1980, month, 3, 0, 0, 0).unwrap();
+            season(start, lat_deg)
+        };
+        // 1980308S05102 is of the season 1981.
+        assert_eq!((of(11, -5.0), of(6, -5.0), of(7, -5.0)), (1981, 1980, 1981));
+        assert_eq!((of(11, 5.0), of(1, 5.0)), (1980, 1980));
+    }
 }

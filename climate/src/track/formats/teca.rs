@@ -1,9 +1,9 @@
 //! Tracks with the columns of TECA's `teca_tc_trajectory`, followed by those of `teca_table_calendar`.
 //!
 //! Two comments say calendar and time units, as TECA's tables do. `time` is in days since midnight of the first time of
-//! the data; `duration` and `wind_duration` (wind of 17 m/s and more) in days, `storm_speed` in km per day to the next
-//! point. Vorticity, core temperature and thickness are not in a mask: `nan` and 0. `storm_id` counts the points of the
-//! file; `step` is the index in the time axis of the data.
+//! the data; `duration` and `wind_duration` (wind of 17 m/s and more) in days, `storm_speed` in km per day from the
+//! point before, 0 at the first. Vorticity, core temperature and thickness are not in a mask: `nan` and 0. `storm_id`
+//! counts the points of the file; `step` is the index in the time axis of the data.
 //!
 //! # Source
 //! TECA, `alg/teca_tc_trajectory.cxx`, `alg/teca_tc_candidates.cxx`, `alg/teca_table_calendar.cxx`.
@@ -83,9 +83,10 @@ impl TrackSink for Table<'_> {
         let spells = points.windows(2).filter(|pair| windy(pair));
         let wind_duration: f64 = spells.map(|pair| days(&pair[0], &pair[1])).sum();
         for (k, point) in points.iter().enumerate() {
-            let speed = points.get(k + 1).map_or(0.0, |next| {
-                let km = distance_km(point.lat_deg, point.lon_deg, next.lat_deg, next.lon_deg);
-                km / days(point, next)
+            let before = k.checked_sub(1).map(|before| &points[before]);
+            let speed = before.map_or(0.0, |before| {
+                let km = distance_km(before.lat_deg, before.lon_deg, point.lat_deg, point.lon_deg);
+                km / days(before, point)
             });
             let times = self.setting.times;
             let step = times.partition_point(|t| t.seconds_since(point.time) < 0);

@@ -90,6 +90,8 @@ pub struct TrackTable {
     pub tracks: Vec<ImportedTrack>,
     /// What was guessed or passed over, for people.
     pub notes: Vec<String>,
+    /// First and last time that was searched for tracks, where something besides them says so.
+    pub covers: Option<(Time, Time)>,
 }
 
 impl TrackTable {
@@ -222,6 +224,7 @@ impl Rows {
             format,
             tracks: self.tracks,
             notes: notes.into_iter().collect(),
+            covers: None,
         }
     }
 }

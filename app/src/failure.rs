@@ -7,6 +7,8 @@ use squall_jobs::comm::CommError;
 use squall_model::{GpuError, ModelError};
 use squall_validation::ValidationError;
 
+/// What was checked is not as it must be.
+pub const CHECK: u8 = 1;
 /// The command line or a recipe is wrong.
 pub const USAGE: u8 = 2;
 /// The input cannot be used.

@@ -211,12 +211,23 @@ impl LatLonGrid {
         (j, i)
     }
 
-    /// A short hash of the coordinates: two grids with the same hash are the same.
+    /// Whether both are the same places to a thousandth of the distance between them: a file may hold its axes as f32,
+    /// another its own as f64.
+    pub fn same_as(&self, other: &Self) -> bool {
+        let near = |step: f64| move |(a, b): (&f64, &f64)| (a - b).abs() < 1e-3 * step;
+        self.shape() == other.shape()
+            && self.periodic == other.periodic
+            && (self.lat_deg.iter().zip(&other.lat_deg)).all(near(self.lat_spacing_deg()))
+            && (self.lon_deg.iter().zip(&other.lon_deg)).all(near(self.lon_spacing_deg()))
+    }
+
+    /// A short hash of the coordinates, which tells grids apart; whether they are the same [`Self::same_as`] says: two
+    /// that differ by rounding may have two hashes.
     pub fn hash(&self) -> u64 {
         let values = self.lat_deg.iter().chain(&self.lon_deg);
-        // Rounded, so that axes stored as f32 and as f64 agree.
+        // Axes stored as f32 and as f64 mostly agree: both as f32, then without its last digits.
         let bytes: Vec<u8> = values
-            .flat_map(|v| ((v * 1e4).round() as i64).to_le_bytes())
+            .flat_map(|v| ((f64::from(*v as f32) * 1e4).round() as i64).to_le_bytes())
             .collect();
         xxh3_64(&bytes)
     }

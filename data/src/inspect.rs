@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One variable of the first file.
+/// One variable of the first file that can be opened.
 #[derive(Debug, Serialize)]
 pub struct VariableInfo {
     /// Name in the file.
@@ -36,9 +36,9 @@ pub struct Inspection {
     pub files: usize,
     /// Bytes of all files together.
     pub bytes: u64,
-    /// Which tool's habits the first file shows.
+    /// Which tool's habits that file shows.
     pub dialect: &'static str,
-    /// Variables of the first file.
+    /// Variables of the first file that can be opened.
     pub variables: Vec<VariableInfo>,
     /// Channels that can be read at every time.
     pub channels: Vec<String>,
@@ -59,19 +59,26 @@ pub struct Inspection {
 /// Looks at a file, folder, glob or list of files.
 ///
 /// # Errors
-/// [`crate::DataError`] if there is nothing there, or the first file is not netCDF.
+/// [`crate::DataError`] if there is nothing there, or no file is netCDF: of the first.
 pub fn inspect(input: &str) -> Result<Inspection> {
     let files = files_of(input)?;
-    let layout = on_library_thread(|| scan::scan(&files[0]))
-        .ok()
-        .map(|info| info.layout);
-    let first = on_library_thread(|| describe(&files[0], layout.as_ref()))?;
+    let look = |path: &PathBuf| {
+        let layout = scan::scan(path).ok().map(|info| info.layout);
+        describe(path, layout.as_ref()).map(|variables| (path.clone(), variables))
+    };
+    // The first that can be opened; those before it are among the problems.
+    let (shown, first) = on_library_thread(|| match look(&files[0]) {
+        Err(error) => (files[1..].iter())
+            .find_map(|path| look(path).ok())
+            .ok_or(error),
+        found => found,
+    })?;
     let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |m| m.len());
     let mut inspection = Inspection {
         input: input.to_string(),
         files: files.len(),
         bytes: files.iter().map(size).sum(),
-        dialect: dialect(&files[0], &first),
+        dialect: dialect(&shown, &first),
         variables: first,
         channels: Vec::new(),
         grid: None,
@@ -85,9 +92,8 @@ pub fn inspect(input: &str) -> Result<Inspection> {
         Err(error) => {
             inspection.problems.push(error.to_string());
             // WRF and rotated grids are refused, but their dates are still worth knowing.
-            let axis = on_library_thread(|| {
-                nc::open(&files[0]).and_then(|file| time_axis(&files[0], &file))
-            });
+            let axis =
+                on_library_thread(|| nc::open(&shown).and_then(|file| time_axis(&shown, &file)));
             if let Ok(TimeAxis {
                 times, calendar, ..
             }) = axis

@@ -88,6 +88,7 @@ const SURFACE: [(Variable, &[&str]); 16] = [
             "2m_temperature",
             "tmp2m",
             "tmp_2m",
+            "var_2t",
         ],
     ),
     (Z1000, &["z1000", "h1000", "zg1000", "z_1000"]),
@@ -109,6 +110,7 @@ const PROXIES: [(Variable, &[&str], &str); 2] = [
             "10m_u_component_of_wind",
             "ugrd10m",
             "ugrd_10m",
+            "var_10u",
         ],
         "10 m wind instead of the lowest model level",
     ),
@@ -124,6 +126,7 @@ const PROXIES: [(Variable, &[&str], &str); 2] = [
             "10m_v_component_of_wind",
             "vgrd10m",
             "vgrd_10m",
+            "var_10v",
         ],
         "10 m wind instead of the lowest model level",
     ),
@@ -187,13 +190,14 @@ pub(super) const HOURLY_TOTAL: &str =
     "a sum over the hour before, divided by 3600 s (right for ERA5 hourly data only)";
 
 /// Dew point near the surface: with surface pressure it gives QREFHT.
-const DEWPOINTS: [&str; 6] = [
+const DEWPOINTS: [&str; 7] = [
     "d2m",
     "2d",
     "2m_dewpoint_temperature",
     "t2mdew",
     "dpt2m",
     "dewpoint_2m",
+    "var_2d",
 ];
 
 /// Whether a variable of this name is a dew point near the surface.

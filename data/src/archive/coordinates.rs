@@ -47,6 +47,23 @@ impl GridAxes {
 
 /// Dimension and values of latitude and of longitude.
 fn axes(path: &Path, file: &File) -> Result<[(String, Vec<f64>); 2]> {
+    let [lat, lon] = named_axes(path, file)?;
+    if lat.0 == lon.0 {
+        return Err(DataError::BadVariable {
+            path: path.into(),
+            variable: lat.0.clone(),
+            expected: "latitude and longitude with dimensions of their own".into(),
+            found: format!(
+                "{} columns of an unstructured grid, which must be regridded first",
+                lat.1.len()
+            ),
+        });
+    }
+    Ok([lat, lon])
+}
+
+/// Those that names, units and attributes tell of, whatever their dimensions are.
+fn named_axes(path: &Path, file: &File) -> Result<[(String, Vec<f64>); 2]> {
     let find = |what: &str, names: &[&str], units: &[&str]| {
         let is = |variable: &netcdf::Variable<'_>| {
             let name = variable.name().to_ascii_lowercase();
@@ -129,6 +146,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     candidates.sort_by_key(|v| {
         let own = v.dimensions().first().is_some_and(|d| d.name() == v.name());
         let name = v.name().to_ascii_lowercase();
+        let is_start = nc::text(v, "standard_name").as_deref() == Some(START_OF_FORECAST);
         // xarray keeps the start of a forecast beside the time it is valid at.
         let rank = match () {
             () if name.starts_with("time") => 0,
@@ -136,7 +154,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
             () if name.contains("reference") || name.contains("init") => 3,
             () => 2,
         };
-        (!own, rank)
+        (is_start, !own, rank)
     });
     let Some(axis) = candidates.into_iter().next() else {
         return match file_date::from_name(path) {
@@ -183,6 +201,11 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     if times.is_empty() {
         return Err(bad("at least one time", "none".into()));
     }
+    if nc::text(&axis, "standard_name").as_deref() == Some(START_OF_FORECAST)
+        && let Some(lead) = lead(path, file)
+    {
+        return Err(bad("the time that fields are valid at", lead));
+    }
     if !times.windows(2).all(|pair| pair[0] < pair[1]) {
         return Err(bad("times that rise", "times that repeat or fall".into()));
     }
@@ -192,6 +215,23 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
         times,
         calendar,
         problems,
+    })
+}
+
+/// What CF calls the time at which a forecast began.
+const START_OF_FORECAST: &str = "forecast_reference_time";
+
+/// How far ahead a forecast looks, where that is not nothing.
+fn lead(path: &Path, file: &File) -> Option<String> {
+    let is_lead = |v: &netcdf::Variable<'_>| {
+        let standard = nc::text(v, "standard_name");
+        standard.as_deref() == Some("forecast_period") || v.name() == "step"
+    };
+    let step = file.variables().find(is_lead)?;
+    let values = nc::coordinate(path, &step).ok()?;
+    values.iter().any(|value| *value != 0.0).then(|| {
+        let name = step.name();
+        format!("the time at which a forecast began, and `{name}` that is not 0")
     })
 }
 
@@ -226,6 +266,8 @@ pub(crate) struct LevelAxis {
     pub pressure_pa: Vec<f64>,
     /// Terrain-following model levels: no constant pressure, but the last one is the channels' lowest model level.
     pub hybrid: bool,
+    /// Whether the values grow upwards, as heights do, and not downwards, as pressures.
+    pub upward: bool,
 }
 
 impl LevelAxis {
@@ -237,8 +279,12 @@ impl LevelAxis {
 
     /// The level nearest to the ground.
     pub(crate) fn lowest(&self) -> Option<usize> {
-        (0..self.pressure_pa.len())
-            .max_by(|&a, &b| self.pressure_pa[a].total_cmp(&self.pressure_pa[b]))
+        let levels = 0..self.pressure_pa.len();
+        let by_value = |a: &usize, b: &usize| self.pressure_pa[*a].total_cmp(&self.pressure_pa[*b]);
+        match self.upward {
+            true => levels.min_by(by_value),
+            false => levels.max_by(by_value),
+        }
     }
 }
 
@@ -279,10 +325,19 @@ pub(crate) fn level_axes(path: &Path, file: &File) -> Vec<LevelAxis> {
         // ERA5 files of some ages write "millibars" or nothing at all.
         let factor = factor.or_else(|| (named && (unit.is_empty() || hybrid)).then_some(100.0))?;
         let values = nc::coordinate(path, &v).ok()?;
+        let positive = nc::text(&v, "positive").unwrap_or_default();
+        let standard = nc::text(&v, "standard_name").unwrap_or_default();
+        let upward = match positive.to_ascii_lowercase().as_str() {
+            "up" => true,
+            "down" => false,
+            _ => standard.contains("height"),
+        };
         Some(LevelAxis {
             dimension: dimension.name(),
             pressure_pa: values.into_iter().map(|p| p * factor).collect(),
             hybrid,
+            // CAM's hybrid levels are named by pressures and may say `up` for what their numbers do not.
+            upward: upward && !standard.contains("pressure"),
         })
     };
     file.variables().filter_map(axis).collect()

@@ -33,7 +33,7 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
         let pattern = glob::glob(input).map_err(|error| none(&format!("bad pattern: {error}")))?;
         pattern
             .filter_map(std::result::Result::ok)
-            .filter(|path| path.is_file())
+            .filter(|path| !path.is_dir())
             .collect()
     } else {
         return Err(match fs::metadata(path) {
@@ -86,7 +86,8 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
         let hidden = path
             .file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        if path.is_file() && !hidden && looks_like_data(&path) {
+        // A link to what is not there is named by who opens it.
+        if !path.is_dir() && !hidden && looks_like_data(&path) {
             files.push(path);
         }
     }
@@ -148,6 +149,19 @@ mod tests {
         let said = |input: &str| files_of(input).unwrap_err().to_string();
         assert!(said("/dev/null").contains("neither a file nor a folder"));
         assert!(said("/dev/nothing").contains("no such file"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_to_what_is_not_there_stay_in_the_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a.nc"), "").unwrap();
+        fs::create_dir(at("b.nc")).unwrap();
+        std::os::unix::fs::symlink(at("nothing"), at("c.nc")).unwrap();
+        let expected = [at("a.nc"), at("c.nc")];
+        assert_eq!(files_of(folder.path().to_str().unwrap()).unwrap(), expected);
+        assert_eq!(files_of(at("*.nc").to_str().unwrap()).unwrap(), expected);
     }
 
     #[test]

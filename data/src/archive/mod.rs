@@ -4,6 +4,7 @@
 //! order, in any convertible unit; what was decided on the way is said in [`Archive::problems`].
 
 mod alias;
+mod classic;
 pub(crate) mod coordinates;
 pub(crate) mod decode;
 mod derive;
@@ -209,7 +210,7 @@ impl Build {
             })
         };
         let first = self.layouts.first().map(|layout| &layout.grid);
-        if let Some(grid) = first.filter(|grid| grid.hash() != info.layout.grid.hash()) {
+        if let Some(grid) = first.filter(|grid| !grid.same_as(&info.layout.grid)) {
             return differs("grid", grid.describe(), info.layout.grid.describe());
         }
         let calendar = *self.calendar.get_or_insert(info.calendar);
@@ -292,7 +293,10 @@ impl Archive {
                         without += count;
                         first = first.min(index);
                     }
-                    Some(How::Computed(derivation)) => computed = Some(derivation.sentence()),
+                    Some(How::Computed(derivation)) => {
+                        let has_ps = self.how(index, Variable::Ps).is_some();
+                        computed = Some(derivation.sentence(has_ps));
+                    }
                     Some(How::Direct(..)) => {}
                 }
             }

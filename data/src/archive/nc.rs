@@ -1,9 +1,11 @@
 //! What the netCDF library gives, made safe to use: attributes of any type, one plane of a packed variable.
 
+use super::classic;
 use crate::error::{DataError, Result};
 use netcdf::types::NcVariableType;
 use netcdf::{AttributeValue, File, Variable};
 use std::collections::VecDeque;
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -63,7 +65,7 @@ impl FileCache {
 /// Opens a file for reading.
 ///
 /// # Errors
-/// [`DataError::Io`] if there is no such file, [`DataError::Unreadable`] if it is no netCDF file or damaged.
+/// [`DataError::Io`] if there is no such file, [`DataError::Unreadable`] if it is no netCDF file, damaged or cut short.
 pub(crate) fn open(path: &Path) -> Result<File> {
     let metadata = std::fs::metadata(path).map_err(DataError::io("open", path))?;
     let unreadable = |reason: String| DataError::Unreadable {
@@ -72,6 +74,15 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     };
     if metadata.len() == 0 {
         return Err(unreadable("the file is empty".into()));
+    }
+    let header = std::fs::File::open(path).map_err(DataError::io("open", path))?;
+    if let Some(expected) = classic::expected_length(BufReader::new(header))
+        && expected > metadata.len()
+    {
+        return Err(unreadable(format!(
+            "it is cut short: {} bytes, and its header tells of {expected}",
+            metadata.len()
+        )));
     }
     netcdf::open(path).map_err(|error| unreadable(format!("netCDF: {error}")))
 }

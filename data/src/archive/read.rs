@@ -31,10 +31,15 @@ pub(super) enum Derivation<'a> {
 }
 
 impl Derivation<'_> {
-    pub(super) fn sentence(self) -> &'static str {
+    /// How a channel is computed, where surface pressure is known and where it is not.
+    pub(super) fn sentence(self, has_ps: bool) -> &'static str {
         match self {
-            Self::ColumnWater(..) => {
+            Self::ColumnWater(..) if has_ps => {
                 "TMQ is the vertical integral of specific humidity on pressure levels"
+            }
+            Self::ColumnWater(..) => {
+                "TMQ is the vertical integral of specific humidity on pressure levels; without PS levels below the ground \
+                 count, and the air below the lowest level does not"
             }
             Self::Dewpoint(..) => "QREFHT is computed from the dew point near the ground and PS",
             Self::LowestLevel => {
@@ -129,6 +134,29 @@ impl Archive {
             fields,
             source: (path.to_path_buf(), at),
         })
+    }
+
+    /// [`Self::read`], which refuses fields that no weather has.
+    ///
+    /// # Errors
+    /// As [`Self::read`], and as [`Snapshot::check_plausible`].
+    pub fn read_plausible(&self, index: usize, variables: &[Variable]) -> Result<Snapshot> {
+        let snapshot = self.read(index, variables)?;
+        match snapshot.check_plausible() {
+            Ok(()) => Ok(snapshot),
+            Err(error) => Err(self.of_its_file(index, error)),
+        }
+    }
+
+    /// The error of a variable, naming the file that it is read from: a snapshot knows one of its files alone.
+    fn of_its_file(&self, index: usize, mut error: DataError) -> DataError {
+        if let DataError::BadVariable { path, variable, .. } = &mut error
+            && let Some(variable) = Variable::from_name(variable)
+            && let Some(own) = self.files_read(index, &[variable]).first()
+        {
+            *path = own.to_path_buf();
+        }
+        error
     }
 
     /// A field on pressure levels, `(level, lat, lon)`, from the top of the atmosphere down, with its pressures in Pa.
@@ -234,12 +262,13 @@ impl Archive {
             }
         }
         if plane.iter().all(|value| value.is_nan()) {
-            return Err(DataError::BadVariable {
+            let error = DataError::BadVariable {
                 path: self.source_of(index).0.into(),
                 variable: variable.name().into(),
                 expected: format!("numbers at {}", self.times[index]),
                 found: "only missing values".into(),
-            });
+            };
+            return Err(self.of_its_file(index, error));
         }
         Ok(())
     }

@@ -130,7 +130,7 @@ impl Scan {
             names_a_class,
         } = found;
         if let Some((known, of_first)) = &self.common
-            && (known.hash() != grid.hash() || *of_first != calendar)
+            && (!known.same_as(&grid) || *of_first != calendar)
         {
             return Err(DataError::Mismatch {
                 what: "grid or calendar",

@@ -194,8 +194,8 @@ impl StoreWriter {
     fn check(&self, snapshot: &Snapshot) -> Result<()> {
         let path = &snapshot.source.0;
         let differs = |what, expected, found| differs(snapshot, what, expected, found);
-        let same_grid = Arc::ptr_eq(&snapshot.grid, &self.meta.grid)
-            || snapshot.grid.hash() == self.meta.grid.hash();
+        let same_grid =
+            Arc::ptr_eq(&snapshot.grid, &self.meta.grid) || snapshot.grid.same_as(&self.meta.grid);
         if !same_grid {
             let (expected, found) = (self.meta.grid.describe(), snapshot.grid.describe());
             return Err(differs("grid", expected, found));

@@ -1,8 +1,8 @@
 //! `squall bench parity`: operations and networks against plain loops.
 
 use crate::commands::simulate::grid;
+use crate::failure::{Advice, CHECK};
 use crate::output;
-use anyhow::bail;
 use clap::{Args, ValueEnum};
 use squall_model::networks::NetworkName;
 use squall_validation::parity::Parity;
@@ -52,11 +52,16 @@ pub(super) fn run(options: &ParityOptions, json: bool) -> anyhow::Result<()> {
         .map(|row| format!("{} {}", row.subject, row.what))
         .collect();
     if !broken.is_empty() {
-        bail!(
-            "further from {} than allowed: {}",
-            report.judge,
-            broken.join(", ")
-        );
+        return Err(Advice {
+            message: format!(
+                "further from {} than allowed: {}",
+                report.judge,
+                broken.join(", ")
+            ),
+            hint: "the rows marked with ! above say by how much; `squall --version` says which libraries computed them".into(),
+            code: CHECK,
+        }
+        .into());
     }
     Ok(())
 }

@@ -122,7 +122,7 @@ fn check_fields(masks: &Masks, fields: &Archive) -> anyhow::Result<()> {
         "give the fields of the run that `{}` was made from",
         masks.folder
     );
-    if fields.grid().hash() != archive.grid().hash() {
+    if !fields.grid().same_as(archive.grid()) {
         let (expected, found) = (archive.grid().describe(), fields.grid().describe());
         let message = format!(
             "the fields are on another grid than the masks: expected {expected}, found {found}"
@@ -203,7 +203,7 @@ fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
                 "a page shows one heuristic, one network and one truth",
             ));
         }
-        if one.archive.grid().hash() != masks[0].archive.grid().hash() {
+        if !one.archive.grid().same_as(masks[0].archive.grid()) {
             let (expected, found) = (
                 masks[0].archive.grid().describe(),
                 one.archive.grid().describe(),

@@ -175,7 +175,7 @@ impl Score {
         predicted: &MaskArchive,
         truth: &MaskArchive,
     ) -> anyhow::Result<Option<NearestCells>> {
-        if predicted.grid().hash() == truth.grid().hash() {
+        if predicted.grid().same_as(truth.grid()) {
             return Ok(None);
         }
         let (expected, found) = (truth.grid().describe(), predicted.grid().describe());

@@ -1,8 +1,9 @@
 //! Running the program as a user does.
-#![allow(dead_code, clippy::print_stderr)] // each test file uses its part, and says what it skips
+#![allow(dead_code, unused_imports, clippy::print_stderr)] // each test file uses its part, and says what it skips
 
 pub mod stand_in;
 
+pub use squall_data::testdata::real;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -104,18 +105,4 @@ pub fn contents(folder: &Path, skip: impl Fn(&str) -> bool) -> Vec<(String, Vec<
     }
     found.sort();
     found
-}
-
-/// The real test data, if it lies beside the repository.
-pub fn real(name: &str) -> Option<PathBuf> {
-    let base = std::env::var_os("SQUALL_REALDATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/realdata"),
-        PathBuf::from,
-    );
-    let found = base.join(name);
-    if !found.exists() {
-        eprintln!("skipped: {} is not here", found.display());
-        return None;
-    }
-    Some(found)
 }

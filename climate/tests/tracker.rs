@@ -386,7 +386,7 @@ fn short_tracks_are_discarded_unless_the_data_cut_them() {
 }
 
 #[test]
-fn wrong_order_wrong_time_and_wrong_options_are_refused() {
+fn wrong_order_wrong_time_wrong_grid_and_wrong_options_are_refused() {
     let grid = grid();
     let mut tracker = Tracker::new(&grid, keep_all()).unwrap();
     tracker.push(at(6), &mut []).unwrap();
@@ -399,6 +399,15 @@ fn wrong_order_wrong_time_and_wrong_options_are_refused() {
         message.contains("expected 1999-12-30T12") && message.contains("found 1999-12-30T09"),
         "{message}"
     );
+    for (rows, columns) in [(181, 180), (91, 360)] {
+        let finer = LatLonGrid::global(rows, columns).unwrap();
+        let mut outside = events(&finer, 12, &[(1, 75.0, 350.0, 250.0)]);
+        let message = tracker.push(at(12), &mut outside).unwrap_err().to_string();
+        assert!(
+            message.contains("expected rows below 91, columns below 180"),
+            "{message}"
+        );
+    }
     assert_eq!(tracker, before);
     let mut options = keep_all();
     options.atmospheric_river.max_gap_hours = f64::NAN;

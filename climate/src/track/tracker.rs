@@ -2,7 +2,7 @@
 
 use crate::error::{ClimateError, Result};
 use crate::events::shape::TangentPlane;
-use crate::events::{DetectedEvent, Region};
+use crate::events::{DetectedEvent, Region, Run};
 use crate::track::assign::{Pair, assign};
 use crate::track::details::Shore;
 use crate::track::options::{Linking, TrackerOptions};
@@ -51,6 +51,7 @@ pub struct Tracker {
     options: TrackerOptions,
     grid_hash: u64,
     row_areas_km2: Vec<f64>,
+    columns: usize,
     next_id: u64,
     last_time: Option<Time>,
     open: Vec<OpenTrack>,
@@ -89,6 +90,7 @@ impl Tracker {
             options,
             grid_hash: grid.hash(),
             row_areas_km2: grid.row_areas_km2(),
+            columns: grid.shape().1,
             next_id: 1,
             last_time: None,
             open: Vec::new(),
@@ -212,12 +214,13 @@ impl Tracker {
                     found: event.time.to_string(),
                 });
             }
-            let rows = self.row_areas_km2.len();
-            if let Some(run) = region.runs.iter().find(|run| run.row as usize >= rows) {
+            let (rows, columns) = (self.row_areas_km2.len(), self.columns);
+            let outside = |run: &&Run| run.row as usize >= rows || run.end as usize > columns;
+            if let Some(run) = region.runs.iter().find(outside) {
                 return Err(ClimateError::Mismatch {
                     what: format!("cells of an event at {}N {}E", event.lat_deg, event.lon_deg),
-                    expected: format!("rows below {rows}"),
-                    found: format!("row {}", run.row),
+                    expected: format!("rows below {rows}, columns below {columns}"),
+                    found: format!("row {}, columns below {}", run.row, run.end),
                 });
             }
         }

@@ -1,17 +1,17 @@
-//! Fields that follow from the model's channels at one time: vorticity, wind speed, warm core, thickness, moisture.
+//! Fields that follow from the model's channels at one time: vorticity, wind speed, moisture.
 //!
 //! All planes are `(lat, lon)`, latitude ascending. NaN in, NaN out.
 
 mod moisture;
-mod thermal;
 mod vorticity;
+mod wind;
 
 pub use moisture::{
     STANDARD_GRAVITY, damped_precipitable_water, integrated_vapour_transport, transport_components,
     tropical_damping, vapour_transport_proxy,
 };
-pub use thermal::{thickness, upper_mean_temperature, wind_speed};
 pub use vorticity::relative_vorticity;
+pub use wind::wind_speed;
 
 use crate::error::{ClimateError, Result};
 use ndarray::{Array2, ArrayView2};

@@ -255,6 +255,10 @@ impl<'a> CycloneFields<'a> {
     }
 
     /// The highest upper temperature and the greatest thickness near a centre, and whether each falls off all around.
+    ///
+    /// # Source
+    /// GFDL TSTORMS / TECA `teca_tc_candidates`: "mean temperature between 200mb and 500mb for warm core layer". The
+    /// thickness from 1000 to 200 hPa is proportional to the layer's mean virtual temperature.
     pub(super) fn cores(
         &self,
         thresholds: &TcThresholds,

@@ -159,11 +159,6 @@ impl Labeller {
         &self.cyclone
     }
 
-    /// The rivers' criteria in use.
-    pub fn river_thresholds(&self) -> &ArThresholds {
-        &self.river
-    }
-
     /// An empty set of tracks with this labeller's criteria.
     pub fn trajectories(&self) -> Trajectories {
         Trajectories::new(&self.cyclone)

@@ -1,10 +1,8 @@
 //! Land and sea of a grid.
 
-use crate::error::{ClimateError, Result};
 use crate::map::Coastline;
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 use squall_data::LatLonGrid;
-use squall_data::snapshot::shape_text;
 
 /// Which cells of a grid are land: those whose centre is.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,23 +54,6 @@ impl LandMask {
             }
         }
         Self { land }
-    }
-
-    /// The land of a field of fractions such as `LANDFRAC`: cells of one half and more. Missing values are sea.
-    ///
-    /// # Errors
-    /// [`ClimateError::Mismatch`] if it is not of the grid's shape.
-    pub fn from_fraction(grid: &LatLonGrid, fraction: ArrayView2<'_, f32>) -> Result<Self> {
-        let (rows, columns) = grid.shape();
-        if fraction.dim() != (rows, columns) {
-            return Err(ClimateError::Mismatch {
-                what: "land fraction and grid".into(),
-                expected: shape_text(&[rows, columns]),
-                found: shape_text(fraction.shape()),
-            });
-        }
-        let land = fraction.mapv(|share| share >= 0.5);
-        Ok(Self { land })
     }
 
     /// Whether a cell (row, column) is land.
@@ -132,22 +113,5 @@ mod tests {
         let km2: f64 = cells.map(|((j, _), _)| areas[j]).sum();
         // The Earth's land is 149 million km², with Antarctica's ice shelves some 1.5 more.
         assert!((km2 / 149e6 - 1.0).abs() < 0.03, "{km2} km²");
-    }
-
-    #[test]
-    fn fractions_from_one_half_are_land_and_shapes_are_checked() {
-        let grid = LatLonGrid::global(4, 4).unwrap();
-        let mut fraction = Array2::from_elem((4, 4), 0.0f32);
-        (fraction[[1, 2]], fraction[[2, 2]]) = (0.5, f32::NAN);
-        let land = LandMask::from_fraction(&grid, fraction.view()).unwrap();
-        assert!(land.is_land((1, 2)) && !land.is_land((2, 2)));
-        let wrong = Array2::zeros((3, 4));
-        let message = LandMask::from_fraction(&grid, wrong.view())
-            .unwrap_err()
-            .to_string();
-        assert!(
-            message.contains("(4, 4)") && message.contains("(3, 4)"),
-            "{message}"
-        );
     }
 }

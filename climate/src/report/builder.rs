@@ -8,7 +8,6 @@ use crate::report::page::{Page, page};
 use crate::report::period::Period;
 use crate::report::summary::by_time;
 use crate::report::{ReportInput, SourceKind};
-use ndarray::ArrayView2;
 use squall_data::{Time, atomic};
 use std::path::Path;
 
@@ -110,25 +109,6 @@ impl ReportBuilder {
             input,
             options,
         })
-    }
-
-    /// Counts the masks of one time for agreement and frequency without showing the time on the map.
-    ///
-    /// # Errors
-    /// [`ClimateError::Mismatch`] for a mask of another grid or with an unknown class.
-    pub fn count_masks(
-        &mut self,
-        time: Time,
-        masks: &[(SourceKind, ArrayView2<'_, u8>)],
-    ) -> Result<()> {
-        let frame = Frame {
-            masks: masks.to_vec(),
-            ..Frame::new(time)
-        };
-        frame.check(&self.input.grid)?;
-        self.counter.add(time, masks);
-        self.seen.push(time);
-        Ok(())
     }
 
     /// Whether the next frame offered will be kept for the map (else only its masks are counted, and fields may be left

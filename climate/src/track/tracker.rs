@@ -49,7 +49,6 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tracker {
     options: TrackerOptions,
-    grid_hash: u64,
     row_areas_km2: Vec<f64>,
     columns: usize,
     next_id: u64,
@@ -88,18 +87,12 @@ impl Tracker {
         options.check()?;
         Ok(Self {
             options,
-            grid_hash: grid.hash(),
             row_areas_km2: grid.row_areas_km2(),
             columns: grid.shape().1,
             next_id: 1,
             last_time: None,
             open: Vec::new(),
         })
-    }
-
-    /// Whether this (perhaps restored) tracker belongs to a grid.
-    pub fn is_for(&self, grid: &LatLonGrid) -> bool {
-        self.grid_hash == grid.hash()
     }
 
     /// The options it was made with.

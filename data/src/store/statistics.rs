@@ -110,11 +110,6 @@ impl ChannelStatistics {
         }
         (self.squared_deviations / self.count as f64).sqrt()
     }
-
-    /// Mean of the squared values (`sqmean` of DeepCAM's `stats.h5`).
-    pub fn mean_square(&self) -> f64 {
-        self.std().powi(2) + self.mean * self.mean
-    }
 }
 
 /// [`ChannelStatistics`] of every channel of a store, over its training samples.
@@ -176,11 +171,9 @@ mod tests {
         let all: Vec<f64> = planes.iter().flatten().map(|&v| f64::from(v)).collect();
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         let variance = all.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / all.len() as f64;
-        let square = all.iter().map(|v| v * v).sum::<f64>() / all.len() as f64;
         assert_eq!(merged.count, 385);
         assert_relative_eq!(merged.mean, mean, max_relative = 1e-14);
         assert_relative_eq!(merged.std(), variance.sqrt(), max_relative = 1e-10);
-        assert_relative_eq!(merged.mean_square(), square, max_relative = 1e-13);
         assert_eq!(
             merged.min,
             all.iter().copied().fold(f64::INFINITY, f64::min)

@@ -29,11 +29,6 @@ pub enum TrackFormat {
 }
 
 impl TrackFormat {
-    /// Whether such a file holds observed best tracks.
-    pub fn is_best_track(self) -> bool {
-        matches!(self, Self::IbtracsCsv | Self::IbtracsNetcdf)
-    }
-
     /// The name for people.
     pub fn name(self) -> &'static str {
         match self {

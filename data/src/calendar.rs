@@ -233,6 +233,19 @@ impl Time {
         self.seconds - earlier.seconds
     }
 
+    /// Hours from `earlier` to this instant, negative if it is before; both must be of one calendar.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_data::{Calendar, Time};
+    /// let noon = Time::new(Calendar::NoLeap, 1996, 2, 28, 12, 0, 0).unwrap();
+    /// let later = Time::new(Calendar::NoLeap, 1996, 3, 1, 1, 30, 0).unwrap();
+    /// assert_eq!(later.hours_since(noon), 13.5);
+    /// ```
+    pub fn hours_since(self, earlier: Self) -> f64 {
+        self.seconds_since(earlier) as f64 / 3600.0
+    }
+
     /// This instant moved by some seconds.
     #[must_use]
     pub fn add_seconds(self, seconds: i64) -> Self {

@@ -63,10 +63,6 @@ impl Point for LowCandidate {
     }
 }
 
-fn hours(from: Time, to: Time) -> f64 {
-    to.seconds_since(from) as f64 / 3600.0
-}
-
 impl LowTracks {
     /// None yet; those that stand are numbered from `first_id`.
     pub(super) fn new(rules: LowRules, first_id: u64) -> Self {
@@ -96,7 +92,7 @@ impl LowTracks {
             )
         });
         for mut track in std::mem::take(&mut self.active) {
-            let elapsed = hours(track.last, time);
+            let elapsed = time.hours_since(track.last);
             let next = (elapsed <= self.rules.max_gap_hours.max(RANGE_HOURS) + 1e-9)
                 .then(|| nearest(&track, lows, &free, self.reach_km(elapsed)));
             match next {
@@ -171,7 +167,7 @@ impl LowTracks {
     fn too_short(&self) -> bool {
         self.first
             .zip(self.last)
-            .is_none_or(|(first, last)| hours(first, last) < self.rules.min_hours)
+            .is_none_or(|(first, last)| last.hours_since(first) < self.rules.min_hours)
     }
 
     /// How far a low may be from the last point of its track: the range, in proportion to the elapsed time beyond six
@@ -185,7 +181,7 @@ impl LowTracks {
             return;
         };
         let moved_km = distance_km(start.lat_deg, start.lon_deg, end.lat_deg, end.lon_deg);
-        let stands = hours(track.first, track.last) >= self.rules.min_hours - 1e-9
+        let stands = track.last.hours_since(track.first) >= self.rules.min_hours - 1e-9
             && moved_km >= self.rules.min_endpoint_deg * KM_PER_DEGREE;
         if stands {
             self.settled.stands(track.order, track.points);

@@ -42,10 +42,6 @@ fn counts(input: &ReportInput, kind: SourceKind) -> Option<Counts> {
 /// Hours of a track that the map shows behind its newest point.
 const TRAIL_HOURS: i64 = 120;
 
-fn hours_since(time: Time, start: Time) -> f64 {
-    tenth(time.seconds_since(start) as f64 / 3600.0)
-}
-
 /// Everything the script needs; `frames` are in time order.
 pub(crate) fn payload(
     input: &ReportInput,
@@ -92,7 +88,7 @@ pub(crate) fn payload(
                 .collect();
             json!({
                 "t": moment(frame.time),
-                "h": hours_since(frame.time, *first),
+                "h": tenth(frame.time.hours_since(*first)),
                 "f": picture(&frame.field),
                 "p": picture(&frame.pressure),
                 "w": picture(&frame.wind),

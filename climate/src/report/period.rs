@@ -65,7 +65,7 @@ impl Period {
 
     /// Its length.
     pub(crate) fn hours(&self) -> f64 {
-        self.end().seconds_since(self.first) as f64 / 3600.0
+        self.end().hours_since(self.first)
     }
 
     /// Its length in years of the calendar; whole from a date to the same date, with leap days or without.

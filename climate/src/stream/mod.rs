@@ -264,7 +264,7 @@ fn water_km3(rain_m_s_km2: f64, hours: f64) -> f64 {
 pub fn hours_of(times: &[Time], index: usize) -> f64 {
     let step = |from: Option<usize>| {
         let (a, b) = (times.get(from?)?, times.get(from? + 1)?);
-        Some(b.seconds_since(*a) as f64 / 3600.0)
+        Some(b.hours_since(*a))
     };
     let steps = [step(index.checked_sub(1)), step(Some(index))];
     let shorter = steps.into_iter().flatten().reduce(f64::min);

@@ -131,8 +131,7 @@ fn hours_of_points(points: &[(Time, bool)]) -> Vec<Option<f64>> {
     let times: Vec<Time> = counted.map(|(time, _)| *time).collect();
     let gap = |at: usize| {
         let next = times.get(at + 1)?;
-        let hours = next.seconds_since(times[at]) as f64 / 3600.0;
-        Some(hours.min(LONGEST_HOURS))
+        Some(next.hours_since(times[at]).min(LONGEST_HOURS))
     };
     let mut of_counted = (0..times.len()).map(|at| {
         let before = at.checked_sub(1).and_then(gap);

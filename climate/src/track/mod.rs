@@ -141,7 +141,7 @@ impl Track {
 
     /// Time from the first to the last point, hours.
     pub fn duration_hours(&self) -> f64 {
-        self.end.seconds_since(self.start) as f64 / 3600.0
+        self.end.hours_since(self.start)
     }
 
     /// Mean speed along the path, m/s; `None` for a track of one point.

@@ -242,7 +242,8 @@ impl Tracker {
     fn close_out_of_reach(&mut self, class: Class, time: Time, step: &mut Step) {
         let (gone, kept): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.open).into_iter().partition(|o| {
-                o.track.class == class && hours(o.track.end, time) > self.patience_hours(&o.track)
+                o.track.class == class
+                    && time.hours_since(o.track.end) > self.patience_hours(&o.track)
             });
         self.open = kept;
         for open in gone {
@@ -275,7 +276,7 @@ impl Tracker {
             }
         }
         let hole = self.last_time.is_none_or(|last| {
-            hours(last, time) > self.options.max_step_hours.max(linking.max_gap_hours)
+            time.hours_since(last) > self.options.max_step_hours.max(linking.max_gap_hours)
         });
         let mut born = Vec::new();
         for (event, &index) in order.iter().enumerate() {
@@ -331,7 +332,7 @@ impl Tracker {
             }
         }
         for (index, open) in tracks.into_iter().enumerate() {
-            let silent_hours = hours(open.track.end, time);
+            let silent_hours = time.hours_since(open.track.end);
             match merges[index] {
                 Some(other) => self.close(open, Fate::Merge, Some(ids[other]), step),
                 None if assigned[index].is_none() && silent_hours >= linking.max_gap_hours => {
@@ -354,7 +355,7 @@ impl Tracker {
     ) -> Vec<Link> {
         let mut links = Vec::new();
         for (track, open) in tracks.iter().enumerate() {
-            let ahead = hours(open.track.end, time);
+            let ahead = time.hours_since(open.track.end);
             let reach_km = linking.reach_km(ahead).max(1e-6);
             // A track of one point has no motion that could be carried on.
             let deviation_km = match open.hours_behind() {
@@ -435,10 +436,6 @@ fn cost_apart(cost: f64, east_deg: f64) -> f64 {
     (cost * 1e9).round() * 1e-9 + 1e-10 * (west_deg / 360.0)
 }
 
-fn hours(from: Time, to: Time) -> f64 {
-    to.seconds_since(from) as f64 / 3600.0
-}
-
 impl OpenTrack {
     fn begin(id: u64, detected: &DetectedEvent, origin: Origin, parent: Option<u64>) -> Self {
         let event = &detected.event;
@@ -456,7 +453,7 @@ impl OpenTrack {
         let track = &mut self.track;
         let before = &mut self.before;
         before.push_back((track.end, track.end_lat_deg, track.end_lon_deg));
-        while before.len() > 1 && hours(before[1].0, event.time) >= MOTION_HOURS {
+        while before.len() > 1 && event.time.hours_since(before[1].0) >= MOTION_HOURS {
             before.pop_front();
         }
         track.go_on(event, &mut self.shore);
@@ -466,7 +463,7 @@ impl OpenTrack {
     /// How long the motion took that is carried on.
     fn hours_behind(&self) -> Option<f64> {
         let first = self.before.front()?;
-        Some(hours(first.0, self.track.end))
+        Some(self.track.end.hours_since(first.0))
     }
 
     /// Where it would be if it moved on as it did: latitude, longitude.
@@ -477,7 +474,8 @@ impl OpenTrack {
         };
         let plane = TangentPlane::new(lat, lon);
         let (east, north) = plane.project(lat_before, lon_before);
-        let (ahead, behind) = (hours(self.track.end, time), hours(since, self.track.end));
+        let ahead = time.hours_since(self.track.end);
+        let behind = self.track.end.hours_since(since);
         let moved_km = east.hypot(north) * ahead / behind;
         // A centre that jumped, by a merge for instance, does not go on jumping.
         let limit = (linking.max_speed_km_per_day * ahead / 24.0 / moved_km.max(1e-9)).min(1.0);

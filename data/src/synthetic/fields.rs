@@ -39,7 +39,7 @@ pub(super) struct Mass {
 }
 
 pub(super) fn compute(run: &SyntheticRun, time: Time) -> (Snapshot, Truth) {
-    let hours = time.seconds_since(run.config.start) as f64 / 3600.0;
+    let hours = time.hours_since(run.config.start);
     let season = season(time);
     let scenario = &run.config.scenario;
     let climate: Vec<Zonal> = run

@@ -69,7 +69,7 @@ pub(super) struct Life {
 impl Life {
     /// Hours from its first to its last time.
     pub(super) fn hours(&self) -> f64 {
-        self.end.seconds_since(self.start) as f64 / 3600.0
+        self.end.hours_since(self.start)
     }
 
     /// The point where it is strongest: of highest wind or confidence, else of largest area.

@@ -26,10 +26,9 @@ pub use series::{Conclusions, FirstPass, SecondPass, detect_series};
 pub use transport::{DetectFields, PROXY_FACTOR, TransportSource, VapourTransport, Wanted};
 
 use crate::error::{ClimateError, Result};
-use crate::events::Event;
 use crate::label::Pass;
 use serde::{Deserialize, Serialize};
-use squall_data::{BoxClass, Class, GeoBox, LatLonGrid, Snapshot, TrackedBox, Variable};
+use squall_data::{Class, LatLonGrid, Snapshot, Variable};
 use std::fmt;
 use std::str::FromStr;
 
@@ -142,27 +141,6 @@ impl FromStr for Method {
             ))
         })
     }
-}
-
-/// The boxes of objects: those of their cells.
-fn boxes_of(objects: &[Event]) -> Vec<TrackedBox> {
-    let one = |event: &Event| TrackedBox {
-        geo: GeoBox {
-            class: match event.class {
-                Class::AtmosphericRiver => BoxClass::AtmosphericRiver,
-                Class::ExtratropicalCyclone => BoxClass::ExtratropicalCyclone,
-                Class::TropicalDepression => BoxClass::TropicalDepression,
-                Class::TropicalCyclone | Class::Background => BoxClass::TropicalCyclone,
-            },
-            west_deg: event.west_deg,
-            south_deg: event.south_deg,
-            east_deg: event.east_deg,
-            north_deg: event.north_deg,
-            confidence: None,
-        },
-        track_id: event.track_id,
-    };
-    objects.iter().map(one).collect()
 }
 
 pub(crate) fn check_grid(grid: &LatLonGrid, snapshot: &Snapshot) -> Result<()> {

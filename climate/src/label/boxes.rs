@@ -48,17 +48,27 @@ pub(super) fn rivers(objects: &[Event]) -> impl Iterator<Item = TrackedBox> {
     let rivers = objects
         .iter()
         .filter(|o| o.class == Class::AtmosphericRiver);
-    rivers.map(|river| TrackedBox {
+    rivers.map(of_cells)
+}
+
+/// The box of the cells of an object.
+pub(super) fn of_cells(object: &Event) -> TrackedBox {
+    TrackedBox {
         geo: GeoBox {
-            class: BoxClass::AtmosphericRiver,
-            west_deg: river.west_deg,
-            south_deg: river.south_deg,
-            east_deg: river.east_deg,
-            north_deg: river.north_deg,
+            class: match object.class {
+                Class::AtmosphericRiver => BoxClass::AtmosphericRiver,
+                Class::ExtratropicalCyclone => BoxClass::ExtratropicalCyclone,
+                Class::TropicalDepression => BoxClass::TropicalDepression,
+                Class::TropicalCyclone | Class::Background => BoxClass::TropicalCyclone,
+            },
+            west_deg: object.west_deg,
+            south_deg: object.south_deg,
+            east_deg: object.east_deg,
+            north_deg: object.north_deg,
             confidence: None,
         },
-        track_id: river.track_id,
-    })
+        track_id: object.track_id,
+    }
 }
 
 /// The boxes of the lows that are not part of a cyclone of the masks, and of depressions only while they are weak.

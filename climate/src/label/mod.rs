@@ -49,7 +49,7 @@ use candidates::CycloneFields;
 pub(crate) use candidates::planes;
 use low_tracks::{LowRules, LowTracks};
 use ndarray::Array2;
-use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, TrackedBox, Variable};
+use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
 use std::sync::Arc;
 
 /// Numbers of tracks: cyclones from 1, extratropical cyclones and depressions from these, so that no number is in a
@@ -99,6 +99,18 @@ pub struct LabelledSnapshot {
     pub boxes: Vec<TrackedBox>,
     /// How sure an ensemble is that a cell is of a river, `(lat, lon)`; none of methods that are none.
     pub river_probability: Option<Array2<f32>>,
+}
+
+impl LabelledSnapshot {
+    /// Those of a method that is no ensemble and whose boxes are those of its objects' cells.
+    pub(crate) fn of_codes(time: Time, codes: Array2<u8>, objects: Vec<Event>) -> Self {
+        Self {
+            mask: ClassMask { time, codes },
+            boxes: objects.iter().map(boxes::of_cells).collect(),
+            objects,
+            river_probability: None,
+        }
+    }
 }
 
 /// Applies the criteria on one grid.

@@ -26,7 +26,7 @@ use count::{Blocks, MemberThresholds, flag_counts, smallest_reaching};
 use ndarray::{Array2, ArrayView2};
 use ranks::RowRanks;
 use serde::{Deserialize, Serialize};
-use squall_data::{Class, ClassMask, LatLonGrid};
+use squall_data::{Class, LatLonGrid};
 use std::sync::Arc;
 
 /// The numbers of the ensemble.
@@ -183,16 +183,9 @@ impl BardDetector {
             }
             event.mean_probability = (weight > 0.0).then_some(sum / weight);
         }
-        let mask = ClassMask {
-            time: snapshot.time,
-            codes,
-        };
-        let boxes = super::boxes_of(&objects);
         Ok(LabelledSnapshot {
-            mask,
-            objects,
-            boxes,
             river_probability: Some(probability),
+            ..LabelledSnapshot::of_codes(snapshot.time, codes, objects)
         })
     }
 }

@@ -22,7 +22,7 @@ use crate::label::patches::{Touch, patches, row_runs};
 use crate::label::planes;
 use ndarray::{Array2, ArrayView2, CowArray, Ix2};
 use rayon::prelude::*;
-use squall_data::{Class, ClassMask, LatLonGrid, Variable};
+use squall_data::{Class, LatLonGrid, Variable};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -143,17 +143,7 @@ impl PercentileDetector {
             codes[cell] = Class::AtmosphericRiver.code();
         }
         let objects = objects::describe(snapshot, &[], &rivers);
-        let mask = ClassMask {
-            time: snapshot.time,
-            codes,
-        };
-        let boxes = super::boxes_of(&objects);
-        Ok(LabelledSnapshot {
-            mask,
-            objects,
-            boxes,
-            river_probability: None,
-        })
+        Ok(LabelledSnapshot::of_codes(snapshot.time, codes, objects))
     }
 }
 

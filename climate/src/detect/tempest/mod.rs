@@ -29,7 +29,7 @@ use crate::label::patches::{Touch, patches, row_runs};
 use crate::label::{CycloneCandidate, LabelledSnapshot, planes};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
-use squall_data::{Class, ClassMask, LatLonGrid, Variable};
+use squall_data::{Class, LatLonGrid, Variable};
 use std::sync::Arc;
 
 /// Applies the recipes on one grid.
@@ -157,17 +157,7 @@ impl TempestDetector {
         }
         let rivers = objects::uncovered(rivers, &codes);
         let objects = objects::describe(snapshot, &storms, &rivers);
-        let mask = ClassMask {
-            time: snapshot.time,
-            codes,
-        };
-        let boxes = super::boxes_of(&objects);
-        Ok(LabelledSnapshot {
-            mask,
-            objects,
-            boxes,
-            river_probability: None,
-        })
+        Ok(LabelledSnapshot::of_codes(snapshot.time, codes, objects))
     }
 }
 

@@ -64,6 +64,8 @@ pub enum Quantity {
 /// What is to be said about a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct About {
+    /// What all this is about.
+    pub quantity: Quantity,
     /// The word in tables; with the class it is unique.
     pub name: &'static str,
     /// Whose number it is.
@@ -72,6 +74,8 @@ pub struct About {
     pub unit: &'static str,
     /// How it follows from events.
     pub kind: Kind,
+    /// A few words beside marks of figures.
+    pub label: &'static str,
     /// What it is called in a sentence.
     pub subject: &'static str,
     /// Whether the subject is things that become fewer, rather than a value that falls.
@@ -135,6 +139,7 @@ mod tests {
         assert_eq!(names.len(), Quantity::ALL.len());
         for (index, quantity) in Quantity::ALL.into_iter().enumerate() {
             assert_eq!(quantity as usize, index);
+            assert_eq!(quantity.about().quantity, quantity);
         }
     }
 }

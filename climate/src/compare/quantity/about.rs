@@ -1,279 +1,186 @@
 //! What each quantity is called, in tables and in sentences.
 
-use super::{About, Kind, Quantity};
+use super::Kind::{Mean, PerTime, PerYear, Quantile};
+use super::Quantity::{self, *};
+use super::{About, Kind};
 use squall_data::Class;
 
-impl Quantity {
-    /// A few words beside marks of figures.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::CycloneTracks
-            | Self::RiverTracks
-            | Self::ExtratropicalTracks
-            | Self::DepressionTracks => "number of tracks",
-            Self::Hurricanes => "of hurricane strength",
-            Self::MajorHurricanes => "of category 3 to 5",
-            Self::CycloneLandfalls | Self::RiverLandfalls => "landfalls",
-            Self::CyclonesPresent
-            | Self::RiversPresent
-            | Self::ExtratropicalsPresent
-            | Self::DepressionsPresent => "present at a time",
-            Self::CycloneEnergy => "cyclone energy (ACE)",
-            Self::CycloneWind | Self::ExtratropicalWind => "strongest wind, mean",
-            Self::CycloneWindHigh => "strongest wind, top tenth",
-            Self::CyclonePressure | Self::ExtratropicalPressure => "lowest pressure, mean",
-            Self::CyclonePressureLow => "lowest pressure, deepest tenth",
-            Self::CycloneLatitude => "latitude when strongest",
-            Self::CycloneLifetime
-            | Self::RiverLifetime
-            | Self::ExtratropicalLifetime
-            | Self::DepressionLifetime => "lifetime",
-            Self::CycloneArea
-            | Self::RiverArea
-            | Self::ExtratropicalArea
-            | Self::DepressionArea => "area",
-            Self::CycloneRain | Self::RiverRain => "rain rate inside",
-            Self::CycloneWater | Self::RiverWater => "precipitation inside",
-            Self::RiverCover => "share of the Earth",
-            Self::RiverLength => "length",
-            Self::RiverMoisture => "precipitable water",
-            Self::RiverTransport => "vapour transport",
-        }
-    }
+const TC: Class = Class::TropicalCyclone;
+const AR: Class = Class::AtmosphericRiver;
+const ETC: Class = Class::ExtratropicalCyclone;
+const TD: Class = Class::TropicalDepression;
 
+/// In the order of [`Quantity`].
+static TABLE: [About; Quantity::ALL.len()] = [
+    counted(CycloneTracks, TC, "tracks")
+        .label("number of tracks")
+        .subject("tropical cyclones"),
+    counted(Hurricanes, TC, "hurricanes")
+        .label("of hurricane strength")
+        .subject("cyclones of hurricane strength"),
+    counted(MajorHurricanes, TC, "major_hurricanes")
+        .label("of category 3 to 5")
+        .subject("cyclones of category 3 to 5"),
+    counted(CycloneLandfalls, TC, "landfalls")
+        .label("landfalls")
+        .subject("landfalls of tropical cyclones"),
+    about(CyclonesPresent, TC, "present", "at a time", PerTime)
+        .label("present at a time")
+        .subject("the mean number of tropical cyclones present at a time"),
+    about(CycloneEnergy, TC, "energy", "10⁴ kt² a year", PerYear)
+        .label("cyclone energy (ACE)")
+        .subject("accumulated cyclone energy"),
+    about(CycloneWind, TC, "max_wind", "m/s", Mean)
+        .label("strongest wind, mean")
+        .subject("the mean lifetime-maximum wind of tropical cyclones"),
+    about(CycloneWindHigh, TC, "max_wind_p90", "m/s", Quantile(0.9))
+        .label("strongest wind, top tenth")
+        .subject("the lifetime-maximum wind that a tenth of the tropical cyclones exceeds"),
+    about(CyclonePressure, TC, "min_pressure", "hPa", Mean)
+        .label("lowest pressure, mean")
+        .subject("the mean lifetime-minimum pressure of tropical cyclones")
+        .absolute(),
+    about(
+        CyclonePressureLow,
+        TC,
+        "min_pressure_p10",
+        "hPa",
+        Quantile(0.1),
+    )
+    .label("lowest pressure, deepest tenth")
+    .subject("the lifetime-minimum pressure that a tenth of the tropical cyclones falls below")
+    .absolute(),
+    about(CycloneLatitude, TC, "latitude_of_max", "degrees", Mean)
+        .label("latitude when strongest")
+        .subject("the mean distance from the equator at which tropical cyclones are strongest")
+        .absolute(),
+    about(CycloneLifetime, TC, "lifetime", "days", Mean)
+        .label("lifetime")
+        .subject("the mean lifetime of tropical cyclones"),
+    about(CycloneArea, TC, "area", "km²", Mean)
+        .label("area")
+        .subject("the mean area of tropical cyclones"),
+    about(CycloneRain, TC, "rain_rate", "mm/day", Mean)
+        .label("rain rate inside")
+        .subject("the mean rain rate inside tropical cyclones"),
+    about(CycloneWater, TC, "precipitation", "km³ a year", PerYear)
+        .label("precipitation inside")
+        .subject("the precipitation that falls inside tropical cyclones"),
+    counted(RiverTracks, AR, "tracks")
+        .label("number of tracks")
+        .subject("atmospheric rivers"),
+    counted(RiverLandfalls, AR, "landfalls")
+        .label("landfalls")
+        .subject("landfalls of atmospheric rivers"),
+    about(RiversPresent, AR, "present", "at a time", PerTime)
+        .label("present at a time")
+        .subject("the mean number of atmospheric rivers present at a time"),
+    about(RiverCover, AR, "cover", "% of the Earth", PerTime)
+        .label("share of the Earth")
+        .subject("the share of the Earth under atmospheric rivers"),
+    about(RiverLifetime, AR, "lifetime", "days", Mean)
+        .label("lifetime")
+        .subject("the mean lifetime of atmospheric rivers"),
+    about(RiverArea, AR, "area", "km²", Mean)
+        .label("area")
+        .subject("the mean area of atmospheric rivers"),
+    about(RiverLength, AR, "length", "km", Mean)
+        .label("length")
+        .subject("the mean length of atmospheric rivers"),
+    about(RiverMoisture, AR, "max_tmq", "kg m⁻²", Mean)
+        .label("precipitable water")
+        .subject("the mean of the highest precipitable water inside atmospheric rivers"),
+    about(RiverTransport, AR, "max_ivt", "kg m⁻¹ s⁻¹", Mean)
+        .label("vapour transport")
+        .subject("the mean of the highest vapour transport inside atmospheric rivers"),
+    about(RiverRain, AR, "rain_rate", "mm/day", Mean)
+        .label("rain rate inside")
+        .subject("the mean rain rate inside atmospheric rivers"),
+    about(RiverWater, AR, "precipitation", "km³ a year", PerYear)
+        .label("precipitation inside")
+        .subject("the precipitation that falls inside atmospheric rivers"),
+    counted(ExtratropicalTracks, ETC, "tracks")
+        .label("number of tracks")
+        .subject("extratropical cyclones"),
+    about(ExtratropicalsPresent, ETC, "present", "at a time", PerTime)
+        .label("present at a time")
+        .subject("the mean number of extratropical cyclones present at a time"),
+    about(ExtratropicalWind, ETC, "max_wind", "m/s", Mean)
+        .label("strongest wind, mean")
+        .subject("the mean lifetime-maximum wind of extratropical cyclones"),
+    about(ExtratropicalPressure, ETC, "min_pressure", "hPa", Mean)
+        .label("lowest pressure, mean")
+        .subject("the mean lifetime-minimum pressure of extratropical cyclones")
+        .absolute(),
+    about(ExtratropicalLifetime, ETC, "lifetime", "days", Mean)
+        .label("lifetime")
+        .subject("the mean lifetime of extratropical cyclones"),
+    about(ExtratropicalArea, ETC, "area", "km²", Mean)
+        .label("area")
+        .subject("the mean area of extratropical cyclones"),
+    counted(DepressionTracks, TD, "tracks")
+        .label("number of tracks")
+        .subject("tropical depressions"),
+    about(DepressionsPresent, TD, "present", "at a time", PerTime)
+        .label("present at a time")
+        .subject("the mean number of tropical depressions present at a time"),
+    about(DepressionLifetime, TD, "lifetime", "days", Mean)
+        .label("lifetime")
+        .subject("the mean lifetime of tropical depressions"),
+    about(DepressionArea, TD, "area", "km²", Mean)
+        .label("area")
+        .subject("the mean area of tropical depressions"),
+];
+
+impl Quantity {
     /// What is to be said about it.
     pub fn about(self) -> About {
-        use Kind::{Mean, PerTime, PerYear, Quantile};
-        let cyclone = Class::TropicalCyclone;
-        let river = Class::AtmosphericRiver;
-        let extratropical = Class::ExtratropicalCyclone;
-        let depression = Class::TropicalDepression;
-        let about = |class, name, unit, kind, subject| About {
-            name,
-            class,
-            unit,
-            kind,
-            subject,
-            counted: false,
-            relative: true,
-        };
-        let counted = |class, name, subject| About {
-            counted: true,
-            ..about(class, name, "a year", PerYear, subject)
-        };
-        let absolute = |class, name, unit, kind, subject| About {
+        TABLE[self as usize]
+    }
+}
+
+const fn about(
+    quantity: Quantity,
+    class: Class,
+    name: &'static str,
+    unit: &'static str,
+    kind: Kind,
+) -> About {
+    About {
+        quantity,
+        name,
+        class,
+        unit,
+        kind,
+        label: "",
+        subject: "",
+        counted: false,
+        relative: true,
+    }
+}
+
+/// A number of things a year.
+const fn counted(quantity: Quantity, class: Class, name: &'static str) -> About {
+    About {
+        counted: true,
+        ..about(quantity, class, name, "a year", PerYear)
+    }
+}
+
+impl About {
+    const fn label(self, label: &'static str) -> Self {
+        Self { label, ..self }
+    }
+
+    const fn subject(self, subject: &'static str) -> Self {
+        Self { subject, ..self }
+    }
+
+    /// Percent of it mean nothing.
+    const fn absolute(self) -> Self {
+        Self {
             relative: false,
-            ..about(class, name, unit, kind, subject)
-        };
-        match self {
-            Self::CycloneTracks => counted(cyclone, "tracks", "tropical cyclones"),
-            Self::Hurricanes => counted(cyclone, "hurricanes", "cyclones of hurricane strength"),
-            Self::MajorHurricanes => {
-                counted(cyclone, "major_hurricanes", "cyclones of category 3 to 5")
-            }
-            Self::CycloneLandfalls => {
-                counted(cyclone, "landfalls", "landfalls of tropical cyclones")
-            }
-            Self::CyclonesPresent => about(
-                cyclone,
-                "present",
-                "at a time",
-                PerTime,
-                "the mean number of tropical cyclones present at a time",
-            ),
-            Self::CycloneEnergy => about(
-                cyclone,
-                "energy",
-                "10⁴ kt² a year",
-                PerYear,
-                "accumulated cyclone energy",
-            ),
-            Self::CycloneWind => about(
-                cyclone,
-                "max_wind",
-                "m/s",
-                Mean,
-                "the mean lifetime-maximum wind of tropical cyclones",
-            ),
-            Self::CycloneWindHigh => about(
-                cyclone,
-                "max_wind_p90",
-                "m/s",
-                Quantile(0.9),
-                "the lifetime-maximum wind that a tenth of the tropical cyclones exceeds",
-            ),
-            Self::CyclonePressure => absolute(
-                cyclone,
-                "min_pressure",
-                "hPa",
-                Mean,
-                "the mean lifetime-minimum pressure of tropical cyclones",
-            ),
-            Self::CyclonePressureLow => absolute(
-                cyclone,
-                "min_pressure_p10",
-                "hPa",
-                Quantile(0.1),
-                "the lifetime-minimum pressure that a tenth of the tropical cyclones falls below",
-            ),
-            Self::CycloneLatitude => absolute(
-                cyclone,
-                "latitude_of_max",
-                "degrees",
-                Mean,
-                "the mean distance from the equator at which tropical cyclones are strongest",
-            ),
-            Self::CycloneLifetime => about(
-                cyclone,
-                "lifetime",
-                "days",
-                Mean,
-                "the mean lifetime of tropical cyclones",
-            ),
-            Self::CycloneArea => about(
-                cyclone,
-                "area",
-                "km²",
-                Mean,
-                "the mean area of tropical cyclones",
-            ),
-            Self::CycloneRain => about(
-                cyclone,
-                "rain_rate",
-                "mm/day",
-                Mean,
-                "the mean rain rate inside tropical cyclones",
-            ),
-            Self::CycloneWater => about(
-                cyclone,
-                "precipitation",
-                "km³ a year",
-                PerYear,
-                "the precipitation that falls inside tropical cyclones",
-            ),
-            Self::RiverTracks => counted(river, "tracks", "atmospheric rivers"),
-            Self::RiverLandfalls => counted(river, "landfalls", "landfalls of atmospheric rivers"),
-            Self::RiversPresent => about(
-                river,
-                "present",
-                "at a time",
-                PerTime,
-                "the mean number of atmospheric rivers present at a time",
-            ),
-            Self::RiverCover => about(
-                river,
-                "cover",
-                "% of the Earth",
-                PerTime,
-                "the share of the Earth under atmospheric rivers",
-            ),
-            Self::RiverLifetime => about(
-                river,
-                "lifetime",
-                "days",
-                Mean,
-                "the mean lifetime of atmospheric rivers",
-            ),
-            Self::RiverArea => about(
-                river,
-                "area",
-                "km²",
-                Mean,
-                "the mean area of atmospheric rivers",
-            ),
-            Self::RiverLength => about(
-                river,
-                "length",
-                "km",
-                Mean,
-                "the mean length of atmospheric rivers",
-            ),
-            Self::RiverMoisture => about(
-                river,
-                "max_tmq",
-                "kg m⁻²",
-                Mean,
-                "the mean of the highest precipitable water inside atmospheric rivers",
-            ),
-            Self::RiverTransport => about(
-                river,
-                "max_ivt",
-                "kg m⁻¹ s⁻¹",
-                Mean,
-                "the mean of the highest vapour transport inside atmospheric rivers",
-            ),
-            Self::RiverRain => about(
-                river,
-                "rain_rate",
-                "mm/day",
-                Mean,
-                "the mean rain rate inside atmospheric rivers",
-            ),
-            Self::RiverWater => about(
-                river,
-                "precipitation",
-                "km³ a year",
-                PerYear,
-                "the precipitation that falls inside atmospheric rivers",
-            ),
-            Self::ExtratropicalTracks => counted(extratropical, "tracks", "extratropical cyclones"),
-            Self::ExtratropicalsPresent => about(
-                extratropical,
-                "present",
-                "at a time",
-                PerTime,
-                "the mean number of extratropical cyclones present at a time",
-            ),
-            Self::ExtratropicalWind => about(
-                extratropical,
-                "max_wind",
-                "m/s",
-                Mean,
-                "the mean lifetime-maximum wind of extratropical cyclones",
-            ),
-            Self::ExtratropicalPressure => absolute(
-                extratropical,
-                "min_pressure",
-                "hPa",
-                Mean,
-                "the mean lifetime-minimum pressure of extratropical cyclones",
-            ),
-            Self::ExtratropicalLifetime => about(
-                extratropical,
-                "lifetime",
-                "days",
-                Mean,
-                "the mean lifetime of extratropical cyclones",
-            ),
-            Self::ExtratropicalArea => about(
-                extratropical,
-                "area",
-                "km²",
-                Mean,
-                "the mean area of extratropical cyclones",
-            ),
-            Self::DepressionTracks => counted(depression, "tracks", "tropical depressions"),
-            Self::DepressionsPresent => about(
-                depression,
-                "present",
-                "at a time",
-                PerTime,
-                "the mean number of tropical depressions present at a time",
-            ),
-            Self::DepressionLifetime => about(
-                depression,
-                "lifetime",
-                "days",
-                Mean,
-                "the mean lifetime of tropical depressions",
-            ),
-            Self::DepressionArea => about(
-                depression,
-                "area",
-                "km²",
-                Mean,
-                "the mean area of tropical depressions",
-            ),
+            ..self
         }
     }
 }

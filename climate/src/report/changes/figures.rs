@@ -76,7 +76,7 @@ pub(crate) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Opti
             Group::Basin(basin) if by_part => basin.name().into(),
             Group::Season(_) if by_part => row.season.clone(),
             // Also those of seasons of basins, which have a table.
-            _ => row.quantity.label().to_string(),
+            _ => row.quantity.about().label.to_string(),
         };
         let (x1, x2) = (px(from.max(first)), px(to.min(last)));
         let mut path = format!("M{x1:.1} {y:.1}H{x2:.1}");
@@ -107,7 +107,13 @@ pub(crate) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Opti
         );
     }
     let described: Vec<String> = (known.iter())
-        .map(|(row, percent, _)| format!("{} {} %", row.quantity.label(), significant(*percent, 2)))
+        .map(|(row, percent, _)| {
+            format!(
+                "{} {} %",
+                row.quantity.about().label,
+                significant(*percent, 2)
+            )
+        })
         .collect();
     Some(format!(
         "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 {WIDTH} {height:.0}\" aria-label=\"Changes: {}\">\n{body}</svg>\n",

@@ -290,7 +290,7 @@ fn numbers(comparison: &Comparison) -> Section {
                 vec![
                     format!(
                         "{} <small>{}</small>",
-                        row.quantity.label(),
+                        row.quantity.about().label,
                         escape(&row.unit)
                     ),
                     place,

@@ -71,9 +71,10 @@ impl Comparison {
                 .put_values(&ends, ..)?;
         }
         let mut class = file.add_variable::<i8>("class", &["class"])?;
-        class.put_attribute("flag_values", vec![1i8, 2])?;
+        let codes = Class::EVENTS.map(|class| class.code() as i8);
+        class.put_attribute("flag_values", codes.to_vec())?;
         class.put_attribute("flag_meanings", Class::EVENTS.map(Class::name).join(" "))?;
-        class.put_values(&Class::EVENTS.map(|c| c.code() as i8), ..)?;
+        class.put_values(&codes, ..)?;
         for map in &self.map_changes {
             let name = map.quantity.name();
             let index = Class::EVENTS

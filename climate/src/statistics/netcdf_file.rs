@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_CELLS, COARSE_COLUMNS, COARSE_ROWS};
-use crate::statistics::{Basin, Statistics};
+use crate::statistics::{Basin, MonthCounts, Statistics};
+use netcdf::FileMut;
 use squall_data::netcdf_file::NetcdfFile;
 use squall_data::{Calendar, Class, LatLonGrid};
 use std::path::Path;
@@ -43,12 +44,27 @@ impl Statistics {
 
     fn fill(
         &self,
-        file: &mut netcdf::FileMut,
+        file: &mut FileMut,
         grid: &LatLonGrid,
         calendar: Calendar,
     ) -> netcdf::Result<()> {
-        let (rows, columns) = grid.shape();
-        let months = self.months();
+        self.put_attributes(file, calendar)?;
+        put_dimensions(file, grid, self.months().len())?;
+        put_axis(file, "lat", grid.lat_deg(), ("latitude", "degrees_north"))?;
+        put_axis(file, "lon", grid.lon_deg(), ("longitude", "degrees_east"))?;
+        let classes = Class::EVENTS.map(|class| (class.code() as i8, class.name()));
+        put_flags(file, "class", "kind of event", &classes)?;
+        let basins = Basin::ALL.map(|basin| (basin as i8, basin.code()));
+        put_flags(file, "basin", "ocean basin", &basins)?;
+        // Of boxes nobody knows where the events are in them.
+        if self.occurrence().times() > 0 || self.months().is_empty() {
+            self.put_frequency(file, grid)?;
+            self.put_coarse(file)?;
+        }
+        self.put_months(file)
+    }
+
+    fn put_attributes(&self, file: &mut FileMut, calendar: Calendar) -> netcdf::Result<()> {
         file.add_attribute("Conventions", "CF-1.8")?;
         file.add_attribute("title", "Statistics of extreme weather events")?;
         let version = env!("CARGO_PKG_VERSION");
@@ -59,147 +75,35 @@ impl Statistics {
         if let Some(wind) = self.wind() {
             file.add_attribute("wind_of_cyclones", wind)?;
         }
-        let times: u64 = months.iter().map(|month| month.times).sum();
+        let times: u64 = self.months().iter().map(|month| month.times).sum();
         file.add_attribute("analysed_times", times as f64)?;
-        for (name, length) in [
-            ("class", Class::EVENTS.len()),
-            ("basin", Basin::ALL.len()),
-            // A dimension of length 0 would be unlimited.
-            ("month", months.len().max(1)),
-            ("coarse_lat", COARSE_ROWS),
-            ("coarse_lon", COARSE_COLUMNS),
-            ("lat", rows),
-            ("lon", columns),
-        ] {
-            file.add_dimension(name, length)?;
-        }
-        for (name, values, standard, units) in [
-            ("lat", grid.lat_deg(), "latitude", "degrees_north"),
-            ("lon", grid.lon_deg(), "longitude", "degrees_east"),
-        ] {
-            let mut axis = file.add_variable::<f64>(name, &[name])?;
-            axis.put_attribute("standard_name", standard)?;
-            axis.put_attribute("units", units)?;
-            axis.put_values(values, ..)?;
-        }
-        let mut class = file.add_variable::<i8>("class", &["class"])?;
-        class.put_attribute("long_name", "kind of event")?;
-        class.put_attribute("units", "1")?;
-        class.put_attribute("flag_values", vec![1i8, 2])?;
-        class.put_attribute("flag_meanings", Class::EVENTS.map(Class::name).join(" "))?;
-        class.put_values(&Class::EVENTS.map(|c| c.code() as i8), ..)?;
-        let mut basin = file.add_variable::<i8>("basin", &["basin"])?;
-        let codes: Vec<i8> = (0..Basin::ALL.len() as i8).collect();
-        basin.put_attribute("long_name", "ocean basin")?;
-        basin.put_attribute("units", "1")?;
-        basin.put_attribute("flag_values", codes.clone())?;
-        basin.put_attribute("flag_meanings", Basin::ALL.map(Basin::code).join(" "))?;
-        basin.put_values(&codes, ..)?;
+        Ok(())
+    }
 
-        // Of boxes nobody knows where the events are in them.
-        if self.occurrence().times() > 0 || self.months().is_empty() {
-            let mut frequency = file.add_variable::<f64>("frequency", &["class", "lat", "lon"])?;
-            frequency.set_chunking(&[1, rows, columns])?;
-            frequency.set_compression(1, true)?;
-            frequency.put_attribute("long_name", "share of the analysed times of the class")?;
-            frequency.put_attribute("units", "1")?;
-            for (index, class) in Class::EVENTS.into_iter().enumerate() {
-                let plane = self.occurrence().frequency(class);
-                let values: Vec<f64> = plane.iter().copied().collect();
-                frequency.put_values(&values, (index, .., ..))?;
-            }
-
-            self.fill_coarse(file)?;
+    fn put_frequency(&self, file: &mut FileMut, grid: &LatLonGrid) -> netcdf::Result<()> {
+        let (rows, columns) = grid.shape();
+        let mut frequency = file.add_variable::<f64>("frequency", &["class", "lat", "lon"])?;
+        frequency.set_chunking(&[1, rows, columns])?;
+        frequency.set_compression(1, true)?;
+        frequency.put_attribute("long_name", "share of the analysed times of the class")?;
+        frequency.put_attribute("units", "1")?;
+        for (index, class) in Class::EVENTS.into_iter().enumerate() {
+            let plane = self.occurrence().frequency(class);
+            let values: Vec<f64> = plane.iter().copied().collect();
+            frequency.put_values(&values, (index, .., ..))?;
         }
+        Ok(())
+    }
 
-        let whole = |get: &dyn Fn(usize) -> Vec<f64>| -> Vec<f64> {
-            (0..months.len()).flat_map(get).collect()
-        };
-        let by_class = |counts: &[[u64; Basin::ALL.len()]; 2]| -> Vec<f64> {
-            counts.iter().flatten().map(|&n| n as f64).collect()
-        };
-        // A month in which nothing fell anywhere is one whose precipitation is not known.
-        let water = |m: usize, km3: f64| match months[m].all_precipitation_km3 > 0.0 {
-            true => km3,
-            false => f64::NAN,
-        };
-        let tables: [(&str, &str, &[&str], Vec<f64>); 10] = [
-            (
-                "year",
-                "year",
-                &["month"],
-                whole(&|m| vec![months[m].year as f64]),
-            ),
-            (
-                "month_of_year",
-                "month, 1 to 12",
-                &["month"],
-                whole(&|m| vec![months[m].month as f64]),
-            ),
-            (
-                "times",
-                "analysed times",
-                &["month"],
-                whole(&|m| vec![months[m].times as f64]),
-            ),
-            (
-                "days",
-                "days of the month with analysed times: 1 for the first, 2 for the second, 4 for the third, and so on, added up",
-                &["month"],
-                whole(&|m| vec![f64::from(months[m].days)]),
-            ),
-            (
-                "tracks",
-                "tracks that began in the month and basin",
-                &["month", "class", "basin"],
-                whole(&|m| by_class(&months[m].tracks)),
-            ),
-            (
-                "objects",
-                "objects, one for each event and time",
-                &["month", "class", "basin"],
-                whole(&|m| by_class(&months[m].objects)),
-            ),
-            (
-                "ace",
-                "accumulated cyclone energy of tropical cyclones",
-                &["month", "basin"],
-                whole(&|m| months[m].ace.to_vec()),
-            ),
-            (
-                "landfalls",
-                "tracks whose first landfall was in the month and basin",
-                &["month", "class", "basin"],
-                whole(&|m| by_class(&months[m].landfalls)),
-            ),
-            (
-                "precipitation",
-                "liquid water that fell inside of events",
-                &["month", "class", "basin"],
-                whole(&|m| {
-                    let km3 = months[m].precipitation_km3.concat();
-                    km3.into_iter().map(|km3| water(m, km3)).collect()
-                }),
-            ),
-            (
-                "all_precipitation",
-                "liquid water that fell on the grid",
-                &["month"],
-                whole(&|m| vec![water(m, months[m].all_precipitation_km3)]),
-            ),
-        ];
-        for (name, long_name, dimensions, values) in tables {
-            let mut variable = file.add_variable::<f64>(name, dimensions)?;
-            variable.put_attribute("long_name", long_name)?;
-            let units = match name {
-                "ace" => "1e4 knot2",
-                "precipitation" | "all_precipitation" => "km3",
-                _ => "1",
-            };
-            variable.put_attribute("units", units)?;
-            if units == "km3" {
+    fn put_months(&self, file: &mut FileMut) -> netcdf::Result<()> {
+        for table in MONTHLY {
+            let mut variable = file.add_variable::<f64>(table.name, table.dimensions)?;
+            variable.put_attribute("long_name", table.long_name)?;
+            variable.put_attribute("units", table.unit)?;
+            if table.unit == WATER_UNIT {
                 variable.set_fill_value(f64::NAN)?;
             }
+            let values: Vec<f64> = self.months().iter().flat_map(table.values).collect();
             if !values.is_empty() {
                 variable.put_values(&values, ..)?;
             }
@@ -207,30 +111,15 @@ impl Statistics {
         Ok(())
     }
 
-    fn fill_coarse(&self, file: &mut netcdf::FileMut) -> netcdf::Result<()> {
-        for (name, count, first, standard, units) in [
-            (
-                "coarse_lat",
-                COARSE_ROWS,
-                -90.0,
-                "latitude",
-                "degrees_north",
-            ),
-            (
-                "coarse_lon",
-                COARSE_COLUMNS,
-                0.0,
-                "longitude",
-                "degrees_east",
-            ),
-        ] {
+    fn put_coarse(&self, file: &mut FileMut) -> netcdf::Result<()> {
+        let centres = |count: usize, first: f64| -> Vec<f64> {
             let centre = |k: usize| first + COARSE_CELL_DEG * (k as f64 + 0.5);
-            let values: Vec<f64> = (0..count).map(centre).collect();
-            let mut axis = file.add_variable::<f64>(name, &[name])?;
-            axis.put_attribute("standard_name", standard)?;
-            axis.put_attribute("units", units)?;
-            axis.put_values(&values, ..)?;
-        }
+            (0..count).map(centre).collect()
+        };
+        let lat_deg = centres(COARSE_ROWS, -90.0);
+        put_axis(file, "coarse_lat", &lat_deg, ("latitude", "degrees_north"))?;
+        let lon_deg = centres(COARSE_COLUMNS, 0.0);
+        put_axis(file, "coarse_lon", &lon_deg, ("longitude", "degrees_east"))?;
         let mut cells = file.add_variable::<i32>("grid_cells", &["coarse_lat", "coarse_lon"])?;
         cells.put_attribute("long_name", "cells of the grid in each coarse cell")?;
         cells.put_attribute("units", "1")?;
@@ -252,5 +141,151 @@ impl Statistics {
             marked.put_values(&values, (index, .., .., ..))?;
         }
         Ok(())
+    }
+}
+
+fn put_dimensions(file: &mut FileMut, grid: &LatLonGrid, months: usize) -> netcdf::Result<()> {
+    let (rows, columns) = grid.shape();
+    for (name, length) in [
+        ("class", Class::EVENTS.len()),
+        ("basin", Basin::ALL.len()),
+        // A dimension of length 0 would be unlimited.
+        ("month", months.max(1)),
+        ("coarse_lat", COARSE_ROWS),
+        ("coarse_lon", COARSE_COLUMNS),
+        ("lat", rows),
+        ("lon", columns),
+    ] {
+        file.add_dimension(name, length)?;
+    }
+    Ok(())
+}
+
+/// A coordinate variable of the dimension of the same name.
+fn put_axis(
+    file: &mut FileMut,
+    name: &str,
+    values: &[f64],
+    (standard, units): (&str, &str),
+) -> netcdf::Result<()> {
+    let mut axis = file.add_variable::<f64>(name, &[name])?;
+    axis.put_attribute("standard_name", standard)?;
+    axis.put_attribute("units", units)?;
+    axis.put_values(values, ..)
+}
+
+/// A coordinate variable of codes, each with its word.
+fn put_flags(
+    file: &mut FileMut,
+    name: &str,
+    long_name: &str,
+    flags: &[(i8, &str)],
+) -> netcdf::Result<()> {
+    let (codes, words): (Vec<i8>, Vec<&str>) = flags.iter().copied().unzip();
+    let mut variable = file.add_variable::<i8>(name, &[name])?;
+    variable.put_attribute("long_name", long_name)?;
+    variable.put_attribute("units", "1")?;
+    variable.put_attribute("flag_values", codes.clone())?;
+    variable.put_attribute("flag_meanings", words.join(" "))?;
+    variable.put_values(&codes, ..)
+}
+
+/// A variable of numbers by month.
+struct MonthTable {
+    name: &'static str,
+    long_name: &'static str,
+    unit: &'static str,
+    dimensions: &'static [&'static str],
+    /// Those of one month, in the order of the dimensions after the first.
+    values: fn(&MonthCounts) -> Vec<f64>,
+}
+
+const WATER_UNIT: &str = "km3";
+const BY_MONTH: &[&str] = &["month"];
+const BY_CLASS: &[&str] = &["month", "class", "basin"];
+
+const MONTHLY: [MonthTable; 10] = [
+    MonthTable {
+        name: "year",
+        long_name: "year",
+        unit: "1",
+        dimensions: BY_MONTH,
+        values: |month| vec![month.year as f64],
+    },
+    MonthTable {
+        name: "month_of_year",
+        long_name: "month, 1 to 12",
+        unit: "1",
+        dimensions: BY_MONTH,
+        values: |month| vec![month.month as f64],
+    },
+    MonthTable {
+        name: "times",
+        long_name: "analysed times",
+        unit: "1",
+        dimensions: BY_MONTH,
+        values: |month| vec![month.times as f64],
+    },
+    MonthTable {
+        name: "days",
+        long_name: "days of the month with analysed times: 1 for the first, 2 for the second, 4 for the third, and so on, added up",
+        unit: "1",
+        dimensions: BY_MONTH,
+        values: |month| vec![f64::from(month.days)],
+    },
+    MonthTable {
+        name: "tracks",
+        long_name: "tracks that began in the month and basin",
+        unit: "1",
+        dimensions: BY_CLASS,
+        values: |month| numbers(&month.tracks),
+    },
+    MonthTable {
+        name: "objects",
+        long_name: "objects, one for each event and time",
+        unit: "1",
+        dimensions: BY_CLASS,
+        values: |month| numbers(&month.objects),
+    },
+    MonthTable {
+        name: "ace",
+        long_name: "accumulated cyclone energy of tropical cyclones",
+        unit: "1e4 knot2",
+        dimensions: &["month", "basin"],
+        values: |month| month.ace.to_vec(),
+    },
+    MonthTable {
+        name: "landfalls",
+        long_name: "tracks whose first landfall was in the month and basin",
+        unit: "1",
+        dimensions: BY_CLASS,
+        values: |month| numbers(&month.landfalls),
+    },
+    MonthTable {
+        name: "precipitation",
+        long_name: "liquid water that fell inside of events",
+        unit: WATER_UNIT,
+        dimensions: BY_CLASS,
+        values: |month| known_water(month, month.precipitation_km3.concat()),
+    },
+    MonthTable {
+        name: "all_precipitation",
+        long_name: "liquid water that fell on the grid",
+        unit: WATER_UNIT,
+        dimensions: BY_MONTH,
+        values: |month| known_water(month, vec![month.all_precipitation_km3]),
+    },
+];
+
+/// Counts by class and basin as numbers of the file.
+fn numbers(counts: &[[u64; Basin::ALL.len()]; 2]) -> Vec<f64> {
+    counts.iter().flatten().map(|&n| n as f64).collect()
+}
+
+/// Water of a month, NaN where nothing fell anywhere: then precipitation is not known.
+fn known_water(month: &MonthCounts, km3: Vec<f64>) -> Vec<f64> {
+    match month.all_precipitation_km3 > 0.0 {
+        true => km3,
+        false => vec![f64::NAN; km3.len()],
     }
 }

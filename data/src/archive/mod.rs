@@ -4,6 +4,7 @@
 //! order, in any convertible unit; what was decided on the way is said in [`Archive::problems`].
 
 mod alias;
+mod candidate;
 mod classic;
 pub(crate) mod coordinates;
 pub(crate) mod decode;

@@ -1,9 +1,10 @@
 //! What one file offers: its grid, its times, and where each channel is found.
 
-use super::alias::{self, Match};
+use super::alias;
+use super::candidate::{self, Candidate};
 use super::coordinates::{GridAxes, LevelAxis, TimeAxis, level_axes, time_axis};
 use super::decode::Decoder;
-use super::{nc, units};
+use super::nc;
 use crate::error::Result;
 use crate::grid::AxisOrder;
 use crate::{Calendar, LatLonGrid, Time, Variable};
@@ -55,7 +56,7 @@ impl Source {
     }
 
     /// The channel itself is better than one level of a field, and that better than a stand-in.
-    fn rank(&self) -> (bool, bool) {
+    pub(super) fn rank(&self) -> (bool, bool) {
         (self.proxy.is_some(), self.level.is_some())
     }
 }
@@ -122,32 +123,6 @@ pub(crate) struct FileInfo {
     pub layout: Layout,
     pub times: Vec<Time>,
     pub calendar: Calendar,
-}
-
-/// The roles of a variable's dimensions (and its level axis), if it is a field on the grid.
-fn roles<'l>(
-    variable: &netcdf::Variable<'_>,
-    (lat, lon, time): (&str, &str, Option<&str>),
-    levels: &'l [LevelAxis],
-) -> Option<(Vec<Role>, Option<&'l LevelAxis>)> {
-    let mut level_axis = None;
-    let mut found = Vec::new();
-    for dimension in variable.dimensions() {
-        let name = dimension.name();
-        let level = levels.iter().find(|level| level.dimension == name);
-        found.push(match () {
-            () if name == lat => Role::Lat,
-            () if name == lon => Role::Lon,
-            () if Some(name.as_str()) == time => Role::Time,
-            () if level.is_some() && level_axis.is_none() => {
-                level_axis = level;
-                Role::Level
-            }
-            () if dimension.len() == 1 => Role::Single,
-            () => return None,
-        });
-    }
-    (found.contains(&Role::Lat) && found.contains(&Role::Lon)).then_some((found, level_axis))
 }
 
 /// Looks at a file.
@@ -223,115 +198,10 @@ fn fields(
     level_axes: &[LevelAxis],
     layout: &mut Layout,
 ) {
-    for variable in file.variables() {
-        let name = variable.name();
-        if !nc::is_numeric(&variable) {
-            continue;
-        }
-        let found = alias::matches(&name);
-        let Some((roles, axis)) = roles(&variable, dimensions, level_axes) else {
-            for (channel, _) in found.iter().filter(|(_, kind)| *kind == Match::Same) {
-                let shape: Vec<String> = variable.dimensions().iter().map(|d| d.name()).collect();
-                layout.refused.push(Refusal {
-                    channel: *channel,
-                    name: name.clone(),
-                    expected: "a field of time, latitude and longitude".into(),
-                    found: format!("dimensions ({})", shape.join(", ")),
-                });
-            }
-            continue;
-        };
-        let unit = nc::text(&variable, "units");
-        let source = |conversion, level, proxy: Option<&'static str>| Source {
-            name: name.clone(),
-            level,
-            proxy: proxy.map(Cow::Borrowed),
-            roles: roles.clone(),
-            decoder: Decoder::new(&variable, conversion),
-        };
-        let conversion = |target: &str| {
-            let unit = unit.as_deref().unwrap_or(target);
-            units::conversion(target, unit).ok_or_else(|| {
-                (
-                    format!("a unit that converts to {target}"),
-                    format!("`{unit}`"),
-                )
-            })
-        };
-        if let Some(axis) = axis.filter(|axis| !axis.hybrid) {
-            let family = alias::family(&name);
-            let target = family.map_or(Ok((1.0, 0.0)), |f| conversion(f.unit()));
-            if let Ok(convert) = target {
-                layout.levels.push(Levels {
-                    pressure_pa: axis.pressure_pa.clone(),
-                    family,
-                    source: source(convert, None, None),
-                });
-            }
-        }
-        if axis.is_none() && layout.dewpoint.is_none() && alias::is_dewpoint(&name) {
-            layout.dewpoint = conversion("K")
-                .ok()
-                .map(|convert| source(convert, None, None));
-        }
-        if axis.is_none()
-            && let Some(part) = alias::transport(&name)
-        {
-            match conversion("kg m-1 s-1") {
-                Ok(convert) => layout.transport.push((part, source(convert, None, None))),
-                Err((expected, found)) => layout.problems.push(format!(
-                    "`{name}` cannot serve as vapour transport: expected {expected}, found {found}"
-                )),
-            }
-        }
-        for (channel, kind) in found {
-            let target = channel.entry().unit;
-            let (level, proxy, convert) = match (kind, axis) {
-                (Match::Same, None) => (None, None, conversion(target)),
-                (Match::Proxy(difference), None) => (None, Some(difference), conversion(target)),
-                (Match::HourlyTotal, None) => {
-                    let depth = units::water_depth(unit.as_deref().unwrap_or("m"));
-                    let rate = depth.map(|factor| (factor / 3600.0, 0.0));
-                    let found = format!("`{}`", unit.as_deref().unwrap_or_default());
-                    let why = ("a depth of water".to_string(), found);
-                    (None, Some(alias::HOURLY_TOTAL), rate.ok_or(why))
-                }
-                (Match::Level(hpa), Some(axis)) if !axis.hybrid => match axis.at_hpa(hpa) {
-                    Some(level) => (Some(level), None, conversion(target)),
-                    None => continue,
-                },
-                (Match::Lowest, Some(axis)) if axis.hybrid => {
-                    (axis.lowest(), None, conversion(target))
-                }
-                _ => continue,
-            };
-            let (expected, found) = match convert {
-                Ok(convert) => {
-                    if unit.is_none() {
-                        layout
-                            .problems
-                            .push(format!("`{name}` names no unit: {target} is assumed"));
-                    }
-                    let source = source(convert, level, proxy);
-                    let known = layout
-                        .channels
-                        .iter_mut()
-                        .find(|(known, _)| *known == channel);
-                    match known {
-                        Some((_, known)) if source.rank() < known.rank() => *known = source,
-                        Some(_) => {}
-                        None => layout.channels.push((channel, source)),
-                    }
-                    continue;
-                }
-                Err(why) => why,
-            };
-            layout.refused.push(Refusal {
-                channel,
-                name: name.clone(),
-                expected,
-                found,
-            });
+    for variable in file.variables().filter(nc::is_numeric) {
+        match Candidate::of(&variable, dimensions, level_axes) {
+            Some(field) => field.add_to(layout),
+            None => candidate::refuse(&variable, layout),
         }
     }
 }

@@ -1,0 +1,225 @@
+//! What one variable of a file can serve as.
+
+use super::alias::{self, Match};
+use super::coordinates::LevelAxis;
+use super::decode::Decoder;
+use super::scan::{Layout, Levels, Refusal, Role, Source};
+use super::{nc, units};
+use crate::Variable;
+use std::borrow::Cow;
+
+/// A variable that is a field on the grid.
+pub(super) struct Candidate<'f> {
+    variable: &'f netcdf::Variable<'f>,
+    name: String,
+    unit: Option<String>,
+    roles: Vec<Role>,
+    axis: Option<&'f LevelAxis>,
+}
+
+/// Factor and offset to a unit, or what was expected and what was found.
+type Conversion = Result<(f64, f64), (String, String)>;
+
+impl<'f> Candidate<'f> {
+    /// The variable as a field of the dimensions of latitude, longitude and time; `None` if it has others that mean
+    /// something.
+    pub(super) fn of(
+        variable: &'f netcdf::Variable<'f>,
+        dimensions: (&str, &str, Option<&str>),
+        levels: &'f [LevelAxis],
+    ) -> Option<Self> {
+        let (roles, axis) = roles(variable, dimensions, levels)?;
+        Some(Self {
+            variable,
+            name: variable.name(),
+            unit: nc::text(variable, "units"),
+            roles,
+            axis,
+        })
+    }
+
+    /// Adds to a layout all that the variable can serve as, or why it cannot.
+    pub(super) fn add_to(&self, layout: &mut Layout) {
+        self.add_level(layout);
+        self.add_dewpoint(layout);
+        self.add_transport(layout);
+        for (channel, kind) in alias::matches(&self.name) {
+            self.add_channel(channel, kind, layout);
+        }
+    }
+
+    fn add_level(&self, layout: &mut Layout) {
+        let Some(axis) = self.axis.filter(|axis| !axis.hybrid) else {
+            return;
+        };
+        let family = alias::family(&self.name);
+        let conversion = family.map_or(Ok((1.0, 0.0)), |family| self.conversion(family.unit()));
+        if let Ok(conversion) = conversion {
+            layout.levels.push(Levels {
+                pressure_pa: axis.pressure_pa.clone(),
+                family,
+                source: self.source(conversion, None, None),
+            });
+        }
+    }
+
+    fn add_dewpoint(&self, layout: &mut Layout) {
+        if self.axis.is_none() && layout.dewpoint.is_none() && alias::is_dewpoint(&self.name) {
+            let conversion = self.conversion("K").ok();
+            layout.dewpoint = conversion.map(|conversion| self.source(conversion, None, None));
+        }
+    }
+
+    fn add_transport(&self, layout: &mut Layout) {
+        if self.axis.is_some() {
+            return;
+        }
+        let Some(part) = alias::transport(&self.name) else {
+            return;
+        };
+        match self.conversion("kg m-1 s-1") {
+            Ok(conversion) => {
+                let source = self.source(conversion, None, None);
+                layout.transport.push((part, source));
+            }
+            Err((expected, found)) => layout.problems.push(format!(
+                "`{}` cannot serve as vapour transport: expected {expected}, found {found}",
+                self.name
+            )),
+        }
+    }
+
+    fn add_channel(&self, channel: Variable, kind: Match, layout: &mut Layout) {
+        let target = channel.entry().unit;
+        let Some((level, proxy, conversion)) = self.as_channel(kind, target) else {
+            return;
+        };
+        let conversion = match conversion {
+            Ok(conversion) => conversion,
+            Err((expected, found)) => {
+                layout.refused.push(Refusal {
+                    channel,
+                    name: self.name.clone(),
+                    expected,
+                    found,
+                });
+                return;
+            }
+        };
+        if self.unit.is_none() {
+            layout.problems.push(format!(
+                "`{}` names no unit: {target} is assumed",
+                self.name
+            ));
+        }
+        let source = self.source(conversion, level, proxy);
+        let known = layout
+            .channels
+            .iter_mut()
+            .find(|(known, _)| *known == channel);
+        match known {
+            Some((_, known)) if source.rank() < known.rank() => *known = source,
+            Some(_) => {}
+            None => layout.channels.push((channel, source)),
+        }
+    }
+
+    /// The level, the stand-in's difference and the conversion by which the variable serves a channel of the unit
+    /// `target`; `None` if its levels are not those of `kind`.
+    fn as_channel(
+        &self,
+        kind: Match,
+        target: &str,
+    ) -> Option<(Option<usize>, Option<&'static str>, Conversion)> {
+        Some(match (kind, self.axis) {
+            (Match::Same, None) => (None, None, self.conversion(target)),
+            (Match::Proxy(difference), None) => (None, Some(difference), self.conversion(target)),
+            (Match::HourlyTotal, None) => (None, Some(alias::HOURLY_TOTAL), self.hourly_rate()),
+            (Match::Level(hpa), Some(axis)) if !axis.hybrid => {
+                (Some(axis.at_hpa(hpa)?), None, self.conversion(target))
+            }
+            (Match::Lowest, Some(axis)) if axis.hybrid => {
+                (axis.lowest(), None, self.conversion(target))
+            }
+            _ => return None,
+        })
+    }
+
+    /// From the variable's unit, which is `target` where it names none.
+    fn conversion(&self, target: &str) -> Conversion {
+        let unit = self.unit.as_deref().unwrap_or(target);
+        units::conversion(target, unit).ok_or_else(|| {
+            (
+                format!("a unit that converts to {target}"),
+                format!("`{unit}`"),
+            )
+        })
+    }
+
+    /// From a depth of water that fell in an hour to m s-1.
+    fn hourly_rate(&self) -> Conversion {
+        let depth = units::water_depth(self.unit.as_deref().unwrap_or("m"));
+        let rate = depth.map(|factor| (factor / 3600.0, 0.0));
+        rate.ok_or_else(|| {
+            let found = format!("`{}`", self.unit.as_deref().unwrap_or_default());
+            ("a depth of water".to_string(), found)
+        })
+    }
+
+    fn source(
+        &self,
+        conversion: (f64, f64),
+        level: Option<usize>,
+        proxy: Option<&'static str>,
+    ) -> Source {
+        Source {
+            name: self.name.clone(),
+            level,
+            proxy: proxy.map(Cow::Borrowed),
+            roles: self.roles.clone(),
+            decoder: Decoder::new(self.variable, conversion),
+        }
+    }
+}
+
+/// The roles of a variable's dimensions (and its level axis), if it is a field on the grid.
+fn roles<'l>(
+    variable: &netcdf::Variable<'_>,
+    (lat, lon, time): (&str, &str, Option<&str>),
+    levels: &'l [LevelAxis],
+) -> Option<(Vec<Role>, Option<&'l LevelAxis>)> {
+    let mut level_axis = None;
+    let mut found = Vec::new();
+    for dimension in variable.dimensions() {
+        let name = dimension.name();
+        let level = levels.iter().find(|level| level.dimension == name);
+        found.push(match () {
+            () if name == lat => Role::Lat,
+            () if name == lon => Role::Lon,
+            () if Some(name.as_str()) == time => Role::Time,
+            () if level.is_some() && level_axis.is_none() => {
+                level_axis = level;
+                Role::Level
+            }
+            () if dimension.len() == 1 => Role::Single,
+            () => return None,
+        });
+    }
+    (found.contains(&Role::Lat) && found.contains(&Role::Lon)).then_some((found, level_axis))
+}
+
+/// Notes of a variable that is no field on the grid which channels it cannot serve although it bears their names.
+pub(super) fn refuse(variable: &netcdf::Variable<'_>, layout: &mut Layout) {
+    let name = variable.name();
+    for (channel, kind) in alias::matches(&name) {
+        if kind == Match::Same {
+            let shape: Vec<String> = variable.dimensions().iter().map(|d| d.name()).collect();
+            layout.refused.push(Refusal {
+                channel,
+                name: name.clone(),
+                expected: "a field of time, latitude and longitude".into(),
+                found: format!("dimensions ({})", shape.join(", ")),
+            });
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! A convolution or a transposed convolution with its parameters.
 
-use super::{Joining, Layer};
+use super::{Joining, JoiningParts, Layer};
 use crate::error::Result;
 use crate::ops::joined;
 use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse, Weights};
@@ -251,8 +251,8 @@ impl Layer for Conv {
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
         let all = [self.channels_in];
-        let mut dx = self.backward_joined(parameters, pass, dy, &all, gradients)?;
-        Ok(dx.pop().expect("one part"))
+        let [dx] = self.backward_parts(parameters, pass, dy, all, gradients)?;
+        Ok(dx)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {

@@ -64,6 +64,34 @@ pub(crate) trait Joining {
     fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow>;
 }
 
+/// A [`Joining`] layer whose caller knows how many parts there are.
+pub(crate) trait JoiningParts: Joining {
+    /// As [`Joining::backward_joined`]: one gradient for each of `channels`.
+    fn backward_parts<const N: usize>(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        channels: [usize; N],
+        gradients: &mut Gradients,
+    ) -> Result<[Tensor; N]> {
+        let parts = self.backward_joined(parameters, pass, dy, &channels, gradients)?;
+        Ok(parts.try_into().expect("as many gradients as parts"))
+    }
+}
+
+impl<J: Joining + ?Sized> JoiningParts for J {}
+
+/// Tensors of so many channels each, which lie side by side in `x` in this order.
+pub(crate) fn split<const N: usize>(
+    pass: &Pass,
+    x: &Tensor,
+    channels: [usize; N],
+) -> Result<[Tensor; N]> {
+    let parts = pass.backend.split(x, &channels)?;
+    Ok(parts.try_into().expect("as many parts as counts"))
+}
+
 /// What layers of one network share while it is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {

@@ -2,7 +2,7 @@
 
 use super::conv::Conv;
 use super::norm::Norm;
-use super::{Joining, Layer, Style};
+use super::{Joining, JoiningParts, Layer, Style};
 use crate::error::Result;
 use crate::ops::{ConvSpec, Fuse};
 use crate::parameters::{Gradients, Parameters};
@@ -96,8 +96,8 @@ impl Layer for Unit {
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
         let all = [self.conv.channels_in];
-        let mut dx = self.backward_joined(parameters, pass, dy, &all, gradients)?;
-        Ok(dx.pop().expect("one part"))
+        let [dx] = self.backward_parts(parameters, pass, dy, all, gradients)?;
+        Ok(dx)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {

@@ -16,11 +16,11 @@ use super::NetworkConfig;
 use super::architecture::Architecture;
 use super::cgnet_block::{Active, BlockSpec, EPS, Guided};
 use crate::error::Result;
-use crate::layers::Layer;
 use crate::layers::conv::Conv;
 use crate::layers::prelu::NormPrelu;
 use crate::layers::resize::{resize, resize_backward};
 use crate::layers::wrapped::Padding;
+use crate::layers::{Layer, split};
 use crate::ops::{ConvSpec, PoolSpec};
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
@@ -210,15 +210,15 @@ impl Architecture for CgNet {
         dy = self.classify.backward(p, pass, dy, gradients)?;
         dy = self.join3.backward(p, pass, dy, gradients)?;
         let c = self.stage3.channels;
-        let [dfirst, dlast] = parts(pass, &dy, [c, c])?;
+        let [dfirst, dlast] = split(pass, &dy, [c, c])?;
         dy = self.stage3.backward(p, pass, (dfirst, dlast), gradients)?;
         dy = self.join2.backward(p, pass, dy, gradients)?;
         let c = self.stage2.channels;
         // The gradients of the pooled inputs have no use.
-        let [dlast, dfirst, _] = parts(pass, &dy, [c, c, self.inputs])?;
+        let [dlast, dfirst, _] = split(pass, &dy, [c, c, self.inputs])?;
         dy = self.stage2.backward(p, pass, (dfirst, dlast), gradients)?;
         dy = self.join1.backward(p, pass, dy, gradients)?;
-        [dy, _] = parts(pass, &dy, [self.stem_channels, self.inputs])?;
+        [dy, _] = split(pass, &dy, [self.stem_channels, self.inputs])?;
         pass.replay(|pass, [x]| self.enter(p, pass, x))?;
         for unit in self.stem.iter().rev() {
             dy = unit.backward(p, pass, dy, gradients)?;
@@ -250,10 +250,4 @@ impl Architecture for CgNet {
         self.classify.trace(y, trace)?;
         Ok(())
     }
-}
-
-/// The channels of x in as many tensors.
-fn parts<const N: usize>(pass: &Pass, x: &Tensor, counts: [usize; N]) -> Result<[Tensor; N]> {
-    let parts = pass.backend.split(x, &counts)?;
-    Ok(parts.try_into().expect("as many parts as counts"))
 }

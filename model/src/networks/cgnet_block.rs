@@ -4,12 +4,12 @@
 //! ClimateNet `climatenet/modules.py`; Wu et al. 2018 (arXiv:1811.08201).
 
 use crate::error::Result;
-use crate::layers::Layer;
 use crate::layers::conv::Conv;
 use crate::layers::gate::ChannelGate;
 use crate::layers::prelu::NormPrelu;
 use crate::layers::separable::Depthwise;
 use crate::layers::wrapped::{Padding, Wrapped};
+use crate::layers::{Layer, split};
 use crate::ops::{ConvSpec, Fuse};
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
@@ -202,10 +202,7 @@ impl Layer for Guided {
             through = reduce.backward(p, pass, through, gradients)?;
         }
         through = self.joint.backward(p, pass, through, gradients)?;
-        let counts = [self.inner, self.inner];
-        let mut parts = pass.backend.split(&through, &counts)?;
-        let dsurround = parts.pop().expect("two parts");
-        let dlocal = parts.pop().expect("two parts");
+        let [dlocal, dsurround] = split(pass, &through, [self.inner, self.inner])?;
         let far = self.surround.backward(p, pass, dsurround, gradients)?;
         let near = self.local.backward(p, pass, dlocal, gradients)?;
         let dinner = pass.backend.add(&near, &far)?;

@@ -12,7 +12,7 @@ use crate::layers::conv::{Conv, Upsample};
 use crate::layers::norm::Norm;
 use crate::layers::resize::{resize, resize_backward};
 use crate::layers::unit::Unit;
-use crate::layers::{Joining, Layer, Style};
+use crate::layers::{Joining, JoiningParts, Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
@@ -169,6 +169,27 @@ impl Beside {
         let y = (self.full[0].joining()).forward_joined(p, pass, &{ parts })?;
         self.full[1].layer().forward(p, pass, &y)
     }
+
+    /// The gradient of the decoded features; `counts` are the channels of these and of the skip.
+    fn backward(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        counts: [usize; 2],
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let ([skip1, skip2], [full1, full2]) = (&self.skip, &self.full);
+        pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
+        let dy = full2.layer().backward(p, pass, dy, gradients)?;
+        let joining = full1.joining();
+        let [dy, dskip] = joining.backward_parts(p, pass, dy, counts, gradients)?;
+        pass.replay(|pass, [x]| self.skip(p, pass, &x))?;
+        let dskip = skip2.layer().backward(p, pass, dskip, gradients)?;
+        // Its result, the gradient of the network's input, has no use.
+        skip1.layer().backward(p, pass, dskip, gradients)?;
+        Ok(dy)
+    }
 }
 
 #[derive(Debug)]
@@ -319,21 +340,8 @@ impl Decoder {
             Kind::Deconv(deconv) => {
                 let mut dy = self.classify.backward(p, pass, dlogits, gradients)?;
                 if let Some(beside) = &deconv.beside {
-                    let Beside {
-                        skip: [skip1, skip2],
-                        full: [full1, full2],
-                    } = beside;
-                    pass.replay(|pass, inputs| beside.join(p, pass, inputs))?;
-                    dy = full2.layer().backward(p, pass, dy, gradients)?;
                     let counts = [self.channels, self.skip_channels];
-                    let mut parts =
-                        (full1.joining()).backward_joined(p, pass, dy, &counts, gradients)?;
-                    let dskip = parts.pop().expect("two parts");
-                    dy = parts.pop().expect("two parts");
-                    pass.replay(|pass, [x]| beside.skip(p, pass, &x))?;
-                    let dskip = skip2.layer().backward(p, pass, dskip, gradients)?;
-                    // Its result, the gradient of the network's input, has no use.
-                    skip1.layer().backward(p, pass, dskip, gradients)?;
+                    dy = beside.backward(p, pass, dy, counts, gradients)?;
                 }
                 pass.replay(|pass, [y]| deconv.enlarge(p, pass, &y, (h, w)))?;
                 dy = deconv.third.backward(p, pass, dy, gradients)?;
@@ -343,9 +351,7 @@ impl Decoder {
         pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
         dy = self.refine[1].backward(p, pass, dy, gradients)?;
         let counts = [self.channels, self.low_channels];
-        let mut parts = self.refine[0].backward_joined(p, pass, dy, &counts, gradients)?;
-        let dlow = parts.pop().expect("two parts");
-        let ddeep = parts.pop().expect("two parts");
+        let [ddeep, dlow] = self.refine[0].backward_parts(p, pass, dy, counts, gradients)?;
         let ddeep = match &self.kind {
             Kind::Bilinear => resize_backward(pass, &ddeep, self.periodic)?,
             Kind::Deconv(deconv) => deconv.first.backward(p, pass, ddeep, gradients)?,

@@ -16,7 +16,7 @@ use super::architecture::Architecture;
 use crate::error::Result;
 use crate::layers::conv::{Conv, Upsample};
 use crate::layers::unit::Unit;
-use crate::layers::{Joining, Style};
+use crate::layers::{Joining, JoiningParts, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::{Pass, Saved};
@@ -227,7 +227,7 @@ impl Dense {
         pass: &mut Pass,
         dparts: Vec<Tensor>,
         gradients: &mut Gradients,
-    ) -> Result<Vec<Tensor>> {
+    ) -> Result<[Tensor; N]> {
         pass.replay(|pass, inputs: [Tensor; N]| self.inside(p, pass, inputs))?;
         let mut dparts: Vec<Option<Tensor>> = dparts.into_iter().map(Some).collect();
         if !self.whole {
@@ -249,7 +249,8 @@ impl Dense {
                 });
             }
         }
-        Ok(dparts.into_iter().flatten().collect())
+        let dinputs: Vec<Tensor> = dparts.into_iter().flatten().collect();
+        Ok(dinputs.try_into().expect("every input is read"))
     }
 
     fn trace(&self, inputs: &[Flow], trace: &mut Trace) -> Result<Vec<Flow>> {
@@ -362,29 +363,24 @@ impl Architecture for Tiramisu {
         let channels = (self.up.last()).map_or(vec![], |(_, block)| block.outputs());
         let mut dparts = (self.classify).backward_joined(p, pass, dlogits, &channels, gradients)?;
         let mut dskips = Vec::with_capacity(self.up.len());
-        let mut dy;
         for (index, (double, block)) in self.up.iter().enumerate().rev() {
-            let mut inputs = block.backward::<2>(p, pass, dparts, gradients)?;
-            dskips.extend(inputs.pop());
-            dy = double.backward(p, pass, inputs.pop().expect("two parts"), gradients)?;
+            let [dy, dskip] = block.backward::<2>(p, pass, dparts, gradients)?;
+            dskips.push(dskip);
+            let dy = double.backward(p, pass, dy, gradients)?;
             let below = match index {
                 0 => &self.bottom,
                 _ => &self.up[index - 1].1,
             };
             dparts = pass.backend.split(&dy, &below.outputs())?;
         }
-        dparts = self.bottom.backward::<1>(p, pass, dparts, gradients)?;
+        let [mut dy] = self.bottom.backward::<1>(p, pass, dparts, gradients)?;
         for ((block, halve), dskip) in self.down.iter().zip(dskips).rev() {
-            dy = dparts.pop().expect("one part");
             let channels = [block.channels_out()];
-            dy = halve
-                .backward_joined(p, pass, dy, &channels, gradients)?
-                .remove(0);
+            [dy] = halve.backward_parts(p, pass, dy, channels, gradients)?;
             dy = pass.backend.add(&dy, &dskip)?;
-            dparts = pass.backend.split(&dy, &block.outputs())?;
-            dparts = block.backward::<1>(p, pass, dparts, gradients)?;
+            let dparts = pass.backend.split(&dy, &block.outputs())?;
+            [dy] = block.backward::<1>(p, pass, dparts, gradients)?;
         }
-        dy = dparts.pop().expect("one part");
         self.input.backward_parameters(p, pass, dy, gradients)
     }
 

@@ -17,9 +17,9 @@ use super::mirror::Mirror;
 use super::{Detector, SLOPE, wide};
 use crate::detection::{DetectorGradient, DetectorOutput, Layout, Scheme};
 use crate::error::{ModelError, Result};
-use crate::layers::Layer;
 use crate::layers::batch_norm::{BatchNorm, EPS};
 use crate::layers::timed_conv::TimedConv;
+use crate::layers::{Layer, split};
 use crate::networks::NetworkConfig;
 use crate::networks::NetworkName;
 use crate::networks::architecture::Architecture;
@@ -139,18 +139,14 @@ impl CellDetector {
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
         let counts = [BOX, OBJECTNESS, self.layout.classes];
-        let parts = pass.backend.split(dheads, &counts)?;
-        let mut dcode: Option<Tensor> = None;
-        for (head, part) in self.heads.iter().zip(parts).rev() {
-            let through = head.backward(p, pass, part, gradients)?;
-            dcode = Some(match dcode {
-                Some(sum) => pass.backend.add(&sum, &through)?,
-                None => through,
-            });
+        let [dbox, dobjectness, dclass] = split(pass, dheads, counts)?;
+        let [head_box, objectness, class] = &self.heads;
+        // The tape is read from its end: the head that ran last comes first.
+        let mut dcode = class.backward(p, pass, dclass, gradients)?;
+        for (head, dhead) in [(objectness, dobjectness), (head_box, dbox)] {
+            let through = head.backward(p, pass, dhead, gradients)?;
+            dcode = pass.backend.add(&dcode, &through)?;
         }
-        let Some(dcode) = dcode else {
-            unreachable!("there are three heads")
-        };
         match &self.norm {
             Some(norm) => Ok(norm.backward(p, pass, dcode, NOTHING, gradients)?.0),
             None => Ok(dcode),

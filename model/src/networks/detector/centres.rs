@@ -13,7 +13,7 @@ use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::conv::Conv;
 use crate::layers::resize::{resize, resize_backward};
 use crate::layers::unit::Unit;
-use crate::layers::{Joining, Layer, Style};
+use crate::layers::{Joining, JoiningParts, Layer, Style, split};
 use crate::networks::NetworkConfig;
 use crate::networks::NetworkName;
 use crate::networks::architecture::Architecture;
@@ -192,10 +192,7 @@ impl CentreDetector {
     ) -> Result<(Tensor, Tensor)> {
         pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
         let dy = self.refine[1].backward(p, pass, dy, gradients)?;
-        let mut parts = self.refine[0].backward_joined(p, pass, dy, &self.parts, gradients)?;
-        let (Some(dlow), Some(ddeep)) = (parts.pop(), parts.pop()) else {
-            unreachable!("two parts")
-        };
+        let [ddeep, dlow] = self.refine[0].backward_parts(p, pass, dy, self.parts, gradients)?;
         let ddeep = resize_backward(pass, &ddeep, self.layout.periodic)?;
         let dlow = self.low.backward(p, pass, dlow, gradients)?;
         Ok((ddeep, dlow))
@@ -254,10 +251,7 @@ impl Detector for CentreDetector {
             _ => None,
         };
         let counts = [self.layout.classes, SIDES];
-        let mut parts = pass.backend.split(&gradient.heads, &counts)?;
-        let (Some(dsides), Some(dscores)) = (parts.pop(), parts.pop()) else {
-            unreachable!("two parts")
-        };
+        let [dscores, dsides] = split(pass, &gradient.heads, counts)?;
         let by_sides = self.sides.backward(p, pass, dsides, gradients)?;
         let by_scores = self.scores.backward(p, pass, dscores, gradients)?;
         let dy = pass.backend.add(&by_sides, &by_scores)?;

@@ -2,7 +2,7 @@
 
 use super::conv_spec::{PoolSpec, source};
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, on_gpu};
+use super::{Backend, Cpu, on_gpu};
 use crate::error::Result;
 use candle_core::Tensor;
 #[cfg(feature = "onednn")]
@@ -20,12 +20,10 @@ impl Backend {
         on_gpu!(self, super::cuda::average_pool(x, shape, spec));
         let (out_h, out_w) = spec.output_size((shape[1], shape[2]));
         let values = Host::of("avg_pool", x)?;
-        let y = match self {
-            Self::Reference => plain(&values, shape, spec),
+        let y = match self.on_cpu() {
+            Cpu::Reference => plain(&values, shape, spec),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => parallel(&values, shape, spec),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+            Cpu::OneDnn => parallel(&values, shape, spec),
         };
         tensor(y, &[shape[0], out_h, out_w, shape[3]], x.dtype())
     }
@@ -46,12 +44,10 @@ impl Backend {
         expect(op, "dy", expected, bhwc(op, "dy", dy)?)?;
         on_gpu!(self, super::cuda::average_pool_backward(dy, x_shape, spec));
         let grad = Host::of(op, dy)?;
-        let dx = match self {
-            Self::Reference => plain_backward(&grad, x_shape, spec),
+        let dx = match self.on_cpu() {
+            Cpu::Reference => plain_backward(&grad, x_shape, spec),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => parallel_backward(&grad, x_shape, spec),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+            Cpu::OneDnn => parallel_backward(&grad, x_shape, spec),
         };
         tensor(dx, &x_shape, dy.dtype())
     }

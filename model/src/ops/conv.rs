@@ -22,7 +22,7 @@ use super::way::Way;
 pub use super::way::leave_to_onednn;
 #[cfg(feature = "onednn")]
 use super::winograd::Direction;
-use super::{Backend, Channels, Fuse, Landing, Weights, on_gpu, reference};
+use super::{Backend, Channels, Cpu, Fuse, Landing, Weights, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::{DType, Tensor};
@@ -346,14 +346,14 @@ impl Backend {
             self.add_channel_sums(op, dy, dbias)?;
         }
         let dw = dw.host()?;
-        match self {
-            Self::Reference => {
+        match self.on_cpu() {
+            Cpu::Reference => {
                 let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
                 reference::conv::backward_weights(&values, x_shape, &grad, y_shape, spec, dw);
                 Ok(())
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => {
+            Cpu::OneDnn => {
                 let way = Way::of(self, x.dtype(), spec, shapes, Direction::BackwardWeights);
                 if way == Way::Winograd {
                     return add_by_winograd(&[x], dy, spec, shapes, dw);
@@ -373,8 +373,6 @@ impl Backend {
                     Ok(())
                 })
             }
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
         }
     }
 
@@ -474,14 +472,12 @@ impl Backend {
         on_gpu!(self, super::cuda::add_channel_sums(dy, sums));
         let sums = sums.host()?;
         let channels = sums.len();
-        let (mean, _) = match self {
-            Self::Reference => reference::norm::moments(&Host::of(op, dy)?, channels),
+        let (mean, _) = match self.on_cpu() {
+            Cpu::Reference => reference::norm::moments(&Host::of(op, dy)?, channels),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => by_dtype!(dy.dtype(), V => {
+            Cpu::OneDnn => by_dtype!(dy.dtype(), V => {
                 super::fast::norm::moments(&Typed::<V>::of(op, dy)?, channels)
             }),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
         };
         let count = (dy.elem_count() / channels) as f64;
         sums.iter_mut()

@@ -13,7 +13,7 @@ use super::Fuse;
 #[cfg(feature = "onednn")]
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, ConvSpec, Landing, on_gpu, reference};
+use super::{Backend, ConvSpec, Cpu, Landing, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
@@ -50,12 +50,10 @@ impl Backend {
         }
         let _span = span("depthwise_conv2d", x_shape, spec);
         let (values, w) = (Host::of(op, x)?, Host::of(op, weights)?);
-        let y = match self {
-            Self::Reference => reference::conv::forward(&values, x_shape, &w, None, y_shape, spec),
+        let y = match self.on_cpu() {
+            Cpu::Reference => reference::conv::forward(&values, x_shape, &w, None, y_shape, spec),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::depthwise::forward(&values, x_shape, &w, y_shape, spec),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+            Cpu::OneDnn => fast::depthwise::forward(&values, x_shape, &w, y_shape, spec),
         };
         tensor(y, &y_shape, x.dtype())
     }
@@ -85,12 +83,10 @@ impl Backend {
         }
         let _span = span("depthwise_conv2d backward data", x_shape, spec);
         let (grad, w) = (Host::of(op, dy)?, Host::of(op, weights)?);
-        let dx = match self {
-            Self::Reference => reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec),
+        let dx = match self.on_cpu() {
+            Cpu::Reference => reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::depthwise::backward_data(&grad, y_shape, &w, x_shape, spec),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+            Cpu::OneDnn => fast::depthwise::backward_data(&grad, y_shape, &w, x_shape, spec),
         };
         tensor(dx, &x_shape, dy.dtype())
     }
@@ -124,16 +120,14 @@ impl Backend {
         }
         let _span = span("depthwise_conv2d backward weights", x_shape, spec);
         let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
-        match self {
-            Self::Reference => {
+        match self.on_cpu() {
+            Cpu::Reference => {
                 reference::conv::backward_weights(&values, x_shape, &grad, y_shape, spec, dw)
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => {
+            Cpu::OneDnn => {
                 fast::depthwise::backward_weights(&values, x_shape, &grad, y_shape, spec, dw)
             }
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
         }
         Ok(())
     }

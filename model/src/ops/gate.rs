@@ -5,7 +5,7 @@
 #[cfg(feature = "onednn")]
 use super::fast::whole_pixels;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, on_gpu};
+use super::{Backend, Cpu, on_gpu};
 use crate::error::Result;
 use candle_core::Tensor;
 #[cfg(feature = "onednn")]
@@ -46,12 +46,10 @@ impl Backend {
         let mut dz = Vec::with_capacity(b * c);
         let samples = (grad.chunks_exact(h * w * c)).zip(values.chunks_exact(h * w * c));
         for ((dy, x), factors) in samples.zip(factors.chunks_exact(c)) {
-            let sums = match self {
-                Self::Reference => plain_sums(dy, x, c),
+            let sums = match self.on_cpu() {
+                Cpu::Reference => plain_sums(dy, x, c),
                 #[cfg(feature = "onednn")]
-                Self::OneDnn => parallel_sums(dy, x, c),
-                #[cfg(feature = "cuda")]
-                Self::Cuda => unreachable!("given above"),
+                Cpu::OneDnn => parallel_sums(dy, x, c),
             };
             let slope = |f: &f32| f64::from(f * (1.0 - f));
             dz.extend(
@@ -69,14 +67,14 @@ impl Backend {
 
     /// Every value times the factor of its sample and channel.
     fn times(self, x: &[f32], [_, h, w, c]: [usize; 4], factors: &[f32]) -> Vec<f32> {
-        match self {
-            Self::Reference => {
+        match self.on_cpu() {
+            Cpu::Reference => {
                 let factor = |index: usize| factors[index / (h * w * c) * c + index % c];
                 let value = |(index, x): (usize, &f32)| x * factor(index);
                 x.iter().enumerate().map(value).collect()
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => {
+            Cpu::OneDnn => {
                 let mut y = vec![0.0; x.len()];
                 let rows = y.par_chunks_mut(w * c).zip(x.par_chunks(w * c));
                 rows.enumerate().for_each(|(row, (y, x))| {
@@ -89,8 +87,6 @@ impl Backend {
                 });
                 y
             }
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
         }
     }
 }

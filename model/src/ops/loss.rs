@@ -3,7 +3,7 @@
 #[cfg(feature = "onednn")]
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, on_gpu, reference};
+use super::{Backend, Cpu, on_gpu, reference};
 use crate::error::{ModelError, Result};
 use crate::profile;
 use candle_core::{DType, Tensor};
@@ -243,12 +243,10 @@ impl Backend {
             });
         }
         let values = Host::of(op, logits)?;
-        let (weighted_sum, gradient) = match self {
-            Self::Reference => reference::loss::segmentation(&values, labels, &rule),
+        let (weighted_sum, gradient) = match self.on_cpu() {
+            Cpu::Reference => reference::loss::segmentation(&values, labels, &rule),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::loss::segmentation(&values, labels, &rule),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+            Cpu::OneDnn => fast::loss::segmentation(&values, labels, &rule),
         };
         Ok(Loss {
             weighted_sum,
@@ -313,12 +311,10 @@ impl Backend {
         let shape = bhwc("softmax", "logits", logits)?;
         on_gpu!(self, super::cuda::softmax(logits));
         let values = Host::of("softmax", logits)?;
-        let probabilities = match self {
-            Self::Reference => reference::loss::softmax(&values, shape[3]),
+        let probabilities = match self.on_cpu() {
+            Cpu::Reference => reference::loss::softmax(&values, shape[3]),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::loss::softmax(&values, shape[3]),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+            Cpu::OneDnn => fast::loss::softmax(&values, shape[3]),
         };
         tensor(probabilities, &shape, DType::F32)
     }

@@ -81,6 +81,14 @@ pub enum Backend {
     Cuda,
 }
 
+/// The backends that compute in host memory.
+#[derive(Clone, Copy, Debug)]
+enum Cpu {
+    Reference,
+    #[cfg(feature = "onednn")]
+    OneDnn,
+}
+
 /// Gives what an operation on the GPU gives, if the backend is the GPU's.
 macro_rules! on_gpu {
     ($backend:expr, $given:expr) => {
@@ -108,6 +116,17 @@ impl Backend {
         return Self::OneDnn;
         #[cfg(not(feature = "onednn"))]
         Self::Reference
+    }
+
+    /// Which loops run an operation that [`on_gpu!`] has left to the CPU.
+    fn on_cpu(self) -> Cpu {
+        match self {
+            Self::Reference => Cpu::Reference,
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => Cpu::OneDnn,
+            #[cfg(feature = "cuda")]
+            Self::Cuda => unreachable!("`on_gpu!` comes first"),
+        }
     }
 
     /// Every backend of this build that runs here.

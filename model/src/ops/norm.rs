@@ -7,7 +7,7 @@ use super::host::Typed;
 use super::host::{Host, bhwc, expect, tensor};
 #[cfg(feature = "onednn")]
 use super::value::by_dtype;
-use super::{Backend, Channels, Landing, on_gpu, reference};
+use super::{Backend, Channels, Cpu, Landing, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
@@ -123,14 +123,12 @@ impl Backend {
             BatchNormSaved::on_gpu(moments).host()
         });
         let op = "batch_norm";
-        let (mean, variance) = match self {
-            Self::Reference => reference::norm::moments(&Host::of(op, x)?, c),
+        let (mean, variance) = match self.on_cpu() {
+            Cpu::Reference => reference::norm::moments(&Host::of(op, x)?, c),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => {
+            Cpu::OneDnn => {
                 by_dtype!(x.dtype(), V => fast::norm::moments(&Typed::<V>::of(op, x)?, c))
             }
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
         };
         let mut count = b * h * w;
         let (mut mean, mut variance) = (mean, variance);
@@ -169,22 +167,20 @@ impl Backend {
         let op = "batch_norm_apply";
         on_gpu!(self, super::cuda::apply(x, &scale, &shift, residual, relu));
         let (scale, shift) = (&*scale.host()?, &*shift.host()?);
-        match self {
-            Self::Reference => {
+        match self.on_cpu() {
+            Cpu::Reference => {
                 let values = Host::of(op, x)?;
                 let residual = residual.map(|r| Host::of(op, r)).transpose()?;
                 let y = reference::norm::apply(&values, scale, shift, residual.as_deref(), relu);
                 tensor(y, &shape, x.dtype())
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => by_dtype!(x.dtype(), V => {
+            Cpu::OneDnn => by_dtype!(x.dtype(), V => {
                 let values = Typed::<V>::of(op, x)?;
                 let residual = residual.map(|r| Typed::<V>::of(op, r)).transpose()?;
                 let y = fast::norm::apply(&values, scale, shift, residual.as_deref(), relu);
                 tensor(y, &shape, x.dtype())
             }),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
         }
     }
 
@@ -310,8 +306,8 @@ impl Backend {
             }
             Ok(factors(gamma, saved, &sum, &sum_xhat))
         };
-        let dx = match self {
-            Self::Reference => {
+        let dx = match self.on_cpu() {
+            Cpu::Reference => {
                 let (grad, values) = (Host::of(op, &masked)?, Host::of(op, x)?);
                 let [a, b, c] = sums(reference::norm::backward_sums(
                     &grad,
@@ -325,7 +321,7 @@ impl Backend {
                 tensor(dx, &shape, x.dtype())?
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => by_dtype!(x.dtype(), V => {
+            Cpu::OneDnn => by_dtype!(x.dtype(), V => {
                 let (grad, values) = (Typed::<V>::of(op, &masked)?, Typed::<V>::of(op, x)?);
                 let operands = fast::norm::Operands {
                     dy: &grad,
@@ -339,8 +335,6 @@ impl Backend {
                 let [a, b, c] = sums(fast::norm::backward_sums(operands, &saved.mean, &saved.inv_std))?;
                 tensor(fast::norm::backward_apply(operands, &a, &b, &c), &shape, x.dtype())?
             }),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
         };
         Ok((dx, after.residual.then_some(masked)))
     }

@@ -4,7 +4,7 @@ use super::conv_spec::PoolSpec;
 #[cfg(feature = "onednn")]
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, Marks, on_gpu, reference};
+use super::{Backend, Cpu, Marks, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
@@ -79,12 +79,10 @@ impl Backend {
         on_gpu!(self, super::cuda::max_pool(x, shape, spec));
         let (out_h, out_w) = spec.output_size((shape[1], shape[2]));
         let values = Host::of("max_pool", x)?;
-        let (y, winner) = match self {
-            Self::Reference => reference::resample::max_pool(&values, shape, spec),
+        let (y, winner) = match self.on_cpu() {
+            Cpu::Reference => reference::resample::max_pool(&values, shape, spec),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::resample::max_pool(&values, shape, spec),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+            Cpu::OneDnn => fast::resample::max_pool(&values, shape, spec),
         };
         Ok((
             tensor(y, &[shape[0], out_h, out_w, shape[3]], x.dtype())?,
@@ -118,14 +116,12 @@ impl Backend {
             super::cuda::max_pool_backward(dy, winner, x_shape, spec)
         );
         let (values, winner) = (Host::of("max_pool_backward", dy)?, &*winner.host()?);
-        let dx = match self {
-            Self::Reference => {
+        let dx = match self.on_cpu() {
+            Cpu::Reference => {
                 reference::resample::max_pool_backward(&values, winner, x_shape, spec)
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::resample::max_pool_backward(&values, winner, x_shape, spec),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+            Cpu::OneDnn => fast::resample::max_pool_backward(&values, winner, x_shape, spec),
         };
         tensor(dx, &x_shape, dy.dtype())
     }
@@ -143,12 +139,10 @@ impl Backend {
         let values = Host::of("global_average_pool", x)?;
         let mut means: Vec<f32> = Vec::with_capacity(b * c);
         for sample in values.chunks_exact(h * w * c) {
-            let (mean, _) = match self {
-                Self::Reference => reference::norm::moments(sample, c),
+            let (mean, _) = match self.on_cpu() {
+                Cpu::Reference => reference::norm::moments(sample, c),
                 #[cfg(feature = "onednn")]
-                Self::OneDnn => fast::norm::moments(sample, c),
-                #[cfg(feature = "cuda")]
-                Self::Cuda => unreachable!("given above"),
+                Cpu::OneDnn => fast::norm::moments(sample, c),
             };
             means.extend(mean.iter().map(|&m| m as f32));
         }
@@ -213,12 +207,10 @@ impl Backend {
             Axis::new(shape[2], w, periodic),
         );
         let values = Host::of("resize_bilinear", x)?;
-        let y = match self {
-            Self::Reference => reference::resample::resize(&values, shape, &rows, &columns),
+        let y = match self.on_cpu() {
+            Cpu::Reference => reference::resample::resize(&values, shape, &rows, &columns),
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::resample::resize(&values, shape, &rows, &columns),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+            Cpu::OneDnn => fast::resample::resize(&values, shape, &rows, &columns),
         };
         tensor(y, &[shape[0], rows.len(), w, shape[3]], x.dtype())
     }
@@ -250,14 +242,12 @@ impl Backend {
             Axis::new(x_shape[2], w, periodic),
         );
         let values = Host::of("resize_bilinear_backward", dy)?;
-        let dx = match self {
-            Self::Reference => {
+        let dx = match self.on_cpu() {
+            Cpu::Reference => {
                 reference::resample::resize_backward(&values, x_shape, &rows, &columns)
             }
             #[cfg(feature = "onednn")]
-            Self::OneDnn => fast::resample::resize_backward(&values, x_shape, &rows, &columns),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("given above"),
+            Cpu::OneDnn => fast::resample::resize_backward(&values, x_shape, &rows, &columns),
         };
         tensor(dx, &x_shape, dy.dtype())
     }

@@ -1,0 +1,191 @@
+//! Which configurations cannot be built: ranges of single keys, and what each network allows.
+
+use super::NetworkConfig;
+use crate::error::{ModelError, Result};
+use crate::networks::{NetworkName, keys};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+/// The error of a key that has another value than expected.
+fn refuse(key: &'static str, expected: impl Display, found: impl Display) -> Result<()> {
+    let reason = format!("expected {expected}, found {found}");
+    Err(ModelError::Config { key, reason })
+}
+
+/// Refuses the first whole number that lies outside its range.
+fn within<const N: usize>(keys: [(&'static str, usize, RangeInclusive<usize>); N]) -> Result<()> {
+    for (key, found, range) in keys {
+        if !range.contains(&found) {
+            let (least, most) = range.into_inner();
+            return refuse(key, format!("{least} to {most}"), found);
+        }
+    }
+    Ok(())
+}
+
+impl NetworkConfig {
+    /// Refuses what cannot be built.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] naming the key, what was expected and found.
+    pub fn check(&self) -> Result<()> {
+        self.check_keys()?;
+        within([
+            ("channels_in", self.channels_in, 1..=256),
+            ("classes", self.classes, 2..=250),
+        ])?;
+        self.check_widths()?;
+        self.check_blocks()?;
+        if self.name.is_detector() {
+            self.check_detector()?;
+        }
+        self.check_stride()?;
+        self.check_rates()?;
+        if self.name == NetworkName::CgNet {
+            self.check_stages()?;
+        }
+        within([("growth", self.growth, 1..=1024)])?;
+        self.check_kernel()?;
+        self.check_padding()?;
+        self.check_shares()
+    }
+
+    /// Refuses keys that say nothing about the network.
+    fn check_keys(&self) -> Result<()> {
+        let default = Self::of(self.name);
+        keys::refuse_foreign(
+            self.name,
+            &[
+                ("decoder_width", self.decoder_width != default.decoder_width),
+                ("blocks", self.blocks != default.blocks),
+                ("output_stride", self.output_stride != default.output_stride),
+                ("atrous_rates", self.atrous_rates != default.atrous_rates),
+                ("growth", self.growth != default.growth),
+                ("kernel", self.kernel != default.kernel),
+                ("batch_norm", self.batch_norm != default.batch_norm),
+                (
+                    "periodic_latitude",
+                    self.periodic_latitude != default.periodic_latitude,
+                ),
+                ("dropout", self.dropout != default.dropout),
+                ("time_steps", self.time_steps != default.time_steps),
+                ("box_relu", self.box_relu != default.box_relu),
+                ("mask_classes", self.mask_classes != default.mask_classes),
+            ],
+        )
+    }
+
+    fn check_widths(&self) -> Result<()> {
+        let widths = [
+            ("width", Some(self.width)),
+            ("decoder_width", self.decoder_width),
+        ];
+        for (key, width) in widths {
+            if let Some(width) = width.filter(|width| !(*width > 0.0 && *width <= 8.0)) {
+                return refuse(key, "above 0, at most 8", width);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses another depth than the network's layers can have.
+    fn check_blocks(&self) -> Result<()> {
+        let lengths = match self.name {
+            NetworkName::DeepCam
+            | NetworkName::Detector2d
+            | NetworkName::Detector2dHalf
+            | NetworkName::Detector3d
+            | NetworkName::Detector15pf => 1..=1,
+            NetworkName::Tiramisu => 2..=6,
+            NetworkName::CgNet => 2..=2,
+            _ => 2..=4,
+        };
+        if !lengths.contains(&self.blocks.len()) || self.blocks.contains(&0) {
+            let (found, least, most) = (&self.blocks, lengths.start(), lengths.end());
+            let expected = format!("{least} to {most} counts above 0");
+            return refuse("blocks", expected, format!("{found:?}"));
+        }
+        Ok(())
+    }
+
+    /// Refuses what only a detector can have wrong.
+    fn check_detector(&self) -> Result<()> {
+        let halvings = self.blocks.first().copied().unwrap_or(0);
+        if self.name != NetworkName::DetectorDense && !(2..=6).contains(&halvings) {
+            return refuse("blocks", "2 to 6 halvings", halvings);
+        }
+        within([("time_steps", self.time_steps, 3..=256)])?;
+        if self.mask_classes == 1 || self.mask_classes > 250 {
+            let expected = "0 for no masks, or 2 to 250";
+            return refuse("mask_classes", expected, self.mask_classes);
+        }
+        Ok(())
+    }
+
+    fn check_stride(&self) -> Result<()> {
+        let strides: &[usize] = match self.name {
+            // These decoders double three times.
+            NetworkName::DeepLabV3Plus
+            | NetworkName::DeepLabV3PlusDeconv
+            | NetworkName::DetectorDense => &[8],
+            _ => &[8, 16],
+        };
+        if !strides.contains(&self.output_stride) {
+            let expected = format!("one of {strides:?} for `{}`", self.name.as_str());
+            return refuse("output_stride", expected, self.output_stride);
+        }
+        Ok(())
+    }
+
+    fn check_rates(&self) -> Result<()> {
+        let rates = &self.atrous_rates;
+        if rates.is_empty() || rates.contains(&0) {
+            return refuse("atrous_rates", "rates above 0", format!("{rates:?}"));
+        }
+        Ok(())
+    }
+
+    /// Refuses other rates and blocks than CGNet's two stages can have.
+    fn check_stages(&self) -> Result<()> {
+        let (rates, blocks) = (&self.atrous_rates, &self.blocks);
+        if rates.len() != 2 {
+            let expected = "one rate for each of two stages";
+            return refuse("atrous_rates", expected, format!("{rates:?}"));
+        }
+        if blocks.contains(&1) {
+            return refuse("blocks", "2 or more in each stage", format!("{blocks:?}"));
+        }
+        Ok(())
+    }
+
+    fn check_kernel(&self) -> Result<()> {
+        if self.kernel.is_multiple_of(2) || self.kernel > 15 {
+            return refuse("kernel", "an odd extent up to 15", self.kernel);
+        }
+        Ok(())
+    }
+
+    fn check_padding(&self) -> Result<()> {
+        if self.periodic_latitude && !self.periodic_longitude {
+            return Err(ModelError::Config {
+                key: "periodic_latitude",
+                reason: "expected `periodic_longitude` with it: ClimateNet wraps both".into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses shares outside [0, 1).
+    fn check_shares(&self) -> Result<()> {
+        let shares = [
+            ("dropout", self.dropout),
+            ("batch_norm_decay", self.batch_norm_decay),
+        ];
+        for (key, share) in shares {
+            if !(0.0..1.0).contains(&share) {
+                return refuse(key, "[0, 1)", share);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,5 +1,7 @@
 //! Batch normalisation, fused with the residual add and the ReLU that follow it.
 
+mod backward;
+
 #[cfg(feature = "onednn")]
 use super::fast;
 #[cfg(feature = "onednn")]
@@ -227,120 +229,6 @@ impl Backend {
         ))
     }
 
-    /// The gradients of [`Self::batch_norm_forward`]: of x, of the residual if there was one; γ's and β's are added.
-    ///
-    /// With g = dy where y > 0 (if ReLU followed), n pixels, x̂ = (x − m)/σ:
-    /// dβ = Σ g, dγ = Σ g x̂, dx = γ/σ (g − dβ/n − x̂ dγ/n), d(residual) = g.
-    ///
-    /// The output y is needed only where a residual went into it; else its sign is computed again.
-    ///
-    /// # Errors
-    /// [`crate::ModelError::Shape`] naming what differs.
-    #[allow(clippy::too_many_arguments)] // the equation has as many terms
-    pub fn batch_norm_backward<'c, 'd, 'e, 'f>(
-        self,
-        dy: &Tensor,
-        x: &Tensor,
-        y: Option<&Tensor>,
-        (gamma, beta): (impl Into<Channels<'c>>, impl Into<Channels<'d>>),
-        saved: &BatchNormSaved,
-        after: After,
-        together: Option<&dyn Together>,
-        dgamma: impl Into<Landing<'e>>,
-        dbeta: impl Into<Landing<'f>>,
-    ) -> Result<(Tensor, Option<Tensor>)> {
-        let (gamma, beta) = (gamma.into(), beta.into());
-        let (dgamma, dbeta) = (dgamma.into(), dbeta.into());
-        let _span = profile::span(|| format!("batch norm backward {:?}", x.dims()));
-        let op = "batch_norm_backward";
-        let shape = bhwc(op, "x", x)?;
-        expect(op, "dy", x.dims(), dy.dims())?;
-        expect(
-            op,
-            "gamma and beta",
-            (shape[3], shape[3]),
-            (gamma.len(), beta.len()),
-        )?;
-        #[cfg(feature = "cuda")]
-        if self == Self::Cuda {
-            let needs = after.residual && after.relu && y.is_none();
-            expect(op, "y, which a residual needs,", false, needs)?;
-            let moments = match &saved.on_gpu {
-                Some(moments) => moments,
-                None => &super::cuda::Moments::of(saved, &gamma.host()?, &beta.host()?)?,
-            };
-            let operands = super::cuda::Operands {
-                dy,
-                x,
-                y: y.filter(|_| after.residual),
-                gamma: &gamma,
-                saved: moments,
-                count: saved.count,
-                after,
-            };
-            return super::cuda::norm_backward(&operands, together, dgamma, dbeta);
-        }
-        let (gamma, beta) = (&*gamma.host()?, &*beta.host()?);
-        let (dgamma, dbeta) = (dgamma.host()?, dbeta.host()?);
-        let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
-        // Only a residual needs the masked gradient as a tensor of its own; plain loops take the same way always.
-        let split = after.relu && (after.residual || self == Self::Reference);
-        let masked = match y {
-            Some(y) if split => self.relu_backward(dy, y)?,
-            None if split => {
-                expect(op, "y, which a residual needs,", false, after.residual)?;
-                let y = self.batch_norm_apply(x, &scale, &shift, None, true)?;
-                self.relu_backward(dy, &y)?
-            }
-            _ => dy.clone(),
-        };
-        let mut sums = |(mut sum, mut sum_xhat): (Vec<f64>, Vec<f64>)| -> Result<[Vec<f32>; 3]> {
-            let add = |to: &mut [f32], from: &[f64]| {
-                to.iter_mut().zip(from).for_each(|(d, &s)| *d += s as f32);
-            };
-            add(dgamma, &sum_xhat);
-            add(dbeta, &sum);
-            // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
-            if let Some(together) = together {
-                share_sums(together, &mut sum, &mut sum_xhat)?;
-            }
-            Ok(factors(gamma, saved, &sum, &sum_xhat))
-        };
-        let dx = match self.on_cpu() {
-            Cpu::Reference => {
-                let (grad, values) = (Host::of(op, &masked)?, Host::of(op, x)?);
-                let [a, b, c] = sums(reference::norm::backward_sums(
-                    &grad,
-                    &values,
-                    &saved.mean,
-                    &saved.inv_std,
-                ))?;
-                let scaled_x = reference::norm::apply(&values, &b, &c, None, false);
-                let zero = vec![0.0; shape[3]];
-                let dx = reference::norm::apply(&grad, &a, &zero, Some(&scaled_x), false);
-                tensor(dx, &shape, x.dtype())?
-            }
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => by_dtype!(x.dtype(), V => {
-                let (grad, values) = (Typed::<V>::of(op, &masked)?, Typed::<V>::of(op, x)?);
-                let operands = fast::norm::Operands {
-                    dy: &grad,
-                    x: &values,
-                    gate: if after.relu && !split {
-                        fast::norm::Gate::Recomputed(&scale, &shift)
-                    } else {
-                        fast::norm::Gate::Open
-                    },
-                };
-                let [a, b, c] = sums(fast::norm::backward_sums(operands, &saved.mean, &saved.inv_std))?;
-                tensor(fast::norm::backward_apply(operands, &a, &b, &c), &shape, x.dtype())?
-            }),
-        };
-        Ok((dx, after.residual.then_some(masked)))
-    }
-}
-
-impl Backend {
     /// Adds the gradients of a factor and a shift per channel: Σ dy x and Σ dy.
     ///
     /// For few pixels: on the CPU the sums are plain loops.
@@ -396,35 +284,6 @@ fn share_moments(
         variance[c] = (sums[1 + channels + c] / total - mean[c] * mean[c]).max(0.0);
     }
     Ok(total as usize)
-}
-
-fn share_sums(together: &dyn Together, sum: &mut [f64], sum_xhat: &mut [f64]) -> Result<()> {
-    let mut both = [&*sum, &*sum_xhat].concat();
-    together.sum(&mut both)?;
-    let (first, second) = both.split_at(sum.len());
-    sum.copy_from_slice(first);
-    sum_xhat.copy_from_slice(second);
-    Ok(())
-}
-
-/// dx is linear in g and x per channel, dx = a g + b x + c: the factors a, b and c.
-fn factors(gamma: &[f32], saved: &BatchNormSaved, sum: &[f64], sum_xhat: &[f64]) -> [Vec<f32>; 3] {
-    let n = saved.count as f64;
-    let mut factors = [const { Vec::new() }; 3];
-    for (i, &gamma) in gamma.iter().enumerate() {
-        let (inv, mean) = (f64::from(saved.inv_std[i]), f64::from(saved.mean[i]));
-        let lead = f64::from(gamma) * inv;
-        let values = [
-            lead,
-            -lead * inv * sum_xhat[i] / n,
-            -lead * sum[i] / n + lead * inv * mean * sum_xhat[i] / n,
-        ];
-        factors
-            .iter_mut()
-            .zip(values)
-            .for_each(|(f, v)| f.push(v as f32));
-    }
-    factors
 }
 
 /// Normalisation as one multiply and one add per value: scale = γ/σ, shift = β − m γ/σ.

@@ -156,44 +156,21 @@ impl Optimizer {
         update: Update<'_>,
     ) -> Result<f64> {
         let _span = profile::span(|| format!("parameters updated, {}", gradients.len()));
+        self.check_sizes(parameters, gradients, update.mirror.as_deref())?;
+        #[cfg(feature = "cuda")]
+        if self.on_gpu.is_some() {
+            return self.update_on_gpu(parameters, gradients, update);
+        }
         let Update {
             rate,
             gradient_scale,
             mut mirror,
         } = update;
-        let expected = self.count();
-        let copies = mirror.as_ref().map_or(expected, |m| m.as_slice().len());
-        for (what, got) in [
-            ("parameters", parameters.count()),
-            ("gradients", gradients.len()),
-            ("mirror", copies),
-        ] {
-            crate::ops::host::expect("optimizer", what, expected, got)?;
-        }
-        #[cfg(feature = "cuda")]
-        if self.on_gpu.is_some() {
-            let update = Update {
-                rate,
-                gradient_scale,
-                mirror,
-            };
-            return self.update_on_gpu(parameters, gradients, update);
-        }
-        // LARC's norms of each tensor give that of the whole gradient too: one pass less.
         let sums = match self.config.larc {
             None => None,
-            Some(_) => {
-                let kept = self.weights.take();
-                let kept = kept.filter(|(version, _)| *version == parameters.version());
-                let weights = match kept {
-                    Some((_, weights)) => weights,
-                    None => parameters
-                        .update_all(|values| squares_of(&self.places, &Slices::one(values)))?,
-                };
-                let gradients = squares_of(&self.places, &gradients.slices());
-                Some(weights.into_iter().zip(gradients).collect::<Vec<_>>())
-            }
+            Some(_) => Some(self.squares(parameters, gradients)?),
         };
+        // LARC's norms of each tensor give that of the whole gradient too: one pass less.
         let norm = match &sums {
             None => gradients.norm(),
             Some(sums) => sums.iter().map(|(_, g)| g).sum::<f64>().sqrt(),
@@ -229,6 +206,43 @@ impl Optimizer {
         })?;
         self.weights = weights.map(|weights| (parameters.version(), weights));
         Ok(norm)
+    }
+
+    /// Refuses parameters, gradients or a mirror of another network.
+    fn check_sizes(
+        &self,
+        parameters: &Parameters,
+        gradients: &Gradients,
+        mirror: Option<&Mirror>,
+    ) -> Result<()> {
+        let expected = self.count();
+        let copies = mirror.map_or(expected, |mirror| mirror.as_slice().len());
+        for (what, got) in [
+            ("parameters", parameters.count()),
+            ("gradients", gradients.len()),
+            ("mirror", copies),
+        ] {
+            crate::ops::host::expect("optimizer", what, expected, got)?;
+        }
+        Ok(())
+    }
+
+    /// Σ w² and Σ g² of each parameter; the former as the last step left them, where nothing changed them since.
+    fn squares(
+        &mut self,
+        parameters: &mut Parameters,
+        gradients: &Gradients,
+    ) -> Result<Vec<(f64, f64)>> {
+        let kept = self.weights.take();
+        let kept = kept.filter(|(version, _)| *version == parameters.version());
+        let weights = match kept {
+            Some((_, weights)) => weights,
+            None => {
+                parameters.update_all(|values| squares_of(&self.places, &Slices::one(values)))?
+            }
+        };
+        let gradients = squares_of(&self.places, &gradients.slices());
+        Ok(weights.into_iter().zip(gradients).collect())
     }
 
     #[cfg(feature = "cuda")]

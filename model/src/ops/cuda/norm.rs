@@ -254,40 +254,7 @@ pub fn backward(
         int(c),
     ];
     gpu.launch(NORM, "norm_backward_sums", dtype, grid, &arguments)?;
-    let gamma = bring_channels(gpu, of.gamma)?;
-    let factors = gpu.empty(&[3 * c], DType::F32)?;
-    let pixels_of_all = Arg::F64(of.count as f64);
-    if let Some(together) = together {
-        // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
-        let sums = collect(gpu, &partial, (count, c), (dgamma, dbeta))?;
-        share(gpu, &sums, together)?;
-        let arguments = [
-            (&factors).into(),
-            (&sums).into(),
-            saved.into(),
-            (&gamma).into(),
-            pixels_of_all,
-            int(c),
-        ];
-        gpu.launch_named(NORM, "norm_backward_factors", Grid::flat(c), &arguments)?;
-    } else {
-        land(gpu, dgamma, |dgamma| {
-            land(gpu, dbeta, |dbeta| {
-                let arguments = [
-                    (&factors).into(),
-                    dgamma.into(),
-                    dbeta.into(),
-                    (&partial).into(),
-                    saved.into(),
-                    (&gamma).into(),
-                    pixels_of_all,
-                    int(count),
-                    int(c),
-                ];
-                gpu.launch_named(NORM, "norm_backward_finish", Grid::ends(c, 1), &arguments)
-            })
-        })?;
-    }
+    let factors = backward_factors(gpu, of, (&partial, count), together, (dgamma, dbeta))?;
     let (grad, gate) = match &masked {
         Some(masked) => (masked, OPEN),
         None => (&dy, gate),
@@ -314,6 +281,52 @@ pub fn backward(
     )?;
     let residual = of.after.residual.then(|| masked.unwrap_or(dy));
     Ok((dx, residual))
+}
+
+/// The three factors of dx for each channel, from `count` partial sums of each; the gradients of γ and β are added.
+fn backward_factors(
+    gpu: &Gpu,
+    of: &Operands<'_>,
+    (partial, count): (&Tensor, usize),
+    together: Option<&dyn Together>,
+    (dgamma, dbeta): (Landing<'_>, Landing<'_>),
+) -> Result<Tensor> {
+    let (saved, c) = (&of.saved.0, of.gamma.len());
+    let gamma = bring_channels(gpu, of.gamma)?;
+    let factors = gpu.empty(&[3 * c], DType::F32)?;
+    let pixels_of_all = Arg::F64(of.count as f64);
+    if let Some(together) = together {
+        // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
+        let sums = collect(gpu, partial, (count, c), (dgamma, dbeta))?;
+        share(gpu, &sums, together)?;
+        let arguments = [
+            (&factors).into(),
+            (&sums).into(),
+            saved.into(),
+            (&gamma).into(),
+            pixels_of_all,
+            int(c),
+        ];
+        gpu.launch_named(NORM, "norm_backward_factors", Grid::flat(c), &arguments)?;
+    } else {
+        land(gpu, dgamma, |dgamma| {
+            land(gpu, dbeta, |dbeta| {
+                let arguments = [
+                    (&factors).into(),
+                    dgamma.into(),
+                    dbeta.into(),
+                    partial.into(),
+                    saved.into(),
+                    (&gamma).into(),
+                    pixels_of_all,
+                    int(count),
+                    int(c),
+                ];
+                gpu.launch_named(NORM, "norm_backward_finish", Grid::ends(c, 1), &arguments)
+            })
+        })?;
+    }
+    Ok(factors)
 }
 
 /// Adds Σ dy x and Σ dy per channel.

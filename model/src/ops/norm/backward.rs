@@ -1,0 +1,189 @@
+//! The backward pass of batch normalisation, with what was fused to it.
+
+use super::{After, BatchNormSaved, Together, fold};
+use crate::error::Result;
+#[cfg(feature = "onednn")]
+use crate::ops::fast;
+#[cfg(feature = "onednn")]
+use crate::ops::host::Typed;
+use crate::ops::host::{Host, bhwc, expect, tensor};
+#[cfg(feature = "onednn")]
+use crate::ops::value::by_dtype;
+use crate::ops::{Backend, Channels, Cpu, Landing, reference};
+use crate::profile;
+use candle_core::Tensor;
+
+const OP: &str = "batch_norm_backward";
+
+impl Backend {
+    /// The gradients of [`Self::batch_norm_forward`]: of x, of the residual if there was one; γ's and β's are added.
+    ///
+    /// With g = dy where y > 0 (if ReLU followed), n pixels, x̂ = (x − m)/σ:
+    /// dβ = Σ g, dγ = Σ g x̂, dx = γ/σ (g − dβ/n − x̂ dγ/n), d(residual) = g.
+    ///
+    /// The output y is needed only where a residual went into it; else its sign is computed again.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Shape`] naming what differs.
+    #[allow(clippy::too_many_arguments)] // the equation has as many terms
+    pub fn batch_norm_backward<'c, 'd, 'e, 'f>(
+        self,
+        dy: &Tensor,
+        x: &Tensor,
+        y: Option<&Tensor>,
+        (gamma, beta): (impl Into<Channels<'c>>, impl Into<Channels<'d>>),
+        saved: &BatchNormSaved,
+        after: After,
+        together: Option<&dyn Together>,
+        dgamma: impl Into<Landing<'e>>,
+        dbeta: impl Into<Landing<'f>>,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        let (gamma, beta) = (gamma.into(), beta.into());
+        let (dgamma, dbeta) = (dgamma.into(), dbeta.into());
+        let _span = profile::span(|| format!("batch norm backward {:?}", x.dims()));
+        let shape = bhwc(OP, "x", x)?;
+        expect(OP, "dy", x.dims(), dy.dims())?;
+        expect(
+            OP,
+            "gamma and beta",
+            (shape[3], shape[3]),
+            (gamma.len(), beta.len()),
+        )?;
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            let needs = after.residual && after.relu && y.is_none();
+            expect(OP, "y, which a residual needs,", false, needs)?;
+            let moments = match &saved.on_gpu {
+                Some(moments) => moments,
+                None => &crate::ops::cuda::Moments::of(saved, &gamma.host()?, &beta.host()?)?,
+            };
+            let operands = crate::ops::cuda::Operands {
+                dy,
+                x,
+                y: y.filter(|_| after.residual),
+                gamma: &gamma,
+                saved: moments,
+                count: saved.count,
+                after,
+            };
+            return crate::ops::cuda::norm_backward(&operands, together, dgamma, dbeta);
+        }
+        let (gamma, beta) = (&*gamma.host()?, &*beta.host()?);
+        let sums = Sums {
+            gamma,
+            saved,
+            together,
+            dgamma: dgamma.host()?,
+            dbeta: dbeta.host()?,
+        };
+        let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
+        // Only a residual needs the masked gradient as a tensor of its own; plain loops take the same way always.
+        let split = after.relu && (after.residual || self == Self::Reference);
+        let masked = match y {
+            Some(y) if split => self.relu_backward(dy, y)?,
+            None if split => {
+                expect(OP, "y, which a residual needs,", false, after.residual)?;
+                let y = self.batch_norm_apply(x, &scale, &shift, None, true)?;
+                self.relu_backward(dy, &y)?
+            }
+            _ => dy.clone(),
+        };
+        let dx = match self.on_cpu() {
+            Cpu::Reference => plain(sums, &masked, x)?,
+            #[cfg(feature = "onednn")]
+            Cpu::OneDnn => {
+                let gate = match after.relu && !split {
+                    true => fast::norm::Gate::Recomputed(&scale, &shift),
+                    false => fast::norm::Gate::Open,
+                };
+                in_few_passes(sums, &masked, x, gate)?
+            }
+        };
+        Ok((dx, after.residual.then_some(masked)))
+    }
+}
+
+/// What becomes of the sums over pixels.
+struct Sums<'a> {
+    gamma: &'a [f32],
+    saved: &'a BatchNormSaved,
+    together: Option<&'a dyn Together>,
+    dgamma: &'a mut [f32],
+    dbeta: &'a mut [f32],
+}
+
+impl Sums<'_> {
+    /// The factors of [`factors`], from Σ g and Σ g x̂; these are added to the gradients of β and γ.
+    fn land(self, (mut sum, mut sum_xhat): (Vec<f64>, Vec<f64>)) -> Result<[Vec<f32>; 3]> {
+        let add = |to: &mut [f32], from: &[f64]| {
+            to.iter_mut().zip(from).for_each(|(d, &s)| *d += s as f32);
+        };
+        add(self.dgamma, &sum_xhat);
+        add(self.dbeta, &sum);
+        // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
+        if let Some(together) = self.together {
+            share_sums(together, &mut sum, &mut sum_xhat)?;
+        }
+        Ok(factors(self.gamma, self.saved, &sum, &sum_xhat))
+    }
+}
+
+/// The gradient of x by plain loops.
+fn plain(sums: Sums<'_>, dy: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let (grad, values) = (Host::of(OP, dy)?, Host::of(OP, x)?);
+    let BatchNormSaved { mean, inv_std, .. } = sums.saved;
+    let [a, b, c] = sums.land(reference::norm::backward_sums(
+        &grad, &values, mean, inv_std,
+    ))?;
+    let scaled_x = reference::norm::apply(&values, &b, &c, None, false);
+    let zero = vec![0.0; a.len()];
+    let dx = reference::norm::apply(&grad, &a, &zero, Some(&scaled_x), false);
+    tensor(dx, x.dims(), x.dtype())
+}
+
+/// The gradient of x by parallel loops; `gate` says where `dy` counts.
+#[cfg(feature = "onednn")]
+fn in_few_passes(
+    sums: Sums<'_>,
+    dy: &Tensor,
+    x: &Tensor,
+    gate: fast::norm::Gate<'_>,
+) -> Result<Tensor> {
+    by_dtype!(x.dtype(), V => {
+        let (grad, values) = (Typed::<V>::of(OP, dy)?, Typed::<V>::of(OP, x)?);
+        let operands = fast::norm::Operands { dy: &grad, x: &values, gate };
+        let BatchNormSaved { mean, inv_std, .. } = sums.saved;
+        let [a, b, c] = sums.land(fast::norm::backward_sums(operands, mean, inv_std))?;
+        tensor(fast::norm::backward_apply(operands, &a, &b, &c), x.dims(), x.dtype())
+    })
+}
+
+/// Replaces both sums by those over the pixels of all ranks.
+fn share_sums(together: &dyn Together, sum: &mut [f64], sum_xhat: &mut [f64]) -> Result<()> {
+    let mut both = [&*sum, &*sum_xhat].concat();
+    together.sum(&mut both)?;
+    let (first, second) = both.split_at(sum.len());
+    sum.copy_from_slice(first);
+    sum_xhat.copy_from_slice(second);
+    Ok(())
+}
+
+/// dx is linear in g and x per channel, dx = a g + b x + c: the factors a, b and c.
+fn factors(gamma: &[f32], saved: &BatchNormSaved, sum: &[f64], sum_xhat: &[f64]) -> [Vec<f32>; 3] {
+    let n = saved.count as f64;
+    let mut factors = [const { Vec::new() }; 3];
+    for (i, &gamma) in gamma.iter().enumerate() {
+        let (inv, mean) = (f64::from(saved.inv_std[i]), f64::from(saved.mean[i]));
+        let lead = f64::from(gamma) * inv;
+        let values = [
+            lead,
+            -lead * inv * sum_xhat[i] / n,
+            -lead * sum[i] / n + lead * inv * mean * sum_xhat[i] / n,
+        ];
+        factors
+            .iter_mut()
+            .zip(values)
+            .for_each(|(f, v)| f.push(v as f32));
+    }
+    factors
+}

@@ -1,7 +1,7 @@
 //! Optimisers: gradients to changes of the parameters, in one pass over memory.
 //!
 //! One file per rule (`sgd`, `adam`, `lamb`; LARC in `larc` scales the gradients of the first two); `sweep` is the loop
-//! that they share, `mirror` the bf16 copies it writes on the way.
+//! that they share, `mirror` the bf16 copies it writes on the way, `state` what a checkpoint keeps of all this.
 
 mod adam;
 mod config;
@@ -11,6 +11,7 @@ pub mod loss_scale;
 pub mod mirror;
 pub mod schedule;
 mod sgd;
+mod state;
 mod sweep;
 
 pub use config::{OptimizerConfig, Rule};
@@ -18,23 +19,16 @@ pub use larc::Larc;
 pub use loss_scale::{LossScale, LossScaleConfig};
 pub use mirror::{Mirror, Rounding};
 pub use schedule::Schedule;
+pub use state::Moments;
 
-use crate::error::{ModelError, Result};
+use crate::error::Result;
 use crate::gradients::Slices;
-use crate::model_file::ModelFile;
 use crate::parameters::{Gradients, Parameters};
 use crate::profile;
 use adam::Adam;
 use lamb::Lamb;
 use sgd::Sgd;
-use std::borrow::Cow;
-use std::path::Path;
 use sweep::{Memory, Order, Place, per_parameter, squares_of, sweep};
-
-/// The fact that keeps the number of steps taken.
-const STEPS: &str = "optimizer.steps";
-/// What the names of saved moments begin with.
-const MOMENTS: [&str; 2] = ["optimizer.first.", "optimizer.second."];
 
 /// How one step is taken.
 #[derive(Debug)]
@@ -77,14 +71,11 @@ pub struct Optimizer {
     on_gpu: Option<crate::ops::cuda::optimizer::State>,
 }
 
-/// The name of a moment in checkpoints, and its values.
-pub type Moments<'a> = (&'static str, Cow<'a, [f32]>);
-
 impl Optimizer {
     /// An optimiser at rest.
     ///
     /// # Errors
-    /// [`ModelError::Config`] naming the key that makes no sense.
+    /// [`crate::ModelError::Config`] naming the key that makes no sense.
     pub fn new(config: &OptimizerConfig, parameters: &Parameters) -> Result<Self> {
         config.check()?;
         let places = Place::all(parameters);
@@ -146,9 +137,9 @@ impl Optimizer {
     /// The new values are the same bits on any number of threads.
     ///
     /// # Errors
-    /// [`ModelError::NotFinite`] naming the first parameter whose gradient is no number, and [`ModelError::Shape`] if
-    /// parameters, gradients or mirror are another network's; both before anything is changed. [`ModelError::Candle`]
-    /// if a parameter is not in host memory.
+    /// [`crate::ModelError::NotFinite`] naming the first parameter whose gradient is no number, and
+    /// [`crate::ModelError::Shape`] if parameters, gradients or mirror are another network's; both before anything is
+    /// changed. [`crate::ModelError::Candle`] if a parameter is not in host memory.
     pub fn update(
         &mut self,
         parameters: &mut Parameters,
@@ -280,7 +271,7 @@ impl Optimizer {
     /// Writes the copies as a step would, without one: before the first step and after loading.
     ///
     /// # Errors
-    /// [`ModelError::Shape`] if the mirror has another size; [`ModelError::Candle`].
+    /// [`crate::ModelError::Shape`] if the mirror has another size; [`crate::ModelError::Candle`].
     pub fn fill_mirror(&self, parameters: &mut Parameters, mirror: &mut Mirror) -> Result<()> {
         let (expected, got) = (parameters.count(), mirror.as_slice().len());
         crate::ops::host::expect("optimizer", "mirror", expected, got)?;
@@ -292,112 +283,6 @@ impl Optimizer {
                 .update_on_gpu(|values| crate::ops::cuda::optimizer::fill(values, copies, to));
         }
         parameters.update_all(|values| mirror.round(values))
-    }
-
-    /// The moments, in the order of [`crate::parameters::Parameter::range`]; the second is empty for SGD.
-    ///
-    /// # Errors
-    /// [`ModelError::Gpu`] if they cannot be read.
-    pub fn state(&self) -> Result<[Moments<'_>; 2]> {
-        let names = ["optimizer.first", "optimizer.second"];
-        #[cfg(feature = "cuda")]
-        if let Some(state) = &self.on_gpu {
-            let [first, second] = state.read()?;
-            return Ok([
-                (names[0], Cow::Owned(first)),
-                (names[1], Cow::Owned(second)),
-            ]);
-        }
-        Ok([
-            (names[0], Cow::Borrowed(&self.first)),
-            (names[1], Cow::Borrowed(&self.second)),
-        ])
-    }
-
-    /// How many values [`Self::state`] has.
-    pub fn state_len(&self) -> usize {
-        let moments = if self.config.rule == Rule::Sgd { 1 } else { 2 };
-        moments * self.count()
-    }
-
-    /// Puts the whole state into a model file, beside the parameters: a tensor of each moment for each of them.
-    ///
-    /// # Errors
-    /// As [`Self::state`].
-    pub fn save_into(&self, file: &mut ModelFile) -> Result<()> {
-        for (prefix, (_, values)) in MOMENTS.iter().zip(self.state()?) {
-            for place in self.places.iter().filter(|_| !values.is_empty()) {
-                let values = values[place.range.clone()].to_vec();
-                let name = format!("{prefix}{}", place.name);
-                (file.tensors).insert(name, (place.shape.clone(), values));
-            }
-        }
-        let steps = self.step.to_string();
-        file.facts.insert(STEPS.to_string(), steps);
-        Ok(())
-    }
-
-    /// Takes up the state that [`Self::save_into`] put into `file`, which was read from `path`.
-    ///
-    /// # Errors
-    /// [`ModelError::File`] if it is another rule's; [`ModelError::MissingWeight`] or [`ModelError::WeightShape`]
-    /// naming the first moment that is missing or has another shape than its parameter.
-    pub fn load_from(&mut self, path: &Path, file: &ModelFile) -> Result<()> {
-        let bad = |reason: String| ModelError::File {
-            path: path.into(),
-            reason,
-        };
-        let steps = file.fact(path, STEPS)?;
-        let steps = (steps.parse()).map_err(|_| bad(format!("`{STEPS}` is `{steps}`")))?;
-        let [first, second] = MOMENTS;
-        let has_second = file.tensors.keys().any(|name| name.starts_with(second));
-        let wants_second = self.config.rule != Rule::Sgd;
-        if has_second != wants_second {
-            let of = |second| if second { "Adam or LAMB" } else { "SGD" };
-            return Err(bad(format!(
-                "it holds the optimiser's state of {}, this run's rule is {}",
-                of(has_second),
-                of(!has_second)
-            )));
-        }
-        let mut new_first = vec![0.0; self.count()];
-        let mut new_second = vec![0.0; if wants_second { self.count() } else { 0 }];
-        for (prefix, values) in [(first, &mut new_first), (second, &mut new_second)] {
-            let places = if values.is_empty() {
-                &[]
-            } else {
-                self.places.as_slice()
-            };
-            for place in places {
-                let name = format!("{prefix}{}", place.name);
-                match file.tensor(&name) {
-                    None => {
-                        return Err(ModelError::MissingWeight {
-                            path: path.into(),
-                            name,
-                            expected: place.shape.clone(),
-                        });
-                    }
-                    Some((found, _)) if found != place.shape => {
-                        return Err(ModelError::WeightShape {
-                            path: path.into(),
-                            name,
-                            expected: place.shape.clone(),
-                            found: found.into(),
-                        });
-                    }
-                    Some((_, saved)) => values[place.range.clone()].copy_from_slice(saved),
-                }
-            }
-        }
-        #[cfg(feature = "cuda")]
-        if let Some(state) = &mut self.on_gpu {
-            state.write(&new_first, &new_second)?;
-            self.step = steps;
-            return Ok(());
-        }
-        (self.step, self.first, self.second) = (steps, new_first, new_second);
-        Ok(())
     }
 
     /// Steps taken so far.

@@ -3,12 +3,14 @@
 mod reference;
 
 use super::*;
+use crate::model_file::ModelFile;
 use crate::ops::Backend;
 use crate::parameters::{Kind, ParameterId};
 use approx::assert_relative_eq;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::path::Path;
 
 /// Kernels and biases of these sizes with random values.
 fn network(sizes: &[usize], seed: u64) -> Parameters {

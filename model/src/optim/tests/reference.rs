@@ -15,6 +15,29 @@ fn norm(values: &[f64]) -> f64 {
     values.iter().map(|v| v * v).sum::<f64>().sqrt()
 }
 
+/// What LARC multiplies a tensor's gradient by, from the norms of both.
+fn larc_factor(larc: &Larc, w: f64, g: f64, rate: f64) -> f64 {
+    let local = if w > 0.0 && g > 0.0 {
+        f64::from(larc.eta) * w / g
+    } else {
+        f64::from(larc.epsilon)
+    };
+    if larc.clip {
+        local.min(rate) / rate
+    } else {
+        local
+    }
+}
+
+/// What LAMB multiplies a tensor's direction by, from the norms of tensor and direction.
+fn lamb_trust(w: f64, u: f64, decay: f64) -> f64 {
+    if decay != 0.0 && w > 0.0 && u > 0.0 {
+        w / u
+    } else {
+        1.0
+    }
+}
+
 /// Step `t` (from 1) of all tensors, as the papers write it.
 fn reference(
     config: &OptimizerConfig,
@@ -43,17 +66,7 @@ fn reference(
     for (tensor, gradient) in tensors.iter_mut().zip(gradients) {
         let mut g: Vec<f64> = gradient.iter().map(|g| g * clip).collect();
         if let Some(larc) = &config.larc {
-            let (w, n) = (norm(&tensor.w), norm(&g));
-            let local = if w > 0.0 && n > 0.0 {
-                f64::from(larc.eta) * w / n
-            } else {
-                f64::from(larc.epsilon)
-            };
-            let factor = if larc.clip {
-                local.min(rate) / rate
-            } else {
-                local
-            };
+            let factor = larc_factor(larc, norm(&tensor.w), norm(&g), rate);
             g.iter_mut().for_each(|g| *g *= factor);
         }
         let decay = tensor.decay;
@@ -96,12 +109,7 @@ fn reference(
             }
         }
         if config.rule == Rule::Lamb {
-            let (w, u) = (norm(&tensor.w), norm(&direction));
-            let trust = if decay != 0.0 && w > 0.0 && u > 0.0 {
-                w / u
-            } else {
-                1.0
-            };
+            let trust = lamb_trust(norm(&tensor.w), norm(&direction), decay);
             tensor
                 .w
                 .iter_mut()

@@ -239,7 +239,6 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Data(inner) => of_data(inner),
         JobError::Model(inner) => of_model(inner),
         JobError::GaveUp(inner) => of_jobs(inner),
-        JobError::Io { action, source, .. } => of_io(action, source),
         JobError::Recipe { .. } => (
             USAGE,
             Some("`squall train --help` names the recipes that come with Squall, to start from"),

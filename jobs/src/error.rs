@@ -108,16 +108,6 @@ pub enum JobError {
         /// Line or key, and what is wrong.
         reason: String,
     },
-    /// The operating system refused something.
-    #[error("cannot {action} `{}`: {source}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
     /// A worker thread ended without a result.
     #[error("the {0} thread panicked: this is a bug")]
     Thread(&'static str),
@@ -149,19 +139,6 @@ impl JobError {
             available,
             ranks,
             fits,
-        }
-    }
-
-    /// Wraps an I/O error with what was tried and where.
-    pub fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Io {
-            action,
-            path,
-            source,
         }
     }
 }

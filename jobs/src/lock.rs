@@ -1,6 +1,7 @@
 //! One writer per folder.
 
 use crate::error::{JobError, Result};
+use squall_data::DataError;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
@@ -17,9 +18,9 @@ impl FolderLock {
     /// On a file system without locks it only warns: refusing to work there would help nobody.
     ///
     /// # Errors
-    /// [`JobError::Locked`] naming the process that holds it; [`JobError::Io`].
+    /// [`JobError::Locked`] naming the process that holds it; [`JobError::Data`].
     pub fn take(folder: &Path) -> Result<Self> {
-        std::fs::create_dir_all(folder).map_err(JobError::io("create folder", folder))?;
+        std::fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
         let path = folder.join(".lock");
         let mut file = OpenOptions::new()
             .read(true)
@@ -27,7 +28,7 @@ impl FolderLock {
             .create(true)
             .truncate(false)
             .open(&path)
-            .map_err(JobError::io("create", &path))?;
+            .map_err(DataError::io("create", &path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -46,7 +47,7 @@ impl FolderLock {
             .rewind()
             .and_then(|()| file.set_len(0))
             .and_then(|()| writeln!(file, "process {}", std::process::id()));
-        described.map_err(JobError::io("write", &path))?;
+        described.map_err(DataError::io("write", &path))?;
         Ok(Self { _file: file })
     }
 }

@@ -6,6 +6,7 @@
 use crate::error::{JobError, Result};
 use crate::recipe::explain::explain;
 use serde::{Deserialize, Serialize};
+use squall_data::DataError;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -271,7 +272,7 @@ impl Machine {
     pub fn named(name: &str) -> Result<Self> {
         let path = Path::new(name);
         if path.is_file() {
-            let text = std::fs::read_to_string(path).map_err(JobError::io("read", path))?;
+            let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
             return Self::parse(name, &text);
         }
         match BUILT_IN.iter().find(|(known, _)| *known == name) {

@@ -7,6 +7,7 @@ use crate::error::{JobError, Result};
 use crate::train::StalenessSummary;
 use crate::train::evaluate::Scores;
 use serde::{Deserialize, Serialize};
+use squall_data::DataError;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -94,33 +95,33 @@ impl JsonLines {
     /// Opens a file to append to, creating it if needed.
     ///
     /// # Errors
-    /// [`JobError::Io`].
+    /// [`JobError::Data`].
     pub fn open(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         Ok(Self {
             path: path.to_path_buf(),
-            file: file.map_err(JobError::io("open", path))?,
+            file: file.map_err(DataError::io("open", path))?,
         })
     }
 
     /// Appends one line.
     ///
     /// # Errors
-    /// [`JobError::Io`].
+    /// [`JobError::Data`].
     pub fn push(&mut self, line: &impl Serialize) -> Result<()> {
         let mut text = to_json(line, &self.path)?;
         text.push('\n');
         let written = self.file.write_all(text.as_bytes());
-        written.map_err(JobError::io("append to", &self.path))
+        Ok(written.map_err(DataError::io("append to", &self.path))?)
     }
 
     /// Makes sure that the lines so far survive a power cut.
     ///
     /// # Errors
-    /// [`JobError::Io`].
+    /// [`JobError::Data`].
     pub fn sync(&self) -> Result<()> {
         let synced = self.file.sync_data();
-        synced.map_err(JobError::io("sync", &self.path))
+        Ok(synced.map_err(DataError::io("sync", &self.path))?)
     }
 }
 
@@ -142,12 +143,12 @@ pub(crate) fn number_or_nan<'a, D: serde::Deserializer<'a>>(
 /// The metrics of a run; none if the file is not there. A last line without its end is left out.
 ///
 /// # Errors
-/// [`JobError::Damaged`] naming the line that is no metric; [`JobError::Io`].
+/// [`JobError::Damaged`] naming the line that is no metric; [`JobError::Data`].
 pub fn read_metrics(path: &Path) -> Result<Vec<Metric>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let text = std::fs::read_to_string(path).map_err(JobError::io("read", path))?;
+    let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let parse = |(number, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|e| JobError::Damaged {

@@ -13,10 +13,10 @@ pub use distributed::{Algorithm, Distributed, Momentum, MomentumRule, Order, Rat
 use crate::clips::ClipShape;
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
-use squall_data::Variable;
 use squall_data::class_weights::ClassWeighting;
 use squall_data::loader::Augmentation;
 use squall_data::normalise::NormalisationMethod;
+use squall_data::{DataError, Variable};
 use squall_model::ops::loss::{Criterion, Focal, Normalisation};
 use squall_model::optim::{OptimizerConfig, Schedule};
 use squall_model::{Backend, NetworkConfig, PrecisionPolicy, Recompute, SavedActivations};
@@ -245,7 +245,7 @@ impl Recipe {
     /// # Errors
     /// [`JobError::Recipe`] naming line and key, with the nearest key that exists.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(JobError::io("read", path))?;
+        let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
         Self::parse(&text, overrides).map_err(|error| match error {
             JobError::Recipe { reason, .. } => JobError::Recipe {
                 path: Some(path.to_path_buf()),

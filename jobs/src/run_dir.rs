@@ -29,7 +29,7 @@ impl RunDir {
     /// Takes the folder, creating it if needed.
     ///
     /// # Errors
-    /// [`JobError::Locked`] if another process trains there; [`JobError::Io`].
+    /// [`JobError::Locked`] if another process trains there; [`JobError::Data`].
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
         let lock = FolderLock::take(&folder)?;

@@ -208,7 +208,7 @@ fn make_room(
     copy.keep_only(held)?;
     let needed = (missing * copy.record_bytes()) as u64;
     let space = rustix::fs::statvfs(folder)
-        .map_err(|error| JobError::io("ask for free space of", folder)(error.into()))?;
+        .map_err(|error| DataError::io("ask for free space of", folder)(error.into()))?;
     let free = space.f_bavail * space.f_frsize;
     if needed <= free {
         return Ok(());

@@ -5,6 +5,7 @@
 //! (contents). Only scalars are written.
 
 use crate::error::{JobError, Result};
+use squall_data::DataError;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -89,7 +90,7 @@ impl EventWriter {
     /// interrupted run wrote from that step on.
     ///
     /// # Errors
-    /// [`JobError::Io`].
+    /// [`JobError::Data`].
     pub fn create(folder: &Path, now: f64, first_step: u64) -> Result<Self> {
         // Two runs within a second must not share a file.
         let name =
@@ -100,7 +101,7 @@ impl EventWriter {
             match File::create_new(&path) {
                 Ok(file) => break (path, file),
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => attempt += 1,
-                Err(e) => return Err(JobError::io("create", path)(e)),
+                Err(e) => return Err(DataError::io("create", path)(e).into()),
             }
         };
         let mut writer = Self {
@@ -130,7 +131,7 @@ impl EventWriter {
     /// Writes scalars of one step.
     ///
     /// # Errors
-    /// [`JobError::Io`].
+    /// [`JobError::Data`].
     pub fn scalars(&mut self, now: f64, step: u64, scalars: &[(&str, f64)]) -> Result<()> {
         let mut summary = Vec::new();
         for (tag, value) in scalars {
@@ -157,7 +158,7 @@ impl EventWriter {
             .file
             .write_all(&record)
             .and_then(|()| self.file.flush());
-        written.map_err(JobError::io("write", &self.path))
+        Ok(written.map_err(DataError::io("write", &self.path))?)
     }
 }
 
@@ -175,9 +176,9 @@ pub struct Scalar {
 /// Reads the scalars of an event file, stopping quietly at a record that was cut off.
 ///
 /// # Errors
-/// [`JobError::Damaged`] for a whole record with a wrong checksum or contents; [`JobError::Io`].
+/// [`JobError::Damaged`] for a whole record with a wrong checksum or contents; [`JobError::Data`].
 pub fn read_scalars(path: &Path) -> Result<Vec<Scalar>> {
-    let bytes = std::fs::read(path).map_err(JobError::io("read", path))?;
+    let bytes = std::fs::read(path).map_err(DataError::io("read", path))?;
     let damaged = |at: usize, what: &str| JobError::Damaged {
         path: path.to_path_buf(),
         reason: format!("record at byte {at}: {what}"),

@@ -6,7 +6,8 @@
 
 use super::claims::Claims;
 use crate::comm::CommError;
-use crate::error::{JobError, Result};
+use crate::error::Result;
+use squall_data::DataError;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -37,7 +38,7 @@ impl Pulse {
     /// Begins to count in the folder of these claims; nothing for a single rank.
     ///
     /// # Errors
-    /// [`JobError::Io`] if the system gives no thread.
+    /// [`DataError::Io`] if the system gives no thread.
     pub fn start(claims: &Claims, rank: usize) -> Result<Option<Self>> {
         let Some(folder) = claims.folder() else {
             return Ok(None);
@@ -56,7 +57,7 @@ impl Pulse {
         let thread = std::thread::Builder::new().name("squall-alive".into());
         let thread = thread
             .spawn(count)
-            .map_err(JobError::io("start a thread for", &path))?;
+            .map_err(DataError::io("start a thread for", &path))?;
         Ok(Some(Self {
             path,
             end: Some(end),

@@ -12,6 +12,7 @@
 use crate::comm::Communicator;
 use crate::comm::collectives::tree;
 use crate::error::{JobError, Result, all_or_none};
+use squall_data::DataError;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -44,11 +45,11 @@ impl Claims {
             tree::broadcast(comm, bytemuck::cast_slice_mut(&mut token), 0)?;
             let path = out.join(format!("{FOLDER}{:x}-{:x}", token[0], token[1]));
             let made = match comm.rank() {
-                0 => std::fs::create_dir_all(&path).map_err(JobError::io("create folder", &path)),
+                0 => std::fs::create_dir_all(&path).map_err(DataError::io("create folder", &path)),
                 _ => Ok(()),
             };
             // Nobody may look before it is there.
-            all_or_none(comm, made)?;
+            all_or_none(comm, made.map_err(JobError::from))?;
             folder = Some(path);
         }
         Ok(Self {
@@ -61,7 +62,7 @@ impl Claims {
     /// The next file that nobody has, now this rank's; none if all are taken.
     ///
     /// # Errors
-    /// [`JobError::Io`].
+    /// [`DataError::Io`].
     pub fn next(&mut self) -> Result<Option<usize>> {
         loop {
             self.border = self.first_free();
@@ -76,7 +77,7 @@ impl Claims {
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(_) => return Ok(Some(mine)),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(JobError::io("claim", path)(error)),
+                Err(error) => return Err(DataError::io("claim", path)(error).into()),
             }
         }
     }
@@ -188,8 +189,8 @@ impl Drop for Bell {
 
 /// Removes what killed calls claimed; the output folder's lock must be held.
 pub(super) fn remove_old(out: &Path) -> Result<()> {
-    for entry in std::fs::read_dir(out).map_err(JobError::io("list", out))? {
-        let path = entry.map_err(JobError::io("list", out))?.path();
+    for entry in std::fs::read_dir(out).map_err(DataError::io("list", out))? {
+        let path = entry.map_err(DataError::io("list", out))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with(FOLDER) {
             remove_folder(&path)?;
@@ -201,7 +202,7 @@ pub(super) fn remove_old(out: &Path) -> Result<()> {
 fn remove_folder(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(JobError::io("remove", path)(error))
+            Err(DataError::io("remove", path)(error).into())
         }
         _ => Ok(()),
     }

@@ -5,9 +5,10 @@
 
 use super::ReadFrom;
 use super::chunks::table_of;
-use crate::error::{JobError, Result};
+use crate::error::Result;
 use crate::metrics::{JsonLines, to_json};
 use serde::{Deserialize, Serialize};
+use squall_data::DataError;
 use squall_data::mask_file::MaskArchive;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -100,8 +101,8 @@ pub(super) fn open(folder: &Path, rank: usize) -> Result<JsonLines> {
 /// The logs of single ranks, of any earlier call.
 fn rank_logs(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(JobError::io("list", folder))? {
-        let path = entry.map_err(JobError::io("list", folder))?.path();
+    for entry in std::fs::read_dir(folder).map_err(DataError::io("list", folder))? {
+        let path = entry.map_err(DataError::io("list", folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let number = name
             .strip_prefix("finished.")
@@ -119,7 +120,7 @@ pub(super) fn read(folder: &Path) -> Result<BTreeMap<String, FinishedFile>> {
     let mut finished = BTreeMap::new();
     let logs = [folder.join(LOG)].into_iter().chain(rank_logs(folder)?);
     for path in logs.filter(|path| path.exists()) {
-        let text = std::fs::read_to_string(&path).map_err(JobError::io("read", &path))?;
+        let text = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
         let lines = text.lines().map(serde_json::from_str::<FinishedFile>);
         finished.extend(lines.flatten().map(|entry| (entry.file.clone(), entry)));
     }
@@ -144,7 +145,7 @@ pub(super) fn restart<'f>(
     }
     squall_data::atomic::write(&path, text.as_bytes())?;
     for old in rank_logs(folder)? {
-        std::fs::remove_file(&old).map_err(JobError::io("remove", &old))?;
+        std::fs::remove_file(&old).map_err(DataError::io("remove", &old))?;
     }
     Ok(())
 }

@@ -10,8 +10,7 @@ use candle_core::{DType, Device, Tensor};
 use ndarray::{Array2, Array4};
 use squall_data::boxes::suppress::Suppression;
 use squall_data::grid::LatLonGrid;
-use squall_data::{ClassMask, GeoBox};
-use squall_data::{Snapshot, Time, Variable};
+use squall_data::{ClassMask, DataError, GeoBox, Snapshot, Time, Variable};
 use squall_model::detection::ScoredBox;
 use squall_model::gpu::allow_tf32;
 use squall_model::{Backend, ModelFile, Network, Precision, PrecisionPolicy, Storage};
@@ -53,7 +52,7 @@ impl Model {
     /// [`JobError::NoContract`] if it is no model of ours; [`JobError::Model`] if it is damaged or its weights do not
     /// fit.
     pub fn load(path: &Path, precision: Option<Precision>) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(JobError::io("read", path))?;
+        let bytes = std::fs::read(path).map_err(DataError::io("read", path))?;
         let hash = format!("{:032x}", xxh3_128(&bytes));
         drop(bytes);
         let file = ModelFile::read(path)?;
@@ -257,9 +256,8 @@ fn prediction(
     times: &[Time],
     (rows, columns): (usize, usize),
 ) -> Result<Prediction> {
-    let shaped = |error: ndarray::ShapeError| {
-        JobError::Data(squall_data::DataError::Invalid(format!("logits: {error}")))
-    };
+    let shaped =
+        |error: ndarray::ShapeError| JobError::Data(DataError::Invalid(format!("logits: {error}")));
     let masks = times
         .iter()
         .zip(predicted.classes.chunks_exact(rows * columns))

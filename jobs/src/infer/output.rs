@@ -3,13 +3,13 @@
 use super::chunks::table_of;
 use super::log::FinishedFile;
 use super::{Chunk, Prediction};
-use crate::error::{JobError, Result};
+use crate::error::Result;
 use ndarray::{Array3, Axis};
 use squall_data::atomic::Pending;
 use squall_data::boxes::BoxSink;
 use squall_data::boxes::table::BoxTableWriter;
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-use squall_data::{ClassMask, GeoBox, LatLonGrid, Time, TrackedBox};
+use squall_data::{ClassMask, DataError, GeoBox, LatLonGrid, Time, TrackedBox};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
@@ -135,23 +135,23 @@ impl OutputFile {
 pub(super) fn join_tables(folder: &Path, files: &[&FinishedFile]) -> Result<()> {
     let pending = Pending::new(folder.join("boxes.csv"))?;
     let to = pending.path().to_path_buf();
-    let mut all = BufWriter::new(File::create(&to).map_err(JobError::io("create", &to))?);
+    let mut all = BufWriter::new(File::create(&to).map_err(DataError::io("create", &to))?);
     let mut has_header = false;
     for file in files.iter().filter(|file| file.masks > 0) {
         let path = folder.join(table_of(&file.file));
-        let part = File::open(&path).map_err(JobError::io("read", &path))?;
+        let part = File::open(&path).map_err(DataError::io("read", &path))?;
         let mut part = BufReader::new(part);
         // Every table begins with the same line.
         let mut header = String::new();
         part.read_line(&mut header)
-            .map_err(JobError::io("read", &path))?;
+            .map_err(DataError::io("read", &path))?;
         if !std::mem::replace(&mut has_header, true) {
             all.write_all(header.as_bytes())
-                .map_err(JobError::io("write", &to))?;
+                .map_err(DataError::io("write", &to))?;
         }
-        std::io::copy(&mut part, &mut all).map_err(JobError::io("write", &to))?;
+        std::io::copy(&mut part, &mut all).map_err(DataError::io("write", &to))?;
     }
-    all.flush().map_err(JobError::io("write", &to))?;
+    all.flush().map_err(DataError::io("write", &to))?;
     drop(all);
     Ok(pending.commit()?)
 }

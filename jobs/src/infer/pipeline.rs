@@ -11,6 +11,7 @@ use super::sliding::{Sliding, completed};
 use super::{BadInput, Chunk, Ensemble, Gives, InferEvent, InferOptions, Input, ReadFrom};
 use crate::error::{JobError, Result};
 use crate::metrics::JsonLines;
+use squall_data::DataError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -274,7 +275,7 @@ impl Job<'_, '_> {
 fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(JobError::io("remove", path)(error))
+            Err(DataError::io("remove", path)(error).into())
         }
         _ => Ok(()),
     }

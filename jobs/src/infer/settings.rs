@@ -6,8 +6,8 @@ use super::{BadInput, Ensemble, FilePer, FinishedFile, InferOptions, Input, Mode
 use crate::error::{JobError, Result};
 use crate::metrics::to_json;
 use serde::{Deserialize, Serialize};
-use squall_data::Class;
 use squall_data::mask_file::MaskFileOptions;
+use squall_data::{Class, DataError};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -68,7 +68,7 @@ impl Settings {
     /// Writes the settings; refuses if the folder's masks were made with others.
     ///
     /// # Errors
-    /// [`JobError::Resume`] with what differs; [`JobError::Io`].
+    /// [`JobError::Resume`] with what differs; [`JobError::Data`].
     pub fn settle(&self, out: &Path) -> Result<()> {
         let path = out.join(FILE);
         let json = to_json(self, &path)?;
@@ -210,12 +210,12 @@ pub fn is_unfinished(folder: &Path) -> bool {
 /// Removes the manifest: a folder that has one is finished.
 ///
 /// # Errors
-/// [`JobError::Io`].
+/// [`JobError::Data`].
 pub(super) fn remove_manifest(out: &Path) -> Result<()> {
     let path = out.join(MANIFEST);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(JobError::io("remove", &path)(error))
+            Err(DataError::io("remove", &path)(error).into())
         }
         _ => Ok(()),
     }

@@ -11,7 +11,7 @@ use crate::metrics::to_json;
 use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
-use squall_data::Store;
+use squall_data::{DataError, Store};
 use squall_model::ModelFile;
 use squall_model::optim::LossScale;
 use std::path::Path;
@@ -125,7 +125,7 @@ pub(super) fn save(
     }
     // The newest is never missing without the previous one being there: a crash between the two loses no state.
     if path.exists() {
-        std::fs::rename(path, previous).map_err(JobError::io("rename", path))?;
+        std::fs::rename(path, previous).map_err(DataError::io("rename", path))?;
     }
     file.write(path)?;
     Ok(())
@@ -136,7 +136,7 @@ fn set_aside(run: &RunDir) -> Result<()> {
     let path = run.checkpoint();
     if path.exists() {
         let aside = run.folder().join("checkpoint.damaged.safetensors");
-        std::fs::rename(&path, &aside).map_err(JobError::io("rename", &path))?;
+        std::fs::rename(&path, &aside).map_err(DataError::io("rename", &path))?;
         tracing::warn!("it is kept as `{}`", aside.display());
     }
     Ok(())

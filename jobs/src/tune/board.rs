@@ -3,7 +3,7 @@
 use super::ladder::Ladder;
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
-use squall_data::atomic;
+use squall_data::{DataError, atomic};
 use std::cmp::Ordering;
 use std::path::Path;
 
@@ -100,7 +100,7 @@ impl Board {
     pub(super) fn read(&mut self, folder: &Path, number: usize) -> Result<&Trial> {
         let path = folder.join("trial.json");
         if path.exists() {
-            let text = std::fs::read_to_string(&path).map_err(JobError::io("read", &path))?;
+            let text = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
             self.trials[number] = serde_json::from_str(&text).map_err(|e| JobError::Damaged {
                 path,
                 reason: e.to_string(),

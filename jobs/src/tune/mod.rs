@@ -26,7 +26,7 @@ use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
 use crate::train::evaluate::Scores;
 use crate::train::{TrainEvent, steps_alone, train};
-use squall_data::{Store, atomic};
+use squall_data::{DataError, Store, atomic};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -283,7 +283,7 @@ impl Search<'_> {
             }
         };
         if path.exists() {
-            let there = std::fs::read_to_string(&path).map_err(JobError::io("read", &path))?;
+            let there = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
             if there != described {
                 return Err(JobError::Resume {
                     folder: self.folder.to_path_buf(),

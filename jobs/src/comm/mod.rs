@@ -19,6 +19,7 @@ pub mod launch;
 pub mod layout;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+pub(crate) mod mutex;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 pub mod pin;

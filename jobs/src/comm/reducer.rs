@@ -18,11 +18,12 @@
 //! assert!(reducer.wait().unwrap().is_none());
 //! ```
 
+use super::mutex::lock;
 use super::{AllReduce, CommError, Phase, Result, doing, pin};
 use squall_model::gradients::Lent;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -88,11 +89,11 @@ impl ProgressReader {
     /// What the communication thread is at now.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 
     fn set(&self, change: impl FnOnce(&mut Progress)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.0));
     }
 }
 

@@ -6,13 +6,14 @@
 
 use super::team::OnStall;
 use super::trace::Trace;
+use crate::comm::mutex::lock;
 use crate::comm::reducer::{Plan, Reducer};
 use crate::comm::{AllReduce, Watchdog};
 use crate::error::Result;
 use squall_model::gradients::Lent;
 use squall_model::{Gradients, ModelError};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Buckets on their way.
@@ -23,10 +24,6 @@ pub(super) struct Exchange {
     /// Why a bucket could not be lent.
     failed: Arc<Mutex<Option<ModelError>>>,
     _watchdog: Watchdog,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Exchange {

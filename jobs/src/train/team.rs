@@ -11,6 +11,7 @@ use super::exchange::Exchange;
 use super::groups::Link;
 use super::trace::Trace;
 use crate::comm::collectives::{Choice, tree};
+use crate::comm::mutex::lock;
 use crate::comm::{AllReduce, CommError, Communicator, Flat, Wire, agree, doing, reducer};
 use crate::error::{JobError, Result, all_or_none};
 use crate::recipe::Distributed;
@@ -22,7 +23,7 @@ use squall_model::{Gradients, Parameters};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What a rank does when communication stands still; it usually ends the job.
@@ -59,10 +60,6 @@ impl fmt::Debug for Team {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {} of {}", self.rank, self.size)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Team {

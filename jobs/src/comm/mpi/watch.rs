@@ -6,11 +6,12 @@
 use super::ffi;
 use super::library::STALL_CODE;
 use super::wait::STOPPED;
+use crate::comm::mutex::lock;
 use crate::comm::{CommError, StallReport, doing};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The clock over all waits of this process.
@@ -92,7 +93,7 @@ impl Watch {
 
     /// This hears of a stall from now on, which does not end the job then; none: it ends it.
     pub fn tell_instead(&self, instead: Option<StallReport>) {
-        let mut place = self.instead.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = lock(&self.instead);
         *place = instead.map(Arc::new);
     }
 
@@ -127,7 +128,7 @@ impl Watch {
     }
 
     fn blocked(&self) -> MutexGuard<'_, Blocked> {
-        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.blocked)
     }
 
     /// Ends the job if a call has blocked for too long since this process was last resumed.
@@ -159,7 +160,7 @@ impl Watch {
 
     fn end(&self, stall: &CommError) -> ! {
         let instead = {
-            let place = self.instead.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = lock(&self.instead);
             place.clone()
         };
         if let Some(tell) = instead {

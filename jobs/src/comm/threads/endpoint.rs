@@ -1,8 +1,9 @@
 //! One thread's end of a group of ranks.
 
 use super::group::{Group, Made, Notes};
-use super::meeting::{Lateness, Meeting, lock};
+use super::meeting::{Lateness, Meeting};
 use super::window::{Segments, ThreadWindow};
+use crate::comm::mutex::lock;
 use crate::comm::{Arrival, CommError, Communicator, Result, Window};
 use std::sync::Arc;
 use std::time::Duration;

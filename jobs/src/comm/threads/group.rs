@@ -1,7 +1,8 @@
 //! What the ranks of a group share: inboxes, and a board on which they leave things for each other.
 
-use super::meeting::{LOOK, Meeting, Wait, World, lock};
+use super::meeting::{LOOK, Meeting, Wait, World};
 use super::window::Segments;
+use crate::comm::mutex::lock;
 use crate::comm::{Arrival, CommError, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

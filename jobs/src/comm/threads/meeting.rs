@@ -1,11 +1,12 @@
 //! Waiting for others without ever hanging: who is alive, and a barrier that notices who is not.
 
 use super::{Fault, Faults};
+use crate::comm::mutex::lock;
 use crate::comm::{CommError, Result, doing};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a waiting rank sleeps before it looks again whether its peers live.
@@ -17,11 +18,6 @@ pub(super) struct World {
     faults: Faults,
     failed: Vec<AtomicBool>,
     operations: Vec<AtomicU64>,
-}
-
-/// A lock whatever happened to a thread that held it: what it guards is valid between any two statements.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How late operations begin, if at all.

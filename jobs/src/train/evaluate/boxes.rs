@@ -2,6 +2,7 @@
 //!
 //! The rules are those of `squall_validation`, from the same functions of [`squall_data::boxes::precision`].
 
+use super::mean_of_known;
 use crate::error::{JobError, Result};
 use crate::train::team::Team;
 use serde::{Deserialize, Serialize};
@@ -115,18 +116,13 @@ impl BoxTally {
         Some(BoxScores {
             samples: samples as u64,
             loss: self.samples.iter().map(|s| s.loss).sum::<f64>() / samples as f64,
-            mean_ap_10: mean(&ap_10),
-            mean_ap_50: mean(&ap_50),
+            mean_ap_10: mean_of_known(&ap_10),
+            mean_ap_50: mean_of_known(&ap_50),
             ap_10,
             ap_50,
             truths,
         })
     }
-}
-
-fn mean(values: &[Option<f64>]) -> f64 {
-    let known: Vec<f64> = values.iter().flatten().copied().collect();
-    known.iter().sum::<f64>() / known.len().max(1) as f64
 }
 
 impl BoxScores {

@@ -3,6 +3,7 @@
 //! The rules are those of `squall_validation`, which stands above this crate and scores finished masks; its tests
 //! compare the two.
 
+use super::mean_of_known;
 use crate::error::Result;
 use crate::train::team::Team;
 use serde::{Deserialize, Serialize};
@@ -159,9 +160,9 @@ impl MaskTally {
         Some(MaskScores {
             samples: samples.len() as u64,
             loss: sum(2) / sum(3).max(f64::MIN_POSITIVE),
-            mean_iou: mean(&ious),
+            mean_iou: mean_of_known(&ious),
             sample_mean_iou: sum(1) / samples.len() as f64,
-            area_mean_iou: mean(&area_ious),
+            area_mean_iou: mean_of_known(&area_ious),
             iou: ious,
             area_iou: area_ious,
         })
@@ -183,11 +184,6 @@ fn iou<T: Copy>(
     let both = number(table[class][class]);
     let union = of_truth + predicted - both;
     (union > 0.0).then(|| both / union)
-}
-
-fn mean(values: &[Option<f64>]) -> f64 {
-    let known: Vec<f64> = values.iter().flatten().copied().collect();
-    known.iter().sum::<f64>() / known.len().max(1) as f64
 }
 
 #[cfg(test)]

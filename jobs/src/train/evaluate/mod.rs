@@ -239,6 +239,12 @@ impl<'a> Judge<'a> {
     }
 }
 
+/// The mean of the values that there are; 0 if there is none.
+fn mean_of_known(values: &[Option<f64>]) -> f64 {
+    let known: Vec<f64> = values.iter().flatten().copied().collect();
+    known.iter().sum::<f64>() / known.len().max(1) as f64
+}
+
 /// A box that a network found, as the data knows it; none of a class that it does not know.
 pub(crate) fn in_pixels(found: &ScoredBox) -> Option<PixelBox> {
     Some(PixelBox {

@@ -1,7 +1,7 @@
 //! What sums over ranks in a step: buckets and facts, and batch statistics.
 
-use super::lock;
 use crate::comm::collectives::{Choice, tree};
+use crate::comm::mutex::lock;
 use crate::comm::{
     AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Phase, doing,
 };

@@ -132,17 +132,6 @@ pub enum JobError {
     Model(#[from] ModelError),
 }
 
-impl JobError {
-    pub(crate) fn memory(needed: u64, available: u64, ranks: u64, fits: Vec<String>) -> Self {
-        Self::Memory {
-            needed,
-            available,
-            ranks,
-            fits,
-        }
-    }
-}
-
 impl From<candle_core::Error> for JobError {
     fn from(error: candle_core::Error) -> Self {
         Self::Model(error.into())

@@ -51,9 +51,14 @@ impl Demand {
             _ => return Ok(()),
         }
         let available = available.unwrap_or(0);
+        let too_little = |fits| JobError::Memory {
+            needed,
+            available,
+            ranks: sharing.memory_ranks,
+            fits,
+        };
         if recipe.training.ignore_memory {
-            let told = JobError::memory(needed, available, sharing.memory_ranks, Vec::new());
-            tracing::warn!("{told}");
+            tracing::warn!("{}", too_little(Vec::new()));
             return Ok(());
         }
         // Of ranks that share a global batch each takes its part.
@@ -65,12 +70,7 @@ impl Demand {
             ),
         };
         let fits = self.fits(sharing.batch, available, &smaller);
-        Err(JobError::memory(
-            needed,
-            available,
-            sharing.memory_ranks,
-            fits,
-        ))
+        Err(too_little(fits))
     }
 
     /// Settings that fit, the one that changes least first: how activations are kept for the same batch, then the

@@ -55,14 +55,6 @@ pub struct BenchRow {
     pub error: f64,
 }
 
-impl BenchRow {
-    /// The bound's share of the time in percent: 100 is as fast as the link.
-    #[must_use]
-    pub fn bound_percent(&self) -> Option<f64> {
-        self.bound_seconds.map(|bound| 100.0 * bound / self.seconds)
-    }
-}
-
 /// A row for every length and method on rank 0, none on the others; the slowest rank's times count.
 ///
 /// Methods take turns within a repetition, so that what else the machine does hits all of them.

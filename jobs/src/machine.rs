@@ -3,6 +3,8 @@
 //! [`crate::performance`] predicts from them, [`crate::launch`] writes job scripts from them. Those of `jobs/machines`
 //! come with the program; for another machine copy the nearest one and write its figures into it.
 
+mod check;
+
 use crate::error::{JobError, Result};
 use crate::recipe::explain::explain;
 use serde::{Deserialize, Serialize};
@@ -299,118 +301,6 @@ impl Machine {
         let machine: Self = toml::from_str(text).map_err(|error| bad(explain(text, &error)))?;
         machine.check().map_err(bad)?;
         Ok(machine)
-    }
-
-    fn check(&self) -> std::result::Result<(), String> {
-        let links = [
-            ("inside", self.node.ranks > 1, &self.inside),
-            ("network", self.nodes > 1, &self.network),
-        ];
-        for (key, needed, link) in links {
-            if needed && link.gb_s.is_infinite() {
-                return Err(format!(
-                    "`{key}.gb_s` and `{key}.latency_us`: expected, of a machine of {} nodes with {} ranks each",
-                    self.nodes, self.node.ranks
-                ));
-            }
-        }
-        if self.nodes.saturating_mul(self.node.ranks) > MOST_RANKS {
-            return Err(format!(
-                "`nodes`: expected at most {MOST_RANKS} ranks in all, found {} nodes of {}",
-                self.nodes, self.node.ranks
-            ));
-        }
-        if self.nodes == 0 || self.node.ranks == 0 {
-            let (key, found) = match self.nodes {
-                0 => ("nodes", 0),
-                _ => ("node.ranks", self.node.ranks),
-            };
-            return Err(format!("`{key}`: expected 1 or more, found {found}"));
-        }
-        let disk = self.node.local_disk.as_ref();
-        let mut positive = vec![
-            ("node.memory_gb".to_string(), self.node.memory_gb),
-            ("device.memory_gb".into(), self.device.memory_gb),
-            ("scheduler.max_hours".into(), self.scheduler.max_hours),
-            (
-                "file_system.gb_s".into(),
-                self.file_system.as_ref().map(|f| f.gb_s),
-            ),
-        ];
-        let of_disk = |name: &str, value: fn(&LocalDisk) -> f64| {
-            (format!("node.local_disk.{name}"), disk.map(value))
-        };
-        positive.push(of_disk("capacity_gb", |disk| disk.capacity_gb));
-        positive.push(of_disk("read_gb_s", |disk| disk.read_gb_s));
-        positive.push(of_disk("write_gb_s", |disk| disk.write_gb_s));
-        let device = &self.device;
-        let peaks = (device.peak_tflops.iter()).map(|(k, v)| (format!("peak_tflops.{k}"), v));
-        let shares = (device.utilisation.iter()).map(|(k, v)| (format!("utilisation.{k}"), v));
-        let known = |key: &String| PRECISIONS.contains(&key.as_str());
-        let keys = device.peak_tflops.keys().chain(device.utilisation.keys());
-        let measured = device.measured.iter().map(|m| &m.precision);
-        if let Some(key) = keys.chain(measured).find(|key| !known(key)) {
-            return Err(format!(
-                "`device`: expected one of {}, found `{key}`",
-                PRECISIONS.join(", ")
-            ));
-        }
-        let of_device = peaks.chain(shares);
-        positive.extend(of_device.map(|(key, value)| (format!("device.{key}"), Some(*value))));
-        let rates = device.measured.iter();
-        positive.extend(
-            rates
-                .clone()
-                .map(|m| ("device.measured.samples_s".into(), Some(m.samples_s))),
-        );
-        positive
-            .extend(rates.map(|m| ("device.measured.sample_tflop".into(), Some(m.sample_tflop))));
-        for (key, value) in positive {
-            if value.is_some_and(|value| !value.is_finite() || value <= 0.0) {
-                let found = value.unwrap_or(0.0);
-                return Err(format!("`{key}`: expected above 0, found {found}"));
-            }
-        }
-        if let Some((key, share)) = device.utilisation.iter().find(|(_, share)| **share > 1.0) {
-            return Err(format!(
-                "`device.utilisation.{key}`: expected a share of the peak, at most 1, found {share}"
-            ));
-        }
-        let not_negative = [
-            ("device.spread", device.spread),
-            ("inside.latency_us", self.inside.latency_us),
-            ("inside.jitter", self.inside.jitter),
-            ("network.latency_us", self.network.latency_us),
-            ("network.jitter", self.network.jitter),
-            (
-                "price.node_hour",
-                self.price.as_ref().map_or(0.0, |p| p.node_hour),
-            ),
-        ];
-        for (key, value) in not_negative {
-            if !value.is_finite() || value < 0.0 {
-                return Err(format!("`{key}`: expected 0 or more, found {value}"));
-            }
-        }
-        for (key, link) in [("inside", &self.inside), ("network", &self.network)] {
-            if link.gb_s.is_nan() || link.gb_s <= 0.0 {
-                return Err(format!(
-                    "`{key}.gb_s`: expected above 0, found {}",
-                    link.gb_s
-                ));
-            }
-        }
-        let shares = [
-            ("device.spread", device.spread),
-            ("inside.jitter", self.inside.jitter),
-            ("network.jitter", self.network.jitter),
-        ];
-        match shares.iter().find(|(_, share)| *share >= 0.2) {
-            Some((key, share)) => Err(format!(
-                "`{key}`: expected a share below 0.2, found {share}"
-            )),
-            None => Ok(()),
-        }
     }
 }
 

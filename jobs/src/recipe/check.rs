@@ -4,7 +4,18 @@ use super::{Recipe, Task};
 use crate::error::{JobError, Result};
 use squall_data::{BoxClass, Class};
 use squall_model::optim::LossScale;
-use squall_model::{KernelRounding, Precision};
+use squall_model::{KernelRounding, ModelError, Precision};
+
+/// Nothing, or the key, what was expected and what was found.
+type Checked = std::result::Result<(), String>;
+
+/// What a part of the recipe says of itself, with the name of its section.
+fn in_section<T>(
+    name: &str,
+    checked: std::result::Result<T, ModelError>,
+) -> std::result::Result<T, String> {
+    checked.map_err(|error| format!("[{name}] {error}"))
+}
 
 impl Recipe {
     /// Refuses what makes no sense whatever the data.
@@ -12,8 +23,32 @@ impl Recipe {
     /// # Errors
     /// [`JobError::Recipe`] naming the key, what was expected and found.
     pub fn check(&self) -> Result<()> {
-        let bad = |reason: String| Err(JobError::Recipe { path: None, reason });
-        let training = &self.training;
+        let bad = |reason| JobError::Recipe { path: None, reason };
+        self.check_all().map_err(bad)
+    }
+
+    fn check_all(&self) -> Checked {
+        self.check_counts()?;
+        self.check_lengths()?;
+        self.distributed.check()?;
+        self.check_channels()?;
+        self.check_class_weights()?;
+        in_section("loss", self.loss.criterion(Vec::new()).check())?;
+        let scale = self.precision.loss_scale.map(LossScale::new);
+        in_section("precision", scale.transpose())?;
+        self.check_rounding()?;
+        in_section("optimiser", self.optimiser.check())?;
+        in_section("schedule", self.schedule.check())?;
+        in_section("network", self.network.check())?;
+        self.detection.check()?;
+        self.check_task()?;
+        self.check_classes()?;
+        self.check_unlabelled()
+    }
+
+    fn check_counts(&self) -> Checked {
+        let (training, data) = (&self.training, &self.data);
+        let count = |number: Option<usize>| number.map(|number| number as u64);
         let counts = [
             ("training.batch", Some(training.batch as u64)),
             ("training.steps", training.steps),
@@ -23,21 +58,27 @@ impl Recipe {
             ),
             (
                 "training.validation_samples",
-                training.validation_samples.map(|n| n as u64),
+                count(training.validation_samples),
             ),
             (
                 "training.checkpoint_every_steps",
                 training.checkpoint_every_steps,
             ),
-            ("data.clip_stride", Some(self.data.clip_stride as u64)),
-            ("data.threads", self.data.threads.map(|n| n as u64)),
-            ("data.prefetch", self.data.prefetch.map(|n| n as u64)),
+            ("data.clip_stride", Some(data.clip_stride as u64)),
+            ("data.threads", count(data.threads)),
+            ("data.prefetch", count(data.prefetch)),
         ];
-        if let Some((key, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
-            return bad(format!("`{key}`: expected 1 or more, found 0"));
+        match counts.iter().find(|(_, count)| *count == Some(0)) {
+            Some((key, _)) => Err(format!("`{key}`: expected 1 or more, found 0")),
+            None => Ok(()),
         }
+    }
+
+    /// How long a training is, and the seconds after which something happens in it.
+    fn check_lengths(&self) -> Checked {
+        let training = &self.training;
         if training.epochs.is_some() && training.steps.is_some() {
-            return bad("`training.epochs` and `training.steps` are both given: keep one".into());
+            return Err("`training.epochs` and `training.steps` are both given: keep one".into());
         }
         let positive = [
             ("training.epochs", training.epochs),
@@ -48,108 +89,104 @@ impl Recipe {
             ("training.max_seconds", training.max_seconds),
         ];
         for (key, value) in positive {
-            if value.is_some_and(|value| value.is_nan() || value <= 0.0) {
-                return bad(format!(
-                    "`{key}`: expected above 0, found {}",
-                    value.unwrap_or(0.0)
-                ));
+            if let Some(value) = value
+                && (value.is_nan() || value <= 0.0)
+            {
+                return Err(format!("`{key}`: expected above 0, found {value}"));
             }
         }
-        if let Err(reason) = self.distributed.check() {
-            return bad(reason);
-        }
-        if let Some(channels) = &self.data.channels {
-            let mut once = channels.clone();
-            once.sort();
-            once.dedup();
-            if channels.is_empty() || once.len() != channels.len() {
-                return bad("`data.channels`: expected one or more, each once".into());
-            }
-        }
-        if let Some(weights) = &self.loss.class_weights {
-            let usable = weights.iter().all(|w| *w >= 0.0 && w.is_finite());
-            if weights.len() != 3 || !usable || weights.iter().all(|w| *w == 0.0) {
-                return bad(format!(
-                    "`loss.class_weights`: expected 3 numbers (background, tropical cyclone, atmospheric river), 0 or more, found {weights:?}"
-                ));
-            }
-        }
-        let section =
-            |name: &str, error: squall_model::ModelError| bad(format!("[{name}] {error}"));
-        if let Err(error) = self.loss.criterion(Vec::new()).check() {
-            return section("loss", error);
-        }
-        if let Some(Err(error)) = self.precision.loss_scale.map(LossScale::new) {
-            return section("precision", error);
-        }
-        if self.precision.kernels == KernelRounding::Stochastic {
-            let compute = self.precision.compute;
-            if matches!(compute, Precision::F32 | Precision::F16) {
-                return bad(format!(
-                    "`precision.kernels`: \"stochastic\" rounds to bf16, and `precision.compute` is {compute:?}"
-                ));
-            }
-            if self.distributed.groups.is_some() {
-                return bad(
-                    "`precision.kernels`: with `distributed.groups` servers change the parameters, which round nothing: expected \"nearest\""
-                        .into(),
-                );
-            }
-        }
-        if let Err(error) = self.optimiser.check() {
-            return section("optimiser", error);
-        }
-        if let Err(error) = self.schedule.check() {
-            return section("schedule", error);
-        }
-        if let Err(error) = self.network.check() {
-            return section("network", error);
-        }
-        if let Err(reason) = self.detection.check() {
-            return bad(reason);
-        }
-        self.check_task()
+        Ok(())
     }
 
-    /// Refuses a network that does another task, and what a task cannot.
-    fn check_task(&self) -> Result<()> {
-        let bad = |reason: String| Err(JobError::Recipe { path: None, reason });
+    fn check_channels(&self) -> Checked {
+        let Some(channels) = &self.data.channels else {
+            return Ok(());
+        };
+        let mut once = channels.clone();
+        once.sort();
+        once.dedup();
+        if channels.is_empty() || once.len() != channels.len() {
+            return Err("`data.channels`: expected one or more, each once".into());
+        }
+        Ok(())
+    }
+
+    fn check_class_weights(&self) -> Checked {
+        let Some(weights) = &self.loss.class_weights else {
+            return Ok(());
+        };
+        let usable = weights.iter().all(|w| *w >= 0.0 && w.is_finite());
+        if weights.len() != 3 || !usable || weights.iter().all(|w| *w == 0.0) {
+            return Err(format!(
+                "`loss.class_weights`: expected 3 numbers (background, tropical cyclone, atmospheric river), 0 or more, found {weights:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Stochastic rounding is to bf16, and of parameters that ranks change themselves.
+    fn check_rounding(&self) -> Checked {
+        if self.precision.kernels != KernelRounding::Stochastic {
+            return Ok(());
+        }
+        let compute = self.precision.compute;
+        if matches!(compute, Precision::F32 | Precision::F16) {
+            return Err(format!(
+                "`precision.kernels`: \"stochastic\" rounds to bf16, and `precision.compute` is {compute:?}"
+            ));
+        }
+        if self.distributed.groups.is_some() {
+            return Err(
+                "`precision.kernels`: with `distributed.groups` servers change the parameters, which round nothing: expected \"nearest\""
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses a network that does another task.
+    fn check_task(&self) -> Checked {
         let name = self.network.name;
-        let task = match name.is_detector() {
-            true => Task::Detect,
-            false => Task::Segment,
+        let (task, expected) = match name.is_detector() {
+            true => (Task::Detect, "detect"),
+            false => (Task::Segment, "segment"),
         };
         if task != self.task {
-            let expected = if task == Task::Detect {
-                "detect"
-            } else {
-                "segment"
-            };
-            return bad(format!(
+            return Err(format!(
                 "`task`: the network `{}` needs \"{expected}\"",
                 name.as_str()
             ));
         }
+        Ok(())
+    }
+
+    /// Refuses classes that the task does not have.
+    fn check_classes(&self) -> Checked {
         let (classes, what) = match self.task {
             Task::Segment => (Class::ALL.len(), "masks"),
             Task::Detect => (BoxClass::ALL.len(), "boxes"),
         };
         if self.network.classes != classes {
-            return bad(format!(
+            return Err(format!(
                 "`network.classes`: expected {classes}, the classes of {what}, found {}",
                 self.network.classes
             ));
         }
         let masks = Class::ALL.len();
         if ![0, masks].contains(&self.network.mask_classes) {
-            return bad(format!(
+            return Err(format!(
                 "`network.mask_classes`: expected 0, or {masks} for masks of background, tropical cyclones and atmospheric rivers, found {}",
                 self.network.mask_classes
             ));
         }
+        Ok(())
+    }
+
+    /// Refuses samples without labels where they fill the batch or teach nothing.
+    fn check_unlabelled(&self) -> Checked {
         let beside = self.detection.unlabelled_per_batch;
         if beside > 0 && beside >= self.training.batch {
-            return bad(format!(
+            return Err(format!(
                 "`detection.unlabelled_per_batch`: expected less than `training.batch`, {}, found {beside}",
                 self.training.batch
             ));
@@ -157,6 +194,7 @@ impl Recipe {
         // Masks, where a network gives them too, teach whatever is known of boxes.
         let network = &self.network;
         if beside > 0 && network.mask_classes == 0 && self.detection.pseudo_labels.is_none() {
+            let name = network.name;
             let why = if !name.reconstructs() {
                 format!("the network `{}` has no decoder", name.as_str())
             } else if !self.detection.reconstructs() {
@@ -164,7 +202,7 @@ impl Recipe {
             } else {
                 return Ok(());
             };
-            return bad(format!(
+            return Err(format!(
                 "`detection.unlabelled_per_batch`: expected 0, found {beside}: {why}, so samples without labels would teach nothing"
             ));
         }

@@ -75,10 +75,10 @@ impl Run<'_> {
         // What is under way belongs to the state, on every rank.
         self.learner.settle(self.team)?;
         self.learner.check_numbers()?;
-        let Some(run) = &self.run else {
+        let Some(run_dir) = &self.run_dir else {
             return Ok(());
         };
-        let path = run.checkpoint();
+        let path = run_dir.checkpoint();
         if let Some(recorder) = &self.recorder {
             recorder.sync()?;
         }
@@ -93,7 +93,7 @@ impl Run<'_> {
             deal: self.deal.clone(),
             pending: self.pending.clone(),
         };
-        checkpoint::save(run, &self.learner, &facts, self.standing.as_ref())?;
+        checkpoint::save(run_dir, &self.learner, &facts, self.standing.as_ref())?;
         progress(&TrainEvent::CheckpointSaved { step, path });
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Run<'_> {
         step: u64,
         score: Option<f64>,
     ) -> Result<()> {
-        let Some(run) = &self.run else {
+        let Some(run_dir) = &self.run_dir else {
             return Ok(());
         };
         let mut file = ModelFile {
@@ -118,7 +118,7 @@ impl Run<'_> {
             ..self.contract.clone()
         };
         contract.put(&mut file)?;
-        file.write(&path(run))?;
+        file.write(&path(run_dir))?;
         Ok(())
     }
 }

@@ -84,11 +84,13 @@ pub fn train_together(
 ) -> Result<TrainReport> {
     team.limit_waits(recipe.distributed.longest_wait());
     let opened = recipe.check().and_then(|()| {
-        let run = team.is_first().then(|| RunDir::open(folder)).transpose()?;
-        run.iter().try_for_each(|run| run.settle_recipe(recipe))?;
-        Ok(run)
+        let run_dir = team.is_first().then(|| RunDir::open(folder)).transpose()?;
+        run_dir
+            .iter()
+            .try_for_each(|run_dir| run_dir.settle_recipe(recipe))?;
+        Ok(run_dir)
     });
-    let run = team.all_or_none(opened)?;
+    let run_dir = team.all_or_none(opened)?;
     let store = &team.all_or_none(self_training::relabelled(recipe, store))?;
     if team.size() > 1
         && let Some(groups) = recipe.distributed.groups
@@ -99,16 +101,16 @@ pub fn train_together(
             folder,
             stop,
         };
-        return groups::train(job, groups, run, progress, team);
+        return groups::train(job, groups, run_dir, progress, team);
     }
-    let training = Run::prepare(recipe, store, run, team)?;
-    let (_, node_ranks) = training.team.place_on_node()?;
-    let plan = training.plan(node_ranks);
-    let plan = training.team.all_or_none(plan)?;
-    let told = training.write_facts(&plan);
-    training.team.all_or_none(told)?;
+    let run = Run::prepare(recipe, store, run_dir, team)?;
+    let (_, node_ranks) = run.team.place_on_node()?;
+    let plan = run.plan(node_ranks);
+    let plan = run.team.all_or_none(plan)?;
+    let written = run.write_facts(&plan);
+    run.team.all_or_none(written)?;
     progress(&TrainEvent::Started(plan));
-    training.go(folder, progress, stop)
+    run.train(folder, progress, stop)
 }
 
 /// A run under way.
@@ -116,8 +118,8 @@ struct Run<'a> {
     recipe: &'a Recipe,
     store: &'a Arc<Store>,
     team: &'a mut Team,
-    /// Of the first rank.
-    run: Option<RunDir>,
+    /// On the first rank, which writes there.
+    run_dir: Option<RunDir>,
     samples: Samples,
     loader: LoaderConfig,
     learner: Learner,
@@ -148,13 +150,14 @@ struct Run<'a> {
 impl Run<'_> {
     /// Writes what the numbers depend on besides recipe and data; on the first rank.
     fn write_facts(&self, plan: &TrainPlan) -> Result<()> {
-        match (&self.run, &self.recorder) {
-            (Some(run), Some(recorder)) => recorder.facts(run, plan, self.store),
+        match (&self.run_dir, &self.recorder) {
+            (Some(run_dir), Some(recorder)) => recorder.facts(run_dir, plan, self.store),
             _ => Ok(()),
         }
     }
 
-    fn go(
+    /// Trains to the last step, or until it is told to stop.
+    fn train(
         mut self,
         folder: &Path,
         progress: &mut dyn FnMut(&TrainEvent),

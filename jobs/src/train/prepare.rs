@@ -29,14 +29,14 @@ impl<'a> Run<'a> {
     pub(super) fn prepare(
         recipe: &'a Recipe,
         store: &'a Arc<Store>,
-        run: Option<RunDir>,
+        run_dir: Option<RunDir>,
         team: &'a mut Team,
     ) -> Result<Self> {
         let share = Share::agree(store, recipe.seed, team)?;
         let place = (team.rank(), team.size());
-        let mut ready = Ready::agree((recipe, store), run, share, place, team)?;
+        let mut ready = Ready::agree((recipe, store), run_dir, share, place, team)?;
         ready.learner().join(&recipe.distributed, team)?;
-        let mut run = ready.run((recipe, store), team);
+        let mut run = ready.into_run(recipe, store, team);
         // Of groups, if there were any; there are none now.
         run.standing = None;
         Ok(run)
@@ -47,7 +47,7 @@ impl<'a> Run<'a> {
 pub(super) struct Ready {
     parts: Parts,
     state: Start,
-    run: Option<RunDir>,
+    run_dir: Option<RunDir>,
     recorder: Option<Recorder>,
     step_ranks: usize,
 }
@@ -56,7 +56,7 @@ impl Ready {
     /// As one of `team`, which all call it, of a rank that does steps at `place`: which rank of how many.
     pub(super) fn agree(
         (recipe, store): (&Recipe, &Arc<Store>),
-        run: Option<RunDir>,
+        run_dir: Option<RunDir>,
         share: Share,
         place: (usize, usize),
         team: &mut Team,
@@ -65,10 +65,10 @@ impl Ready {
         let mut parts = team.all_or_none(parts)?;
         parts.agree(recipe, store, team)?;
         let learner = &mut parts.learner;
-        let state = match &run {
-            Some(run) => {
+        let state = match &run_dir {
+            Some(run_dir) => {
                 let data = (&**store, parts.deal.as_str());
-                checkpoint::start(run, learner, recipe, &parts.contract, data, place.1)
+                checkpoint::start(run_dir, learner, recipe, &parts.contract, data, place.1)
             }
             None => Ok(Start::default()),
         };
@@ -76,15 +76,15 @@ impl Ready {
         checkpoint::spread(&mut state, learner, team)?;
         let again = state.standing.as_ref().map(|standing| &standing.validating);
         let again: Vec<u64> = again.into_iter().flatten().map(|(_, step)| *step).collect();
-        let recorder = run
+        let recorder = run_dir
             .as_ref()
-            .map(|run| Recorder::open(run, learner.progress.step, &again))
+            .map(|run_dir| Recorder::open(run_dir, learner.progress.step, &again))
             .transpose();
         let recorder = team.all_or_none(recorder)?;
         Ok(Self {
             parts,
             state,
-            run,
+            run_dir,
             recorder,
             step_ranks: place.1,
         })
@@ -95,15 +95,16 @@ impl Ready {
     }
 
     /// The run, with the team that does its steps.
-    pub(super) fn run<'a>(
+    pub(super) fn into_run<'a>(
         self,
-        (recipe, store): (&'a Recipe, &'a Arc<Store>),
+        recipe: &'a Recipe,
+        store: &'a Arc<Store>,
         team: &'a mut Team,
     ) -> Run<'a> {
         let Self {
             parts,
             state,
-            run,
+            run_dir,
             recorder,
             step_ranks,
         } = self;
@@ -116,7 +117,7 @@ impl Ready {
             recipe,
             store,
             team,
-            run,
+            run_dir,
             samples: parts.samples,
             loader: parts.loader,
             learner: parts.learner,

@@ -81,7 +81,7 @@ pub(super) struct Job<'a> {
 pub(super) fn train(
     job: Job<'_>,
     groups: usize,
-    run: Option<RunDir>,
+    run_dir: Option<RunDir>,
     progress: &mut dyn FnMut(&TrainEvent),
     world: &mut Team,
 ) -> Result<TrainReport> {
@@ -96,7 +96,7 @@ pub(super) fn train(
     };
     let place = (rank, layout.ranks_per_group);
     let share = Share::in_groups(store, recipe.seed, place, world)?;
-    let mut ready = Ready::agree((recipe, store), run, share, place, world)?;
+    let mut ready = Ready::agree((recipe, store), run_dir, share, place, world)?;
     let parameters = ready.learner().network.parameters();
     let count = parameters.count();
     let slices = plan::deal(&plan::layers(parameters), layout.servers).map_err(bad)?;
@@ -120,7 +120,7 @@ pub(super) fn train(
             );
             let part = world.all_or_none(part)?;
             let mut alone = Team::solo();
-            let run = ready.run((recipe, store), &mut alone);
+            let run = ready.into_run(recipe, store, &mut alone);
             announce(&run, world, progress)?;
             let between = between.ok_or_else(nobody)?;
             let mut server = Server::new(run, between, layout, (part, slices))?;
@@ -153,7 +153,7 @@ pub(super) fn train(
             }
             let joined = ready.learner().join(&recipe.distributed, &mut team);
             world.all_or_none(joined)?;
-            let mut run = ready.run((recipe, store), &mut team);
+            let mut run = ready.into_run(recipe, store, &mut team);
             let standing = run
                 .standing
                 .take()
@@ -273,7 +273,7 @@ fn serve(
     progress: &mut dyn FnMut(&TrainEvent),
 ) -> Result<TrainReport> {
     let start = Instant::now();
-    if server.run.run.is_some() {
+    if server.run.run_dir.is_some() {
         let pending = std::mem::take(&mut server.run.pending);
         return First::new(server, &pending, progress).serve(job.folder, job.stop);
     }

@@ -147,6 +147,12 @@ struct Run<'a> {
     validation_due: bool,
 }
 
+/// When this rank began to train, and when it saved last.
+struct Clock {
+    started: Instant,
+    saved: Instant,
+}
+
 impl Run<'_> {
     /// Writes what the numbers depend on besides recipe and data; on the first rank.
     fn write_facts(&self, plan: &TrainPlan) -> Result<()> {
@@ -163,7 +169,7 @@ impl Run<'_> {
         progress: &mut dyn FnMut(&TrainEvent),
         stop: &AtomicBool,
     ) -> Result<TrainReport> {
-        let start = Instant::now();
+        let started = Instant::now();
         self.learner.round_kernels()?;
         self.team.begin_trace(self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
@@ -171,7 +177,10 @@ impl Run<'_> {
         let plans = self.samples.starting_at(done).take(left);
         let backend = self.learner.network.backend();
         let mut loader = Feed::new(self.store, plans, &self.loader, backend)?;
-        let mut saved_at = Instant::now();
+        let mut clock = Clock {
+            started,
+            saved: Instant::now(),
+        };
         let mut last_loss = None;
         let mut interrupted = false;
         if self.validation_due {
@@ -179,85 +188,109 @@ impl Run<'_> {
             self.save(progress)?;
         }
         while !interrupted && self.learner.progress.step < self.total_steps {
-            let before = Instant::now();
-            let batch = loader.next().ok_or(JobError::Thread("loader"))??;
-            let wait_seconds = before.elapsed().as_secs_f64();
-            self.team.trace.note(Work::Input, before);
-            if let Some(read) = &batch.read {
-                self.team.trace.read(read);
-            }
-            let told = stop.load(Ordering::Relaxed) || self.is_out_of_time(start);
-            let stopping = self.team.agree_to_stop(told);
-            let every = self.recipe.training.checkpoint_every_seconds;
-            self.team
-                .ask_to_save(saved_at.elapsed().as_secs_f64() >= every);
-            let result = self.learner.step(&batch, self.team)?;
-            let samples = batch.host.len() / self.loader.frames;
-            loader.give_back(batch);
-            let step = self.learner.progress.step;
-            let epoch = self.samples.cursor(step - 1).epoch;
-            let seconds = before.elapsed().as_secs_f64();
-            if let Some(recorder) = &mut self.recorder {
-                recorder.step(step, epoch, &result)?;
-                recorder.timing(step, seconds, wait_seconds, samples * self.team.size())?;
-            }
-            last_loss = Some(result.loss);
-            if let Some(parameters) = self.learner.take_without_gradient() {
-                progress(&TrainEvent::WithoutGradient { step, parameters });
-            }
-            progress(&TrainEvent::Step {
-                step,
-                total: self.total_steps,
-                epoch,
-                result,
-                seconds,
-                wait_seconds,
-            });
+            let (loss, stopping) = self.one_step(&mut loader, &clock, progress, stop)?;
+            last_loss = Some(loss);
             self.team.trace.step(folder)?;
-            let last = step == self.total_steps;
-            if last {
-                self.learner.check_end()?;
-            }
-            let checked = last || step.is_multiple_of(self.recipe.distributed.check_every_steps);
-            if checked {
-                self.team
-                    .check_parameters(self.learner.network.parameters())?;
-            }
-            self.validation_due = last || step.is_multiple_of(self.validate_every);
-            interrupted = self.validation_due && !self.validate(progress, stop)?;
-            interrupted |= !last && (stopping || self.stops_alone(stop, start));
-            let due = self.team.is_to_save() || step.is_multiple_of(self.checkpoint_every);
-            if last || interrupted || due {
-                // A checkpoint of ranks that have come apart would be what the next start goes on from.
-                if !checked {
-                    self.team
-                        .check_parameters(self.learner.network.parameters())?;
-                }
-                self.save(progress)?;
-                saved_at = Instant::now();
-            }
+            interrupted = self.after_step(stopping, &mut clock, progress, stop)?;
         }
         self.team.trace.end(folder)?;
         let balance = self.balance(self.learner.progress.step - done)?;
-        let report = TrainReport {
+        Ok(TrainReport {
             balance,
-            outcome: if interrupted {
-                Outcome::Interrupted
-            } else {
-                Outcome::Finished
+            outcome: match interrupted {
+                true => Outcome::Interrupted,
+                false => Outcome::Finished,
             },
             steps: self.learner.progress.step,
             skipped_steps: self.learner.progress.skipped,
             best: self.best.clone(),
             last_loss,
-            seconds: start.elapsed().as_secs_f64(),
+            seconds: started.elapsed().as_secs_f64(),
             missing_values: loader.missing_values(),
             ranks: self.team.size(),
             spent: self.team.trace.spent,
             staleness: None,
             model: folder.join("best.safetensors"),
-        };
-        Ok(report)
+        })
+    }
+
+    /// Learns from the next batch, writes it down and tells of it; gives its loss, and whether all ranks know that one
+    /// of them was told to stop.
+    fn one_step(
+        &mut self,
+        loader: &mut Feed,
+        clock: &Clock,
+        progress: &mut dyn FnMut(&TrainEvent),
+        stop: &AtomicBool,
+    ) -> Result<(f64, bool)> {
+        let before = Instant::now();
+        let batch = loader.next().ok_or(JobError::Thread("loader"))??;
+        let wait_seconds = before.elapsed().as_secs_f64();
+        self.team.trace.note(Work::Input, before);
+        if let Some(read) = &batch.read {
+            self.team.trace.read(read);
+        }
+        let told = stop.load(Ordering::Relaxed) || self.is_out_of_time(clock.started);
+        let stopping = self.team.agree_to_stop(told);
+        let every = self.recipe.training.checkpoint_every_seconds;
+        self.team
+            .ask_to_save(clock.saved.elapsed().as_secs_f64() >= every);
+        let result = self.learner.step(&batch, self.team)?;
+        let samples = batch.host.len() / self.loader.frames;
+        loader.give_back(batch);
+        let step = self.learner.progress.step;
+        let epoch = self.samples.cursor(step - 1).epoch;
+        let seconds = before.elapsed().as_secs_f64();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.step(step, epoch, &result)?;
+            recorder.timing(step, seconds, wait_seconds, samples * self.team.size())?;
+        }
+        if let Some(parameters) = self.learner.take_without_gradient() {
+            progress(&TrainEvent::WithoutGradient { step, parameters });
+        }
+        progress(&TrainEvent::Step {
+            step,
+            total: self.total_steps,
+            epoch,
+            result,
+            seconds,
+            wait_seconds,
+        });
+        Ok((result.loss, stopping))
+    }
+
+    /// Checks, scores and saves what is due after a step; gives whether the run ends there because it was told to.
+    fn after_step(
+        &mut self,
+        stopping: bool,
+        clock: &mut Clock,
+        progress: &mut dyn FnMut(&TrainEvent),
+        stop: &AtomicBool,
+    ) -> Result<bool> {
+        let step = self.learner.progress.step;
+        let last = step == self.total_steps;
+        if last {
+            self.learner.check_end()?;
+        }
+        let checked = last || step.is_multiple_of(self.recipe.distributed.check_every_steps);
+        if checked {
+            self.team
+                .check_parameters(self.learner.network.parameters())?;
+        }
+        self.validation_due = last || step.is_multiple_of(self.validate_every);
+        let mut interrupted = self.validation_due && !self.validate(progress, stop)?;
+        interrupted |= !last && (stopping || self.stops_alone(stop, clock.started));
+        let due = self.team.is_to_save() || step.is_multiple_of(self.checkpoint_every);
+        if last || interrupted || due {
+            // A checkpoint of ranks that have come apart would be what the next start goes on from.
+            if !checked {
+                self.team
+                    .check_parameters(self.learner.network.parameters())?;
+            }
+            self.save(progress)?;
+            clock.saved = Instant::now();
+        }
+        Ok(interrupted)
     }
 
     /// How ranks shared so many steps. All ranks call it.

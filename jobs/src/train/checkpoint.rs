@@ -2,7 +2,7 @@
 
 use super::Best;
 use super::groups::Standing;
-use super::prepare::start_from;
+use super::start_from::start_from;
 use super::step::{Learner, LearnerProgress, Shared, Waiting};
 use super::team::Team;
 use crate::contract::Contract;
@@ -212,16 +212,26 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
     Ok(facts)
 }
 
-/// What the first rank starts from: its checkpoint, the weights of another model, or nothing. So many ranks do a step
-/// together.
-pub(super) fn start(
-    run: &RunDir,
-    learner: &mut Learner,
-    recipe: &Recipe,
-    contract: &Contract,
-    (store, deal): (&Store, &str),
-    ranks: usize,
-) -> Result<Start> {
+/// What a run is now, which what it was must fit.
+pub(super) struct Now<'a> {
+    pub recipe: &'a Recipe,
+    pub contract: &'a Contract,
+    pub store: &'a Store,
+    /// Which samples come when, besides the seed.
+    pub deal: &'a str,
+    /// Those that do a step together.
+    pub ranks: usize,
+}
+
+/// What the first rank starts from: its checkpoint, the weights of another model, or nothing.
+pub(super) fn start(run: &RunDir, learner: &mut Learner, now: Now<'_>) -> Result<Start> {
+    let Now {
+        recipe,
+        contract,
+        store,
+        deal,
+        ranks,
+    } = now;
     if !run.has_checkpoint() {
         if let Some(path) = &recipe.training.start_from {
             start_from(path, learner, contract)?;

@@ -22,6 +22,8 @@ mod progress;
 mod recorder;
 mod samples;
 mod self_training;
+mod share;
+mod start_from;
 pub mod step;
 mod team;
 mod trace;
@@ -104,7 +106,7 @@ pub fn train_together(
         return groups::train(job, groups, run_dir, progress, team);
     }
     let run = Run::prepare(recipe, store, run_dir, team)?;
-    let (_, node_ranks) = run.team.place_on_node()?;
+    let node_ranks = run.team.place_on_node()?.ranks;
     let plan = run.plan(node_ranks);
     let plan = run.team.all_or_none(plan)?;
     let written = run.write_facts(&plan);

@@ -1,11 +1,12 @@
 //! From recipe, store and folder to a run that can go.
 
 use super::Run;
-use super::checkpoint::{self, Start};
-use super::evaluate::{Asked, Evaluator};
+use super::checkpoint::{self, Now, Start};
+use super::evaluate::{Asked, Evaluator, Judging};
 use super::goal::Goal;
 use super::recorder::Recorder;
 use super::samples::{self, Labelled, Samples};
+use super::share::{Place, Share};
 use super::step::Learner;
 use super::team::Team;
 use crate::code;
@@ -17,12 +18,9 @@ use crate::run_dir::RunDir;
 use squall_data::loader::{Augmentation, LoaderConfig};
 use squall_data::sampler::SamplerConfig;
 use squall_data::store::Split;
-use squall_data::{BoxClass, Class, Normalisation, Store, Variable, staging};
-use squall_model::{ModelFile, NetworkConfig};
-use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
+use squall_data::{BoxClass, Class, Normalisation, Store, Variable};
+use squall_model::NetworkConfig;
 use std::sync::Arc;
-use xxhash_rust::xxh3::xxh3_64;
 
 impl<'a> Run<'a> {
     /// A run at its first step, or at that of its checkpoint.
@@ -33,7 +31,7 @@ impl<'a> Run<'a> {
         team: &'a mut Team,
     ) -> Result<Self> {
         let share = Share::agree(store, recipe.seed, team)?;
-        let place = (team.rank(), team.size());
+        let place = team.place();
         let mut ready = Ready::agree((recipe, store), run_dir, share, place, team)?;
         ready.learner().join(&recipe.distributed, team)?;
         let mut run = ready.into_run(recipe, store, team);
@@ -53,12 +51,12 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// As one of `team`, which all call it, of a rank that does steps at `place`: which rank of how many.
+    /// As one of `team`, which all call it, of a rank that does steps at `place`.
     pub(super) fn agree(
         (recipe, store): (&Recipe, &Arc<Store>),
         run_dir: Option<RunDir>,
         share: Share,
-        place: (usize, usize),
+        place: Place,
         team: &mut Team,
     ) -> Result<Self> {
         let parts = Parts::build(recipe, store, place, share);
@@ -67,8 +65,14 @@ impl Ready {
         let learner = &mut parts.learner;
         let state = match &run_dir {
             Some(run_dir) => {
-                let data = (&**store, parts.deal.as_str());
-                checkpoint::start(run_dir, learner, recipe, &parts.contract, data, place.1)
+                let now = Now {
+                    recipe,
+                    contract: &parts.contract,
+                    store,
+                    deal: &parts.deal,
+                    ranks: place.ranks,
+                };
+                checkpoint::start(run_dir, learner, now)
             }
             None => Ok(Start::default()),
         };
@@ -86,7 +90,7 @@ impl Ready {
             state,
             run_dir,
             recorder,
-            step_ranks: place.1,
+            step_ranks: place.ranks,
         })
     }
 
@@ -137,87 +141,6 @@ impl Ready {
     }
 }
 
-/// The training samples that a rank deals with others, and its place among those.
-pub(super) struct Share {
-    ids: Vec<usize>,
-    /// Nodes with other samples draw another order.
-    shuffle_seed: u64,
-    rank: usize,
-    ranks: usize,
-    /// What decides which samples come when, besides the seed: the same when a run goes on.
-    deal: String,
-}
-
-impl Share {
-    /// All samples among the ranks of every group, of which this is one of so many. All ranks of a team call it.
-    pub(super) fn in_groups(
-        store: &Store,
-        seed: u64,
-        (rank, ranks): (usize, usize),
-        team: &mut Team,
-    ) -> Result<Self> {
-        if team.any(store.is_partial())? {
-            let reason = "`distributed.groups`: every group learns from all samples, but the local copies of the store hold a part of \
-                          them; stage without --per-node";
-            return Err(JobError::Recipe {
-                path: None,
-                reason: reason.into(),
-            });
-        }
-        Ok(Self {
-            ids: store.ids(Split::Train),
-            shuffle_seed: seed,
-            rank,
-            ranks,
-            deal: String::new(),
-        })
-    }
-
-    /// All samples among all ranks; where stores are local copies that hold a part, those of the node among its ranks.
-    fn agree(store: &Store, seed: u64, team: &mut Team) -> Result<Self> {
-        let ids = store.ids(Split::Train);
-        if !team.any(store.is_partial())? {
-            let (rank, ranks) = (team.rank(), team.size());
-            return Ok(Self {
-                ids,
-                shuffle_seed: seed,
-                rank,
-                ranks,
-                deal: String::new(),
-            });
-        }
-        let (rank, ranks) = team.place_on_node()?;
-        let here: Vec<usize> = ids.iter().copied().filter(|&id| store.holds(id)).collect();
-        let mut nodes_with: Vec<u64> = (ids.iter())
-            .map(|&id| u64::from(rank == 0 && store.holds(id)))
-            .collect();
-        team.sum_counts(&mut nodes_with)?;
-        if team.is_first() {
-            let nowhere = nodes_with.iter().filter(|&&nodes| nodes == 0).count();
-            tracing::info!(
-                "every node learns from samples of its own, the first from {} of {}",
-                here.len(),
-                ids.len()
-            );
-            if nowhere > 0 {
-                tracing::warn!(
-                    "{nowhere} of {} training samples are on no node of this job: nothing is learnt from them",
-                    ids.len()
-                );
-            }
-        }
-        let (shuffle_seed, fingerprint) = staging::shuffle_seed(seed, &here);
-        let all = team.gather(&fingerprint.to_le_bytes())?;
-        Ok(Self {
-            ids: here,
-            shuffle_seed,
-            rank,
-            ranks,
-            deal: format!("{:016x}", xxh3_64(&all)),
-        })
-    }
-}
-
 /// What every rank builds for itself.
 struct Parts {
     samples: Samples,
@@ -236,14 +159,19 @@ struct Parts {
 /// # Errors
 /// As [`super::train`], where recipe and samples do not fit.
 pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
-    let bad = |reason| JobError::Recipe { path: None, reason };
-    let batch = (recipe.distributed)
-        .local_batch(recipe.training.batch, 1)
-        .map_err(bad)?;
-    let config = samples::shuffled(recipe.seed, (0, 1), batch);
+    let batch = local_batch(recipe, Place::ALONE)?;
+    let config = samples::shuffled(recipe.seed, Place::ALONE, batch);
     let ids = store.ids(Split::Train);
     let (samples, _) = teaching(recipe, store, ids, config)?;
     Ok(recipe.training.total_steps(samples.steps_per_epoch()))
+}
+
+/// Samples of a step on each of the ranks that do it together.
+fn local_batch(recipe: &Recipe, place: Place) -> Result<usize> {
+    let bad = |reason| JobError::Recipe { path: None, reason };
+    let options = &recipe.distributed;
+    let batch = options.local_batch(recipe.training.batch, place.ranks);
+    batch.map_err(bad)
 }
 
 /// The samples that teach what the recipe's task asks for, and which of them have boxes that are used.
@@ -263,42 +191,17 @@ fn teaching(
 }
 
 impl Parts {
-    fn build(
-        recipe: &Recipe,
-        store: &Arc<Store>,
-        (rank, ranks): (usize, usize),
-        share: Share,
-    ) -> Result<Self> {
+    fn build(recipe: &Recipe, store: &Arc<Store>, place: Place, share: Share) -> Result<Self> {
         let (channels, normalisation) = inputs(recipe, store)?;
-        let network = NetworkConfig {
-            channels_in: channels.len(),
-            classes: match recipe.task {
-                Task::Segment => Class::ALL.len(),
-                Task::Detect => BoxClass::ALL.len(),
-            },
-            ..recipe.network.clone()
-        };
-        let class_weights = match &recipe.loss.class_weights {
-            Some(weights) => weights.clone(),
-            // A store for detectors may have no masks to take them from, and boxes alone need none.
-            None if network.name.is_detector()
-                && network.mask_classes == 0
-                && store.masked_ids(Split::Train).is_empty() =>
-            {
-                vec![1.0; Class::ALL.len()]
-            }
-            None => store.class_weights(recipe.loss.weighting)?,
-        };
-        let bad = |reason| JobError::Recipe { path: None, reason };
-        let batch = (recipe.distributed)
-            .local_batch(recipe.training.batch, ranks)
-            .map_err(bad)?;
-        let config = samples::shuffled(share.shuffle_seed, (share.rank, share.ranks), batch);
+        let network = network_of(recipe, channels.len());
+        let class_weights = class_weights_of(recipe, store)?;
+        let local_batch = local_batch(recipe, place)?;
+        let config = samples::shuffled(share.shuffle_seed, share.place, local_batch);
         let (samples, labelled) = teaching(recipe, store, share.ids, config)?;
         let total_steps = recipe.training.total_steps(samples.steps_per_epoch());
         let criterion = recipe.loss.criterion(class_weights.clone());
         let goal = Goal::of(recipe, criterion, labelled);
-        let learner = Learner::new(recipe, &network, goal.clone(), total_steps, ranks)?;
+        let learner = Learner::new(recipe, &network, goal.clone(), total_steps, place.ranks)?;
         let contract = Contract::new(
             recipe,
             &network,
@@ -317,36 +220,16 @@ impl Parts {
             threads,
             prefetch,
         };
-        let judged = Asked::of(recipe, store);
-        let validation_samples = match recipe.task {
-            Task::Segment => judged.samples(),
-            // A mask is enough where the network gives masks, too.
-            Task::Detect => match labelled_for_validation(store, &judged, rank) {
-                0 if network.mask_classes > 0 => judged.samples(),
-                labelled => labelled,
-            },
-        };
-        let evaluator = if validation_samples == 0 {
-            tracing::warn!(
-                "the store has no validation samples with labels: the last model will be the best"
-            );
-            None
-        } else {
-            let loader = LoaderConfig {
+        let judging = Judging {
+            batch: local_batch,
+            loader: LoaderConfig {
                 augmentation: Augmentation::default(),
                 ..loader.clone()
-            };
-            let storage = learner.storage.clone();
-            Some(Evaluator::new(
-                store,
-                judged,
-                batch,
-                loader,
-                goal,
-                storage,
-                (rank, ranks),
-            )?)
+            },
+            goal,
+            storage: learner.storage.clone(),
         };
+        let (evaluator, validation_samples) = evaluator_of(recipe, store, judging, place)?;
         Ok(Self {
             samples,
             loader,
@@ -355,15 +238,8 @@ impl Parts {
             contract,
             class_weights,
             validation_samples,
-            local_batch: batch,
-            // Whose boxes were learnt from belongs to the data.
-            deal: match (recipe.task, store.boxes_hash()) {
-                (Task::Detect, Some(hash)) => {
-                    let found = store.found_boxes_hash().unwrap_or_default();
-                    format!("{}{hash}{found}", share.deal)
-                }
-                _ => share.deal,
-            },
+            local_batch,
+            deal: with_boxes(share.deal, recipe, store),
         })
     }
 
@@ -387,6 +263,70 @@ impl Parts {
             .with_text("the data type of activations", dtype)
             .with_text("what computes", self.learner.network.backend().kind());
         team.check_facts(&facts)
+    }
+}
+
+/// The recipe's network, with as many inputs and outputs as its data and its task have.
+fn network_of(recipe: &Recipe, channels: usize) -> NetworkConfig {
+    NetworkConfig {
+        channels_in: channels,
+        classes: match recipe.task {
+            Task::Segment => Class::ALL.len(),
+            Task::Detect => BoxClass::ALL.len(),
+        },
+        ..recipe.network.clone()
+    }
+}
+
+/// Weights of the classes of masks: those of the recipe, or by how often the store has them.
+fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
+    if let Some(weights) = &recipe.loss.class_weights {
+        return Ok(weights.clone());
+    }
+    let network = &recipe.network;
+    let boxes_alone = network.name.is_detector() && network.mask_classes == 0;
+    // A store for detectors may have no masks to take them from, and boxes alone need none.
+    if boxes_alone && store.masked_ids(Split::Train).is_empty() {
+        return Ok(vec![1.0; Class::ALL.len()]);
+    }
+    Ok(store.class_weights(recipe.loss.weighting)?)
+}
+
+/// What validates, and on how many samples; nothing if the store has none with labels.
+fn evaluator_of(
+    recipe: &Recipe,
+    store: &Arc<Store>,
+    judging: Judging,
+    place: Place,
+) -> Result<(Option<Evaluator>, usize)> {
+    let asked = Asked::of(recipe, store);
+    let samples = match recipe.task {
+        Task::Segment => asked.samples(),
+        // A mask is enough where the network gives masks, too.
+        Task::Detect => match labelled_for_validation(store, &asked, place.rank) {
+            0 if recipe.network.mask_classes > 0 => asked.samples(),
+            labelled => labelled,
+        },
+    };
+    if samples == 0 {
+        tracing::warn!(
+            "the store has no validation samples with labels: the last model will be the best"
+        );
+        return Ok((None, 0));
+    }
+    let evaluator = Evaluator::new(store, asked, judging, place)?;
+    Ok((Some(evaluator), samples))
+}
+
+/// What decides which samples come when, with the hash of the boxes of a detector: whose boxes were learnt from belongs
+/// to the data.
+fn with_boxes(deal: String, recipe: &Recipe, store: &Store) -> String {
+    match (recipe.task, store.boxes_hash()) {
+        (Task::Detect, Some(hash)) => {
+            let found = store.found_boxes_hash().unwrap_or_default();
+            format!("{deal}{hash}{found}")
+        }
+        _ => deal,
     }
 }
 
@@ -417,88 +357,4 @@ fn inputs(recipe: &Recipe, store: &Store) -> Result<(Vec<Variable>, Normalisatio
         reason: format!("`data.channels`: the store does not hold them all: {error}"),
     })?;
     Ok((channels, normalisation))
-}
-
-/// Takes the weights of a model file as initial values.
-pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract) -> Result<()> {
-    let file = ModelFile::read(path)?;
-    let theirs = Contract::of(&file, path)?;
-    let names = |contract: &Contract| {
-        let variables = contract.variables();
-        let names: Vec<&str> = variables.iter().map(|v| v.name()).collect();
-        names.join(", ")
-    };
-    if theirs.variables() != contract.variables() {
-        let (found, expected) = (names(&theirs), names(contract));
-        return Err(JobError::Contract {
-            model: path.to_path_buf(),
-            reasons: vec![format!(
-                "its channels are {found}, those of this run are {expected}"
-            )],
-        });
-    }
-    if theirs.normalisation_hash != contract.normalisation_hash {
-        tracing::warn!("the weights to start from were trained on fields normalised otherwise");
-    }
-    let mine = &contract.network;
-    let leftover = leftover(&file, learner);
-    if !leftover.is_empty() {
-        let shown: Vec<&str> = leftover.iter().take(NAMED).map(String::as_str).collect();
-        let more = match leftover.len() - shown.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        return Err(JobError::Contract {
-            model: path.to_path_buf(),
-            reasons: vec![format!(
-                "the network of this run, `{}`, has no place for its weights {}{more}: give the network that it was trained with, `{}`",
-                mine.name.as_str(),
-                shown.join(", "),
-                theirs.network.name.as_str()
-            )],
-        });
-    }
-    let changed = network_changes(&theirs.network, mine);
-    if !changed.is_empty() {
-        tracing::warn!(
-            "the weights to start from fit, but their network was another: {}",
-            changed.join(", ")
-        );
-    }
-    let parameters = learner.network.parameters_mut();
-    parameters.load(path, |name| file.tensor(name))?;
-    tracing::info!(path = %path.display(), "starting from the weights of a model file");
-    Ok(())
-}
-
-/// Leftover weights named one by one in an error; the rest is counted.
-const NAMED: usize = 3;
-
-/// The tensors of a model file that a network has no place for.
-fn leftover(file: &ModelFile, learner: &Learner) -> Vec<String> {
-    let parameters = learner.network.parameters();
-    let places: HashSet<&str> = (parameters.iter().map(|p| p.name.as_str()))
-        .chain(parameters.buffers().iter().map(|b| b.name.as_str()))
-        .collect();
-    let names = file
-        .tensors
-        .keys()
-        .filter(|name| !places.contains(name.as_str()));
-    names.cloned().collect()
-}
-
-/// The keys in which two networks differ, with both values: those that change no shape, where the weights of one fit
-/// the other.
-fn network_changes(theirs: &NetworkConfig, mine: &NetworkConfig) -> Vec<String> {
-    let table = |config: &NetworkConfig| toml::Table::try_from(config).unwrap_or_default();
-    let (theirs, mine) = (table(theirs), table(mine));
-    let keys: BTreeSet<&String> = theirs.keys().chain(mine.keys()).collect();
-    let text = |value: Option<&toml::Value>| value.map_or("nothing".into(), |v| v.to_string());
-    keys.into_iter()
-        .filter(|key| theirs.get(*key) != mine.get(*key))
-        .map(|key| {
-            let (was, is) = (text(theirs.get(key)), text(mine.get(key)));
-            format!("`network.{key}` was {was}, is {is}")
-        })
-        .collect()
 }

@@ -1,5 +1,6 @@
 //! Which samples a rank reads in which step: pure functions of the step.
 
+use super::share::Place;
 use crate::clips::{self, ClipShape};
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
@@ -256,12 +257,12 @@ pub(super) fn in_time(store: &Store, ids: &[usize]) -> (Vec<usize>, Vec<Time>, O
     (ids, times, clips::usual_step(&whole))
 }
 
-/// How a rank shuffles its part of the samples: by `seed`, as `place` among those that share them.
-pub(super) fn shuffled(seed: u64, (rank, ranks): (usize, usize), batch: usize) -> SamplerConfig {
+/// How a rank shuffles its part of the samples: by `seed`, at its place among those that share them.
+pub(super) fn shuffled(seed: u64, place: Place, batch: usize) -> SamplerConfig {
     SamplerConfig {
         shuffle: Some(seed),
-        rank,
-        ranks,
+        rank: place.rank,
+        ranks: place.ranks,
         batch,
         last: LastBatch::Drop,
     }
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn batches_mix_both_kinds_and_go_on_from_any_step() {
         let sampler =
-            |ids: Vec<usize>, batch| Sampler::new(ids, shuffled(3, (0, 1), batch)).unwrap();
+            |ids: Vec<usize>, batch| Sampler::new(ids, shuffled(3, Place::ALONE, batch)).unwrap();
         let samples = Samples {
             main: sampler((0..4).collect(), 1),
             beside: Some(sampler((100..111).collect(), 2)),

@@ -9,6 +9,7 @@ mod signals;
 
 use super::exchange::Exchange;
 use super::groups::Link;
+use super::share::Place;
 use super::trace::Trace;
 use crate::comm::collectives::{Choice, tree};
 use crate::comm::mutex::lock;
@@ -354,14 +355,25 @@ impl Team {
         }
     }
 
-    /// This rank among those of its node, and how many these are. All ranks call it.
-    pub(super) fn place_on_node(&mut self) -> Result<(usize, usize)> {
+    /// This rank among all.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            rank: self.rank,
+            ranks: self.size,
+        }
+    }
+
+    /// This rank among those of its node. All ranks call it.
+    pub(super) fn place_on_node(&mut self) -> Result<Place> {
         match &mut self.control {
             Some(control) => {
                 let node = control.split_by_node()?;
-                Ok((node.rank(), node.size()))
+                Ok(Place {
+                    rank: node.rank(),
+                    ranks: node.size(),
+                })
             }
-            None => Ok((0, 1)),
+            None => Ok(Place::ALONE),
         }
     }
 

@@ -13,6 +13,7 @@ pub use masks::{MaskScores, MaskTally};
 
 use super::feed::{Batch, Feed};
 use super::goal::Goal;
+use super::share::Place;
 use super::team::Team;
 use crate::comm::doing;
 use crate::error::{JobError, Result};
@@ -98,6 +99,16 @@ impl fmt::Display for Scores {
     }
 }
 
+/// How a validation reads samples, and what it compares.
+pub(super) struct Judging {
+    /// Samples, or clips, at a time.
+    pub batch: usize,
+    pub loader: LoaderConfig,
+    pub goal: Goal,
+    /// What activations are kept as.
+    pub storage: Storage,
+}
+
 /// What a validation reads, and how it scores.
 #[derive(Debug)]
 pub struct Evaluator {
@@ -113,23 +124,26 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// Scores on these samples or clips, in their order, `batch` at a time, as one of several ranks.
+    /// Scores on these samples or clips, in their order, as one of several ranks.
     ///
     /// # Errors
     /// [`JobError::Data`] if there are none.
     pub(super) fn new(
         store: &Arc<Store>,
         asked: Asked,
-        batch: usize,
-        loader: LoaderConfig,
-        goal: Goal,
-        storage: Storage,
-        (rank, ranks): (usize, usize),
+        judging: Judging,
+        place: Place,
     ) -> Result<Self> {
+        let Judging {
+            batch,
+            loader,
+            goal,
+            storage,
+        } = judging;
         let config = SamplerConfig {
             shuffle: None,
-            rank,
-            ranks,
+            rank: place.rank,
+            ranks: place.ranks,
             batch,
             last: LastBatch::Keep,
         };

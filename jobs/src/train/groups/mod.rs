@@ -42,7 +42,8 @@ pub(super) use link::{Contribution, Link};
 pub use staleness::StalenessSummary;
 pub(super) use standing::Standing;
 
-use super::prepare::{Ready, Share};
+use super::prepare::Ready;
+use super::share::{Place, Share};
 use super::team::OnStall;
 use super::{Run, Team, TrainEvent, TrainReport};
 use crate::comm::{CommError, Communicator};
@@ -94,7 +95,10 @@ pub(super) fn train(
         Role::Server(_) => 0,
         Role::Worker { rank, .. } => rank,
     };
-    let place = (rank, layout.ranks_per_group);
+    let place = Place {
+        rank,
+        ranks: layout.ranks_per_group,
+    };
     let share = Share::in_groups(store, recipe.seed, place, world)?;
     let mut ready = Ready::agree((recipe, store), run_dir, share, place, world)?;
     let parameters = ready.learner().network.parameters();
@@ -259,7 +263,7 @@ fn nobody() -> JobError {
 
 /// Says what will be done, if the machine has the memory. All ranks call it.
 fn announce(run: &Run<'_>, world: &mut Team, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
-    let (_, node_ranks) = world.place_on_node()?;
+    let node_ranks = world.place_on_node()?.ranks;
     let plan = run.plan(node_ranks);
     let plan = world.all_or_none(plan)?;
     world.all_or_none(run.write_facts(&plan))?;

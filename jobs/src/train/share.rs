@@ -1,0 +1,97 @@
+//! Which training samples a rank deals with which others.
+
+use super::team::Team;
+use crate::error::{JobError, Result};
+use squall_data::store::Split;
+use squall_data::{Store, staging};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// One rank among several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Which of them, from 0.
+    pub rank: usize,
+    /// How many there are.
+    pub ranks: usize,
+}
+
+impl Place {
+    /// A rank without others.
+    pub const ALONE: Self = Self { rank: 0, ranks: 1 };
+}
+
+/// The training samples that a rank deals with others, and its place among those.
+pub(super) struct Share {
+    pub ids: Vec<usize>,
+    /// Nodes with other samples draw another order.
+    pub shuffle_seed: u64,
+    pub place: Place,
+    /// What decides which samples come when, besides the seed: the same when a run goes on.
+    pub deal: String,
+}
+
+impl Share {
+    /// All samples among the ranks of every group, of which this is one. All ranks of a team call it.
+    pub(super) fn in_groups(
+        store: &Store,
+        seed: u64,
+        place: Place,
+        team: &mut Team,
+    ) -> Result<Self> {
+        if team.any(store.is_partial())? {
+            let reason = "`distributed.groups`: every group learns from all samples, but the local copies of the store hold a part of \
+                          them; stage without --per-node";
+            return Err(JobError::Recipe {
+                path: None,
+                reason: reason.into(),
+            });
+        }
+        Ok(Self {
+            ids: store.ids(Split::Train),
+            shuffle_seed: seed,
+            place,
+            deal: String::new(),
+        })
+    }
+
+    /// All samples among all ranks; where stores are local copies that hold a part, those of the node among its ranks.
+    pub(super) fn agree(store: &Store, seed: u64, team: &mut Team) -> Result<Self> {
+        let ids = store.ids(Split::Train);
+        if !team.any(store.is_partial())? {
+            return Ok(Self {
+                ids,
+                shuffle_seed: seed,
+                place: team.place(),
+                deal: String::new(),
+            });
+        }
+        let place = team.place_on_node()?;
+        let here: Vec<usize> = ids.iter().copied().filter(|&id| store.holds(id)).collect();
+        let mut nodes_with: Vec<u64> = (ids.iter())
+            .map(|&id| u64::from(place.rank == 0 && store.holds(id)))
+            .collect();
+        team.sum_counts(&mut nodes_with)?;
+        if team.is_first() {
+            let nowhere = nodes_with.iter().filter(|&&nodes| nodes == 0).count();
+            tracing::info!(
+                "every node learns from samples of its own, the first from {} of {}",
+                here.len(),
+                ids.len()
+            );
+            if nowhere > 0 {
+                tracing::warn!(
+                    "{nowhere} of {} training samples are on no node of this job: nothing is learnt from them",
+                    ids.len()
+                );
+            }
+        }
+        let (shuffle_seed, fingerprint) = staging::shuffle_seed(seed, &here);
+        let all = team.gather(&fingerprint.to_le_bytes())?;
+        Ok(Self {
+            ids: here,
+            shuffle_seed,
+            place,
+            deal: format!("{:016x}", xxh3_64(&all)),
+        })
+    }
+}

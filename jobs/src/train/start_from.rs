@@ -1,0 +1,92 @@
+//! The weights of a model file as initial values: `training.start_from`.
+
+use super::step::Learner;
+use crate::contract::Contract;
+use crate::error::{JobError, Result};
+use squall_model::{ModelFile, NetworkConfig};
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+
+/// Takes the weights of a model file as initial values.
+pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract) -> Result<()> {
+    let file = ModelFile::read(path)?;
+    let theirs = Contract::of(&file, path)?;
+    let names = |contract: &Contract| {
+        let variables = contract.variables();
+        let names: Vec<&str> = variables.iter().map(|v| v.name()).collect();
+        names.join(", ")
+    };
+    if theirs.variables() != contract.variables() {
+        let (found, expected) = (names(&theirs), names(contract));
+        return Err(JobError::Contract {
+            model: path.to_path_buf(),
+            reasons: vec![format!(
+                "its channels are {found}, those of this run are {expected}"
+            )],
+        });
+    }
+    if theirs.normalisation_hash != contract.normalisation_hash {
+        tracing::warn!("the weights to start from were trained on fields normalised otherwise");
+    }
+    let mine = &contract.network;
+    let leftover = leftover(&file, learner);
+    if !leftover.is_empty() {
+        let shown: Vec<&str> = leftover.iter().take(NAMED).map(String::as_str).collect();
+        let more = match leftover.len() - shown.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        return Err(JobError::Contract {
+            model: path.to_path_buf(),
+            reasons: vec![format!(
+                "the network of this run, `{}`, has no place for its weights {}{more}: give the network that it was trained with, `{}`",
+                mine.name.as_str(),
+                shown.join(", "),
+                theirs.network.name.as_str()
+            )],
+        });
+    }
+    let changed = network_changes(&theirs.network, mine);
+    if !changed.is_empty() {
+        tracing::warn!(
+            "the weights to start from fit, but their network was another: {}",
+            changed.join(", ")
+        );
+    }
+    let parameters = learner.network.parameters_mut();
+    parameters.load(path, |name| file.tensor(name))?;
+    tracing::info!(path = %path.display(), "starting from the weights of a model file");
+    Ok(())
+}
+
+/// Leftover weights named one by one in an error; the rest is counted.
+const NAMED: usize = 3;
+
+/// The tensors of a model file that a network has no place for.
+fn leftover(file: &ModelFile, learner: &Learner) -> Vec<String> {
+    let parameters = learner.network.parameters();
+    let places: HashSet<&str> = (parameters.iter().map(|p| p.name.as_str()))
+        .chain(parameters.buffers().iter().map(|b| b.name.as_str()))
+        .collect();
+    let names = file
+        .tensors
+        .keys()
+        .filter(|name| !places.contains(name.as_str()));
+    names.cloned().collect()
+}
+
+/// The keys in which two networks differ, with both values: those that change no shape, where the weights of one fit
+/// the other.
+fn network_changes(theirs: &NetworkConfig, mine: &NetworkConfig) -> Vec<String> {
+    let table = |config: &NetworkConfig| toml::Table::try_from(config).unwrap_or_default();
+    let (theirs, mine) = (table(theirs), table(mine));
+    let keys: BTreeSet<&String> = theirs.keys().chain(mine.keys()).collect();
+    let text = |value: Option<&toml::Value>| value.map_or("nothing".into(), |v| v.to_string());
+    keys.into_iter()
+        .filter(|key| theirs.get(*key) != mine.get(*key))
+        .map(|key| {
+            let (was, is) = (text(theirs.get(key)), text(mine.get(key)));
+            format!("`network.{key}` was {was}, is {is}")
+        })
+        .collect()
+}

@@ -58,6 +58,7 @@ use plan::{Layout, Role};
 use pulse::{Pulse, Told};
 use server::Server;
 use squall_data::Store;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -101,97 +102,142 @@ pub(super) fn train(
     };
     let share = Share::in_groups(store, recipe.seed, place, world)?;
     let mut ready = Ready::agree((recipe, store), run_dir, share, place, world)?;
-    let parameters = ready.learner().network.parameters();
-    let count = parameters.count();
-    let slices = plan::deal(&plan::layers(parameters), layout.servers).map_err(bad)?;
-    let Ends {
-        between,
-        pulse,
-        group,
-    } = split(world, layout, role)?;
-    let in_turns = recipe.distributed.order == Order::RoundRobin;
+    let layers = plan::layers(ready.learner().network.parameters());
+    let slices = plan::deal(&layers, layout.servers).map_err(bad)?;
+    let post = Post {
+        job,
+        layout,
+        role,
+        place,
+        ends: split(world, layout, role)?,
+        slices,
+    };
     match role {
-        Role::Server(index) => {
-            let learner = ready.learner();
-            let config = recipe.distributed.momentum;
-            let how = momentum::of_servers(&recipe.optimiser, config, groups);
-            let ranges = &slices[index];
-            let part = Part::of(
-                learner.network.parameters(),
-                &learner.optimizer,
-                ranges,
-                how,
-            );
-            let part = world.all_or_none(part)?;
-            let mut alone = Team::solo();
-            let run = ready.into_run(recipe, store, &mut alone);
-            announce(&run, world, progress)?;
-            let between = between.ok_or_else(nobody)?;
-            let mut server = Server::new(run, between, layout, (part, slices))?;
-            let kin = Kin::of(layout, role);
-            let on_stall = world.on_stall_shared();
-            server.pulse = begin_pulse(pulse, kin, recipe, (Told::new(), on_stall))?;
-            serve(server, job, progress)
+        Role::Server(index) => post.as_server(index, ready, progress, world),
+        Role::Worker { group, .. } => post.as_worker(group, ready, progress, world),
+    }
+}
+
+/// What a rank is to do, and with whom.
+struct Post<'a> {
+    job: Job<'a>,
+    layout: Layout,
+    role: Role,
+    place: Place,
+    ends: Ends,
+    /// What each server holds.
+    slices: Vec<Vec<Range<usize>>>,
+}
+
+impl Post<'_> {
+    /// Holds a part of the parameters, to the end of the run.
+    fn as_server(
+        self,
+        index: usize,
+        mut ready: Ready,
+        progress: &mut dyn FnMut(&TrainEvent),
+        world: &mut Team,
+    ) -> Result<TrainReport> {
+        let Self {
+            job, layout, ends, ..
+        } = self;
+        let Job { recipe, store, .. } = job;
+        let learner = ready.learner();
+        let config = recipe.distributed.momentum;
+        let how = momentum::of_servers(&recipe.optimiser, config, layout.groups);
+        let part = Part::of(
+            learner.network.parameters(),
+            &learner.optimizer,
+            &self.slices[index],
+            how,
+        );
+        let part = world.all_or_none(part)?;
+        let mut alone = Team::solo();
+        let run = ready.into_run(recipe, store, &mut alone);
+        announce(&run, world, progress)?;
+        let between = ends.between.ok_or_else(nobody)?;
+        let mut server = Server::new(run, between, layout, (part, self.slices))?;
+        let kin = Kin::of(layout, self.role);
+        let on_stall = world.on_stall_shared();
+        server.pulse = begin_pulse(ends.pulse, kin, recipe, (Told::new(), on_stall))?;
+        serve(server, job, progress)
+    }
+
+    /// Computes gradients in a group, until there are no more steps.
+    fn as_worker(
+        self,
+        own_group: usize,
+        mut ready: Ready,
+        progress: &mut dyn FnMut(&TrainEvent),
+        world: &mut Team,
+    ) -> Result<TrainReport> {
+        let Self {
+            job, layout, ends, ..
+        } = self;
+        let Job { recipe, store, .. } = job;
+        let mut group = ends.group.ok_or_else(nobody)?;
+        let inside = (group.size() > 1)
+            .then(|| group.split(Some(0), self.place.rank))
+            .transpose()?;
+        let parameters = ready.learner().network.parameters();
+        let count = parameters.count();
+        let link = Link {
+            group: inside.flatten(),
+            servers: ends.between,
+            exchange: link::State::new(parameters, layout.servers),
+            slices: self.slices,
+            optimiser: recipe.optimiser.clone(),
+            pulse: Pulse::default(),
+        };
+        // Servers go on without this group, if there is another.
+        let told = Told::new();
+        let dispensable = layout.groups > 1 && ends.pulse.is_some();
+        let on_stall = world.on_stall_shared();
+        let mut team = world.group(group, Some(link));
+        if dispensable {
+            let give_up = give_up_on_stall(world.rank(), &told);
+            team.hears_of_stalls(Box::new(give_up));
         }
-        Role::Worker { .. } => {
-            let mut group = group.ok_or_else(nobody)?;
-            let inside = (group.size() > 1)
-                .then(|| group.split(Some(0), rank))
-                .transpose()?;
-            let link = Link {
-                group: inside.flatten(),
-                servers: between,
-                exchange: link::State::new(parameters, layout.servers),
-                slices,
-                optimiser: recipe.optimiser.clone(),
-                pulse: Pulse::default(),
-            };
-            // Servers go on without this group, if there is another.
-            let told = Told::new();
-            let dispensable = groups > 1 && pulse.is_some();
-            let on_stall = world.on_stall_shared();
-            let mut team = world.group(group, Some(link));
-            if dispensable {
-                let give_up = give_up_on_stall(world.rank(), &told);
-                team.hears_of_stalls(Box::new(give_up));
-            }
-            let joined = ready.learner().join(&recipe.distributed, &mut team);
-            world.all_or_none(joined)?;
-            let mut run = ready.into_run(recipe, store, &mut team);
-            let standing = run
-                .standing
-                .take()
-                .filter(|standing| in_turns && standing.fits(layout, count));
-            if let (Some(standing), Role::Worker { group, .. }) = (standing, role) {
-                run.stands(&standing, group)?;
-            }
-            announce(&run, world, progress)?;
-            if dispensable && let Some(control) = world.control() {
-                let give_up = give_up_on_stall(control.rank(), &told);
-                control.on_stall(Some(Box::new(move |stall| give_up(stall.clone()))));
-            }
-            let kin = Kin::of(layout, role);
-            run.team.link()?.pulse = begin_pulse(pulse, kin, recipe, (told, on_stall))?;
-            let report = worker::work(run, job.folder, job.stop);
-            if let Some(control) = world.control() {
-                control.on_stall(None);
-            }
-            // Who is done waits for those who still score the last state.
-            world.limit_waits(Duration::MAX);
-            match report {
-                Err(error)
-                    if dispensable && is_of_this_rank(&error) && team.link()?.pulse.give_up() =>
-                {
-                    // Its threads may wait for ranks that will not answer.
-                    std::mem::forget(team);
-                    Err(JobError::GaveUp(Box::new(error)))
-                }
-                report => report,
-            }
+        let joined = ready.learner().join(&recipe.distributed, &mut team);
+        world.all_or_none(joined)?;
+        let mut run = ready.into_run(recipe, store, &mut team);
+        let in_turns = recipe.distributed.order == Order::RoundRobin;
+        let standing = run.standing.take();
+        if let Some(standing) = standing.filter(|found| in_turns && found.fits(layout, count)) {
+            run.stands(&standing, own_group)?;
+        }
+        announce(&run, world, progress)?;
+        if dispensable && let Some(control) = world.control() {
+            let give_up = give_up_on_stall(control.rank(), &told);
+            control.on_stall(Some(Box::new(move |stall| give_up(stall.clone()))));
+        }
+        let kin = Kin::of(layout, self.role);
+        run.team.link()?.pulse = begin_pulse(ends.pulse, kin, recipe, (told, on_stall))?;
+        let report = worker::work(run, job.folder, job.stop);
+        if let Some(control) = world.control() {
+            control.on_stall(None);
+        }
+        // Who is done waits for those who still score the last state.
+        world.limit_waits(Duration::MAX);
+        match dispensable {
+            true => or_gives_up(report, team),
+            false => report,
         }
     }
 }
 
+/// How the work of a group ended that others can do without: after an error of its own this rank gives up, and they go
+/// on.
+fn or_gives_up(report: Result<TrainReport>, mut team: Team) -> Result<TrainReport> {
+    match report {
+        Err(error) if is_of_this_rank(&error) && team.link()?.pulse.give_up() => {
+            // Its threads may wait for ranks that will not answer.
+            std::mem::forget(team);
+            Err(JobError::GaveUp(Box::new(error)))
+        }
+        report => report,
+    }
+}
 /// With whom this rank talks.
 struct Ends {
     /// The ranks that exchange parameters: servers first, then leaders.

@@ -328,6 +328,26 @@ mod tests {
     use ndarray::Array2;
     use proptest::prelude::*;
 
+    /// Latitudes of 0.25 degrees, eight of which rounded to 1e-4 fall on the other side as f32.
+    #[test]
+    fn axes_stored_as_f32_and_as_f64_are_one_grid() {
+        for (rows, columns) in [(768, 1152), (192, 288), (640, 1280)] {
+            let grid = LatLonGrid::global(rows, columns).unwrap();
+            let rounded = |axis: &[f64]| axis.iter().map(|v| f64::from(*v as f32)).collect();
+            let (lat, lon) = (rounded(grid.lat_deg()), rounded(grid.lon_deg()));
+            let stored = LatLonGrid::from_axes(lat, lon).unwrap().0;
+            assert!(stored != grid && stored.same_as(&grid) && stored.hash() == grid.hash());
+        }
+        let grid = LatLonGrid::global(8, 16).unwrap();
+        assert!(!grid.same_as(&LatLonGrid::global(8, 18).unwrap()));
+        let mut lat = grid.lat_deg().to_vec();
+        lat[3] += 0.1;
+        let moved = LatLonGrid::from_axes(lat, grid.lon_deg().to_vec())
+            .unwrap()
+            .0;
+        assert!(!grid.same_as(&moved) && grid.hash() != moved.hash());
+    }
+
     #[test]
     fn areas_add_up_to_the_sphere() {
         for (rows, columns) in [(4, 4), (73, 144), (192, 288), (768, 1152)] {

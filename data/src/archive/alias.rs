@@ -200,6 +200,14 @@ const DEWPOINTS: [&str; 7] = [
     "var_2d",
 ];
 
+/// The pressure, hPa, at which a channel is; `None` of those that are at no pressure level.
+pub(super) fn level_of(channel: Variable) -> Option<f64> {
+    let mut levels = LEVELS.iter().flat_map(|(_, _, channels)| *channels);
+    levels
+        .find(|(known, _)| *known == channel)
+        .map(|(_, hpa)| *hpa)
+}
+
 /// Whether a variable of this name is a dew point near the surface.
 pub(super) fn is_dewpoint(name: &str) -> bool {
     DEWPOINTS.contains(&name.to_ascii_lowercase().as_str())

@@ -91,7 +91,7 @@ impl<'f> Candidate<'f> {
 
     fn add_channel(&self, channel: Variable, kind: Match, layout: &mut Layout) {
         let target = channel.entry().unit;
-        let Some((level, proxy, conversion)) = self.as_channel(kind, target) else {
+        let Some((level, proxy, conversion)) = self.as_channel(channel, kind) else {
             return;
         };
         let conversion = match conversion {
@@ -124,17 +124,26 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// The level, the stand-in's difference and the conversion by which the variable serves a channel of the unit
-    /// `target`; `None` if its levels are not those of `kind`.
+    /// The level, the stand-in's difference and the conversion by which the variable serves a channel; `None` if its
+    /// levels are not those of `kind`.
     fn as_channel(
         &self,
+        channel: Variable,
         kind: Match,
-        target: &str,
     ) -> Option<(Option<usize>, Option<&'static str>, Conversion)> {
+        let target = channel.entry().unit;
+        let single = self.axis.is_some_and(|axis| axis.pressure_pa.len() == 1);
+        let level = single.then_some(0);
         Some(match (kind, self.axis) {
+            // Some tools give every field an axis of levels, and one level to those that have none.
+            (Match::Same, Some(axis)) if single => (level, None, self.at_its_level(channel, axis)),
             (Match::Same, None) => (None, None, self.conversion(target)),
-            (Match::Proxy(difference), None) => (None, Some(difference), self.conversion(target)),
-            (Match::HourlyTotal, None) => (None, Some(alias::HOURLY_TOTAL), self.hourly_rate()),
+            (Match::Proxy(difference), axis) if single || axis.is_none() => {
+                (level, Some(difference), self.conversion(target))
+            }
+            (Match::HourlyTotal, axis) if single || axis.is_none() => {
+                (level, Some(alias::HOURLY_TOTAL), self.hourly_rate())
+            }
             (Match::Level(hpa), Some(axis)) if !axis.hybrid => {
                 (Some(axis.at_hpa(hpa)?), None, self.conversion(target))
             }
@@ -143,6 +152,17 @@ impl<'f> Candidate<'f> {
             }
             _ => return None,
         })
+    }
+
+    /// [`Self::conversion`] of the only level of an axis, where a channel of a pressure is at that pressure.
+    fn at_its_level(&self, channel: Variable, axis: &LevelAxis) -> Conversion {
+        match alias::level_of(channel) {
+            Some(hpa) if !axis.hybrid && axis.at_hpa(hpa).is_none() => Err((
+                format!("a level at {hpa} hPa"),
+                format!("one at {} hPa", axis.pressure_pa[0] / 100.0),
+            )),
+            _ => self.conversion(channel.entry().unit),
+        }
     }
 
     /// From the variable's unit, which is `target` where it names none.
@@ -209,11 +229,18 @@ fn roles<'l>(
 }
 
 /// Notes of a variable that is no field on the grid which channels it cannot serve although it bears their names.
-pub(super) fn refuse(variable: &netcdf::Variable<'_>, layout: &mut Layout) {
+pub(super) fn refuse(
+    variable: &netcdf::Variable<'_>,
+    (lat, lon): (&str, &str),
+    layout: &mut Layout,
+) {
     let name = variable.name();
+    let shape: Vec<String> = variable.dimensions().iter().map(|d| d.name()).collect();
+    let is_on_grid = [lat, lon]
+        .iter()
+        .all(|axis| shape.iter().any(|name| name == axis));
     for (channel, kind) in alias::matches(&name) {
-        if kind == Match::Same {
-            let shape: Vec<String> = variable.dimensions().iter().map(|d| d.name()).collect();
+        if kind == Match::Same || is_on_grid {
             layout.refused.push(Refusal {
                 channel,
                 name: name.clone(),

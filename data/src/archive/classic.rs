@@ -173,10 +173,16 @@ mod tests {
             file.add_dimension("lon", 5)?;
             let mut area = file.add_variable::<i16>("area", &["lat", "lon"])?;
             area.put_attribute("units", "km2")?;
+            let names: Vec<String> = (0..of_record).map(|k| format!("field{k}")).collect();
+            for name in &names {
+                file.add_variable::<i8>(name, &["time", "lat", "lon"])?;
+            }
+            file.enddef()?;
+            let gone = || netcdf::Error::from("a variable has gone");
+            let mut area = file.variable_mut("area").ok_or_else(gone)?;
             area.put_values(&[7i16; 15], ..)?;
-            for k in 0..of_record {
-                let mut field =
-                    file.add_variable::<i8>(&format!("field{k}"), &["time", "lat", "lon"])?;
+            for name in &names {
+                let mut field = file.variable_mut(name).ok_or_else(gone)?;
                 for record in 0..records {
                     field.put_values(&[1i8; 15], (record, .., ..))?;
                 }
@@ -190,19 +196,20 @@ mod tests {
     fn files_are_as_long_as_their_headers_say() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("classic.nc");
-        for format in [
-            Options::empty(),
-            Options::_64BIT_OFFSET,
-            Options::_64BIT_DATA,
-        ] {
+        let formats: [fn() -> Options; 3] = [
+            Options::empty,
+            || Options::_64BIT_OFFSET,
+            || Options::_64BIT_DATA,
+        ];
+        for format in formats {
             for (records, of_record) in [(0, 0), (0, 2), (1, 1), (3, 1), (4, 2), (5, 3)] {
-                write(&path, format, records, of_record);
+                write(&path, format(), records, of_record);
                 let whole = fs::read(&path).unwrap();
                 let expected = expected_length(Cursor::new(&whole)).unwrap();
                 let length = whole.len() as u64;
                 let case = format!(
                     "{} {records} {of_record}: {expected} of {length}",
-                    format.bits()
+                    format().bits()
                 );
                 // Behind the last value there is at most padding.
                 assert!(expected <= length && length < expected + 4, "{case}");

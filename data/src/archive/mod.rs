@@ -227,14 +227,7 @@ impl Build {
             let (_, places) = entry.or_insert_with(|| (time, Vec::new()));
             places.push((file, index));
         }
-        let known = self
-            .layouts
-            .iter()
-            .position(|layout| *layout == info.layout);
-        let layout = known.unwrap_or_else(|| {
-            self.layouts.push(info.layout);
-            self.layouts.len() - 1
-        });
+        let layout = info.layout.place_in(&mut self.layouts);
         self.files.push((info.path, layout));
         Ok(())
     }
@@ -247,7 +240,7 @@ impl Build {
                 reason: format!("none of {candidates} files can be used; first {why}"),
             });
         };
-        let grid = Arc::new(first.grid.clone());
+        let grid = first.grid.clone();
         let skipped_files = self.skipped.len();
         let mut problems = self.skipped;
         if self.translated {

@@ -12,6 +12,7 @@ use netcdf::{Extent, File};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a dimension of a variable means.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -81,7 +82,6 @@ pub(crate) struct Refusal {
 /// What the files of one make have in common; a century of files shares one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Layout {
-    pub grid: LatLonGrid,
     pub order: AxisOrder,
     /// Rows and columns in the file, before a repeated column is dropped.
     pub file_shape: (usize, usize),
@@ -96,9 +96,29 @@ pub(crate) struct Layout {
     pub names: Vec<String>,
     /// Sentences for the user: guesses, stand-ins.
     pub problems: Vec<String>,
+    /// Last, because it is long to compare.
+    #[serde(with = "shared")]
+    pub grid: Arc<LatLonGrid>,
 }
 
+/// With so many of the last makes of file a new one is compared: those of packed files, each with an offset of its own,
+/// are as many as the files.
+const COMPARED: usize = 64;
+
 impl Layout {
+    /// The place of this layout among others: of the same one, or at the end, where it is put.
+    pub(crate) fn place_in(mut self, all: &mut Vec<Self>) -> usize {
+        let others = all.iter().enumerate().rev().take(COMPARED);
+        if let Some((place, _)) = others.into_iter().find(|(_, other)| **other == self) {
+            return place;
+        }
+        if let Some(first) = all.first().filter(|first| first.grid.same_as(&self.grid)) {
+            self.grid = first.grid.clone();
+        }
+        all.push(self);
+        all.len() - 1
+    }
+
     /// Where a channel stands as such, as a level or by a stand-in.
     pub(crate) fn channel(&self, variable: Variable) -> Option<&Source> {
         let found = self
@@ -113,6 +133,26 @@ impl Layout {
         self.levels
             .iter()
             .find(|l| l.family == Some(alias::Family::Humidity))
+    }
+}
+
+/// A shared grid goes to other processes as one of its own.
+mod shared {
+    use crate::LatLonGrid;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
+
+    pub(super) fn serialize<S: Serializer>(
+        grid: &Arc<LatLonGrid>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        grid.as_ref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Arc<LatLonGrid>, D::Error> {
+        LatLonGrid::deserialize(deserializer).map(Arc::new)
     }
 }
 
@@ -145,7 +185,6 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         problems,
     } = time_axis(path, &file)?;
     let mut layout = Layout {
-        grid,
         order,
         file_shape,
         channels: Vec::new(),
@@ -155,6 +194,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         refused: Vec::new(),
         names: file.variables().map(|v| v.name()).collect(),
         problems,
+        grid: Arc::new(grid),
     };
     let level_axes = level_axes(path, &file);
     let dimensions = (lat.as_str(), lon.as_str(), dimension.as_deref());
@@ -201,7 +241,7 @@ fn fields(
     for variable in file.variables().filter(nc::is_numeric) {
         match Candidate::of(&variable, dimensions, level_axes) {
             Some(field) => field.add_to(layout),
-            None => candidate::refuse(&variable, layout),
+            None => candidate::refuse(&variable, (dimensions.0, dimensions.1), layout),
         }
     }
 }

@@ -80,11 +80,7 @@ impl Survey {
 
     fn keep(&mut self, info: FileInfo) -> Result<()> {
         let origin = origin(info.calendar)?;
-        let known = self.layouts.iter().position(|known| *known == info.layout);
-        let layout = known.unwrap_or_else(|| {
-            self.layouts.push(info.layout);
-            self.layouts.len() - 1
-        });
+        let layout = info.layout.place_in(&mut self.layouts);
         let times = info.times.iter().map(|time| time.seconds_since(origin));
         self.files.push(Found::File {
             layout,

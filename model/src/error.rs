@@ -15,11 +15,11 @@ pub enum ModelError {
     Shape {
         /// The operation.
         op: &'static str,
-        /// Which argument.
+        /// The argument that has it.
         what: &'static str,
-        /// What it takes.
+        /// The shape that the operation takes.
         expected: String,
-        /// What it was given.
+        /// The shape that it was given.
         got: String,
     },
     /// Ranks that normalise together could not.
@@ -30,7 +30,7 @@ pub enum ModelError {
     DType {
         /// The operation.
         op: &'static str,
-        /// What it was given.
+        /// The data type that it was given.
         got: candle_core::DType,
     },
     /// A network, optimiser or schedule cannot be built as asked.
@@ -38,7 +38,7 @@ pub enum ModelError {
     Config {
         /// The key of the configuration.
         key: &'static str,
-        /// Expected and found.
+        /// What was expected and what was found.
         reason: String,
     },
     /// A network that cannot be computed in strips was asked for more than one.
@@ -48,7 +48,7 @@ pub enum ModelError {
     Strips {
         /// Its name.
         network: String,
-        /// How many were asked for.
+        /// The number of strips that was asked for.
         strips: usize,
     },
     /// A weight is not in the model file.
@@ -106,11 +106,11 @@ pub enum ModelError {
     NotFinite {
         /// The step that was not taken, counted from 1.
         step: u64,
-        /// The first such parameter.
+        /// The first parameter with such a gradient.
         parameter: String,
-        /// Where in it.
+        /// The index of the value within that parameter.
         index: usize,
-        /// What stands there.
+        /// The value: NaN or an infinity.
         value: f32,
     },
     /// A label is no class.
@@ -122,11 +122,11 @@ pub enum ModelError {
         op: &'static str,
         /// The label.
         value: u8,
-        /// Which sample of the batch.
+        /// The index of the sample in the batch.
         sample: usize,
-        /// Which latitude.
+        /// The index of the latitude.
         row: usize,
-        /// Which longitude.
+        /// The index of the longitude.
         column: usize,
         /// Classes of the logits.
         classes: usize,
@@ -134,11 +134,11 @@ pub enum ModelError {
     /// A label is no box that the network could find.
     #[error("frame {frame} of the batch: box {index}: {reason}")]
     Box {
-        /// Which frame.
+        /// The index of the frame in the batch.
         frame: usize,
-        /// Which of its boxes.
+        /// The index of the box in the frame.
         index: usize,
-        /// Why.
+        /// Why the label is no box.
         reason: String,
     },
     /// A network was asked for what it does not give.
@@ -146,7 +146,7 @@ pub enum ModelError {
     Task {
         /// Its name.
         network: String,
-        /// What it gives.
+        /// What the network gives.
         gives: &'static str,
         /// What was asked for.
         asked: &'static str,

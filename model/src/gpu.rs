@@ -17,7 +17,7 @@ pub fn allow_tf32(allowed: bool) {
     TF32.store(allowed, Ordering::Relaxed);
 }
 
-/// Whether they may.
+/// Whether f32 operands may be rounded to TF32.
 pub fn tf32_is_allowed() -> bool {
     TF32.load(Ordering::Relaxed)
 }
@@ -129,7 +129,7 @@ pub enum GpuError {
     OldDriver {
         /// The oldest that would do, as CUDA numbers them.
         expected: i32,
-        /// The driver's.
+        /// The newest that the driver supports, numbered alike.
         found: i32,
     },
     /// A library is of a version that does not go with the program or the driver.
@@ -153,9 +153,9 @@ pub enum GpuError {
     /// Two processes were given one GPU.
     #[error("ranks {first} and {second} would both compute on GPU {ordinal} ({uuid})")]
     Shared {
-        /// A rank.
+        /// One rank that was given the GPU.
         first: usize,
-        /// Another one.
+        /// The other rank that was given it.
         second: usize,
         /// The GPU's number as the second sees it.
         ordinal: usize,
@@ -171,7 +171,7 @@ pub enum GpuError {
         asked_mb: u64,
         /// What is free, other processes' use counted.
         free_mb: u64,
-        /// What the GPU has.
+        /// What the GPU has in all.
         total_mb: u64,
     },
     /// A call of a library failed.
@@ -193,7 +193,7 @@ pub enum GpuError {
     Compile {
         /// The source.
         file: &'static str,
-        /// Such as `sm_90`.
+        /// The GPU's architecture, such as `sm_90`.
         architecture: String,
         /// NVRTC's words.
         log: String,

@@ -17,7 +17,8 @@ const NORM_CHUNK: usize = 1 << 14;
 /// are and no copy of them, until [`Gradients::put`].
 pub type Taker = Box<dyn FnMut(usize, Vec<f32>) + Send>;
 
-/// The same of gradients on a GPU, which stay there: it may have them changed, until [`Gradients::take_back`].
+/// Gets a bucket of gradients on a GPU, which stay there, as a [`Taker`] does: it may have them changed, until
+/// [`Gradients::take_back`].
 pub type Borrower = Box<dyn FnMut(usize, Result<Lent>) + Send>;
 
 /// The gradient of every parameter.
@@ -74,7 +75,7 @@ impl Gradients {
         self.host.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -142,8 +143,9 @@ impl Gradients {
         Ok(())
     }
 
-    /// The same of gradients on a GPU: each bucket is multiplied by `factor` and lent to whom may change it there,
-    /// until [`Self::take_back`]. Gives whether they are on a GPU; nobody listens if they are not.
+    /// Whether the gradients lie on a GPU; if so, every backward pass from now on lends each bucket when it is
+    /// complete, as [`Self::give`] gives it away: multiplied by `factor`, to a borrower that may change it there until
+    /// [`Self::take_back`].
     pub fn lend(&mut self, buckets: Vec<Range<usize>>, factor: f32, borrower: Borrower) -> bool {
         if self.is_on_gpu() {
             self.watch_with(buckets, Hearing::Lent(borrower, factor));
@@ -151,7 +153,7 @@ impl Gradients {
         self.is_on_gpu()
     }
 
-    /// Whether they lie on a GPU.
+    /// Whether the gradients lie on a GPU.
     pub fn is_on_gpu(&self) -> bool {
         #[cfg(feature = "cuda")]
         return self.on_gpu.is_some();
@@ -247,7 +249,7 @@ impl Gradients {
         Ok(())
     }
 
-    /// The place of one parameter.
+    /// Where the gradient of the parameter in this range is added.
     pub(crate) fn of(&mut self, range: Range<usize>) -> Landing<'_> {
         self.hand_out([&range, &(0..0)]);
         self.landing(range)

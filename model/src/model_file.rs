@@ -45,7 +45,7 @@ impl ModelFile {
         self.encode_with(path, |values| values)
     }
 
-    /// The same with what `content` leaves of every tensor's values; the header tells of all of them.
+    /// The bytes of the file, with what `content` leaves of every tensor's values; the header tells of all of them.
     fn encode_with(&self, path: &Path, content: fn(&[f32]) -> &[f32]) -> Result<Vec<u8>> {
         let views = self.tensors.iter().map(|(name, (shape, values))| {
             let expected = shape.iter().product::<usize>();

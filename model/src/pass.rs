@@ -44,7 +44,7 @@ pub(crate) enum Kept {
 pub(crate) struct Normed {
     /// What was normalised; the normalisation's own backward pass keeps it too.
     pub x: Kept,
-    /// What it was computed in.
+    /// What the normalisation was computed in.
     pub dtype: DType,
     pub scale: Channels<'static>,
     pub shift: Channels<'static>,
@@ -56,9 +56,9 @@ pub(crate) struct Normed {
 /// Variances are unbiased (n / (n − 1)), as in PyTorch.
 #[derive(Debug, Clone, Default)]
 pub struct BatchStatistics {
-    /// Of each layer means, then variances; ranks average them before they are used.
+    /// Means, then variances of one layer after the other; ranks average them before they are used.
     pub values: Vec<f32>,
-    /// Whose they are, in that order.
+    /// The running means and variances that [`Self::values`] belong to, in that order.
     pub(crate) buffers: Vec<BufferId>,
 }
 
@@ -69,13 +69,13 @@ pub struct BatchStatistics {
 #[derive(Debug)]
 pub struct Pass {
     pub(crate) backend: Backend,
-    /// Of inference on some rows of a field: how they lie in it.
+    /// How the rows that inference computes lie in their field; none where it computes the whole field.
     pub(crate) rows: Option<Rows>,
     storage: Storage,
     training: bool,
     /// Layers leave something on the tape: not in inference, and not inside a block that will run again.
     recording: bool,
-    /// A block runs again.
+    /// A block of layers is running a second time, for its backward pass.
     replaying: bool,
     tape: Vec<Saved>,
     /// How tensors that are not kept whole are kept.
@@ -109,7 +109,7 @@ impl Pass {
         }
     }
 
-    /// The same, launched as it was written down, if it was; whoever gives it made sure that it fits
+    /// This pass, launched as the graphs of `captured` if there are any; whoever gives them made sure that they fit
     /// ([`Captured::fits`]).
     #[must_use]
     pub fn launching(self, captured: Option<Arc<Captured>>) -> Self {
@@ -121,7 +121,7 @@ impl Pass {
         self.captured.as_ref()
     }
 
-    /// The forward pass was launched as one of its graph's launches.
+    /// Notes which of its graph's launches the forward pass was.
     #[cfg(feature = "cuda")]
     pub(crate) fn was_launched(&mut self, number: u64) {
         if let Some((_, launch)) = &mut self.captured {
@@ -129,7 +129,7 @@ impl Pass {
         }
     }
 
-    /// The same, normalising together with the passes of other ranks.
+    /// This pass, normalising together with the passes of other ranks.
     #[must_use]
     pub fn normalising(self, together: Option<Arc<dyn Together>>) -> Self {
         Self { together, ..self }
@@ -184,7 +184,7 @@ impl Pass {
         Ok(self.push_source(layer, x)?.0)
     }
 
-    /// As [`Self::push_input`]; also how the tape holds it, if it does.
+    /// What [`Self::push_input`] gives, and how the tape holds it, if it does.
     pub(crate) fn push_source(
         &mut self,
         layer: ParameterId,
@@ -201,7 +201,7 @@ impl Pass {
         Ok((used, Some(kept)))
     }
 
-    /// What [`Self::push_input`] gave.
+    /// The input that [`Self::push_input`] kept, in the type that the layer computes in.
     pub(crate) fn pop_input(&mut self, layer: ParameterId) -> Result<Tensor> {
         let x = self.pop_tensor()?;
         self.backend.convert(&x, self.dtype_of(layer))
@@ -312,7 +312,7 @@ impl Pass {
         output.map(drop)
     }
 
-    /// The forward pass is over: nobody will ask any more how a tensor is kept.
+    /// Ends the forward pass: nobody will ask any more how a tensor is kept.
     pub(crate) fn turn_back(&mut self) {
         self.kept.clear();
     }
@@ -353,7 +353,7 @@ impl Pass {
         Ok(())
     }
 
-    /// What [`Self::push_gate`] kept.
+    /// Where the ReLU lets gradients through, if [`Self::push_gate`] kept it.
     pub(crate) fn pop_gate(&mut self) -> Option<Marks> {
         if !self.keeps_gates() {
             return None;
@@ -395,13 +395,13 @@ impl Pass {
         self.has_drawn_keys
     }
 
-    /// What the batch normalisations saw, where it lies.
+    /// The statistics that the batch normalisations have recorded, left where they lie; the pass has none afterwards.
     #[cfg(feature = "cuda")]
     pub(crate) fn take_statistics(&mut self) -> Vec<(BufferId, BufferId, BatchNormSaved)> {
         std::mem::take(&mut self.statistics)
     }
 
-    /// They saw this.
+    /// Sets the statistics of the batch normalisations: those of a launch of the graphs, which ran no layer.
     #[cfg(feature = "cuda")]
     pub(crate) fn give_statistics(&mut self, seen: Vec<(BufferId, BufferId, BatchNormSaved)>) {
         self.statistics = seen;
@@ -453,7 +453,7 @@ impl Pass {
     }
 }
 
-/// Means and variances that lie on the GPU, waited for once.
+/// Of each layer whose statistics lie on the GPU, its means, then its variances; waited for once.
 #[cfg(feature = "cuda")]
 fn read_moments(all: &[(BufferId, BufferId, BatchNormSaved)]) -> Result<Vec<Vec<f32>>> {
     let mut tensors = Vec::new();

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 pub struct Entry {
     /// The operation, and by which way it ran.
     pub operation: String,
-    /// How often.
+    /// How often the operation ran.
     pub calls: usize,
-    /// How long in all.
+    /// The time of all calls together.
     pub time: Duration,
 }
 

@@ -37,7 +37,7 @@ impl Recompute {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SavedActivations {
-    /// As they were computed.
+    /// The type that they were computed in.
     #[default]
     Same,
     /// bf16 where the network computes in f32: half the memory, and gradients that are wrong by about 3e-3. Logits and
@@ -53,7 +53,7 @@ pub enum SavedActivations {
 pub struct Storage {
     /// What layers compute and store in unless they have a type of their own.
     pub dtype: DType,
-    /// Of the layer that owns a parameter, by the parameter's index; none if all are alike.
+    /// What the layer that owns a parameter computes in, by the parameter's index; none if all are alike.
     pub(crate) layers: Option<Arc<[DType]>>,
     /// What the backward pass computes again.
     pub recompute: Recompute,

@@ -38,7 +38,7 @@ pub struct Summary {
     pub parameters: usize,
     /// Floating-point operations of one forward pass.
     pub forward_flops: u64,
-    /// Those of inference, which leaves out what only teaches: the decoder of a detector.
+    /// Floating-point operations of inference, which leaves out what only teaches: the decoder of a detector.
     pub inference_flops: u64,
     /// Floating-point operations of one training step per sample: three forward passes.
     pub training_flops: u64,

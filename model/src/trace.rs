@@ -37,7 +37,7 @@ struct Node {
 /// A copy of channels side by side, which a layer makes for itself.
 #[derive(Debug, Clone, Copy)]
 struct Joined {
-    /// For its backward pass, too.
+    /// The layer needs the copy for its backward pass, too.
     both_ways: bool,
 }
 
@@ -66,9 +66,9 @@ enum Event {
 /// Until when a layer's backward pass reads what it kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reads {
-    /// For the gradients of its parameters, before those of its inputs.
+    /// Until the gradients of its parameters are done, before those of its inputs.
     First,
-    /// To the end.
+    /// Until all of its gradients are done.
     Throughout,
 }
 
@@ -87,16 +87,16 @@ pub struct Convolution {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
     pub rows: Vec<Row>,
-    /// Of the rows' outputs.
+    /// Values of the rows' outputs.
     pub values: u64,
-    /// In forward order.
+    /// Every convolution, in forward order.
     pub convolutions: Vec<Convolution>,
-    /// Those that belong to layers so far.
+    /// How many of the convolutions belong to layers so far.
     told: usize,
-    /// Those of them whose kernels inference keeps as its loops read them, and those that it makes ready each time.
+    /// The convolutions whose kernels inference keeps as its loops read them, and those that it makes ready each time.
     pub kept: Vec<Convolution>,
     pub made: Vec<Convolution>,
-    /// Most values that one of them reads of several tensors.
+    /// Most values that one convolution reads of several tensors.
     pub joined: u64,
     /// Where what only training runs begins: the event, and the row.
     training_from: Option<(usize, usize)>,
@@ -202,7 +202,7 @@ impl Trace {
         self.made.truncate(made);
     }
 
-    /// What inference runs.
+    /// The events of what inference runs.
     fn inferred(&self) -> &[Event] {
         let end = self
             .training_from
@@ -221,7 +221,7 @@ impl Trace {
         self.nodes.first().map_or(0, |input| input.values)
     }
 
-    /// From here on inference can compute in strips.
+    /// Notes that inference can compute in strips what follows.
     pub fn begin_last(&mut self) {
         self.last_from = Some(self.events.len());
     }
@@ -232,7 +232,7 @@ impl Trace {
         &self.rows[..end]
     }
 
-    /// Channels side by side.
+    /// The tensor of the channels of all parts, side by side.
     pub fn concat(&mut self, parts: &[Flow]) -> Flow {
         let [b, h, w, _] = parts.first().map_or([0; 4], |part| part.shape);
         let channels = parts.iter().map(|part| part.shape[3]).sum();

@@ -12,7 +12,7 @@ use candle_core::Tensor;
 pub enum Captured {}
 
 impl Captured {
-    /// None: the CPU computes.
+    /// An error: this build has no graphs, the CPU computes.
     ///
     /// # Errors
     /// [`GpuError::NotBuilt`].

@@ -28,7 +28,7 @@ pub struct Captured {
     places: [u64; 2],
     /// Launches of the forward graph.
     launches: AtomicU64,
-    /// That of them whose tape the backward graph has not taken yet; 0 if it has.
+    /// The launch whose tape the backward graph has not taken yet; 0 if it has taken that of the last one.
     open: AtomicU64,
 }
 

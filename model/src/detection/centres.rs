@@ -16,12 +16,12 @@ pub(super) const LARGEST_LOG: f32 = 8.0;
 
 /// What the scores and boxes of one frame should be.
 pub(super) struct CentreTargets {
-    /// For every cell and class, 0 to 1; 1 at a centre.
+    /// The score that every cell and class should have, 0 to 1; 1 at a centre.
     pub bumps: Vec<f32>,
     /// Centres, counted as often as there are boxes.
     pub objects: usize,
-    /// For cells that learn a box: how much, and the distances to its sides in cells. The weights of a box sum to 1;
-    /// where boxes overlap a cell belongs to the smallest.
+    /// How much each cell learns of a box, and the distances to its sides in cells; none where it learns none. The
+    /// weights of a box sum to 1; where boxes overlap a cell belongs to the smallest.
     pub boxes: Vec<Option<(f64, Sides)>>,
 }
 

@@ -22,23 +22,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DetectionLossConfig {
-    /// Of cells: place of the centre. Default 5.
+    /// Weight of the place of the centre (cells). Default 5.
     pub centre: f64,
-    /// Of cells: width and height. Default 7.
+    /// Weight of width and height (cells). Default 7.
     pub size: f64,
-    /// Of cells: that there is an object. Default 1.
+    /// Weight of there being an object, in cells that hold one. Default 1.
     pub object: f64,
-    /// Of cells: that there is none. Default 0.5.
+    /// Weight of there being no object, in cells that hold none. Default 0.5.
     pub no_object: f64,
-    /// Of cells: the object's class. Default 1.
+    /// Weight of the object's class (cells). Default 1.
     pub class: f64,
-    /// Of centres: scores of classes. Default 1.
+    /// Weight of the scores of classes (centres). Default 1.
     pub scores: f64,
-    /// Of centres: overlap of boxes. Default 5.
+    /// Weight of the overlap of boxes (centres). Default 5.
     pub overlap: f64,
-    /// λ, of the mean squared error of the reconstructed input; a schedule changes it from step to step. Default 10.
+    /// Weight λ of the mean squared error of the reconstructed input; a schedule changes it from step to step. Default
+    /// 10.
     pub reconstruction: f64,
-    /// Of masks, where a network gives them too. Default 1.
+    /// Weight of the masks, where a network gives them too. Default 1.
     pub segmentation: f64,
 }
 
@@ -112,8 +113,8 @@ pub struct DetectorGradient {
 pub struct DetectionLoss {
     /// The sum of the parts.
     pub total: f64,
-    /// By name, weights included: of cells `centre`, `size`, `object`, `no_object`, `class`; of centres `scores`,
-    /// `overlap`; `reconstruction` and `segmentation` where the network gives them.
+    /// The parts by name, weights included: of cells `centre`, `size`, `object`, `no_object`, `class`; of centres
+    /// `scores`, `overlap`; `reconstruction` and `segmentation` where the network gives them.
     pub parts: Vec<(&'static str, f64)>,
     /// Frames with labels.
     pub labelled: usize,

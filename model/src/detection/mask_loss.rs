@@ -11,7 +11,7 @@ use candle_core::{DType, Tensor};
 pub struct MaskTargets<'a> {
     /// The class of every pixel `(h · w)`, of every frame; none where nobody labelled it.
     pub labels: &'a [Option<&'a [u8]>],
-    /// The rule.
+    /// The rule by which masks are judged.
     pub criterion: &'a Criterion,
 }
 

@@ -53,7 +53,7 @@ use serde::{Deserialize, Serialize};
 /// A box that a detector should find.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BoxTarget {
-    /// What it holds.
+    /// The class of what the box holds.
     pub class: usize,
     /// First row, pixels.
     pub y_min: f32,
@@ -68,7 +68,7 @@ pub struct BoxTarget {
 /// A box that a detector found.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ScoredBox {
-    /// What it holds.
+    /// The class of what the box holds.
     pub class: usize,
     /// First row, pixels.
     pub y_min: f32,
@@ -158,7 +158,7 @@ impl DetectorOutput {
         Ok(all)
     }
 
-    /// The extents of the heads.
+    /// The extents of the heads: frames, rows, columns, channels.
     fn shape(&self) -> Result<[usize; 4]> {
         crate::ops::host::bhwc("detector", "heads", &self.heads)
     }
@@ -189,8 +189,8 @@ fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) ->
     })
 }
 
-/// Why a box is none of the field's; none if a part of it lies there. Longitude wraps on a globe, latitude nowhere
-/// does.
+/// Why a box lies wholly outside the field; none if a part of it lies there. Longitude wraps on a globe, latitude
+/// nowhere does.
 fn outside(target: &BoxTarget, layout: &Layout) -> Option<String> {
     let (h, w) = (layout.field.0 as f32, layout.field.1 as f32);
     let (from, to) = (target.y_min, target.y_max);

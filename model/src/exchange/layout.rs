@@ -55,7 +55,7 @@ fn norm_leaves(norm: &str, leaves: &[&str]) -> Vec<String> {
 /// A naming of weights.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
-    /// As on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
     /// Where the values of our weight of a name come from.
     pub source: fn(&str) -> Source,
@@ -65,7 +65,7 @@ pub struct Layout {
     pub unused: fn(&str) -> Option<&'static str>,
     /// How the network that it comes from differs from ours: what importing cannot carry over.
     pub differences: &'static [&'static str],
-    /// It needs batch normalisation in our network.
+    /// Our network needs batch normalisation to take up such weights.
     pub needs_batch_norm: bool,
 }
 

@@ -148,14 +148,14 @@ fn is_tensor(object: &Object) -> bool {
 
 /// A tensor as the pickle describes it.
 struct Rebuilt {
-    /// `FloatStorage` and so on.
+    /// The type of its storage: `FloatStorage` and so on.
     kind: String,
     /// The entry that holds its storage.
     storage: String,
-    /// In values.
+    /// Where it begins in its storage, in values.
     offset: usize,
     shape: Vec<usize>,
-    /// In values.
+    /// Distances between neighbours along each axis, in values.
     strides: Vec<usize>,
 }
 

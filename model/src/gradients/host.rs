@@ -29,12 +29,12 @@ impl Piece {
 }
 
 impl Host {
-    /// So many zeros, in one piece.
+    /// A buffer of so many zeros, in one piece.
     pub fn new(count: usize) -> Self {
         Self::of(vec![0.0; count])
     }
 
-    /// These values, in one piece.
+    /// A buffer of these values, in one piece.
     pub fn of(values: Vec<f32>) -> Self {
         let range = 0..values.len();
         Self {
@@ -46,7 +46,7 @@ impl Host {
         self.pieces.last().map_or(0, |piece| piece.range.end)
     }
 
-    /// Zeros, in these pieces if there are any given, which cover the flat index.
+    /// Sets all values to zero, in these pieces from now on if any are given; they cover the flat index.
     pub fn clear(&mut self, buckets: &[Range<usize>]) {
         let mut ranges: Vec<_> = buckets.to_vec();
         ranges.sort_unstable_by_key(|range| range.start);
@@ -107,7 +107,7 @@ impl Host {
             .map_or(&mut [], |piece| &mut piece.values)
     }
 
-    /// Zeros stand for what is away.
+    /// All values in one piece, with zeros for what is away.
     fn joined(&self) -> Vec<f32> {
         let mut all = vec![0.0; self.len()];
         for piece in self.pieces.iter().filter(|piece| !piece.is_away()) {
@@ -154,7 +154,7 @@ impl Host {
 pub(crate) struct Slices<'a>(Vec<(usize, &'a [f32])>);
 
 impl<'a> Slices<'a> {
-    /// Of all values in one piece.
+    /// All values, which lie in one piece.
     pub(crate) fn one(values: &'a [f32]) -> Self {
         Self(vec![(0, values)])
     }

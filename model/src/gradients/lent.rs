@@ -15,7 +15,7 @@ impl Lent {
         match *self {}
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         match *self {}
     }

@@ -31,7 +31,7 @@ impl Buffer {
         self.count
     }
 
-    /// The values' place, whatever counts.
+    /// The tensor of all values, whether it or the copy counts.
     pub(super) fn made(&self) -> Result<&Tensor> {
         if let Some(values) = self.values.get() {
             return Ok(values);
@@ -40,7 +40,7 @@ impl Buffer {
         Ok(self.values.get_or_init(|| zeros))
     }
 
-    /// Zeros.
+    /// Sets all values to zero.
     pub(super) fn clear(&mut self) {
         (self.copy, self.copy_counts) = (OnceLock::new(), false);
         // What cannot be cleared is made anew at the next use, which then says what is wrong.
@@ -49,7 +49,7 @@ impl Buffer {
         }
     }
 
-    /// The values on the GPU.
+    /// The values on the GPU: those of the copy if it counts.
     pub(super) fn tensor(&self) -> Result<Tensor> {
         match self.copy.get() {
             Some(copy) if self.copy_counts => cuda::give(copy),
@@ -64,7 +64,7 @@ impl Buffer {
         cuda::write(&place, values)
     }
 
-    /// What was written to the copy goes to the GPU.
+    /// Writes the copy to the GPU if it counts, and drops it.
     pub(super) fn settle(&mut self) -> Result<()> {
         if let (true, Some(copy)) = (self.copy_counts, self.copy.get()) {
             cuda::write(self.made()?, copy)?;
@@ -88,7 +88,7 @@ impl Buffer {
         }
     }
 
-    /// Some of the values.
+    /// The values of a range, copied to the host; NaN if they cannot be read.
     pub(super) fn part(&self, range: Range<usize>) -> Vec<f32> {
         let count = range.len();
         let read =
@@ -105,7 +105,7 @@ impl Buffer {
         cuda::lend(values, factor)
     }
 
-    /// They were changed there.
+    /// Takes back values that were lent, as another stream has left them.
     pub(super) fn take_back(&mut self, lent: &Lent) -> Result<()> {
         (self.copy, self.copy_counts) = (OnceLock::new(), false);
         lent.take_back()

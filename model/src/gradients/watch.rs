@@ -22,7 +22,7 @@ pub(super) struct Watch {
     pub(super) hearing: Hearing,
 }
 
-/// Who hears of buckets.
+/// Who is told that a bucket is complete, and what becomes of its values.
 pub(super) enum Hearing {
     Given(Taker),
     /// Values come multiplied by the factor.
@@ -51,7 +51,7 @@ impl Watch {
         watch
     }
 
-    /// Begins a backward pass.
+    /// Begins a backward pass: every bucket lacks all of its values.
     pub(super) fn start(&mut self) {
         self.missing = self.buckets.iter().map(Range::len).collect();
         self.writing.clear();
@@ -100,7 +100,7 @@ impl Watch {
     }
 }
 
-/// Where the values are.
+/// The buffer that a complete bucket is taken or lent from.
 pub(super) enum Values<'a> {
     Host(&'a mut Host),
     #[cfg(feature = "cuda")]

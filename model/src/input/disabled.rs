@@ -14,7 +14,7 @@ pub enum Uploader {}
 pub enum Arriving {}
 
 impl Uploader {
-    /// None: the host normalises.
+    /// No uploader: without a GPU the host normalises.
     ///
     /// # Errors
     /// None.

@@ -14,8 +14,8 @@ pub use cuda::Arriving;
 pub struct Uploader(cuda::Uploader);
 
 impl Uploader {
-    /// To where this backend computes, of fields that are stored so and normalised in one of these ways; none where the
-    /// host normalises.
+    /// An uploader to where this backend computes, of fields that are stored so and normalised in one of these ways;
+    /// none where the host normalises.
     ///
     /// # Errors
     /// [`ModelError::Shape`] if scalings have unequal numbers of channels; [`ModelError::Gpu`].

@@ -17,7 +17,7 @@ pub use way::{Arriving, Uploader};
 use crate::error::{ModelError, Result};
 use candle_core::DType;
 
-/// What stored values are.
+/// The type in which fields are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
     /// Single precision, in the machine's order of bytes.
@@ -27,7 +27,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Of a value.
+    /// The bytes that one stored value takes.
     #[must_use]
     pub fn bytes(self) -> usize {
         self.dtype().size_in_bytes()
@@ -44,9 +44,9 @@ impl Stored {
 /// How each channel is normalised: `(x − subtract) · factor`, and `fill` where that is NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaling {
-    /// Subtracted first.
+    /// What is subtracted first, one value for each channel.
     pub subtract: Vec<f32>,
-    /// Multiplied by then.
+    /// What the difference is multiplied by, one value for each channel.
     pub factor: Vec<f32>,
     /// What stands for a missing value afterwards.
     pub fill: Vec<f32>,
@@ -55,13 +55,13 @@ pub struct Scaling {
 /// Some of the samples that were sent together.
 #[derive(Debug)]
 pub struct Samples<'a> {
-    /// What was sent.
+    /// The samples that were sent together, of which these are some.
     pub arriving: &'a Arriving,
-    /// The first of them.
+    /// The index of the first of these among them.
     pub first: usize,
-    /// How many.
+    /// The number of these.
     pub count: usize,
-    /// Which of the uploader's scalings they need.
+    /// The index of the uploader's scaling that they need.
     pub scaling: usize,
 }
 

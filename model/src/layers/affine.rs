@@ -10,7 +10,7 @@ use candle_core::Tensor;
 /// y = scale · x + shift per channel.
 #[derive(Debug)]
 pub(crate) enum Affine {
-    /// scale and shift are learnt.
+    /// Factor and shift are learnt.
     Trainable {
         name: String,
         scale: ParameterId,
@@ -22,7 +22,7 @@ pub(crate) enum Affine {
 }
 
 impl Affine {
-    /// Starts as the identity.
+    /// A factor and a shift that are learnt and start as the identity.
     pub(crate) fn trainable(
         parameters: &mut Parameters,
         name: &str,

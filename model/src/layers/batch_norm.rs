@@ -41,7 +41,7 @@ impl BatchNorm {
         })
     }
 
-    /// What it computes in.
+    /// The type that this layer computes in.
     pub(crate) fn dtype(&self, pass: &Pass) -> DType {
         pass.dtype_of(self.scale)
     }

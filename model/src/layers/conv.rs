@@ -113,7 +113,7 @@ impl Conv {
         pass.backend.convert(&y, after)
     }
 
-    /// What it computes in.
+    /// The type that this layer computes in.
     pub(crate) fn dtype(&self, pass: &Pass) -> DType {
         pass.dtype_of(self.weight)
     }
@@ -176,7 +176,7 @@ impl Conv {
     }
 }
 
-/// The tensors by reference.
+/// A reference to each tensor.
 fn all(parts: &[Tensor]) -> Vec<&Tensor> {
     parts.iter().collect()
 }
@@ -328,13 +328,13 @@ impl Upsample {
         pass.backend.cut(&y, (h, w))
     }
 
-    /// What it computes in.
+    /// The type that this layer computes in.
     pub(crate) fn dtype(&self, pass: &Pass) -> DType {
         pass.dtype_of(self.weight)
     }
 
-    /// In inference: the same with a factor folded into the kernel, plus a shift instead of the bias, then ReLU, stored
-    /// as `after`.
+    /// In inference: the output with a factor folded into the kernel, plus a shift instead of the bias, then ReLU,
+    /// stored as `after`.
     pub(crate) fn forward_folded(
         &self,
         parameters: &Parameters,

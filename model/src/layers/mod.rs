@@ -60,7 +60,7 @@ pub(crate) trait Joining {
         gradients: &mut Gradients,
     ) -> Result<Vec<Tensor>>;
 
-    /// As [`Layer::trace`].
+    /// The output's shape; costs are added to `trace`, as by [`Layer::trace`].
     fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow>;
 }
 

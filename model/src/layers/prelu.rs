@@ -101,7 +101,7 @@ impl Layer for NormPrelu {
 }
 
 impl NormPrelu {
-    /// The same after a convolution into which inference folds the normalisation.
+    /// What [`Layer::trace`] gives, after a convolution into which inference folds the normalisation.
     pub(crate) fn trace_folded(&self, x: Flow, trace: &mut Trace) -> Flow {
         let normed = self.norm.trace(x, NOTHING, trace);
         trace.folds(x, normed);

@@ -16,7 +16,7 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// Added to the variance.
+/// What normalisations add to the variance.
 pub(crate) const EPS: f32 = 1e-3;
 
 /// A convolution without bias, batch normalisation, a parametric ReLU.
@@ -81,9 +81,9 @@ impl Layer for Active {
 pub(super) struct BlockSpec {
     pub channels_in: usize,
     pub channels_out: usize,
-    /// Of the surrounding context.
+    /// Dilation of the kernels that see the surrounding context.
     pub dilation: usize,
-    /// Of the channels inside the gate.
+    /// How many times fewer channels there are inside the gate.
     pub reduction: usize,
     pub padding: Padding,
 }
@@ -95,14 +95,14 @@ pub(super) struct Guided {
     local: Wrapped<Depthwise>,
     surround: Wrapped<Depthwise>,
     joint: NormPrelu,
-    /// Of a block that halves the field: back to its channels.
+    /// Back to the block's channels, in one that halves the field.
     reduce: Option<Conv>,
     gate: ChannelGate,
     inner: usize,
 }
 
 impl Guided {
-    /// Halves the field.
+    /// A block that halves the field.
     pub(super) fn halving(
         parameters: &mut Parameters,
         name: &str,
@@ -112,7 +112,7 @@ impl Guided {
         Self::build(parameters, name, spec, enter, spec.channels_out, true)
     }
 
-    /// Keeps the field, and adds its input to what it found.
+    /// A block that keeps the field, and adds its input to what it found.
     pub(super) fn residual(
         parameters: &mut Parameters,
         name: &str,

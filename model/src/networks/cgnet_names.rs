@@ -45,7 +45,8 @@ pub fn pytorch_name(ours: &str) -> Option<String> {
     Some(format!("{place}.{rest}"))
 }
 
-/// Of a context-guided block; only a halving one has its normalisation beside its activation.
+/// ClimateNet's name of a weight of a context-guided block; only a halving one has its normalisation beside its
+/// activation.
 fn guided(parts: &[&str], halving: bool) -> Option<String> {
     match *parts {
         ["enter", ref rest @ ..] => Some(format!("conv1x1.{}", active(rest)?)),
@@ -60,7 +61,7 @@ fn guided(parts: &[&str], halving: bool) -> Option<String> {
     }
 }
 
-/// Of a convolution with normalisation and activation.
+/// ClimateNet's name of a weight of a convolution with normalisation and activation.
 fn active(parts: &[&str]) -> Option<String> {
     match *parts {
         ["weight"] => Some("conv.weight".to_string()),
@@ -68,7 +69,7 @@ fn active(parts: &[&str]) -> Option<String> {
     }
 }
 
-/// Of a normalisation with activation.
+/// ClimateNet's name of a weight of a normalisation with activation.
 fn normed(parts: &[&str]) -> Option<String> {
     let name = match *parts {
         ["slope"] => "act.weight",

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Keys", into = "Keys")]
 pub struct NetworkConfig {
-    /// Which network.
+    /// The network that is configured.
     pub name: NetworkName,
     /// Channels of the input.
     pub channels_in: usize,
@@ -190,7 +190,7 @@ impl NetworkConfig {
         }
     }
 
-    /// Of how many frames a network has one answer, the first of them: over time every second frame, else each.
+    /// How many frames share one answer, which is the first one's: two in a network over time, else each has its own.
     pub fn frames_per_answer(&self) -> usize {
         match self.name {
             NetworkName::Detector3d => 2,

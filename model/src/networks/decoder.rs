@@ -138,7 +138,7 @@ struct Deconv {
 }
 
 impl Deconv {
-    /// From a quarter of the input's resolution to the whole.
+    /// Features of a quarter of the input's resolution, brought to the whole.
     fn enlarge(
         &self,
         p: &Parameters,

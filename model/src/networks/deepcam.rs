@@ -32,13 +32,13 @@ pub(super) struct DeepCam {
     encoder: Xception,
     pyramid: Aspp,
     low: Unit,
-    /// From a sixteenth to an eighth, to a quarter.
+    /// Doublings from a sixteenth of the input to an eighth, and to a quarter.
     up: [Double; 2],
     refine: [Unit; 2],
     project: Conv,
-    /// To a half.
+    /// The doubling to a half.
     up3: Double,
-    /// To the whole: logits, without bias.
+    /// The doubling to the whole, which gives logits; without bias.
     classify: Upsample,
     channels: usize,
     low_channels: usize,

@@ -88,7 +88,8 @@ fn number(text: &str, prefix: &str, most: usize) -> Option<usize> {
     (1..=most).contains(&number).then_some(number)
 }
 
-/// Of a convolution `conv` or its normalisation `norm` (empty if there is none) inside `parent`.
+/// The reference's name of a weight of a convolution `conv` or its normalisation `norm` (empty if there is none) inside
+/// `parent`.
 fn conv_or_norm(parent: &str, conv: &str, norm: &str, rest: &[&str]) -> Option<String> {
     let path = match *rest {
         ["weight"] => format!("{conv}.weight"),
@@ -102,7 +103,7 @@ fn conv_or_norm(parent: &str, conv: &str, norm: &str, rest: &[&str]) -> Option<S
     })
 }
 
-/// Of a separable convolution or its normalisation.
+/// The reference's name of a weight of a separable convolution or its normalisation.
 fn separable(parent: &str, conv: &str, norm: &str, rest: &[&str]) -> Option<String> {
     match *rest {
         ["depthwise", "weight"] => Some(format!("{parent}.{conv}.conv1.weight")),

@@ -42,7 +42,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// Of logits `(b, h, w, k)`.
+    /// What logits `(b, h, w, k)` say.
     fn of(backend: Backend, logits: &Tensor, probabilities: bool) -> Result<Self> {
         Ok(Self {
             classes: backend.argmax(logits)?,

@@ -57,7 +57,7 @@ impl NetworkName {
         Self::DetectorDense,
     ];
 
-    /// Those that give the class of every pixel.
+    /// The networks that give the class of every pixel.
     pub const SEGMENTATION: [Self; 6] = [
         Self::DeepLabV3Plus,
         Self::DeepLabV3PlusDeconv,
@@ -67,7 +67,7 @@ impl NetworkName {
         Self::CgNet,
     ];
 
-    /// Those that give boxes.
+    /// The networks that give boxes.
     pub const DETECTION: [Self; 5] = [
         Self::Detector2d,
         Self::Detector2dHalf,

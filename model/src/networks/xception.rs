@@ -54,7 +54,8 @@ struct BlockSpec<'a> {
     name: &'a str,
     /// Channels before the first unit and after every unit.
     channels: &'a [usize],
-    /// Of the 1x1 convolution of the shortcut and the last separable one; `None` for the identity.
+    /// Stride of the shortcut's 1x1 convolution and of the last separable one; `None` where the shortcut is the
+    /// identity.
     stride: Option<usize>,
     relu: bool,
 }

@@ -38,7 +38,7 @@ pub(crate) struct Pass<'a> {
 
 #[cfg(feature = "onednn")]
 impl Pass<'_> {
-    /// The same shapes under another spec.
+    /// These shapes under another spec.
     pub(crate) fn with<'b>(&self, spec: &'b ConvSpec) -> Pass<'b> {
         Pass {
             x_shape: self.x_shape,
@@ -106,7 +106,7 @@ impl Backend {
         self.conv2d_joined(&[x], weights, bias, spec, fuse)
     }
 
-    /// The same with weights that keep what was made of them.
+    /// What [`Self::conv2d`] gives, with weights that keep what was made of them.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
@@ -120,7 +120,7 @@ impl Backend {
         self.conv2d_of_rows(x, weights, spec, fuse, None)
     }
 
-    /// The same of some rows of a field, in the way in which the whole would be computed.
+    /// What [`Self::conv2d_with`] gives of some rows of a field, in the way in which the whole would be computed.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
@@ -396,7 +396,7 @@ impl Backend {
         self.conv_transpose2d_with(x, &all, spec, false)
     }
 
-    /// The same with weights that keep what was made of them, then ReLU if asked.
+    /// What [`Self::conv_transpose2d`] gives, with weights that keep what was made of them, then ReLU if asked.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.

@@ -33,7 +33,7 @@ pub struct Conv3dSpec {
 }
 
 impl Conv3dSpec {
-    /// With an odd kernel in time that keeps the number of frames.
+    /// A geometry with an odd kernel in time that keeps the number of frames.
     pub fn same_time(plane: ConvSpec, kernel_t: usize) -> Self {
         Self {
             plane,
@@ -43,7 +43,7 @@ impl Conv3dSpec {
         }
     }
 
-    /// With another step in time; frames shrink by it, rounding up.
+    /// This geometry with another step in time; frames shrink by it, rounding up.
     #[must_use]
     pub fn stride_t(self, stride_t: usize) -> Self {
         Self { stride_t, ..self }

@@ -35,13 +35,13 @@ impl ConvSpec {
         }
     }
 
-    /// With another stride; the output shrinks by it, rounding up.
+    /// This geometry with another stride; the output shrinks by it, rounding up.
     #[must_use]
     pub fn stride(self, stride: usize) -> Self {
         Self { stride, ..self }
     }
 
-    /// With another dilation, and the padding that keeps the size.
+    /// This geometry with another dilation, and the padding that keeps the size.
     #[must_use]
     pub fn dilation(self, dilation: usize) -> Self {
         let padding = (self.kernel.0 / 2 * dilation, self.kernel.1 / 2 * dilation);
@@ -52,7 +52,7 @@ impl ConvSpec {
         }
     }
 
-    /// With longitude wrapping or not.
+    /// This geometry with longitude wrapping or not.
     #[must_use]
     pub fn periodic(self, periodic: bool) -> Self {
         Self { periodic, ..self }

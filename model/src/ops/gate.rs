@@ -100,7 +100,7 @@ fn plain_sums(dy: &[f32], x: &[f32], channels: usize) -> Vec<f64> {
     sums
 }
 
-/// The same, chunk by chunk; chunks do not depend on the number of threads.
+/// Σ dy x per channel, chunk by chunk; chunks do not depend on the number of threads.
 #[cfg(feature = "onednn")]
 fn parallel_sums(dy: &[f32], x: &[f32], channels: usize) -> Vec<f64> {
     let length = whole_pixels(channels);

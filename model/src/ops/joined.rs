@@ -50,13 +50,13 @@ pub(super) fn values<'a, V: Value>(
 pub struct Joined<'a, V>(Vec<(&'a [V], usize)>);
 
 impl<'a, V> Joined<'a, V> {
-    /// Of fields of so many pixels.
+    /// The fields, of so many pixels each, side by side.
     pub fn new(fields: impl Iterator<Item = &'a [V]>, pixels: usize) -> Self {
         Self(fields.map(|field| (field, field.len() / pixels)).collect())
     }
 
-    /// Those among these channels: the field, its channels, which of them, and where the first of them lies from
-    /// `from`.
+    /// The fields that have some of these channels: each field, its channels, which of them, and where the first of
+    /// them lies from `from`.
     pub fn within(
         &self,
         (from, to): (usize, usize),

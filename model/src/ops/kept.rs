@@ -14,7 +14,7 @@ pub(crate) enum Values {
 /// How long values stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stay {
-    /// For one operation: on the heap, or in pages that the next one takes.
+    /// As long as one operation: on the heap, or in pages that the next one takes.
     Operation,
     /// As long as a network: in pages.
     Network,

@@ -55,7 +55,7 @@ pub struct Criterion {
     pub class_weights: Vec<f32>,
     /// Focal loss instead of cross entropy.
     pub focal: Option<Focal>,
-    /// From the sum over pixels to the loss.
+    /// How the loss follows from the sum over pixels.
     pub normalisation: Normalisation,
 }
 
@@ -160,7 +160,7 @@ impl Loss {
 pub(super) struct PixelRule<'a> {
     pub(super) class_weights: &'a [f32],
     pub(super) focal: Option<Focal>,
-    /// What gradients are multiplied by.
+    /// What gradients are multiplied by: the scale, divided by the divisor.
     pub(super) factor: f32,
 }
 

@@ -25,7 +25,7 @@ pub struct BatchNormSaved {
     pub variance: Vec<f32>,
     /// Pixels that the statistics are over.
     pub count: usize,
-    /// The same on the GPU; the vectors are then empty until [`Self::host`].
+    /// The statistics on the GPU; the vectors are then empty until [`Self::host`].
     #[cfg(feature = "cuda")]
     pub(crate) on_gpu: Option<super::cuda::Moments>,
 }
@@ -62,7 +62,7 @@ impl BatchNormSaved {
         }
     }
 
-    /// The same with its vectors in host memory.
+    /// These statistics, with their vectors in host memory.
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] if they cannot be read.

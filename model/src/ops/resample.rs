@@ -37,7 +37,7 @@ impl Axis {
         Self((0..output).map(blend).collect())
     }
 
-    /// Some of the outputs.
+    /// The axis of some of the outputs.
     fn part(mut self, outputs: Range<usize>) -> Self {
         self.0.truncate(outputs.end);
         self.0.drain(..outputs.start.min(self.0.len()));

@@ -46,7 +46,7 @@ impl Channels<'_> {
         }
     }
 
-    /// The same, borrowed from nowhere.
+    /// These values, borrowed from nowhere.
     pub fn into_owned(self) -> Channels<'static> {
         match self {
             Self::Host(values) => Channels::Host(Cow::Owned(values.into_owned())),
@@ -138,7 +138,7 @@ impl<'a> Landing<'a> {
         }
     }
 
-    /// The same place for one more use.
+    /// This place, for one more use.
     #[cfg(any(feature = "onednn", feature = "cuda"))]
     pub(crate) fn again(&mut self) -> Landing<'_> {
         match self {

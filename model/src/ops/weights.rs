@@ -34,7 +34,7 @@ pub struct Weights {
     /// What oneDNN made of them; none of weights that are used once.
     #[cfg(feature = "onednn")]
     packings: Option<Packings>,
-    /// As the GPU wants them, by the type of activations.
+    /// What the GPU reads, one tensor for each type of activations.
     #[cfg(feature = "cuda")]
     on_gpu: std::sync::Mutex<Vec<Tensor>>,
 }
@@ -66,7 +66,7 @@ impl Factors<'_> {
 }
 
 impl Weights {
-    /// Of a convolution: `(out, in / groups, kh, kw)`.
+    /// Weights of a convolution: `(out, in / groups, kh, kw)`.
     pub fn of(values: &Tensor) -> Self {
         Self {
             values: values.clone(),
@@ -85,7 +85,7 @@ impl Weights {
         }
     }
 
-    /// Of a transposed convolution: `(in, out / groups, kh, kw)`.
+    /// Weights of a transposed convolution: `(in, out / groups, kh, kw)`.
     pub fn transposed(values: &Tensor) -> Self {
         Self {
             transposed: true,
@@ -93,7 +93,7 @@ impl Weights {
         }
     }
 
-    /// With every output times a factor; one group.
+    /// These weights with every output times a factor; one group.
     #[must_use]
     pub fn scaled(self, scale: Vec<f32>) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl Weights {
         }
     }
 
-    /// With a bias for every output.
+    /// These weights with a bias for every output.
     #[must_use]
     pub fn biased(self, bias: impl Into<Channels<'static>>) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Weights {
         }
     }
 
-    /// For many uses: also what oneDNN makes of them is kept.
+    /// These weights for many uses: also what oneDNN makes of them is kept.
     #[must_use]
     pub fn kept(self) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl Weights {
         }
     }
 
-    /// For several uses that follow each other.
+    /// These weights for several uses that follow each other.
     #[cfg(any(feature = "onednn", feature = "cuda"))]
     #[must_use]
     pub(crate) fn reused(self) -> Self {
@@ -150,8 +150,8 @@ impl Weights {
         self.bias.as_ref()
     }
 
-    /// As the GPU wants them for activations of `dtype`: what `prepare` makes of values, factors and whether they are
-    /// of a transposed convolution, the first time.
+    /// The weights as the GPU reads them for activations of `dtype`: what `prepare` makes of values, factors and
+    /// whether they are of a transposed convolution, the first time.
     #[cfg(feature = "cuda")]
     pub(crate) fn on_gpu(
         &self,
@@ -214,7 +214,7 @@ impl Weights {
         }
     }
 
-    /// For oneDNN, which packs them itself; `values` are [`Self::values`].
+    /// The kernels as a source for oneDNN, which packs them itself; `values` are [`Self::values`].
     #[cfg(feature = "onednn")]
     pub(crate) fn for_onednn<'a>(&'a self, values: &'a [f32]) -> Source<'a> {
         Source {

@@ -17,7 +17,7 @@ pub(super) struct Adam {
     /// 1 / (1 − β₁ᵗ) and 1 / (1 − β₂ᵗ), or ones without bias correction.
     pub(super) unbias: (f32, f32),
     pub(super) rate: f32,
-    /// AdamW.
+    /// Whether the rule is AdamW.
     pub(super) decoupled: bool,
     /// Per parameter: weight decay, and what the gradient is multiplied by.
     pub(super) decay: Vec<f32>,

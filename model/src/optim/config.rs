@@ -5,7 +5,7 @@ use crate::error::{ModelError, Result};
 use crate::parameters::Kind;
 use serde::{Deserialize, Serialize};
 
-/// Which rule.
+/// The rule by which gradients change parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rule {
@@ -23,7 +23,7 @@ pub enum Rule {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerConfig {
-    /// Which rule. Default `"adamw"`.
+    /// The rule by which gradients change parameters. Default `"adamw"`.
     pub rule: Rule,
     /// μ of SGD. Default 0.9.
     pub momentum: f32,

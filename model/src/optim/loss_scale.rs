@@ -72,7 +72,7 @@ impl LossScaleConfig {
 }
 
 impl LossScale {
-    /// The start of a run.
+    /// The scale at the start of a run.
     ///
     /// # Errors
     /// [`ModelError::Config`] if a factor is not positive and finite, or the interval is 0.
@@ -108,7 +108,7 @@ impl LossScale {
         self.scale
     }
 
-    /// What it was made from.
+    /// The configuration that it was made from.
     pub fn config(&self) -> LossScaleConfig {
         self.config
     }

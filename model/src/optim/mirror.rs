@@ -3,7 +3,7 @@
 use half::bf16;
 use serde::{Deserialize, Serialize};
 
-/// How an f32 becomes a bf16.
+/// How an f32 is rounded to a bf16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
@@ -61,7 +61,7 @@ impl Mirror {
         }
     }
 
-    /// All of it.
+    /// The whole mirror as one part.
     pub(super) fn whole(&mut self) -> Stripe<'_> {
         let key = self.key();
         Stripe {
@@ -71,7 +71,7 @@ impl Mirror {
         }
     }
 
-    /// All of it, for an optimiser on the GPU.
+    /// What an optimiser on the GPU needs to write the whole mirror: how to round, and the values' place.
     #[cfg(feature = "cuda")]
     pub(super) fn on_gpu(&mut self) -> (crate::ops::cuda::optimizer::Copies, &mut [bf16]) {
         let copies = crate::ops::cuda::optimizer::Copies { key: self.key() };

@@ -30,7 +30,7 @@ use lamb::Lamb;
 use sgd::Sgd;
 use sweep::{Memory, Order, Place, per_parameter, squares_of, sweep};
 
-/// How one step is taken.
+/// What one step needs beside parameters and gradients.
 #[derive(Debug)]
 pub struct Update<'a> {
     /// The learning rate.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decay {
-    /// Not at all.
+    /// It does not fall.
     Constant,
     /// From 1 to `end` as (1 − t / `t_max`)^`power`.
     Poly,
@@ -17,7 +17,7 @@ pub enum Decay {
     Piecewise,
     /// From 1 to `end` as half a cosine of `t_max` steps; `end` after it.
     Cosine,
-    /// By `factor` at every milestone.
+    /// It is multiplied by `factor` at every milestone.
     Multistep,
 }
 
@@ -37,7 +37,7 @@ pub enum Decay {
 pub struct Schedule {
     /// The rate after the warm-up. Default 1e-3.
     pub rate: f32,
-    /// How it falls. Default `"cosine"`.
+    /// How the rate falls. Default `"cosine"`.
     pub decay: Decay,
     /// Steps over which the rate rises linearly; the last of them has the whole rate. Default 0.
     pub warmup_steps: u64,

@@ -43,10 +43,10 @@ impl Place {
 /// The arrays that an update reads and writes, all in the flat order of parameters.
 #[derive(Debug)]
 pub(super) struct Memory<'a> {
-    /// Where they begin in that order.
+    /// Where the arrays begin in that order.
     pub(super) start: usize,
     pub(super) values: &'a mut [f32],
-    /// Of all parameters.
+    /// The gradients of all parameters, wherever the other arrays begin.
     pub(super) gradient: &'a Slices<'a>,
     pub(super) first: &'a mut [f32],
     /// Empty for rules with one moment.
@@ -92,7 +92,7 @@ impl<'a> Memory<'a> {
         (head, tail)
     }
 
-    /// The same arrays for a sweep that is not the last: the mirror stays as it is.
+    /// These arrays for a sweep that is not the last: the mirror stays as it is.
     pub(super) fn without_mirror(&mut self) -> Memory<'_> {
         Memory {
             start: self.start,
@@ -121,7 +121,7 @@ impl<'a> Memory<'a> {
 /// The part of one parameter that lies in one block.
 #[derive(Debug)]
 pub(super) struct Piece<'a> {
-    /// Which parameter.
+    /// The index of the parameter.
     pub(super) parameter: usize,
     pub(super) values: &'a mut [f32],
     pub(super) gradient: &'a [f32],

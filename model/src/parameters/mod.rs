@@ -58,7 +58,7 @@ pub struct Parameters {
     on_gpu: bool,
     /// Another number after every change of a value; no two sets of parameters share one.
     version: u64,
-    /// By parameter: what training multiplies by instead of the master.
+    /// What training multiplies by instead of the master, for each parameter; none where it is the master.
     rounded: Vec<Option<Tensor>>,
     /// Weights of inference as its loops want them; empty after every change.
     prepared: Mutex<HashMap<ParameterId, Arc<Weights>>>,

@@ -17,7 +17,7 @@ pub enum Kind {
     Scale,
     /// β of a batch normalisation.
     Shift,
-    /// Of a parametric ReLU below zero.
+    /// Slope of a parametric ReLU below zero.
     Slope,
 }
 
@@ -26,14 +26,14 @@ pub enum Kind {
 pub struct Parameter {
     /// Its path in the network, such as `encoder.block1.unit1.conv2.weight`.
     pub name: String,
-    /// What it does.
+    /// What it does in its layer.
     pub kind: Kind,
     /// Its place in the flat gradient.
     pub range: Range<usize>,
     pub(super) shape: Vec<usize>,
     /// What it will start with; none once it has values.
     pub(super) initial: Option<Initial>,
-    /// Of no values while it has none.
+    /// The f32 master; a tensor of no values before it has any.
     pub(super) tensor: Tensor,
 }
 

@@ -8,7 +8,7 @@ use super::{Event, Trace};
 pub(crate) struct Live {
     /// The most of them, of the whole field.
     pub whole: u64,
-    /// Of what is not computed in strips the most, and what is left of it for the last part.
+    /// The most of them in what is not computed in strips, and how many of these are left for the last part.
     pub before: u64,
     pub held: u64,
     /// The most that the last part makes beside what it is given, if it is the whole field's.
@@ -21,7 +21,7 @@ impl Trace {
         self.last_from.is_some()
     }
 
-    /// What inference holds.
+    /// How many values inference of one sample holds at once.
     pub fn live(&self) -> Live {
         let ends = self.last_reads();
         let from = self.last_from.unwrap_or(self.inferred().len());

@@ -26,7 +26,7 @@ pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {
 #[derive(Clone, Copy)]
 struct Block {
     units: usize,
-    /// Of the projections; without, the input itself is added.
+    /// Stride of the projections; without them the input itself is added.
     stride: Option<usize>,
     relu: bool,
 }

@@ -94,7 +94,7 @@ pub fn encode(
     Ok(graph.into_model(input, outputs, &doc, &facts))
 }
 
-/// From `fields` to `logits`.
+/// The graph from `fields` to `logits`.
 fn inference(config: &NetworkConfig, weights: NamedTensors, grid: (usize, usize)) -> Result<Graph> {
     let mut layers = Layers {
         graph: Graph::default(),

@@ -25,7 +25,7 @@ impl Message {
         self.varint(u64::from(field << 3 | wire_type));
     }
 
-    /// With an integer field. Negative numbers take ten bytes, as their two's complement of 64 bits.
+    /// The message with an integer field more. Negative numbers take ten bytes, as their two's complement of 64 bits.
     #[must_use]
     pub fn int(mut self, field: u32, value: i64) -> Self {
         self.tag(field, 0);
@@ -33,7 +33,7 @@ impl Message {
         self
     }
 
-    /// With a field of bytes.
+    /// The message with a field of bytes more.
     #[must_use]
     pub fn bytes(mut self, field: u32, value: &[u8]) -> Self {
         self.tag(field, 2);
@@ -42,19 +42,19 @@ impl Message {
         self
     }
 
-    /// With a field of text.
+    /// The message with a field of text more.
     #[must_use]
     pub fn text(self, field: u32, value: &str) -> Self {
         self.bytes(field, value.as_bytes())
     }
 
-    /// With a message inside.
+    /// The message with another one inside.
     #[must_use]
     pub fn message(self, field: u32, value: Self) -> Self {
         self.bytes(field, &value.0)
     }
 
-    /// With what `add` does for every item: repeated fields.
+    /// The message with what `add` adds to it for every item: repeated fields.
     #[must_use]
     pub fn each<T>(
         self,

@@ -47,7 +47,7 @@ pub(in crate::networks) struct CellDetector {
     name: NetworkName,
     encoder: Vec<TimedConv>,
     norm: Option<BatchNorm>,
-    /// Of boxes, objectness and classes.
+    /// The heads of boxes, objectness and classes.
     heads: [TimedConv; 3],
     mirror: Mirror,
     /// The field's extents are not known yet.
@@ -130,7 +130,7 @@ impl CellDetector {
         )
     }
 
-    /// The gradient of the code.
+    /// The gradient of the code, from that of what the heads say.
     fn heads_backward(
         &self,
         p: &Parameters,

@@ -15,7 +15,7 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// From the code back to fields.
+/// The way from the code back to fields.
 #[derive(Debug)]
 pub(super) enum Mirror {
     /// The encoder's own kernels.
@@ -29,7 +29,7 @@ pub(super) enum Mirror {
 const OWN_CHANNELS: [usize; 4] = [640, 448, 384, 320];
 
 impl Mirror {
-    /// With own kernels, from `channels` of the code.
+    /// A way back with own kernels, from a code of `channels`.
     pub(super) fn own(
         parameters: &mut Parameters,
         config: &NetworkConfig,

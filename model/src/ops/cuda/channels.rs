@@ -86,7 +86,7 @@ pub fn rows(parts: &[&Tensor], shape: &[usize], outer: usize, dtype: DType) -> R
     Ok(y)
 }
 
-/// Zeros.
+/// A tensor of zeros on the GPU.
 pub fn zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
     gpu()?.zeros(shape, dtype)
 }

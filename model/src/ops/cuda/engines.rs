@@ -49,7 +49,7 @@ fn is_known(gpu: &Described, problem: &Problem) -> bool {
     gpu == &A100 && problem.dtype == DType::F32 && problem.dilation > 1
 }
 
-/// With few channels or pixels matrix units gain nothing, and cuDNN guesses others.
+/// Whether matrix units gain something: with few channels or pixels they do not, and cuDNN guesses other engines.
 fn is_large(problem: &Problem) -> bool {
     let [_, p, q, o] = problem.y;
     problem.x[3].min(o) >= 64 && p * q >= 1000

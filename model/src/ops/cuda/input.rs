@@ -91,7 +91,7 @@ impl Drop for Slot {
 struct Free(Mutex<Vec<Slot>>);
 
 impl Free {
-    /// One of at least so many bytes, if there is one.
+    /// A slot of at least so many bytes, if one is free.
     fn take(&self, bytes: usize) -> Option<Slot> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = slots.iter().position(|slot| slot.bytes >= bytes)?;

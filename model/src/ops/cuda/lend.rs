@@ -39,12 +39,12 @@ impl Lent {
         self.address
     }
 
-    /// They are written, in the order of the stream that computes.
+    /// The event after which the values are written, in the order of the stream that computes.
     pub fn ready(&self) -> &CudaEvent {
         &self.ready
     }
 
-    /// To be recorded when they are changed.
+    /// The event to record when the values are changed.
     pub fn done(&self) -> &Arc<CudaEvent> {
         &self.done
     }

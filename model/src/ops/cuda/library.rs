@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 unsafe extern "C" {
-    /// Of `model/candle-kernels/link/forward.c`.
+    /// Tells `model/candle-kernels/link/forward.c` where to look for libraries first.
     fn squall_cuda_folders(list: *const c_char);
 }
 

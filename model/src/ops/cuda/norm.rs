@@ -25,7 +25,7 @@ impl Moments {
         Ok(self.0.narrow(0, part * channels, channels)?)
     }
 
-    /// Of statistics in host memory.
+    /// Statistics that lie in host memory, brought to the GPU.
     pub fn of(saved: &BatchNormSaved, gamma: &[f32], beta: &[f32]) -> Result<Self> {
         let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
         let all = [
@@ -202,7 +202,7 @@ const BY_Y: i32 = 2;
 pub struct Operands<'a> {
     pub dy: &'a Tensor,
     pub x: &'a Tensor,
-    /// Where a residual went into it.
+    /// The output, where a residual went into it.
     pub y: Option<&'a Tensor>,
     pub gamma: &'a Channels<'a>,
     pub saved: &'a Moments,

@@ -25,7 +25,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Of a convolution that reads `inputs` positions.
+    /// The axis of a convolution that reads `inputs` positions.
     pub fn forward(
         spec: &ConvSpec,
         kernel: usize,
@@ -47,7 +47,7 @@ impl Axis {
         }
     }
 
-    /// Of the gradient of its input, which reads `outputs` positions.
+    /// The axis of the gradient of its input, which reads `outputs` positions.
     pub fn backward(
         spec: &ConvSpec,
         kernel: usize,

@@ -60,7 +60,7 @@ pub fn convolve<V: Value>(
 
 struct RunUnit<'a, V> {
     geometry: &'a Geometry,
-    /// Of the rows of all images, one after the other.
+    /// The unit's first row, counted over all images one after the other.
     first_row: usize,
     x: &'a [f32],
     panels: &'a Panels,

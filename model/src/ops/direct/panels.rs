@@ -15,7 +15,7 @@ pub struct Panels {
 }
 
 impl Panels {
-    /// Of weights `(outputs, inputs, taps)`.
+    /// The panels of weights `(outputs, inputs, taps)`.
     pub fn forward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
@@ -25,7 +25,7 @@ impl Panels {
         Self::new(weights, (outputs, inputs, taps), steps, stay)
     }
 
-    /// Of the gradient of the input: outputs and inputs change sides.
+    /// The panels for the gradient of the input: outputs and inputs change sides.
     pub fn backward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
@@ -35,7 +35,7 @@ impl Panels {
         Self::new(weights, (inputs, outputs, taps), steps, stay)
     }
 
-    /// Of weights that lie so far apart from output to output and from input to input.
+    /// The panels of weights that lie so far apart from output to output and from input to input.
     ///
     /// Panels are written row by row, each once: the kernels of a row's outputs at one input stay in the cache while
     /// their taps are dealt out.

@@ -28,7 +28,7 @@ pub struct Blocks {
     taps: usize,
     /// Outputs and inputs of a block.
     block: (usize, usize),
-    /// Where they lie in it.
+    /// Where each output and each input of a block lies in it.
     output_at: Vec<usize>,
     input_at: Vec<usize>,
     /// Distances between blocks of outputs, blocks of inputs, and where each tap begins.
@@ -39,7 +39,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Of the kernels of a primitive; none if they have few taps or lie in another way.
+    /// Where a primitive wants its kernels; none if they have few taps or lie in another way.
     pub fn of(desc: &sys::ConvDesc, layout: &sys::Layout) -> Option<Self> {
         let extents = [
             desc.channels_out,

@@ -22,12 +22,12 @@ pub struct Packings {
     packed: Mutex<HashMap<sys::ConvDesc, Arc<Packed>>>,
     /// A field and its edges, say, mostly want the same.
     shared: Mutex<HashMap<Order, Arc<Packed>>>,
-    /// By the indices of the taps.
+    /// Kernels of some taps, by the indices of these.
     by_tap: Mutex<HashMap<Vec<usize>, Arc<Vec<bf16>>>>,
 }
 
 impl Packings {
-    /// How long they stay.
+    /// How long the packed kernels stay.
     pub fn stay(&self) -> Stay {
         self.stay
     }
@@ -90,7 +90,7 @@ impl Packed {
         pages.map_or(std::ptr::null_mut(), |pages| pages.as_mut_ptr().cast())
     }
 
-    /// The same bytes as values.
+    /// The bytes as so many values.
     fn values(&mut self, count: usize) -> &mut [bf16] {
         let bytes = self.pages.as_deref_mut().unwrap_or_default();
         &mut bytemuck::cast_slice_mut(bytes)[..count]
@@ -129,7 +129,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The same kernels, of which nothing is kept.
+    /// These kernels, of which nothing is kept.
     pub fn unpacked(self) -> Self {
         Self {
             packings: None,
@@ -139,7 +139,7 @@ impl<'a> Source<'a> {
 }
 
 impl Source<'_> {
-    /// Packed for a primitive.
+    /// The kernels, packed for a primitive.
     ///
     /// # Errors
     /// [`crate::ModelError::OneDnn`] if there is no memory for them.

@@ -53,7 +53,7 @@ pub struct Strips {
     columns: usize,
     x_shape: [usize; 4],
     y_shape: [usize; 4],
-    /// Of the strips, which bring their neighbours' columns.
+    /// The geometry of the strips, which bring their neighbours' columns.
     spec: ConvSpec,
     /// Columns of padding of the whole field.
     padding: usize,

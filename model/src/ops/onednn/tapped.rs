@@ -65,7 +65,7 @@ pub fn forward<V: Value>(
     Ok(y)
 }
 
-/// Of kernels `(out, in, taps)` those that read something as `(out, tap, in)`.
+/// The taps of kernels `(out, in, taps)` that read something, as `(out, tap, in)`.
 fn by_tap(plain: &[f32], inputs: usize, area: usize, taps: &[Tap]) -> Vec<bf16> {
     let mut kernels = vec![bf16::ZERO; plain.len() / area * taps.len()];
     let outputs = kernels.par_chunks_exact_mut(taps.len() * inputs);

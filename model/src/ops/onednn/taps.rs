@@ -82,7 +82,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Those that read something.
+    /// The taps that read something.
     pub fn all(pass: &Pass<'_>) -> impl Iterator<Item = Self> {
         let spec = *pass.spec;
         let ([_, height, width, _], [_, out_h, out_w, _]) = (pass.x_shape, pass.y_shape);

@@ -18,9 +18,9 @@ use std::collections::HashSet;
 
 /// Root mean square of what rounding a result to bf16 changes, doubled.
 const ROUNDING: f64 = 4e-3;
-/// Of f32, whose sums come in another order.
+/// What may differ in f32, whose sums come in another order.
 const ORDER: f64 = 2e-6;
-/// The same where drawn geometries may cancel most of a sum of few values.
+/// What may differ in f32 where drawn geometries may cancel most of a sum of few values.
 const CANCELLED: f64 = 2e-5;
 
 fn rounded<V: Value>(seed: u64, count: usize) -> Vec<V> {

@@ -15,8 +15,8 @@ pub struct Trimmed {
 }
 
 impl Trimmed {
-    /// Of a convolution, with the spec of the smaller one; none where all taps read something, or where the smaller one
-    /// would have to leave out inputs in front. A function of the geometry alone.
+    /// The taps that a convolution needs, with the spec of the smaller one; none where all taps read something, or
+    /// where the smaller one would have to leave out inputs in front. A function of the geometry alone.
     pub fn of(pass: &Pass<'_>) -> Option<(Self, ConvSpec)> {
         let spec = pass.spec;
         let ([_, height, width, _], [_, out_h, out_w, _]) = (pass.x_shape, pass.y_shape);

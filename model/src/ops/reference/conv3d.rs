@@ -38,7 +38,7 @@ fn products(spec: &Conv3dSpec, (x, y): Shapes, mut visit: impl FnMut(usize, usiz
     }
 }
 
-/// y of the definition.
+/// The output, as the definition has it.
 pub fn forward(
     x: &[f32],
     weights: &[f32],
@@ -55,7 +55,7 @@ pub fn forward(
     y.into_iter().map(|y| y as f32).collect()
 }
 
-/// ∂L/∂x of the definition.
+/// The gradient ∂L/∂x, as it follows from the definition.
 pub fn backward_data(dy: &[f32], weights: &[f32], shapes: Shapes, spec: &Conv3dSpec) -> Vec<f32> {
     let mut dx = vec![0.0f64; shapes.0.iter().product()];
     products(spec, shapes, |from, to, weight| {

@@ -3,7 +3,8 @@
 //! Per channel: m = mean(x), v = mean((x − m)²), y = γ (x − m) / √(v + ε) + β, then optionally + residual, then ReLU.
 
 use crate::ops::elementwise::rectified;
-/// Sum and sum of squared deviations from it per channel of `x` with `channels` innermost.
+
+/// Mean and biased variance per channel of `x`, with `channels` innermost.
 pub fn moments(x: &[f32], channels: usize) -> (Vec<f64>, Vec<f64>) {
     let count = (x.len() / channels) as f64;
     let mut mean = vec![0.0; channels];

@@ -18,7 +18,7 @@ struct Portion {
     outputs: usize,
 }
 
-/// Of tiles with so many points along an axis.
+/// What is computed at once, of tiles with so many points along an axis.
 const fn portion(points: usize) -> Portion {
     let large = points > 6;
     Portion {
@@ -53,7 +53,7 @@ struct TileRow<'a, V, const M: usize> {
     batch: usize,
     start: usize,
     columns: &'a [usize],
-    /// Of every output field, pixels from `first_column` on of up to `M` rows.
+    /// The pixels from `first_column` on of up to `M` rows, for every output field.
     rows: Vec<[Option<&'a mut [V]>; M]>,
     first_column: usize,
 }

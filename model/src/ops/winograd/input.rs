@@ -12,7 +12,7 @@ use pulp::Simd;
 
 /// The lines of pixels that a row of tiles reads.
 pub struct Lines<'a, V, const P: usize> {
-    /// Of every field that has some of the channels.
+    /// One part for every field that has some of the channels.
     parts: Vec<Part<'a, V, P>>,
     /// Channels that are transformed.
     count: usize,
@@ -25,12 +25,12 @@ struct Part<'a, V, const P: usize> {
     /// Channels of a pixel, and those that are transformed.
     channels: usize,
     range: (usize, usize),
-    /// Where the first of them goes.
+    /// Where the first of those that are transformed goes.
     at: usize,
 }
 
 impl<'a, V, const P: usize> Lines<'a, V, P> {
-    /// Of the tiles that start at output line `start`; the channels in `range` are transformed.
+    /// The lines that the tiles read which start at output line `start`; the channels in `range` are transformed.
     pub fn of<const M: usize>(
         geometry: &Geometry<P, M>,
         x: &Joined<'a, V>,

@@ -19,7 +19,8 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Of a convolution with weights `(outputs, inputs, 3, 3)` or `(outputs, inputs, 5, 5)`, which have so many `taps`.
+    /// The kernels of a convolution with weights `(outputs, inputs, 3, 3)` or `(outputs, inputs, 5, 5)`, which have so
+    /// many `taps`.
     pub fn forward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
@@ -30,7 +31,7 @@ impl Kernels {
         })
     }
 
-    /// Of the gradient of its input: outputs and inputs change sides and the taps turn around.
+    /// The kernels of the gradient of its input: outputs and inputs change sides and the taps turn around.
     pub fn backward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),

@@ -35,7 +35,7 @@ use super::{direct, gemm};
 use forward::Geometry;
 use tiles::Axis;
 
-/// Which of the three.
+/// Which of the three passes of a convolution is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     Forward,

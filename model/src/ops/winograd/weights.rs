@@ -224,7 +224,7 @@ impl<V: Value, const P: usize, const M: usize> TransformRun<'_, V, P, M> {
 
 /// Adds to the sums of one point.
 struct SumPoint<'a> {
-    /// Of x and dy, tiles that lie `apart`.
+    /// Tiles of x and of dy, which lie `apart`.
     pieces: &'a [(&'a [f32], &'a [f32])],
     apart: (usize, usize),
     sums: &'a mut [f32],

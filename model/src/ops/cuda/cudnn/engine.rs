@@ -39,7 +39,7 @@ const TENSOR_CORE: c_int = 0;
 const DOWN_CONVERT_INPUTS: c_int = 1;
 const REDUCED_PRECISION_REDUCTION: c_int = 2;
 const NONDETERMINISTIC: c_int = 4;
-/// Of how it comes to be: `cudnnBackendBehaviorNote_t`.
+/// What cuDNN says of how an engine comes to be: `cudnnBackendBehaviorNote_t`.
 const RUNTIME_COMPILATION: c_int = 0;
 /// More notes than there are of either kind.
 const MOST_NOTES: usize = 32;
@@ -201,7 +201,7 @@ fn numbered(
     told(at, config.finalize()?)
 }
 
-/// With what cuDNN says of its engine.
+/// The configuration, with what cuDNN says of its engine.
 fn told(at: At, config: Descriptor) -> Answer<Config> {
     let engines = config.get_descriptors(is::CONFIG_ENGINE, Kind::Engine, true)?;
     let engine = match engines.first() {

@@ -54,7 +54,7 @@ const MOST_SHARE: usize = 16;
 #[derive(Clone)]
 enum Way {
     Cudnn(Arc<Plan>),
-    /// By our own kernel.
+    /// Our own kernel solves it.
     Own,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Library(Functions);
 pub(super) struct Cudnn {
     functions: Arc<Functions>,
     target: Target,
-    /// They stay: what was written down of a plan's work may need it.
+    /// How each problem is solved. Entries stay: what was written down of a plan's work may need it.
     ways: HashMap<(Problem, Alignment), Way>,
     choices: Algorithms,
     /// Working memory of one convolution at most.

@@ -31,7 +31,7 @@ impl Gpu {
 }
 
 impl Problem {
-    /// With so many bytes to work in.
+    /// The parts in which a problem is solved with so many bytes to work in, and which samples each has.
     pub(in super::super) fn parts(&self, most_memory: usize) -> Vec<(Range<usize>, Self)> {
         self.parts_of(MOST_VALUES, most_memory)
     }

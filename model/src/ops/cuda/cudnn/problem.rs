@@ -8,7 +8,7 @@ use candle_core::DType;
 pub(in super::super) struct Problem {
     pub(in super::super) direction: Direction,
     pub(in super::super) dtype: DType,
-    /// Of f32: whether operands may be rounded to TF32.
+    /// Whether operands of f32 may be rounded to TF32.
     pub(in super::super) tf32: bool,
     /// (b, h, w, c)
     pub(in super::super) x: [usize; 4],
@@ -75,7 +75,7 @@ impl Result {
     }
 }
 
-/// Of how many bytes addresses are multiples.
+/// The number of bytes that addresses are multiples of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Alignment(i64);
 
@@ -83,7 +83,8 @@ impl Alignment {
     /// What most engines want.
     const FULL: i64 = 16;
 
-    /// Of memory as it is given out, and of a sample of a batch, which may begin anywhere in it.
+    /// The alignment of all these addresses: of memory as it is given out, or of a sample of a batch, which may begin
+    /// anywhere in it.
     pub(super) fn of(addresses: &[u64]) -> Self {
         let all = addresses.iter().fold(Self::FULL as u64, |a, b| a | b);
         Self(1 << all.trailing_zeros())

@@ -168,7 +168,7 @@ impl Summary {
         let kept: u64 = kept.map(|conv| backend.kept_bytes(sizes(conv))).sum();
         let made = made.map(|conv| backend.kept_bytes(sizes(conv))).max();
         let kernels = 4 * self.parameters as u64 + kept + made.unwrap_or(0);
-        let output = self.trace.inferred_rows().last();
+        let output = self.trace.inference_rows().last();
         let output = output.map_or(0, |row| row.output.iter().product());
         let [_, width, channels] = self.input;
         let ends = 4 * self.frames * (height * width * channels + output);

@@ -210,12 +210,6 @@ impl Trace {
         &self.events[..end]
     }
 
-    /// The rows of it.
-    pub fn inferred_rows(&self) -> &[Row] {
-        let end = self.training_from.map_or(self.rows.len(), |(_, row)| row);
-        &self.rows[..end]
-    }
-
     /// Values of the network's input.
     pub fn input_values(&self) -> u64 {
         self.nodes.first().map_or(0, |input| input.values)
@@ -226,7 +220,7 @@ impl Trace {
         self.last_from = Some(self.events.len());
     }
 
-    /// The rows of what inference computes, too.
+    /// The rows of what inference computes: all but those of what only training runs.
     pub fn inference_rows(&self) -> &[Row] {
         let end = self.training_from.map_or(self.rows.len(), |(_, row)| row);
         &self.rows[..end]

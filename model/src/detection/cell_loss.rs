@@ -6,40 +6,23 @@
 //! # Source
 //! Racah et al. 2017 (arXiv:1612.02095), section 3.2, and `hur-detect` (`configs.py`: penalties 5, 7, 0.5).
 
-use super::BoxTarget;
 use super::cells::{self, BOX, CLASS, CellTarget, OBJECT};
-use super::layout::Layout;
-use super::loss::{DetectionLossConfig, Sums};
+use super::loss::{Frame, Rules, Sums};
 
-/// Adds the terms of one frame to `sums` (not divided) and their gradient times `factor` to `gradient`.
-pub(super) fn add(
-    config: &DetectionLossConfig,
-    layout: &Layout,
-    (values, gradient): (&[f32], &mut [f32]),
-    (grid, targets): ((usize, usize), &[BoxTarget]),
-    (factor, sums): (f64, &mut Sums),
-) {
-    let channels = CLASS + layout.classes;
-    let cells = values.chunks_exact(channels);
-    let all = cells.zip(gradient.chunks_exact_mut(channels));
-    let frame = Frame {
-        config,
-        layout,
-        factor,
-    };
-    for ((z, g), target) in all.zip(cells::assign(layout, grid, targets)) {
-        frame.cell(z, g, target, sums);
+/// Adds the terms of one frame to `sums` (not divided), and their gradient times the rules' factor to the frame's.
+pub(super) fn add(rules: &Rules<'_>, frame: Frame<'_>, sums: &mut Sums) {
+    let channels = CLASS + rules.layout.classes;
+    let cells = frame.values.chunks_exact(channels);
+    let all = cells.zip(frame.gradient.chunks_exact_mut(channels));
+    let targets = cells::assign(rules.layout, frame.grid, frame.targets);
+    for ((z, g), target) in all.zip(targets) {
+        rules.add_cell(z, g, target, sums);
     }
 }
 
-struct Frame<'a> {
-    config: &'a DetectionLossConfig,
-    layout: &'a Layout,
-    factor: f64,
-}
-
-impl Frame<'_> {
-    fn cell(&self, z: &[f32], g: &mut [f32], target: Option<CellTarget>, sums: &mut Sums) {
+impl Rules<'_> {
+    /// Adds the terms of one cell with values `z` to `sums`, and their gradient to `g`.
+    fn add_cell(&self, z: &[f32], g: &mut [f32], target: Option<CellTarget>, sums: &mut Sums) {
         let config = self.config;
         let objectness = (&z[OBJECT..CLASS], &mut g[OBJECT..CLASS]);
         let Some(target) = target else {

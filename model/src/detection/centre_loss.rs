@@ -4,25 +4,22 @@
 //! With p the probability of a class in a cell and Y the height of the labels' bump there: −(1 − p)^α ln p where Y = 1,
 //! else −(1 − Y)^β p^α ln(1 − p), with α 2 and β 4 (CenterNet, equation 1).
 
-use super::BoxTarget;
 use super::centres::{self, LARGEST_LOG};
 use super::giou;
-use super::layout::Layout;
-use super::loss::{DetectionLossConfig, Sums};
+use super::loss::{Frame, Rules, Sums};
 
-/// Adds the terms of one frame to `sums` and their gradient times `factor` to `gradient`.
-pub(super) fn add(
-    config: &DetectionLossConfig,
-    layout: &Layout,
-    (values, gradient): (&[f32], &mut [f32]),
-    (grid, targets): ((usize, usize), &[BoxTarget]),
-    (factor, sums): (f64, &mut Sums),
-) {
-    let wanted = centres::assign(layout, grid, targets);
+/// Adds the terms of one frame to `sums`, and their gradient times the rules' factor to the frame's.
+pub(super) fn add(rules: &Rules<'_>, frame: Frame<'_>, sums: &mut Sums) {
+    let &Rules {
+        config,
+        layout,
+        factor,
+    } = rules;
+    let wanted = centres::assign(layout, frame.grid, frame.targets);
     let each = 1.0 / wanted.objects.max(1) as f64;
     let channels = layout.classes + 4;
-    let cells = values.chunks_exact(channels);
-    let cells = cells.zip(gradient.chunks_exact_mut(channels));
+    let cells = frame.values.chunks_exact(channels);
+    let cells = cells.zip(frame.gradient.chunks_exact_mut(channels));
     let labels = wanted.bumps.chunks_exact(layout.classes).zip(wanted.boxes);
     for ((z, g), (bumps, target)) in cells.zip(labels) {
         let (z_class, z_box) = z.split_at(layout.classes);

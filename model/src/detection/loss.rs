@@ -6,7 +6,7 @@
 //! Every frame of a batch counts the same, with or without labels, so the mean of ranks with equally large batches is
 //! the loss of all their frames.
 
-use super::layout::Scheme;
+use super::layout::{Layout, Scheme};
 use super::mask_loss::{self, MaskTargets};
 use super::{BoxTarget, DetectorOutput, cell_loss, centre_loss, check};
 use crate::error::{ModelError, Result};
@@ -142,6 +142,23 @@ pub(super) struct Sums {
     pub overlap: f64,
 }
 
+/// What all frames of a batch are judged by.
+pub(super) struct Rules<'a> {
+    pub config: &'a DetectionLossConfig,
+    pub layout: &'a Layout,
+    /// What gradients are multiplied by.
+    pub factor: f64,
+}
+
+/// One frame: what the heads say, where their gradient is added, and the boxes that should be found.
+pub(super) struct Frame<'a> {
+    pub values: &'a [f32],
+    pub gradient: &'a mut [f32],
+    /// Rows and columns of cells.
+    pub grid: (usize, usize),
+    pub targets: &'a [BoxTarget],
+}
+
 impl DetectorOutput {
     /// How far the output is from labels and input, with the gradient times `scale`.
     ///
@@ -206,19 +223,27 @@ impl DetectorOutput {
         let mut gradient = vec![0.0f32; values.len()];
         let mut sums = Sums::default();
         let length = rows * columns * channels;
-        let factor = f64::from(scale) / frames as f64;
+        let rules = Rules {
+            config,
+            layout: &self.layout,
+            factor: f64::from(scale) / frames as f64,
+        };
         let each = values.chunks_exact(length);
         let each = each.zip(gradient.chunks_exact_mut(length));
-        for (frame, ((z, g), boxes)) in each.zip(labels).enumerate() {
-            let Some(boxes) = boxes else { continue };
-            for (index, target) in boxes.iter().enumerate() {
-                check(target, &self.layout, (frame, index))?;
+        for (number, ((values, gradient), targets)) in each.zip(labels).enumerate() {
+            let Some(targets) = targets else { continue };
+            for (index, target) in targets.iter().enumerate() {
+                check(target, &self.layout, (number, index))?;
             }
-            let grid = ((rows, columns), &boxes[..]);
-            let to = (factor, &mut sums);
+            let frame = Frame {
+                values,
+                gradient,
+                grid: (rows, columns),
+                targets,
+            };
             match self.layout.scheme {
-                Scheme::Cells => cell_loss::add(config, &self.layout, (z, g), grid, to),
-                Scheme::Centres => centre_loss::add(config, &self.layout, (z, g), grid, to),
+                Scheme::Cells => cell_loss::add(&rules, frame, &mut sums),
+                Scheme::Centres => centre_loss::add(&rules, frame, &mut sums),
             }
         }
         let parts = match self.layout.scheme {

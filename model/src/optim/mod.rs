@@ -186,14 +186,12 @@ impl Optimizer {
                 mirror: mirror.map(Mirror::whole),
             };
             let larc = self.config.larc.zip(sums);
-            let factor = factors(larc, &self.places, (rate, scale));
-            apply(
-                &self.config,
-                self.step,
-                &self.places,
-                memory,
-                (rate, factor),
-            )
+            let step = Step {
+                number: self.step,
+                rate,
+                factor: factors(larc, &self.places, (rate, scale)),
+            };
+            apply(&self.config, &self.places, memory, step)
         })?;
         self.weights = weights.map(|weights| (parameters.version(), weights));
         Ok(norm)
@@ -307,20 +305,33 @@ fn factors(
     sums.into_iter().map(factor).collect()
 }
 
-/// One step of the configured rule; gives Σ w² of each parameter after it, for the next step of LARC.
+/// A step as the rules take it.
+struct Step {
+    /// Counted from 1.
+    number: u64,
+    rate: f32,
+    /// What the gradient of each parameter is multiplied by.
+    factor: Vec<f32>,
+}
+
+/// Takes one step of the configured rule; gives Σ w² of each parameter after it, for the next step of LARC.
 fn apply(
     config: &OptimizerConfig,
-    step: u64,
     places: &[Place],
     memory: Memory<'_>,
-    (rate, factor): (f32, Vec<f32>),
+    step: Step,
 ) -> Option<Vec<f64>> {
+    let Step {
+        number,
+        rate,
+        factor,
+    } = step;
     let norms = config.larc.is_some();
     let decay = places
         .iter()
         .map(|place| config.decay_of(place.kind))
         .collect();
-    let unbias = config.unbias(step);
+    let unbias = config.unbias(number);
     let (beta1, beta2, epsilon) = (config.beta1, config.beta2, config.epsilon);
     let sums = match config.rule {
         Rule::Sgd => {

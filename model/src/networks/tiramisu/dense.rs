@@ -1,0 +1,270 @@
+//! Dense blocks: layers that read the block's input and what all layers before them found.
+
+use crate::error::Result;
+use crate::layers::conv::Conv;
+use crate::layers::unit::Unit;
+use crate::layers::{Joining, Style};
+use crate::ops::ConvSpec;
+use crate::parameters::{Gradients, Parameters};
+use crate::pass::{Pass, Saved};
+use crate::trace::{Flow, Trace};
+use candle_core::Tensor;
+
+/// A convolution, normalisation or in its place a bias, a ReLU, dropout.
+#[derive(Debug)]
+pub(super) struct Step {
+    kernel: Kernel,
+    dropout: f32,
+}
+
+#[derive(Debug)]
+enum Kernel {
+    Normed(Unit),
+    Biased(Conv),
+}
+
+/// What the steps of one network share.
+#[derive(Clone, Copy)]
+pub(super) struct Shared {
+    pub style: Style,
+    pub dropout: f32,
+    /// Channels that a layer of a dense block adds.
+    pub growth: usize,
+    /// Extent of the kernels of dense layers.
+    pub kernel: usize,
+}
+
+impl Step {
+    pub(super) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: ConvSpec,
+        channels: (usize, usize),
+        shared: Shared,
+    ) -> Result<Self> {
+        let style = shared.style;
+        let kernel = if style.batch_norm {
+            Kernel::Normed(Unit::new(parameters, name, spec, channels, style)?)
+        } else {
+            let spec = spec.periodic(style.periodic);
+            Kernel::Biased(Conv::new(parameters, name, spec, channels, true)?)
+        };
+        Ok(Self {
+            kernel,
+            dropout: shared.dropout,
+        })
+    }
+
+    /// The gradient at the output of the kernel's convolution or unit.
+    fn before_dropout(&self, pass: &mut Pass, mut dy: Tensor) -> Result<Tensor> {
+        if self.dropout > 0.0 {
+            let key = pass.pop_key();
+            dy = pass.backend.dropout(&dy, self.dropout, key)?;
+        }
+        match &self.kernel {
+            Kernel::Normed(_) => Ok(dy),
+            Kernel::Biased(_) => {
+                let y = pass.pop_tensor()?;
+                pass.backend.relu_backward(&dy, &y)
+            }
+        }
+    }
+
+    /// Adds the parameters' gradients only: for the first layer.
+    pub(super) fn backward_parameters(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let dy = self.before_dropout(pass, dy)?;
+        match &self.kernel {
+            Kernel::Normed(unit) => unit.backward_parameters(p, pass, dy, gradients),
+            Kernel::Biased(conv) => conv
+                .backward_parameters(p, pass, &dy, gradients)
+                .map(|_| ()),
+        }
+    }
+}
+
+impl Joining for Step {
+    fn forward_joined(&self, p: &Parameters, pass: &mut Pass, parts: &[Tensor]) -> Result<Tensor> {
+        let mut y = match &self.kernel {
+            Kernel::Normed(unit) => unit.forward_joined(p, pass, parts)?,
+            Kernel::Biased(conv) => {
+                let y = conv.forward_relu(p, pass, parts)?;
+                pass.push_tensor(&y)?;
+                y
+            }
+        };
+        if self.dropout > 0.0 && pass.is_training() {
+            let key = pass.next_key();
+            y = pass.backend.dropout(&y, self.dropout, key)?;
+            pass.push(Saved::Key(key));
+        }
+        Ok(y)
+    }
+
+    fn backward_joined(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        channels: &[usize],
+        gradients: &mut Gradients,
+    ) -> Result<Vec<Tensor>> {
+        let dy = self.before_dropout(pass, dy)?;
+        match &self.kernel {
+            Kernel::Normed(unit) => unit.backward_joined(p, pass, dy, channels, gradients),
+            Kernel::Biased(conv) => conv.backward_joined(p, pass, dy, channels, gradients),
+        }
+    }
+
+    fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow> {
+        let y = match &self.kernel {
+            Kernel::Normed(unit) => unit.trace_joined(parts, trace)?,
+            Kernel::Biased(conv) => {
+                let y = conv.trace_joined(parts, trace)?;
+                trace.keep(y);
+                y
+            }
+        };
+        Ok(if self.dropout > 0.0 {
+            trace.dropout(y)
+        } else {
+            y
+        })
+    }
+}
+
+/// Geometry of a dense block.
+pub(super) struct DenseSpec {
+    /// Channels of the tensors that make the input.
+    pub inputs: Vec<usize>,
+    pub layers: usize,
+    /// The output is the input and all that was added; else only what was added.
+    pub whole: bool,
+}
+
+/// Layers each of which reads the block's input and what all before it added, each where it lies.
+#[derive(Debug)]
+pub(super) struct Dense {
+    steps: Vec<Step>,
+    /// Channels of the tensors that make the input.
+    inputs: Vec<usize>,
+    growth: usize,
+    /// The output is the input and all that was added; else only what was added.
+    whole: bool,
+}
+
+impl Dense {
+    pub(super) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: DenseSpec,
+        shared: Shared,
+    ) -> Result<Self> {
+        let DenseSpec {
+            inputs,
+            layers,
+            whole,
+        } = spec;
+        let (growth, spec) = (shared.growth, ConvSpec::same(shared.kernel));
+        let before: usize = inputs.iter().sum();
+        let step = |layer: usize| {
+            let channels = (before + layer * growth, growth);
+            let name = format!("{name}.layer{}", layer + 1);
+            Step::new(parameters, &name, spec, channels, shared)
+        };
+        Ok(Self {
+            steps: (0..layers).map(step).collect::<Result<Vec<_>>>()?,
+            inputs,
+            growth,
+            whole,
+        })
+    }
+
+    /// Channels of the tensors that make the output.
+    pub(super) fn outputs(&self) -> Vec<usize> {
+        let kept = self.inputs.iter().filter(|_| self.whole).copied();
+        kept.chain(self.steps.iter().map(|_| self.growth)).collect()
+    }
+
+    pub(super) fn channels_out(&self) -> usize {
+        self.outputs().iter().sum()
+    }
+
+    /// The tensors that make the output: those of the input, as they are, and one of every layer.
+    pub(super) fn forward<const N: usize>(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        inputs: [Tensor; N],
+    ) -> Result<Vec<Tensor>> {
+        pass.block(inputs, |pass, inputs| self.inside(p, pass, inputs))
+    }
+
+    fn inside<const N: usize>(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        inputs: [Tensor; N],
+    ) -> Result<Vec<Tensor>> {
+        let mut parts = Vec::from(inputs);
+        for step in &self.steps {
+            let y = step.forward_joined(p, pass, &parts)?;
+            parts.push(y);
+        }
+        if !self.whole {
+            parts.drain(..N);
+        }
+        Ok(parts)
+    }
+
+    /// The gradients of the tensors that make the input, from those of the tensors that make the output.
+    pub(super) fn backward<const N: usize>(
+        &self,
+        p: &Parameters,
+        pass: &mut Pass,
+        dparts: Vec<Tensor>,
+        gradients: &mut Gradients,
+    ) -> Result<[Tensor; N]> {
+        pass.replay(|pass, inputs: [Tensor; N]| self.inside(p, pass, inputs))?;
+        let mut dparts: Vec<Option<Tensor>> = dparts.into_iter().map(Some).collect();
+        if !self.whole {
+            dparts.splice(..0, vec![None; N]);
+        }
+        let mut channels = self.inputs.clone();
+        channels.resize(N + self.steps.len(), self.growth);
+        for step in self.steps.iter().rev() {
+            let dstep = dparts
+                .pop()
+                .flatten()
+                .expect("every layer's output is read");
+            channels.pop();
+            let through = step.backward_joined(p, pass, dstep, &channels, gradients)?;
+            for (dpart, through) in dparts.iter_mut().zip(through) {
+                *dpart = Some(match dpart.take() {
+                    Some(dpart) => pass.backend.add(&dpart, &through)?,
+                    None => through,
+                });
+            }
+        }
+        let dinputs: Vec<Tensor> = dparts.into_iter().flatten().collect();
+        Ok(dinputs.try_into().expect("every input is read"))
+    }
+
+    pub(super) fn trace(&self, inputs: &[Flow], trace: &mut Trace) -> Result<Vec<Flow>> {
+        trace.block(inputs, |trace| {
+            let mut parts = inputs.to_vec();
+            for step in &self.steps {
+                parts.push(step.trace_joined(&parts, trace)?);
+            }
+            if !self.whole {
+                parts.drain(..inputs.len());
+            }
+            Ok(parts)
+        })
+    }
+}

@@ -112,9 +112,28 @@ where
             }
         }
     }
+    in_units(parts, portion.tiles)
+        .into_par_iter()
+        .for_each(|unit| {
+            Arch::new().dispatch(RunUnit {
+                geometry,
+                x,
+                kernels,
+                finish,
+                fields,
+                unit,
+            });
+        });
+    y
+}
+
+/// Parts that one thread computes together: up to `most` tiles, less where there would be too few for all threads.
+fn in_units<V, const M: usize>(
+    parts: Vec<TileRow<'_, V, M>>,
+    most: usize,
+) -> Vec<Vec<TileRow<'_, V, M>>> {
     let total: usize = parts.iter().map(|part| part.columns.len()).sum();
-    let together = portion
-        .tiles
+    let together = most
         .min(total.div_ceil(rayon::current_num_threads()))
         .max(1);
     let mut units: Vec<Vec<TileRow<'_, V, M>>> = Vec::new();
@@ -127,17 +146,7 @@ where
         room -= part.columns.len();
         units.last_mut().expect("one was pushed").push(part);
     }
-    units.into_par_iter().for_each(|unit| {
-        Arch::new().dispatch(RunUnit {
-            geometry,
-            x,
-            kernels,
-            finish,
-            fields,
-            unit,
-        });
-    });
-    y
+    units
 }
 
 /// Cuts up to so many values from the front of a row.

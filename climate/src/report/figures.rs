@@ -1,11 +1,11 @@
 //! The plots of the page.
 
 use crate::report::html::escape;
-use crate::report::numbers::{self, MONTHS, grouped, quantiles};
-use crate::report::summary::{Object, is_tracked, objects};
+use crate::report::numbers::{self, MONTHS, grouped};
+use crate::report::summary::{is_tracked, objects};
 use crate::report::svg::Plot;
-use crate::report::ticks::{count_ticks, nice_ticks, tick_labels};
-use crate::report::{Agreement, Source, SourceKind, class_css, class_word};
+use crate::report::ticks::{count_ticks, nice_ticks};
+use crate::report::{Agreement, Source, class_css, class_word};
 use crate::statistics::{Basin, Category};
 use squall_data::Class;
 use std::fmt::Write as _;
@@ -52,181 +52,6 @@ pub(crate) fn source_legend(sources: &[Source]) -> String {
     }
     out.push_str("</ul>\n");
     out
-}
-
-/// What a histogram shows.
-pub(crate) struct Quantity {
-    pub(crate) title: &'static str,
-    pub(crate) axis: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) value: fn(&Object<'_>) -> Option<f64>,
-    /// Whether thresholds of the Saffir–Simpson scale are marked.
-    pub(crate) categories: bool,
-}
-
-/// The distributions shown for a class.
-pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
-    let plain = |title, axis, unit, value| Quantity {
-        title,
-        axis,
-        unit,
-        value,
-        categories: false,
-    };
-    let days: fn(&Object<'_>) -> Option<f64> = |o| o.duration_hours.map(|h| h / 24.0);
-    if class == Class::TropicalCyclone {
-        vec![
-            Quantity {
-                categories: true,
-                ..plain(
-                    "Strongest wind",
-                    "lifetime-maximum wind (m s⁻¹)",
-                    "m s⁻¹",
-                    |o| o.max_wind_m_s,
-                )
-            },
-            plain(
-                "Lowest pressure",
-                "lifetime-minimum sea-level pressure (hPa)",
-                "hPa",
-                |o| o.min_psl_pa.map(|p| p / 100.0),
-            ),
-            plain(
-                "Lifetime",
-                "days from first to last time seen",
-                "days",
-                days,
-            ),
-            plain(
-                "Size",
-                "largest area (thousand km²)",
-                "thousand km²",
-                |o| Some(o.max_area_km2 / 1e3),
-            ),
-        ]
-    } else {
-        vec![
-            plain("Length", "largest length (km)", "km", |o| {
-                o.longest.map(|e| e.length_km)
-            }),
-            plain(
-                "Water",
-                "largest precipitable water (kg m⁻²)",
-                "kg m⁻²",
-                |o| o.max_tmq_kg_m2,
-            ),
-            plain(
-                "Lifetime",
-                "days from first to last time seen",
-                "days",
-                days,
-            ),
-            plain("Size", "largest area (million km²)", "million km²", |o| {
-                Some(o.max_area_km2 / 1e6)
-            }),
-        ]
-    }
-}
-
-/// A histogram of a quantity, one series per source; empty text if no source knows it.
-pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -> String {
-    let samples: Vec<(&Source, Vec<f64>)> = sources
-        .iter()
-        .map(|s| {
-            let found = objects(s, class);
-            let values = found.iter().filter_map(quantity.value);
-            (s, values.filter(|v| v.is_finite()).collect())
-        })
-        .filter(|(_, v): &(_, Vec<f64>)| !v.is_empty())
-        .collect();
-    let all = || samples.iter().flat_map(|(_, v)| v.iter().copied());
-    if samples.is_empty() {
-        return String::new();
-    }
-    let (low, high) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |r, v| {
-        (r.0.min(v), r.1.max(v))
-    });
-    let edges = nice_ticks(low, high, 12);
-    let bins = edges.len() - 1;
-    let count = |values: &[f64]| {
-        let mut counts = vec![0.0; bins];
-        for v in values {
-            let bin = ((v - edges[0]) / (edges[1] - edges[0])) as usize;
-            counts[bin.min(bins - 1)] += 1.0;
-        }
-        counts
-    };
-    let counts: Vec<Vec<f64>> = samples.iter().map(|(_, v)| count(v)).collect();
-    let ticks = count_ticks(counts.iter().flatten().copied().fold(1.0, f64::max), 4);
-    let mut plot = Plot::over((edges[0], edges[bins]), &ticks);
-    let tracked = samples.iter().all(|(s, _)| is_tracked(s, class));
-    plot.y_axis(&ticks, if tracked { "tracks" } else { "objects" });
-    let labels = nice_ticks(edges[0], edges[bins], 5);
-    let labels: Vec<f64> = labels
-        .into_iter()
-        .filter(|t| (edges[0]..=edges[bins]).contains(t))
-        .collect();
-    plot.x_axis(&labels, quantity.axis);
-    if quantity.categories {
-        for (wind, name) in SAFFIR_SIMPSON {
-            if wind > edges[0] && wind < edges[bins] {
-                plot.mark(wind, name);
-            }
-        }
-    }
-    let bars = samples
-        .iter()
-        .filter(|(s, _)| s.kind != SourceKind::Truth)
-        .count()
-        .max(1);
-    let mut slot = 0;
-    for ((source, _), counts) in samples.iter().zip(&counts) {
-        if source.kind == SourceKind::Truth && samples.len() > 1 {
-            plot.steps(&edges, counts, "truth");
-            continue;
-        }
-        let width = (edges[1] - edges[0]) * 0.88 / bars as f64;
-        for (k, n) in counts.iter().enumerate() {
-            let from = edges[k] + (edges[1] - edges[0]) * 0.06 + slot as f64 * width;
-            let range = tick_labels(&edges[k..=k + 1]).join("–");
-            let tip = format!("{}: {n} between {range} {}", source.label, quantity.unit);
-            plot.bar((from, from + width), *n, source.kind.css(), &tip);
-        }
-        slot += 1;
-    }
-    let note = samples
-        .iter()
-        .filter_map(|(s, v)| {
-            let [p10, p50, p90] = quantiles(v)?.map(|q| numbers::significant(q, 3));
-            Some(format!(
-                "{}: median {p50}, 10–90 % {p10} to {p90} {} (n = {})",
-                s.label,
-                quantity.unit,
-                v.len()
-            ))
-        })
-        .collect::<Vec<_>>()
-        .join(". ");
-    let description = format!(
-        "Histogram of {} of {}s. {note}.",
-        quantity.title.to_lowercase(),
-        class_word(class)
-    );
-    let rows = samples.iter().filter_map(|(s, v)| {
-        let [p10, p50, p90] = quantiles(v)?.map(|q| numbers::significant(q, 3));
-        Some(format!(
-            "<tr><th scope=\"row\"><i class=\"key {}\"></i>{}</th><td class=\"n\">{p50}</td><td class=\"n\">{p10} to {p90}</td><td class=\"n\">{}</td></tr>",
-            s.kind.css(),
-            escape(&s.label),
-            whole(v.len())
-        ))
-    });
-    let table = format!(
-        "<table class=\"stats\"><thead><tr><th scope=\"col\">{}</th><th scope=\"col\" class=\"n\">median</th><th scope=\"col\" class=\"n\">10–90 %</th><th scope=\"col\" class=\"n\">n</th></tr></thead><tbody>{}</tbody></table>\n",
-        escape(quantity.unit),
-        rows.collect::<String>()
-    );
-    figure(quantity.title, &(plot.finish(&description) + &table), "")
 }
 
 /// Counts per month of genesis; months that the data do not cover are marked.
@@ -447,6 +272,7 @@ pub(crate) fn whole(count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::SourceKind;
 
     #[test]
     fn categories_have_the_published_bounds() {

@@ -33,6 +33,7 @@ mod builder;
 pub mod changes;
 mod figures;
 mod frames;
+mod histograms;
 mod html;
 mod maps;
 mod movie;

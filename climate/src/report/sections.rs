@@ -7,7 +7,9 @@ use crate::report::html::{escape, paragraphs};
 use crate::report::numbers::{counted, percent};
 use crate::report::page::{Page, Section};
 use crate::report::summary::objects;
-use crate::report::{FrequencyMap, Source, changes, class_word, maps, overview, tables};
+use crate::report::{
+    FrequencyMap, Source, changes, class_word, histograms, maps, overview, tables,
+};
 use squall_data::Class;
 use std::fmt::Write as _;
 
@@ -143,9 +145,9 @@ fn distributions(page: &Page<'_>) -> Option<Section> {
     let mut html = figures::source_legend(sources);
     let mut any = false;
     for class in Class::EVENTS {
-        let charts: String = figures::quantities(class)
+        let charts: String = histograms::quantities(class)
             .iter()
-            .map(|q| figures::histogram(sources, class, q))
+            .map(|q| histograms::histogram(sources, class, q))
             .collect();
         if !charts.is_empty() {
             any = true;

@@ -1,0 +1,220 @@
+//! Histograms of what the objects of a class are like.
+
+use crate::report::figures::{SAFFIR_SIMPSON, figure, whole};
+use crate::report::html::escape;
+use crate::report::numbers::{quantiles, significant};
+use crate::report::summary::{Object, is_tracked, objects};
+use crate::report::svg::Plot;
+use crate::report::ticks::{count_ticks, nice_ticks, tick_labels};
+use crate::report::{Source, SourceKind, class_word};
+use squall_data::Class;
+
+/// What a histogram shows.
+pub(crate) struct Quantity {
+    pub(crate) title: &'static str,
+    pub(crate) axis: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) value: fn(&Object<'_>) -> Option<f64>,
+    /// Whether thresholds of the Saffir–Simpson scale are marked.
+    pub(crate) categories: bool,
+}
+
+/// The distributions shown for a class.
+pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
+    let plain = |title, axis, unit, value| Quantity {
+        title,
+        axis,
+        unit,
+        value,
+        categories: false,
+    };
+    let days: fn(&Object<'_>) -> Option<f64> = |o| o.duration_hours.map(|h| h / 24.0);
+    if class == Class::TropicalCyclone {
+        vec![
+            Quantity {
+                categories: true,
+                ..plain(
+                    "Strongest wind",
+                    "lifetime-maximum wind (m s⁻¹)",
+                    "m s⁻¹",
+                    |o| o.max_wind_m_s,
+                )
+            },
+            plain(
+                "Lowest pressure",
+                "lifetime-minimum sea-level pressure (hPa)",
+                "hPa",
+                |o| o.min_psl_pa.map(|p| p / 100.0),
+            ),
+            plain(
+                "Lifetime",
+                "days from first to last time seen",
+                "days",
+                days,
+            ),
+            plain(
+                "Size",
+                "largest area (thousand km²)",
+                "thousand km²",
+                |o| Some(o.max_area_km2 / 1e3),
+            ),
+        ]
+    } else {
+        vec![
+            plain("Length", "largest length (km)", "km", |o| {
+                o.longest.map(|e| e.length_km)
+            }),
+            plain(
+                "Water",
+                "largest precipitable water (kg m⁻²)",
+                "kg m⁻²",
+                |o| o.max_tmq_kg_m2,
+            ),
+            plain(
+                "Lifetime",
+                "days from first to last time seen",
+                "days",
+                days,
+            ),
+            plain("Size", "largest area (million km²)", "million km²", |o| {
+                Some(o.max_area_km2 / 1e6)
+            }),
+        ]
+    }
+}
+
+/// The values of a source that knows some.
+struct Sample<'a> {
+    source: &'a Source,
+    values: Vec<f64>,
+}
+
+impl<'a> Sample<'a> {
+    /// `None` if the source knows no value.
+    fn of(source: &'a Source, class: Class, quantity: &Quantity) -> Option<Self> {
+        let found = objects(source, class);
+        let values = found.iter().filter_map(quantity.value);
+        let values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
+        (!values.is_empty()).then_some(Self { source, values })
+    }
+
+    /// Number of values between each two of the edges, which are equally far apart.
+    fn counts(&self, edges: &[f64]) -> Vec<f64> {
+        let bins = edges.len() - 1;
+        let mut counts = vec![0.0; bins];
+        for value in &self.values {
+            let bin = ((value - edges[0]) / (edges[1] - edges[0])) as usize;
+            counts[bin.min(bins - 1)] += 1.0;
+        }
+        counts
+    }
+
+    /// The first tenth, the middle and the last tenth, as people read them.
+    fn tenths(&self) -> Option<[String; 3]> {
+        Some(quantiles(&self.values)?.map(|q| significant(q, 3)))
+    }
+}
+
+/// A histogram of a quantity, one series per source; empty text if no source knows it.
+pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -> String {
+    let samples: Vec<Sample<'_>> = sources
+        .iter()
+        .filter_map(|source| Sample::of(source, class, quantity))
+        .collect();
+    if samples.is_empty() {
+        return String::new();
+    }
+    let all = samples.iter().flat_map(|s| s.values.iter().copied());
+    let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |r, v| {
+        (r.0.min(v), r.1.max(v))
+    });
+    let edges = nice_ticks(low, high, 12);
+    let counts: Vec<Vec<f64>> = samples.iter().map(|s| s.counts(&edges)).collect();
+    let highest = counts.iter().flatten().copied().fold(1.0, f64::max);
+    let tracked = samples.iter().all(|s| is_tracked(s.source, class));
+    let heading = if tracked { "tracks" } else { "objects" };
+    let mut plot = axes(quantity, &edges, highest, heading);
+    draw(&mut plot, &samples, &counts, &edges, quantity.unit);
+    let description = format!(
+        "Histogram of {} of {}s. {}.",
+        quantity.title.to_lowercase(),
+        class_word(class),
+        sentence(&samples, quantity.unit)
+    );
+    let table = table(&samples, quantity.unit);
+    figure(quantity.title, &(plot.finish(&description) + &table), "")
+}
+
+fn axes(quantity: &Quantity, edges: &[f64], highest: f64, heading: &str) -> Plot {
+    let (first, last) = (edges[0], edges[edges.len() - 1]);
+    let ticks = count_ticks(highest, 4);
+    let mut plot = Plot::over((first, last), &ticks);
+    plot.y_axis(&ticks, heading);
+    let labels: Vec<f64> = nice_ticks(first, last, 5)
+        .into_iter()
+        .filter(|t| (first..=last).contains(t))
+        .collect();
+    plot.x_axis(&labels, quantity.axis);
+    if quantity.categories {
+        for (wind, name) in SAFFIR_SIMPSON {
+            if wind > first && wind < last {
+                plot.mark(wind, name);
+            }
+        }
+    }
+    plot
+}
+
+/// Bars side by side, and among several sources the truth as a line around them.
+fn draw(plot: &mut Plot, samples: &[Sample<'_>], counts: &[Vec<f64>], edges: &[f64], unit: &str) {
+    let bars = samples
+        .iter()
+        .filter(|s| s.source.kind != SourceKind::Truth)
+        .count()
+        .max(1);
+    let mut slot = 0;
+    for (Sample { source, .. }, counts) in samples.iter().zip(counts) {
+        if source.kind == SourceKind::Truth && samples.len() > 1 {
+            plot.steps(edges, counts, "truth");
+            continue;
+        }
+        let width = (edges[1] - edges[0]) * 0.88 / bars as f64;
+        for (k, n) in counts.iter().enumerate() {
+            let from = edges[k] + (edges[1] - edges[0]) * 0.06 + slot as f64 * width;
+            let range = tick_labels(&edges[k..=k + 1]).join("–");
+            let tip = format!("{}: {n} between {range} {unit}", source.label);
+            plot.bar((from, from + width), *n, source.kind.css(), &tip);
+        }
+        slot += 1;
+    }
+}
+
+/// What the histogram shows, for those who cannot see it.
+fn sentence(samples: &[Sample<'_>], unit: &str) -> String {
+    let of_each = samples.iter().filter_map(|s| {
+        let [p10, p50, p90] = s.tenths()?;
+        Some(format!(
+            "{}: median {p50}, 10–90 % {p10} to {p90} {unit} (n = {})",
+            s.source.label,
+            s.values.len()
+        ))
+    });
+    of_each.collect::<Vec<_>>().join(". ")
+}
+
+fn table(samples: &[Sample<'_>], unit: &str) -> String {
+    let rows = samples.iter().filter_map(|s| {
+        let [p10, p50, p90] = s.tenths()?;
+        Some(format!(
+            "<tr><th scope=\"row\"><i class=\"key {}\"></i>{}</th><td class=\"n\">{p50}</td><td class=\"n\">{p10} to {p90}</td><td class=\"n\">{}</td></tr>",
+            s.source.kind.css(),
+            escape(&s.source.label),
+            whole(s.values.len())
+        ))
+    });
+    format!(
+        "<table class=\"stats\"><thead><tr><th scope=\"col\">{}</th><th scope=\"col\" class=\"n\">median</th><th scope=\"col\" class=\"n\">10–90 %</th><th scope=\"col\" class=\"n\">n</th></tr></thead><tbody>{}</tbody></table>\n",
+        escape(unit),
+        rows.collect::<String>()
+    )
+}

@@ -22,103 +22,142 @@ const BOTTOM: f64 = 40.0;
 
 /// Dots and whiskers of relative changes, row by row; `None` if none has an interval.
 pub(crate) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Option<String> {
-    let known: Vec<(&ChangeRow, f64, (f64, f64))> = (rows.iter())
-        .filter_map(|row| {
-            let interval = row.change.relative_interval?;
-            let percent = 100.0 * row.change.relative?;
-            Some((*row, percent, (100.0 * interval.low, 100.0 * interval.high)))
-        })
-        .collect();
+    let known: Vec<Whisker<'_>> = rows.iter().filter_map(|row| Whisker::of(row)).collect();
     if known.is_empty() {
         return None;
     }
-    // One whisker of a rare thing must not squeeze all others.
-    let largest = known
-        .iter()
-        .map(|(_, percent, _)| percent.abs())
-        .fold(4.0, f64::max);
-    let limit = |end: f64| end.clamp(-2.5 * largest, 2.5 * largest);
-    let low = known
-        .iter()
-        .map(|(_, _, ends)| limit(ends.0))
-        .fold(0.0, f64::min);
-    let high = known
-        .iter()
-        .map(|(_, _, ends)| limit(ends.1))
-        .fold(0.0, f64::max);
-    let ticks = nice_ticks(low, high, 6);
-    let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
-    let px = |percent: f64| LEFT + (percent - first) / (last - first) * (WIDTH - LEFT - RIGHT);
+    let axis = Axis::of(&known);
     let height = TOP + ROW * known.len() as f64 + BOTTOM;
-    let floor = height - BOTTOM;
-    let mut body = String::new();
-    for (tick, label) in ticks.iter().zip(tick_labels(&ticks)) {
-        let x = px(*tick);
-        let line = if *tick == 0.0 { "zero" } else { "grid" };
-        let sign = if *tick > 0.0 { "+" } else { "" };
-        let _ = writeln!(
-            body,
-            "<line class=\"{line}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor:.1}\"/><text class=\"m\" x=\"{x:.1}\" y=\"{:.1}\">{sign}{label}</text>",
-            floor + 16.0
-        );
-    }
-    let _ = writeln!(
-        body,
-        "<text class=\"m h\" x=\"{:.1}\" y=\"{:.1}\">change (%)</text>",
-        (LEFT + WIDTH - RIGHT) / 2.0,
-        height - 6.0
-    );
-    let class = class_css(class);
-    for (index, (row, percent, (from, to))) in known.iter().enumerate() {
+    let mut body = axis.grid(height);
+    for (index, whisker) in known.iter().enumerate() {
         let y = TOP + ROW * (index as f64 + 0.5);
-        let unsure = if row.significant { "" } else { " unsure" };
-        let label = match row.group() {
-            Group::Basin(basin) if by_part => basin.name().into(),
-            Group::Season(_) if by_part => row.season.clone(),
-            // Also those of seasons of basins, which have a table.
-            _ => row.quantity.about().label.to_string(),
-        };
-        let (x1, x2) = (px(from.max(first)), px(to.min(last)));
-        let mut path = format!("M{x1:.1} {y:.1}H{x2:.1}");
-        if *from < first {
-            let _ = write!(path, "M{:.1} {:.1}l-4 4l4 4", x1 + 4.0, y - 4.0);
-        }
-        if *to > last {
-            let _ = write!(path, "M{:.1} {:.1}l4 4l-4 4", x2 - 4.0, y - 4.0);
-        }
-        let tip = format!(
-            "{label}: {} % ({} to {} %)",
-            significant(*percent, 3),
-            significant(*from, 3),
-            significant(*to, 3)
-        );
-        let _ = writeln!(
-            body,
-            "<text class=\"e label{unsure}\" x=\"{:.1}\" y=\"{:.1}\">{}</text><g><title>{}</title><path class=\"whisker {class}{unsure}\" d=\"{path}\"/><circle class=\"point {class}{unsure}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4\"/></g><text class=\"e label{unsure}\" x=\"{:.1}\" y=\"{:.1}\">{}{} %</text>",
-            LEFT - 10.0,
-            y + 4.0,
-            escape(&label),
-            escape(&tip),
-            px(percent.clamp(first, last)),
-            WIDTH - 6.0,
-            y + 4.0,
-            if *percent > 0.0 { "+" } else { "" },
-            significant(*percent, 2),
-        );
+        body += &whisker.draw(&axis, y, &whisker.label(by_part), class_css(class));
     }
     let described: Vec<String> = (known.iter())
-        .map(|(row, percent, _)| {
-            format!(
-                "{} {} %",
-                row.quantity.about().label,
-                significant(*percent, 2)
-            )
+        .map(|Whisker { row, percent, .. }| {
+            let label = row.quantity.about().label;
+            format!("{label} {} %", significant(*percent, 2))
         })
         .collect();
     Some(format!(
         "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 {WIDTH} {height:.0}\" aria-label=\"Changes: {}\">\n{body}</svg>\n",
         escape(&described.join(", "))
     ))
+}
+
+/// Percents along the width.
+struct Axis {
+    ticks: Vec<f64>,
+    first: f64,
+    last: f64,
+}
+
+impl Axis {
+    fn of(known: &[Whisker<'_>]) -> Self {
+        // One whisker of a rare thing must not squeeze all others.
+        let largest = known.iter().map(|w| w.percent.abs()).fold(4.0, f64::max);
+        let limit = |end: f64| end.clamp(-2.5 * largest, 2.5 * largest);
+        let low = known.iter().map(|w| limit(w.from)).fold(0.0, f64::min);
+        let high = known.iter().map(|w| limit(w.to)).fold(0.0, f64::max);
+        let ticks = nice_ticks(low, high, 6);
+        Self {
+            first: ticks[0],
+            last: ticks[ticks.len() - 1],
+            ticks,
+        }
+    }
+
+    fn px(&self, percent: f64) -> f64 {
+        LEFT + (percent - self.first) / (self.last - self.first) * (WIDTH - LEFT - RIGHT)
+    }
+
+    /// Gridlines, their labels and the heading.
+    fn grid(&self, height: f64) -> String {
+        let floor = height - BOTTOM;
+        let mut body = String::new();
+        for (tick, label) in self.ticks.iter().zip(tick_labels(&self.ticks)) {
+            let x = self.px(*tick);
+            let line = if *tick == 0.0 { "zero" } else { "grid" };
+            let sign = if *tick > 0.0 { "+" } else { "" };
+            let _ = writeln!(
+                body,
+                "<line class=\"{line}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor:.1}\"/><text class=\"m\" x=\"{x:.1}\" y=\"{:.1}\">{sign}{label}</text>",
+                floor + 16.0
+            );
+        }
+        let _ = writeln!(
+            body,
+            "<text class=\"m h\" x=\"{:.1}\" y=\"{:.1}\">change (%)</text>",
+            (LEFT + WIDTH - RIGHT) / 2.0,
+            height - 6.0
+        );
+        body
+    }
+}
+
+/// A relative change and the ends of its interval, percent.
+struct Whisker<'a> {
+    row: &'a ChangeRow,
+    percent: f64,
+    from: f64,
+    to: f64,
+}
+
+impl<'a> Whisker<'a> {
+    fn of(row: &'a ChangeRow) -> Option<Self> {
+        let interval = row.change.relative_interval?;
+        Some(Self {
+            row,
+            percent: 100.0 * row.change.relative?,
+            from: 100.0 * interval.low,
+            to: 100.0 * interval.high,
+        })
+    }
+
+    fn label(&self, by_part: bool) -> String {
+        match self.row.group() {
+            Group::Basin(basin) if by_part => basin.name().into(),
+            Group::Season(_) if by_part => self.row.season.clone(),
+            // Also those of seasons of basins, which have a table.
+            _ => self.row.quantity.about().label.to_string(),
+        }
+    }
+
+    fn draw(&self, axis: &Axis, y: f64, label: &str, class: &str) -> String {
+        let &Self {
+            row,
+            percent,
+            from,
+            to,
+        } = self;
+        let unsure = if row.significant { "" } else { " unsure" };
+        let (x1, x2) = (axis.px(from.max(axis.first)), axis.px(to.min(axis.last)));
+        let mut path = format!("M{x1:.1} {y:.1}H{x2:.1}");
+        if from < axis.first {
+            let _ = write!(path, "M{:.1} {:.1}l-4 4l4 4", x1 + 4.0, y - 4.0);
+        }
+        if to > axis.last {
+            let _ = write!(path, "M{:.1} {:.1}l4 4l-4 4", x2 - 4.0, y - 4.0);
+        }
+        let tip = format!(
+            "{label}: {} % ({} to {} %)",
+            significant(percent, 3),
+            significant(from, 3),
+            significant(to, 3)
+        );
+        format!(
+            "<text class=\"e label{unsure}\" x=\"{:.1}\" y=\"{:.1}\">{}</text><g><title>{}</title><path class=\"whisker {class}{unsure}\" d=\"{path}\"/><circle class=\"point {class}{unsure}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4\"/></g><text class=\"e label{unsure}\" x=\"{:.1}\" y=\"{:.1}\">{}{} %</text>\n",
+            LEFT - 10.0,
+            y + 4.0,
+            escape(label),
+            escape(&tip),
+            axis.px(percent.clamp(axis.first, axis.last)),
+            WIDTH - 6.0,
+            y + 4.0,
+            if percent > 0.0 { "+" } else { "" },
+            significant(percent, 2),
+        )
+    }
 }
 
 /// Return levels of both runs.

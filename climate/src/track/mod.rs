@@ -8,6 +8,7 @@ mod details;
 pub mod formats;
 mod from_events;
 pub mod import;
+mod matching;
 pub mod options;
 pub mod readers;
 mod tracker;

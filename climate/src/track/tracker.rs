@@ -3,8 +3,9 @@
 use crate::error::{ClimateError, Result};
 use crate::events::shape::TangentPlane;
 use crate::events::{DetectedEvent, Region, Run};
-use crate::track::assign::{Pair, assign};
+use crate::track::assign::Pair;
 use crate::track::details::Shore;
+use crate::track::matching::{Link, Matching};
 use crate::track::options::{Linking, TrackerOptions};
 use crate::track::{Fate, Origin, Track};
 use serde::{Deserialize, Serialize};
@@ -157,17 +158,16 @@ impl Tracker {
             self.close_out_of_reach(class, time, &mut step);
         }
         for class in Class::TRACKED {
+            let own = events.iter_mut().filter(|e| e.event.class == class);
+            let mut own: Vec<&mut DetectedEvent> = own.collect();
             // From west to east, whatever order the events came in.
-            let mut order: Vec<usize> = (0..events.len())
-                .filter(|&k| events[k].event.class == class)
-                .collect();
-            order.sort_by(|&a, &b| {
-                let (a, b) = (&events[a].event, &events[b].event);
+            own.sort_by(|a, b| {
+                let (a, b) = (&a.event, &b.event);
                 a.lon_deg
                     .total_cmp(&b.lon_deg)
                     .then(a.lat_deg.total_cmp(&b.lat_deg))
             });
-            self.follow(class, time, events, &order, &mut step);
+            self.follow(class, time, &mut own, &mut step);
         }
         self.give_up(&mut step);
         self.last_time = Some(time);
@@ -252,12 +252,12 @@ impl Tracker {
         }
     }
 
+    /// Goes on with, begins and ends the tracks of a class; `events` are all of the class.
     fn follow(
         &mut self,
         class: Class,
         time: Time,
-        events: &mut [DetectedEvent],
-        order: &[usize],
+        events: &mut [&mut DetectedEvent],
         step: &mut Step,
     ) {
         let linking = *self.options.of(class);
@@ -265,58 +265,19 @@ impl Tracker {
             .into_iter()
             .partition(|open| open.track.class == class);
         self.open = others;
-        let links = self.links(&tracks, events, order, time, &linking);
-        let pairs: Vec<Pair> = links.iter().filter_map(|link| link.pair).collect();
-        let assigned = assign(tracks.len(), order.len(), &pairs);
-
-        let mut owner = vec![None; order.len()];
-        for (track, event) in assigned.iter().enumerate() {
-            if let Some(event) = *event {
-                owner[event] = Some(track);
-            }
-        }
+        let links = self.links(&tracks, events, time, &linking);
+        let matching = Matching::of(links, (tracks.len(), events.len()), linking.min_overlap);
         let hole = self.last_time.is_none_or(|last| {
             time.hours_since(last) > self.options.max_step_hours.max(linking.max_gap_hours)
         });
-        let mut born = Vec::new();
-        for (event, &index) in order.iter().enumerate() {
-            if owner[event].is_some() {
-                continue;
-            }
-            // The continued track that shares most with the event.
-            let parent = most_overlap(links.iter().filter(|link| {
-                link.event == event
-                    && link.share >= linking.min_overlap
-                    && assigned[link.track].is_some()
-            }))
-            .map(|link| &mut tracks[link.track].track);
-            let parent = parent.map(|parent| {
-                parent.details.split_off(self.next_id);
-                parent.track_id
-            });
-            let origin = match parent {
-                Some(_) => Origin::Split,
-                None if hole => Origin::StartOfData,
-                None => Origin::Genesis,
-            };
-            let detected = &mut events[index];
-            detected.event.track_id = Some(self.next_id);
-            born.push(OpenTrack::begin(self.next_id, detected, origin, parent));
-            self.next_id += 1;
-        }
+        let alone = match hole {
+            true => Origin::StartOfData,
+            false => Origin::Genesis,
+        };
+        let mut born = self.births(&matching, &mut tracks, events, alone);
         // Ends by merging need the identities of the tracks that go on: find them before anything moves.
         let merges: Vec<Option<usize>> = (0..tracks.len())
-            .map(|track| {
-                if assigned[track].is_some() {
-                    return None;
-                }
-                let link = most_overlap(links.iter().filter(|link| {
-                    link.track == track
-                        && link.share >= linking.min_overlap
-                        && owner[link.event].is_some()
-                }))?;
-                owner[link.event]
-            })
+            .map(|track| matching.merged_with(track))
             .collect();
         let ids: Vec<u64> = tracks.iter().map(|open| open.track.track_id).collect();
         for (track, other) in merges.iter().enumerate() {
@@ -324,18 +285,19 @@ impl Tracker {
                 tracks[other].track.details.take_in(ids[track]);
             }
         }
-        for (track, event) in assigned.iter().enumerate() {
+        for (open, event) in tracks.iter_mut().zip(&matching.event_of) {
             if let Some(event) = *event {
-                let detected = &mut events[order[event]];
-                detected.event.track_id = Some(tracks[track].track.track_id);
-                tracks[track].go_on(detected);
+                events[event].event.track_id = Some(open.track.track_id);
+                open.go_on(events[event]);
             }
         }
         for (index, open) in tracks.into_iter().enumerate() {
             let silent_hours = time.hours_since(open.track.end);
             match merges[index] {
                 Some(other) => self.close(open, Fate::Merge, Some(ids[other]), step),
-                None if assigned[index].is_none() && silent_hours >= linking.max_gap_hours => {
+                None if matching.event_of[index].is_none()
+                    && silent_hours >= linking.max_gap_hours =>
+                {
                     self.close(open, Fate::Lysis, None, step);
                 }
                 None => self.open.push(open),
@@ -344,12 +306,42 @@ impl Tracker {
         self.open.append(&mut born);
     }
 
+    /// New tracks of the events that no track goes on with: split from the continued track that shares most with the
+    /// event, or, where none does, of the origin `alone`.
+    fn births(
+        &mut self,
+        matching: &Matching,
+        tracks: &mut [OpenTrack],
+        events: &mut [&mut DetectedEvent],
+        alone: Origin,
+    ) -> Vec<OpenTrack> {
+        let mut born = Vec::new();
+        for (place, detected) in events.iter_mut().enumerate() {
+            if matching.track_of[place].is_some() {
+                continue;
+            }
+            let id = self.next_id;
+            let parent = matching.parent_of(place).map(|track| {
+                let parent = &mut tracks[track].track;
+                parent.details.split_off(id);
+                parent.track_id
+            });
+            let origin = match parent {
+                Some(_) => Origin::Split,
+                None => alone,
+            };
+            detected.event.track_id = Some(id);
+            born.push(OpenTrack::begin(id, detected, origin, parent));
+            self.next_id += 1;
+        }
+        born
+    }
+
     /// All pairs of a track and an event that overlap or are in reach.
     fn links(
         &self,
         tracks: &[OpenTrack],
-        events: &[DetectedEvent],
-        order: &[usize],
+        events: &[&mut DetectedEvent],
         time: Time,
         linking: &Linking,
     ) -> Vec<Link> {
@@ -364,8 +356,8 @@ impl Tracker {
             };
             let (lat, lon) = open.predicted(time, linking);
             let own_km2 = open.region.area_km2(&self.row_areas_km2);
-            for (event, &index) in order.iter().enumerate() {
-                let DetectedEvent { event: at, region } = &events[index];
+            for (event, detected) in events.iter().enumerate() {
+                let DetectedEvent { event: at, region } = &**detected;
                 let last = &open.track;
                 let moved_km =
                     distance_km(last.end_lat_deg, last.end_lon_deg, at.lat_deg, at.lon_deg);
@@ -410,24 +402,6 @@ impl Tracker {
             step.discarded.push(open.track.track_id);
         }
     }
-}
-
-/// A track and an event that have something to do with each other.
-struct Link {
-    track: usize,
-    event: usize,
-    overlap_km2: f64,
-    /// The overlap as a share of the smaller area.
-    share: f64,
-    /// Set if the track may go on with the event.
-    pair: Option<Pair>,
-}
-
-/// The link of largest overlap, the first of equals.
-fn most_overlap<'a>(links: impl Iterator<Item = &'a Link>) -> Option<&'a Link> {
-    links
-        .filter(|link| link.share > 0.0)
-        .reduce(|a, b| if b.overlap_km2 > a.overlap_km2 { b } else { a })
 }
 
 /// A cost in which the last digits do not decide, nor where longitude begins: of equal ones the more easterly is less.

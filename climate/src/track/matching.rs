@@ -1,0 +1,70 @@
+//! How the tracks of a class and its events at one time belong together.
+
+use crate::track::assign::{Pair, assign};
+
+/// A track and an event that have something to do with each other.
+pub(super) struct Link {
+    pub track: usize,
+    pub event: usize,
+    pub overlap_km2: f64,
+    /// The overlap as a share of the smaller area.
+    pub share: f64,
+    /// Set if the track may go on with the event.
+    pub pair: Option<Pair>,
+}
+
+/// Which track goes on with which event, and what else overlaps.
+pub(super) struct Matching {
+    /// The event that each track goes on with.
+    pub event_of: Vec<Option<usize>>,
+    /// The track that goes on with each event.
+    pub track_of: Vec<Option<usize>>,
+    /// Those that overlap enough for splitting and merging.
+    overlaps: Vec<Link>,
+}
+
+impl Matching {
+    /// The assignment of least cost of so many tracks and events.
+    pub(super) fn of(
+        mut links: Vec<Link>,
+        (tracks, events): (usize, usize),
+        min_overlap: f64,
+    ) -> Self {
+        let pairs: Vec<Pair> = links.iter().filter_map(|link| link.pair).collect();
+        let event_of = assign(tracks, events, &pairs);
+        let mut track_of = vec![None; events];
+        for (track, event) in event_of.iter().enumerate() {
+            if let Some(event) = *event {
+                track_of[event] = Some(track);
+            }
+        }
+        links.retain(|link| link.share > 0.0 && link.share >= min_overlap);
+        Self {
+            event_of,
+            track_of,
+            overlaps: links,
+        }
+    }
+
+    /// The continued track that shares most with an event.
+    pub(super) fn parent_of(&self, event: usize) -> Option<usize> {
+        let of_event = self.overlaps.iter().filter(|link| link.event == event);
+        let continued = of_event.filter(|link| self.event_of[link.track].is_some());
+        most_overlap(continued).map(|link| link.track)
+    }
+
+    /// The track that goes on with the event that shares most with a track left alone; `None` of one that is not.
+    pub(super) fn merged_with(&self, track: usize) -> Option<usize> {
+        if self.event_of[track].is_some() {
+            return None;
+        }
+        let of_track = self.overlaps.iter().filter(|link| link.track == track);
+        let taken = of_track.filter(|link| self.track_of[link.event].is_some());
+        self.track_of[most_overlap(taken)?.event]
+    }
+}
+
+/// The link of largest overlap, the first of equals.
+fn most_overlap<'a>(links: impl Iterator<Item = &'a Link>) -> Option<&'a Link> {
+    links.reduce(|a, b| if b.overlap_km2 > a.overlap_km2 { b } else { a })
+}

@@ -43,89 +43,100 @@ struct Storms<'a> {
     file: &'a File,
 }
 
+/// What is read of the file, whole: an entry of each storm, or of each storm's points, missing ones included.
+struct Columns {
+    /// Points of a storm, missing ones included.
+    times: usize,
+    /// Points of each storm.
+    counts: Vec<usize>,
+    names: Vec<String>,
+    /// Empty where the file does not say; so are basins, types and natures.
+    season: Vec<f64>,
+    types: Vec<String>,
+    calendar: Calendar,
+    dates: Vec<String>,
+    lat: Vec<f64>,
+    lon: Vec<f64>,
+    basins: Vec<String>,
+    natures: Vec<String>,
+    /// Knots, of each source that there is.
+    winds: Vec<(&'static str, Vec<f64>)>,
+    /// hPa.
+    pressures: Vec<f64>,
+}
+
+impl Columns {
+    /// Point `k` of a storm, without its wind.
+    fn point(
+        &self,
+        path: &Path,
+        (storm, k): (usize, usize),
+        plausible: &mut Plausible,
+    ) -> Result<ImportedPoint> {
+        let at = storm * self.times + k;
+        let fault = |expected: &str, found: String| ClimateError::Table {
+            path: path.into(),
+            reason: format!(
+                "storm {} (`{}`), point {}: expected {expected}, found {found}",
+                storm + 1,
+                self.names[storm],
+                k + 1
+            ),
+        };
+        let date = &self.dates[at];
+        let time = Time::parse(date, self.calendar)
+            .map_err(|_| fault("a date in `iso_time`", format!("`{date}`")))?;
+        let (lat_deg, lon_deg) = (self.lat[at], self.lon[at]);
+        if lat_deg.is_nan() || lat_deg.abs() > 90.0 || lon_deg.is_nan() {
+            return Err(fault(
+                "a place on the globe",
+                format!("{lat_deg}, {lon_deg}"),
+            ));
+        }
+        let turned = lon_deg.rem_euclid(360.0);
+        Ok(ImportedPoint {
+            time,
+            lon_deg: if turned < 360.0 { turned } else { 0.0 },
+            lat_deg,
+            // The winds are chosen when the track is whole.
+            max_wind_m_s: None,
+            other_wind: self.natures.get(at).is_some_and(|nature| is_other(nature)),
+            min_psl_pa: plausible.pressure(self.pressures[at] * 100.0),
+        })
+    }
+
+    fn season(&self, storm: usize) -> Option<i64> {
+        let season = self.season.get(storm).filter(|v| v.is_finite());
+        season.map(|&v| v as i64)
+    }
+}
+
 impl<'a> Storms<'a> {
     fn read(&self) -> Result<TrackTable> {
-        let shape = self.shape(&self.variable("lat")?);
-        let &[storms, times] = shape.as_slice() else {
-            return Err(self.bad("lat", "(storm, date_time)", format!("{shape:?}")));
-        };
-        let counts = self.numbers("numobs", storms)?;
-        let counts: Vec<usize> = counts
-            .iter()
-            .map(|n| (n.max(0.0) as usize).min(times))
-            .collect();
-        let (lat, lon) = (
-            self.numbers("lat", storms * times)?,
-            self.numbers("lon", storms * times)?,
-        );
-        let season = self.optional("season", storms)?;
-        let sources = WINDS
-            .iter()
-            .filter(|name| self.file.variable(name).is_some());
-        let sources: Vec<&str> = sources.copied().collect();
-        let of_sources: Vec<Vec<f64>> = (sources.iter())
-            .map(|name| self.numbers(name, storms * times))
-            .collect::<Result<_>>()?;
-        let pressures = self.first_known(["wmo_pres", "usa_pres"], storms * times)?;
-        let once = vec![1; storms];
-        let (names, dates) = (
-            self.texts("sid", (1, &once))?,
-            self.texts("iso_time", (times, &counts))?,
-        );
-        let basins = self.optional_texts("basin", (times, &counts))?;
-        let types = self.optional_texts("track_type", (1, &once))?;
-        let natures = self.optional_texts("nature", (times, &counts))?;
-        let calendar = self.calendar()?;
+        let columns = self.columns()?;
         let mut rows = Rows::default();
         let mut plausible = Plausible::default();
-        let mut winds = Winds::of(sources);
+        let mut winds = Winds::of(columns.winds.iter().map(|(source, _)| *source));
         let mut spurs = Spurs::default();
-        for storm in 0..storms {
-            let kind = types.get(storm);
-            if kind.is_some_and(|kind| spurs.is_one(&names[storm], kind)) {
+        for (storm, &count) in columns.counts.iter().enumerate() {
+            let name = &columns.names[storm];
+            let kind = columns.types.get(storm);
+            if kind.is_some_and(|kind| spurs.is_one(name, kind)) {
                 continue;
             }
-            for k in 0..counts[storm] {
-                let at = storm * times + k;
-                let fault = |expected: &str, found: String| ClimateError::Table {
-                    path: self.path.into(),
-                    reason: format!(
-                        "storm {} (`{}`), point {}: expected {expected}, found {found}",
-                        storm + 1,
-                        names[storm],
-                        k + 1
-                    ),
-                };
-                let time = Time::parse(&dates[at], calendar)
-                    .map_err(|_| fault("a date in `iso_time`", format!("`{}`", dates[at])))?;
-                let (lat_deg, lon_deg) = (lat[at], lon[at]);
-                if lat_deg.is_nan() || lat_deg.abs() > 90.0 || lon_deg.is_nan() {
-                    return Err(fault(
-                        "a place on the globe",
-                        format!("{lat_deg}, {lon_deg}"),
-                    ));
-                }
-                let turned = lon_deg.rem_euclid(360.0);
-                let point = ImportedPoint {
-                    time,
-                    lon_deg: if turned < 360.0 { turned } else { 0.0 },
-                    lat_deg,
-                    // The winds are chosen when the track is whole.
-                    max_wind_m_s: None,
-                    other_wind: natures.get(at).is_some_and(|nature| is_other(nature)),
-                    min_psl_pa: plausible.pressure(pressures[at] * 100.0),
-                };
-                let track = rows.add(&names[storm], point, || {
+            for k in 0..count {
+                let at = storm * columns.times + k;
+                let point = columns.point(self.path, (storm, k), &mut plausible)?;
+                let track = rows.add(name, point, || {
+                    let basin = columns.basins.get(at);
                     (
                         Class::TropicalCyclone,
-                        season
-                            .get(storm)
-                            .filter(|v| v.is_finite())
-                            .map(|&v| v as i64),
-                        basins.get(at).and_then(|code| Basin::from_code(code)),
+                        columns.season(storm),
+                        basin.and_then(|code| Basin::from_code(code)),
                     )
                 });
-                let of_point = of_sources.iter().map(|values| values[at] * KNOT_M_S);
+                let of_point = columns.winds.iter();
+                let of_point = of_point.map(|(_, knots)| knots[at] * KNOT_M_S);
                 winds.add(track, of_point.map(|wind| plausible.wind(wind)));
             }
         }
@@ -135,6 +146,43 @@ impl<'a> Storms<'a> {
             .notes
             .extend(plausible.notes(TrackFormat::IbtracsNetcdf));
         Ok(table)
+    }
+
+    fn columns(&self) -> Result<Columns> {
+        let shape = self.shape(&self.variable("lat")?);
+        let &[storms, times] = shape.as_slice() else {
+            return Err(self.bad("lat", "(storm, date_time)", format!("{shape:?}")));
+        };
+        let cells = storms * times;
+        let counts = self.numbers("numobs", storms)?;
+        let counts: Vec<usize> = counts
+            .iter()
+            .map(|n| (n.max(0.0) as usize).min(times))
+            .collect();
+        let (lat, lon) = (self.numbers("lat", cells)?, self.numbers("lon", cells)?);
+        let season = self.optional("season", storms)?;
+        let winds = WINDS
+            .into_iter()
+            .filter(|name| self.file.variable(name).is_some())
+            .map(|name| self.numbers(name, cells).map(|knots| (name, knots)))
+            .collect::<Result<Vec<_>>>()?;
+        let pressures = self.first_known(["wmo_pres", "usa_pres"], cells)?;
+        let once = vec![1; storms];
+        Ok(Columns {
+            names: self.texts("sid", (1, &once))?,
+            dates: self.texts("iso_time", (times, &counts))?,
+            basins: self.optional_texts("basin", (times, &counts))?,
+            types: self.optional_texts("track_type", (1, &once))?,
+            natures: self.optional_texts("nature", (times, &counts))?,
+            calendar: self.calendar()?,
+            times,
+            counts,
+            season,
+            lat,
+            lon,
+            winds,
+            pressures,
+        })
     }
 
     fn variable(&self, name: &str) -> Result<Variable<'a>> {

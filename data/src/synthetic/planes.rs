@@ -41,82 +41,19 @@ pub(super) struct Planes {
 pub(super) type Touched = Vec<((usize, usize), f64)>;
 
 impl Planes {
+    /// What pressure and temperature leave over, before any storm.
     pub(super) fn new(run: &SyntheticRun, time: Time, climate: &[Zonal], mass: &Mass) -> Self {
         let grid = &*run.grid;
-        let (rows, columns) = grid.shape();
-        let plane = || Array2::<f32>::zeros((rows, columns));
-        let (mut u850, mut v850, mut ubot, mut vbot) = (plane(), plane(), plane(), plane());
-        let dlat = grid.lat_spacing_deg() * KM_PER_DEGREE * 1000.0;
-        let dlon = grid.lon_spacing_deg() * KM_PER_DEGREE * 1000.0;
-        let moisture = run.config.scenario.moisture;
-        let winds = u850
-            .axis_iter_mut(Dimension(0))
-            .into_par_iter()
-            .zip(v850.axis_iter_mut(Dimension(0)))
-            .zip(ubot.axis_iter_mut(Dimension(0)))
-            .zip(vbot.axis_iter_mut(Dimension(0)));
-        winds
-            .enumerate()
-            .for_each(|(j, (((mut u850, mut v850), mut ubot), mut vbot))| {
-                let lat = grid.lat_deg()[j];
-                // Geostrophy fails at the equator: f is held at its value of 12 degrees and the balance fades out.
-                let sign = if lat < 0.0 { -1.0 } else { 1.0 };
-                let f = sign
-                    * (2.0 * ROTATION * lat.to_radians().sin())
-                        .abs()
-                        .max(2.0 * ROTATION * 12f64.to_radians().sin());
-                let balanced = ((lat.abs() - 4.0) / 12.0).clamp(0.0, 1.0);
-                let polar = ((90.0 - lat.abs()) / 6.0).min(1.0);
-                let cos = lat.to_radians().cos().max(0.06);
-                let (south, north) = (j.saturating_sub(1), (j + 1).min(rows - 1));
-                let slope = |plane: &Array2<f32>, i: usize| {
-                    let (west, east) = ((i + columns - 1) % columns, (i + 1) % columns);
-                    let dy = f64::from(plane[[north, i]] - plane[[south, i]])
-                        / (dlat * (north - south) as f64);
-                    (
-                        f64::from(plane[[j, east]] - plane[[j, west]]) / (2.0 * dlon * cos),
-                        dy,
-                    )
-                };
-                for i in 0..columns {
-                    let (zx, zy) = slope(&mass.z850, i);
-                    let (px, py) = slope(&mass.psl, i);
-                    let factor = polar * balanced;
-                    let (u, v) = (-factor * GRAVITY / f * zy, factor * GRAVITY / f * zx);
-                    // Friction turns the lowest wind 20 degrees towards low pressure and slows it down.
-                    let (us, vs) = (
-                        -0.62 * factor * py / (1.2 * f),
-                        0.62 * factor * px / (1.2 * f),
-                    );
-                    let (a, b) = (20f64.to_radians().cos(), 20f64.to_radians().sin() * sign);
-                    let trade = climate[j].trades;
-                    u850[i] = (u.clamp(-60.0, 60.0) + 1.15 * trade) as f32;
-                    v850[i] = v.clamp(-60.0, 60.0) as f32;
-                    ubot[i] = (us * a - vs * b + trade) as f32;
-                    vbot[i] = (us * b + vs * a) as f32;
-                }
-            });
-        let mut tmq = plane();
-        Zip::indexed(&mut tmq)
-            .and(&mass.moist)
-            .and(&mass.warm)
-            .par_for_each(|(j, i), tmq, &moist, &warm| {
-                let lat = grid.lat_deg()[j];
-                // Warm and moist go together, and moisture comes from the tropics with poleward wind.
-                let poleward = f64::from(v850[[j, i]]) * lat.signum() * (lat.abs() / 30.0).min(1.0);
-                let swing = 0.2 * f64::from(moist) + 0.02 * f64::from(warm) + 0.012 * poleward;
-                let ceiling = moisture * (6.0 + 52.0 * (-(lat / 38.0).powi(2)).exp());
-                *tmq =
-                    (climate[j].tmq * (1.0 + swing.clamp(-0.55, 0.7))).clamp(0.4, ceiling) as f32;
-            });
-        let mut rain = plane();
+        let [u850, v850, ubot, vbot] = balanced_winds(grid, climate, mass);
+        let tmq = column_water(run, climate, mass, &v850);
+        let mut rain = Array2::<f32>::zeros(grid.shape());
         Zip::indexed(&mut rain)
             .and(&mass.moist)
             .par_for_each(|(j, _), rain, &moist| {
                 *rain = (climate[j].rain * (f64::from(moist) * 1.6).exp()).min(2e-6) as f32;
             });
         let level = |base: &dyn Fn(&Zonal) -> f64, factor: f32| {
-            Array2::from_shape_fn((rows, columns), |(j, i)| {
+            Array2::from_shape_fn(grid.shape(), |(j, i)| {
                 base(&climate[j]) as f32 + factor * mass.warm[[j, i]]
             })
         };
@@ -301,6 +238,86 @@ impl Planes {
             });
         fields
     }
+}
+
+/// Winds in balance with height and pressure, m/s: u and v at 850 hPa, u and v at the lowest level.
+fn balanced_winds(grid: &LatLonGrid, climate: &[Zonal], mass: &Mass) -> [Array2<f32>; 4] {
+    let (rows, columns) = grid.shape();
+    let plane = || Array2::<f32>::zeros((rows, columns));
+    let (mut u850, mut v850, mut ubot, mut vbot) = (plane(), plane(), plane(), plane());
+    let dlat = grid.lat_spacing_deg() * KM_PER_DEGREE * 1000.0;
+    let dlon = grid.lon_spacing_deg() * KM_PER_DEGREE * 1000.0;
+    let winds = u850
+        .axis_iter_mut(Dimension(0))
+        .into_par_iter()
+        .zip(v850.axis_iter_mut(Dimension(0)))
+        .zip(ubot.axis_iter_mut(Dimension(0)))
+        .zip(vbot.axis_iter_mut(Dimension(0)));
+    winds
+        .enumerate()
+        .for_each(|(j, (((mut u850, mut v850), mut ubot), mut vbot))| {
+            let lat = grid.lat_deg()[j];
+            // Geostrophy fails at the equator: f is held at its value of 12 degrees and the balance fades out.
+            let sign = if lat < 0.0 { -1.0 } else { 1.0 };
+            let f = sign
+                * (2.0 * ROTATION * lat.to_radians().sin())
+                    .abs()
+                    .max(2.0 * ROTATION * 12f64.to_radians().sin());
+            let balanced = ((lat.abs() - 4.0) / 12.0).clamp(0.0, 1.0);
+            let polar = ((90.0 - lat.abs()) / 6.0).min(1.0);
+            let cos = lat.to_radians().cos().max(0.06);
+            let (south, north) = (j.saturating_sub(1), (j + 1).min(rows - 1));
+            let slope = |plane: &Array2<f32>, i: usize| {
+                let (west, east) = ((i + columns - 1) % columns, (i + 1) % columns);
+                let dy = f64::from(plane[[north, i]] - plane[[south, i]])
+                    / (dlat * (north - south) as f64);
+                (
+                    f64::from(plane[[j, east]] - plane[[j, west]]) / (2.0 * dlon * cos),
+                    dy,
+                )
+            };
+            for i in 0..columns {
+                let (zx, zy) = slope(&mass.z850, i);
+                let (px, py) = slope(&mass.psl, i);
+                let factor = polar * balanced;
+                let (u, v) = (-factor * GRAVITY / f * zy, factor * GRAVITY / f * zx);
+                // Friction turns the lowest wind 20 degrees towards low pressure and slows it down.
+                let (us, vs) = (
+                    -0.62 * factor * py / (1.2 * f),
+                    0.62 * factor * px / (1.2 * f),
+                );
+                let (a, b) = (20f64.to_radians().cos(), 20f64.to_radians().sin() * sign);
+                let trade = climate[j].trades;
+                u850[i] = (u.clamp(-60.0, 60.0) + 1.15 * trade) as f32;
+                v850[i] = v.clamp(-60.0, 60.0) as f32;
+                ubot[i] = (us * a - vs * b + trade) as f32;
+                vbot[i] = (us * b + vs * a) as f32;
+            }
+        });
+    [u850, v850, ubot, vbot]
+}
+
+/// Column water, kg m-2.
+fn column_water(
+    run: &SyntheticRun,
+    climate: &[Zonal],
+    mass: &Mass,
+    v850: &Array2<f32>,
+) -> Array2<f32> {
+    let (grid, moisture) = (&*run.grid, run.config.scenario.moisture);
+    let mut tmq = Array2::<f32>::zeros(grid.shape());
+    Zip::indexed(&mut tmq)
+        .and(&mass.moist)
+        .and(&mass.warm)
+        .par_for_each(|(j, i), tmq, &moist, &warm| {
+            let lat = grid.lat_deg()[j];
+            // Warm and moist go together, and moisture comes from the tropics with poleward wind.
+            let poleward = f64::from(v850[[j, i]]) * lat.signum() * (lat.abs() / 30.0).min(1.0);
+            let swing = 0.2 * f64::from(moist) + 0.02 * f64::from(warm) + 0.012 * poleward;
+            let ceiling = moisture * (6.0 + 52.0 * (-(lat / 38.0).powi(2)).exp());
+            *tmq = (climate[j].tmq * (1.0 + swing.clamp(-0.55, 0.7))).clamp(0.4, ceiling) as f32;
+        });
+    tmq
 }
 
 /// Slows winds that no atmosphere has: those of storms that meet are added.

@@ -61,58 +61,8 @@ fn viewer(page: &Page<'_>) -> String {
         .filter(|k| page.frames.iter().any(|f| f.masks[*k as usize].is_some()))
         .collect();
     let last = page.frames.len() - 1;
-    let mut layers = String::new();
-    for (index, kind) in shown.iter().enumerate() {
-        let key = format!("stroke {}", kind.css());
-        layers += &checkbox(
-            &format!("layer-{index}"),
-            &page.label(*kind),
-            &key,
-            index < 2,
-        );
-    }
-    for (finder, boxes) in finders_of_boxes(page.input).iter().zip(&page.input.boxes) {
-        layers += &checkbox(
-            &format!("layer-boxes-{finder}"),
-            &format!("Boxes: {}", boxes.label),
-            &format!("box {}", boxes.kind.css()),
-            true,
-        );
-    }
-    let any_tracks = page.input.sources.iter().any(|s| !s.tracks.is_empty());
-    let any_boxes = !page.input.boxes.is_empty();
-    if any_tracks || any_boxes {
-        layers += &checkbox("layer-tracks", "Tracks, last 5 days", "stroke path", true);
-    }
-    if page.frames.iter().any(|f| f.pressure.is_some()) {
-        layers += &checkbox(
-            "layer-pressure",
-            "Sea-level pressure, every 8 hPa",
-            "stroke pressure",
-            false,
-        );
-    }
-    if page.frames.iter().any(|f| f.wind.is_some()) {
-        layers += &checkbox("layer-wind", "Wind", "stroke wind", false);
-    }
-    let mut differences = String::new();
-    for (a, first) in shown.iter().enumerate() {
-        for (b, second) in shown.iter().enumerate().skip(a + 1) {
-            let _ = write!(
-                differences,
-                "<option value=\"{a}-{b}\">{} against {}</option>",
-                escape(&page.label(*first)),
-                escape(&page.label(*second))
-            );
-        }
-    }
-    let mode = if differences.is_empty() {
-        String::new()
-    } else {
-        format!(
-            "<label class=\"select\">View <select id=\"mode\"><option value=\"layers\">Layers</option>{differences}</select></label>"
-        )
-    };
+    let layers = layers(page, &shown);
+    let mode = view_modes(page, &shown);
     let centre = if page.input.grid.is_periodic() {
         "<label class=\"select\">Centre <select id=\"centre\"><option value=\"180\">Pacific</option><option value=\"300\">Atlantic</option><option value=\"80\">Indian Ocean</option></select></label>"
     } else {
@@ -150,6 +100,67 @@ fn viewer(page: &Page<'_>) -> String {
             page.frames.iter().any(|f| f.field.is_some())
         ),
     )
+}
+
+/// A checkbox for everything that can be drawn.
+fn layers(page: &Page<'_>, shown: &[SourceKind]) -> String {
+    let mut layers = String::new();
+    for (index, kind) in shown.iter().enumerate() {
+        let key = format!("stroke {}", kind.css());
+        layers += &checkbox(
+            &format!("layer-{index}"),
+            &page.label(*kind),
+            &key,
+            index < 2,
+        );
+    }
+    for (finder, boxes) in finders_of_boxes(page.input).iter().zip(&page.input.boxes) {
+        layers += &checkbox(
+            &format!("layer-boxes-{finder}"),
+            &format!("Boxes: {}", boxes.label),
+            &format!("box {}", boxes.kind.css()),
+            true,
+        );
+    }
+    let any_tracks = page.input.sources.iter().any(|s| !s.tracks.is_empty());
+    let any_boxes = !page.input.boxes.is_empty();
+    if any_tracks || any_boxes {
+        layers += &checkbox("layer-tracks", "Tracks, last 5 days", "stroke path", true);
+    }
+    if page.frames.iter().any(|f| f.pressure.is_some()) {
+        layers += &checkbox(
+            "layer-pressure",
+            "Sea-level pressure, every 8 hPa",
+            "stroke pressure",
+            false,
+        );
+    }
+    if page.frames.iter().any(|f| f.wind.is_some()) {
+        layers += &checkbox("layer-wind", "Wind", "stroke wind", false);
+    }
+    layers
+}
+
+/// The choice between all layers and the differences of two sources; empty where there is one source.
+fn view_modes(page: &Page<'_>, shown: &[SourceKind]) -> String {
+    let mut differences = String::new();
+    for (a, first) in shown.iter().enumerate() {
+        for (b, second) in shown.iter().enumerate().skip(a + 1) {
+            let _ = write!(
+                differences,
+                "<option value=\"{a}-{b}\">{} against {}</option>",
+                escape(&page.label(*first)),
+                escape(&page.label(*second))
+            );
+        }
+    }
+    if differences.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "<label class=\"select\">View <select id=\"mode\"><option value=\"layers\">Layers</option>{differences}</select></label>"
+        )
+    }
 }
 
 /// Keys of the classes that only boxes have.

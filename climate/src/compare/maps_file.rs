@@ -2,7 +2,8 @@
 
 use crate::compare::{Comparison, MapChange};
 use crate::error::Result;
-use crate::statistics::coarse::{COARSE_COLUMNS, COARSE_ROWS, coarse_grid};
+use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_COLUMNS, COARSE_ROWS, coarse_grid};
+use netcdf::FileMut;
 use squall_data::netcdf_file::NetcdfFile;
 use squall_data::{Class, LatLonGrid};
 use std::path::Path;
@@ -35,7 +36,21 @@ impl Comparison {
         Ok(file.finish()?)
     }
 
-    fn fill(&self, file: &mut netcdf::FileMut, grid: &LatLonGrid) -> netcdf::Result<()> {
+    fn fill(&self, file: &mut FileMut, grid: &LatLonGrid) -> netcdf::Result<()> {
+        self.put_attributes(file)?;
+        put_axes(file, grid)?;
+        for map in &self.map_changes {
+            let class = Class::EVENTS.iter().position(|c| *c == map.class);
+            let class = class.unwrap_or(0);
+            for part in PARTS {
+                put_part(file, map, class, part)?;
+            }
+            put_significant(file, map, class, 1.0 - self.draws.confidence)?;
+        }
+        Ok(())
+    }
+
+    fn put_attributes(&self, file: &mut FileMut) -> netcdf::Result<()> {
         file.add_attribute("Conventions", "CF-1.8")?;
         let title = format!(
             "Changes of extreme weather, {} minus {}",
@@ -47,80 +62,93 @@ impl Comparison {
         file.add_attribute("seed", self.draws.seed as f64)?;
         file.add_attribute("years_a", self.a.years.len() as f64)?;
         file.add_attribute("years_b", self.b.years.len() as f64)?;
-        for (name, length) in [
-            ("class", Class::EVENTS.len()),
-            ("lat", COARSE_ROWS),
-            ("lon", COARSE_COLUMNS),
-            ("bounds", 2),
-        ] {
-            file.add_dimension(name, length)?;
-        }
-        for (name, values, standard, units) in [
-            ("lat", grid.lat_deg(), "latitude", "degrees_north"),
-            ("lon", grid.lon_deg(), "longitude", "degrees_east"),
-        ] {
-            let bounds_name = format!("{name}_bounds");
-            let mut axis = file.add_variable::<f64>(name, &[name])?;
-            axis.put_attribute("standard_name", standard)?;
-            axis.put_attribute("units", units)?;
-            axis.put_attribute("bounds", bounds_name.as_str())?;
-            axis.put_values(values, ..)?;
-            let half = crate::statistics::coarse::COARSE_CELL_DEG / 2.0;
-            let ends: Vec<f64> = values.iter().flat_map(|v| [v - half, v + half]).collect();
-            file.add_variable::<f64>(&bounds_name, &[name, "bounds"])?
-                .put_values(&ends, ..)?;
-        }
-        let mut class = file.add_variable::<i8>("class", &["class"])?;
-        let codes = Class::EVENTS.map(|class| class.code() as i8);
-        class.put_attribute("flag_values", codes.to_vec())?;
-        class.put_attribute("flag_meanings", Class::EVENTS.map(Class::name).join(" "))?;
-        class.put_values(&codes, ..)?;
-        for map in &self.map_changes {
-            let name = map.quantity.name();
-            let index = Class::EVENTS
-                .iter()
-                .position(|c| *c == map.class)
-                .unwrap_or(0);
-            for (ending, meaning, values) in PARTS {
-                let full = format!("{name}_{ending}");
-                if file.variable(&full).is_none() {
-                    let mut variable = file.add_variable::<f64>(&full, &["class", "lat", "lon"])?;
-                    variable.set_compression(1, true)?;
-                    variable.set_fill_value(f64::NAN)?;
-                    variable.put_attribute(
-                        "long_name",
-                        format!("{}, {meaning}", name.replace('_', " ")),
-                    )?;
-                    let unit = if ending.ends_with('p') {
-                        "1"
-                    } else {
-                        map.quantity.unit()
-                    };
-                    variable.put_attribute("units", unit)?;
-                }
-                if let Some(mut variable) = file.variable_mut(&full) {
-                    variable.put_values(values(map), (index, .., ..))?;
-                }
-            }
-            let full = format!("{name}_significant");
-            if file.variable(&full).is_none() {
-                let mut variable = file.add_variable::<i8>(&full, &["class", "lat", "lon"])?;
-                variable.set_compression(1, true)?;
-                variable.put_attribute(
-                    "long_name",
-                    "whether the change is significant at the false discovery rate 1 - confidence",
-                )?;
-                variable.put_attribute("flag_values", vec![0i8, 1])?;
-                variable.put_attribute("flag_meanings", "not_significant significant")?;
-            }
-            let flags: Vec<i8> = map
-                .significant(1.0 - self.draws.confidence)
-                .map(i8::from)
-                .collect();
-            if let Some(mut variable) = file.variable_mut(&full) {
-                variable.put_values(&flags, (index, .., ..))?;
-            }
-        }
         Ok(())
+    }
+}
+
+/// The dimensions, and what lies at their places.
+fn put_axes(file: &mut FileMut, grid: &LatLonGrid) -> netcdf::Result<()> {
+    for (name, length) in [
+        ("class", Class::EVENTS.len()),
+        ("lat", COARSE_ROWS),
+        ("lon", COARSE_COLUMNS),
+        ("bounds", 2),
+    ] {
+        file.add_dimension(name, length)?;
+    }
+    for (name, values, standard, units) in [
+        ("lat", grid.lat_deg(), "latitude", "degrees_north"),
+        ("lon", grid.lon_deg(), "longitude", "degrees_east"),
+    ] {
+        let bounds_name = format!("{name}_bounds");
+        let mut axis = file.add_variable::<f64>(name, &[name])?;
+        axis.put_attribute("standard_name", standard)?;
+        axis.put_attribute("units", units)?;
+        axis.put_attribute("bounds", bounds_name.as_str())?;
+        axis.put_values(values, ..)?;
+        let half = COARSE_CELL_DEG / 2.0;
+        let ends: Vec<f64> = values.iter().flat_map(|v| [v - half, v + half]).collect();
+        file.add_variable::<f64>(&bounds_name, &[name, "bounds"])?
+            .put_values(&ends, ..)?;
+    }
+    let mut class = file.add_variable::<i8>("class", &["class"])?;
+    let codes = Class::EVENTS.map(|class| class.code() as i8);
+    class.put_attribute("flag_values", codes.to_vec())?;
+    class.put_attribute("flag_meanings", Class::EVENTS.map(Class::name).join(" "))?;
+    class.put_values(&codes, ..)
+}
+
+/// Puts a part of a map of the class at place `class` into its variable, which the first of them makes.
+fn put_part(
+    file: &mut FileMut,
+    map: &MapChange,
+    class: usize,
+    (ending, meaning, values): Part,
+) -> netcdf::Result<()> {
+    let name = map.quantity.name();
+    let full = format!("{name}_{ending}");
+    if file.variable(&full).is_none() {
+        let mut variable = file.add_variable::<f64>(&full, &["class", "lat", "lon"])?;
+        variable.set_compression(1, true)?;
+        variable.set_fill_value(f64::NAN)?;
+        variable.put_attribute(
+            "long_name",
+            format!("{}, {meaning}", name.replace('_', " ")),
+        )?;
+        let unit = if ending.ends_with('p') {
+            "1"
+        } else {
+            map.quantity.unit()
+        };
+        variable.put_attribute("units", unit)?;
+    }
+    match file.variable_mut(&full) {
+        Some(mut variable) => variable.put_values(values(map), (class, .., ..)),
+        None => Ok(()),
+    }
+}
+
+/// The same of the flag of significance at a false discovery rate.
+fn put_significant(
+    file: &mut FileMut,
+    map: &MapChange,
+    class: usize,
+    rate: f64,
+) -> netcdf::Result<()> {
+    let full = format!("{}_significant", map.quantity.name());
+    if file.variable(&full).is_none() {
+        let mut variable = file.add_variable::<i8>(&full, &["class", "lat", "lon"])?;
+        variable.set_compression(1, true)?;
+        variable.put_attribute(
+            "long_name",
+            "whether the change is significant at the false discovery rate 1 - confidence",
+        )?;
+        variable.put_attribute("flag_values", vec![0i8, 1])?;
+        variable.put_attribute("flag_meanings", "not_significant significant")?;
+    }
+    let flags: Vec<i8> = map.significant(rate).map(i8::from).collect();
+    match file.variable_mut(&full) {
+        Some(mut variable) => variable.put_values(&flags, (class, .., ..)),
+        None => Ok(()),
     }
 }

@@ -69,40 +69,11 @@ pub(crate) fn payload(
             })
         })
         .collect();
-    let per_time: Vec<Option<Counts>> = shown.iter().map(|k| counts(input, *k)).collect();
-    let picture = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|b| base64(b));
+    let objects: Vec<Option<Counts>> = shown.iter().map(|k| counts(input, *k)).collect();
     let frame_values: Vec<Value> = frames
         .iter()
-        .map(|frame| {
-            let masks: Vec<_> = shown
-                .iter()
-                .map(|k| picture(&frame.masks[*k as usize]))
-                .collect();
-            let objects: Vec<_> = per_time
-                .iter()
-                .map(|c| {
-                    c.as_ref().map(|c| {
-                        Class::EVENTS.map(|class| c.get(&(frame.time, class)).copied().unwrap_or(0))
-                    })
-                })
-                .collect();
-            json!({
-                "t": moment(frame.time),
-                "h": tenth(frame.time.hours_since(*first)),
-                "f": picture(&frame.field),
-                "p": picture(&frame.pressure),
-                "w": picture(&frame.wind),
-                "m": masks,
-                "n": objects,
-            })
-        })
+        .map(|frame| of_frame(frame, *first, &shown, &objects))
         .collect();
-    let table = |map: ColourMap| {
-        map.table()
-            .iter()
-            .map(|c| hex(*c)[1..].to_string())
-            .collect::<String>()
-    };
     let [field, pressure, wind] = encoder.shapes();
     json!({
         "window": window(&input.grid, centre_deg),
@@ -120,12 +91,52 @@ pub(crate) fn payload(
             "high": input.field.range.1,
         },
         "colours": {
-            "slate": table(ColourMap::Slate),
-            "viridis": table(ColourMap::Viridis),
-            "cividis": table(ColourMap::Cividis),
+            "slate": colours(ColourMap::Slate),
+            "viridis": colours(ColourMap::Viridis),
+            "cividis": colours(ColourMap::Cividis),
         },
         "classColours": { "1": hex(CYCLONE_COLOUR), "2": hex(RIVER_COLOUR) },
         "sources": sources,
         "frames": frame_values,
     })
+}
+
+/// What is drawn at one time; `objects` are those of the sources shown.
+fn of_frame(
+    frame: &EncodedFrame,
+    first: Time,
+    shown: &[SourceKind],
+    objects: &[Option<Counts>],
+) -> Value {
+    let picture = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|b| base64(b));
+    let masks: Vec<_> = shown
+        .iter()
+        .map(|k| picture(&frame.masks[*k as usize]))
+        .collect();
+    let count =
+        |counts: &Counts, class: Class| counts.get(&(frame.time, class)).copied().unwrap_or(0);
+    let objects: Vec<_> = objects
+        .iter()
+        .map(|counts| {
+            let counts = counts.as_ref()?;
+            Some(Class::EVENTS.map(|class| count(counts, class)))
+        })
+        .collect();
+    json!({
+        "t": moment(frame.time),
+        "h": tenth(frame.time.hours_since(first)),
+        "f": picture(&frame.field),
+        "p": picture(&frame.pressure),
+        "w": picture(&frame.wind),
+        "m": masks,
+        "n": objects,
+    })
+}
+
+/// The colours of a map from low to high, six digits each.
+fn colours(map: ColourMap) -> String {
+    map.table()
+        .iter()
+        .map(|c| hex(*c)[1..].to_string())
+        .collect()
 }

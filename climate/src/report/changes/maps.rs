@@ -52,48 +52,11 @@ fn shown(quantity: MapQuantity) -> (f64, &'static str) {
 fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
     let grid = coarse_grid()?;
     let (factor, unit) = shown(map.quantity);
-    let mut sizes: Vec<f64> = map
-        .difference
-        .iter()
-        .map(|d| factor * d.abs())
-        .filter(|d| *d > 0.0)
-        .collect();
-    sizes.sort_by(f64::total_cmp);
-    // A round number that few cells exceed.
-    let high = sizes
-        .get(sizes.len().saturating_sub(1) * 99 / 100)
-        .copied()
-        .unwrap_or(1.0);
-    let ticks = nice_ticks(0.0, high, 3);
+    let ticks = nice_ticks(0.0, usual_size(map, factor), 3);
     let top = ticks[ticks.len() - 1];
     let panel = Panel::of(&grid, map.class, 180.0);
-    let mut palette = vec![[0u8, 0, 0, 0]];
-    for level in -LEVELS..=LEVELS {
-        let [r, g, b] = change_colour(f64::from(level) / f64::from(LEVELS));
-        palette.push([r, g, b, 255]);
-    }
-    let indices = Array2::from_shape_fn((COARSE_ROWS, COARSE_COLUMNS), |(row, column)| {
-        let difference = map.difference[(COARSE_ROWS - 1 - row) * COARSE_COLUMNS + column];
-        if difference.is_nan() {
-            return 0;
-        }
-        let level = (factor * difference / top * f64::from(LEVELS)).round();
-        (level.clamp(-f64::from(LEVELS), f64::from(LEVELS)) as i32 + LEVELS + 1) as u8
-    });
-    let png = indexed_png(&indices, &palette)?;
-    let mut dots = String::new();
-    let rate = 1.0 - comparison.draws.confidence;
-    let mut count = 0;
-    for (cell, _) in map.significant(rate).enumerate().filter(|(_, yes)| *yes) {
-        let (row, column) = (cell / COARSE_COLUMNS, cell % COARSE_COLUMNS);
-        let _ = write!(
-            dots,
-            "M{:.0} {:.0}h0",
-            panel.x((column as f64 + 0.5) * COARSE_CELL_DEG),
-            panel.y((row as f64 + 0.5) * COARSE_CELL_DEG - 90.0)
-        );
-        count += 1;
-    }
+    let png = picture(map, factor, top)?;
+    let (dots, count) = dots(map, 1.0 - comparison.draws.confidence, &panel);
     let inner = format!(
         "<image class=\"cells\" x=\"0\" y=\"{:.1}\" width=\"3600\" height=\"1800\" preserveAspectRatio=\"none\" href=\"{}\"/>{}{}<path class=\"stipple\" d=\"{dots}\"/>",
         panel.y(90.0),
@@ -130,4 +93,52 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
         bar_labels(-top, top, ""),
         escape(&note)
     ))
+}
+
+/// A size of differences that few cells exceed.
+fn usual_size(map: &MapChange, factor: f64) -> f64 {
+    let mut sizes: Vec<f64> = map
+        .difference
+        .iter()
+        .map(|d| factor * d.abs())
+        .filter(|d| *d > 0.0)
+        .collect();
+    sizes.sort_by(f64::total_cmp);
+    let place = sizes.len().saturating_sub(1) * 99 / 100;
+    sizes.get(place).copied().unwrap_or(1.0)
+}
+
+/// The differences as colours, as PNG; the darkest are those of `top` and more.
+fn picture(map: &MapChange, factor: f64, top: f64) -> Result<Vec<u8>> {
+    let mut palette = vec![[0u8, 0, 0, 0]];
+    for level in -LEVELS..=LEVELS {
+        let [r, g, b] = change_colour(f64::from(level) / f64::from(LEVELS));
+        palette.push([r, g, b, 255]);
+    }
+    let indices = Array2::from_shape_fn((COARSE_ROWS, COARSE_COLUMNS), |(row, column)| {
+        let difference = map.difference[(COARSE_ROWS - 1 - row) * COARSE_COLUMNS + column];
+        if difference.is_nan() {
+            return 0;
+        }
+        let level = (factor * difference / top * f64::from(LEVELS)).round();
+        (level.clamp(-f64::from(LEVELS), f64::from(LEVELS)) as i32 + LEVELS + 1) as u8
+    });
+    indexed_png(&indices, &palette)
+}
+
+/// A dot in each cell that is significant at a false discovery rate, as an SVG path, and their number.
+fn dots(map: &MapChange, rate: f64, panel: &Panel) -> (String, usize) {
+    let mut dots = String::new();
+    let mut count = 0;
+    for (cell, _) in map.significant(rate).enumerate().filter(|(_, yes)| *yes) {
+        let (row, column) = (cell / COARSE_COLUMNS, cell % COARSE_COLUMNS);
+        let _ = write!(
+            dots,
+            "M{:.0} {:.0}h0",
+            panel.x((column as f64 + 0.5) * COARSE_CELL_DEG),
+            panel.y((row as f64 + 0.5) * COARSE_CELL_DEG - 90.0)
+        );
+        count += 1;
+    }
+    (dots, count)
 }

@@ -271,7 +271,6 @@ fn numbers(comparison: &Comparison) -> Section {
         ("p", true),
         ("p, adjusted", true),
     ];
-    let text = |value: Option<f64>| value.map_or("–".to_string(), |v| significant(v, 3));
     let mut html = String::new();
     for class in classes(comparison) {
         // Seasons of basins are in the files: here they would be four rows of five.
@@ -279,38 +278,7 @@ fn numbers(comparison: &Comparison) -> Section {
         let cells: Vec<Vec<String>> = rows_of(comparison, class, whole)
             .iter()
             .filter(|row| row.change.a.is_some() || row.change.b.is_some())
-            .map(|row| {
-                let change = &row.change;
-                let place = match row.group() {
-                    Group::All => "all".to_string(),
-                    Group::Basin(basin) => basin.name().into(),
-                    Group::Season(_) | Group::BasinSeason(..) => row.season.clone(),
-                };
-                let difference = text(change.difference);
-                vec![
-                    format!(
-                        "{} <small>{}</small>",
-                        row.quantity.about().label,
-                        escape(&row.unit)
-                    ),
-                    place,
-                    text(change.a),
-                    text(change.b),
-                    if row.significant {
-                        format!("<strong>{difference}</strong>")
-                    } else {
-                        difference
-                    },
-                    change.interval.map_or("–".into(), |i| {
-                        format!("{} to {}", significant(i.low, 3), significant(i.high, 3))
-                    }),
-                    change
-                        .relative
-                        .map_or("–".into(), |r| significant(100.0 * r, 3)),
-                    change.p.map_or("–".into(), |p| significant(p, 2)),
-                    row.adjusted_p.map_or("–".into(), |p| significant(p, 2)),
-                ]
-            })
+            .map(|row| cells_of(row))
             .collect();
         if cells.is_empty() {
             continue;
@@ -339,6 +307,41 @@ fn numbers(comparison: &Comparison) -> Section {
         lead: "The same as changes.csv and changes.json, which have more digits, and every season of every basin.".into(),
         html,
     }
+}
+
+/// A row of the table of all numbers.
+fn cells_of(row: &ChangeRow) -> Vec<String> {
+    let text = |value: Option<f64>| value.map_or("–".to_string(), |v| significant(v, 3));
+    let change = &row.change;
+    let place = match row.group() {
+        Group::All => "all".to_string(),
+        Group::Basin(basin) => basin.name().into(),
+        Group::Season(_) | Group::BasinSeason(..) => row.season.clone(),
+    };
+    let difference = text(change.difference);
+    vec![
+        format!(
+            "{} <small>{}</small>",
+            row.quantity.about().label,
+            escape(&row.unit)
+        ),
+        place,
+        text(change.a),
+        text(change.b),
+        if row.significant {
+            format!("<strong>{difference}</strong>")
+        } else {
+            difference
+        },
+        change.interval.map_or("–".into(), |i| {
+            format!("{} to {}", significant(i.low, 3), significant(i.high, 3))
+        }),
+        change
+            .relative
+            .map_or("–".into(), |r| significant(100.0 * r, 3)),
+        change.p.map_or("–".into(), |p| significant(p, 2)),
+        row.adjusted_p.map_or("–".into(), |p| significant(p, 2)),
+    ]
 }
 
 fn method(comparison: &Comparison, command: &str) -> Section {

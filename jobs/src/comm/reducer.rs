@@ -187,7 +187,7 @@ impl Reducer {
     /// [`CommError::Size`] if it is not the next bucket or has another length than planned, and then nothing was
     /// submitted; the error of an earlier bucket.
     pub fn submit(&mut self, bucket: usize, values: Vec<f32>) -> Result<()> {
-        self.hand_over(bucket, values.len(), (values, None))
+        self.hand_over(bucket, values.len(), values, None)
     }
 
     /// The same of a bucket on a GPU, which is scaled already, to an engine that takes it. It comes back as soon as its
@@ -197,14 +197,15 @@ impl Reducer {
     /// # Errors
     /// As [`Self::submit`].
     pub fn submit_lent(&mut self, bucket: usize, lent: Lent) -> Result<()> {
-        self.hand_over(bucket, lent.len(), (Vec::new(), Some(lent)))
+        self.hand_over(bucket, lent.len(), Vec::new(), Some(lent))
     }
 
     fn hand_over(
         &mut self,
         bucket: usize,
         length: usize,
-        (values, lent): (Vec<f32>, Option<Lent>),
+        values: Vec<f32>,
+        lent: Option<Lent>,
     ) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());

@@ -213,7 +213,8 @@ impl<'m> Ensemble<'m> {
         &self,
         batch: Vec<Fields>,
         grid: &LatLonGrid,
-        (probabilities, strips): (bool, NonZeroUsize),
+        probabilities: bool,
+        strips: NonZeroUsize,
     ) -> Result<Vec<Found>> {
         let (rows, columns) = grid.shape();
         let times: Vec<_> = batch.iter().map(|fields| fields.time).collect();

@@ -421,12 +421,7 @@ impl Inference<'_> {
         if in_order.len() == all.len() {
             let settings = Settings::batch_of(self.out).unwrap_or(NonZeroUsize::MIN);
             let settings = Settings::of(&self.input, &self.ensemble, self.options, settings);
-            settings::write_manifest(
-                self.out,
-                (&self.input, &self.ensemble),
-                &settings,
-                &in_order,
-            )?;
+            settings::write_manifest(self.out, &self.input, &self.ensemble, &settings, &in_order)?;
             if self.ensemble.gives().boxes() {
                 output::join_tables(self.out, &in_order)?;
             }

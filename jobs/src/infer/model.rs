@@ -215,27 +215,13 @@ impl Model {
         shape: (usize, usize),
         probabilities: bool,
     ) -> Result<Prediction> {
-        let how = (probabilities, NonZeroUsize::MIN);
-        self.predict_in_strips(pixels, times, shape, how)
-    }
-
-    /// The same in so many strips of latitude.
-    ///
-    /// # Errors
-    /// Also if the network cannot.
-    pub fn predict_in_strips(
-        &self,
-        pixels: &[f32],
-        times: &[Time],
-        (rows, columns): (usize, usize),
-        (probabilities, strips): (bool, NonZeroUsize),
-    ) -> Result<Prediction> {
+        let (rows, columns) = shape;
         let (batch, channels) = (times.len(), self.contract.channels.len());
         let x = Tensor::from_slice(pixels, (batch, rows, columns, channels), &Device::Cpu)?;
-        self.predict_tensor(&x, times, probabilities, strips)
+        self.predict_tensor(&x, times, probabilities, NonZeroUsize::MIN)
     }
 
-    /// The same of a tensor `(sample, lat, lon, channel)`.
+    /// The same of a tensor `(sample, lat, lon, channel)`, in so many strips of latitude.
     pub(super) fn predict_tensor(
         &self,
         x: &Tensor,

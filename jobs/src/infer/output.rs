@@ -83,7 +83,8 @@ impl OutputFile {
     /// Begins the files of a chunk for what was found first.
     pub fn create(
         folder: &Path,
-        (chunk, grid): (&Chunk, &LatLonGrid),
+        chunk: &Chunk,
+        grid: &LatLonGrid,
         first: &Found,
         about: &MaskFileOptions,
     ) -> Result<Self> {

@@ -149,7 +149,7 @@ impl Job<'_, '_> {
                 return Ok(());
             }
             if let Some(sliding) = self.sliding {
-                if !self.read_clips(&mut reader, (sliding, indices), to_network)?
+                if !self.read_clips(&mut reader, sliding, indices, to_network)?
                     || to_network.send(Read::EndOfFile).is_err()
                 {
                     return Ok(());
@@ -183,7 +183,8 @@ impl Job<'_, '_> {
     fn read_clips(
         &self,
         reader: &mut Reader<'_>,
-        (sliding, indices): (&Sliding, Range<usize>),
+        sliding: &Sliding,
+        indices: Range<usize>,
         to_network: &SyncSender<Read>,
     ) -> Result<bool> {
         // Neighbouring clips share frames.
@@ -268,7 +269,7 @@ impl Job<'_, '_> {
         let chunk = &self.chunks[number];
         let indices = chunk.indices.clone();
         let about = about(self.input, self.ensemble, self.options, indices);
-        OutputFile::create(self.out, (chunk, self.input.grid()), first, &about)
+        OutputFile::create(self.out, chunk, self.input.grid(), first, &about)
     }
 }
 
@@ -447,9 +448,9 @@ impl Computer<'_, '_, '_> {
         let grid = self.job.input.grid();
         if !under.batch.is_empty() {
             let before = Instant::now();
-            let how = (self.job.options.probabilities, self.job.strips);
+            let (probabilities, strips) = (self.job.options.probabilities, self.job.strips);
             let batch = std::mem::take(&mut under.batch);
-            let found = self.job.ensemble.predict(batch, grid, how)?;
+            let found = (self.job.ensemble).predict(batch, grid, probabilities, strips)?;
             self.ran.compute_seconds += before.elapsed().as_secs_f64();
             let others = self.others.as_mut().map_or(0, Others::times);
             for found in found {

@@ -270,13 +270,14 @@ impl Work<'_, '_> {
             pixels: Pixels::Host(zeros.clone()),
             missing: 0,
         };
-        let how = (self.options.probabilities, self.strips);
         let mut seconds = 0.0;
         for _ in 0..2 {
             let frames = self.ensemble.clips().map_or(1, |clips| clips.frames);
             let batch = (0..self.batch.get() * frames).map(|_| one()).collect();
             let before = Instant::now();
-            self.ensemble.predict(batch, self.input.grid(), how)?;
+            let (grid, probabilities) = (self.input.grid(), self.options.probabilities);
+            self.ensemble
+                .predict(batch, grid, probabilities, self.strips)?;
             seconds = before.elapsed().as_secs_f64();
         }
         let per_mask = seconds / (self.batch.get() * self.answers()) as f64;

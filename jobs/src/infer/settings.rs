@@ -225,7 +225,8 @@ pub(super) fn remove_manifest(out: &Path) -> Result<()> {
 /// number of ranks.
 pub(super) fn write_manifest(
     out: &Path,
-    (input, ensemble): (&Input<'_>, &Ensemble<'_>),
+    input: &Input<'_>,
+    ensemble: &Ensemble<'_>,
     settings: &Settings,
     files: &[&FinishedFile],
 ) -> Result<()> {

@@ -26,16 +26,31 @@ pub(super) struct Exchange {
     _watchdog: Watchdog,
 }
 
+/// What an exchange begins with.
+pub(super) struct Setup {
+    pub engine: Box<dyn AllReduce>,
+    /// Of buckets with the lengths of `ranges`, and of the facts last.
+    pub plan: Plan,
+    /// Where each bucket belongs.
+    pub ranges: Vec<Range<usize>>,
+    /// Whether buckets that lie on a GPU are lent.
+    pub lends: bool,
+    /// Who waits for longer hears of a stall.
+    pub limit: Duration,
+    pub on_stall: OnStall,
+}
+
 impl Exchange {
-    /// Begins to take gradients in these ranges, as `plan` has them with the facts last. They are lent if `lends` and
-    /// they lie on a GPU.
-    pub fn start(
-        engine: Box<dyn AllReduce>,
-        plan: Plan,
-        (ranges, lends): (Vec<Range<usize>>, bool),
-        gradients: &mut Gradients,
-        (limit, on_stall): (Duration, OnStall),
-    ) -> Result<Self> {
+    /// Begins to take gradients.
+    pub fn start(setup: Setup, gradients: &mut Gradients) -> Result<Self> {
+        let Setup {
+            engine,
+            plan,
+            ranges,
+            lends,
+            limit,
+            on_stall,
+        } = setup;
         let (rank, scale) = (plan.rank, plan.scale);
         let reducer = Reducer::start(engine, plan)?;
         let watchdog = Watchdog::start(reducer.progress_reader(), rank, limit, on_stall)?;

@@ -31,6 +31,21 @@ pub(super) struct BoxGoal {
     pub clips: Option<ClipShape>,
 }
 
+/// A batch that a network learns from, and how.
+pub(super) struct Lesson<'b> {
+    /// Normalised fields.
+    pub x: &'b Tensor,
+    /// Labels, boxes and ids.
+    pub batch: &'b HostBatch,
+    /// What the gradient is multiplied by.
+    pub scale: f32,
+    /// Of several ranks, the gradient is divided by what every rank has the same of, until the sum of all divisors is
+    /// known.
+    pub shared: bool,
+    /// The share of the run that is done.
+    pub progress: f64,
+}
+
 /// How far a network was off in a batch.
 pub(super) struct Judged {
     /// The recipe's loss.
@@ -94,16 +109,20 @@ impl Goal {
         }
     }
 
-    /// How far the network is off in a batch, after this share of the run. The gradient comes times `scale`; of several
-    /// ranks (`shared`) it is divided by what every rank has the same of, until the sum of all divisors is known.
+    /// How far the network is off in a batch.
     pub(super) fn judge(
         &self,
         network: &Network,
-        (x, batch): (&Tensor, &HostBatch),
+        lesson: Lesson<'_>,
         pass: &mut Pass,
-        (scale, shared): (f32, bool),
-        progress: f64,
     ) -> Result<Judged> {
+        let Lesson {
+            x,
+            batch,
+            scale,
+            shared,
+            progress,
+        } = lesson;
         match self {
             Self::Masks(criterion) => {
                 let logits = network.forward(x, pass)?;

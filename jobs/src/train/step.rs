@@ -1,7 +1,7 @@
 //! One training step: forward, loss, backward, exchange between ranks, update.
 
 use super::feed::Batch;
-use super::goal::Goal;
+use super::goal::{Goal, Lesson};
 use super::groups::Contribution;
 use super::team::{Signals, Team};
 use super::trace::Work;
@@ -232,10 +232,14 @@ impl Learner {
         let mut pass = Pass::train(backend, &self.storage, key)
             .normalising(team.together().cloned())
             .launching(captured);
-        let progress = step as f64 / self.total_steps.max(1) as f64;
-        let how = (scale, team.size() > 1);
-        let shown = (&x, &batch.host);
-        let judged = (self.goal).judge(&self.network, shown, &mut pass, how, progress)?;
+        let lesson = Lesson {
+            x: &x,
+            batch: &batch.host,
+            scale,
+            shared: team.size() > 1,
+            progress: step as f64 / self.total_steps.max(1) as f64,
+        };
+        let judged = self.goal.judge(&self.network, lesson, &mut pass)?;
         drop(x);
         let began = team.trace.note(Work::Forward, began);
         let finite = judged.weighted_sum.is_finite();

@@ -7,7 +7,7 @@
 mod engine;
 mod signals;
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Setup};
 use super::groups::Link;
 use super::share::Place;
 use super::trace::Trace;
@@ -256,18 +256,16 @@ impl Team {
             scale,
             cores: self.cores.clone(),
         };
-        let limit = options.longest_wait();
-        let on_stall = self.on_stall.take().unwrap_or_else(|| Box::new(|_| ()));
-        // A gradient that waits for its use is a copy, which is made in host memory.
-        let lends = on_gpu && engine.takes_lent() && options.gradient_lag == 0;
-        let exchange = Exchange::start(
-            Box::new(engine),
+        let setup = Setup {
+            // A gradient that waits for its use is a copy, which is made in host memory.
+            lends: on_gpu && engine.takes_lent() && options.gradient_lag == 0,
+            engine: Box::new(engine),
             plan,
-            (ranges, lends),
-            gradients,
-            (limit, on_stall),
-        );
-        self.exchange = Some(exchange?);
+            ranges,
+            limit: options.longest_wait(),
+            on_stall: self.on_stall.take().unwrap_or_else(|| Box::new(|_| ())),
+        };
+        self.exchange = Some(Exchange::start(setup, gradients)?);
         Ok(())
     }
 

@@ -159,7 +159,7 @@ impl Post<'_> {
         let mut server = Server::new(run, between, layout, (part, self.slices))?;
         let kin = Kin::of(layout, self.role);
         let on_stall = world.on_stall_shared();
-        server.pulse = begin_pulse(ends.pulse, kin, recipe, (Told::new(), on_stall))?;
+        server.pulse = begin_pulse(ends.pulse, kin, recipe, Told::new(), on_stall)?;
         serve(server, job, progress)
     }
 
@@ -212,7 +212,7 @@ impl Post<'_> {
             control.on_stall(Some(Box::new(move |stall| give_up(stall.clone()))));
         }
         let kin = Kin::of(layout, self.role);
-        run.team.link()?.pulse = begin_pulse(ends.pulse, kin, recipe, (told, on_stall))?;
+        run.team.link()?.pulse = begin_pulse(ends.pulse, kin, recipe, told, on_stall)?;
         let report = worker::work(run, job.folder, job.stop);
         if let Some(control) = world.control() {
             control.on_stall(None);
@@ -277,7 +277,8 @@ fn begin_pulse(
     comm: Option<Box<dyn Communicator>>,
     kin: Vec<(usize, Kin)>,
     recipe: &Recipe,
-    (told, on_stall): (Told, OnStall),
+    told: Told,
+    on_stall: OnStall,
 ) -> Result<Pulse> {
     let limit = recipe.distributed.longest_wait();
     comm.map_or_else(

@@ -3,9 +3,11 @@
 //! Every rank appends to a log of its own, `finished.<rank>.jsonl`; the first one puts them together into
 //! `finished.jsonl`, in order of time, when a call begins and when it ends.
 
-use super::ReadFrom;
 use super::chunks::table_of;
-use crate::error::Result;
+use super::{Chunk, ReadFrom};
+use crate::comm::Communicator;
+use crate::comm::collectives::tree;
+use crate::error::{JobError, Result};
 use crate::metrics::{JsonLines, to_json};
 use serde::{Deserialize, Serialize};
 use squall_data::DataError;
@@ -148,6 +150,33 @@ pub(super) fn restart<'f>(
         std::fs::remove_file(&old).map_err(DataError::io("remove", &old))?;
     }
     Ok(())
+}
+
+/// Finished files in the order of time.
+pub(super) fn in_order<'f>(
+    all: &[Chunk],
+    finished: &'f BTreeMap<String, FinishedFile>,
+) -> Vec<&'f FinishedFile> {
+    all.iter()
+        .filter_map(|chunk| finished.get(&chunk.name))
+        .collect()
+}
+
+/// The first rank's files on all ranks.
+pub(super) fn share(
+    comm: &mut dyn Communicator,
+    files: &[FinishedFile],
+    folder: &Path,
+) -> Result<Vec<FinishedFile>> {
+    if comm.size() == 1 {
+        return Ok(files.to_vec());
+    }
+    let bytes = to_json(&files, folder)?.into_bytes();
+    let bytes = tree::broadcast_any(comm, bytes, 0)?;
+    serde_json::from_slice(&bytes).map_err(|error| JobError::Damaged {
+        path: folder.to_path_buf(),
+        reason: format!("the first rank's list of finished files: {error}"),
+    })
 }
 
 /// How many times the other ranks have finished, as their logs say.

@@ -1,14 +1,15 @@
 //! Read, compute and write at the same time, on each rank.
 
-use super::alive::{DEAD_AFTER, Watched};
 use super::chunks::table_of;
-use super::claims::{Bell, Claims};
+use super::claims::Claims;
+use super::computer::Computer;
 use super::input::{Fields, Reader};
-use super::log::{FinishedFile, Others, SkippedTime};
-use super::output::{Found, FoundMask, OutputFile};
+use super::log::{FinishedFile, SkippedTime};
+use super::neighbours::Neighbours;
+use super::output::{Found, OutputFile};
 use super::settings::about;
 use super::sliding::{Sliding, completed};
-use super::{BadInput, Chunk, Ensemble, Gives, InferEvent, InferOptions, Input, ReadFrom};
+use super::{BadInput, Chunk, Ensemble, InferEvent, InferOptions, Input, ReadFrom};
 use crate::error::{JobError, Result};
 use crate::metrics::JsonLines;
 use squall_data::DataError;
@@ -17,7 +18,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
@@ -41,20 +42,6 @@ pub(super) struct Job<'j, 'a> {
     pub sliding: Option<&'j Sliding>,
 }
 
-/// What tells a rank of others, and others of it.
-pub(super) struct Neighbours {
-    pub claims: Claims,
-    pub bell: Bell,
-    /// On the rank that tells of the work of all.
-    pub others: Option<Others>,
-}
-
-impl Neighbours {
-    fn done(&mut self) -> usize {
-        self.others.as_mut().map_or(0, Others::times)
-    }
-}
-
 /// What a rank did.
 #[derive(Debug, Default)]
 pub(super) struct Ran {
@@ -70,7 +57,7 @@ pub(super) struct Ran {
 }
 
 /// From the reader to the network.
-enum Read {
+pub(super) enum Read {
     /// The times of this file follow, and what they are read from.
     File(usize, ReadFrom),
     Sample(Fields),
@@ -82,7 +69,7 @@ enum Read {
 }
 
 /// From the network to the writer; about one file after the other.
-enum Write {
+pub(super) enum Write {
     Found(usize, Found),
     EndOfFile(usize, FinishedFile),
 }
@@ -286,7 +273,8 @@ fn join(handle: ScopedJoinHandle<'_, Result<()>>, name: &'static str) -> Result<
     handle.join().unwrap_or(Err(JobError::Thread(name)))
 }
 
-fn finish(
+/// Tells of a file that is finished, and notes it.
+pub(super) fn finish(
     job: &Job<'_, '_>,
     entry: FinishedFile,
     ran: &mut Ran,
@@ -296,208 +284,4 @@ fn finish(
         progress(&InferEvent::FileFinished(&job.out.join(&entry.file)));
     }
     ran.finished.push(entry);
-}
-
-/// The middle of the three: batches in, masks out.
-struct Computer<'c, 'j, 'a> {
-    job: &'c Job<'j, 'a>,
-    ran: &'c mut Ran,
-    /// Times that this rank has done.
-    own: usize,
-    to_writer: SyncSender<Write>,
-    from_writer: &'c Receiver<FinishedFile>,
-    progress: &'c mut dyn FnMut(&InferEvent<'_>),
-    bell: &'c mut Bell,
-    others: &'c mut Option<Others>,
-}
-
-/// What has come of the file under way.
-#[derive(Default)]
-struct Under {
-    number: usize,
-    read_from: Option<ReadFrom>,
-    batch: Vec<Fields>,
-    masks: usize,
-    missing: u64,
-    skipped: Vec<SkippedTime>,
-    /// What clips have shown, by time: it comes in another order.
-    found: BTreeMap<usize, Found>,
-}
-
-impl Computer<'_, '_, '_> {
-    fn run(&mut self, from_reader: Receiver<Read>, stop: &AtomicBool) -> Result<()> {
-        let mut under = Under::default();
-        loop {
-            let before = Instant::now();
-            // The reader has no more, or failed; its own result says which.
-            let Ok(item) = from_reader.recv() else {
-                return Ok(());
-            };
-            self.ran.wait_seconds += before.elapsed().as_secs_f64();
-            if stop.load(Ordering::Relaxed) || self.bell.rings() {
-                self.ran.stopped = true;
-                return Ok(());
-            }
-            match item {
-                Read::File(number, read_from) => {
-                    under = Under {
-                        number,
-                        read_from: Some(read_from),
-                        ..Under::default()
-                    };
-                }
-                Read::Sample(fields) => {
-                    under.missing += fields.missing as u64;
-                    under.batch.push(fields);
-                    if under.batch.len() == self.job.batch.get() && !self.compute(&mut under)? {
-                        return Ok(());
-                    }
-                }
-                Read::Clip(frames, takes) => self.compute_clip(&mut under, &frames, &takes)?,
-                Read::Skipped(skipped) => {
-                    tracing::warn!(time = %skipped.time, reason = %skipped.reason, "no mask");
-                    self.own += 1;
-                    under.skipped.push(skipped);
-                }
-                Read::EndOfFile => {
-                    let end = self.compute(&mut under)?
-                        && self.send_clips(&mut under)
-                        && self.end(std::mem::take(&mut under));
-                    if !end {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    }
-
-    /// Ends a file; false if the writer is gone, whose own result says why.
-    fn end(&mut self, mut under: Under) -> bool {
-        // Clips come in another order than times.
-        under.skipped.sort_by(|a, b| a.time.cmp(&b.time));
-        let chunk = &self.job.chunks[under.number];
-        let time = |index: usize| self.job.input.times()[index].to_string();
-        let entry = FinishedFile {
-            file: chunk.name.clone(),
-            with_boxes: under.masks > 0 && self.job.ensemble.gives() == Gives::Both,
-            first: time(chunk.indices.start),
-            last: time(chunk.indices.end - 1),
-            masks: under.masks,
-            missing_values: under.missing,
-            skipped: under.skipped,
-            seen: (self.job.sliding)
-                .map(|sliding| sliding.seen(chunk.indices.clone(), self.job.input.times())),
-            read_from: under.read_from,
-        };
-        self.send(Write::EndOfFile(under.number, entry))
-    }
-
-    /// Hands something to the writer; false if it is gone.
-    fn send(&mut self, item: Write) -> bool {
-        let before = Instant::now();
-        let sent = self.to_writer.send(item).is_ok();
-        self.ran.blocked_seconds += before.elapsed().as_secs_f64();
-        sent
-    }
-
-    /// The boxes of some times of a clip, which wait for the end of the file.
-    fn compute_clip(
-        &mut self,
-        under: &mut Under,
-        frames: &[Arc<Fields>],
-        takes: &[(usize, usize)],
-    ) -> Result<()> {
-        let before = Instant::now();
-        let every = (self.job.sliding).map_or(1, |sliding| sliding.shape().every);
-        let mut found = (self.job.ensemble).find_in_clip(frames, self.job.input.grid())?;
-        self.ran.compute_seconds += before.elapsed().as_secs_f64();
-        let others = self.others.as_mut().map_or(0, Others::times);
-        for &(answer, index) in takes {
-            let time = self.job.input.times()[index];
-            let boxes = std::mem::take(&mut found[answer]);
-            under.missing += frames[answer * every].missing as u64;
-            self.own += 1;
-            let done = self.job.done + self.own + others;
-            let found = Found::boxes(time, boxes);
-            self.tell(done, &found);
-            under.found.insert(index, found);
-        }
-        Ok(())
-    }
-
-    /// Hands what clips have shown to the writer, in order of time; false if it is gone.
-    fn send_clips(&mut self, under: &mut Under) -> bool {
-        let found = std::mem::take(&mut under.found);
-        under.masks += found.len();
-        (found.into_values()).all(|found| self.send(Write::Found(under.number, found)))
-    }
-
-    /// Says what was found.
-    fn tell(&mut self, done: usize, found: &Found) {
-        let total = self.job.total;
-        if let Some(FoundMask { mask, .. }) = &found.mask {
-            (self.progress)(&InferEvent::Mask { done, total, mask });
-        }
-        if let Some(boxes) = &found.boxes {
-            (self.progress)(&InferEvent::Boxes { done, total, boxes });
-        }
-    }
-
-    /// Masks of the samples that wait; false if the writer is gone.
-    fn compute(&mut self, under: &mut Under) -> Result<bool> {
-        let grid = self.job.input.grid();
-        if !under.batch.is_empty() {
-            let before = Instant::now();
-            let (probabilities, strips) = (self.job.options.probabilities, self.job.strips);
-            let batch = std::mem::take(&mut under.batch);
-            let found = (self.job.ensemble).predict(batch, grid, probabilities, strips)?;
-            self.ran.compute_seconds += before.elapsed().as_secs_f64();
-            let others = self.others.as_mut().map_or(0, Others::times);
-            for found in found {
-                self.own += 1;
-                under.masks += 1;
-                self.tell(self.job.done + self.own + others, &found);
-                if !self.send(Write::Found(under.number, found)) {
-                    return Ok(false);
-                }
-            }
-        }
-        while let Ok(entry) = self.from_writer.try_recv() {
-            finish(self.job, entry, self.ran, &mut *self.progress);
-        }
-        Ok(true)
-    }
-}
-
-/// Waits until the others have done their work or the bell rings; the rank that tells of the work of all does so
-/// meanwhile.
-///
-/// # Errors
-/// [`JobError::Comm`] if one of them is dead.
-pub(super) fn watch(
-    job: &Job<'_, '_>,
-    own: usize,
-    (neighbours, mut others): (&mut Neighbours, Watched),
-    progress: &mut dyn FnMut(&InferEvent<'_>),
-    stop: &AtomicBool,
-) -> Result<()> {
-    let mut told = usize::MAX;
-    loop {
-        if others.are_done(DEAD_AFTER)? || neighbours.bell.rings() {
-            return Ok(());
-        }
-        if stop.load(Ordering::Relaxed) {
-            neighbours.bell.ring();
-            return Ok(());
-        }
-        let done = job.done + own + neighbours.done();
-        if neighbours.others.is_some() && done != told {
-            told = done;
-            progress(&InferEvent::Others {
-                done,
-                total: job.total,
-            });
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
 }

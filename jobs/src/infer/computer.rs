@@ -1,0 +1,186 @@
+//! What the network makes of what is read: batches and clips in, masks and boxes out.
+
+use super::claims::Bell;
+use super::input::Fields;
+use super::log::{FinishedFile, Others, SkippedTime};
+use super::output::{Found, FoundMask};
+use super::pipeline::{Job, Ran, Read, Write, finish};
+use super::{Gives, InferEvent, ReadFrom};
+use crate::error::Result;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Instant;
+
+/// The middle of the three: batches in, masks out.
+pub(super) struct Computer<'c, 'j, 'a> {
+    pub job: &'c Job<'j, 'a>,
+    pub ran: &'c mut Ran,
+    /// Times that this rank has done.
+    pub own: usize,
+    pub to_writer: SyncSender<Write>,
+    pub from_writer: &'c Receiver<FinishedFile>,
+    pub progress: &'c mut dyn FnMut(&InferEvent<'_>),
+    pub bell: &'c mut Bell,
+    pub others: &'c mut Option<Others>,
+}
+
+/// What has come of the file under way.
+#[derive(Default)]
+struct Under {
+    number: usize,
+    read_from: Option<ReadFrom>,
+    batch: Vec<Fields>,
+    masks: usize,
+    missing: u64,
+    skipped: Vec<SkippedTime>,
+    /// What clips have shown, by time: it comes in another order.
+    found: BTreeMap<usize, Found>,
+}
+
+impl Computer<'_, '_, '_> {
+    /// Computes what the reader sends, until it has no more, somebody says stop or the writer is gone.
+    pub fn run(&mut self, from_reader: Receiver<Read>, stop: &AtomicBool) -> Result<()> {
+        let mut under = Under::default();
+        loop {
+            let before = Instant::now();
+            // The reader has no more, or failed; its own result says which.
+            let Ok(item) = from_reader.recv() else {
+                return Ok(());
+            };
+            self.ran.wait_seconds += before.elapsed().as_secs_f64();
+            if stop.load(Ordering::Relaxed) || self.bell.rings() {
+                self.ran.stopped = true;
+                return Ok(());
+            }
+            match item {
+                Read::File(number, read_from) => {
+                    under = Under {
+                        number,
+                        read_from: Some(read_from),
+                        ..Under::default()
+                    };
+                }
+                Read::Sample(fields) => {
+                    under.missing += fields.missing as u64;
+                    under.batch.push(fields);
+                    if under.batch.len() == self.job.batch.get() && !self.compute(&mut under)? {
+                        return Ok(());
+                    }
+                }
+                Read::Clip(frames, takes) => self.compute_clip(&mut under, &frames, &takes)?,
+                Read::Skipped(skipped) => {
+                    tracing::warn!(time = %skipped.time, reason = %skipped.reason, "no mask");
+                    self.own += 1;
+                    under.skipped.push(skipped);
+                }
+                Read::EndOfFile => {
+                    let end = self.compute(&mut under)?
+                        && self.send_clips(&mut under)
+                        && self.end(std::mem::take(&mut under));
+                    if !end {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends a file; false if the writer is gone, whose own result says why.
+    fn end(&mut self, mut under: Under) -> bool {
+        // Clips come in another order than times.
+        under.skipped.sort_by(|a, b| a.time.cmp(&b.time));
+        let chunk = &self.job.chunks[under.number];
+        let time = |index: usize| self.job.input.times()[index].to_string();
+        let entry = FinishedFile {
+            file: chunk.name.clone(),
+            with_boxes: under.masks > 0 && self.job.ensemble.gives() == Gives::Both,
+            first: time(chunk.indices.start),
+            last: time(chunk.indices.end - 1),
+            masks: under.masks,
+            missing_values: under.missing,
+            skipped: under.skipped,
+            seen: (self.job.sliding)
+                .map(|sliding| sliding.seen(chunk.indices.clone(), self.job.input.times())),
+            read_from: under.read_from,
+        };
+        self.send(Write::EndOfFile(under.number, entry))
+    }
+
+    /// Hands something to the writer; false if it is gone.
+    fn send(&mut self, item: Write) -> bool {
+        let before = Instant::now();
+        let sent = self.to_writer.send(item).is_ok();
+        self.ran.blocked_seconds += before.elapsed().as_secs_f64();
+        sent
+    }
+
+    /// The boxes of some times of a clip, which wait for the end of the file.
+    fn compute_clip(
+        &mut self,
+        under: &mut Under,
+        frames: &[Arc<Fields>],
+        takes: &[(usize, usize)],
+    ) -> Result<()> {
+        let before = Instant::now();
+        let every = (self.job.sliding).map_or(1, |sliding| sliding.shape().every);
+        let mut found = (self.job.ensemble).find_in_clip(frames, self.job.input.grid())?;
+        self.ran.compute_seconds += before.elapsed().as_secs_f64();
+        let others = self.others.as_mut().map_or(0, Others::times);
+        for &(answer, index) in takes {
+            let time = self.job.input.times()[index];
+            let boxes = std::mem::take(&mut found[answer]);
+            under.missing += frames[answer * every].missing as u64;
+            self.own += 1;
+            let done = self.job.done + self.own + others;
+            let found = Found::boxes(time, boxes);
+            self.tell(done, &found);
+            under.found.insert(index, found);
+        }
+        Ok(())
+    }
+
+    /// Hands what clips have shown to the writer, in order of time; false if it is gone.
+    fn send_clips(&mut self, under: &mut Under) -> bool {
+        let found = std::mem::take(&mut under.found);
+        under.masks += found.len();
+        (found.into_values()).all(|found| self.send(Write::Found(under.number, found)))
+    }
+
+    /// Says what was found.
+    fn tell(&mut self, done: usize, found: &Found) {
+        let total = self.job.total;
+        if let Some(FoundMask { mask, .. }) = &found.mask {
+            (self.progress)(&InferEvent::Mask { done, total, mask });
+        }
+        if let Some(boxes) = &found.boxes {
+            (self.progress)(&InferEvent::Boxes { done, total, boxes });
+        }
+    }
+
+    /// Masks of the samples that wait; false if the writer is gone.
+    fn compute(&mut self, under: &mut Under) -> Result<bool> {
+        let grid = self.job.input.grid();
+        if !under.batch.is_empty() {
+            let before = Instant::now();
+            let (probabilities, strips) = (self.job.options.probabilities, self.job.strips);
+            let batch = std::mem::take(&mut under.batch);
+            let found = (self.job.ensemble).predict(batch, grid, probabilities, strips)?;
+            self.ran.compute_seconds += before.elapsed().as_secs_f64();
+            let others = self.others.as_mut().map_or(0, Others::times);
+            for found in found {
+                self.own += 1;
+                under.masks += 1;
+                self.tell(self.job.done + self.own + others, &found);
+                if !self.send(Write::Found(under.number, found)) {
+                    return Ok(false);
+                }
+            }
+        }
+        while let Ok(entry) = self.from_writer.try_recv() {
+            finish(self.job, entry, self.ran, &mut *self.progress);
+        }
+        Ok(true)
+    }
+}

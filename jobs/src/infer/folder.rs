@@ -1,0 +1,139 @@
+//! The output folder before work begins: who holds it, and which of its files are finished.
+
+use super::log::{self, FinishedFile, in_order, share};
+use super::settings::{self, Settings};
+use super::sliding::Sliding;
+use super::{BadInput, Chunk, Inference, ReadFrom, claims, read_from};
+use crate::comm::Communicator;
+use crate::comm::collectives::tree;
+use crate::error::{Result, all_or_none};
+use crate::lock::FolderLock;
+use squall_data::atomic;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+impl Inference<'_> {
+    /// The folder's lock on the first rank, and on all of them the batch. All ranks call it.
+    pub(super) fn take(
+        &self,
+        comm: &mut dyn Communicator,
+        wanted: NonZeroUsize,
+    ) -> Result<(Option<FolderLock>, NonZeroUsize)> {
+        let taken = match comm.rank() {
+            0 => self.take_folder(wanted).map(Some),
+            _ => Ok(None),
+        };
+        let (lock, batch) = match all_or_none(comm, taken)? {
+            Some((lock, batch)) => (Some(lock), batch.get()),
+            None => (None, 0),
+        };
+        let mut said = [batch as u64];
+        tree::broadcast(comm, bytemuck::cast_slice_mut(&mut said), 0)?;
+        let batch = NonZeroUsize::new(said[0] as usize).unwrap_or(NonZeroUsize::MIN);
+        Ok((lock, batch))
+    }
+
+    /// Takes the folder on behalf of all ranks and clears away what a killed call left; gives the batch, that of the
+    /// masks that are there unless another is asked for.
+    fn take_folder(&self, wanted: NonZeroUsize) -> Result<(FolderLock, NonZeroUsize)> {
+        let lock = FolderLock::take(self.out)?;
+        let before = Settings::batch_of(self.out).filter(|_| self.options.batch.is_none());
+        let batch = before.unwrap_or(wanted);
+        Settings::of(&self.input, &self.ensemble, self.options, batch).settle(self.out)?;
+        atomic::sweep(self.out, |_| true)?;
+        claims::remove_old(self.out)?;
+        Ok((lock, batch))
+    }
+
+    /// The files that are still to be made; where there are some, the folder says no longer that it is finished. All
+    /// ranks call it.
+    pub(super) fn left_to_make(
+        &self,
+        comm: &mut dyn Communicator,
+        all: &[Chunk],
+        sliding: Option<&Sliding>,
+    ) -> Result<Vec<Chunk>> {
+        let finished = self.finished_before(comm, all, sliding)?;
+        let left: Vec<Chunk> = (all.iter())
+            .filter(|chunk| !finished.contains_key(&chunk.name))
+            .cloned()
+            .collect();
+        let removed = match comm.rank() {
+            0 if !left.is_empty() => settings::remove_manifest(self.out),
+            _ => Ok(()),
+        };
+        all_or_none(comm, removed)?;
+        Ok(left)
+    }
+
+    /// The files that earlier calls finished and that are whole; each rank looks at some of them.
+    fn finished_before(
+        &self,
+        comm: &mut dyn Communicator,
+        all: &[Chunk],
+        sliding: Option<&Sliding>,
+    ) -> Result<BTreeMap<String, FinishedFile>> {
+        let (rank, size) = (comm.rank(), comm.size());
+        let read = match rank {
+            0 => self.wanted_of_log(all, sliding).map(Some),
+            _ => Ok(None),
+        };
+        let read = all_or_none(comm, read)?.unwrap_or_default();
+        let entries: Vec<FinishedFile> = share(comm, &read, self.out)?;
+        let mut whole = vec![0u64; entries.len().div_ceil(64)];
+        for (at, entry) in entries.iter().enumerate().skip(rank).step_by(size) {
+            whole[at / 64] |= u64::from(entry.verify(self.out)) << (at % 64);
+        }
+        tree::all_fold(comm, &mut whole, |all, some| *all |= some)?;
+        let is_whole = |at: &usize| whole[at / 64] >> (at % 64) & 1 == 1;
+        let kept: BTreeMap<String, FinishedFile> = (entries.into_iter().enumerate())
+            .filter(|(at, _)| is_whole(at))
+            .map(|(_, entry)| (entry.file.clone(), entry))
+            .collect();
+        let restarted = match rank {
+            0 => log::restart(self.out, in_order(all, &kept).into_iter()),
+            _ => Ok(()),
+        };
+        all_or_none(comm, restarted)?;
+        Ok(kept)
+    }
+
+    /// The files of the log that this call would make as they are.
+    fn wanted_of_log(&self, all: &[Chunk], sliding: Option<&Sliding>) -> Result<Vec<FinishedFile>> {
+        let times = self.input.times();
+        let variables = self.ensemble.variables();
+        let by_name: BTreeMap<&str, &Chunk> = all
+            .iter()
+            .map(|chunk| (chunk.name.as_str(), chunk))
+            .collect();
+        let wanted = |entry: &FinishedFile| {
+            // An input that has grown, or shrunk, changes the file at its edge.
+            let same = by_name.get(entry.file.as_str()).is_some_and(|chunk| {
+                times[chunk.indices.start].to_string() == entry.first
+                    && times[chunk.indices.end - 1].to_string() == entry.last
+                    && chunk.indices.len() == entry.times()
+                    && entry.seen == sliding.map(|s| s.seen(chunk.indices.clone(), times))
+            });
+            // Who does not skip bad times wants to hear of those that an earlier call skipped.
+            same && (self.options.bad_input == BadInput::Skip || entry.skipped.is_empty())
+        };
+        let (found, foreign): (Vec<_>, Vec<_>) = (log::read(self.out)?.into_values())
+            .partition(|entry| by_name.contains_key(entry.file.as_str()));
+        let is_there = |entry: &&FinishedFile| self.out.join(&entry.file).exists();
+        if let Some(one) = foreign.iter().find(is_there) {
+            tracing::warn!(
+                "`{}` holds masks of times that the input does not have, such as `{}`: they stay, and are not in its manifest",
+                self.out.display(),
+                one.file
+            );
+        }
+        let found = found.into_iter().filter_map(|entry| {
+            let chunk = by_name.get(entry.file.as_str())?;
+            let indices = chunk.indices.clone();
+            let now = ReadFrom::now(&self.input, indices, sliding, &variables);
+            Some((entry, now))
+        });
+        let same = read_from::of_these_fields(self.out, found.collect())?;
+        Ok(same.into_iter().filter(wanted).collect())
+    }
+}

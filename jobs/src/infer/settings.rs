@@ -122,18 +122,43 @@ pub(super) fn about(
     options: &InferOptions,
     indices: Range<usize>,
 ) -> MaskFileOptions {
-    let version = env!("CARGO_PKG_VERSION");
-    let each = |get: &dyn Fn(&Model) -> String| {
-        let mut all: Vec<String> = ensemble.models().iter().map(|model| get(model)).collect();
-        all.dedup();
-        all.join(", ")
-    };
-    let networks = each(&|model| {
+    let networks = of_models(ensemble, |model| {
         let contract = model.contract();
         let name = contract.network.name.as_str();
         format!("{name}, {} training steps", contract.step)
     });
     let origin = input.origin_of(indices, &ensemble.variables());
+    MaskFileOptions {
+        classes: &Class::EVENTS,
+        title: "Tropical cyclones and atmospheric rivers found by a neural network".to_string(),
+        source: format!("Squall {VERSION}, {networks}"),
+        attributes: attributes(ensemble, options, origin),
+        probabilities: if options.probabilities {
+            &Class::EVENTS
+        } else {
+            &[]
+        },
+        spread: ensemble.members() > 1,
+        river_tag: options.artmip,
+    }
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What every model has to say, in one line; neighbours that say the same say it once.
+fn of_models(ensemble: &Ensemble<'_>, get: impl Fn(&Model) -> String) -> String {
+    let models = ensemble.models().iter();
+    let mut all: Vec<String> = models.map(|&model| get(model)).collect();
+    all.dedup();
+    all.join(", ")
+}
+
+/// Global attributes: those that were asked for, and where masks of this origin come from.
+fn attributes(
+    ensemble: &Ensemble<'_>,
+    options: &InferOptions,
+    origin: String,
+) -> Vec<(String, String)> {
     // Not each name once: two models may bear one.
     let models: Vec<String> = ensemble.models().iter().map(|m| file_name(m)).collect();
     let models = models.join(", ");
@@ -145,38 +170,25 @@ pub(super) fn about(
     };
     add(
         "history",
-        format!("squall {version}: infer {origin} --model {models}"),
+        format!("squall {VERSION}: infer {origin} --model {models}"),
     );
-    add("squall_version", version.to_string());
+    add("squall_version", VERSION.to_string());
     add("squall_input", origin);
     add("squall_model", models);
     add("squall_model_hash", hashes(ensemble).join(", "));
     add(
         "squall_data_hash",
-        each(&|m| m.contract().data_hash.clone()),
+        of_models(ensemble, |m| m.contract().data_hash.clone()),
     );
     add(
         "squall_normalisation_hash",
-        each(&|m| m.contract().normalisation_hash.clone()),
+        of_models(ensemble, |m| m.contract().normalisation_hash.clone()),
     );
     let channels: Vec<&str> = ensemble.variables().iter().map(|v| v.name()).collect();
     add("squall_channels", channels.join(" "));
     add("squall_precision", dtype_name(ensemble));
     if ensemble.members() > 1 {
-        let views = ensemble.views().iter();
-        let views: Vec<String> = views
-            .map(|view| match (view.roll, view.mirror) {
-                (0, false) => "as it is".to_string(),
-                (roll, false) => format!("rolled by {roll} columns"),
-                (0, true) => "mirrored".to_string(),
-                (roll, true) => format!("mirrored and rolled by {roll} columns"),
-            })
-            .collect();
-        let (members, views) = (ensemble.members(), views.join("; "));
-        add(
-            "squall_ensemble",
-            format!("mean of {members} members: each model with the field {views}"),
-        );
+        add("squall_ensemble", members_in_words(ensemble));
     }
     for (number, model) in ensemble.models().iter().enumerate() {
         let name = match number {
@@ -185,19 +197,21 @@ pub(super) fn about(
         };
         add(&name, model.contract().recipe.clone());
     }
-    MaskFileOptions {
-        classes: &Class::EVENTS,
-        title: "Tropical cyclones and atmospheric rivers found by a neural network".to_string(),
-        source: format!("Squall {version}, {networks}"),
-        attributes,
-        probabilities: if options.probabilities {
-            &Class::EVENTS
-        } else {
-            &[]
-        },
-        spread: ensemble.members() > 1,
-        river_tag: options.artmip,
-    }
+    attributes
+}
+
+fn members_in_words(ensemble: &Ensemble<'_>) -> String {
+    let views = ensemble.views().iter();
+    let views: Vec<String> = views
+        .map(|view| match (view.roll, view.mirror) {
+            (0, false) => "as it is".to_string(),
+            (roll, false) => format!("rolled by {roll} columns"),
+            (0, true) => "mirrored".to_string(),
+            (roll, true) => format!("mirrored and rolled by {roll} columns"),
+        })
+        .collect();
+    let (members, views) = (ensemble.members(), views.join("; "));
+    format!("mean of {members} members: each model with the field {views}")
 }
 
 const MANIFEST: &str = "manifest.json";
@@ -263,7 +277,7 @@ pub(super) fn write_manifest(
         "models": models,
         "channels": ensemble.variables(),
         "classes": first.contract().classes,
-        "code_version": env!("CARGO_PKG_VERSION"),
+        "code_version": VERSION,
         "settings": settings,
         "grid": input.grid().describe(),
         "calendar": input.calendar().cf_name(),

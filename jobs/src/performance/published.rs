@@ -140,24 +140,20 @@ fn evenly(network: &str, millions: f64) -> Workload {
 }
 
 fn runs() -> Result<Vec<Run>> {
-    let mut runs = of_climate()?;
+    let mut runs = of_kurth_2018()?;
+    runs.extend(of_kurth_2017()?);
     runs.extend(of_mlperf()?);
     runs.extend(of_others());
     Ok(runs)
 }
 
-/// Networks of climate analytics.
-fn of_climate() -> Result<Vec<Run>> {
+/// Segmentation of climate data.
+fn of_kurth_2018() -> Result<Vec<Run>> {
     // Four of six ranks talk to other nodes, gradients of the step before.
     let sc18 = Distributed {
         algorithm: Algorithm::Hierarchical,
         leaders: Some(4),
         gradient_lag: 1,
-        ..Distributed::default()
-    };
-    let groups = |groups, servers| Distributed {
-        groups: Some(groups),
-        servers,
         ..Distributed::default()
     };
     Ok(vec![
@@ -203,6 +199,17 @@ fn of_climate() -> Result<Vec<Run>> {
             distributed: Distributed::default(),
             source: "Kurth et al. 2018, arXiv:1810.01993, abstract",
         },
+    ])
+}
+
+/// Groups of ranks with servers for parameters.
+fn of_kurth_2017() -> Result<Vec<Run>> {
+    let groups = |groups, servers| Distributed {
+        groups: Some(groups),
+        servers,
+        ..Distributed::default()
+    };
+    Ok(vec![
         Run {
             name: "Cori KNL, detector of climate in 8 groups",
             machine: "cori-knl",

@@ -353,7 +353,6 @@ impl Learner {
         let shared = self.receive(&mut waiting, team)?;
         // Known on all ranks at the same step, however early one of them received it.
         team.heard(shared.signals);
-        let began = Instant::now();
         let mut result = StepResult {
             loss: shared.loss,
             gradient_norm: f64::NAN,
@@ -361,44 +360,8 @@ impl Learner {
             skipped: true,
         };
         let fault = if shared.not_finite == 0 {
-            let update = Update {
-                gradient_scale: (shared.factor / f64::from(waiting.scale)) as f32,
-                mirror: self.copies.as_mut(),
-                rate: learning_rate,
-            };
-            if team.link.is_some() {
-                // The servers' statistics may come with their parameters and stand in place of these.
-                self.network.blend_statistics(&waiting.statistics);
-            }
-            let parameters = self.network.parameters_mut();
-            let answer = match &mut team.link {
-                None => self.optimizer.update(parameters, &self.gradients, update),
-                Some(servers) => {
-                    let given = Contribution {
-                        step: waiting.step,
-                        gradients: &self.gradients,
-                        update,
-                        loss: shared.loss,
-                        statistics: &waiting.statistics.values,
-                    };
-                    servers.update(parameters, given)?
-                }
-            };
-            self.loss_scale.record(answer.is_ok());
-            let work = match team.link {
-                None => Work::Update,
-                Some(_) => Work::Exchange,
-            };
-            team.trace.note(work, began);
-            match answer {
+            match self.update(&waiting, shared, learning_rate, team)? {
                 Ok(norm) => {
-                    if team.link.is_none() {
-                        self.network.blend_statistics(&waiting.statistics);
-                    }
-                    if let Some(copies) = &self.copies {
-                        let parameters = self.network.parameters_mut();
-                        parameters.compute_with(copies, &self.storage)?;
-                    }
                     (result.gradient_norm, result.skipped) = (norm, false);
                     // Where no pixel counts, no parameter has a gradient, and rightly so.
                     if shared.loss != 0.0 {
@@ -431,6 +394,57 @@ impl Learner {
         };
         self.count(fault)?;
         Ok(result)
+    }
+
+    /// Hands gradients to the optimiser, here or on the servers, and takes up what follows from it; gives their norm, or
+    /// what is no number in them.
+    fn update(
+        &mut self,
+        waiting: &Waiting,
+        shared: Shared,
+        rate: f32,
+        team: &mut Team,
+    ) -> Result<std::result::Result<f64, ModelError>> {
+        let began = Instant::now();
+        let update = Update {
+            gradient_scale: (shared.factor / f64::from(waiting.scale)) as f32,
+            mirror: self.copies.as_mut(),
+            rate,
+        };
+        if team.link.is_some() {
+            // The servers' statistics may come with their parameters and stand in place of these.
+            self.network.blend_statistics(&waiting.statistics);
+        }
+        let parameters = self.network.parameters_mut();
+        let answer = match &mut team.link {
+            None => self.optimizer.update(parameters, &self.gradients, update),
+            Some(servers) => {
+                let given = Contribution {
+                    step: waiting.step,
+                    gradients: &self.gradients,
+                    update,
+                    loss: shared.loss,
+                    statistics: &waiting.statistics.values,
+                };
+                servers.update(parameters, given)?
+            }
+        };
+        self.loss_scale.record(answer.is_ok());
+        let work = match team.link {
+            None => Work::Update,
+            Some(_) => Work::Exchange,
+        };
+        team.trace.note(work, began);
+        if answer.is_ok() {
+            if team.link.is_none() {
+                self.network.blend_statistics(&waiting.statistics);
+            }
+            if let Some(copies) = &self.copies {
+                let parameters = self.network.parameters_mut();
+                parameters.compute_with(copies, &self.storage)?;
+            }
+        }
+        Ok(answer)
     }
 
     /// The parameters that the first backward pass did not reach, once.

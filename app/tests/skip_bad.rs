@@ -56,7 +56,7 @@ fn summary(arguments: &[&str]) -> Value {
 fn labels_are_those_of_the_times_that_can_be_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (damaged, without, file) = damaged_and_without(folder.path());
-    for methods in ["deepcam", "tempest", "deepcam,percentile,bard"] {
+    for methods in ["deepcam", "tempest", "deepcam,bard"] {
         let at = |name: &str| folder.path().join(format!("{name}-{methods}"));
         let (strict, out, expected) = (at("strict"), at("skipped"), at("without"));
         let call = |input| ["label", path(input), "--method", methods, "--out"];

@@ -187,7 +187,8 @@ impl Coverage {
         })
     }
 
-    /// About when the first and the last analysed time are; nothing if all are in a part of one month.
+    /// About when the first and the last analysed time are; nothing if all are in a part of one month, or if nothing
+    /// says how many times a day has.
     ///
     /// Of the first month its end is taken to be analysed, of the last its beginning.
     pub fn span(&self) -> Option<(Time, Time)> {
@@ -204,7 +205,7 @@ impl Coverage {
         };
         let first = midnight(next_year, after)?.add_seconds(-seconds(year, month));
         let last = midnight(last_year, last_month)?.add_seconds(seconds(last_year, last_month));
-        (first < last).then_some((first, last))
+        (self.times_per_day.is_finite() && first < last).then_some((first, last))
     }
 
     /// Whether a month has nearly all of its times.
@@ -374,12 +375,12 @@ mod tests {
         let text = |first: &str, last: &str| Some((first.to_string(), last.to_string()));
         let years = text("2000-01-01T00:00:00", "2003-01-01T00:00:00");
         assert_eq!(span(&months), years);
-        // Begun on the 12th of March, left after the tenth of May.
-        months.retain(|((year, month), _)| *year == 2000 && (3..=5).contains(month));
-        (months[0].1, months[2].1) = (4.0 * 20.0, 4.0 * 10.0);
+        // Begun on the 12th of March, left after the tenth of June.
+        months.retain(|((year, month), _)| *year == 2000 && (3..=6).contains(month));
+        (months[0].1, months[3].1) = (4.0 * 20.0, 4.0 * 10.0);
         assert_eq!(
             span(&months),
-            text("2000-03-12T00:00:00", "2000-05-11T00:00:00")
+            text("2000-03-12T00:00:00", "2000-06-11T00:00:00")
         );
         // Nobody knows which part of a month it is.
         assert_eq!(span(&months[..1]), None);

@@ -226,7 +226,7 @@ fn masks_of_rivers_alone_say_nothing_of_cyclones() {
     head("tracks.csv");
     assert!(row(&again(), Quantity::CycloneTracks, Group::All).significant);
     let grid = LatLonGrid::global(19, 36).unwrap();
-    let mut rivers = Statistics::new(&grid).of_classes(&[squall_data::Class::AtmosphericRiver]);
+    let mut rivers = Statistics::new(&grid).of_classes(&[Class::AtmosphericRiver]);
     for year in 2001..=2012 {
         for day in 0..365 {
             let time = Time::new(Calendar::NoLeap, year, 1, 1, 0, 0, 0).unwrap();

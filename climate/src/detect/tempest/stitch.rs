@@ -363,7 +363,7 @@ mod tests {
         );
         // Three-hourly in the first two days, or after them.
         let first: Vec<i64> = (0..8).map(|k| 6 * k + 3).collect();
-        assert_eq!((tracks(&first, 54), tracks(&first, 48)), (1, 0));
+        assert_eq!((tracks(&first, 60), tracks(&first, 54)), (1, 0));
         let then: Vec<i64> = (10..29).map(|k| 6 * k + 3).collect();
         assert_eq!((tracks(&then, 54), tracks(&then, 48)), (1, 0));
     }

@@ -14,7 +14,7 @@ pub struct FileFacts {
 }
 
 impl FileFacts {
-    /// Those of a file as it is now.
+    /// The length of a file and the time of its last change, as they are now.
     pub fn of(path: &Path) -> Self {
         let meta = std::fs::metadata(path).ok();
         let since_1970 = |time: SystemTime| match time.duration_since(SystemTime::UNIX_EPOCH) {

@@ -12,7 +12,7 @@ const IN_A_ROW: usize = 3;
 /// The gaps of a time axis; as text a clause for a warning.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gaps {
-    /// How many there are.
+    /// Number of gaps.
     pub count: usize,
     /// The times before and after the first.
     pub first: (Time, Time),

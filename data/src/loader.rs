@@ -74,11 +74,11 @@ impl Augmentation {
 pub struct LoaderConfig {
     /// Channels of the batches, in order.
     pub channels: Vec<Variable>,
-    /// Of at least those channels; `None` leaves SI units.
+    /// Normalisation of at least those channels; `None` leaves SI units.
     pub normalisation: Option<Normalisation>,
     /// Random changes; none for validation.
     pub augmentation: Augmentation,
-    /// Of the augmentation.
+    /// Seed of the augmentation.
     pub seed: u64,
     /// So many samples of a batch, one after the other, are turned as the first of them: the frames of a clip. At
     /// least 1.
@@ -229,7 +229,7 @@ impl Loader {
         let _ = self.spare.try_send(batch);
     }
 
-    /// How the store holds fields.
+    /// The encoding in which the store holds fields.
     pub fn encoding(&self) -> Encoding {
         self.shared.reader.encoding()
     }

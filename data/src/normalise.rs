@@ -21,7 +21,7 @@ pub enum NormalisationMethod {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelScale {
-    /// Of which variable.
+    /// The variable whose values it scales.
     pub variable: Variable,
     /// Subtracted first, in the variable's SI unit.
     pub subtract: f64,
@@ -64,7 +64,7 @@ pub struct ChannelFactors {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Normalisation {
-    /// How it was made.
+    /// The method that it was made by.
     pub method: NormalisationMethod,
     /// One per channel.
     pub channels: Vec<ChannelScale>,
@@ -108,7 +108,7 @@ impl Normalisation {
         self.channels.iter().map(|c| c.variable).collect()
     }
 
-    /// That of some channels, in the order asked for.
+    /// The normalisation of some channels, in the order asked for.
     ///
     /// # Errors
     /// [`DataError::Invalid`] naming the channel that it does not have.

@@ -19,11 +19,11 @@ pub enum LastBatch {
 /// What a [`Sampler`] depends on besides the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SamplerConfig {
-    /// Of the shuffle; `None` keeps the order given.
+    /// Seed of the shuffle; `None` keeps the order given.
     pub shuffle: Option<u64>,
     /// This rank, counted from 0.
     pub rank: usize,
-    /// All ranks.
+    /// Number of ranks.
     pub ranks: usize,
     /// Samples per rank and step.
     pub batch: usize,
@@ -45,7 +45,7 @@ pub struct Cursor {
 /// The samples of one rank at one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchPlan {
-    /// Which step.
+    /// The epoch and the step.
     pub at: Cursor,
     /// Sample ids; may be empty under [`LastBatch::Keep`].
     pub ids: Vec<usize>,

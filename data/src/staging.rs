@@ -21,7 +21,7 @@ pub enum Share {
     Training {
         /// Training samples of each node.
         per_node: usize,
-        /// Of the deal.
+        /// Seed of the deal.
         seed: u64,
     },
 }
@@ -77,7 +77,7 @@ fn sorted<'a>(ids: impl Iterator<Item = &'a usize>) -> Vec<usize> {
 /// One sample on its way: the first rank reads it, all of them keep it, each on another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
-    /// Which sample.
+    /// The id of the sample.
     pub sample: usize,
     /// Who keeps it.
     pub ranks: Vec<usize>,

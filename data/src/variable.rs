@@ -6,23 +6,38 @@ use std::fmt;
 /// A field of the model, by its CAM5 short name. The first sixteen are the channels, in model order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-#[allow(missing_docs)] // each is described by its row in `TABLE`
 pub enum Variable {
+    /// Precipitable water of the whole column, kg m-2.
     Tmq,
+    /// Eastward wind at 850 hPa, m s-1.
     U850,
+    /// Northward wind at 850 hPa, m s-1.
     V850,
+    /// Eastward wind at the lowest model level, m s-1.
     Ubot,
+    /// Northward wind at the lowest model level, m s-1.
     Vbot,
+    /// Specific humidity at the reference height, kg kg-1.
     Qrefht,
+    /// Surface pressure, Pa.
     Ps,
+    /// Sea-level pressure, Pa.
     Psl,
+    /// Temperature at 200 hPa, K.
     T200,
+    /// Temperature at 500 hPa, K.
     T500,
+    /// Total precipitation rate, liquid and ice, m s-1.
     Prect,
+    /// Radiative temperature of the surface, K.
     Ts,
+    /// Temperature at the reference height, K.
     Trefht,
+    /// Geopotential height at 1000 hPa, m.
     Z1000,
+    /// Geopotential height at 200 hPa, m.
     Z200,
+    /// Height of the lowest model level, m.
     Zbot,
 }
 

@@ -337,11 +337,11 @@ pub struct ClassDetection {
 /// Means over the classes that have true boxes; a class without any is left out, one that was never predicted counts 0.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MeanPrecision {
-    /// Of `average_precision` at 0.1.
+    /// Mean of `average_precision` at an overlap of 0.1.
     pub at_10: Option<f64>,
-    /// Of `average_precision` at 0.5.
+    /// Mean of `average_precision` at an overlap of 0.5.
     pub at_50: Option<f64>,
-    /// Of COCO's AP.
+    /// Mean of COCO's AP.
     pub coco: Option<f64>,
     /// Confidence interval of `at_10`.
     pub at_10_interval: Option<Interval>,

@@ -13,13 +13,13 @@ pub use squall_climate::compare::Interval;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bootstrap {
-    /// Of the draws.
+    /// Seed of the draws.
     pub seed: u64,
     /// Number of draws; 0 makes no intervals.
     pub draws: usize,
     /// Length of the blocks that are drawn as a whole. Events last for days, so single times are not independent.
     pub block_days: f64,
-    /// Probability inside.
+    /// Probability inside an interval.
     pub level: f64,
 }
 

@@ -19,7 +19,7 @@ pub struct Confusion {
 }
 
 impl Confusion {
-    /// Of two masks of one time.
+    /// The confusion of two masks of one time.
     ///
     /// # Errors
     /// [`ValidationError::Mismatch`] if times or shapes differ; [`ValidationError::Invalid`] for a code that is no
@@ -39,8 +39,8 @@ impl Confusion {
         )
     }
 
-    /// Of class codes `(lat, lon)`; `row_areas_km2` is the area of a cell of each row ([`LatLonGrid::row_areas_km2`]).
-    /// Pixels whose true code is [`IGNORED`] do not count.
+    /// The confusion of class codes `(lat, lon)`; `row_areas_km2` is the area of a cell of each row
+    /// ([`LatLonGrid::row_areas_km2`]). Pixels whose true code is [`IGNORED`] do not count.
     ///
     /// # Errors
     /// As [`Confusion::of_masks`].

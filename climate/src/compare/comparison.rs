@@ -21,7 +21,7 @@ pub struct ChangeRow {
     pub season: String,
     /// The unit of a, b, difference and interval.
     pub unit: String,
-    /// Numbers.
+    /// The numbers of both runs and how they differ.
     #[serde(flatten)]
     pub change: Change,
     /// p adjusted for the rows of the same family: all rows of the whole, of basins, of seasons, or of seasons of
@@ -91,7 +91,7 @@ pub struct Comparison {
     pub statements: Vec<String>,
     /// All numbers.
     pub changes: Vec<ChangeRow>,
-    /// Maps in numbers.
+    /// How many cells of each map changed.
     pub maps: Vec<MapSummary>,
     /// Return levels.
     pub return_levels: Vec<ReturnLevels>,

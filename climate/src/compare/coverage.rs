@@ -15,11 +15,11 @@ const WHOLE_MONTH: f64 = 0.95;
 /// When a run was analysed.
 #[derive(Debug, Clone)]
 pub struct Coverage {
-    /// The folder.
+    /// The folder of the run.
     pub path: PathBuf,
-    /// Of the data.
+    /// The calendar of the data.
     pub calendar: Calendar,
-    /// Of the masks, if it is known.
+    /// The grid of the masks, if it is known.
     pub grid: Option<LatLonGrid>,
     /// Analysed times of each (year, month); days, if only the first and last time are known.
     pub months: BTreeMap<(i64, i64), f64>,

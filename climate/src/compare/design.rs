@@ -44,7 +44,7 @@ pub struct DrawOptions {
     pub draws: usize,
     /// Probability inside an interval; a change is significant where p is below the rest.
     pub confidence: f64,
-    /// Of the random streams.
+    /// Seed of the random streams.
     pub seed: u64,
     /// How intervals follow from the draws.
     pub method: IntervalMethod,
@@ -82,13 +82,13 @@ pub struct Change {
     pub a: Option<f64>,
     /// The number of the second sample.
     pub b: Option<f64>,
-    /// b - a.
+    /// The difference b - a.
     pub difference: Option<f64>,
-    /// b / a - 1, where a is above 0.
+    /// The relative change b / a - 1, where a is above 0.
     pub relative: Option<f64>,
-    /// Of the difference.
+    /// Confidence interval of the difference.
     pub interval: Option<Interval>,
-    /// Of the relative change.
+    /// Confidence interval of the relative change.
     pub relative_interval: Option<Interval>,
     /// Probability of a difference this large if years were dealt to the sides by chance.
     pub p: Option<f64>,
@@ -143,7 +143,7 @@ impl Design {
         })
     }
 
-    /// How draws are made and read.
+    /// The options that it was made with.
     pub fn options(&self) -> &DrawOptions {
         &self.options
     }

@@ -16,7 +16,7 @@ const MOST_BINS: usize = 30;
 pub struct Distribution {
     /// The word in tables.
     pub name: String,
-    /// Of which class: the code of masks.
+    /// The code of the class whose tracks have the quantity, as masks have it.
     pub class: u8,
     /// What it is called in a sentence.
     pub subject: String,

@@ -17,7 +17,7 @@ const MOST_DRAWS: usize = 2000;
 pub struct ReturnLevels {
     /// The word in tables.
     pub name: String,
-    /// Of which class: the code of masks.
+    /// The code of the class whose tracks have the quantity, as masks have it.
     pub class: u8,
     /// What it is called in a sentence.
     pub subject: String,
@@ -203,7 +203,7 @@ impl Fit {
         }
     }
 
-    /// How many years have no event.
+    /// Number of years without an event.
     pub fn years_without(&self) -> usize {
         self.years.saturating_sub(self.extremes.len())
     }

@@ -65,17 +65,17 @@ impl MapQuantity {
 pub struct MapChange {
     /// What it shows.
     pub quantity: MapQuantity,
-    /// Of which class.
+    /// The class whose events it shows.
     pub class: Class,
-    /// Of the first run.
+    /// The values of the first run, a.
     pub a: Vec<f64>,
-    /// Of the second run.
+    /// The values of the second run, b.
     pub b: Vec<f64>,
-    /// b - a.
+    /// The difference b - a.
     pub difference: Vec<f64>,
     /// Lower end of the interval of the difference.
     pub low: Vec<f64>,
-    /// Upper end.
+    /// Upper end of the interval of the difference.
     pub high: Vec<f64>,
     /// p of each cell alone; NaN where neither run has an event.
     pub p: Vec<f64>,

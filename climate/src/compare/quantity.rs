@@ -21,43 +21,78 @@ pub enum Kind {
 /// A number that two runs are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // `about` says what each is
 pub enum Quantity {
+    /// Tropical cyclones a year.
     CycloneTracks,
+    /// Tropical cyclones of hurricane strength a year.
     Hurricanes,
+    /// Tropical cyclones of category 3 to 5 a year.
     MajorHurricanes,
+    /// Landfalls of tropical cyclones a year.
     CycloneLandfalls,
+    /// Tropical cyclones present at a time, in the mean.
     CyclonesPresent,
+    /// Accumulated cyclone energy a year.
     CycloneEnergy,
+    /// Lifetime-maximum wind of tropical cyclones, in the mean.
     CycloneWind,
+    /// Lifetime-maximum wind that a tenth of the tropical cyclones exceeds.
     CycloneWindHigh,
+    /// Lifetime-minimum pressure of tropical cyclones, in the mean.
     CyclonePressure,
+    /// Lifetime-minimum pressure that a tenth of the tropical cyclones falls below.
     CyclonePressureLow,
+    /// Distance from the equator at which tropical cyclones are strongest, in the mean.
     CycloneLatitude,
+    /// Lifetime of tropical cyclones, in the mean.
     CycloneLifetime,
+    /// Area of tropical cyclones, in the mean.
     CycloneArea,
+    /// Rain rate inside tropical cyclones, in the mean.
     CycloneRain,
+    /// Precipitation that falls inside tropical cyclones in a year.
     CycloneWater,
+    /// Atmospheric rivers a year.
     RiverTracks,
+    /// Landfalls of atmospheric rivers a year.
     RiverLandfalls,
+    /// Atmospheric rivers present at a time, in the mean.
     RiversPresent,
+    /// Share of the Earth under atmospheric rivers.
     RiverCover,
+    /// Lifetime of atmospheric rivers, in the mean.
     RiverLifetime,
+    /// Area of atmospheric rivers, in the mean.
     RiverArea,
+    /// Length of atmospheric rivers, in the mean.
     RiverLength,
+    /// Highest precipitable water inside atmospheric rivers, in the mean.
     RiverMoisture,
+    /// Highest vapour transport inside atmospheric rivers, in the mean.
     RiverTransport,
+    /// Rain rate inside atmospheric rivers, in the mean.
     RiverRain,
+    /// Precipitation that falls inside atmospheric rivers in a year.
     RiverWater,
+    /// Extratropical cyclones a year.
     ExtratropicalTracks,
+    /// Extratropical cyclones present at a time, in the mean.
     ExtratropicalsPresent,
+    /// Lifetime-maximum wind of extratropical cyclones, in the mean.
     ExtratropicalWind,
+    /// Lifetime-minimum pressure of extratropical cyclones, in the mean.
     ExtratropicalPressure,
+    /// Lifetime of extratropical cyclones, in the mean.
     ExtratropicalLifetime,
+    /// Area of extratropical cyclones, in the mean.
     ExtratropicalArea,
+    /// Tropical depressions a year.
     DepressionTracks,
+    /// Tropical depressions present at a time, in the mean.
     DepressionsPresent,
+    /// Lifetime of tropical depressions, in the mean.
     DepressionLifetime,
+    /// Area of tropical depressions, in the mean.
     DepressionArea,
 }
 

@@ -28,7 +28,7 @@ impl Gev {
         Self::fit_sorted(&sorted)
     }
 
-    /// The same for ascending finite values.
+    /// What [`Self::fit`] gives, of finite values that ascend already.
     pub(crate) fn fit_sorted(sorted: &[f64]) -> Option<Self> {
         if sorted.len() < MIN_MAXIMA {
             return None;

@@ -169,7 +169,7 @@ pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> Str
     }
 }
 
-/// Of how many years, and of which of their months.
+/// The words that say how many years are compared, and which of their months.
 fn years(comparison: &Comparison) -> String {
     let [a, b] = [&comparison.a, &comparison.b].map(|side| side.years.len());
     let s = if a == 1 { "" } else { "s" };

@@ -20,13 +20,13 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DetectorThresholds {
-    /// Of [`Method::Deepcam`].
+    /// The numbers of [`Method::Deepcam`].
     pub deepcam: Thresholds,
-    /// Of [`Method::Tempest`].
+    /// The numbers of [`Method::Tempest`].
     pub tempest: TempestThresholds,
-    /// Of [`Method::Percentile`].
+    /// The numbers of [`Method::Percentile`].
     pub percentile: PercentileThresholds,
-    /// Of [`Method::Bard`].
+    /// The numbers of [`Method::Bard`].
     pub bard: BardThresholds,
 }
 
@@ -75,7 +75,7 @@ impl Detector {
         })
     }
 
-    /// Which it is.
+    /// The method that it is.
     pub fn method(&self) -> Method {
         match self {
             Self::Deepcam(_) => Method::Deepcam,

@@ -102,7 +102,7 @@ impl VapourTransport {
 /// What is to be read of a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// These channels.
+    /// The channels to be read.
     pub channels: Vec<Variable>,
     /// Vapour transport, where the files have it or the levels to compute it from.
     pub transport: bool,
@@ -146,7 +146,7 @@ pub struct DetectFields {
 }
 
 impl DetectFields {
-    /// Channels alone.
+    /// Fields that hold the channels of a snapshot alone.
     pub fn of(snapshot: Snapshot) -> Self {
         Self {
             snapshot,

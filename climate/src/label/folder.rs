@@ -113,7 +113,7 @@ impl LabelFolder {
         Ok(())
     }
 
-    /// Fixes the state.
+    /// Fixes a state on disk, from which a run that is cut off goes on.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.

@@ -52,10 +52,12 @@ use ndarray::Array2;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
 use std::sync::Arc;
 
-/// Numbers of tracks: cyclones from 1, extratropical cyclones and depressions from these, so that no number is in a
-/// table twice and that of a track does not depend on how many of another kind there are.
+/// Number of the first track of an extratropical cyclone.
+///
+/// Cyclones are numbered from 1, extratropical cyclones from this, depressions from [`FIRST_DEPRESSION`], so that no
+/// number is in a table twice and that of a track does not depend on how many of another kind there are.
 pub const FIRST_EXTRATROPICAL: u64 = 10_000_001;
-/// See [`FIRST_EXTRATROPICAL`].
+/// Number of the first track of a tropical depression; why, says [`FIRST_EXTRATROPICAL`].
 pub const FIRST_DEPRESSION: u64 = 20_000_001;
 
 /// The variables that the labels need, in model order.

@@ -33,13 +33,13 @@ const PUBLISHED_KM: f64 = PUBLISHED_DEG * KM_PER_DEGREE;
 /// spacing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GridScaling {
-    /// For vorticity.
+    /// Factor for vorticity.
     pub vorticity: f64,
-    /// For the rise of sea-level pressure.
+    /// Factor for the rise of sea-level pressure.
     pub pressure: f64,
-    /// For the fall of temperature and thickness around the warm core.
+    /// Factor for the fall of temperature and thickness around the warm core.
     pub core: f64,
-    /// For wind speed.
+    /// Factor for wind speed.
     pub wind: f64,
 }
 

@@ -68,7 +68,7 @@ impl<P: Point> Settled<P> {
         self.by_index = self.by_index.split_off(&index);
     }
 
-    /// Numbered tracks.
+    /// Number of tracks that have a number.
     pub fn tracks(&self) -> u64 {
         self.tracks
     }

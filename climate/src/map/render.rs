@@ -17,7 +17,7 @@ pub struct MapLayers<'a> {
     pub tracks: &'a [Vec<(f64, f64)>],
 }
 
-/// How to draw it.
+/// How a map is drawn.
 #[derive(Debug, Clone)]
 pub struct MapStyle {
     /// Width of the picture in pixels.

@@ -7,11 +7,11 @@ use squall_data::{Class, LatLonGrid, Time};
 /// Areas that two sources gave to one class, summed over times, km².
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PairAgreement {
-    /// Both.
+    /// Area that both sources mark.
     pub both_km2: f64,
-    /// The first alone.
+    /// Area that the first source marks alone.
     pub only_first_km2: f64,
-    /// The second alone.
+    /// Area that the second source marks alone.
     pub only_second_km2: f64,
 }
 

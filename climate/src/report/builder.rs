@@ -147,7 +147,7 @@ impl ReportBuilder {
         self.counter.pairs()
     }
 
-    /// The page.
+    /// The page as HTML.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if a picture cannot be made.

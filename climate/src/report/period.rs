@@ -63,7 +63,7 @@ impl Period {
         self.last.add_seconds(self.step_seconds)
     }
 
-    /// Its length.
+    /// Its length in hours.
     pub(crate) fn hours(&self) -> f64 {
         self.end().hours_since(self.first)
     }

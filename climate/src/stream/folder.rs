@@ -115,7 +115,7 @@ impl RunFolder {
         Ok((folder, stream, next))
     }
 
-    /// Writes rows.
+    /// Writes rows behind those that were written before.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.

@@ -28,7 +28,7 @@ struct Saved {
 }
 
 impl RiverPlaces {
-    /// No river anywhere.
+    /// The places of a grid, without a river anywhere.
     pub fn new(grid: &LatLonGrid) -> Self {
         let (rows, columns) = grid.shape();
         Self {

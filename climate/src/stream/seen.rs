@@ -60,7 +60,7 @@ impl Seen {
         }
     }
 
-    /// The same without the mask.
+    /// What [`Self::of`] gives, without the mask.
     pub(super) fn beside_mask(
         moment: &Moment<'_>,
         found: Vec<DetectedEvent>,

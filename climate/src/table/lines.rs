@@ -161,12 +161,12 @@ impl Line<'_> {
         Ok((lon_deg.rem_euclid(360.0), lat_deg))
     }
 
-    /// A date.
+    /// The date in a column.
     pub fn time(&self, column: &str, calendar: Calendar) -> Result<Time> {
         Time::parse(self.text(column), calendar).map_err(|_| self.bad(column, date_of(calendar)))
     }
 
-    /// The class.
+    /// The class in the column of that name.
     pub fn class(&self) -> Result<Class> {
         self.word("class", &Class::TRACKED, Class::name)?
             .ok_or_else(|| self.bad("class", CLASSES))

@@ -71,7 +71,7 @@ pub(super) struct Shore {
 }
 
 impl Shore {
-    /// A point.
+    /// What the next point needs to know of this one to tell a landfall.
     pub fn of(event: &Event) -> Self {
         Self {
             on_land: place_on_land(event).is_some(),

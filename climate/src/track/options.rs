@@ -144,7 +144,7 @@ impl Default for TrackerOptions {
 }
 
 impl TrackerOptions {
-    /// How a class is followed.
+    /// The rules by which the events of a class are joined.
     pub fn of(&self, class: Class) -> &Linking {
         match class {
             Class::AtmosphericRiver => &self.atmospheric_river,

@@ -434,7 +434,7 @@ impl OpenTrack {
         self.region.clone_from(&detected.region);
     }
 
-    /// How long the motion took that is carried on.
+    /// Hours that the motion took which is carried on; `None` of a track of one point.
     fn hours_behind(&self) -> Option<f64> {
         let first = self.before.front()?;
         Some(self.track.end.hours_since(first.0))

@@ -22,7 +22,7 @@ pub(crate) struct GridAxes {
 }
 
 impl GridAxes {
-    /// Those of a file.
+    /// The axes and the grid of a file.
     ///
     /// # Errors
     /// [`DataError::MissingVariable`] or [`DataError::BadVariable`] saying which coordinate is not there or not 1-D;

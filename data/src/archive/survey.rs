@@ -73,7 +73,7 @@ impl Survey {
         self.files.len()
     }
 
-    /// Whether none was.
+    /// Whether no file was looked at.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }

@@ -94,7 +94,7 @@ impl BoxFrames {
 pub struct SinkSummary {
     /// The file.
     pub path: PathBuf,
-    /// Times.
+    /// Times written.
     pub times: usize,
     /// Boxes written.
     pub boxes: usize,
@@ -103,7 +103,7 @@ pub struct SinkSummary {
 }
 
 impl SinkSummary {
-    /// Of a file that holds nothing yet.
+    /// The summary of a file that holds nothing yet.
     pub(super) fn begun(path: PathBuf) -> Self {
         Self {
             path,

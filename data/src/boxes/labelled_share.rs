@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub struct LabelledShare {
     /// Share of the samples, 0 to 1.
     pub share: f64,
-    /// Of the drawing.
+    /// Seed of the drawing.
     pub seed: u64,
 }
 

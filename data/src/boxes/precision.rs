@@ -10,7 +10,7 @@ pub const OVERLAPS: [f64; 11] = [0.1, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85
 /// A predicted box: how sure, and a bit for every entry of [`OVERLAPS`] at which it found a true box.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// How sure.
+    /// How sure the prediction is, 0 to 1.
     pub confidence: f32,
     /// Bit k: it found a true box at overlap k.
     pub right: u16,
@@ -67,7 +67,7 @@ pub fn judge(truth: &[GeoBox], predicted: &[GeoBox]) -> Vec<Judged> {
 /// A detection as average precision sees it: how sure, right or wrong, and how often it counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Detection {
-    /// How sure.
+    /// How sure the prediction is, 0 to 1.
     pub confidence: f32,
     /// Whether it found a true box.
     pub right: bool,

@@ -66,7 +66,7 @@ pub(super) struct Scan {
     pub files: Vec<MaskFile>,
     /// Every time with its file and the index in it.
     pub all: Vec<(Time, usize, usize)>,
-    /// Those of the first file.
+    /// Grid and calendar of the first file, which all others must have.
     pub common: Option<(LatLonGrid, Calendar)>,
     pub source: String,
     pub notes: Vec<String>,

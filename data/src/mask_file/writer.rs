@@ -311,7 +311,7 @@ fn add_plane<'f>(
     Ok(variable)
 }
 
-/// The same for values from 0 up, in so many steps per unit.
+/// Adds a variable for values from 0 up, in so many steps per unit.
 fn add_packed(
     file: &mut FileMut,
     grid: &LatLonGrid,

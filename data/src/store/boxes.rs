@@ -76,7 +76,7 @@ impl StoreBoxes {
         }))
     }
 
-    /// Those of a sample.
+    /// The boxes of a sample; none if it is unlabelled.
     pub(super) fn of(&self, id: usize) -> Option<&[GeoBox]> {
         self.samples.get(id)?.as_deref()
     }

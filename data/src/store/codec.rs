@@ -237,7 +237,7 @@ impl RecordDecoder {
         self.gather.as_ref().map_or(self.stored_channels, Vec::len)
     }
 
-    /// How fields are stored.
+    /// The encoding in which fields are stored.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }

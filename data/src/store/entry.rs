@@ -45,9 +45,9 @@ impl Encoding {
 /// What all samples of a store have in common; fixed before the first is written.
 #[derive(Debug, Clone)]
 pub struct StoreMeta {
-    /// Where.
+    /// The grid of all fields.
     pub grid: Arc<LatLonGrid>,
-    /// Of all times.
+    /// The calendar of all times.
     pub calendar: Calendar,
     /// Channel order of the records.
     pub channels: Vec<Variable>,
@@ -69,7 +69,7 @@ impl StoreMeta {
         }
     }
 
-    /// (lat, lon, channel).
+    /// The shape of a sample: (lat, lon, channel).
     pub fn shape(&self) -> [usize; 3] {
         let (rows, columns) = self.grid.shape();
         [rows, columns, self.channels.len()]

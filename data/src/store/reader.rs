@@ -121,7 +121,7 @@ impl Store {
         &self.meta
     }
 
-    /// Where.
+    /// The grid of all fields.
     pub fn grid(&self) -> &Arc<LatLonGrid> {
         &self.meta.grid
     }
@@ -131,7 +131,7 @@ impl Store {
         &self.meta.channels
     }
 
-    /// (lat, lon, channel).
+    /// The shape of a sample: (lat, lon, channel).
     pub fn shape(&self) -> [usize; 3] {
         self.meta.shape()
     }
@@ -152,7 +152,7 @@ impl Store {
         (0..self.len()).filter(of_split).collect()
     }
 
-    /// Those of them that have a mask.
+    /// The samples of a split that have a mask, ascending, whether they are here or not.
     pub fn masked_ids(&self, split: Split) -> Vec<usize> {
         let mut ids = self.ids(split);
         ids.retain(|&id| self.index.samples[id].has_mask());
@@ -169,7 +169,7 @@ impl Store {
         &self.times
     }
 
-    /// Of every channel, over the training samples.
+    /// Statistics of every channel over the training samples.
     pub fn statistics(&self) -> &Statistics {
         &self.index.statistics
     }

@@ -200,7 +200,7 @@ impl SampleReader {
     ) -> Result<usize> {
         self.store.read_record(&self.decoder, id, view, x, labels)
     }
-    /// How the store holds fields.
+    /// The encoding in which the store holds fields.
     pub fn encoding(&self) -> Encoding {
         self.decoder.encoding()
     }

@@ -43,7 +43,7 @@ pub struct ChannelStatistics {
 }
 
 impl ChannelStatistics {
-    /// Of the values of a plane; NaN and infinite values count as missing.
+    /// Statistics of the values of a plane; NaN and infinite values count as missing.
     pub fn of_plane(plane: ArrayView2<'_, f32>) -> Self {
         let mut total = Self::default();
         for row in plane.rows() {
@@ -124,7 +124,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Of nothing yet.
+    /// Statistics of no sample yet.
     pub fn empty(variables: &[Variable]) -> Self {
         Self {
             variables: variables.to_vec(),
@@ -142,7 +142,7 @@ impl Statistics {
         }
     }
 
-    /// Those of one channel.
+    /// The statistics of one channel, if it is among them.
     pub fn of(&self, variable: Variable) -> Option<&ChannelStatistics> {
         let index = self.variables.iter().position(|&v| v == variable)?;
         self.channels.get(index)

@@ -62,9 +62,9 @@ pub(super) fn zonal(lat_deg: f64, season: f64, warming_k: f64, moisture: f64) ->
 /// Height above sea level and share of land, smooth sketches of the real continents.
 #[derive(Debug)]
 pub(super) struct Terrain {
-    /// m.
+    /// Height above sea level, m.
     pub height: Array2<f32>,
-    /// 0 sea, 1 land.
+    /// Share of land, from 0 at sea to 1.
     pub land: Array2<f32>,
 }
 

@@ -16,13 +16,13 @@ pub struct TruthObject {
     pub lon_deg: f64,
     /// Area of its cells, km².
     pub area_km2: f64,
-    /// Box; west exceeds east where it crosses 0°E.
+    /// Western edge of its box, which exceeds the eastern one where the box crosses 0°E.
     pub west_deg: f64,
-    /// Box.
+    /// Eastern edge of its box.
     pub east_deg: f64,
-    /// Box.
+    /// Southern edge of its box.
     pub south_deg: f64,
-    /// Box.
+    /// Northern edge of its box.
     pub north_deg: f64,
     /// Strongest wind of a cyclone above the boundary layer, m/s: without friction, its surroundings and its motion,
     /// which the fields' lowest level has.

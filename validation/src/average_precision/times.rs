@@ -112,9 +112,9 @@ pub struct TimeCoverage {
 /// A number of times, the first ones by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SomeTimes {
-    /// How many.
+    /// Number of times.
     pub count: u64,
-    /// The first few.
+    /// The first few of them.
     pub first: Vec<String>,
 }
 

@@ -36,7 +36,7 @@ pub struct TransportClimatology {
 }
 
 impl TransportClimatology {
-    /// Nothing yet.
+    /// A climatology that has seen no time yet.
     pub fn new(thresholds: &PercentileThresholds, grid: Arc<LatLonGrid>) -> Self {
         let cells =
             |spacing: f64| ((thresholds.climatology_spacing_deg / spacing + 1e-6) as usize).max(1);

@@ -14,7 +14,7 @@ pub(super) struct Winds {
 }
 
 impl Winds {
-    /// Of some columns, by which a note calls them.
+    /// No winds yet, of columns that a note will call by these names.
     pub fn of(columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             columns: columns.into_iter().map(Into::into).collect(),

@@ -39,6 +39,13 @@ pub fn local_number() -> usize {
     launch.map_or(0, |launch| launch.local_rank.unwrap_or(launch.rank))
 }
 
+/// How many processes of the job this one's node has, as the launcher says; 1 where it does not.
+pub fn on_this_node() -> usize {
+    let launch = Launch::detect(|name| std::env::var(name).ok());
+    let launch = launch.ok().flatten();
+    launch.and_then(|launch| launch.local_size).unwrap_or(1)
+}
+
 /// All processes of the job; none if this is the only one.
 ///
 /// # Errors

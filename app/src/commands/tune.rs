@@ -9,7 +9,9 @@ use serde::Serialize;
 use squall_data::store::Split;
 use squall_data::{Store, atomic};
 use squall_jobs::train::TrainEvent;
-use squall_jobs::tune::{Dimension, Ladder, Place, Search, Space, Trial, TuneEvent, distinct};
+use squall_jobs::tune::{
+    Dimension, Ladder, Place, Search, Space, Trial, TuneEvent, distinct, share_of_memory,
+};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,6 +96,7 @@ impl Tune {
             ladder,
             store: &store,
             folder: &self.out,
+            memory_bytes: share_of_memory(ranks::on_this_node()),
         };
         let (_, halts) = search.plan_of(&Trial::default())?;
         announce(&search.ladder, &halts);

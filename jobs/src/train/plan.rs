@@ -79,7 +79,10 @@ impl Run<'_> {
         let (available, memory_ranks) = match backend.is_gpu() {
             // Every rank has a GPU of its own.
             true => (backend.available_memory(), 1),
-            false => (memory::available_to(node_ranks as u64), node_ranks as u64),
+            false => {
+                let left = memory::available_to(node_ranks as u64);
+                (self.team.may_hold(left), node_ranks as u64)
+            }
         };
         let sharing = Sharing {
             batch: self.local_batch,

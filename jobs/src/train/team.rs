@@ -55,6 +55,8 @@ pub struct Team {
     pub(super) link: Option<Link>,
     /// So long every step of this rank takes more.
     dawdling: Duration,
+    /// Bytes of host memory that this rank holds at most.
+    memory_limit: Option<u64>,
 }
 
 impl fmt::Debug for Team {
@@ -82,6 +84,7 @@ impl Team {
             trace: Trace::new(0, 0, Arc::default()),
             link: None,
             dawdling: Duration::ZERO,
+            memory_limit: None,
         }
     }
 
@@ -115,6 +118,21 @@ impl Team {
             dawdling: by,
             ..self
         }
+    }
+
+    /// The same team, of which this rank holds no more than so many bytes of host memory, where it shares its node with
+    /// processes that it does not talk to; with none, all that the system has left for the team.
+    #[must_use]
+    pub fn within(self, memory_limit: Option<u64>) -> Self {
+        Self {
+            memory_limit,
+            ..self
+        }
+    }
+
+    /// Bytes that this rank may hold, of so many that the system has left for it.
+    pub(crate) fn may_hold(&self, left: Option<u64>) -> Option<u64> {
+        left.into_iter().chain(self.memory_limit).min()
     }
 
     /// What hears of a stall, for somebody who watches besides this team: only the first stall is told.

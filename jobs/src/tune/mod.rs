@@ -21,11 +21,12 @@ pub use space::{Dimension, Space};
 
 use crate::error::{JobError, Result};
 use crate::lock::FolderLock;
+use crate::memory;
 use crate::metrics::{Metric, read_metrics};
 use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
 use crate::train::evaluate::Scores;
-use crate::train::{TrainEvent, steps_alone, train};
+use crate::train::{Team, TrainEvent, steps_alone, train_together};
 use squall_data::{DataError, Store, atomic};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,19 @@ pub struct Search<'a> {
     pub store: &'a Arc<Store>,
     /// Where everything is kept.
     pub folder: &'a Path,
+    /// Bytes of host memory that a trial may need here at most ([`share_of_memory`]); with none, all that is free.
+    pub memory_bytes: Option<u64>,
+}
+
+/// The share of each of so many processes of a search on this node, in bytes of host memory, to be asked for before the
+/// first trial: later what the others hold is not free any more. None of a single process, or where the system does not
+/// say.
+#[must_use]
+pub fn share_of_memory(processes: usize) -> Option<u64> {
+    match processes {
+        0 | 1 => None,
+        several => memory::available_to(several as u64),
+    }
 }
 
 /// Keys of a recipe with the values that a trial gives them.
@@ -213,7 +227,8 @@ impl Search<'_> {
         let metrics = RunDir::metrics_of(&folder);
         // A run that was killed between its halt and this file's words of it is there already.
         if score_at(&metrics, until)?.is_none() {
-            let report = train(&recipe, self.store, &folder, &mut tell, &halt);
+            let mut team = Team::solo().within(self.memory_bytes);
+            let report = train_together(&recipe, self.store, &folder, &mut tell, &halt, &mut team);
             trial.seconds += started.elapsed().as_secs_f64();
             match report {
                 // Told to stop; perhaps it had come so far all the same.
@@ -320,4 +335,22 @@ fn score_at(metrics: &Path, step: u64) -> Result<Option<Scores>> {
         } if at == step => Some(scores),
         _ => None,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_several_processes_share_the_memory_of_a_node() {
+        assert_eq!(share_of_memory(1), None);
+        #[cfg(target_os = "linux")]
+        assert!(share_of_memory(3).is_some_and(|bytes| bytes > 0));
+        let team = Team::solo().within(Some(5));
+        assert_eq!(
+            [3, 7].map(|left| team.may_hold(Some(left))),
+            [Some(3), Some(5)]
+        );
+        assert_eq!(Team::solo().may_hold(Some(7)), Some(7));
+    }
 }

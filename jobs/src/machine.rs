@@ -133,9 +133,9 @@ pub struct Device {
 pub struct Measured {
     /// Of this network, named as in recipes, at 768 x 1152.
     pub network: String,
-    /// In this type.
+    /// The type that it computed in.
     pub precision: String,
-    /// With so many samples a step.
+    /// Samples of a step.
     pub batch: usize,
     /// Operations of a training step for a sample, in TF, as `squall summary` counts them: what was measured is a rate of
     /// networks that have as many.
@@ -161,7 +161,7 @@ pub struct Link {
 }
 
 impl Default for Link {
-    /// Of a machine that has no such link.
+    /// The link of a machine that has none: it costs nothing.
     fn default() -> Self {
         Self {
             gb_s: f64::INFINITY,
@@ -185,9 +185,9 @@ pub struct FileSystem {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Of a node for an hour.
+    /// The price of a node for an hour.
     pub node_hour: f64,
-    /// In this currency or unit.
+    /// The currency or unit of the price.
     pub unit: String,
 }
 

@@ -40,7 +40,7 @@ impl RunDir {
         })
     }
 
-    /// Where it is.
+    /// The folder itself.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -75,7 +75,7 @@ impl RunDir {
         Self::metrics_of(&self.folder)
     }
 
-    /// The same of a run that need not be opened.
+    /// Losses and scores of a run that need not be opened, by its folder.
     pub fn metrics_of(folder: &Path) -> PathBuf {
         folder.join("metrics.jsonl")
     }

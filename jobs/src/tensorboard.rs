@@ -123,7 +123,7 @@ impl EventWriter {
         Ok(writer)
     }
 
-    /// Where it writes.
+    /// The event file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -105,7 +105,7 @@ impl<'m> Ensemble<'m> {
         &self.models
     }
 
-    /// How each of them sees a field.
+    /// The views of a field that each model has.
     pub fn views(&self) -> &[View] {
         &self.views
     }
@@ -281,7 +281,7 @@ fn input(batch: Vec<Fields>, shape: (usize, usize)) -> Result<Tensor> {
     tensor(joined(batch, 1).swap_remove(0), samples, shape)
 }
 
-/// The same of fields that are used again.
+/// The fields of the only diet, which are used again, side by side.
 fn side_by_side(fields: &[&Fields], shape: (usize, usize)) -> Result<Tensor> {
     let (mut values, mut sent) = (Vec::new(), Vec::new());
     for fields in fields {

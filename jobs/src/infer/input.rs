@@ -269,7 +269,7 @@ pub(super) struct Reader<'a> {
     variables: Vec<Variable>,
     stored: Vec<SampleReader>,
     labels: Vec<u8>,
-    /// Where the GPU normalises.
+    /// The way to the GPU, where that normalises.
     upload: Option<Upload>,
 }
 

@@ -94,13 +94,13 @@ pub fn infer(
 /// What is to be inferred, how, and where masks go.
 #[derive(Debug)]
 pub struct Inference<'a> {
-    /// Fields.
+    /// The fields.
     pub input: Input<'a>,
     /// One network, or the members of an ensemble.
     pub ensemble: Ensemble<'a>,
     /// Folder of the masks; one that all ranks see.
     pub out: &'a Path,
-    /// How.
+    /// How it is inferred, and what is written.
     pub options: &'a InferOptions,
 }
 

@@ -30,7 +30,7 @@ pub struct Model {
     tf32: bool,
     /// Which boxes are kept, as the recipe says; of a detector.
     suppression: Suppression,
-    /// Of a network over time.
+    /// The clips that a network over time sees.
     clips: Option<ClipShape>,
     /// One sentence for everything about it that may surprise.
     notes: Vec<String>,

@@ -35,10 +35,10 @@ pub(super) struct Job<'j, 'a> {
     pub total: usize,
     /// Times done before.
     pub done: usize,
-    /// How the network is computed.
+    /// Samples computed at once.
     pub batch: NonZeroUsize,
     pub strips: NonZeroUsize,
-    /// Of a network over time.
+    /// The windows of the time axis that a network over time sees.
     pub sliding: Option<&'j Sliding>,
 }
 

@@ -16,16 +16,16 @@ pub enum InferEvent<'a> {
     Mask {
         /// Times done, those of earlier calls and those left out included; on the first rank, those of all ranks.
         done: usize,
-        /// Of so many.
+        /// Times in all.
         total: usize,
         /// The mask.
         mask: &'a ClassMask,
     },
     /// The boxes of a time are found, though not written yet.
     Boxes {
-        /// As of masks.
+        /// Times done, those of earlier calls and those left out included; on the first rank, those of all ranks.
         done: usize,
-        /// Of so many.
+        /// Times in all.
         total: usize,
         /// The boxes, the surest first.
         boxes: &'a [TrackedBox],
@@ -34,7 +34,7 @@ pub enum InferEvent<'a> {
     Others {
         /// Times done by all ranks.
         done: usize,
-        /// Of so many.
+        /// Times in all.
         total: usize,
     },
     /// A mask file is finished.

@@ -33,7 +33,7 @@ pub struct Question<'a> {
     pub distributed: &'a Distributed,
     /// `training.batch`: samples of a step on each rank, where no global batch says otherwise.
     pub batch: usize,
-    /// Where.
+    /// The machine that it is asked about.
     pub machine: &'a Machine,
     /// How fast one device is.
     pub rate: &'a Rate,
@@ -41,7 +41,7 @@ pub struct Question<'a> {
     pub length: Length,
     /// Whether samples lie on the nodes' own disks.
     pub staged: bool,
-    /// Of the random paces.
+    /// The seed of the random paces of ranks.
     pub seed: u64,
 }
 
@@ -92,13 +92,13 @@ pub struct Prediction {
     pub step_seconds_p10: f64,
     /// A tenth of the steps take more.
     pub step_seconds_p90: f64,
-    /// Of which one rank alone would compute.
+    /// Seconds of a step in which one rank alone would compute.
     pub compute_seconds: f64,
-    /// Of which the devices wait for samples: what would be gained if these were always there.
+    /// Seconds of a step in which devices wait for samples: what would be gained if these were always there.
     pub input_seconds: f64,
-    /// Of which they wait for slower ones.
+    /// Seconds of a step in which ranks wait for slower ones.
     pub straggler_seconds: f64,
-    /// Of which they wait for sums of gradients, and for servers of parameters.
+    /// Seconds of a step in which ranks wait for sums of gradients, and for servers of parameters.
     pub exposed_seconds: f64,
     /// What the sums of a step take, hidden or not.
     pub communication_seconds: f64,
@@ -292,7 +292,7 @@ impl Question<'_> {
     }
 }
 
-/// Of many steps.
+/// How long steps take, over many of them.
 struct Times {
     mean: f64,
     p10: f64,

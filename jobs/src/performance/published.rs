@@ -25,11 +25,11 @@ pub struct Point {
     /// Both efficiencies are relative to a run of so many nodes; of one device if it is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relative_to: Option<usize>,
-    /// As measured.
+    /// The efficiency that was measured.
     pub published_efficiency: f64,
-    /// As predicted.
+    /// The efficiency that is predicted.
     pub predicted_efficiency: f64,
-    /// The second less the first.
+    /// The predicted efficiency less the measured one.
     pub difference: f64,
     /// A parameter of the model was fitted to this row: it shows nothing.
     pub fitted: bool,
@@ -46,7 +46,7 @@ struct Run {
     efficiency: f64,
     fitted: bool,
     batch: usize,
-    /// Of one device.
+    /// Samples a second of one device.
     samples_s: Option<f64>,
     workload: Workload,
     distributed: Distributed,
@@ -131,7 +131,7 @@ fn other(network: &str, layers: &[(f64, f64)]) -> Workload {
     }
 }
 
-/// The same, its values spread evenly.
+/// A network that is not ours, its values spread evenly over the backward pass.
 fn evenly(network: &str, millions: f64) -> Workload {
     let layers: Vec<(f64, f64)> = (1..=20)
         .map(|i| (millions / 20.0, f64::from(i) / 20.0))

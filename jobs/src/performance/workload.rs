@@ -84,7 +84,7 @@ impl Workload {
         })
     }
 
-    /// The same of a network's summary.
+    /// The workload of a network's summary.
     #[must_use]
     pub fn of_summary(summary: &Summary, precision: &str, bytes_per_pixel: usize) -> Self {
         let mut done = 0.0;

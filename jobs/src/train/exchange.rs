@@ -81,7 +81,7 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// To which step the next buckets belong.
+    /// Notes to which step the next buckets belong.
     pub fn set_step(&self, step: u64) {
         lock(&self.reducer).set_step(step);
     }

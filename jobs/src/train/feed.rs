@@ -60,9 +60,9 @@ impl Batch {
 
 /// The batches of a loader, in order; an iterator.
 pub(super) enum Feed {
-    /// As the loader gives them.
+    /// Batches as the loader gives them.
     Host(Loader),
-    /// By way of a thread that sends them to the GPU.
+    /// Batches by way of a thread that sends them to the GPU.
     Gpu(Ahead),
 }
 

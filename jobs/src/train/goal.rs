@@ -23,11 +23,11 @@ pub(super) enum Goal {
 #[derive(Debug, Clone)]
 pub(super) struct BoxGoal {
     pub detection: Detection,
-    /// Of masks, where the network gives them too.
+    /// The loss of masks, where the network gives them too.
     pub criterion: Criterion,
     /// The samples whose labels are used; all of them where there is none.
     pub labelled: Option<Labelled>,
-    /// Of a network over time.
+    /// The clips that a network over time sees.
     pub clips: Option<ClipShape>,
 }
 

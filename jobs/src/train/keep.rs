@@ -98,7 +98,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// On the first rank.
+    /// Writes the network as it is as a model, on the first rank.
     fn write_model(
         &self,
         path: fn(&RunDir) -> PathBuf,

@@ -120,14 +120,14 @@ struct Run<'a> {
     recipe: &'a Recipe,
     store: &'a Arc<Store>,
     team: &'a mut Team,
-    /// On the first rank, which writes there.
+    /// The run's folder, on the first rank, which writes there.
     run_dir: Option<RunDir>,
     samples: Samples,
     loader: LoaderConfig,
     learner: Learner,
     evaluator: Option<Evaluator>,
     contract: Contract,
-    /// Of the first rank.
+    /// Metrics and times, on the first rank, which writes them.
     recorder: Option<Recorder>,
     best: Option<Best>,
     total_steps: u64,

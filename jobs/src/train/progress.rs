@@ -27,7 +27,7 @@ pub enum TrainEvent {
     Step {
         /// Steps done.
         step: u64,
-        /// Of so many.
+        /// Steps of the whole run.
         total: u64,
         /// Epoch, counted from 0.
         epoch: u64,
@@ -58,7 +58,7 @@ pub enum TrainEvent {
     CheckpointSaved {
         /// Steps done.
         step: u64,
-        /// Where.
+        /// The checkpoint's file.
         path: PathBuf,
     },
 }

@@ -92,7 +92,7 @@ impl Recorder {
         self.events.scalars(now(), step, &scalars)
     }
 
-    /// How stale gradients were so far.
+    /// Writes down how stale gradients were so far.
     pub(super) fn staleness(&mut self, step: u64, staleness: &StalenessSummary) -> Result<()> {
         let staleness = staleness.clone();
         self.metrics.push(&Metric::Staleness { step, staleness })

@@ -53,7 +53,7 @@ pub struct Learner {
     copies: Option<Mirror>,
     seed: u64,
     total_steps: u64,
-    /// In a row, allowed.
+    /// Steps in a row that may be skipped.
     max_skipped: u32,
     pub(super) progress: LearnerProgress,
     /// Why the loss of the last step was no number, if it was none.

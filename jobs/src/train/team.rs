@@ -293,7 +293,7 @@ impl Team {
         self.trace = Trace::new(self.rank, steps, Arc::clone(&self.waited));
     }
 
-    /// To which step the next buckets belong.
+    /// Notes to which step the next buckets belong.
     pub(super) fn set_step(&mut self, step: u64) {
         if let Some(exchange) = &self.exchange {
             exchange.set_step(step);

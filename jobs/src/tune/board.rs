@@ -54,7 +54,7 @@ impl Trial {
 /// A line of the leaderboard.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Place {
-    /// From 1.
+    /// The place, from 1 for the best.
     pub place: usize,
     /// The trial's number.
     pub trial: usize,
@@ -82,7 +82,7 @@ fn as_an_object<S: serde::Serializer>(
 /// All trials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Board {
-    /// By number.
+    /// All trials, by number.
     pub trials: Vec<Trial>,
 }
 

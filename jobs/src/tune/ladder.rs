@@ -75,7 +75,7 @@ impl Ladder {
         self.rungs
     }
 
-    /// Of so many trials the best goes on.
+    /// How many trials there are at a halt for each one that goes on from it.
     #[must_use]
     pub fn keep_one_of(&self) -> usize {
         self.keep_one_of

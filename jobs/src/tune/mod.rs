@@ -47,7 +47,7 @@ pub struct Search<'a> {
     pub ladder: Ladder,
     /// What all trials learn from.
     pub store: &'a Arc<Store>,
-    /// Where everything is kept.
+    /// The folder that holds everything of the search.
     pub folder: &'a Path,
     /// Bytes of host memory that a trial may need here at most ([`share_of_memory`]); with none, all that is free.
     pub memory_bytes: Option<u64>,
@@ -97,7 +97,7 @@ pub enum TuneEvent<'a> {
     Trial {
         /// Its number.
         trial: &'a Trial,
-        /// Where it is halted.
+        /// The step at which it is halted.
         until: u64,
     },
     /// What happens in it.
@@ -276,7 +276,7 @@ impl Search<'_> {
         }
     }
 
-    /// Where a trial's run is.
+    /// The folder of a trial's run.
     #[must_use]
     pub fn folder_of(&self, trial: usize) -> PathBuf {
         self.folder.join("trials").join(format!("{trial:04}"))

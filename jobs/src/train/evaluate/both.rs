@@ -9,7 +9,7 @@ use std::fmt;
 pub struct BothScores {
     /// Of boxes; their loss is the recipe's of both, without the reconstruction.
     pub boxes: BoxScores,
-    /// Of masks.
+    /// Scores of the masks.
     pub masks: MaskScores,
 }
 

@@ -22,14 +22,14 @@ pub struct BoxScores {
     /// The recipe's loss over all of them, without the reconstruction.
     #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     pub loss: f64,
-    /// Mean over the classes that have true boxes of the average precision at an overlap of 0.1, and of 0.5; what the
-    /// best model is chosen by is the mean of the two.
+    /// Mean over the classes that have true boxes of the average precision at an overlap of 0.1.
     pub mean_ap_10: f64,
-    /// See above.
+    /// Mean over the classes that have true boxes of the average precision at an overlap of 0.5. The best model is chosen
+    /// by the mean of this and the one before.
     pub mean_ap_50: f64,
-    /// Of every class; none without true boxes.
+    /// Average precision of every class at an overlap of 0.1; none without true boxes.
     pub ap_10: [Option<f64>; CLASSES],
-    /// Of every class; none without true boxes.
+    /// Average precision of every class at an overlap of 0.5; none without true boxes.
     pub ap_50: [Option<f64>; CLASSES],
     /// True boxes of every class.
     pub truths: [u64; CLASSES],
@@ -43,7 +43,7 @@ pub struct BoxTally {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Sample {
-    /// In the order of all.
+    /// The sample's place in the order of all.
     place: usize,
     loss: f64,
     truths: [u64; CLASSES],

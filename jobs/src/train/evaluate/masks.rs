@@ -29,7 +29,7 @@ pub struct MaskScores {
     pub area_mean_iou: f64,
     /// IoU of each class over all pixels; none if it is nowhere.
     pub iou: [Option<f64>; CLASSES],
-    /// The same with pixels weighted by their area.
+    /// IoU of each class with pixels weighted by their area; none if it is nowhere.
     pub area_iou: [Option<f64>; CLASSES],
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for MaskScores {
 /// bits of one.
 #[derive(Debug, Clone, Default)]
 pub struct MaskTally {
-    /// Of every row.
+    /// Pixels of every row, by true and predicted class.
     pixels: Vec<[[u64; CLASSES]; CLASSES]>,
     row_areas_km2: Vec<f64>,
     /// Of every sample: its place in the order of all, mean IoU, weighted loss and weight.

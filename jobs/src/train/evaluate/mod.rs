@@ -34,11 +34,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Scores {
-    /// Of a segmentation.
+    /// Scores of the masks of a segmentation.
     Masks(MaskScores),
-    /// Of a detector.
+    /// Scores of the boxes of a detector.
     Boxes(BoxScores),
-    /// Of a detector that gives masks too.
+    /// Scores of both, of a detector that gives masks too.
     Both(Box<BothScores>),
 }
 
@@ -115,7 +115,7 @@ pub struct Evaluator {
     store: Arc<Store>,
     asked: Arc<Asked>,
     sampler: Sampler,
-    /// Of every sample, by its id.
+    /// The place of every sample in the order of all, by its id.
     places: HashMap<usize, usize>,
     loader: LoaderConfig,
     goal: Goal,
@@ -159,7 +159,7 @@ impl Evaluator {
         })
     }
 
-    /// Of a sample of a batch, in the order of all.
+    /// The place of a sample of a batch in the order of all.
     fn place(&self, batch: &HostBatch, at: usize) -> usize {
         self.places.get(&batch.ids[at]).copied().unwrap_or(at)
     }

@@ -47,7 +47,7 @@ pub(super) struct First<'a, 'b> {
     pub(super) last_loss: Option<f64>,
     pub(super) spent: Vec<Spent>,
     pub(super) missing_values: u64,
-    /// Of all servers, as far as they have told.
+    /// How stale updates were on all servers, as far as they have told.
     pub(super) staleness: StalenessSummary,
 }
 

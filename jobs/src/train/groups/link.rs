@@ -36,7 +36,7 @@ pub(in crate::train) struct Link {
 /// What the last exchange left.
 #[derive(Debug)]
 pub(super) struct State {
-    /// Of the parameters of each server.
+    /// The version of the parameters of each server that was read last.
     versions: Vec<u64>,
     /// All parameters.
     values: Vec<f32>,
@@ -73,9 +73,9 @@ impl fmt::Debug for Link {
 pub(in crate::train) struct Contribution<'a> {
     /// The step.
     pub step: u64,
-    /// Of all parameters.
+    /// The gradients of all parameters.
     pub gradients: &'a Gradients,
-    /// How it is to be used.
+    /// How the optimiser is to use them.
     pub update: Update<'a>,
     /// The loss that it is of.
     pub loss: f64,

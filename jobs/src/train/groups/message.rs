@@ -88,7 +88,7 @@ impl Orders {
         orders
     }
 
-    /// The same, after a validation.
+    /// The same orders, but after a validation.
     pub fn validating(self, validate: bool) -> Self {
         Self {
             validate: u64::from(validate),
@@ -96,7 +96,7 @@ impl Orders {
         }
     }
 
-    /// The same, or nothing any more.
+    /// The same orders; with `stop`, to do nothing any more.
     pub fn stopping(self, stop: bool) -> Self {
         Self {
             stop: u64::from(stop),

@@ -44,7 +44,7 @@ impl Part {
         })
     }
 
-    /// Where the gradient of an update is put.
+    /// The place for the gradient of an update.
     pub fn gradient_mut(&mut self) -> &mut [f32] {
         self.gradients.as_mut_slice()
     }

@@ -21,9 +21,9 @@ pub enum Role {
     Server(usize),
     /// It computes gradients.
     Worker {
-        /// In this group.
+        /// The group, counted from 0.
         group: usize,
-        /// As this rank of it; the first is its leader.
+        /// The rank in its group; the first is the leader.
         rank: usize,
     },
 }
@@ -106,7 +106,7 @@ pub fn deal(layers: &[Range<usize>], servers: usize) -> Result<Vec<Vec<Range<usi
     Ok(dealt.into_iter().map(merged).collect())
 }
 
-/// The same places in order, neighbours joined.
+/// Places in order, neighbours joined.
 fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_by_key(|range| range.start);
     let mut joined: Vec<Range<usize>> = Vec::new();

@@ -30,7 +30,7 @@ enum Order {
     End,
     /// Say that this rank does not go on.
     GiveUp,
-    /// The same, and retire.
+    /// Say that this rank does not go on, and retire.
     Retire,
 }
 

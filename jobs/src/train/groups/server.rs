@@ -169,7 +169,7 @@ impl<'a> Server<'a> {
         Ok(self.between.send_while(to, letter, &there)?)
     }
 
-    /// The same with the bytes of a value.
+    /// Sends bytes to a group; gives whether it was there.
     pub fn say(&mut self, group: usize, bytes: &[u8]) -> Result<bool> {
         let sent = self.send(group, Letter::Bytes(bytes.to_vec()))?;
         Ok(sent.is_some())

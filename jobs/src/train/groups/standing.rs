@@ -23,7 +23,7 @@ pub(in crate::train) struct Standing {
     pub next: usize,
     /// The steps that each group has.
     pub held: Vec<Vec<u64>>,
-    /// Of each server.
+    /// Where each server stood.
     pub servers: Vec<ServerStanding>,
     /// Groups that score the network as it was after so many steps.
     pub validating: Vec<(usize, u64)>,

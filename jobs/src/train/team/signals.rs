@@ -3,9 +3,9 @@
 /// Whether a rank was told to stop, and whether the first finds that a checkpoint is due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Signals {
-    /// To end the run in order.
+    /// The run is to end in order.
     pub stop: bool,
-    /// To write a checkpoint.
+    /// A checkpoint is to be written.
     pub save: bool,
 }
 

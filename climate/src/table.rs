@@ -29,7 +29,7 @@ pub use spill::{Sorted, Spill};
 /// What follows `mean_probability` came later and may be absent in tables of other programs. `hours`: the time that a
 /// row stands for; `touches_edge`: 1 where a regional domain cuts the event; `ar_scale`: 0 to 5, rivers only; the rest
 /// as in [`crate::events::EventDetails`].
-pub const EVENT_COLUMNS: [&str; 26] = [
+pub const EVENT_COLUMNS: [&str; 27] = [
     "class",
     "time",
     "lon_deg",
@@ -56,13 +56,14 @@ pub const EVENT_COLUMNS: [&str; 26] = [
     "land_share",
     "land_lon_deg",
     "land_lat_deg",
+    "max_ivt_kg_m_s",
 ];
 
 /// Header of `tracks.csv`.
 ///
 /// What follows `basin` came later and may be absent in tables of other programs; see [`crate::track::TrackDetails`]
 /// and [`crate::track::Landfall`]. `split_tracks` and `merged_tracks` are identities with blanks between them.
-pub const TRACK_COLUMNS: [&str; 39] = [
+pub const TRACK_COLUMNS: [&str; 40] = [
     "track_id",
     "class",
     "start_time",
@@ -102,6 +103,7 @@ pub const TRACK_COLUMNS: [&str; 39] = [
     "landfall_wind_m_s",
     "landfall_psl_pa",
     "touches_edge",
+    "max_ivt_kg_m_s",
 ];
 
 /// Writes a table row by row; it takes its name when it is whole.
@@ -242,6 +244,7 @@ mod tests {
                     land_share: f[4].map(|v| v / 1000.0),
                     land_lon_deg: f[4].map(|_| lon),
                     land_lat_deg: f[4].map(|_| lat),
+                    max_ivt_kg_m_s: f[0],
                 },
             })
     }
@@ -273,6 +276,7 @@ mod tests {
                 let (a, b) = (a.details, b.details);
                 prop_assert_eq!((a.hours, a.touches_edge, a.river_scale), (b.hours, b.touches_edge, b.river_scale));
                 prop_assert!(near(a.max_ivt_proxy_kg_m_s, b.max_ivt_proxy_kg_m_s, 0.06));
+                prop_assert!(near(a.max_ivt_kg_m_s, b.max_ivt_kg_m_s, 0.06));
                 prop_assert!(near(a.precipitation_km3, b.precipitation_km3, 6e-7) && near(a.land_share, b.land_share, 6e-6));
                 prop_assert!(near(a.land_lat_deg, b.land_lat_deg, 1e-4));
             }
@@ -335,7 +339,7 @@ mod tests {
             row,
             "7,tropical_cyclone,1996-02-28T21:00:00,1996-03-02T21:00:00,48.00,17,genesis,merge,3,0.0000,12.5000,340.2500,\
              20.0000,2304.0,13.333,500000.0,400000.0,96000.0,45.000,,2,NA,,3,8 11,,21.250,5.5000,1.25000e10,,,42.000000,1,\
-             1996-03-02T18:00:00,340.5000,19.7500,44.000,96250.0,0"
+             1996-03-02T18:00:00,340.5000,19.7500,44.000,96250.0,0,"
         );
         let back = read_tracks(&path, Calendar::NoLeap).unwrap();
         let expected = Track {

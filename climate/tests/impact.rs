@@ -216,6 +216,48 @@ fn a_river_at_a_place_is_ranked_by_transport_and_stay() {
     assert_eq!(only(&decided).details.river_scale, Some(1));
 }
 
+/// Where the fields have the transport itself, it is what ranks rivers.
+#[test]
+fn known_transport_comes_before_its_stand_in() {
+    let grid = Arc::new(LatLonGrid::global(91, 180).unwrap());
+    let world = World {
+        grid: grid.clone(),
+        class: Class::AtmosphericRiver,
+        path: vec![(40.0, 180.0); 5],
+        wind_m_s: vec![20.0; 5],
+        tmq: 30.0,
+        radius_km: 800.0,
+    };
+    let transport = Array2::from_elem(grid.shape(), 1100f32);
+    let mut stream = EventStream::new(&grid, TrackerOptions::default()).unwrap();
+    let mut all = Decided::default();
+    for step in 0..5 {
+        let (mask, snapshot) = world.step(step);
+        let fields = EventFields {
+            transport: Some(transport.view()),
+            ..EventFields::of(&snapshot)
+        };
+        let found = extract(&mask, &grid, &fields, &ExtractOptions::default()).unwrap();
+        let moment = Moment {
+            time: mask.time,
+            mask: Some(&mask),
+            hours: 6.0,
+            fields_hours: 6.0,
+            fields: &fields,
+        };
+        all.events
+            .extend(stream.add(&moment, found).unwrap().events);
+    }
+    all.events.extend(stream.finish().0.events);
+    // 1100 is rank 4, below a day 3.
+    let ranks: Vec<_> = all.events.iter().map(|e| e.details.river_scale).collect();
+    assert_eq!(ranks, [3, 3, 3, 4, 4].map(Some));
+    for event in &all.events {
+        assert_eq!(event.details.max_ivt_kg_m_s, Some(1100.0));
+        assert!((event.details.max_ivt_proxy_kg_m_s.unwrap() - 600.0).abs() < 0.1);
+    }
+}
+
 #[test]
 fn fields_at_every_second_time_count_for_two() {
     let world = |class: Class, wind_m_s: f32, tmq: f32| World {

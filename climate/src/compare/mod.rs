@@ -198,12 +198,15 @@ impl Plan {
         ] = self.sides;
         let months = options_a.selection.months.clone();
         let whole_year = options_a.selection.whole_year();
-        let a = Side::read(coverage_a, &options_a)?;
+        let mut a = Side::read(coverage_a, &options_a)?;
         progress(1)?;
-        let b = Side::read(coverage_b, &options_b)?;
+        let mut b = Side::read(coverage_b, &options_b)?;
         progress(2)?;
         let design = Design::new((a.blocks(), b.blocks()), draws)?;
         let mut notes = self.notes;
+        if !Side::same_transport(&mut a, &mut b) {
+            notes.push("The transport in rivers is not compared: here it is that of vapour (max_ivt_kg_m_s), there a stand-in for it.".into());
+        }
         note_classes([&input_a.label, &input_b.label], [&a, &b], &mut notes);
         let changes = changes(&a, &b, &design, whole_year, &mut notes);
         progress(3)?;

@@ -67,6 +67,8 @@ pub struct Side {
     /// Largest area of each river, km², and highest vapour transport in it, kg m-1 s-1.
     river_areas: Vec<Value>,
     river_transports: Vec<Value>,
+    /// Whether a river has a transport, and whether one has its stand-in alone.
+    transports: [bool; 2],
     /// Analysed times by year and group; 0 where they were not counted.
     times: Vec<[f64; Group::COUNT]>,
     /// Columns that were there, by quantity.
@@ -112,6 +114,7 @@ impl Side {
             pressures: Vec::new(),
             river_areas: Vec::new(),
             river_transports: Vec::new(),
+            transports: [false; 2],
             times: Vec::new(),
             known: [false; Quantity::ALL.len()],
             listed: [false; Class::TRACKED.len()],
@@ -158,6 +161,22 @@ impl Side {
         let timed = about.kind != Kind::PerTime || self.coverage.counted;
         // Without events there is nothing to be known of them; with events, blank cells are not zeros.
         self.known[quantity as usize] && timed && (always || any(source) || !events)
+    }
+
+    /// Whether the highest transport of rivers is that of vapour, or of its stand-in, on both sides alike; where a side
+    /// has none it is unknown, and alike. Else it is forgotten on both sides.
+    pub(crate) fn same_transport(a: &mut Self, b: &mut Self) -> bool {
+        let sides = [&*a, &*b].map(|side| side.transports);
+        let has_none = sides.contains(&[false; 2]);
+        let is_mixed = sides.contains(&[true; 2]);
+        if has_none || (sides[0] == sides[1] && !is_mixed) {
+            return true;
+        }
+        for side in [a, b] {
+            side.known[Quantity::RiverTransport as usize] = false;
+            side.river_transports.clear();
+        }
+        false
     }
 
     /// Whether any event counts for a quantity.

@@ -1,7 +1,7 @@
 //! What is known of an event beyond its shape and extremes: impact, and what a series adds.
 
 use crate::events::components::Region;
-use crate::events::extract::{DetectedEvent, EventFields};
+use crate::events::extract::{CellTransport, DetectedEvent, EventFields};
 use serde::{Deserialize, Serialize};
 use squall_data::grid::distance_km;
 use squall_data::{LatLonGrid, Variable};
@@ -16,6 +16,9 @@ pub struct EventDetails {
     pub touches_edge: Option<bool>,
     /// Highest vapour transport inside, kg m-1 s-1, by [`crate::derived::vapour_transport_proxy`].
     pub max_ivt_proxy_kg_m_s: Option<f64>,
+    /// The same of the transport that the fields have, or that is integrated from their levels
+    /// ([`EventFields::transport`]).
+    pub max_ivt_kg_m_s: Option<f64>,
     /// Rivers: highest rank, 0 to 5, reached so far at any place under it ([`crate::statistics::river_scale`]).
     pub river_scale: Option<u8>,
     /// Liquid water that fell inside during [`Self::hours`], km³.
@@ -39,13 +42,14 @@ impl EventDetails {
     ) -> Self {
         let DetectedEvent { event, region } = detected;
         let transport = fields.vapour_transport();
-        let max_ivt_proxy_kg_m_s = transport.as_ref().and_then(|transport| {
-            let values = region.indices().map(transport);
+        let highest = |transport: CellTransport<'_>| {
+            let values = region.indices().map(|cell| transport.at(cell));
             values.filter(|v| v.is_finite()).reduce(f64::max)
-        });
+        };
         let mut details = EventDetails {
             touches_edge: Some(touches_edge(region, grid)),
-            max_ivt_proxy_kg_m_s,
+            max_ivt_proxy_kg_m_s: fields.transport_proxy().and_then(highest),
+            max_ivt_kg_m_s: (fields.transport.map(CellTransport::True)).and_then(highest),
             ..EventDetails::default()
         };
         let Some(land) = fields.land else {
@@ -63,7 +67,7 @@ impl EventDetails {
             let tmq = fields.plane(Variable::Tmq);
             let worth = |cell: (usize, usize)| {
                 let moist = || tmq.as_ref().map(|plane| f64::from(plane[cell]));
-                let known = transport.as_ref().map(|t| t(cell)).or_else(moist);
+                let known = transport.map(|t| t.at(cell)).or_else(moist);
                 known.filter(|v| v.is_finite()).unwrap_or_else(|| {
                     let (lat, lon) = at(cell);
                     -distance_km(event.lat_deg, event.lon_deg, lat, lon)

@@ -59,6 +59,30 @@ pub struct EventFields<'a> {
     pub probabilities: Vec<(Class, ArrayView2<'a, f32>)>,
     /// Where land is, for landfall.
     pub land: Option<&'a LandMask>,
+    /// Size of the vapour transport, kg m-1 s-1, `(lat, lon)`, where it is known and needs no stand-in.
+    pub transport: Option<ArrayView2<'a, f32>>,
+}
+
+/// Vapour transport of every cell.
+#[derive(Debug, Clone, Copy)]
+pub enum CellTransport<'a> {
+    /// As the fields have it.
+    True(ArrayView2<'a, f32>),
+    /// [`vapour_transport_proxy`] of TMQ, U850 and V850.
+    Proxy([ArrayView2<'a, f32>; 3]),
+}
+
+impl CellTransport<'_> {
+    /// Of a cell, kg m-1 s-1.
+    pub fn at(&self, cell: (usize, usize)) -> f64 {
+        match self {
+            Self::True(transport) => f64::from(transport[cell]),
+            Self::Proxy(planes) => {
+                let [tmq, u, v] = planes.map(|plane| f64::from(plane[cell]));
+                vapour_transport_proxy(tmq, u, v)
+            }
+        }
+    }
 }
 
 impl<'a> EventFields<'a> {
@@ -70,14 +94,16 @@ impl<'a> EventFields<'a> {
         }
     }
 
-    /// Vapour transport by [`vapour_transport_proxy`] of every cell, where TMQ, U850 and V850 are known.
-    pub fn vapour_transport(&self) -> Option<impl Fn((usize, usize)) -> f64 + use<'a>> {
-        let tmq = self.plane(Variable::Tmq)?;
-        let (u, v) = (self.plane(Variable::U850)?, self.plane(Variable::V850)?);
-        Some(move |cell| {
-            let at = |plane: &ArrayView2<'_, f32>| f64::from(plane[cell]);
-            vapour_transport_proxy(at(&tmq), at(&u), at(&v))
-        })
+    /// Vapour transport of every cell: [`Self::transport`], else its stand-in.
+    pub fn vapour_transport(&self) -> Option<CellTransport<'a>> {
+        (self.transport.map(CellTransport::True)).or_else(|| self.transport_proxy())
+    }
+
+    /// The stand-in, where TMQ, U850 and V850 are known.
+    pub(super) fn transport_proxy(&self) -> Option<CellTransport<'a>> {
+        let planes = [Variable::Tmq, Variable::U850, Variable::V850].map(|v| self.plane(v));
+        let [tmq, u, v] = planes;
+        Some(CellTransport::Proxy([tmq?, u?, v?]))
     }
 
     pub(super) fn plane(&self, variable: Variable) -> Option<ArrayView2<'a, f32>> {
@@ -100,7 +126,8 @@ impl<'a> EventFields<'a> {
         let planes = self.probabilities.iter().map(|(_, plane)| plane.dim());
         let fields = self.snapshot.map(|s| (s.fields.dim().1, s.fields.dim().2));
         let land = self.land.map(LandMask::dim);
-        for found in planes.chain(fields).chain(land) {
+        let transport = self.transport.map(|plane| plane.dim());
+        for found in planes.chain(fields).chain(land).chain(transport) {
             if found != (rows, columns) {
                 return Err(ClimateError::Mismatch {
                     what: "fields and mask".into(),

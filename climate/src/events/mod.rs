@@ -11,7 +11,7 @@ pub mod shape;
 pub use boxes::from_boxes;
 pub use components::{Region, Run, label_plane, regions};
 pub use details::EventDetails;
-pub use extract::{DetectedEvent, EventFields, ExtractOptions, extract};
+pub use extract::{CellTransport, DetectedEvent, EventFields, ExtractOptions, extract};
 
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};

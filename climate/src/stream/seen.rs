@@ -72,7 +72,7 @@ impl Seen {
         let transport = transport.map(|transport| {
             let rivers = found.iter().filter(|one| is_river(one));
             let cells = rivers.flat_map(|river| river.region.indices());
-            cells.map(transport).collect()
+            cells.map(|cell| transport.at(cell)).collect()
         });
         Self {
             time: moment.time,

@@ -120,6 +120,7 @@ fn event(line: &Line<'_>, calendar: Calendar) -> Result<Event> {
             land_share: line.number("land_share")?,
             land_lon_deg: line.number("land_lon_deg")?,
             land_lat_deg: line.number("land_lat_deg")?,
+            max_ivt_kg_m_s: line.number("max_ivt_kg_m_s")?,
         },
     })
 }
@@ -183,6 +184,7 @@ fn details(line: &Line<'_>, calendar: Calendar) -> Result<TrackDetails> {
         ace_1e4_kt2: line.number("ace_1e4_kt2")?,
         pdi_m3_s2: line.number("pdi_m3_s2")?,
         max_ivt_proxy_kg_m_s: line.number("max_ivt_proxy_kg_m_s")?,
+        max_ivt_kg_m_s: line.number("max_ivt_kg_m_s")?,
         river_scale: line.rank("ar_scale")?,
         precipitation_km3: line.number("precipitation_km3")?,
         landfalls: line

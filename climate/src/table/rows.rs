@@ -40,6 +40,7 @@ impl Row for Event {
             optional(details.land_share, 5),
             details.land_lon_deg.map_or_else(String::new, longitude),
             optional(details.land_lat_deg, 4),
+            optional(details.max_ivt_kg_m_s, 1),
         ]
     }
 }
@@ -99,6 +100,7 @@ impl Row for Track {
             at_landfall(|at| optional(at.max_wind_m_s, 3)),
             at_landfall(|at| optional(at.min_psl_pa, 1)),
             flag(details.touches_edge),
+            optional(details.max_ivt_kg_m_s, 1),
         ]
     }
 }

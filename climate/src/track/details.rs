@@ -32,6 +32,8 @@ pub struct TrackDetails {
     pub pdi_m3_s2: Option<f64>,
     /// Highest vapour transport, kg m-1 s-1, by [`crate::derived::vapour_transport_proxy`].
     pub max_ivt_proxy_kg_m_s: Option<f64>,
+    /// Highest vapour transport of those that the fields have, kg m-1 s-1.
+    pub max_ivt_kg_m_s: Option<f64>,
     /// Rivers: highest rank at any place.
     pub river_scale: Option<u8>,
     /// Liquid water that fell inside over its life, km³.
@@ -122,6 +124,7 @@ impl TrackDetails {
             point.max_ivt_proxy_kg_m_s,
             f64::max,
         );
+        self.max_ivt_kg_m_s = super::pick(self.max_ivt_kg_m_s, point.max_ivt_kg_m_s, f64::max);
         self.river_scale = self.river_scale.max(point.river_scale);
         self.touches_edge = self.touches_edge.max(point.touches_edge);
     }

@@ -252,6 +252,36 @@ fn masks_of_rivers_alone_say_nothing_of_cyclones() {
     );
 }
 
+/// Transport and its stand-in are two quantities.
+#[test]
+fn transport_is_compared_with_transport_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let write = |name: &str, column: &str| {
+        Run::default().write(&path(name));
+        let mut table = fs::read_to_string(path(name).join("events.csv")).unwrap();
+        let head = table.lines().next().unwrap().len();
+        table.insert_str(head, &format!(",{column}"));
+        for year in 2001..=2012 {
+            writeln!(
+                table,
+                "atmospheric_river,{year}-03-03T00:00:00,200.0,40.0,500000,9001,,2e-7,700"
+            )
+            .unwrap();
+        }
+        fs::write(path(name).join("events.csv"), table).unwrap();
+    };
+    write("a", "max_ivt_kg_m_s");
+    for (column, compared) in [("max_ivt_kg_m_s", true), ("max_ivt_proxy_kg_m_s", false)] {
+        write("b", column);
+        let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+        let has = |quantity| found.changes.iter().any(|row| row.quantity == quantity);
+        assert_eq!(has(Quantity::RiverTransport), compared, "{column}");
+        let noted = found.notes.iter().any(|note| note.contains("stand-in"));
+        assert_eq!(noted, !compared, "{:?}", found.notes);
+    }
+}
+
 #[test]
 fn rain_counts_where_and_when_it_falls() {
     let folder = tempfile::tempdir().unwrap();

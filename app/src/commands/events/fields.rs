@@ -3,6 +3,8 @@
 use super::Objects;
 use crate::missing::Missing;
 use crate::skipped::Skipped;
+use ndarray::Array2;
+use squall_climate::detect::{DetectFields, TransportSource, Wanted};
 use squall_climate::stream::hours_of;
 use squall_data::{Archive, DataError, Snapshot, Time, Variable};
 
@@ -25,6 +27,15 @@ pub struct Fields {
     common: Option<(Vec<Time>, f64)>,
     missing: Missing,
     unread: Skipped,
+    /// Where vapour transport comes from.
+    transport: TransportSource,
+}
+
+/// What the fields say at one time.
+pub struct Known {
+    pub snapshot: Snapshot,
+    /// Size of the vapour transport; none where there is but its stand-in.
+    pub transport: Option<Array2<f32>>,
 }
 
 impl Fields {
@@ -73,7 +84,11 @@ impl Fields {
         }
         let has = |variable: &Variable| archive.available().contains(variable);
         let variables: Vec<Variable> = DESCRIBING.into_iter().filter(has).collect();
-        absences(&variables)
+        let transport = TransportSource::of(&archive, 0)?;
+        if transport != TransportSource::Proxy {
+            tracing::info!("rivers are ranked by {}", transport.describe());
+        }
+        absences(&variables, transport)
             .iter()
             .for_each(|said| tracing::warn!("{said}"));
         let has_fields = |time: &Time| archive.find(*time).is_some();
@@ -88,6 +103,7 @@ impl Fields {
             common,
             missing: Missing::default(),
             unread: Skipped::new(skip_bad, "is described without fields"),
+            transport,
         })
     }
 
@@ -108,14 +124,26 @@ impl Fields {
     }
 
     /// The fields at a time, if there are any that can be read.
-    pub fn at(&self, time: Time) -> anyhow::Result<Option<Snapshot>> {
+    pub fn at(&self, time: Time) -> anyhow::Result<Option<Known>> {
         let Some(index) = self.archive.find(time) else {
             return Ok(None);
         };
-        let snapshot = self.archive.read_plausible(index, &self.variables);
-        let snapshot = self.unread.or_none(time, snapshot)?;
-        snapshot.iter().for_each(|read| self.missing.note(read));
-        Ok(snapshot)
+        let wanted = Wanted {
+            channels: self.variables.clone(),
+            transport: self.transport != TransportSource::Proxy,
+            upper_thickness: false,
+        };
+        let read = DetectFields::read(&self.archive, index, &wanted);
+        let Some(read) = self.unread.or_none(time, read)? else {
+            return Ok(None);
+        };
+        self.missing.note(&read.snapshot);
+        // Ranks of rivers by two quantities would be no ranks.
+        read.check_transport(self.transport)?;
+        Ok(Some(Known {
+            snapshot: read.snapshot,
+            transport: read.transport.map(|transport| transport.magnitude),
+        }))
     }
 
     /// Says how much was missing.
@@ -135,7 +163,7 @@ fn wind_of(variables: &[Variable]) -> Option<(Variable, Variable)> {
 }
 
 /// What of the describing variables is lacking and what follows, a sentence each.
-fn absences(variables: &[Variable]) -> Vec<String> {
+fn absences(variables: &[Variable], transport: TransportSource) -> Vec<String> {
     let lacking = |wanted: &[Variable]| -> Option<String> {
         let absent = wanted.iter().filter(|v| !variables.contains(v));
         let names: Vec<&str> = absent.map(|v| v.name()).collect();
@@ -155,10 +183,11 @@ fn absences(variables: &[Variable]) -> Vec<String> {
         (Some(names), None) => said.push(format!("no {names} in the fields: max_wind_m_s stays blank")),
         (None, _) => {}
     }
-    if let Some(names) = lacking(&[U850, V850]) {
-        said.push(format!(
+    match (lacking(&[U850, V850]), transport) {
+        (Some(names), TransportSource::Proxy) => said.push(format!(
             "no {names} in the fields: vapour transport stays blank"
-        ));
+        )),
+        (_, TransportSource::File | TransportSource::Levels) | (None, _) => {}
     }
     said
 }
@@ -178,15 +207,16 @@ mod tests {
 
     #[test]
     fn what_stands_in_for_the_wind_is_said() {
+        use TransportSource::{File, Proxy};
         use Variable::{Prect, Psl, Tmq, U850, Ubot, V850, Vbot};
-        assert!(absences(&DESCRIBING).is_empty());
-        let said = absences(&[Psl, Tmq, Prect, U850, V850, Ubot]);
+        assert!(absences(&DESCRIBING, Proxy).is_empty());
+        let said = absences(&[Psl, Tmq, Prect, U850, V850, Ubot], Proxy);
         assert_eq!(said.len(), 1);
         assert!(
             said[0].starts_with("no VBOT in") && said[0].contains("at 850 hPa"),
             "{said:?}"
         );
-        let said = absences(&[Psl, Ubot, U850]);
+        let said = absences(&[Psl, Ubot, U850], Proxy);
         assert!(
             said[0].starts_with("no TMQ, PRECT in the fields: their"),
             "{said:?}"
@@ -199,6 +229,8 @@ mod tests {
             said[2].starts_with("no V850 in the fields: vapour"),
             "{said:?}"
         );
-        assert_eq!(absences(&[Psl, Tmq, Prect, Ubot, Vbot]).len(), 1);
+        assert_eq!(absences(&[Psl, Tmq, Prect, Ubot, Vbot], Proxy).len(), 1);
+        // The files have the transport itself.
+        assert!(absences(&[Psl, Tmq, Prect, Ubot, Vbot], File).is_empty());
     }
 }

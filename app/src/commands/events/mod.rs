@@ -37,7 +37,7 @@ use together::Rounds;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Raised whenever the same masks and fields give other events: a run is not continued by another method.
-const METHOD: u32 = 3;
+const METHOD: u32 = 4;
 
 /// Most times in memory at once; their events are found in parallel.
 const MOST_TIMES: usize = 8;

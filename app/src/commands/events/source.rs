@@ -1,5 +1,6 @@
 //! Masks or boxes and fields, time after time, and the events in them.
 
+use super::fields::Known;
 use super::{Events, Fields, Objects};
 use crate::skipped::Skipped;
 use ndarray::Array2;
@@ -9,7 +10,7 @@ use squall_climate::map::LandMask;
 use squall_climate::stream::{Moment, hours_of};
 use squall_data::boxes::BoxFrame;
 use squall_data::mask_file::MaskArchive;
-use squall_data::{Class, ClassMask, DataError, LatLonGrid, Snapshot, Time, TrackedBox};
+use squall_data::{Class, ClassMask, DataError, LatLonGrid, Time, TrackedBox};
 use std::ops::Range;
 
 /// Where events come from.
@@ -35,7 +36,7 @@ pub struct Read {
     /// What was found.
     pub found: Vec<DetectedEvent>,
     shown: Shown,
-    snapshot: Option<Snapshot>,
+    fields: Option<Known>,
     /// Time that the fields stand for; that of the time itself where there are none.
     fields_hours: f64,
     probabilities: Probabilities,
@@ -71,7 +72,9 @@ impl Read {
     pub fn known<'a>(&'a self, land: &'a LandMask) -> EventFields<'a> {
         let probabilities = self.probabilities.iter();
         EventFields {
-            snapshot: self.snapshot.as_ref(),
+            snapshot: self.fields.as_ref().map(|known| &known.snapshot),
+            transport: (self.fields.as_ref())
+                .and_then(|known| Some(known.transport.as_ref()?.view())),
             probabilities: probabilities.map(|(c, p)| (*c, p.view())).collect(),
             land: Some(land),
         }
@@ -161,7 +164,7 @@ impl<'a> Source<'a> {
             }
         };
         let fields = self.fields.as_ref();
-        let snapshot = fields.map(|fields| fields.at(time)).transpose()?;
+        let known = fields.map(|fields| fields.at(time)).transpose()?;
         let fields_hours = fields.and_then(|fields| fields.hours(time));
         let fields_hours = fields_hours.unwrap_or_else(|| hours_of(self.objects.times(), index));
         Ok(Some(Read {
@@ -169,7 +172,7 @@ impl<'a> Source<'a> {
             time,
             found: Vec::new(),
             shown,
-            snapshot: snapshot.flatten(),
+            fields: known.flatten(),
             fields_hours,
             probabilities,
         }))

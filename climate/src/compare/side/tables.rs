@@ -32,6 +32,18 @@ impl Side {
         }
     }
 
+    /// The highest transport of a river: that of vapour where it is known, else that of its stand-in.
+    fn transport(&mut self, line: &Line<'_>) -> Result<Option<f64>> {
+        let columns = ["max_ivt_kg_m_s", "max_ivt_proxy_kg_m_s"];
+        for (column, met) in columns.iter().zip(&mut self.transports) {
+            if let Some(transport) = line.number(column)? {
+                *met = true;
+                return Ok(Some(transport));
+            }
+        }
+        Ok(None)
+    }
+
     /// Counts the tracks; gives those of cyclones, whose events are still to be read.
     pub(super) fn read_tracks(&mut self, selection: &Selection) -> Result<HashMap<u64, Storm>> {
         let path = self.coverage.path.join("tracks.csv");
@@ -127,7 +139,7 @@ impl Side {
                 Class::Background | Class::TropicalDepression => continue,
                 Class::AtmosphericRiver => {
                     self.add_extreme(Extreme::RiverArea, place, line.number("max_area_km2")?);
-                    let transport = line.number("max_ivt_proxy_kg_m_s")?;
+                    let transport = self.transport(&line)?;
                     self.add_extreme(Extreme::RiverTransport, place, transport);
                     continue;
                 }
@@ -187,6 +199,7 @@ impl Side {
                 ("length_km", &[Q::RiverLength]),
                 ("max_tmq_kg_m2", &[Q::RiverMoisture]),
                 ("max_ivt_proxy_kg_m_s", &[Q::RiverTransport]),
+                ("max_ivt_kg_m_s", &[Q::RiverTransport]),
                 ("mean_prect_m_s", &[Q::CycloneRain, Q::RiverRain]),
                 ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
                 (
@@ -241,11 +254,8 @@ impl Side {
                 );
                 self.add_mean(Q::RiverLength, place, line.number("length_km")?);
                 self.add_mean(Q::RiverMoisture, place, line.number("max_tmq_kg_m2")?);
-                self.add_mean(
-                    Q::RiverTransport,
-                    place,
-                    line.number("max_ivt_proxy_kg_m_s")?,
-                );
+                let transport = self.transport(&line)?;
+                self.add_mean(Q::RiverTransport, place, transport);
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
 use squall_data::Class;
+use squall_data::grid::KM_PER_DEGREE;
 
 /// How the events of one class are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct Linking {
     /// Wind that a track must reach once to be listed, m/s; 0: any. Tracks that the ends of the data cut off are listed
     /// all the same.
     pub min_peak_wind_m_s: f64,
+    /// Least distance from the first centre to the last of a track to be listed, km; 0: any. Tracks that the ends of the
+    /// data cut off are listed all the same.
+    pub min_endpoint_km: f64,
 }
 
 impl Linking {
@@ -54,6 +58,7 @@ impl Linking {
             ("min_overlap", self.min_overlap),
             ("min_duration_hours", self.min_duration_hours),
             ("min_peak_wind_m_s", self.min_peak_wind_m_s),
+            ("min_endpoint_km", self.min_endpoint_km),
         ];
         for (name, value) in numbers {
             if !(value >= 0.0 && value.is_finite()) {
@@ -94,8 +99,9 @@ impl Default for TrackerOptions {
     /// Rivers: cells that overlap, as ClimateNet and StitchBlobs do, or a centroid that moves no faster than 1,600
     /// km/day; one missed time of 6-hourly data is bridged; 18 h is the shortest life that Guan and Waliser (2019,
     /// doi:10.1029/2019JD031205) and ClimateNet (5 steps of 3 h) list, rounded to 6-hourly data. Extratropical cyclones
-    /// and depressions: the reach, gap and shortest life by which they are labelled ([`crate::label::EtcThresholds`],
-    /// 6 degrees in 6 hours, 18 h, 60 h; [`crate::label::TdThresholds`], 4 degrees, 6 h, 24 h).
+    /// and depressions: the reach, gap, shortest life and distance by which they are labelled
+    /// ([`crate::label::EtcThresholds`], 6 degrees in 6 hours, 18 h, 60 h, 12 degrees; [`crate::label::TdThresholds`],
+    /// 4 degrees, 6 h, 24 h).
     fn default() -> Self {
         Self {
             tropical_cyclone: Linking {
@@ -107,6 +113,7 @@ impl Default for TrackerOptions {
                 join_by_overlap: false,
                 min_duration_hours: 48.0,
                 min_peak_wind_m_s: 0.0,
+                min_endpoint_km: 0.0,
             },
             atmospheric_river: Linking {
                 max_speed_km_per_day: 1600.0,
@@ -117,6 +124,7 @@ impl Default for TrackerOptions {
                 join_by_overlap: true,
                 min_duration_hours: 18.0,
                 min_peak_wind_m_s: 0.0,
+                min_endpoint_km: 0.0,
             },
             extratropical_cyclone: Linking {
                 max_speed_km_per_day: 2600.0,
@@ -127,6 +135,7 @@ impl Default for TrackerOptions {
                 join_by_overlap: true,
                 min_duration_hours: 60.0,
                 min_peak_wind_m_s: 0.0,
+                min_endpoint_km: 12.0 * KM_PER_DEGREE,
             },
             tropical_depression: Linking {
                 max_speed_km_per_day: 1600.0,
@@ -137,6 +146,7 @@ impl Default for TrackerOptions {
                 join_by_overlap: true,
                 min_duration_hours: 24.0,
                 min_peak_wind_m_s: 0.0,
+                min_endpoint_km: 0.0,
             },
             max_step_hours: 24.0,
         }
@@ -175,12 +185,13 @@ impl TrackerOptions {
         options
     }
 
-    /// The same without a shortest duration and a least wind: every track is listed.
+    /// The same without a shortest duration, a least wind and a least distance: every track is listed.
     #[must_use]
     pub fn keep_all(mut self) -> Self {
         for class in Class::TRACKED {
             self.of_mut(class).min_duration_hours = 0.0;
             self.of_mut(class).min_peak_wind_m_s = 0.0;
+            self.of_mut(class).min_endpoint_km = 0.0;
         }
         self
     }

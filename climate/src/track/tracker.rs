@@ -20,8 +20,9 @@ pub struct Step {
     pub ids: Vec<u64>,
     /// Tracks that are now known to have ended, by identity.
     pub finished: Vec<Track>,
-    /// Tracks that ended too short or too weak to be listed ([`Linking::min_duration_hours`],
-    /// [`Linking::min_peak_wind_m_s`]), by identity; also those that have been calm for 30 days, which are given up.
+    /// Tracks that ended too short, too weak or too near to their beginning to be listed
+    /// ([`Linking::min_duration_hours`], [`Linking::min_peak_wind_m_s`], [`Linking::min_endpoint_km`]), by identity; also
+    /// those of 30 days that would not be listed yet, which are given up.
     pub discarded: Vec<u64>,
 }
 
@@ -141,8 +142,17 @@ impl Tracker {
         let linking = self.options.of(track.class);
         let reached = linking.min_peak_wind_m_s == 0.0
             || (track.max_wind_m_s).is_some_and(|wind| wind >= linking.min_peak_wind_m_s);
+        let moved_km = || {
+            let (from, to) = (
+                (track.genesis_lat_deg, track.genesis_lon_deg),
+                (track.end_lat_deg, track.end_lon_deg),
+            );
+            distance_km(from.0, from.1, to.0, to.1)
+        };
         track.origin == Origin::StartOfData
-            || (reached && track.duration_hours() >= linking.min_duration_hours)
+            || (reached
+                && track.duration_hours() >= linking.min_duration_hours
+                && (linking.min_endpoint_km == 0.0 || moved_km() >= linking.min_endpoint_km))
     }
 
     /// Takes the events of the next time, writes their `track_id`, and returns what ended.

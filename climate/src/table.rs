@@ -29,7 +29,7 @@ pub use spill::{Sorted, Spill};
 /// What follows `mean_probability` came later and may be absent in tables of other programs. `hours`: the time that a
 /// row stands for; `touches_edge`: 1 where a regional domain cuts the event; `ar_scale`: 0 to 5, rivers only; the rest
 /// as in [`crate::events::EventDetails`].
-pub const EVENT_COLUMNS: [&str; 27] = [
+pub const EVENT_COLUMNS: [&str; 28] = [
     "class",
     "time",
     "lon_deg",
@@ -57,6 +57,7 @@ pub const EVENT_COLUMNS: [&str; 27] = [
     "land_lon_deg",
     "land_lat_deg",
     "max_ivt_kg_m_s",
+    "gale_radius_km",
 ];
 
 /// Header of `tracks.csv`.
@@ -245,6 +246,7 @@ mod tests {
                     land_lon_deg: f[4].map(|_| lon),
                     land_lat_deg: f[4].map(|_| lat),
                     max_ivt_kg_m_s: f[0],
+                    gale_radius_km: f[1],
                 },
             })
     }
@@ -277,6 +279,7 @@ mod tests {
                 prop_assert_eq!((a.hours, a.touches_edge, a.river_scale), (b.hours, b.touches_edge, b.river_scale));
                 prop_assert!(near(a.max_ivt_proxy_kg_m_s, b.max_ivt_proxy_kg_m_s, 0.06));
                 prop_assert!(near(a.max_ivt_kg_m_s, b.max_ivt_kg_m_s, 0.06));
+                prop_assert!(near(a.gale_radius_km, b.gale_radius_km, 0.06));
                 prop_assert!(near(a.precipitation_km3, b.precipitation_km3, 6e-7) && near(a.land_share, b.land_share, 6e-6));
                 prop_assert!(near(a.land_lat_deg, b.land_lat_deg, 1e-4));
             }

@@ -1,10 +1,12 @@
 //! What is known of an event beyond its shape and extremes: impact, and what a series adds.
 
+use crate::events::Event;
 use crate::events::components::Region;
 use crate::events::extract::{CellTransport, DetectedEvent, EventFields};
+use crate::events::gale_radius::gale_radius_km;
 use serde::{Deserialize, Serialize};
 use squall_data::grid::distance_km;
-use squall_data::{LatLonGrid, Variable};
+use squall_data::{Class, LatLonGrid, Variable};
 
 /// Impact of one event at one time. What is not known is blank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +21,8 @@ pub struct EventDetails {
     /// The same of the transport that the fields have, or that is integrated from their levels
     /// ([`EventFields::transport`]).
     pub max_ivt_kg_m_s: Option<f64>,
+    /// Tropical cyclones: how far gales reach, km ([`gale_radius_km`]), by the wind of the lowest level.
+    pub gale_radius_km: Option<f64>,
     /// Rivers: highest rank, 0 to 5, reached so far at any place under it ([`crate::statistics::river_scale`]).
     pub river_scale: Option<u8>,
     /// Liquid water that fell inside during [`Self::hours`], km³.
@@ -49,6 +53,7 @@ impl EventDetails {
         let mut details = EventDetails {
             touches_edge: Some(touches_edge(region, grid)),
             max_ivt_proxy_kg_m_s: fields.transport_proxy().and_then(highest),
+            gale_radius_km: gale_radius(event, grid, fields),
             max_ivt_kg_m_s: (fields.transport.map(CellTransport::True)).and_then(highest),
             ..EventDetails::default()
         };
@@ -81,6 +86,18 @@ impl EventDetails {
         };
         (details.land_lat_deg, details.land_lon_deg) = place.unzip();
         details
+    }
+}
+
+/// How far the gales of a tropical cyclone reach, where the wind near the ground is known.
+fn gale_radius(event: &Event, grid: &LatLonGrid, fields: &EventFields<'_>) -> Option<f64> {
+    let wind = [Variable::Ubot, Variable::Vbot].map(|v| fields.plane(v));
+    let [Some(u), Some(v)] = wind else {
+        return None;
+    };
+    match event.class {
+        Class::TropicalCyclone => gale_radius_km(grid, [u, v], (event.lat_deg, event.lon_deg)),
+        _ => None,
     }
 }
 

@@ -6,12 +6,14 @@ mod centre;
 pub mod components;
 mod details;
 pub mod extract;
+mod gale_radius;
 pub mod shape;
 
 pub use boxes::from_boxes;
 pub use components::{Region, Run, label_plane, regions};
 pub use details::EventDetails;
 pub use extract::{CellTransport, DetectedEvent, EventFields, ExtractOptions, extract};
+pub use gale_radius::{GALE_M_S, gale_radius_km};
 
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};

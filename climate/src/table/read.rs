@@ -121,6 +121,7 @@ fn event(line: &Line<'_>, calendar: Calendar) -> Result<Event> {
             land_lon_deg: line.number("land_lon_deg")?,
             land_lat_deg: line.number("land_lat_deg")?,
             max_ivt_kg_m_s: line.number("max_ivt_kg_m_s")?,
+            gale_radius_km: line.number("gale_radius_km")?,
         },
     })
 }

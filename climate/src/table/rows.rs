@@ -41,6 +41,7 @@ impl Row for Event {
             details.land_lon_deg.map_or_else(String::new, longitude),
             optional(details.land_lat_deg, 4),
             optional(details.max_ivt_kg_m_s, 1),
+            optional(details.gale_radius_km, 1),
         ]
     }
 }

@@ -101,6 +101,9 @@ impl<'a> CycloneFields<'a> {
     }
 
     /// Candidates from south to north, then by longitude.
+    ///
+    /// Vorticity has the term of the converging meridians, u tan(lat) / R, which `teca_vorticity` leaves out: it adds
+    /// 6e-6 per s to a westerly wind of 40 m/s at 45 degrees.
     pub(super) fn candidates(&self, thresholds: &TcThresholds) -> Vec<CycloneCandidate> {
         // As TECA: cells on either side of the middle one, the same number in both directions.
         let window = thresholds.vorticity_window_deg / self.grid.lat_spacing_deg();
@@ -255,6 +258,7 @@ impl<'a> CycloneFields<'a> {
     }
 
     /// The highest upper temperature and the greatest thickness near a centre, and whether each falls off all around.
+    /// Both are searched for from the centre; TECA looks for the thickness from where it found the temperature.
     ///
     /// # Source
     /// GFDL TSTORMS / TECA `teca_tc_candidates`: "mean temperature between 200mb and 500mb for warm core layer". The

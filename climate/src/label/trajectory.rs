@@ -16,7 +16,8 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 /// where there is none (no gaps). What no track takes begins one. A track stands if it has more than one point and the
 /// time it spent as a storm (wind, warm core and thickness), not necessarily in one piece, adds up to enough; each
 /// point counts for the time to the next one. This is TECA's rule: there each candidate in turn is followed to its end
-/// before the next one begins, which deals the candidates out the same way.
+/// before the next one begins, which deals the candidates out the same way. Distances are great circles over the seam of
+/// longitude; `teca_tc_trajectory` measures degrees in a plane and ends tracks there.
 ///
 /// Memory holds the tracks that are under way and, until they are let go ([`Trajectories::forget_before`]), the points
 /// of those that stand.

@@ -259,9 +259,11 @@ fn transport_is_compared_with_transport_alone() {
     let path = |name: &str| folder.path().join(name);
     let write = |name: &str, column: &str| {
         Run::default().write(&path(name));
-        let mut table = fs::read_to_string(path(name).join("events.csv")).unwrap();
-        let head = table.lines().next().unwrap().len();
-        table.insert_str(head, &format!(",{column}"));
+        let table = fs::read_to_string(path(name).join("events.csv")).unwrap();
+        let mut ends = std::iter::once(column).chain(std::iter::repeat(""));
+        let mut table: String = (table.lines())
+            .map(|row| format!("{row},{}\n", ends.next().unwrap()))
+            .collect();
         for year in 2001..=2012 {
             writeln!(
                 table,

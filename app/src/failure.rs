@@ -204,6 +204,10 @@ fn of_data(error: &DataError) -> Verdict {
                 "correct or remove that box; the classes are tropical_depression, tropical_cyclone, extratropical_cyclone, atmospheric_river",
             ),
         ),
+        DataError::Interrupted => (
+            INTERRUPTED,
+            Some("run the same command again: it goes on where this one stopped"),
+        ),
         DataError::Invalid(_) => (USAGE, None),
         _ => (INPUT, None),
     }
@@ -349,6 +353,7 @@ fn of_validation(error: &ValidationError) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interrupt;
     use std::io::{Error, ErrorKind};
 
     #[test]
@@ -364,6 +369,21 @@ mod tests {
         assert!(hint("LABELS").contains("ar_binary_tag"));
         assert!(!hint("LABELS").contains("recipe"));
         assert!(hint("TMQ").contains("recipe"));
+    }
+
+    #[test]
+    fn an_interruption_is_told_as_such_from_wherever_it_is_noticed() {
+        let noticed = [
+            interrupt::stopped(),
+            DataError::Interrupted.into(),
+            ClimateError::from(DataError::Interrupted).into(),
+        ];
+        for error in noticed {
+            assert_eq!(error.to_string(), "interrupted");
+            let (code, hint) = classify(&error);
+            assert_eq!(code, INTERRUPTED);
+            assert!(hint.is_some_and(|hint| hint.contains("run the same command again")));
+        }
     }
 
     #[test]

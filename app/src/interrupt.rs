@@ -1,7 +1,8 @@
 //! SIGINT, SIGTERM, and SIGUSR1 and SIGUSR2 of batch systems near a job's time limit: finish the step at hand, save,
 //! leave with the exit code that says "run me again".
 
-use crate::failure::{Advice, INTERRUPTED};
+use crate::failure::INTERRUPTED;
+use squall_data::DataError;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,20 +53,18 @@ pub fn flag() -> Arc<AtomicBool> {
 
 /// An error if a signal has arrived.
 pub fn check() -> anyhow::Result<()> {
-    if flag().load(Ordering::Relaxed) {
-        Err(stopped())
-    } else {
-        Ok(())
+    Ok(check_data()?)
+}
+
+/// [`DataError::Interrupted`] if a signal has arrived: for work of other crates that ends where it is told of an error.
+pub fn check_data() -> Result<(), DataError> {
+    match flag().load(Ordering::Relaxed) {
+        true => Err(DataError::Interrupted),
+        false => Ok(()),
     }
 }
 
 /// The error of a run that a signal ended.
 pub fn stopped() -> anyhow::Error {
-    let hint = "run the same command again: it goes on where this one stopped";
-    Advice {
-        message: "interrupted".into(),
-        hint: hint.into(),
-        code: INTERRUPTED,
-    }
-    .into()
+    DataError::Interrupted.into()
 }

@@ -101,6 +101,9 @@ pub enum DataError {
     /// What another process of the job met, in its words; that one has the error itself.
     #[error("{0}")]
     Elsewhere(String),
+    /// Whoever asked for the work wants no more of it.
+    #[error("interrupted")]
+    Interrupted,
     /// A request that no input could satisfy.
     #[error("{0}")]
     Invalid(String),
@@ -121,6 +124,7 @@ impl DataError {
             | Self::Grid(_)
             | Self::Time(_)
             | Self::Elsewhere(_)
+            | Self::Interrupted
             | Self::Invalid(_) => None,
         }
     }

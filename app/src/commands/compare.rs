@@ -131,19 +131,11 @@ impl Compare {
             );
         }
         let mut progress = Progress::new("compare", compare::Plan::STEPS);
-        let mut interrupted = false;
         let found = work.run(draws, |step| {
             progress.set(step, String::new());
-            interrupted = interrupt::check().is_err();
-            if interrupted {
-                return Err(ClimateError::Invalid("interrupted".into()));
-            }
-            Ok(())
+            Ok(interrupt::check_data()?)
         });
         progress.finish();
-        if interrupted {
-            return Err(interrupt::stopped());
-        }
         let comparison = found?;
         comparison.write(&self.out)?;
         let title = match &self.title {

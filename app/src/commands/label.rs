@@ -236,13 +236,12 @@ impl Label {
         }
         let mut progress = Progress::new("label", times);
         progress.start(times, start);
-        let stop = interrupt::flag();
+        // From here on a signal is heard.
+        interrupt::flag();
         let missing = Missing::default();
         let skipped = Skipped::new(self.skip_bad, "is left out");
         let read = |index: usize, pass: Pass| -> Result<Option<Snapshot>, ClimateError> {
-            if stop.load(std::sync::atomic::Ordering::Relaxed) {
-                return Err(ClimateError::Invalid("interrupted".into()));
-            }
+            interrupt::check_data()?;
             let snapshot = archive.read_plausible(index, pass.channels());
             let snapshot = skipped.or_none(archive.times()[index], snapshot)?;
             snapshot.iter().for_each(|snapshot| missing.note(snapshot));
@@ -264,7 +263,6 @@ impl Label {
             Ok(())
         });
         progress.finish();
-        interrupt::check()?;
         let summary = labelled?;
         missing.say(NOT_LABELLED);
         let skipped_times = times - summary.times;

@@ -121,13 +121,12 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     }
     let mut progress = Progress::new("label", passes(&methods) * times);
     progress.start(passes(&methods) * times, start);
-    let stop = interrupt::flag();
+    // From here on a signal is heard.
+    interrupt::flag();
     let missing = Missing::default();
     let skipped = Skipped::new(command.skip_bad, "is left out");
     let read = |index: usize, pass: Pass| -> Result<Option<DetectFields>, ClimateError> {
-        if stop.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(ClimateError::Invalid("interrupted".into()));
-        }
+        interrupt::check_data()?;
         let wanted = Wanted::by(&methods, pass, &channels);
         let fields = DetectFields::read(&archive, index, &wanted);
         let Some(fields) = skipped.or_none(archive.times()[index], fields)? else {
@@ -188,7 +187,6 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         Ok(second.summaries(&conclusions))
     });
     progress.finish();
-    interrupt::check()?;
     let summaries = drawn?;
     missing.say(NOT_LABELLED);
     let skipped_times = second.left_out().len();

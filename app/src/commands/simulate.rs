@@ -8,7 +8,7 @@ use clap::Args;
 use squall_data::synthetic::{
     RunSummary, Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run,
 };
-use squall_data::{Calendar, DataError, Time};
+use squall_data::{Calendar, Time};
 use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -93,21 +93,13 @@ impl Simulate {
         .announce();
         let _lock = FolderLock::take(&self.out)?;
         let mut progress = Progress::new("simulate", config.steps);
-        let stop = interrupt::flag();
-        let mut stopped = false;
+        // From here on a signal is heard.
+        interrupt::flag();
         let written = write_run(&config, &self.out, &WriteOptions::default(), |done| {
             progress.set(done, String::new());
-            stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
-            if stopped {
-                Err(DataError::Invalid("interrupted".into()))
-            } else {
-                Ok(())
-            }
+            interrupt::check_data()
         });
         progress.finish();
-        if stopped {
-            return Err(interrupt::stopped());
-        }
         Ok(written?)
     }
 

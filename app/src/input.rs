@@ -1,6 +1,8 @@
 //! What commands do with their input before they start: open it, say what was decided, refuse what is missing.
 
 use crate::failure::Advice;
+use anyhow::Context;
+use serde::Serialize;
 use squall_data::archive::BadFiles;
 use squall_data::facts::FileFacts;
 use squall_data::mask_file::{About, MaskArchive};
@@ -10,6 +12,7 @@ use squall_jobs::infer::open_archive;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// Opens fields and says, as warnings, what was skipped, guessed or replaced.
 pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
@@ -128,4 +131,13 @@ pub fn require(archive: &Archive, needed: &[Variable], purpose: &str) -> anyhow:
 /// A file's path, and what tells it from what was under its name before.
 pub fn file_facts(path: &Path) -> (String, FileFacts) {
     (path.display().to_string(), FileFacts::of(path))
+}
+
+/// A name for all that would change a result: 32 digits, because it stands in every state of a run.
+///
+/// # Errors
+/// A bug, where something of it is no JSON.
+pub fn fingerprint(facts: &impl Serialize) -> anyhow::Result<String> {
+    let facts = serde_json::to_vec(facts).context("naming the run")?;
+    Ok(format!("{:032x}", xxh3_128(&facts)))
 }

@@ -13,6 +13,7 @@ mod output;
 mod plan;
 mod progress;
 mod ranks;
+mod saving;
 mod skipped;
 mod threads;
 

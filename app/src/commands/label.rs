@@ -9,6 +9,7 @@ use crate::input::{self, file_facts};
 use crate::missing::Missing;
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::saving::Saving;
 use crate::skipped::{self, Skipped};
 use crate::{interrupt, output};
 use clap::Args;
@@ -23,7 +24,6 @@ use squall_data::{Archive, BoxClass, DataError, Snapshot, Time, Variable};
 use squall_jobs::lock::FolderLock;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Instant;
 
 pub(super) use masks::{Masks, release};
 
@@ -211,7 +211,7 @@ impl Label {
         let planes = [Pass::First, Pass::Second].map(|pass| pass.channels().len() as u64);
         let planes: u64 = planes.iter().sum();
         let numbers = serde_json::to_string(&thresholds)?;
-        let fingerprint = fingerprint(&archive, &numbers);
+        let fingerprint = fingerprint(&archive, &numbers)?;
         self.formats.check()?;
         let mut masks = Masks::new(self.out.clone(), &archive, Method::Deepcam, numbers);
         let _lock = FolderLock::take(&self.out)?;
@@ -247,7 +247,7 @@ impl Label {
             snapshot.iter().for_each(|snapshot| missing.note(snapshot));
             Ok(snapshot)
         };
-        let mut saved = Instant::now();
+        let mut saving = Saving::every(self.save_every);
         let labelled = labeller.label_on(stream, times, read, |stream, index, labelled| {
             masks.write(index, labelled.as_ref())?;
             labelled
@@ -255,10 +255,9 @@ impl Label {
                 .try_for_each(|labelled| folder.write(labelled))?;
             progress.set(index + 1, String::new());
             // A file of masks that is not whole is begun again.
-            if saved.elapsed().as_secs_f64() >= self.save_every && masks.ends_at(index) {
+            if saving.is_due() && masks.ends_at(index) {
                 masks.close()?;
-                folder.save(stream)?;
-                saved = Instant::now();
+                saving.save(|| folder.save(stream))?;
             }
             Ok(())
         });
@@ -300,8 +299,8 @@ impl Label {
     }
 }
 
-/// Whatever would change the labels.
-pub(super) fn fingerprint(archive: &Archive, thresholds: &str) -> String {
+/// A name for whatever would change the labels.
+pub(super) fn fingerprint(archive: &Archive, thresholds: &str) -> anyhow::Result<String> {
     let files: Vec<_> = archive.paths().map(file_facts).collect();
     let times = archive.times();
     let ends = [times.first(), times.last()].map(|time| time.map(Time::to_string));
@@ -311,10 +310,7 @@ pub(super) fn fingerprint(archive: &Archive, thresholds: &str) -> String {
         archive.available(),
         archive.problems(),
     );
-    format!(
-        "{:?}",
-        (version, fields, files, times.len(), ends, thresholds)
-    )
+    input::fingerprint(&(version, fields, files, times.len(), ends, thresholds))
 }
 
 /// The channels of a list of names, or of what an archive has.

@@ -7,6 +7,7 @@ use crate::input::{self, file_facts};
 use crate::missing::Missing;
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::saving::Saving;
 use crate::skipped::{self, Skipped};
 use crate::{interrupt, output};
 use serde::Serialize;
@@ -23,7 +24,6 @@ use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Class, DataError, Variable};
 use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// Where a file of thresholds for other methods than deepcam alone has its keys.
 const TABLES: &str =
@@ -92,7 +92,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     }
     let named: Vec<(Method, PathBuf)> = methods.iter().copied().zip(folders.clone()).collect();
     let what = (&named, &thresholds, &channels, against.fingerprint());
-    let fingerprint = fingerprint(&archive, &format!("{what:?}"));
+    let fingerprint = fingerprint(&archive, &format!("{what:?}"))?;
     let new = (
         FirstPass::new(&detectors),
         SecondPass::new(&detectors),
@@ -364,34 +364,6 @@ fn announce(methods: &[Method], archive: &Archive, channels: &[Variable]) {
         seconds: None,
     }
     .announce();
-}
-
-/// When a state is saved: no more often than was asked for, and so that saving takes a twentieth of the time at most.
-struct Saving {
-    every: f64,
-    last: Instant,
-    took: f64,
-}
-
-impl Saving {
-    fn every(seconds: f64) -> Self {
-        Self {
-            every: seconds,
-            last: Instant::now(),
-            took: 0.0,
-        }
-    }
-
-    fn is_due(&self) -> bool {
-        self.last.elapsed().as_secs_f64() >= self.every.max(20.0 * self.took)
-    }
-
-    fn save(&mut self, act: impl FnOnce() -> Result<(), ClimateError>) -> Result<(), ClimateError> {
-        let began = Instant::now();
-        act()?;
-        (self.took, self.last) = (began.elapsed().as_secs_f64(), Instant::now());
-        Ok(())
-    }
 }
 
 /// Masks of others, if any.

@@ -15,6 +15,7 @@ use crate::failure::Advice;
 use crate::input::file_facts;
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::saving::Saving;
 use crate::{input, interrupt, output, ranks};
 use anyhow::Context;
 use clap::Args;
@@ -32,9 +33,7 @@ use squall_data::{Archive, Calendar, DataError, Time, Variable};
 use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
-use std::time::Instant;
 use together::Rounds;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// Raised whenever the same masks and fields give other events: a run is not continued by another method.
 const METHOD: u32 = 4;
@@ -242,7 +241,7 @@ impl Events {
         let times = objects.times();
         let mut progress = Progress::new("events", times.len());
         progress.start(times.len(), start);
-        let mut saved = Instant::now();
+        let mut saving = Saving::every(self.save_every);
         let rounds = Rounds::begin(comm, &objects, start)?;
         for round in rounds.all() {
             for mut read in source.read(rounds.block(round, 0))? {
@@ -257,9 +256,8 @@ impl Events {
             }
             let next = rounds.end(round);
             let interrupted = interrupt::check();
-            if interrupted.is_err() || saved.elapsed().as_secs_f64() >= self.save_every {
-                folder.save(&stream, next)?;
-                saved = Instant::now();
+            if interrupted.is_err() || saving.is_due() {
+                saving.save(|| folder.save(&stream, next))?;
             }
             interrupted?;
             progress.set(next, String::new());
@@ -466,8 +464,6 @@ impl Events {
                 (names, files, span)
             }),
         );
-        // Short, because it is in every state.
-        let parts = serde_json::to_vec(&parts).context("naming the run")?;
-        Ok(format!("{:032x}", xxh3_128(&parts)))
+        input::fingerprint(&parts)
     }
 }

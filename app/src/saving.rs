@@ -1,0 +1,71 @@
+//! When a long command saves a state to go on from.
+
+use std::time::Instant;
+
+/// Most of the time that saving takes, as one part of so many.
+const ONE_PART_OF: f64 = 20.0;
+
+/// When a state is due: no more often than was asked for, and so that saving takes a twentieth of the time at most.
+/// Who asks for states without a pause gets them whatever they cost.
+pub struct Saving {
+    pause: f64,
+    last: Instant,
+    took: f64,
+}
+
+impl Saving {
+    /// The first state is due so many seconds from now.
+    pub fn every(seconds: f64) -> Self {
+        Self {
+            pause: seconds,
+            last: Instant::now(),
+            took: 0.0,
+        }
+    }
+
+    /// Whether it is time for the next state.
+    pub fn is_due(&self) -> bool {
+        let least = match self.pause > 0.0 {
+            true => self.pause.max(ONE_PART_OF * self.took),
+            false => 0.0,
+        };
+        self.last.elapsed().as_secs_f64() >= least
+    }
+
+    /// Saves by `act`, and counts from its end.
+    ///
+    /// # Errors
+    /// Those of `act`; then a state is still due.
+    pub fn save<E>(&mut self, act: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let began = Instant::now();
+        act()?;
+        (self.took, self.last) = (began.elapsed().as_secs_f64(), Instant::now());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn saving_costs_a_twentieth_of_the_time_unless_no_pause_is_asked_for() {
+        let pause = Duration::from_millis(20);
+        for (seconds, is_due) in [(0.0, true), (0.001, false), (1e9, false)] {
+            let mut saving = Saving::every(seconds);
+            let saved = saving.save(|| {
+                std::thread::sleep(pause);
+                Ok::<_, ()>(())
+            });
+            assert_eq!(saved, Ok(()));
+            // Well before 20 times the pause have gone by.
+            assert_eq!(saving.is_due(), is_due, "every {seconds} s");
+        }
+        let mut saving = Saving::every(0.001);
+        std::thread::sleep(pause);
+        assert!(saving.is_due());
+        assert_eq!(saving.save(|| Err("full")), Err("full"));
+        assert!(saving.is_due(), "nothing was saved");
+    }
+}

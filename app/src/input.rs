@@ -128,6 +128,23 @@ pub fn require(archive: &Archive, needed: &[Variable], purpose: &str) -> anyhow:
     .into())
 }
 
+/// The channels of a list of names, or of what an archive has.
+pub fn channels(names: &[String], archive: &Archive) -> anyhow::Result<Vec<Variable>> {
+    if names.is_empty() {
+        return Ok(archive.available().to_vec());
+    }
+    let known = |name: &String| {
+        Variable::from_name(&name.to_ascii_uppercase()).ok_or_else(|| {
+            let all: Vec<&str> = Variable::CHANNELS.iter().map(|v| v.name()).collect();
+            Advice::usage(
+                format!("`{name}` is no channel"),
+                format!("the channels are {}", all.join(", ")),
+            )
+        })
+    };
+    names.iter().map(known).collect()
+}
+
 /// A file's path, and what tells it from what was under its name before.
 pub fn file_facts(path: &Path) -> (String, FileFacts) {
     (path.display().to_string(), FileFacts::of(path))

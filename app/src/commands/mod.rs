@@ -8,7 +8,6 @@ pub mod events;
 pub mod infer;
 pub mod inspect;
 pub mod label;
-mod label_methods;
 pub mod model;
 pub mod report;
 pub mod scale;

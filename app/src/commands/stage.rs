@@ -2,7 +2,6 @@
 
 use super::stage_local;
 use super::tags::{self, Tags};
-use crate::commands::label::channels;
 use crate::failure::Advice;
 use crate::missing::Missing;
 use crate::plan::{Plan, bytes};
@@ -234,7 +233,7 @@ impl Stage {
         let archive = input::open(&self.input, self.skip_bad)?;
         input::keep_apart(&archive, out)?;
         let masks = self.find_masks(&archive)?;
-        let channels = channels(&self.channels, &archive)?;
+        let channels = input::channels(&self.channels, &archive)?;
         input::require(&archive, &channels, "staging")?;
         let frames = self.find_boxes(&archive)?;
         let fields = (archive.times(), &**archive.grid());

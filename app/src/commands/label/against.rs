@@ -1,0 +1,98 @@
+//! Masks of others, with which those of the methods are compared.
+
+use super::Label;
+use crate::commands::tags::{self, Tags};
+use crate::input::{self, file_facts};
+use crate::skipped::Skipped;
+use squall_climate::ClimateError;
+use squall_climate::detect::Method;
+use squall_climate::detect::agreement::AgreementSource;
+use squall_data::mask_file::MaskArchive;
+use squall_data::{Archive, ClassMask, DataError};
+
+/// Masks of others, if any.
+pub struct Against {
+    masks: Option<MaskArchive>,
+    tags: Tags,
+    unread: Skipped,
+}
+
+impl Against {
+    /// Those that `--against` names, if any.
+    ///
+    /// # Errors
+    /// As [`Tags::open_with`], and [`DataError::Mismatch`] if they are of another grid than the fields.
+    pub fn open(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
+        let tags = command.tags;
+        let unread = Skipped::new(command.skip_bad, "is compared without a mask");
+        let Some(path) = command.against.as_deref() else {
+            let masks = None;
+            return Ok(Self {
+                masks,
+                tags,
+                unread,
+            });
+        };
+        let masks = tags.open_with(path, input::bad_files(command.skip_bad))?;
+        tags::say(&masks);
+        if !masks.grid().same_as(archive.grid()) {
+            let (expected, found) = (archive.grid().describe(), masks.grid().describe());
+            return Err(DataError::Mismatch {
+                what: "grid",
+                path: path.into(),
+                expected,
+                found,
+            }
+            .into());
+        }
+        Ok(Self {
+            masks: Some(masks),
+            tags,
+            unread,
+        })
+    }
+
+    /// All whose masks are compared: the methods, then these.
+    pub fn sources(&self, methods: &[Method]) -> Vec<AgreementSource> {
+        let mut sources: Vec<AgreementSource> = methods
+            .iter()
+            .map(|method| AgreementSource {
+                name: method.name().into(),
+                classes: method.classes().to_vec(),
+            })
+            .collect();
+        if let Some(masks) = &self.masks {
+            sources.push(AgreementSource {
+                name: "against".into(),
+                classes: masks.classes(),
+            });
+        }
+        sources
+    }
+
+    /// What tells these masks from others.
+    pub fn fingerprint(&self) -> String {
+        self.masks.as_ref().map_or(String::new(), |masks| {
+            let files: Vec<_> = masks.paths().map(file_facts).collect();
+            format!("{files:?} as {:?}", self.tags)
+        })
+    }
+
+    /// Whether there are any.
+    pub fn is_given(&self) -> bool {
+        self.masks.is_some()
+    }
+
+    /// The mask of a time, if there is one.
+    pub fn read(&self, archive: &Archive, index: usize) -> Result<Option<ClassMask>, ClimateError> {
+        let Some(masks) = &self.masks else {
+            return Ok(None);
+        };
+        let time = archive.times()[index];
+        let Some(at) = masks.find(time) else {
+            return Ok(None);
+        };
+        let mask = self.unread.or_none(time, masks.read(at))?;
+        Ok(mask.map(|mask| ClassMask { time, ..mask }))
+    }
+}

@@ -1,0 +1,135 @@
+//! Labels by the rules of deepcam alone: all reading is one stream, and boxes come with them.
+
+use super::masks::{Masks, release};
+use super::{Label, LabelSummary, NOT_LABELLED, fingerprint};
+use crate::missing::Missing;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::saving::Saving;
+use crate::skipped::{self, Skipped};
+use crate::{input, interrupt};
+use squall_climate::ClimateError;
+use squall_climate::detect::Method;
+use squall_climate::label::{LabelFolder, Labeller, Pass, SeriesSummary, required_channels};
+use squall_data::{Archive, BoxClass, Snapshot};
+use squall_jobs::lock::FolderLock;
+
+/// Where a file of thresholds for deepcam alone has its keys.
+const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [depression], and adapt_to_grid before them";
+
+/// Labels, writes everything and says what was found.
+pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
+    let archive = command.open_fields()?;
+    input::require(&archive, &required_channels(), "labelling")?;
+    let thresholds = match command.read_thresholds(TABLES)? {
+        Some(thresholds) => thresholds,
+        None => command.deepcam_thresholds()?,
+    };
+    let labeller = Labeller::new(&thresholds, archive.grid().clone())?;
+    let times = archive.times().len();
+    let numbers = serde_json::to_string(&thresholds)?;
+    let fingerprint = fingerprint(&archive, &numbers)?;
+    command.formats.check()?;
+    let mut masks = Masks::new(command.out.clone(), &archive, Method::Deepcam, numbers);
+    let _lock = FolderLock::take(&command.out)?;
+    masks.check_folder(&fingerprint)?;
+    announce(&archive);
+    let (mut folder, stream) =
+        LabelFolder::open(&command.out, &fingerprint, labeller.stream(), |stream| {
+            masks.are_of(&fingerprint, stream.done(), stream.left_out())
+        })?;
+    masks.claim(&fingerprint)?;
+    let start = stream.done();
+    if start > 0 {
+        tracing::info!("{start} times were labelled before: going on from there");
+    }
+    let mut progress = Progress::new("label", times);
+    progress.start(times, start);
+    // From here on a signal is heard.
+    interrupt::flag();
+    let missing = Missing::default();
+    let skipped = Skipped::new(command.skip_bad, "is left out");
+    let read = |index: usize, pass: Pass| -> Result<Option<Snapshot>, ClimateError> {
+        interrupt::check_data()?;
+        let snapshot = archive.read_plausible(index, pass.channels());
+        let snapshot = skipped.or_none(archive.times()[index], snapshot)?;
+        snapshot.iter().for_each(|snapshot| missing.note(snapshot));
+        Ok(snapshot)
+    };
+    let mut saving = Saving::every(command.save_every);
+    let labelled = labeller.label_on(stream, times, read, |stream, index, labelled| {
+        masks.write(index, labelled.as_ref())?;
+        labelled
+            .iter()
+            .try_for_each(|labelled| folder.write(labelled))?;
+        progress.set(index + 1, String::new());
+        // A file of masks that is not whole is begun again.
+        if saving.is_due() && masks.ends_at(index) {
+            masks.close()?;
+            saving.save(|| folder.save(stream))?;
+        }
+        Ok(())
+    });
+    progress.finish();
+    let found = labelled?;
+    missing.say(NOT_LABELLED);
+    skipped::say(times - found.times, times, &command.input)?;
+    masks.finish()?;
+    let boxes_left_out = write_boxes(command, &archive, &mut folder)?;
+    folder.finish()?;
+    release(&command.out);
+    if found.untracked {
+        tracing::warn!(
+            "the series is shorter than the two days a cyclone must last: candidates stand untracked"
+        );
+    }
+    Ok(summary(&found, &archive, boxes_left_out))
+}
+
+/// Says what will be read and written.
+fn announce(archive: &Archive) {
+    let times = archive.times().len();
+    let (rows, columns) = archive.grid().shape();
+    let plane = (rows * columns * 4) as u64;
+    let planes = [Pass::First, Pass::Second].map(|pass| pass.channels().len() as u64);
+    let channels = required_channels().len() as u64;
+    Plan {
+        work: format!("label {times} times of {}", archive.grid().describe()),
+        read: planes.iter().sum::<u64>() * plane * times as u64,
+        write: plane / 40 * times as u64,
+        memory: 80_000_000 + 6 * rayon::current_num_threads() as u64 * plane * channels,
+        seconds: Some(times as f64 * (rows * columns) as f64 * 2.2e-7),
+    }
+    .announce();
+}
+
+/// Writes the files of boxes that are asked for; how many boxes one of them had no room for.
+fn write_boxes(
+    command: &Label,
+    archive: &Archive,
+    folder: &mut LabelFolder,
+) -> anyhow::Result<usize> {
+    if command.formats.is_empty() {
+        return Ok(0);
+    }
+    let (grid, calendar) = (archive.grid(), archive.calendar());
+    let formats = &command.formats;
+    formats.write(&folder.boxes()?, grid, calendar, |_| true)
+}
+
+fn summary(found: &SeriesSummary, archive: &Archive, boxes_left_out: usize) -> LabelSummary {
+    LabelSummary {
+        times: found.times,
+        cyclones: found.cyclones,
+        rivers: found.rivers,
+        tracks: found.tracks,
+        untracked: found.untracked,
+        boxes: BoxClass::ALL
+            .into_iter()
+            .map(|class| (class.name(), found.boxes[usize::from(class.code())]))
+            .collect(),
+        boxes_left_out,
+        skipped_files: archive.skipped_files(),
+        skipped_times: archive.times().len() - found.times,
+    }
+}

@@ -1,0 +1,175 @@
+//! The methods that are asked for, and what they need: thresholds, channels, passes over the fields.
+
+use super::Label;
+use crate::input;
+use crate::plan::Plan;
+use squall_climate::ClimateError;
+use squall_climate::detect::bard::read_members;
+use squall_climate::detect::percentile::Moisture;
+use squall_climate::detect::{Detector, DetectorThresholds, Method, TransportSource, Wanted};
+use squall_climate::label::Pass;
+use squall_data::{Archive, Variable};
+
+/// Where a file of thresholds for other methods than deepcam alone has its keys.
+const TABLES: &str =
+    "they are under the method, as [deepcam.cyclone], [tempest.node], [percentile] and [bard]";
+
+/// Methods in their order, ready for a grid.
+pub struct Rules {
+    /// Each once.
+    pub methods: Vec<Method>,
+    /// The numbers of all of them.
+    pub thresholds: DetectorThresholds,
+    /// What to read of a time.
+    pub channels: Vec<Variable>,
+    /// One of each method.
+    pub detectors: Vec<Detector>,
+}
+
+impl Rules {
+    /// What a command asks for on these fields.
+    ///
+    /// # Errors
+    /// Wrong thresholds, and fields that lack what a method needs.
+    pub fn of(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
+        let mut methods = command.method.clone();
+        methods.sort_unstable();
+        methods.dedup();
+        let thresholds = thresholds(command)?;
+        let channels = channels(&methods, &thresholds, archive)?;
+        let detectors = methods
+            .iter()
+            .map(|method| Detector::new(*method, &thresholds, archive.grid()))
+            .collect::<Result<Vec<Detector>, ClimateError>>()?;
+        Ok(Self {
+            methods,
+            thresholds,
+            channels,
+            detectors,
+        })
+    }
+
+    /// By which moisture that moves rivers are found, if by any; says so.
+    pub fn transport_source(&self, archive: &Archive) -> anyhow::Result<Option<TransportSource>> {
+        let moves = |method: &Method| match method {
+            Method::Deepcam => false,
+            Method::Percentile => !by_water(&self.thresholds),
+            Method::Tempest | Method::Bard => true,
+        };
+        if !self.methods.iter().any(moves) {
+            return Ok(None);
+        }
+        let source = TransportSource::of(archive, 0)?;
+        tracing::info!("rivers are found by {}", source.describe());
+        Ok(Some(source))
+    }
+
+    /// The numbers of one method, for the attributes of its files.
+    pub fn numbers(&self, method: Method) -> anyhow::Result<String> {
+        let thresholds = &self.thresholds;
+        Ok(match method {
+            Method::Deepcam => serde_json::to_string(&thresholds.deepcam)?,
+            Method::Tempest => serde_json::to_string(&thresholds.tempest)?,
+            Method::Percentile => serde_json::to_string(&thresholds.percentile)?,
+            Method::Bard => serde_json::to_string(&thresholds.bard)?,
+        })
+    }
+
+    /// The passes in which each time is read.
+    pub fn passes(&self) -> &'static [Pass] {
+        if self.methods == [Method::Bard] {
+            &[Pass::Second]
+        } else {
+            &[Pass::First, Pass::Second]
+        }
+    }
+
+    /// Says what will be read and written.
+    pub fn announce(&self, archive: &Archive) {
+        let times = archive.times().len();
+        let (rows, columns) = archive.grid().shape();
+        let plane = (rows * columns * 4) as u64;
+        let names: Vec<&str> = self.methods.iter().map(|m| m.name()).collect();
+        let climatology = if self.methods.contains(&Method::Percentile) {
+            230_000_000
+        } else {
+            0
+        };
+        let wanted = |pass: &Pass| Wanted::by(&self.methods, *pass, &self.channels);
+        let planes = self.passes().iter().map(wanted);
+        let planes = planes.map(|wanted| wanted.channels.len() as u64);
+        let channels = self.channels.len() as u64;
+        Plan {
+            work: format!(
+                "label {times} times of {} by {}",
+                archive.grid().describe(),
+                names.join(", ")
+            ),
+            read: planes.sum::<u64>() * plane * times as u64,
+            write: plane / 40 * (times * self.methods.len()) as u64,
+            memory: 80_000_000
+                + climatology
+                + 6 * rayon::current_num_threads() as u64 * plane * (channels + 4),
+            seconds: None,
+        }
+        .announce();
+    }
+}
+
+/// Whether percentiles are those of column water, which does not move.
+fn by_water(thresholds: &DetectorThresholds) -> bool {
+    thresholds.percentile.moisture == Moisture::ColumnWater
+}
+
+/// The numbers of all methods, as the command has them.
+fn thresholds(command: &Label) -> anyhow::Result<DetectorThresholds> {
+    let mut thresholds = match command.read_thresholds::<DetectorThresholds>(TABLES)? {
+        Some(thresholds) => thresholds,
+        None => {
+            let mut thresholds = DetectorThresholds {
+                deepcam: command.deepcam_thresholds()?,
+                ..DetectorThresholds::default()
+            };
+            thresholds.tempest.adapt_to_grid = !command.no_grid_scaling;
+            thresholds
+        }
+    };
+    if let Some(path) = &command.bard_members {
+        thresholds.bard.members = read_members(path)?;
+    }
+    Ok(thresholds)
+}
+
+/// The channels to read: what the methods cannot do without, and what else serves them.
+fn channels(
+    methods: &[Method],
+    thresholds: &DetectorThresholds,
+    archive: &Archive,
+) -> anyhow::Result<Vec<Variable>> {
+    let by_water = by_water(thresholds);
+    let has_transport = archive.has_transport(0);
+    let has_heights = archive.read_level(0, "Z", 300.0)?.is_some()
+        && archive.read_level(0, "Z", 500.0)?.is_some();
+    let mut wanted: Vec<Variable> = Vec::new();
+    for method in methods {
+        use Variable::{T200, T500, Tmq, U850, V850, Z200, Z1000};
+        let replaced = |v: &Variable| {
+            *method != Method::Deepcam
+                && !(by_water && *method == Method::Percentile && *v == Tmq)
+                && (has_transport && [Tmq, U850, V850].contains(v)
+                    || has_heights && [T200, T500, Z200, Z1000].contains(v))
+        };
+        let needed: Vec<Variable> = method
+            .channels()
+            .iter()
+            .copied()
+            .filter(|v| !replaced(v))
+            .collect();
+        input::require(archive, &needed, &format!("labelling by {method}"))?;
+        let all = method.channels().iter().chain(method.useful_channels());
+        wanted.extend(all.filter(|v| archive.available().contains(v)));
+    }
+    wanted.sort_unstable();
+    wanted.dedup();
+    Ok(wanted)
+}
